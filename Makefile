@@ -1,0 +1,40 @@
+# `make demo` and `make test` set everything up by themselves: Python 3.11, make and gcc are all a machine needs.
+PYTHON ?= python3.11
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+WORKERS ?= 2
+
+.PHONY: setup demo test check bench lock clean
+
+setup: $(STAMP)
+
+$(STAMP): requirements.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+demo: setup
+	$(BIN)/tacit demo --out runs/demo
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+test: check
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal
+
+bench: setup
+	$(BIN)/python -m benchmarks.engine
+
+lock:  # regenerate requirements.txt from pyproject.toml: hashes only, no addresses
+	$(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/pip install --quiet pip-tools
+	$(VENV)-lock/bin/pip-compile --quiet --generate-hashes --no-emit-index-url --no-emit-trusted-host \
+	  --no-emit-find-links --strip-extras --extra dev --allow-unsafe -o requirements.txt pyproject.toml
+
+clean:
+	rm -rf $(VENV) $(VENV)-lock .mypy_cache .ruff_cache .hypothesis runs build src/*.egg-info

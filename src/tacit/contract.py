@@ -1,0 +1,263 @@
+"""The contract: all that an algorithm knows, and all that a runtime may ask of it.
+
+An algorithm is a tuple of pure functions of *one* agent. It sees no clock, socket, log or global array; randomness comes
+in as a key. A round is a sequence of phases; a phase carries one message along one named set of links::
+
+    batch -> compute -> mechanism (the only place where noise enters) -> emit -> [links] -> absorb
+
+The same functions run vectorised in the simulator and one agent at a time in a peer. docs/design.md holds five methods
+written against this file on paper, which is how its shape was settled.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+Array = jax.Array
+Key = jax.Array
+Tree = Any
+"""A pytree of arrays."""
+State = Tree
+Params = Tree
+Batch = Tree
+Schedule = Callable[[Array], Array]
+"""A step size or strength as a function of the round t = 1, 2, ..."""
+
+
+class Links(NamedTuple):
+    """One side of an agent's links in a phase, slot by slot.
+
+    Slot 0 is the agent itself: it hears what it shares with itself, and that is never sent. (Between two roles there is
+    no self, and slot 0 is not live.) Slots keep their meaning over the rounds, so that a state may hold one memory per
+    slot. What is not live in this round (padding, a link that is down, an absent neighbour) has weight 0.
+    """
+
+    agent: Array
+    """(S,) int32, id of the neighbour within its role; -1 where there is none."""
+    live: Array
+    """(S,) bool, whether the link can be used in this round."""
+    weight: Array
+    """(S,) W[receiver, sender] of that link in this round."""
+
+    @property
+    def degree(self) -> Array:
+        """Number of live neighbours, itself not counted."""
+        return jnp.sum(self.live[1:])
+
+
+class View(NamedTuple):
+    """All that an agent may know of the world in a phase."""
+
+    agent: Array
+    """Own id within the role."""
+    round: Array
+    """t = 1, 2, ... as in the texts."""
+    present: Array
+    """Whether this agent takes part in the round; an absent one has no live links but may still learn alone."""
+    data_size: Array
+    """Number of own samples; 0 for an endless stream."""
+    out: Links
+    """Whom it sends to in this phase."""
+    into: Links
+    """Whom it hears in this phase."""
+
+
+class Message(NamedTuple):
+    """What travels along a link."""
+
+    private: Tree
+    """Computed from data; passed through the phase's mechanism before it gets here."""
+    public: Tree
+    """Must not depend on data (push-sum mass, coordinate window, counts): no noise, no charge. Tested."""
+
+
+Delivery = Literal["share", "push", "per_slot"]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Outbox:
+    """What an agent sends in a phase. Make it with `share`, `push` or `per_slot`."""
+
+    message: Message
+    to: Array | None
+    """(L,) out-slots that are addressed in this round, -1 for none; None addresses every live slot."""
+    delivery: Delivery = field(metadata={"static": True})
+
+
+def share(private: Tree, public: Tree = (), to: Array | None = None) -> Outbox:
+    """Send one value to every neighbour; the receiver weighs it."""
+    return Outbox(Message(private, public), to, "share")
+
+
+def push(private: Tree, public: Tree = (), to: Array | None = None) -> Outbox:
+    """Send one value to every neighbour, split by the sender: receiver i gets W[i, j] times the value."""
+    return Outbox(Message(private, public), to, "push")
+
+
+def per_slot(private: Tree, public: Tree = (), to: Array | None = None) -> Outbox:
+    """Send its own value to each neighbour: every leaf has a leading axis over the out-slots (slot 0: to itself)."""
+    return Outbox(Message(private, public), to, "per_slot")
+
+
+class Inbox(ABC):
+    """What an agent hears in a phase: A entries, each one message that was sent to it.
+
+    With no delay there is one entry per in-slot. With delays up to l rounds there are l + 1 per slot, since several
+    messages of one neighbour may arrive together or out of order. What did not arrive reads as zeros, whatever the
+    buffers hold. Entry `a` came through in-slot `slot[a]`.
+    """
+
+    slot: Array
+    """(A,) int32."""
+    arrived: Array
+    """(A,) bool."""
+    age: Array
+    """(A,) int32: rounds since it was sent."""
+    slots: int
+    """Number of in-slots S."""
+
+    @abstractmethod
+    def values(self) -> Message:
+        """Every entry, stacked along a leading axis of length A."""
+
+    def sum(self, weight: Array | None = None) -> Message:
+        """Add up what arrived, each entry times `weight[its slot]` where weights (S,) are given."""
+        scale = jnp.ones(self.arrived.shape) if weight is None else weight[self.slot]
+        return jax.tree.map(
+            lambda leaf: jnp.tensordot(jnp.where(self.arrived, scale, 0).astype(leaf.dtype), leaf, axes=1),
+            self.values(),
+        )
+
+    def newest(self) -> tuple[Message, Array]:
+        """Per in-slot the youngest entry that arrived, and whether there was one: leaves (S, ...), mask (S,)."""
+        hit = self.arrived & (self.slot == jnp.arange(self.slots)[:, None])
+        age = jnp.where(hit, self.age, jnp.iinfo(jnp.int32).max)
+        entry = jnp.argmin(age, axis=1)
+        found = hit.any(axis=1)
+
+        def pick(leaf: Array) -> Array:
+            mask = found.reshape(found.shape + (1,) * (leaf.ndim - 1))
+            return jnp.where(mask, leaf[entry], jnp.zeros((), leaf.dtype))
+
+        return jax.tree.map(pick, self.values()), found
+
+
+class Noise(NamedTuple):
+    """One declaration from which the sampler draws and the ledger books."""
+
+    distribution: Literal["laplace", "gaussian"]
+    scale: Array
+    sensitivity: Array
+    norm: Literal["l1", "l2"]
+
+
+class Mechanism(NamedTuple):
+    """How a private value becomes one that may leave: the only place where noise enters."""
+
+    name: str
+    noise: Callable[[View], Noise] | None = None
+    """The declaration for this round and agent; None releases the value as it is."""
+    per_slot: bool = False
+    """Draw for every out-slot by itself: the released value then has a leading slot axis."""
+
+
+class PrivacyStatement(NamedTuple):
+    """What a neighbour may learn, in words that travel with every figure."""
+
+    private: bool
+    unit: str
+    adjacency: str
+    composition: str
+    assumptions: tuple[str, ...]
+    text_claims: str
+    """What the source text says, which may be more than what holds."""
+    holds: str
+
+    @classmethod
+    def none(cls, text_claims: str = "no guarantee is claimed") -> PrivacyStatement:
+        """Return the statement of an algorithm that releases its values as they are."""
+        return cls(
+            False, "none", "none", "none", (), text_claims, "not private: values leave as they were computed"
+        )
+
+
+def _release_as_is(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
+    return state, share(released)
+
+
+class Phase(NamedTuple):
+    """One message along one named set of links, from agents of one role to agents of one role."""
+
+    links: str
+    compute: Callable[[Key, State, Batch, View], tuple[State, Tree]]
+    """The private work; the only function that sees data. Agents without data get an empty batch `()`."""
+    mechanism: Mechanism
+    absorb: Callable[[Key, State, Inbox, View], State]
+    emit: Callable[[State, Tree, View], tuple[State, Outbox]] = _release_as_is
+    """Post-processing of the released value into messages."""
+    source: str = "peer"
+    target: str = "peer"
+    answers: str | None = None
+    """Name of an earlier phase's links. Only agents which that phase reached in this round take part, so that a sampled
+    cohort works and is waited for, and nobody else; the others keep their state."""
+
+
+class Objective(NamedTuple):
+    """What is learnt: a loss of one agent's batch, and how to start and judge a model for it."""
+
+    name: str
+    loss: Callable[[Params, Batch], Array]
+    """Mean loss of the batch plus the regulariser: f_it(x)."""
+    initial: Callable[[Batch], Params]
+    """From the shapes of one agent's batch to the first parameters."""
+    score: Callable[[Params, Batch], Array] | None = None
+    """A figure to report besides the loss, e.g. the share of right predictions in the batch."""
+    score_name: str = "accuracy"
+    smoothed: Callable[[float], Callable[[Params, Batch], Array]] | None = None
+    """Nonsmooth losses only: mu -> a smooth loss below it by at most mu, for comparators found by a solver."""
+
+
+Requirement = Literal[
+    "strongly_connected",
+    "connected_over_time",
+    "symmetric",
+    "sender_normalised",
+    "receiver_normalised",
+    "doubly_stochastic",
+    "fixed",
+    "reliable",
+]
+
+
+class Algorithm(NamedTuple):
+    """A method: pure per-agent functions, and what they need of the world."""
+
+    name: str
+    objective: Objective
+    init: Mapping[str, Callable[[Key, Params, View], State]]
+    """Role -> first state from the first parameters. The view is that of the first phase in which the role takes part,
+    at round 0; its shapes hold throughout, so a state may reserve one memory per slot."""
+    phases: tuple[Phase, ...]
+    model: Callable[[State], Params]
+    """State of a `predictor` -> the parameters to predict with."""
+    requires: frozenset[Requirement]
+    privacy: Callable[[], PrivacyStatement]
+    weights: Literal["sender", "receiver", "metropolis"] = "receiver"
+    """Rule for the weights of a graph that was given without any."""
+    topology: Callable[[Any], Any] | None = None
+    """What the method makes of the given graph before a run (COL: completes it; DOL-Symm: keeps mutual links)."""
+    learner: str = "peer"
+    """The role that holds data."""
+    predictor: str = "peer"
+    """The role whose states `model` reads; a server's model speaks for the learners that it serves."""
+
+
+unprotected = Mechanism("unprotected")
+"""Releases values as they are, said aloud: every phase names its mechanism."""

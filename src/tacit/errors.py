@@ -1,0 +1,58 @@
+"""Every error that tacit raises on purpose.
+
+The tree::
+
+    TacitError
+    ├── ConfigError          a setting (file, key, value) that cannot be used
+    ├── DataError            a data set with a fault: where it is and how to mend it
+    ├── GraphError           a graph that is malformed
+    ├── RequirementError     a run refused before round 0: what the algorithm requires and the remedy
+    ├── ContractError        an algorithm that breaks the contract (a fault of its author)
+    ├── ResultError          a run directory that cannot be read or written
+    └── RemoteError          a fault of another peer, never of this one
+        └── MessageRefused   a message that was not accepted; `reason` is one of a fixed set of words
+
+A message names the value, what was expected, and the remedy.
+"""
+
+from __future__ import annotations
+
+
+class TacitError(Exception):
+    """Base of every error that tacit raises on purpose."""
+
+
+class ConfigError(TacitError):
+    """A setting cannot be used."""
+
+
+class DataError(TacitError):
+    """A data set has a fault."""
+
+
+class GraphError(TacitError):
+    """A graph is malformed."""
+
+
+class RequirementError(TacitError):
+    """A run is refused before round 0 because a requirement of the algorithm does not hold."""
+
+
+class ContractError(TacitError):
+    """An algorithm breaks the contract."""
+
+
+class ResultError(TacitError):
+    """A run directory cannot be read or written."""
+
+
+class RemoteError(TacitError):
+    """A fault of another peer."""
+
+
+class MessageRefused(RemoteError):  # noqa: N818 - it is what happened to the message
+    """A message was not accepted."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"message refused ({reason}): {detail}")
+        self.reason = reason
