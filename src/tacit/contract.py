@@ -120,6 +120,8 @@ class Inbox(ABC):
     """(A,) bool."""
     age: Array
     """(A,) int32: rounds since it was sent."""
+    weight: Array | None
+    """(S,) W[i, j] still to be applied here; None where the sender has applied it (`push`)."""
     slots: int
     """Number of in-slots S."""
 
@@ -134,6 +136,10 @@ class Inbox(ABC):
             lambda leaf: jnp.tensordot(jnp.where(self.arrived, scale, 0).astype(leaf.dtype), leaf, axes=1),
             self.values(),
         )
+
+    def mix(self) -> Message:
+        """Sum of W[i, j] times what j sent, over what arrived, whoever applied the weight: the usual combination."""
+        return self.sum(self.weight)
 
     def newest(self) -> tuple[Message, Array]:
         """Per in-slot the youngest entry that arrived, and whether there was one: leaves (S, ...), mask (S,)."""
@@ -241,14 +247,14 @@ class Algorithm(NamedTuple):
 
     name: str
     objective: Objective
-    init: Mapping[str, Callable[[Key, Params, View], State]]
-    """Role -> first state from the first parameters. The view is that of the first phase in which the role takes part,
-    at round 0; its shapes hold throughout, so a state may reserve one memory per slot."""
+    init: Mapping[str, Callable[[Key, Params, Mapping[str, View]], State]]
+    """Role -> first state from the first parameters and the role's view of each link set at round 0. The views' shapes
+    hold throughout, so a state may reserve one memory per slot."""
     phases: tuple[Phase, ...]
     model: Callable[[State], Params]
     """State of a `predictor` -> the parameters to predict with."""
     requires: frozenset[Requirement]
-    privacy: Callable[[], PrivacyStatement]
+    privacy: PrivacyStatement
     weights: Literal["sender", "receiver", "metropolis"] = "receiver"
     """Rule for the weights of a graph that was given without any."""
     topology: Callable[[Any], Any] | None = None

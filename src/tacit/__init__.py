@@ -1,0 +1,11 @@
+"""tacit: peers learn together without telling."""
+
+from __future__ import annotations
+
+from tacit import algorithms, graphs, metrics, objectives, privacy, streams
+from tacit.results import Run
+from tacit.simulate import simulate
+
+__version__ = "0.1.0"
+
+__all__ = ["Run", "algorithms", "graphs", "metrics", "objectives", "privacy", "simulate", "streams"]

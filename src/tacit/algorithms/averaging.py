@@ -1,0 +1,104 @@
+"""Decentralised online gradient descent by plain averaging, and the baselines of 003 section 5 made of it.
+
+    x'_i = x_i - gamma grad f_it(x_i);   x_i = sum_j W[i, j] x'_j
+
+- COL: the complete graph with equal weights, as if one centre averaged everybody.
+- DOL-Symm: one-sided links are dropped; Metropolis weights make what is left doubly stochastic.
+- DOL-Asymm: the sender-normalised matrix of push-sum without the mass. Its rows do not sum to 1, so it is biased: that is
+  the point of the comparison.
+- Local OGD: nobody talks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import jax
+
+from tacit.algorithms.registry import register
+from tacit.algorithms.schedules import as_schedule
+from tacit.contract import (
+    Algorithm, Array, Batch, Inbox, Key, Mechanism, Objective, Params, Phase, PrivacyStatement, Requirement, View,
+    unprotected,
+)  # fmt: skip
+from tacit.graphs import Graph, Topology
+
+Step = float | Callable[[Array], Array]
+
+
+def _averaging(
+    name: str,
+    objective: Objective,
+    step: Step,
+    mechanism: Mechanism,
+    requires: frozenset[Requirement],
+    weights: str,
+    rewire: Callable[[Graph], Graph] | None,
+) -> Algorithm:
+    schedule = as_schedule(step)
+
+    def init(key: Key, params: Params, views: Mapping[str, View]) -> Params:
+        return params
+
+    def compute(key: Key, state: Params, batch: Batch, view: View) -> tuple[Params, Params]:
+        gradient = jax.grad(objective.loss)(state, batch)
+        gamma = schedule(view.round)
+        moved = jax.tree.map(lambda x, g: x - (gamma * g).astype(x.dtype), state, gradient)
+        return moved, moved
+
+    def absorb(key: Key, state: Params, inbox: Inbox, view: View) -> Params:
+        return inbox.mix().private
+
+    def topology(given: Topology) -> Topology:
+        assert rewire is not None
+        return replace(given, links={**given.links, "peers": rewire(given.links["peers"])})
+
+    return Algorithm(
+        name=name,
+        objective=objective,
+        init={"peer": init},
+        phases=(Phase("peers", compute, mechanism, absorb),),
+        model=lambda state: state,
+        requires=requires,
+        privacy=PrivacyStatement.none(),
+        weights=weights,  # type: ignore[arg-type]
+        topology=None if rewire is None else topology,
+    )
+
+
+@register("003 section 5.2 (COL)")
+def centralised_online(objective: Objective, step: Step = 0.1, mechanism: Mechanism = unprotected) -> Algorithm:
+    """COL: everybody averages with everybody, whatever the given graph says; the ideal to compare with."""
+    requires: frozenset[Requirement] = frozenset({"doubly_stochastic", "reliable"})
+    return _averaging(
+        "centralised_online", objective, step, mechanism, requires, "receiver", lambda graph: graph.completed()
+    )
+
+
+@register("003 section 5.2 (DOL-Symm)")
+def decentralised_symmetric(
+    objective: Objective, step: Step = 0.1, mechanism: Mechanism = unprotected
+) -> Algorithm:
+    """DOL-Symm: averaging over the mutual links only, with doubly stochastic weights."""
+    requires: frozenset[Requirement] = frozenset({"symmetric", "doubly_stochastic", "reliable"})
+    return _averaging(
+        "decentralised_symmetric", objective, step, mechanism, requires, "metropolis", lambda graph: graph.mutual()
+    )
+
+
+@register("003 section 5.2 (DOL-Asymm)")
+def decentralised_asymmetric(
+    objective: Objective, step: Step = 0.1, mechanism: Mechanism = unprotected
+) -> Algorithm:
+    """DOL-Asymm: averaging with the sender-normalised weights of push-sum but without its mass, hence biased."""
+    requires: frozenset[Requirement] = frozenset({"strongly_connected", "sender_normalised", "reliable"})
+    return _averaging("decentralised_asymmetric", objective, step, mechanism, requires, "sender", None)
+
+
+@register("003 appendix B.2 (Local OGD)")
+def local_online(objective: Objective, step: Step = 0.1) -> Algorithm:
+    """Local OGD: every agent learns alone; nothing is sent."""
+    return _averaging(
+        "local_online", objective, step, unprotected, frozenset(), "receiver", lambda graph: graph.disconnected()
+    )

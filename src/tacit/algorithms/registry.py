@@ -1,0 +1,44 @@
+"""The list of methods: what the command line, configurations and the contract tests discover."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tacit.contract import Algorithm
+from tacit.errors import ConfigError
+
+
+class Entry(NamedTuple):
+    """One registered method."""
+
+    name: str
+    source: str
+    """Text and place, e.g. "003 Alg. 1"."""
+    constructor: Callable[..., Algorithm]
+
+    @property
+    def summary(self) -> str:
+        """First line of the constructor's docstring."""
+        return (self.constructor.__doc__ or "").strip().splitlines()[0]
+
+
+REGISTRY: dict[str, Entry] = {}
+
+
+def register(source: str) -> Callable[[Callable[..., Algorithm]], Callable[..., Algorithm]]:
+    """Register a constructor under its own name."""
+
+    def add(constructor: Callable[..., Algorithm]) -> Callable[..., Algorithm]:
+        name = constructor.__name__
+        REGISTRY[name] = Entry(name, source, constructor)
+        return constructor
+
+    return add
+
+
+def find(name: str) -> Entry:
+    """Return the entry of a name, or say which names there are."""
+    if name not in REGISTRY:
+        raise ConfigError(f"unknown algorithm {name!r}; expected one of: {', '.join(sorted(REGISTRY))}")
+    return REGISTRY[name]

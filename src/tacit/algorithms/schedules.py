@@ -1,0 +1,29 @@
+"""Step sizes as functions of the round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+
+from tacit.contract import Array, Schedule
+from tacit.errors import ConfigError
+
+
+def as_schedule(step: float | Callable[[Array], Array], name: str = "step") -> Schedule:
+    """Take a number as a constant schedule; a function of t = 1, 2, ... as it is."""
+    if callable(step):
+        return step
+    if not (isinstance(step, int | float) and 0 < step < float("inf")):
+        raise ConfigError(f"{name} is {step!r}; expected a positive number or a function of the round t")
+    return lambda t: jnp.float32(step)
+
+
+def inverse_sqrt(scale: float) -> Schedule:
+    """Return scale / sqrt(t), the step of general convex losses."""
+    return lambda t: scale / jnp.sqrt(t.astype(jnp.float32))
+
+
+def inverse(scale: float) -> Schedule:
+    """Return scale / t, the step of strongly convex losses."""
+    return lambda t: scale / t.astype(jnp.float32)

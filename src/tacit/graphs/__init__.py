@@ -1,0 +1,98 @@
+"""Graphs: link sets, weights, time-varying schedules, channels, generators, and checks before a run.
+
+W[i, j] is what receiver i multiplies sender j's message with; edges are directed from sender to receiver. A
+graph is kept as an edge list, so that a million agents fit.
+"""
+
+from tacit.graphs.build import (
+    complete,
+    directed_ring,
+    exponential,
+    one_peer_exponential,
+    periodic,
+    ring,
+    star,
+)
+from tacit.graphs.channel import Channel, Delay
+from tacit.graphs.checks import (
+    Perron,
+    Window,
+    column_sums,
+    connection_window,
+    doubly_stochastic,
+    is_strongly_connected,
+    is_symmetric,
+    missing_path,
+    one_sided_edge,
+    one_sided_share,
+    perron,
+    receiver_normalised,
+    row_sums,
+    sender_normalised,
+    spectral_gap,
+)
+from tacit.graphs.convert import from_edge_list, from_matrix, from_networkx
+from tacit.graphs.dynamics import Dynamics, LinkDrop, OptOut, Periodic, RandomMatching
+from tacit.graphs.graph import Graph, RoundGraph
+from tacit.graphs.random_graphs import erdos_renyi, geometric, k_regular, random_digraph, small_world
+from tacit.graphs.report import GraphReport, describe
+from tacit.graphs.requirements import check_channel, check_requirements, require
+from tacit.graphs.topology import Topology, as_topology, star_roles
+from tacit.graphs.weights import Weights, by_rule, evaluate, given
+
+from_edges = Graph.from_edges
+
+__all__ = [
+    "Channel",
+    "Delay",
+    "Dynamics",
+    "Graph",
+    "GraphReport",
+    "LinkDrop",
+    "OptOut",
+    "Periodic",
+    "Perron",
+    "RandomMatching",
+    "RoundGraph",
+    "Topology",
+    "Weights",
+    "Window",
+    "as_topology",
+    "by_rule",
+    "check_channel",
+    "check_requirements",
+    "column_sums",
+    "complete",
+    "connection_window",
+    "describe",
+    "directed_ring",
+    "doubly_stochastic",
+    "erdos_renyi",
+    "evaluate",
+    "exponential",
+    "from_edge_list",
+    "from_edges",
+    "from_matrix",
+    "from_networkx",
+    "geometric",
+    "given",
+    "is_strongly_connected",
+    "is_symmetric",
+    "k_regular",
+    "missing_path",
+    "one_peer_exponential",
+    "one_sided_edge",
+    "one_sided_share",
+    "periodic",
+    "perron",
+    "random_digraph",
+    "receiver_normalised",
+    "require",
+    "ring",
+    "row_sums",
+    "sender_normalised",
+    "small_world",
+    "spectral_gap",
+    "star",
+    "star_roles",
+]

@@ -1,0 +1,126 @@
+"""Generators of graphs: regular shapes, and sequences of graphs that are played in turn.
+
+Random graphs are in `random_graphs`, graphs from files and other libraries in `convert`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from tacit.errors import GraphError
+from tacit.graphs.dynamics import Periodic
+from tacit.graphs.edges import BoolArray, complete_edges, edge_keys, split_keys
+from tacit.graphs.graph import Graph
+from tacit.graphs.weights import Weights, given
+
+
+def ring(n: int) -> Graph:
+    """Return a ring: each agent is linked both ways with the next one."""
+    return _circulant(n, (1, -1), f"ring({n})")
+
+
+def directed_ring(n: int) -> Graph:
+    """Return a ring in one direction: i -> i + 1."""
+    return _circulant(n, (1,), f"directed_ring({n})")
+
+
+def complete(n: int) -> Graph:
+    """Return the graph in which everybody sends to everybody; at most 20,000 agents."""
+    _check_size("complete", n)
+    senders, receivers = complete_edges(n)
+    return Graph(n, senders, receivers, name=f"complete({n})")
+
+
+def star(n: int) -> Graph:
+    """Return a star of n agents of one role: agent 0 is the hub, linked both ways with each other one."""
+    _check_size("star", n)
+    rim, hub = np.arange(1, n), np.zeros(n - 1, dtype=np.int64)
+    return Graph.from_edges(n, np.concatenate([rim, hub]), np.concatenate([hub, rim]), name=f"star({n})")
+
+
+def exponential(n: int) -> Graph:
+    """Return the static exponential graph: i -> i + 2^j mod n for every 2^j < n; out-degree about log2 n."""
+    _check_size("exponential", n)
+    return _circulant(n, _powers_of_two(n), f"exponential({n})")
+
+
+def one_peer_exponential(n: int) -> Graph:
+    """Return the exponential graph, one link per agent and round: in round t, i -> i + 2^(t mod log2 n)."""
+    _check_size("one_peer_exponential", n)
+    powers = _powers_of_two(n)
+    # Round t = 1 plays the power 2^(1 mod P), so the list starts with the second one.
+    steps = [_circulant(n, (power,), "step") for power in powers[1:] + powers[:1]]
+    return periodic(steps, name=f"one_peer_exponential({n})")
+
+
+def periodic(graphs: Sequence[Graph], *, name: str = "periodic") -> Graph:
+    """Return the graph that plays the listed graphs in turn: round t is number (t - 1) mod P, counted from 0.
+
+    Given weights are played in turn with their graphs; a rule must be common to all.
+    """
+    if not graphs:
+        raise GraphError("periodic() of no graphs: give at least one")
+    first = graphs[0]
+    for index, graph in enumerate(graphs):
+        if (graph.agents, graph.sources) != (first.agents, first.sources):
+            raise GraphError(
+                f"graph {index} has {graph.agents} agents (sources: {graph.sources}), the first one "
+                f"{first.agents} "
+                f"({first.sources}): graphs played in turn are on the same agents"
+            )
+        if graph.dynamics is not None:
+            raise GraphError(
+                f"graph {index} varies by itself ({type(graph.dynamics).__name__}): list fixed graphs"
+            )
+    keys = [edge_keys(graph.senders, graph.receivers, graph.columns) for graph in graphs]
+    union = np.unique(np.concatenate(keys))
+    places = [np.searchsorted(union, own) for own in keys]
+    table: BoolArray = np.zeros((len(graphs), len(union)), dtype=bool)
+    for row, place in zip(table, places, strict=True):
+        row[place] = True
+    senders, receivers = split_keys(union, first.columns)
+    graph = Graph(first.agents, senders, receivers, sources=first.sources, name=name)
+    weights = _weights_in_turn(graphs, places, len(union))
+    graph = graph.with_dynamics(Periodic(table))
+    return graph if weights is None else graph.with_weights(weights)
+
+
+def _weights_in_turn(graphs: Sequence[Graph], places: Iterable[np.ndarray], edges: int) -> Weights | None:
+    kinds = {None if graph.weights is None else graph.weights.rule for graph in graphs}
+    if len(kinds) > 1:
+        raise GraphError(
+            f"graphs played in turn need one kind of weights, but these have {sorted(map(str, kinds))}"
+        )
+    if kinds != {"given"}:
+        return graphs[0].weights
+    edge, own = np.zeros((len(graphs), edges)), np.zeros((len(graphs), graphs[0].agents))
+    for step, (graph, place) in enumerate(zip(graphs, places, strict=True)):
+        assert graph.weights is not None
+        edge[step, place], own[step] = graph.weights.edge, graph.weights.own
+    return given(edge, own)
+
+
+def _powers_of_two(n: int) -> tuple[int, ...]:
+    return tuple(1 << j for j in range(max(n - 1, 1).bit_length()) if 1 << j < n) or (1,)
+
+
+def _circulant(n: int, offsets: Sequence[int], name: str) -> Graph:
+    """Return the graph with links i -> i + offset mod n, without repeats and self loops (tiny n)."""
+    _check_size(name, n)
+    distinct = np.array(sorted({offset % n for offset in offsets} - {0}), dtype=np.int64)
+    senders = np.tile(np.arange(n), len(distinct))
+    return Graph.from_edges(n, senders, (senders + np.repeat(distinct, n)) % n, name=name)
+
+
+def circulant_regular(n: int, k: int) -> Graph:
+    """Return the ring in which each agent is linked with the k nearest (k odd: and the opposite one)."""
+    half = tuple(range(1, k // 2 + 1))
+    opposite = (n // 2,) if k % 2 else ()
+    return _circulant(n, half + tuple(-offset for offset in half) + opposite, f"k_regular({n}, {k})")
+
+
+def _check_size(name: str, n: int) -> None:
+    if n < 1:
+        raise GraphError(f"{name.partition('(')[0]} of {n} agents: expected at least 1")

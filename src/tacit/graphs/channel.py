@@ -1,0 +1,60 @@
+"""What the network does to messages that were sent: it loses some and delays others."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+from tacit.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Delay:
+    """Geometric delay in rounds: P(delay >= l) = p ** l. What would be older than `longest` is lost."""
+
+    p: float = 0.2
+    longest: int = 10
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.p < 1:
+            raise ConfigError(f"delay p is {self.p}: expected a number in [0, 1), for P(delay >= l) = p ** l")
+        if self.longest < 0:
+            raise ConfigError(
+                f"longest delay is {self.longest}: expected a whole number of rounds, 0 or more"
+            )
+
+
+@dataclass(frozen=True)
+class Channel:
+    """Loses each message with probability `loss`, independently, and delays those that get through."""
+
+    loss: float = 0.0
+    delay: Delay | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.loss < 1:
+            raise ConfigError(f"channel loss is {self.loss}: expected a probability in [0, 1)")
+
+    @property
+    def reliable(self) -> bool:
+        """Whether every message arrives in the round in which it was sent."""
+        return self.loss == 0 and self.delay is None
+
+    @property
+    def longest_delay(self) -> int:
+        """Rounds that a message may be under way; 0 where nothing is delayed."""
+        return 0 if self.delay is None else self.delay.longest
+
+    def draw(self, key: jax.Array, edges: int) -> tuple[jax.Array, jax.Array]:
+        """Return, for a message on each edge, (lost (E,) bool, delay in rounds (E,) int32)."""
+        loss_key, delay_key = jax.random.split(key)
+        lost = jax.random.bernoulli(loss_key, self.loss, (edges,)) if self.loss else jnp.zeros(edges, bool)
+        if self.delay is None or self.delay.p == 0:
+            return lost, jnp.zeros(edges, jnp.int32)
+        # A geometric variable is the floor of an exponential one: P(E / -log p >= l) = p ** l.
+        steps = jax.random.exponential(delay_key, (edges,)) / -math.log(self.delay.p)
+        rounds = jnp.floor(jnp.minimum(steps, self.delay.longest + 1)).astype(jnp.int32)
+        return lost | (rounds > self.delay.longest), jnp.minimum(rounds, self.delay.longest)

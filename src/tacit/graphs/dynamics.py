@@ -1,0 +1,189 @@
+"""Time-varying graphs: which links are up and who is present in a round.
+
+Everything is elementwise or a segment operation, evaluated in the round loop on the device. What happens to a
+link is a hash of the round's key and its two ends, so it depends neither on the other links nor on their
+order; agents of a disjoint union of repeats have other ids, hence independent draws.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.random import threefry_2x32
+
+from tacit.errors import GraphError, RequirementError
+from tacit.graphs.edges import BoolArray, reverse_positions
+
+if TYPE_CHECKING:
+    from tacit.graphs.graph import Graph
+
+
+class Dynamics(Protocol):
+    """What happens to a graph from round to round."""
+
+    def live(
+        self, t: Any, key: jax.Array, senders: Any, receivers: Any, agents: int
+    ) -> tuple[jax.Array, jax.Array]:
+        """Return (links that are up (E,) bool, agents that are present (n,) bool) of round t = 1, 2, ..."""
+
+    def check(self, graph: Graph) -> None:
+        """Raise where these dynamics do not fit the graph."""
+
+    def keeps_links_mutual(self, graph: Graph) -> bool:
+        """Whether both directions of a link are always up or down together."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class Periodic:
+    """Plays P sets of links in turn: row (t - 1) mod P of the table says which are up. See `periodic`."""
+
+    table: BoolArray
+    """(P, E) bool, in canonical edge order."""
+
+    def live(
+        self, t: Any, key: jax.Array, senders: Any, receivers: Any, agents: int
+    ) -> tuple[jax.Array, jax.Array]:
+        """Return the links of round t; everybody is present."""
+        table = jnp.asarray(self.table)
+        return table[(t - 1) % table.shape[0]], jnp.ones(agents, bool)
+
+    def check(self, graph: Graph) -> None:
+        """Raise where the table does not have one column per edge."""
+        table = np.asarray(self.table)
+        if table.ndim != 2 or table.shape[0] == 0 or table.shape[1] != graph.edges or table.dtype != np.bool_:
+            raise GraphError(
+                f"the periodic table has shape {table.shape} and type {table.dtype}: expected "
+                f"(rounds, {graph.edges}) "
+                "of bool, one column per edge of the graph"
+            )
+
+    def keeps_links_mutual(self, graph: Graph) -> bool:
+        """Whether in every round each link is up together with its reverse."""
+        back = reverse_positions(graph.senders, graph.receivers, graph.agents)
+        paired = back >= 0
+        return bool(np.all(self.table[:, paired] == self.table[:, back[paired]]))
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class RandomMatching:
+    """Gossip: in each round a random matching among the links, so that nobody talks to two others.
+
+    Each link draws a priority, and is up when it is the highest at both of its ends.
+    """
+
+    def live(
+        self, t: Any, key: jax.Array, senders: Any, receivers: Any, agents: int
+    ) -> tuple[jax.Array, jax.Array]:
+        """Return a matching, both directions of a link together; everybody is present."""
+        senders, receivers = jnp.asarray(senders), jnp.asarray(receivers)
+        priority = _bits_of_pair(key, senders, receivers)
+        highest = jax.ops.segment_max(priority, receivers, num_segments=agents)
+        candidate = (priority == highest[receivers]) & (priority == highest[senders])
+        # Two links of an agent may tie (32 bits): it takes the neighbour with the higher id, so that the
+        # result is a matching always and not only almost surely.
+        partner = jax.ops.segment_max(jnp.where(candidate, senders, -1), receivers, num_segments=agents)
+        return candidate & (partner[receivers] == senders) & (partner[senders] == receivers), jnp.ones(
+            agents, bool
+        )
+
+    def check(self, graph: Graph) -> None:
+        """Raise where a link has no reverse."""
+        _refuse_two_roles(graph, "RandomMatching")
+        back = reverse_positions(graph.senders, graph.receivers, graph.agents)
+        if np.any(back < 0):
+            edge = int(np.argmax(back < 0))
+            raise RequirementError(
+                f"RandomMatching requires links in both directions, but {graph.senders[edge]} -> "
+                f"{graph.receivers[edge]} has no reverse: use graph.mutual() first"
+            )
+
+    def keeps_links_mutual(self, graph: Graph) -> bool:
+        """Return True: a matched pair talks both ways."""
+        return True
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class LinkDrop:
+    """Each directed link is down with this probability in each round, independently of the others.
+
+    `symmetric=True` drops both directions together, so that doubly stochastic rules stay so.
+    """
+
+    probability: float = field(metadata={"static": True})
+    symmetric: bool = field(default=False, metadata={"static": True})
+
+    def __post_init__(self) -> None:
+        _check_probability("LinkDrop", self.probability)
+
+    def live(
+        self, t: Any, key: jax.Array, senders: Any, receivers: Any, agents: int
+    ) -> tuple[jax.Array, jax.Array]:
+        """Return the links that are not down; everybody is present."""
+        senders, receivers = jnp.asarray(senders), jnp.asarray(receivers)
+        bits = _bits_of_pair(key, senders, receivers) if self.symmetric else _bits(key, senders, receivers)
+        threshold = jnp.uint32(min(round(self.probability * 2**32), 2**32 - 1))
+        return bits >= threshold, jnp.ones(agents, bool)
+
+    def check(self, graph: Graph) -> None:
+        """Raise where both directions shall drop together but are links between two roles."""
+        if self.symmetric:
+            _refuse_two_roles(graph, "LinkDrop(symmetric=True)")
+
+    def keeps_links_mutual(self, graph: Graph) -> bool:
+        """Whether both directions drop together."""
+        return self.symmetric or self.probability == 0
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class OptOut:
+    """Each agent stays away from a round with this probability; all of its links are then down."""
+
+    probability: float = field(metadata={"static": True})
+
+    def __post_init__(self) -> None:
+        _check_probability("OptOut", self.probability)
+
+    def live(
+        self, t: Any, key: jax.Array, senders: Any, receivers: Any, agents: int
+    ) -> tuple[jax.Array, jax.Array]:
+        """Return the links among those present, and who is present."""
+        present = ~jax.random.bernoulli(key, self.probability, (agents,))
+        return present[jnp.asarray(senders)] & present[jnp.asarray(receivers)], present
+
+    def check(self, graph: Graph) -> None:
+        """Raise on links between two roles, whose two link sets could not agree on who is away."""
+        _refuse_two_roles(graph, "OptOut")
+
+    def keeps_links_mutual(self, graph: Graph) -> bool:
+        """Return True: an absent agent neither sends nor hears."""
+        return True
+
+
+def _bits(key: jax.Array, first: jax.Array, second: jax.Array) -> jax.Array:
+    """Return 32 random bits per pair of ids: JAX's own cipher, with the ids as its counter."""
+    cipher_key = jax.random.bits(key, (2,), jnp.uint32)
+    words = threefry_2x32(cipher_key, jnp.concatenate([first.astype(jnp.uint32), second.astype(jnp.uint32)]))
+    bits: jax.Array = words[: first.shape[0]]
+    return bits
+
+
+def _bits_of_pair(key: jax.Array, senders: jax.Array, receivers: jax.Array) -> jax.Array:
+    return _bits(key, jnp.minimum(senders, receivers), jnp.maximum(senders, receivers))
+
+
+def _check_probability(name: str, probability: float) -> None:
+    if not 0 <= probability < 1:
+        raise GraphError(f"{name} probability is {probability}: expected a number in [0, 1)")
+
+
+def _refuse_two_roles(graph: Graph, name: str) -> None:
+    if graph.sources is not None:
+        raise GraphError(f"{name} needs a graph among agents of one role, but {graph.name!r} links two roles")

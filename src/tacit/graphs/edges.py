@@ -1,0 +1,98 @@
+"""Edge lists as sorted arrays: order, duplicates and reverses, without an n x n array.
+
+An edge is one number, receiver * senders + sender. Sorted by it, an edge list is in canonical order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.errors import GraphError
+
+LARGEST_COMPLETE = 20_000
+LARGEST_DENSE = 500
+
+IntArray = npt.NDArray[np.integer[Any]]
+BoolArray = npt.NDArray[np.bool_]
+FloatArray = npt.NDArray[np.floating[Any]]
+
+
+def edge_keys(senders: IntArray, receivers: IntArray, sources: int) -> npt.NDArray[np.int64]:
+    """Return one number per edge whose order is the canonical order."""
+    return receivers.astype(np.int64) * sources + senders
+
+
+def split_keys(keys: npt.NDArray[np.int64], sources: int) -> tuple[IntArray, IntArray]:
+    """Return (senders, receivers) of edge numbers."""
+    receivers, senders = np.divmod(keys, sources)
+    return senders.astype(np.int32), receivers.astype(np.int32)
+
+
+def order_by_sender(senders: IntArray) -> npt.NDArray[np.int64]:
+    """Return the positions of a canonical edge list sorted by (sender, receiver)."""
+    return np.argsort(senders, kind="stable")
+
+
+def reverse_positions(senders: IntArray, receivers: IntArray, agents: int) -> npt.NDArray[np.int64]:
+    """Return, for each edge of a canonical list, where its reverse stands; -1 where there is none."""
+    keys = edge_keys(senders, receivers, agents)
+    position = np.full(len(keys), -1, dtype=np.int64)
+    if len(keys) == 0:
+        return position
+    # Looked up in sorted order: ten times faster than random look-ups on ten million edges.
+    order = order_by_sender(senders)
+    wanted = edge_keys(receivers[order], senders[order], agents)
+    found = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    position[order] = np.where(keys[found] == wanted, found, -1)
+    return position
+
+
+def refuse_large_ids(agents: int) -> None:
+    """Raise where ids would not fit in 32 bits."""
+    if agents > np.iinfo(np.int32).max:
+        raise GraphError(
+            f"{agents:,} agents: ids are 32-bit, so at most {np.iinfo(np.int32).max:,} are possible"
+        )
+
+
+def complete_edges(agents: int) -> tuple[IntArray, IntArray]:
+    """Return (senders, receivers) of the complete graph, in canonical order."""
+    if agents > LARGEST_COMPLETE:
+        raise GraphError(
+            f"a complete graph of {agents} agents has {agents * (agents - 1):,} edges: at most "
+            f"{LARGEST_COMPLETE:,} agents "
+            "are allowed; use a sparse graph, exponential(n) for one"
+        )
+    ids = np.arange(agents, dtype=np.int32)
+    receivers = np.repeat(ids, agents - 1)
+    senders = np.tile(ids[:-1], agents)
+    senders += senders >= receivers  # skips the receiver itself
+    return senders, receivers
+
+
+def matrix_entries(matrix: Any, two_roles: bool) -> tuple[npt.NDArray[np.int64], FloatArray, FloatArray]:
+    """Return (edge numbers, their weights, self weights) of a matrix W with rows = receivers."""
+    from scipy import sparse
+
+    if not sparse.issparse(matrix):
+        dense = np.asarray(matrix, dtype=np.float64)
+        if dense.ndim != 2 or max(dense.shape) > LARGEST_DENSE:
+            raise GraphError(
+                f"W has shape {dense.shape}: expected a scipy.sparse matrix, or two axes of at most "
+                f"{LARGEST_DENSE}"
+            )
+        matrix = dense
+    entries = sparse.csr_array(matrix)
+    entries.sum_duplicates()
+    entries.eliminate_zeros()
+    entries = entries.tocoo()
+    rows, columns = entries.coords[0].astype(np.int64), entries.coords[1].astype(np.int64)
+    own = np.zeros(entries.shape[0])
+    off = np.ones(len(rows), dtype=bool)
+    if not two_roles:
+        off = rows != columns
+        own[rows[~off]] = entries.data[~off]
+    return rows[off] * entries.shape[1] + columns[off], entries.data[off], own

@@ -1,0 +1,376 @@
+"""A set of directed links among n agents, with weights and dynamics, in O(edges) memory.
+
+An edge goes from sender to receiver ("the sender trusts the receiver"). A graph is a pytree: pass it to a
+compiled function as an argument, so that millions of edges are data and not constants of the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from tacit.errors import GraphError
+from tacit.graphs import edges as edge_lists
+from tacit.graphs.compatibility import checked
+from tacit.graphs.dynamics import Dynamics, Periodic
+from tacit.graphs.edges import BoolArray, FloatArray, IntArray
+from tacit.graphs.weights import Rule, Weights, by_rule, evaluate, evaluate_exactly, given
+
+STATIC = {"static": True}
+
+
+class RoundGraph(NamedTuple):
+    """A graph in one round."""
+
+    live: jax.Array
+    """(E,) bool: links that are up."""
+    edge_weight: jax.Array
+    """(E,) W[receiver, sender]; 0 where the link is down."""
+    self_weight: jax.Array
+    """(n,) W[i, i]; 0 between two roles."""
+    present: jax.Array
+    """(n,) bool: agents that take part."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Directed links. Make it with `from_edges` or a generator; the plain constructor checks nothing."""
+
+    agents: int = field(metadata=STATIC)
+    """Number of receivers, and of senders unless `sources` is given."""
+    senders: IntArray
+    """(E,) int32."""
+    receivers: IntArray
+    """(E,) int32. Edges are sorted by (receiver, sender); no duplicates, no self loops."""
+    weights: Weights | None = None
+    """None: not chosen yet, the algorithm's rule is used."""
+    dynamics: Dynamics | None = None
+    """None: the same in every round."""
+    sources: int | None = field(default=None, metadata=STATIC)
+    """Number of senders of links between two roles; None: one role, and each agent has a self."""
+    name: str = field(default="graph", metadata=STATIC)
+
+    @classmethod
+    def from_edges(
+        cls,
+        agents: int,
+        senders: npt.ArrayLike,
+        receivers: npt.ArrayLike,
+        *,
+        sources: int | None = None,
+        name: str = "graph",
+        weight: npt.ArrayLike | None = None,
+        self_weight: npt.ArrayLike | None = None,
+    ) -> Graph:
+        """Sort and check an edge list; `weight` follows the order in which the edges are given.
+
+        Refused: ids out of range, duplicates, and self loops (give `self_weight` instead).
+        """
+        if agents < 1 or (sources is not None and sources < 1):
+            raise GraphError(f"graph of {agents} agents (sources: {sources}): expected at least one")
+        edge_lists.refuse_large_ids(max(agents, sources or 0))
+        columns = sources or agents
+        send, receive = _ids(senders, "senders"), _ids(receivers, "receivers")
+        if len(send) != len(receive):
+            raise GraphError(
+                f"{len(send)} senders but {len(receive)} receivers: expected one of each per edge"
+            )
+        _refuse(send, receive, (send < 0) | (send >= columns), f"the sender is not in 0..{columns - 1}")
+        _refuse(send, receive, (receive < 0) | (receive >= agents), f"the receiver is not in 0..{agents - 1}")
+        if sources is None:
+            _refuse(
+                send, receive, send == receive, "it is a self loop: drop it, and give self_weight if need be"
+            )
+        keys = edge_lists.edge_keys(send, receive, columns)
+        order = None
+        if weight is None:
+            if self_weight is not None:
+                raise GraphError("self_weight without weight: give both, or name a rule with with_weights")
+            keys = np.sort(keys)
+        else:
+            order = np.argsort(keys, kind="stable")
+            keys = keys[order]
+        send, receive = edge_lists.split_keys(keys, columns)
+        _refuse(send[1:], receive[1:], keys[1:] == keys[:-1], "it is listed twice: list each edge once")
+        graph = cls(int(agents), send, receive, sources=sources, name=name)
+        if order is None:
+            return graph
+        if self_weight is None and sources is None:
+            raise GraphError(
+                "weight without self_weight: give W[i, i] of each agent too (zeros if none hears itself)"
+            )
+        values = np.asarray(weight, dtype=np.float64)
+        if values.shape != order.shape:
+            raise GraphError(f"weight has shape {values.shape}: expected one per edge, {order.shape}")
+        own = np.zeros(agents) if self_weight is None else self_weight
+        return graph.with_weights(given(values[order], own))
+
+    @property
+    def edges(self) -> int:
+        """Number of directed links."""
+        return len(self.senders)
+
+    @property
+    def columns(self) -> int:
+        """Number of agents that may send."""
+        return self.agents if self.sources is None else self.sources
+
+    @property
+    def in_degree(self) -> IntArray:
+        """(agents,) number of links into each receiver."""
+        return np.bincount(self.receivers, minlength=self.agents)
+
+    @property
+    def out_degree(self) -> IntArray:
+        """(columns,) number of links out of each sender."""
+        return np.bincount(self.senders, minlength=self.columns)
+
+    def neighbours_in(self, agent: int) -> IntArray:
+        """Whom a receiver hears, in ascending order."""
+        start, stop = np.searchsorted(self.receivers, [agent, agent + 1])
+        return self.senders[start:stop]
+
+    def neighbours_out(self, agent: int) -> IntArray:
+        """Whom a sender sends to, in ascending order."""
+        order, sorted_senders = self._by_sender
+        start, stop = np.searchsorted(sorted_senders, [agent, agent + 1])
+        return self.receivers[order[start:stop]]
+
+    @cached_property
+    def _by_sender(self) -> tuple[npt.NDArray[np.int64], IntArray]:
+        order = edge_lists.order_by_sender(self.senders)
+        return order, self.senders[order]
+
+    def at(self, t: Any, key: jax.Array, dtype: Any = jnp.float32) -> RoundGraph:
+        """Return the graph of round t = 1, 2, ... (pure JAX). A fixed graph is always the same: ask once."""
+        if self.weights is None:
+            raise GraphError(f"graph {self.name!r} has no weights yet: use with_weights('sender'), for one")
+        if self.dynamics is None:
+            live, present = jnp.ones(len(self.senders), bool), jnp.ones(self.agents, bool)
+        else:
+            live, present = self.dynamics.live(t, key, self.senders, self.receivers, self.agents)
+        edge, own = evaluate(
+            self.weights.in_round(t),
+            self.senders,
+            self.receivers,
+            self.agents,
+            None if self.dynamics is None else live,
+            sources=self.sources,
+            dtype=dtype,
+        )
+        return RoundGraph(live, edge, own, present)
+
+    def live_at(self, t: int, key: jax.Array | None = None) -> BoolArray:
+        """Return which links are up in round t (NumPy); all of them for random dynamics without a key."""
+        if isinstance(self.dynamics, Periodic):
+            row: BoolArray = self.dynamics.table[(t - 1) % len(self.dynamics.table)]
+            return row
+        if self.dynamics is None or key is None:
+            return np.ones(self.edges, dtype=bool)
+        return np.asarray(self.dynamics.live(t, key, self.senders, self.receivers, self.agents)[0])
+
+    def matrix(self, t: int = 1, key: jax.Array | None = None) -> Any:
+        """Return W of round t, diagonal included, as a scipy.sparse.csr_array in double precision.
+
+        Random dynamics need the key of the round; without it, W is that of a round with every link up.
+        """
+        from scipy import sparse
+
+        if self.weights is None:
+            raise GraphError(f"graph {self.name!r} has no weights yet: use with_weights('sender'), for one")
+        live = self.live_at(t, key)
+        edge, own = evaluate_exactly(
+            self.weights.in_round(t), self.senders, self.receivers, self.agents, live, sources=self.sources
+        )
+        shape = (self.agents, self.columns)
+        W = sparse.csr_array((edge[live], (self.receivers[live], self.senders[live])), shape=shape)
+        return W if self.sources is not None else (W + sparse.diags_array(own)).tocsr()
+
+    def with_weights(self, weights: Rule | Weights | Any) -> Graph:
+        """Return the graph with weights by rule, given, or of a matrix W (scipy.sparse; dense if small)."""
+        if isinstance(weights, str):
+            chosen = by_rule(weights)  # type: ignore[arg-type]
+        elif isinstance(weights, Weights):
+            chosen = weights
+        else:
+            chosen = given(*self._from_matrix(weights))
+        fitted = chosen.fitted(self.senders, self.receivers, self.agents, self.sources)
+        return checked(replace(self, weights=fitted))
+
+    def with_dynamics(self, dynamics: Dynamics | None) -> Graph:
+        """Return the graph with these dynamics in place of its own; None: the same in every round."""
+        return checked(replace(self, dynamics=dynamics))
+
+    def reverse(self) -> Graph:
+        """Return the graph with every edge turned round, its weights to be chosen anew."""
+        order = edge_lists.order_by_sender(self.senders)
+        agents, sources = (self.agents, None) if self.sources is None else (self.sources, self.agents)
+        return Graph(
+            agents,
+            self.receivers[order],
+            self.senders[order],
+            None,
+            self._dynamics_of(order),
+            sources,
+            self.name,
+        )
+
+    def mutual(self) -> Graph:
+        """Keep only edges whose reverse exists (periodic: in the same round), weights to be chosen anew."""
+        self._refuse_two_roles("mutual()")
+        back = edge_lists.reverse_positions(self.senders, self.receivers, self.agents)
+        keep = np.flatnonzero(back >= 0)
+        dynamics = self.dynamics
+        if isinstance(dynamics, Periodic):
+            dynamics = Periodic(dynamics.table[:, keep] & dynamics.table[:, back[keep]])
+        return replace(
+            self, senders=self.senders[keep], receivers=self.receivers[keep], weights=None, dynamics=dynamics
+        )
+
+    def disconnected(self) -> Graph:
+        """Return the same agents without any link: each learns alone."""
+        none = np.zeros(0, dtype=np.int32)
+        return replace(
+            self,
+            senders=none,
+            receivers=none,
+            weights=None,
+            dynamics=self._dynamics_of(none.astype(np.int64)),
+        )
+
+    def completed(self) -> Graph:
+        """Return the complete graph on the same agents, weights to be chosen anew.
+
+        Random dynamics stay; a periodic table speaks of the old links and is dropped.
+        """
+        self._refuse_two_roles("completed()")
+        senders, receivers = edge_lists.complete_edges(self.agents)
+        dynamics = None if isinstance(self.dynamics, Periodic) else self.dynamics
+        return replace(self, senders=senders, receivers=receivers, weights=None, dynamics=dynamics)
+
+    def relabelled(self, permutation: npt.ArrayLike) -> Graph:
+        """Return the same graph with agent i called permutation[i]; weights and dynamics go along."""
+        self._refuse_two_roles("relabelled()")
+        new = np.asarray(permutation)
+        if new.shape != (self.agents,) or not np.array_equal(np.sort(new), np.arange(self.agents)):
+            raise GraphError(f"not a permutation of 0..{self.agents - 1}: {new!r}")
+        keys = edge_lists.edge_keys(new[self.senders], new[self.receivers], self.agents)
+        order = np.argsort(keys)
+        senders, receivers = edge_lists.split_keys(keys[order], self.agents)
+        weights = self.weights
+        if weights is not None and weights.edge is not None and weights.own is not None:
+            own = np.empty_like(weights.own)
+            own[..., new] = weights.own
+            weights = replace(weights, edge=weights.edge[..., order], own=own)
+        return Graph(self.agents, senders, receivers, weights, self._dynamics_of(order), None, self.name)
+
+    def to_networkx(self) -> Any:
+        """Return a networkx.DiGraph with nodes 0..n-1."""
+        import networkx
+
+        self._refuse_two_roles("to_networkx()")
+        graph = networkx.DiGraph(name=self.name)
+        graph.add_nodes_from(range(self.agents))
+        graph.add_edges_from(zip(self.senders.tolist(), self.receivers.tolist(), strict=True))
+        return graph
+
+    @staticmethod
+    def union(graphs: Sequence[Graph]) -> Graph:
+        """Return the disjoint union of graphs of equal size: agent i of the r-th becomes r * agents + i.
+
+        It runs R repeats as one graph. All must have the same kind of weights and equal dynamics.
+        """
+        if not graphs:
+            raise GraphError("the union of no graphs: give at least one")
+        first = graphs[0]
+        for index, other in enumerate(graphs):
+            if (other.agents, other.sources) != (first.agents, first.sources):
+                raise GraphError(
+                    f"graph {index} has {other.agents} agents (sources: {other.sources}), the first one "
+                    f"{first.agents} ({first.sources}): a union needs equal sizes"
+                )
+        count = len(graphs)
+        edge_lists.refuse_large_ids(count * max(first.agents, first.columns))
+        return Graph(
+            count * first.agents,
+            np.concatenate([g.senders + np.int32(r * first.columns) for r, g in enumerate(graphs)]),
+            np.concatenate([g.receivers + np.int32(r * first.agents) for r, g in enumerate(graphs)]),
+            _joined_weights([g.weights for g in graphs]),
+            _joined_dynamics([g.dynamics for g in graphs]),
+            None if first.sources is None else count * first.sources,
+            first.name if count == 1 else f"{count} x {first.name}",
+        )
+
+    def _dynamics_of(self, order: npt.NDArray[np.int64]) -> Dynamics | None:
+        return (
+            Periodic(self.dynamics.table[:, order]) if isinstance(self.dynamics, Periodic) else self.dynamics
+        )
+
+    def _refuse_two_roles(self, operation: str) -> None:
+        if self.sources is not None:
+            raise GraphError(f"{operation} is for agents of one role, but {self.name!r} links two roles")
+
+    def _from_matrix(self, matrix: Any) -> tuple[FloatArray, FloatArray]:
+        keys, values, own = edge_lists.matrix_entries(matrix, self.sources is not None)
+        if np.shape(matrix) != (self.agents, self.columns):
+            raise GraphError(
+                f"W has shape {np.shape(matrix)}: expected {(self.agents, self.columns)} (row = receiver)"
+            )
+        known = edge_lists.edge_keys(self.senders, self.receivers, self.columns)
+        place = np.searchsorted(known, keys)
+        strange = (place >= len(known)) | (np.append(known, -1)[np.minimum(place, len(known))] != keys)
+        if strange.any():
+            receiver, sender = divmod(int(keys[np.argmax(strange)]), self.columns)
+            raise GraphError(
+                f"W[{receiver}, {sender}] is not 0 but the graph has no edge {sender} -> {receiver}: "
+                "add the edge, or "
+                "build the graph from W with from_matrix"
+            )
+        weight = np.zeros(self.edges)
+        weight[place] = values
+        return weight, own
+
+
+def _ids(values: npt.ArrayLike, what: str) -> IntArray:
+    array = np.asarray(values)
+    if array.ndim != 1 or not (np.issubdtype(array.dtype, np.integer) or array.size == 0):
+        raise GraphError(f"{what} have shape {array.shape} and type {array.dtype}: expected (E,) of integers")
+    return array.astype(np.int64)
+
+
+def _refuse(senders: IntArray, receivers: IntArray, fault: BoolArray, why: str) -> None:
+    if fault.any():
+        edge = int(np.argmax(fault))
+        raise GraphError(f"edge {senders[edge]} -> {receivers[edge]}: {why}")
+
+
+def _joined_weights(parts: list[Weights | None]) -> Weights | None:
+    first = parts[0]
+    kinds = {None if w is None else (w.rule, w.period, w.absorbs) for w in parts}
+    if len(kinds) > 1:
+        raise GraphError(f"a union needs one kind of weights, but these have {sorted(map(str, kinds))}")
+    if first is None or first.edge is None:
+        return first
+    arrays = [(w.edge, w.own) for w in parts if w is not None and w.edge is not None and w.own is not None]
+    edge, own = (np.concatenate([pair[k] for pair in arrays], axis=-1) for k in (0, 1))
+    return replace(first, edge=edge, own=own)
+
+
+def _joined_dynamics(parts: list[Dynamics | None]) -> Dynamics | None:
+    first = parts[0]
+    tables = [d.table for d in parts if isinstance(d, Periodic)]
+    if tables:
+        if len(tables) < len(parts) or len({len(table) for table in tables}) > 1:
+            raise GraphError("a union needs equal dynamics: these are not all periodic with one period")
+        return Periodic(np.concatenate(tables, axis=1))
+    if any(d != first for d in parts):
+        raise GraphError(f"a union needs equal dynamics, but these have {sorted({str(d) for d in parts})}")
+    return first

@@ -1,0 +1,149 @@
+"""What an algorithm requires of its links, checked before round 0: requirement, evidence, remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tacit.contract import Requirement
+from tacit.errors import RequirementError
+from tacit.graphs import checks
+from tacit.graphs.channel import Channel
+from tacit.graphs.graph import Graph
+from tacit.graphs.topology import Topology, as_topology
+
+
+def check_requirements(
+    topology: Topology | Graph, requires: frozenset[Requirement], algorithm_name: str
+) -> list[str]:
+    """Return one sentence for each broken requirement of each link set; an empty list where all hold.
+
+    Structure and weights are asked of links within one role; "fixed" of every link set. A graph without
+    weights will get them by the algorithm's rule, so it breaks a requirement on weights only where no rule
+    could fulfil it. On a time-varying graph, "strongly_connected" is asked of all links that are ever up;
+    "symmetric" and requirements on weights are asked of every round.
+    """
+    sentences = []
+    for name, graph in as_topology(topology).links.items():
+        for requirement, check in _CHECKS.items():
+            if requirement not in requires or (graph.sources is not None and requirement != "fixed"):
+                continue
+            fault = check(graph)
+            if fault is not None:
+                evidence, remedy = fault
+                sentences.append(
+                    f"{algorithm_name} requires {requirement} links, but of {name!r} {evidence}: {remedy}"
+                )
+    return sentences
+
+
+def check_channel(channel: Channel, requires: frozenset[Requirement], algorithm_name: str) -> list[str]:
+    """Return a sentence if the algorithm requires a reliable channel and this one is not."""
+    if "reliable" not in requires or channel.reliable:
+        return []
+    does = [f"loses {channel.loss:.3g} of the messages"] if channel.loss else []
+    if channel.delay is not None:
+        does.append(f"delays them by up to {channel.delay.longest} rounds and drops older ones")
+    return [
+        f"{algorithm_name} requires reliable links, but the channel {' and '.join(does)}: use its "
+        "loss-tolerant "
+        "variant, or a channel without loss and delay"
+    ]
+
+
+def require(
+    topology: Topology | Graph,
+    requires: frozenset[Requirement],
+    algorithm_name: str,
+    channel: Channel | None = None,
+) -> None:
+    """Raise RequirementError with every sentence of `check_requirements` and `check_channel`."""
+    sentences = check_requirements(topology, requires, algorithm_name)
+    if channel is not None:
+        sentences += check_channel(channel, requires, algorithm_name)
+    if sentences:
+        raise RequirementError("\n".join(sentences))
+
+
+Fault = tuple[str, str] | None
+"""(evidence, remedy) of a broken requirement."""
+
+
+def _strongly_connected(graph: Graph) -> Fault:
+    path = checks.missing_path(graph)
+    if path is None:
+        return None
+    return (
+        f"there is no path from agent {path[0]} to agent {path[1]}",
+        "add links, or use a generator that promises connectivity (random_digraph, ring, "
+        "exponential, k_regular)",
+    )
+
+
+def _connected_over_time(graph: Graph) -> Fault:
+    path = checks.missing_path(graph)
+    if path is None:
+        return None
+    return (
+        f"there is no path from agent {path[0]} to agent {path[1]}, not even over all rounds together",
+        "let the graphs that are played in turn connect everybody between them",
+    )
+
+
+def _symmetric(graph: Graph) -> Fault:
+    edge = checks.one_sided_edge(graph)
+    if edge is not None:
+        return (
+            f"the edge {edge[0]} -> {edge[1]} has no reverse",
+            "keep mutual links only with graph.mutual(), or use a push-sum method, which needs no "
+            "reverse links",
+        )
+    if graph.dynamics is not None and not graph.dynamics.keeps_links_mutual(graph):
+        return (
+            f"{type(graph.dynamics).__name__} may leave one direction of a link up alone",
+            "use LinkDrop(..., symmetric=True), or list symmetric graphs",
+        )
+    return None
+
+
+def _sender_normalised(graph: Graph) -> Fault:
+    evidence = None if graph.weights is None else checks.normalisation_fault(graph, "sender")
+    return None if evidence is None else (evidence, "use graph.with_weights('sender')")
+
+
+def _receiver_normalised(graph: Graph) -> Fault:
+    evidence = None if graph.weights is None else checks.normalisation_fault(graph, "receiver")
+    return None if evidence is None else (evidence, "use graph.with_weights('receiver')")
+
+
+def _doubly_stochastic(graph: Graph) -> Fault:
+    if graph.weights is None:
+        # Only the Metropolis rule promises it, and it needs links that are mutual in every round.
+        return _symmetric(graph)
+    evidence = checks.normalisation_fault(graph, "receiver") or checks.normalisation_fault(graph, "sender")
+    if evidence is None:
+        return None
+    return evidence, (
+        "use graph.with_weights('metropolis') on a symmetric graph (graph.mutual() makes one), or a "
+        "push-sum method "
+        "with sender-normalised weights"
+    )
+
+
+def _fixed(graph: Graph) -> Fault:
+    if graph.dynamics is None:
+        return None
+    return (
+        f"the links change from round to round ({type(graph.dynamics).__name__})",
+        "use graph.with_dynamics(None), or a method for time-varying graphs",
+    )
+
+
+_CHECKS: dict[Requirement, Callable[[Graph], Fault]] = {
+    "strongly_connected": _strongly_connected,
+    "connected_over_time": _connected_over_time,
+    "symmetric": _symmetric,
+    "sender_normalised": _sender_normalised,
+    "receiver_normalised": _receiver_normalised,
+    "doubly_stochastic": _doubly_stochastic,
+    "fixed": _fixed,
+}

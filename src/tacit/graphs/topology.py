@@ -1,0 +1,74 @@
+"""Roles and the named link sets between them: peers on one graph, or clients and servers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tacit.errors import GraphError
+from tacit.graphs.graph import Graph
+
+
+@dataclass(frozen=True, eq=False)
+class Topology:
+    """Who there is (role -> number of agents) and how they are linked (name -> graph)."""
+
+    roles: Mapping[str, int]
+    links: Mapping[str, Graph]
+
+    def __post_init__(self) -> None:
+        if not self.roles:
+            raise GraphError("a topology needs at least one role, e.g. {'peer': 10}")
+        for role, size in self.roles.items():
+            if size < 1:
+                raise GraphError(f"role {role!r} has {size} agents: expected at least one")
+        sizes = ", ".join(f"{role}: {size}" for role, size in self.roles.items())
+        for name, graph in self.links.items():
+            for side, count in (("receivers", graph.agents), ("senders", graph.columns)):
+                if count not in self.roles.values():
+                    raise GraphError(
+                        f"links {name!r} have {count} {side}, but no role is of that size ({sizes})"
+                    )
+
+    @staticmethod
+    def union(topologies: Sequence[Topology]) -> Topology:
+        """Return the disjoint union of topologies of equal roles and link names, link set by link set."""
+        if not topologies:
+            raise GraphError("the union of no topologies: give at least one")
+        first = topologies[0]
+        for index, other in enumerate(topologies):
+            if dict(other.roles) != dict(first.roles) or set(other.links) != set(first.links):
+                raise GraphError(
+                    f"topology {index} has roles {dict(other.roles)} and links {sorted(other.links)}, "
+                    "the first one "
+                    f"{dict(first.roles)} and {sorted(first.links)}: a union needs them equal"
+                )
+        return Topology(
+            {role: len(topologies) * size for role, size in first.roles.items()},
+            {name: Graph.union([part.links[name] for part in topologies]) for name in first.links},
+        )
+
+
+def as_topology(graph: Graph | Topology) -> Topology:
+    """Return a topology: a plain graph has the role "peer" and the links "peers"."""
+    if isinstance(graph, Topology):
+        return graph
+    if graph.sources is not None:
+        raise GraphError(f"graph {graph.name!r} links two roles: name them in a Topology(roles, links)")
+    return Topology({"peer": graph.agents}, {"peers": graph})
+
+
+def star_roles(clients: int) -> Topology:
+    """Return clients around one server: links "uplink" (to the server) and "downlink" (from it)."""
+    if clients < 1:
+        raise GraphError(f"a star of {clients} clients: expected at least one")
+    every, server = np.arange(clients), np.zeros(clients, dtype=np.int32)
+    return Topology(
+        {"client": clients, "server": 1},
+        {
+            "uplink": Graph.from_edges(1, every, server, sources=clients, name="uplink"),
+            "downlink": Graph.from_edges(clients, server, every, sources=1, name="downlink"),
+        },
+    )

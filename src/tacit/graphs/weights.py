@@ -1,0 +1,211 @@
+"""Mixing weights: W[i, j] is what receiver i multiplies sender j's message with (row = receiver).
+
+A rule is evaluated anew in every round from the links that are live, with segment sums only:
+
+- "sender":     W[i, j] = 1 / (1 + out-degree of j), columns sum to 1 (each sender splits its mass: push-sum);
+- "receiver":   W[i, j] = 1 / (1 + in-degree of i), rows sum to 1 (each hears a convex combination);
+- "metropolis": W[i, j] = 1 / (1 + max(degree of i, degree of j)), symmetric graphs only, doubly stochastic;
+- "given":      arrays; the weight of a link that is down goes to the self weight of the normalised side.
+
+Between two roles there is no self: 1 / degree takes the place of 1 / (1 + degree), and self weights are 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple, get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from tacit.errors import GraphError
+from tacit.graphs.edges import BoolArray, FloatArray, IntArray, reverse_positions
+
+Rule = Literal["sender", "receiver", "metropolis"]
+Absorbs = Literal["sender", "receiver", "either", "neither"]
+TOLERANCE = 1e-6
+"""How far a sum of weights may be from 1."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """A rule by name, or given arrays. Make it with `by_rule` or `given`."""
+
+    rule: Literal["sender", "receiver", "metropolis", "given"] = field(metadata={"static": True})
+    edge: FloatArray | None = None
+    """Given: (E,) in canonical edge order, or (P, E) for a period of P rounds."""
+    own: FloatArray | None = None
+    """Given: (n,) or (P, n), the self weights W[i, i]."""
+    absorbs: Absorbs = field(default="neither", metadata={"static": True})
+    """Given: whose self weight takes the weight of a link that is down."""
+
+    @property
+    def period(self) -> int | None:
+        """Number of rounds after which given weights repeat; None where they are the same in every round."""
+        return len(self.edge) if self.edge is not None and self.edge.ndim == 2 else None
+
+    def in_round(self, t: Any) -> Weights:
+        """Return the weights of round t = 1, 2, ..."""
+        if self.period is None or self.edge is None or self.own is None:
+            return self
+        step = (t - 1) % self.period
+        # A traced round can index device arrays only; NumPy keeps its double precision otherwise.
+        tables: tuple[Any, Any] = (self.edge, self.own)
+        if isinstance(t, jax.Array):
+            tables = (jnp.asarray(self.edge), jnp.asarray(self.own))
+        return replace(self, edge=tables[0][step], own=tables[1][step])
+
+    def fitted(self, senders: IntArray, receivers: IntArray, agents: int, sources: int | None) -> Weights:
+        """Check given arrays against an edge list and settle who absorbs a dead link's weight."""
+        if self.edge is None or self.own is None:
+            return self
+        if self.edge.shape[-1] != len(senders) or self.own.shape[-1] != agents:
+            raise GraphError(
+                f"given weights for {self.edge.shape[-1]} edges and {self.own.shape[-1]} agents do "
+                "not fit a graph "
+                f"of {len(senders)} edges and {agents} agents: give one weight per edge in the graph's order "
+                "(sorted by receiver, then sender) and one self weight per agent"
+            )
+        if sources is not None:
+            if np.any(self.own != 0):
+                raise GraphError("links between two roles have no self weights: give zeros")
+            return replace(self, absorbs="neither")
+        steps = zip(np.atleast_2d(self.edge), np.atleast_2d(self.own), strict=True)
+        kinds = {_absorbs(edge, own, senders, receivers, agents) for edge, own in steps}
+        return replace(self, absorbs=kinds.pop() if len(kinds) == 1 else "neither")
+
+
+def by_rule(rule: Rule) -> Weights:
+    """Return the weights of a named rule: "sender", "receiver" or "metropolis"."""
+    if rule not in get_args(Rule):
+        raise GraphError(f"unknown weight rule {rule!r}: use one of {', '.join(get_args(Rule))}")
+    return Weights(rule)
+
+
+def given(weight: npt.ArrayLike, self_weight: npt.ArrayLike) -> Weights:
+    """Return given weights: one per edge in the graph's canonical order, and one self weight per agent.
+
+    With a leading axis of P rounds on both, round t uses row (t - 1) mod P.
+    """
+    edge, own = np.asarray(weight, dtype=np.float64), np.asarray(self_weight, dtype=np.float64)
+    if edge.ndim not in (1, 2) or own.ndim != edge.ndim or (edge.ndim == 2 and len(edge) != len(own)):
+        raise GraphError(
+            f"given weights have shapes {edge.shape} and {own.shape}: expected (E,) and (n,), or (P, "
+            "E) and (P, n)"
+        )
+    for what, values in (("weight", edge), ("self weight", own)):
+        bad = np.argwhere(~(np.isfinite(values) & (values >= 0)))
+        if len(bad):
+            place = tuple(int(index) for index in bad[0])
+            raise GraphError(
+                f"{what} at position {place} is {values[place]}: expected a finite number, 0 or larger"
+            )
+    return Weights("given", edge, own)
+
+
+def evaluate(
+    weights: Weights,
+    senders: Any,
+    receivers: Any,
+    agents: int,
+    live: jax.Array | None = None,
+    *,
+    sources: int | None = None,
+    dtype: Any = jnp.float32,
+) -> tuple[jax.Array, jax.Array]:
+    """Return (edge weights (E,), self weights (n,)) of one round; links that are not live weigh 0.
+
+    Pure JAX, usable inside jit. `live=None`: every link is up.
+    """
+    senders, receivers = jnp.asarray(senders), jnp.asarray(receivers)
+    up = jnp.ones(senders.shape, bool) if live is None else live
+    links = _Links(senders, receivers, up, agents, sources)
+    # Degrees are counted in single precision at least: a 16-bit float cannot tell 257 from 256.
+    wide = jnp.promote_types(dtype, jnp.float32)
+    edge, own = _evaluate(weights, links, _Backend(jnp, _segment_sum, wide))
+    return edge.astype(dtype), own.astype(dtype)
+
+
+def evaluate_exactly(
+    weights: Weights,
+    senders: IntArray,
+    receivers: IntArray,
+    agents: int,
+    live: BoolArray | None = None,
+    *,
+    sources: int | None = None,
+) -> tuple[FloatArray, FloatArray]:
+    """Do the same as `evaluate` in NumPy and double precision, for checks and reports."""
+    up = np.ones(len(senders), dtype=bool) if live is None else live
+    links = _Links(senders, receivers, up, agents, sources)
+    return _evaluate(weights, links, _Backend(np, _bincount, np.float64))
+
+
+class _Links(NamedTuple):
+    senders: Any
+    receivers: Any
+    live: Any
+    agents: int
+    sources: int | None
+
+
+class _Backend(NamedTuple):
+    xp: Any
+    """jax.numpy or numpy."""
+    total: Callable[[Any, Any, int], Any]
+    """(values, ids, number of ids) -> sum of the values of each id."""
+    dtype: Any
+
+
+def _evaluate(weights: Weights, links: _Links, backend: _Backend) -> tuple[Any, Any]:
+    xp, total, dtype = backend
+    senders, receivers, live, agents, sources = links
+    ones = live.astype(dtype)
+    no_self = xp.zeros(agents, dtype)
+    self_count = 1 if sources is None else 0
+    if weights.rule == "given":
+        full = xp.asarray(weights.edge, dtype)
+        edge, own = xp.where(live, full, 0), xp.asarray(weights.own, dtype)
+        if weights.absorbs == "neither":
+            return edge, own
+        side = senders if weights.absorbs == "sender" else receivers
+        return edge, own + total(full - edge, side, agents)
+    if weights.rule == "metropolis":
+        degree = total(ones, receivers, agents)
+        edge = xp.where(live, 1 / (1 + xp.maximum(degree[receivers], degree[senders])), 0).astype(dtype)
+        return edge, 1 - total(edge, receivers, agents)
+    if weights.rule == "sender":
+        side, size = senders, agents if sources is None else sources
+    else:
+        side, size = receivers, agents
+    # The maximum is for agents without a link between two roles: their share is used by nobody.
+    share = 1 / xp.maximum(self_count + total(ones, side, size), 1)
+    edge = xp.where(live, share[side], 0).astype(dtype)
+    return edge, no_self if sources is not None else share.astype(dtype)
+
+
+def _segment_sum(values: jax.Array, ids: jax.Array, size: int) -> jax.Array:
+    return jax.ops.segment_sum(values, ids, num_segments=size)
+
+
+def _bincount(values: FloatArray, ids: IntArray, size: int) -> FloatArray:
+    return np.bincount(ids, weights=values, minlength=size).astype(np.float64)
+
+
+def _absorbs(
+    edge: FloatArray, own: FloatArray, senders: IntArray, receivers: IntArray, agents: int
+) -> Absorbs:
+    columns = own + _bincount(edge, senders, agents)
+    rows = own + _bincount(edge, receivers, agents)
+    by_sender = bool(np.all(np.abs(columns - 1) <= TOLERANCE))
+    by_receiver = bool(np.all(np.abs(rows - 1) <= TOLERANCE))
+    if by_sender and by_receiver:
+        # Only symmetric weights stay doubly stochastic when both directions of a link go down.
+        back = reverse_positions(senders, receivers, agents)
+        symmetric = bool(np.all(back >= 0)) and bool(np.allclose(edge, edge[back], rtol=0, atol=TOLERANCE))
+        return "either" if symmetric else "neither"
+    return "sender" if by_sender else "receiver" if by_receiver else "neither"

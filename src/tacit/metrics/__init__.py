@@ -1,0 +1,27 @@
+"""What is measured: regret and its comparator, consensus, intervals over repeats, bits."""
+
+from tacit.metrics.bits import message_bits
+from tacit.metrics.comparator import Comparator, best_fixed, best_fixed_prefixes
+from tacit.metrics.intervals import Band, Interval, mean_band, mean_interval, paired_difference
+from tacit.metrics.onthefly import consensus_distance, network_loss, network_score, node_loss
+from tacit.metrics.regret import Regret, Slope, loglog_slope, static_regret
+
+__all__ = [
+    "Band",
+    "Comparator",
+    "Interval",
+    "Regret",
+    "Slope",
+    "best_fixed",
+    "best_fixed_prefixes",
+    "consensus_distance",
+    "loglog_slope",
+    "mean_band",
+    "mean_interval",
+    "message_bits",
+    "network_loss",
+    "network_score",
+    "node_loss",
+    "paired_difference",
+    "static_regret",
+]

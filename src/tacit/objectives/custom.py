@@ -1,0 +1,38 @@
+"""Objectives from a user's own loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from tacit.contract import Array, Batch, Objective, Params
+from tacit.errors import ConfigError
+
+
+def from_loss(
+    loss: Callable[[Params, Batch], Array],
+    initial: Params | Callable[[Batch], Params],
+    name: str = "custom",
+    score: Callable[[Params, Batch], Array] | None = None,
+    score_name: str = "score",
+) -> Objective:
+    """Return the objective of any loss(params, batch) -> scalar over any pytree of parameters.
+
+    `initial` is the first parameters, or a function from the shapes of one agent's batch to them. A
+    regulariser can be part of the loss, or be added with `regularised`.
+    """
+    if not callable(loss):
+        raise ConfigError(
+            f"loss = {loss!r}: expected a function loss(params, batch) -> scalar; pass the function itself"
+        )
+    if callable(initial):
+        return Objective(name, loss, initial, score, score_name)
+    if not jax.tree.leaves(initial):
+        raise ConfigError(
+            f"initial = {initial!r}: expected a pytree with at least one array, or a function of the batch; "
+            "give the first parameters"
+        )
+    first = jax.tree.map(jnp.asarray, initial)
+    return Objective(name, loss, lambda batch: first, score, score_name)

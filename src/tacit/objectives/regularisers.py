@@ -1,0 +1,85 @@
+"""Regularisers: l1 ||w||_1 + (l2/2) ||w||^2 of any pytree of parameters, taken as one vector."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+from tacit.contract import Array, Params
+from tacit.objectives.checks import nonnegative
+
+
+@dataclass(frozen=True)
+class Regulariser:
+    """The elastic net, of which l1 and l2 are the two ends. A value: equal coefficients compare equal."""
+
+    l1: float = 0.0
+    l2: float = 0.0
+
+    def __post_init__(self) -> None:
+        remedy = "0 switches the term off"
+        object.__setattr__(self, "l1", nonnegative("l1", self.l1, remedy))
+        object.__setattr__(self, "l2", nonnegative("l2", self.l2, remedy))
+
+    def __call__(self, params: Params) -> Array:
+        """Return l1 ||w||_1 + (l2/2) ||w||^2."""
+        return self.with_magnitude(params, jnp.abs)
+
+    def smoothed(self, mu: float) -> Callable[[Params], Array]:
+        """Return a smooth convex function below this one by at most `mu`, over all coordinates together."""
+        return SmoothRegulariser(self, mu) if self.l1 else self
+
+    def __add__(self, other: Regulariser) -> Regulariser:
+        """Return the sum of both."""
+        return Regulariser(self.l1 + other.l1, self.l2 + other.l2)
+
+    def with_magnitude(self, params: Params, magnitude: Callable[[Array], Array]) -> Array:
+        """Return the regulariser with `magnitude` in the place of the absolute value."""
+        leaves = jax.tree.leaves(params)
+        total = jnp.asarray(0.0)
+        if self.l1:
+            total += self.l1 * sum(jnp.sum(magnitude(leaf)) for leaf in leaves)
+        if self.l2:
+            total += 0.5 * self.l2 * sum(jnp.sum(jnp.square(leaf)) for leaf in leaves)
+        return total
+
+
+@dataclass(frozen=True)
+class SmoothRegulariser:
+    """A regulariser whose l1 term is rounded off at 0: below it by at most mu."""
+
+    regulariser: Regulariser
+    mu: float
+
+    def __call__(self, params: Params) -> Array:
+        """Return the value."""
+        coordinates = sum(leaf.size for leaf in jax.tree.leaves(params))
+        per_coordinate = self.mu / (self.regulariser.l1 * coordinates)
+        return self.regulariser.with_magnitude(params, lambda leaf: huber(leaf, per_coordinate))
+
+
+def l1(coefficient: float) -> Regulariser:
+    """coefficient * ||w||_1."""
+    return Regulariser(l1=coefficient)
+
+
+def l2(coefficient: float) -> Regulariser:
+    """(coefficient / 2) * ||w||^2."""
+    return Regulariser(l2=coefficient)
+
+
+def elastic_net(l1: float, l2: float) -> Regulariser:
+    """l1 * ||w||_1 + (l2 / 2) * ||w||^2."""
+    return Regulariser(l1=l1, l2=l2)
+
+
+def huber(residual: Array, mu: float) -> Array:
+    """|residual| with its kink rounded off: smooth, convex, and below it by at most `mu`.
+
+    Quadratic up to the width 2 mu, then the line |r| - mu, which meets it with the same slope.
+    """
+    size = jnp.abs(residual)
+    return jnp.where(size <= 2 * mu, jnp.square(residual) / (4 * mu), size - mu)

@@ -1,0 +1,111 @@
+"""What both runtimes do in the same way: keys, and one agent's way from data to outbox."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+
+from tacit.contract import Algorithm, Array, Batch, Key, Links, Outbox, Params, Phase, State, Tree, View
+from tacit.errors import ContractError
+from tacit.privacy import release
+
+_AGENT, _LINKS, _CHANNEL = 0, 1, 2
+_INIT, _COMPUTE, _NOISE, _ABSORB = 0, 1, 2, 3
+
+
+def agent_key(root: Key, role: int, repeat: Array | int, agent: Array | int) -> Key:
+    """Key of one agent for a whole run."""
+    fold = jax.random.fold_in
+    return fold(fold(fold(fold(root, _AGENT), role), repeat), agent)
+
+
+def links_key(root: Key, links: int, t: Array | int) -> Key:
+    """Key of the dynamics of one link set in round t."""
+    return jax.random.fold_in(jax.random.fold_in(jax.random.fold_in(root, _LINKS), links), t)
+
+
+def channel_key(root: Key, phase: int, t: Array | int) -> Key:
+    """Key of what the network does to the messages of one phase in round t."""
+    return jax.random.fold_in(jax.random.fold_in(jax.random.fold_in(root, _CHANNEL), phase), t)
+
+
+def init_key(key: Key) -> Key:
+    """Key of an agent's first state."""
+    return _stage(key, 0, 0, _INIT)
+
+
+def absorb_key(key: Key, t: Array | int, phase: int) -> Key:
+    """Key of an agent's absorb function in a phase of round t."""
+    return _stage(key, t, phase, _ABSORB)
+
+
+def _stage(key: Key, t: Array | int, phase: int, stage: int) -> Key:
+    return jax.random.fold_in(jax.random.fold_in(key, t), phase * 4 + stage)
+
+
+def first_params(algorithm: Algorithm, spec: Batch, dtype: jnp.dtype, start: Params | None) -> Params:
+    """Return the parameters from which every agent starts, floating leaves in the run's precision."""
+    params = algorithm.objective.initial(spec) if start is None else start
+    return jax.tree.map(lambda leaf: _cast(jnp.asarray(leaf), dtype), params)
+
+
+def _cast(leaf: Array, dtype: jnp.dtype) -> Array:
+    return leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
+
+
+def prepare(
+    phase: Phase, index: int, key: Key, state: State, batch: Batch, view: View
+) -> tuple[State, Outbox, Array]:
+    """One agent's side of sending: compute, release, emit. Also which out-slots are sent to, slot 0 included."""
+    state, value = phase.compute(_stage(key, view.round, index, _COMPUTE), state, batch, view)
+    released = release(phase.mechanism, _stage(key, view.round, index, _NOISE), value, view)
+    state, outbox = phase.emit(state, released, view)
+    return state, outbox, _addressed(outbox, view)
+
+
+def _addressed(outbox: Outbox, view: View) -> Array:
+    live = view.out.live
+    if outbox.to is None:
+        return live
+    chosen = jnp.zeros(live.shape[0] + 1, bool).at[outbox.to].set(True)[:-1]  # -1 falls on the extra place
+    return live & chosen.at[0].set(True)
+
+
+def check_state(algorithm: Algorithm, phase: int, role: str, before: Tree, after: Tree) -> None:
+    """Refuse an algorithm whose functions change the structure, shapes or types of a state."""
+    if jax.tree.structure(before) != jax.tree.structure(after):
+        raise ContractError(
+            f"algorithm {algorithm.name!r}, phase {phase}, role {role!r}: the state came in as "
+            f"{jax.tree.structure(before)} and went out as {jax.tree.structure(after)}; return the same structure"
+        )
+    for path, (old, new) in zip(
+        (p for p, _ in jax.tree_util.tree_leaves_with_path(before)),
+        zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True),
+        strict=True,
+    ):
+        if (old.shape, old.dtype) != (new.shape, new.dtype):
+            raise ContractError(
+                f"algorithm {algorithm.name!r}, phase {phase}, role {role!r}: state{jax.tree_util.keystr(path)} "
+                f"came in as {old.dtype}{list(old.shape)} and went out as {new.dtype}{list(new.shape)}; "
+                "keep shapes and types (a Python float times float32 stays float32, jnp.float64 does not)"
+            )
+
+
+def empty_links(shape: tuple[int, ...], dtype: jnp.dtype) -> Links:
+    """Links of an agent on the side where a phase gives it none."""
+    return Links(jnp.full(shape, -1, jnp.int32), jnp.zeros(shape, bool), jnp.zeros(shape, dtype))
+
+
+def link_ends(algorithm: Algorithm) -> Mapping[str, tuple[str, str]]:
+    """Return source and target role of each link set that the algorithm uses."""
+    ends: dict[str, tuple[str, str]] = {}
+    for phase in algorithm.phases:
+        pair = (phase.source, phase.target)
+        if ends.setdefault(phase.links, pair) != pair:
+            raise ContractError(
+                f"algorithm {algorithm.name!r} uses links {phase.links!r} from {ends[phase.links][0]!r} to "
+                f"{ends[phase.links][1]!r} and from {pair[0]!r} to {pair[1]!r}; give each direction its own name"
+            )
+    return ends

@@ -1,0 +1,398 @@
+"""`simulate`: check, lay out, run chunk by chunk, collect."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tacit import runtime
+from tacit.contract import Algorithm, Array, Batch, Params, Tree
+from tacit.errors import ConfigError, DataError
+from tacit.graphs import Channel, Graph, Topology, as_topology, check_channel, require
+from tacit.metrics import consensus_distance, message_bits
+from tacit.results.run import Run
+from tacit.simulate import checkpoint as checkpoints
+from tacit.simulate.engine import Carry, Engine, World
+from tacit.simulate.layout import lay_out
+from tacit.simulate.progress import Interrupts, Progress
+from tacit.streams import Stream
+
+RESIDENT_BYTES = 2**30
+"""A stream whose period is at most this large is put on the device once."""
+CHUNK_BYTES = 2**28
+"""Otherwise rounds are fed in chunks of at most this size, the next one read while one runs."""
+LONGEST_CHUNK = 4096
+FEW_AGENTS = 4096
+"""Up to this many agents one thread is faster than two on the CPU (docs/performance.md)."""
+
+GraphSource = Graph | Topology | Callable[[int], Graph | Topology]
+StreamSource = Stream | Callable[[int], Stream]
+
+
+def simulate(
+    algorithm: Algorithm,
+    graph: GraphSource,
+    stream: StreamSource,
+    *,
+    rounds: int,
+    repeats: int = 1,
+    seed: int = 0,
+    channel: Channel | None = None,
+    dtype: str = "float32",
+    start: Params | None = None,
+    node_loss: int | None = None,
+    record_every: int | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    progress: bool | None = None,
+) -> Run:
+    """Run an algorithm over a graph and a stream, all agents and repeats at once.
+
+    `graph` and `stream` may be functions of a seed: repeat r then gets `seed + r`, its own graph and its own data.
+    `start` replaces the objective's first parameters. `node_loss=j` also evaluates agent j's model on everyone's batch in
+    every round (one-node regret). `checkpoint` is a file to which the state is saved on the way; a run that finds it goes
+    on from there and ends with the same figures as one that was never stopped. `progress=None` shows a bar on a terminal.
+
+    Ctrl-C ends the run after the current chunk with `partial=True`; what was done so far is valid.
+    """
+    _check_numbers(rounds, repeats, dtype)
+    with jax.enable_x64(dtype == "float64"):
+        return _Simulation(
+            algorithm, graph, stream, rounds, repeats, seed, channel or Channel(), dtype, start, node_loss
+        ).run(record_every, None if checkpoint is None else Path(checkpoint), progress)
+
+
+def _check_numbers(rounds: int, repeats: int, dtype: str) -> None:
+    for name, value in (("rounds", rounds), ("repeats", repeats)):
+        if not isinstance(value, int) or value < 1:
+            raise ConfigError(f"{name} is {value!r}; expected a whole number from 1 on")
+    if dtype not in ("float32", "float64"):
+        raise ConfigError(f"dtype is {dtype!r}; expected 'float32' or 'float64'")
+
+
+@contextmanager
+def _one_thread_if_small(agents: int) -> Iterator[None]:
+    """Let JAX start its CPU client with one thread where that is faster.
+
+    The client is made once per process, on the first use of a device: later runs keep its threads. A user's own
+    PJRT_NPROC wins.
+    """
+    small = agents <= FEW_AGENTS and not {"PJRT_NPROC", "NPROC"} & os.environ.keys()
+    if small:
+        os.environ["PJRT_NPROC"] = "1"
+    try:
+        jax.devices()
+        yield
+    finally:
+        if small:
+            del os.environ["PJRT_NPROC"]
+
+
+def prepared_topology(algorithm: Algorithm, graph: Graph | Topology) -> Topology:
+    """Return what the algorithm makes of a graph, with weights, its requirements checked."""
+    topology = as_topology(graph)
+    if algorithm.topology is not None:
+        topology = algorithm.topology(topology)
+    ends = runtime.link_ends(algorithm)
+    for name, (source, target) in ends.items():
+        if name not in topology.links or {source, target} - topology.roles.keys():
+            raise ConfigError(
+                f"algorithm {algorithm.name!r} needs links {name!r} from {source!r} to {target!r}, but the topology has "
+                f"links {sorted(topology.links)} among roles {sorted(topology.roles)}"
+            )
+    links = {
+        name: topology.links[name]
+        if topology.links[name].weights is not None
+        else topology.links[name].with_weights(algorithm.weights)
+        for name in ends
+    }
+    ready = replace(topology, links=links)
+    require(ready, algorithm.requires, algorithm.name)
+    return ready
+
+
+class _Trace(NamedTuple):
+    """Figures of each round of a chunk: (rounds of the chunk, repeats)."""
+
+    loss: Array
+    score: Array | tuple[()]
+    node_loss: Array | tuple[()]
+    messages: Array
+    """(rounds, phases, repeats)."""
+
+
+class _Simulation:
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        graph: GraphSource,
+        stream: StreamSource,
+        rounds: int,
+        repeats: int,
+        seed: int,
+        channel: Channel,
+        dtype: str,
+        start: Params | None,
+        node: int | None,
+    ) -> None:
+        self.algorithm, self.rounds, self.repeats, self.seed = algorithm, rounds, repeats, seed
+        self.dtype, self.node = jnp.dtype(dtype), node
+        check_channel(channel, algorithm.requires, algorithm.name)
+        seeds = range(seed, seed + repeats)
+        self.streams = [stream(s) for s in seeds] if callable(stream) else [stream]
+        self.shared = not callable(stream)
+        if callable(graph):
+            parts = [prepared_topology(algorithm, graph(s)) for s in seeds]
+        else:
+            parts = [prepared_topology(algorithm, graph)] * repeats
+        self.graph_name = ", ".join(g.name for g in parts[0].links.values())
+        self._check_streams(parts[0])
+        with _one_thread_if_small(repeats * parts[0].roles[algorithm.learner]):
+            layout = lay_out(Topology.union(parts), runtime.link_ends(algorithm), repeats)
+        self.engine = Engine(algorithm, layout, channel, self.dtype)
+        self.learners = layout.roles[algorithm.learner]
+        self.spec = jax.tree.map(self._leaf_spec, self.streams[0].batch_spec())
+        self.params = runtime.first_params(algorithm, self.spec, self.dtype, start)
+        self.engine.settle(self.params, self.spec)
+        sizes = np.concatenate([s.data_size for s in self.streams])
+        self.world = self.engine.world(seed, np.tile(sizes, repeats) if self.shared else sizes)
+        self.period = self._resident_period()
+        # The chunk length fixes the shape of one compiled program; the number of rounds to run in it is an argument.
+        self.chunk = self._chunk_length()
+        self.advance = jax.jit(self._advance, donate_argnums=1)
+        self.consensus = jax.jit(self._consensus)
+
+    def _check_streams(self, topology: Topology) -> None:
+        learners = topology.roles[self.algorithm.learner]
+        for stream in self.streams:
+            if stream.agents != learners:
+                raise DataError(
+                    f"stream {stream.name!r} feeds {stream.agents} agents, but the graph has {learners}; make both the same size"
+                )
+            if stream.rounds is not None and stream.rounds < self.rounds:
+                raise DataError(
+                    f"stream {stream.name!r} has {stream.rounds} rounds, but {self.rounds} were asked for; ask for fewer, "
+                    "or let the stream start over (exhausted='cycle')"
+                )
+        if self.node is not None and not 0 <= self.node < learners:
+            raise ConfigError(f"node_loss is {self.node}; expected an agent's number from 0 to {learners - 1}")
+
+    def _leaf_spec(self, leaf: Any) -> Any:
+        floating = jnp.issubdtype(leaf.dtype, jnp.floating)
+        return jax.ShapeDtypeStruct(leaf.shape, self.dtype if floating else jax.dtypes.canonicalize_dtype(leaf.dtype))  # type: ignore[no-untyped-call]
+
+    # -- data ----------------------------------------------------------------------------------------------------------
+
+    def _bytes_per_round(self) -> int:
+        leaf_bytes = sum(int(np.prod(s.shape, dtype=np.int64)) * s.dtype.itemsize for s in jax.tree.leaves(self.spec))
+        return max(1, leaf_bytes * self.streams[0].agents * len(self.streams))
+
+    def _resident_period(self) -> int | None:
+        """Rounds to keep on the device for the whole run, or None to feed chunks."""
+        periods = {s.period if s.period is not None else s.rounds for s in self.streams}
+        if None in periods or len(periods) > 1:
+            return None
+        period = min(periods.pop() or 0, self.rounds) if len(periods) == 1 else 0
+        return period if period * self._bytes_per_round() <= RESIDENT_BYTES else None
+
+    def _chunk_length(self) -> int:
+        if self.period is not None:
+            return min(self.rounds, LONGEST_CHUNK)
+        return int(np.clip(CHUNK_BYTES // self._bytes_per_round(), 1, min(self.rounds, LONGEST_CHUNK)))
+
+    def _fetch(self, first: int, count: int, padded: int) -> Tree:
+        """Rounds first..first+count of every repeat on the device, in internal order, padded to a fixed length."""
+        chunks = [s.chunk(first, first + count) for s in self.streams]
+
+        def leaf(*parts: np.ndarray) -> Array:
+            data = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+            order = self.learners.order
+            if not self.shared or self.repeats == 1:
+                data = data if np.array_equal(order, np.arange(order.size)) else data[:, order]
+            if count < padded:
+                data = np.concatenate([data, np.zeros((padded - count, *data.shape[1:]), data.dtype)])
+            target = self.dtype if jnp.issubdtype(data.dtype, jnp.floating) else jax.dtypes.canonicalize_dtype(data.dtype)
+            return jnp.asarray(data, target)
+
+        return jax.tree.map(leaf, *chunks)
+
+    def _batch(self, data: Tree, index: Array) -> Batch:
+        def leaf(values: Array) -> Array:
+            now = jax.lax.dynamic_index_in_dim(values, index, keepdims=False)
+            if self.shared and self.repeats > 1:
+                now = now[self.learners.order % self.learners.agents]
+            return now
+
+        return jax.tree.map(leaf, data)
+
+    # -- compiled ------------------------------------------------------------------------------------------------------
+
+    def _advance(self, world: World, carry: Carry, data: Tree, offset: Array, count: Array) -> tuple[Carry, _Trace]:
+        """Run `count` rounds; round k of them reads data[(offset + k) mod length]."""
+        length = jax.tree.leaves(data)[0].shape[0]
+        objective = self.algorithm.objective
+        blank = jnp.zeros((self.chunk, self.repeats), self.dtype)
+        trace = _Trace(
+            blank,
+            blank if objective.score is not None else (),
+            blank if self.node is not None else (),
+            jnp.zeros((self.chunk, len(self.algorithm.phases), self.repeats), jnp.int32),
+        )
+
+        def body(k: Array, loop: tuple[Carry, _Trace]) -> tuple[Carry, _Trace]:
+            carry, trace = loop
+            batch = self._batch(data, (offset + k) % length)
+            models = self.engine.models(world, carry)
+            loss = self._per_repeat(jax.vmap(objective.loss)(models, batch))
+            trace = trace._replace(loss=trace.loss.at[k].set(loss))
+            if objective.score is not None:
+                score = self._per_repeat(jax.vmap(objective.score)(models, batch))
+                trace = trace._replace(score=trace.score.at[k].set(score))
+            if self.node is not None:
+                trace = trace._replace(node_loss=trace.node_loss.at[k].set(self._node_loss(models, batch)))
+            carry, messages = self.engine.round(world, carry, batch)
+            return carry, trace._replace(messages=trace.messages.at[k].set(messages))
+
+        result: tuple[Carry, _Trace] = jax.lax.fori_loop(0, count, body, (carry, trace))
+        return result
+
+    def _per_repeat(self, values: Array) -> Array:
+        """Mean over the agents of each repeat of an array in internal order."""
+        if self.repeats == 1:
+            return jnp.mean(values)[None]
+        if len(self.learners.buckets) == 1:
+            return jnp.mean(values.reshape(self.repeats, -1), axis=1)
+        repeat = self.learners.order // self.learners.agents
+        return jax.ops.segment_sum(values, repeat, self.repeats) / self.learners.agents
+
+    def _node_loss(self, models: Params, batch: Batch) -> Array:
+        ids = self.node + self.learners.agents * np.arange(self.repeats)
+        repeat = self.learners.order // self.learners.agents
+        of_node = jax.tree.map(lambda m: m[self.learners.position[ids]][repeat], models)
+        return self._per_repeat(jax.vmap(self.algorithm.objective.loss)(of_node, batch))
+
+    def _models(self, world: World, carry: Carry) -> Params:
+        """Models with leading axes (repeats, agents), in the order of the graph."""
+        models = self.engine.models(world, carry)
+        return jax.tree.map(
+            lambda m: m[self.learners.position].reshape(self.repeats, self.learners.agents, *m.shape[1:]), models
+        )
+
+    def _consensus(self, world: World, carry: Carry) -> Array:
+        return jax.vmap(consensus_distance)(self._models(world, carry))
+
+    # -- the loop ------------------------------------------------------------------------------------------------------
+
+    def run(self, record_every: int | None, path: Path | None, progress: bool | None) -> Run:
+        """Run all rounds, from a checkpoint where there is one."""
+        begun = time.perf_counter()
+        every = record_every or max(1, self.rounds // 50)
+        if every < 1:
+            raise ConfigError(f"record_every is {record_every}; expected a whole number from 1 on")
+        carry = jax.jit(self.engine.start)(self.world, self.params)
+        log = checkpoints.Log(self._fingerprint())
+        if path is not None and path.exists():
+            carry = checkpoints.load(path, log, carry)
+        resident = self._fetch(0, self.period, self.period) if self.period is not None else None
+        done = log.rounds
+        compile_seconds = self._compile(carry, resident)
+        with Progress(self.rounds, done, self.algorithm.name, progress) as bar, Interrupts() as interrupts:
+            for first, count, data in self._pieces(done, every, resident):
+                offset = first % self.period if self.period is not None else 0
+                carry, trace = self.advance(self.world, carry, data, offset, count)
+                log.add(count, jax.tree.map(lambda v, n=count: np.asarray(v[:n]), trace._asdict()))
+                done = first + count
+                if done % every == 0 or done == self.rounds:
+                    log.record(done, np.asarray(self.consensus(self.world, carry)))
+                    if path is not None:
+                        checkpoints.save(path, log, carry)
+                bar.at(done)
+                if interrupts.asked:
+                    break
+        jax.block_until_ready(carry)
+        return self._collect(carry, log, time.perf_counter() - begun - compile_seconds, compile_seconds)
+
+    def _fingerprint(self) -> dict[str, Any]:
+        return {
+            "algorithm": self.algorithm.name,
+            "graph": self.graph_name,
+            "stream": self.streams[0].name,
+            "agents": self.learners.agents,
+            "repeats": self.repeats,
+            "seed": self.seed,
+            "dtype": self.dtype.name,
+        }
+
+    def _compile(self, carry: Carry, resident: Tree | None) -> float:
+        begun = time.perf_counter()
+        data = resident if resident is not None else self._abstract_chunk()
+        number = jax.ShapeDtypeStruct((), jnp.int32)  # type: ignore[no-untyped-call]
+        self.advance = jax.jit(self._advance, donate_argnums=1).lower(self.world, carry, data, number, number).compile()
+        return time.perf_counter() - begun
+
+    def _abstract_chunk(self) -> Tree:
+        agents = self.learners.agents * (1 if self.shared else self.repeats)
+        shape = jax.ShapeDtypeStruct
+        return jax.tree.map(lambda s: shape((self.chunk, agents, *s.shape), s.dtype), self.spec)  # type: ignore[no-untyped-call]
+
+    def _pieces(self, done: int, every: int, resident: Tree | None) -> Iterator[tuple[Any, Any, Tree]]:
+        """(first round, number of rounds, data) up to each recorded round, reading ahead."""
+        stops = []
+        at = done
+        while at < self.rounds:
+            at = min(at + self.chunk, (at // every + 1) * every, self.rounds)
+            stops.append(at)
+        starts = [done, *stops[:-1]]
+        if resident is not None:
+            for first, stop in zip(starts, stops, strict=True):
+                yield np.int32(first), np.int32(stop - first), resident
+            return
+        with ThreadPoolExecutor(1) as reader:
+            ahead: Future[Tree] | None = None
+            for k, (first, stop) in enumerate(zip(starts, stops, strict=True)):
+                job = ahead or reader.submit(self._fetch, first, stop - first, self.chunk)
+                if k + 1 < len(stops):
+                    ahead = reader.submit(self._fetch, starts[k + 1], stops[k + 1] - starts[k + 1], self.chunk)
+                yield np.int32(first), np.int32(stop - first), job.result()
+
+    def _collect(self, carry: Carry, log: checkpoints.Log, seconds: float, compile_seconds: float) -> Run:
+        per_round = log.per_round()
+        messages = per_round.pop("messages")  # (repeats, phases, rounds)
+        per_round["messages"] = messages.sum(axis=1)
+        bits = np.array([message_bits(spec.message) for spec in self.engine.specs], np.int64)
+        per_round["bits"] = np.einsum("rpt,p->rt", messages.astype(np.int64), bits)
+        score = per_round.pop("score", None)
+        if score is not None:
+            per_round[self.algorithm.objective.score_name] = score
+        models = jax.tree.map(np.asarray, jax.jit(partial(self._models, self.world))(carry))
+        streams: Sequence[Stream] = self.streams
+        return Run(
+            algorithm=self.algorithm.name,
+            objective=self.algorithm.objective,
+            agents=self.learners.agents,
+            rounds=log.rounds,
+            repeats=self.repeats,
+            seed=self.seed,
+            dtype=self.dtype.name,
+            per_round=per_round,
+            recorded_rounds=np.array(log.recorded_rounds),
+            recorded={"consensus": np.stack(log.consensus, axis=1) if log.consensus else np.zeros((self.repeats, 0))},
+            models=models,
+            privacy=self.algorithm.privacy,
+            streams=streams,
+            graph=self.graph_name,
+            stream=self.streams[0].description,
+            seconds=seconds,
+            compile_seconds=compile_seconds,
+            partial=log.rounds < self.rounds,
+        )

@@ -1,0 +1,153 @@
+"""The simulator's inbox: it reads neighbours' rows straight from the array of all messages.
+
+Nothing is copied per link unless an algorithm asks for raw entries. `mix` and `sum` unroll over the in-slots: one gather
+per slot from an array that stands in memory, which is what XLA compiles best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tacit.contract import Array, Inbox, Message, Outbox, Tree
+
+UNROLL = 64
+"""In-slots up to which a sum is unrolled; beyond it, a loop over slots keeps the program small."""
+
+Packed = Mapping[str, Array]
+"""Element type -> every leaf of that type, side by side."""
+
+
+class MessageSpec(NamedTuple):
+    """What a phase sends, settled before the run."""
+
+    message: Tree
+    """ShapeDtypeStruct of each leaf, without the slot axis."""
+    delivery: str
+    addressed: bool
+    """Whether the outbox picks whom it is for."""
+
+    @classmethod
+    def of(cls, outbox: Outbox) -> MessageSpec:
+        """Read it off an abstract outbox."""
+
+        def without_slots(leaf: Array) -> jax.ShapeDtypeStruct:
+            shape = leaf.shape[1:] if outbox.delivery == "per_slot" else leaf.shape
+            return jax.ShapeDtypeStruct(shape, leaf.dtype)  # type: ignore[no-untyped-call]
+
+        return cls(jax.tree.map(without_slots, outbox.message), outbox.delivery, outbox.to is not None)
+
+    @property
+    def widths(self) -> Mapping[str, int]:
+        """Element type -> how many of them a message holds."""
+        widths: dict[str, int] = {}
+        for leaf in jax.tree.leaves(self.message):
+            size = int(np.prod(leaf.shape, dtype=np.int64))
+            widths[leaf.dtype.name] = widths.get(leaf.dtype.name, 0) + size
+        return widths
+
+    def pack(self, outbox: Outbox) -> Packed:
+        """One agent's message as one vector per element type (one per slot where slots differ)."""
+        keep = 1 if self.delivery == "per_slot" else 0
+        groups: dict[str, list[Array]] = {}
+        for leaf in jax.tree.leaves(outbox.message):
+            groups.setdefault(leaf.dtype.name, []).append(leaf.reshape(*leaf.shape[:keep], -1))
+        return {name: jnp.concatenate(parts, axis=-1) for name, parts in groups.items()}
+
+    def unpack(self, packed: Packed) -> Message:
+        """Turn vectors, with any leading axes, back into a message."""
+        leaves, structure = jax.tree.flatten(self.message)
+        taken = dict.fromkeys(packed, 0)
+        parts = []
+        for leaf in leaves:
+            name, size = leaf.dtype.name, int(np.prod(leaf.shape, dtype=np.int64))
+            vector = packed[name][..., taken[name] : taken[name] + size]
+            taken[name] += size
+            parts.append(vector.reshape(*vector.shape[:-1], *leaf.shape))
+        message: Message = structure.unflatten(parts)
+        return message
+
+
+class GatheredInbox(Inbox):
+    """One agent's inbox, inside the vectorised round."""
+
+    def __init__(
+        self,
+        spec: MessageSpec,
+        rows: Packed,
+        index: Array,
+        arrived: Array,
+        weight: Array,
+        pushed: Array,
+        *,
+        complete: bool,
+        everyone: Packed | None,
+    ) -> None:
+        """Bind the arrays of all messages (`rows`) and this agent's entries (`index`, `arrived`).
+
+        `pushed` are the sender's weights per entry. `complete` says that whatever did not arrive is padding, whose
+        weight is 0 and whose row is the agent's own. `everyone` is W-weighted sum where all hear all alike.
+        """
+        self._spec, self._rows, self._index = spec, rows, index
+        self.slots = weight.shape[0]
+        entries = index.shape[0]
+        self.arrived = arrived
+        self.slot = jnp.arange(entries, dtype=jnp.int32) % self.slots
+        self.age = jnp.arange(entries, dtype=jnp.int32) // self.slots
+        self._push = spec.delivery == "push"
+        self.weight = None if self._push else weight
+        self._mixing = pushed if self._push else weight
+        self._complete, self._everyone = complete, everyone
+
+    def values(self) -> Message:
+        """Gather every entry: one copy per link, only on demand."""
+
+        def gather(rows: Array) -> Array:
+            taken = rows.at[self._index].get(mode="promise_in_bounds")
+            if self._push:
+                taken = taken * self._mixing[:, None].astype(taken.dtype)
+            return jnp.where(self.arrived[:, None], taken, jnp.zeros((), taken.dtype))
+
+        return self._spec.unpack({name: gather(rows) for name, rows in self._rows.items()})
+
+    def sum(self, weight: Array | None = None) -> Message:
+        """Add up what arrived without copying it."""
+        entries = self._index.shape[0]
+        scale = None if weight is None else jnp.tile(weight, entries // self.slots)
+        if self._push:
+            scale = self._mixing if scale is None else scale * self._mixing
+        elif scale is None:
+            scale = jnp.ones(entries)
+        return self._combine(jnp.where(self.arrived, scale, 0), masked=self._complete)
+
+    def mix(self) -> Message:
+        """Sum of W[i, j] times what j sent: the fast path."""
+        if self._everyone is not None:
+            return self._spec.unpack(self._everyone)
+        if not self._complete:
+            return self.sum(self.weight)
+        return self._combine(self._mixing, masked=True)
+
+    def _combine(self, scale: Array, *, masked: bool) -> Message:
+        """Sum of scale times row; `masked`: rows under a zero scale are the agent's own and harmless."""
+        entries = self._index.shape[0]
+
+        def term(rows: Array, k: Array | int) -> Array:
+            row = rows.at[self._index[k]].get(mode="promise_in_bounds")
+            if not masked:
+                row = jnp.where(self.arrived[k], row, jnp.zeros((), row.dtype))
+            return scale[k].astype(row.dtype) * row
+
+        def total(rows: Array) -> Array:
+            if entries <= UNROLL:
+                result = term(rows, 0)
+                for k in range(1, entries):
+                    result = result + term(rows, k)
+                return result
+            return jax.lax.fori_loop(1, entries, lambda k, acc: acc + term(rows, k), term(rows, 0))
+
+        return self._spec.unpack({name: total(rows) for name, rows in self._rows.items()})

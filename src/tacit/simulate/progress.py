@@ -1,0 +1,69 @@
+"""A progress bar on a terminal, and Ctrl-C that ends a run in good order."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from types import FrameType, TracebackType
+from typing import Any
+
+
+class Progress:
+    """Rounds done, rounds per second and time left on a terminal; silent elsewhere."""
+
+    def __init__(self, rounds: int, done: int, title: str, shown: bool | None) -> None:
+        self._bar: Any = None
+        if shown if shown is not None else sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+            from rich.progress import Progress as Bar
+
+            self._bar = Bar(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[rate]}"),
+                TimeRemainingColumn(),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            self._task = self._bar.add_task(title, total=rounds, completed=done, rate="")
+
+    def at(self, done: int) -> None:
+        """Say how many rounds are done."""
+        if self._bar is not None:
+            speed = self._bar.tasks[0].speed
+            self._bar.update(self._task, completed=done, rate=f"{speed:,.0f} rounds/s" if speed else "")
+
+    def __enter__(self) -> Progress:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: Any, trace: TracebackType | None) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+
+class Interrupts:
+    """Remembers the first Ctrl-C instead of raising it; the second one is raised."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._before: Any = None
+        self._mine = threading.current_thread() is threading.main_thread()
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+    def __enter__(self) -> Interrupts:
+        if self._mine:
+            self._before = signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: Any, trace: TracebackType | None) -> None:
+        if self._mine:
+            signal.signal(signal.SIGINT, self._before)

@@ -1,0 +1,21 @@
+"""Streams: (round, agent) -> batch, synthetic or from your data, and the ways to share a data set out."""
+
+from tacit.streams import datasets, partition
+from tacit.streams.arrays import from_arrays
+from tacit.streams.files import Table, read_table
+from tacit.streams.stream import Batch, Stream, from_function
+from tacit.streams.synthetic import DriftStream, linear_drift, logistic_drift
+
+__all__ = [
+    "Batch",
+    "DriftStream",
+    "Stream",
+    "Table",
+    "datasets",
+    "from_arrays",
+    "from_function",
+    "linear_drift",
+    "logistic_drift",
+    "partition",
+    "read_table",
+]

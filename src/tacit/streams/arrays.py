@@ -1,0 +1,149 @@
+"""Streams over samples in memory: each agent reads its own rows, in an order of its own."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.contract import Tree
+from tacit.errors import ConfigError, DataError
+from tacit.streams.stream import INT32_MAX, Batch, Stream, leaf_spec
+from tacit.streams.validate import (
+    Assignment,
+    Task,
+    check_assignment,
+    check_count,
+    check_features,
+    check_labels,
+)
+
+Exhausted = Literal["cycle", "mask", "stop"]
+EXHAUSTED: tuple[Exhausted, ...] = ("cycle", "mask", "stop")
+
+
+class ArrayStream(Stream):
+    """A stream over rows of arrays. Make it with `from_arrays`."""
+
+    def __init__(
+        self,
+        x: NDArray[np.float32],
+        y: NDArray[Any],
+        order: NDArray[np.int32],
+        starts: NDArray[np.int64],
+        *,
+        batch: int,
+        rounds: int | None,
+        exhausted: Exhausted,
+        name: str,
+        description: str,
+    ) -> None:
+        self._x, self._y = x, y
+        self._order, self._starts = order, starts[:-1]
+        self._batch, self._exhausted = batch, exhausted
+        self.agents = len(starts) - 1
+        self.data_size = np.diff(starts).astype(np.int32)
+        self.name, self.description = name, description
+        self.rounds = self._lifetime(rounds)
+        self.period = self._common_period() if self.rounds is None else self.rounds
+
+    def batch_spec(self) -> Tree:
+        """Return the shapes and types of one agent's batch."""
+        lead = () if self._batch == 1 else (self._batch,)
+        weight = leaf_spec(lead, np.float32) if self._exhausted == "mask" else None
+        return Batch(
+            leaf_spec(lead + self._x.shape[1:], self._x.dtype), leaf_spec(lead, self._y.dtype), weight
+        )
+
+    def chunk(self, start: int, stop: int) -> Tree:
+        """Gather rounds start..stop-1 from the rows."""
+        self.refuse_outside(start, stop)
+        size = self.data_size.astype(np.int64)[:, None]
+        read = np.arange(start, stop)[:, None, None] * self._batch + np.arange(self._batch)
+        row = self._order[self._starts[:, None] + read % size]
+        there = np.broadcast_to(read < size, row.shape)
+        if self._batch == 1:
+            row, there = row[..., 0], there[..., 0]
+        x, y = self._x[row], self._y[row]
+        if self._exhausted != "mask":
+            return Batch(x, y)
+        x[~there], y[~there] = 0, 0
+        return Batch(x, y, there.astype(np.float32))
+
+    def reads(self, rounds: int) -> NDArray[np.int64]:
+        """Return (agents,) how often a sample is read at most in the first `rounds` rounds."""
+        passes = -(-rounds * self._batch // self.data_size.astype(np.int64))
+        return passes if self._exhausted == "cycle" else np.minimum(passes, 1)
+
+    def _lifetime(self, rounds: int | None) -> int | None:
+        if self._exhausted == "cycle":
+            return rounds
+        if self._exhausted == "mask":
+            return -(-int(self.data_size.max()) // self._batch) if rounds is None else rounds
+        least = int(self.data_size.min())
+        supply = least // self._batch
+        if supply < max(1, rounds or 1):
+            wanted = "one round" if rounds is None else f"{rounds} rounds"
+            raise DataError(
+                f"{self.name}: agent {int(np.argmin(self.data_size))} has {least} samples, enough for "
+                f"{supply} rounds of {self._batch}, but {wanted} must be possible with exhausted='stop'; say "
+                "exhausted='cycle' or 'mask', or take fewer rounds, a smaller batch or fewer agents"
+            )
+        return supply if rounds is None else rounds
+
+    def _common_period(self) -> int | None:
+        period = 1
+        for size in np.unique(self.data_size).tolist():
+            period = math.lcm(period, size // math.gcd(size, self._batch))
+            if period > INT32_MAX:
+                return None  # it does repeat, but nobody will live to see it
+        return period
+
+
+def from_arrays(
+    x: Any,
+    y: Any,
+    assignment: Assignment,
+    *,
+    batch: int = 1,
+    rounds: int | None = None,
+    exhausted: Exhausted = "cycle",
+    shuffle_seed: int | None = 0,
+    task: Task = "binary",
+    name: str = "arrays",
+    description: str = "samples given as arrays",
+) -> Stream:
+    """Make a stream in which each agent reads its own rows, `batch` of them in a round.
+
+    `assignment` holds one array of row indices per agent (see `tacit.streams.partition`), or one agent id per
+    row. Rows are read in an order shuffled by `shuffle_seed`; None keeps the order given, as for a series in
+    time. Where an agent is out of samples: "cycle" starts over with the same order (a record is then read
+    more than once, see `Stream.reads`), "mask" goes on with weight 0 (its own rounds are over, the run is
+    not), "stop" ends the stream for all when the first agent has no whole batch left. Without `rounds`,
+    "cycle" is endless and "mask" lasts as long as the largest agent.
+    """
+    check_count("batch", batch)
+    if rounds is not None:
+        check_count("rounds", rounds)
+    if exhausted not in EXHAUSTED:
+        raise ConfigError(f"exhausted={exhausted!r}: expected one of {', '.join(EXHAUSTED)}")
+    features = check_features(x)
+    labels = check_labels(y, len(features), task)
+    order, starts = check_assignment(assignment, len(features))
+    if shuffle_seed is not None:
+        check_count("shuffle_seed", shuffle_seed, least=0)
+        holder = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+        order = order[np.lexsort((np.random.default_rng(shuffle_seed).random(len(order)), holder))]
+    return ArrayStream(
+        features,
+        labels,
+        order,
+        starts,
+        batch=batch,
+        rounds=rounds,
+        exhausted=exhausted,
+        name=name,
+        description=description,
+    )

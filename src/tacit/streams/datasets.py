@@ -1,0 +1,321 @@
+"""The texts' data sets: found on this machine, or fetched from their official address and verified.
+
+Looked for in this order: the folder named by TACIT_DATA; without it `../shared/data` beside the repository
+(when run from a checkout) and beside the current folder; then the cache (XDG_CACHE_HOME, or ~/.cache,
+/tacit). What is found nowhere is downloaded into the cache.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import gzip
+import hashlib
+import io
+import os
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import DataError
+from tacit.streams.validate import check_features, check_labels
+
+TIMEOUT_S = 30.0
+OCCUPANCY_URL = "https://archive.ics.uci.edu/static/public/357/occupancy+detection.zip"
+OCCUPANCY_COLUMNS = ("Temperature", "Humidity", "Light", "CO2", "HumidityRatio")
+SUSY_URL = "https://archive.ics.uci.edu/ml/machine-learning-databases/00279/SUSY.csv.gz"
+SUSY_ROWS, SUSY_SUBSET_ROWS = 5_000_000, 39_930
+SUSY_FILE = "susy_subset.npz"
+SUSY_SHA256 = "745d91cb15fd0d6d74d619b363a94f478b8c8ae3f9c5b545f950ef43dbbad1ca"
+SUSY_DRAWN_FILE = "susy_official_subset.npz"
+SUSY_COLUMNS = (
+    *("lepton 1 pT", "lepton 1 eta", "lepton 1 phi", "lepton 2 pT", "lepton 2 eta", "lepton 2 phi"),
+    *("missing energy magnitude", "missing energy phi", "MET_rel", "axial MET", "M_R", "M_TR_2"),
+    *("R", "MT2", "S_R", "M_Delta_R", "dPhi_r_b", "cos(theta_r1)"),
+)
+
+
+class _Part(NamedTuple):
+    file: str
+    rows: int
+    sha256: str
+
+
+OCCUPANCY_PARTS = {
+    "train": _Part(
+        "datatraining.txt", 8143, "b2c4d0ce2b9e4e453c476f7125ef31aeec2d1f5c7f5572d0e80de3df6521ab56"
+    ),
+    "test": _Part("datatest.txt", 2665, "1b92c7c1b2838963464fa891a610cf3c5db4becb7189189b29b330107a584c7f"),
+    "test2": _Part("datatest2.txt", 9752, "d026d1bd5aeccd4aff4f3b3710d48e40613bd5fc370db7e61bbdcaa50d985095"),
+}
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A labelled data set in memory."""
+
+    name: str
+    x: NDArray[np.float32]
+    """(rows, columns), as published unless `standardised`."""
+    y: NDArray[np.float32]
+    """(rows,) -1 or +1."""
+    columns: tuple[str, ...]
+    description: str
+    """One sentence for reports; it says where this is only a part of the original."""
+    complete: bool
+    """Whether these are all rows of the original."""
+    parts: dict[str, slice]
+    """The publisher's own division of the rows, where there is one."""
+
+    def standardised(self) -> Dataset:
+        """Return it with columns of mean 0 and standard deviation 1 (a constant column becomes 0).
+
+        Mean and deviation are taken over all rows and all agents, outside any privacy account: the texts do
+        so too.
+        """
+        x = self.x.astype(np.float64)
+        spread = x.std(axis=0)
+        scaled = (x - x.mean(axis=0)) / np.where(spread > 0, spread, 1)
+        return replace(
+            self, x=scaled.astype(np.float32), description=f"{self.description}, columns standardised"
+        )
+
+
+def with_bias(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return features (rows, columns) with a last column of ones, so that a linear model has an intercept."""
+    return np.concatenate([x, np.ones((len(x), 1), x.dtype)], axis=1)
+
+
+def occupancy() -> Dataset:
+    """Room Occupancy Detection (UCI 357; Candanedo and Feldheim 2016; CC BY 4.0): 20,560 x 5, +1 = occupied.
+
+    Rows come file by file, train, test, test2, each in order of time (the days of `test` lie before those of
+    `train`).
+    """
+    folder = _occupancy_folder()
+    if folder is None:
+        folder = cache_folder() / "occupancy"
+        with _explained("occupancy"):
+            _download_occupancy(folder)
+    tables = []
+    for part in OCCUPANCY_PARTS.values():
+        _verify(folder / part.file, part.sha256)
+        tables.append(_occupancy_table(folder / part.file, part.rows))
+    table = np.concatenate(tables)
+    ends = np.cumsum([part.rows for part in OCCUPANCY_PARTS.values()]).tolist()
+    return Dataset(
+        "occupancy",
+        check_features(table[:, :-1]),
+        check_labels(table[:, -1], len(table)).astype(np.float32),
+        OCCUPANCY_COLUMNS,
+        f"Room Occupancy Detection, all {len(table):,} rows",
+        complete=True,
+        parts={name: slice(a, b) for name, a, b in zip(OCCUPANCY_PARTS, [0, *ends[:-1]], ends, strict=True)},
+    )
+
+
+def susy() -> Dataset:
+    """SUSY (UCI 279; Baldi, Sadowski and Whiteson 2014; CC BY 4.0): 39,930 of 5,000,000 x 18, +1 = signal.
+
+    Always a random subset, and `description` says which: the prepared file where it is found; else one of the
+    same size, drawn with a fixed seed while the official file (about 900 MB) streams by.
+    """
+    prepared = _find(SUSY_FILE)
+    if prepared is not None:
+        _verify(prepared, SUSY_SHA256)
+        drawn_from = ""
+    else:
+        prepared = _find(SUSY_DRAWN_FILE) or cache_folder() / SUSY_DRAWN_FILE
+        if not prepared.exists():
+            with _explained("susy"):
+                _download_susy(prepared)
+        drawn_from = ", drawn from the official file with a fixed seed"
+    with np.load(prepared, allow_pickle=False) as archive:
+        x, y = archive["X"], archive["y"]
+    if x.shape != (SUSY_SUBSET_ROWS, len(SUSY_COLUMNS)):
+        raise DataError(
+            f"{prepared}: features of shape {x.shape}, expected {(SUSY_SUBSET_ROWS, len(SUSY_COLUMNS))}; "
+            "delete the file, and it is made anew"
+        )
+    return Dataset(
+        "susy",
+        check_features(x),
+        check_labels(y, len(x)).astype(np.float32),
+        SUSY_COLUMNS,
+        f"SUSY, a random subset of {SUSY_SUBSET_ROWS:,} of {SUSY_ROWS:,} rows{drawn_from}",
+        complete=False,
+        parts={},
+    )
+
+
+class _Known(NamedTuple):
+    local: Callable[[], Path | None]
+    files: str
+    official: str
+    url: str
+
+
+def available(name: str) -> bool:
+    """Tell whether the data set is on this machine, so that loading it needs no network."""
+    return _known(name).local() is not None
+
+
+def where(name: str) -> str:
+    """Say in words where the data set was found, or where it was looked for."""
+    found = _known(name).local()
+    if found is not None:
+        return f"{name} is in {found}"
+    return f"{name} ({_known(name).files}) is not in {', '.join(str(f) for f in search_path())}"
+
+
+def cache_folder() -> Path:
+    """Return the folder for what was downloaded (it need not exist)."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "tacit"
+
+
+def search_path() -> tuple[Path, ...]:
+    """Return the folders that are looked into, first one first."""
+    named = os.environ.get("TACIT_DATA")
+    if named:
+        return (Path(named).expanduser(), cache_folder())
+    checkout = [
+        folder for folder in Path(__file__).resolve().parents if (folder / "pyproject.toml").is_file()
+    ]
+    beside = [folder.parent / "shared" / "data" for folder in (*checkout[:1], Path.cwd())]
+    return (*dict.fromkeys(beside), cache_folder())
+
+
+def _known(name: str) -> _Known:
+    if name not in _KNOWN:
+        raise DataError(f"there is no data set {name!r}; expected one of {', '.join(_KNOWN)}")
+    return _KNOWN[name]
+
+
+def _find(*files: str) -> Path | None:
+    """Return the first file's path in the first folder that has them all."""
+    for folder in search_path():
+        if all((folder / file).is_file() for file in files):
+            return folder / files[0]
+    return None
+
+
+def _occupancy_folder() -> Path | None:
+    found = _find(*(f"occupancy/{part.file}" for part in OCCUPANCY_PARTS.values()))
+    return found and found.parent
+
+
+_KNOWN = {
+    "occupancy": _Known(
+        _occupancy_folder,
+        "occupancy/datatraining.txt, occupancy/datatest.txt, occupancy/datatest2.txt",
+        "https://archive.ics.uci.edu/dataset/357/occupancy+detection",
+        OCCUPANCY_URL,
+    ),
+    "susy": _Known(
+        lambda: _find(SUSY_FILE) or _find(SUSY_DRAWN_FILE),
+        SUSY_FILE,
+        "https://archive.ics.uci.edu/dataset/279/susy",
+        SUSY_URL,
+    ),
+}
+
+
+@functools.cache
+def _verify(path: Path, sha256: str) -> None:
+    """Check a file against its known sum, once per process."""
+    with path.open("rb") as stream:
+        found = hashlib.file_digest(stream, "sha256").hexdigest()
+    if found != sha256:
+        raise DataError(
+            f"{path}: its SHA-256 is {found}, expected {sha256}; the file is damaged or another edition: "
+            "replace it by the original, or delete it and it is downloaded anew"
+        )
+
+
+def _occupancy_table(path: Path, rows: int) -> NDArray[np.float64]:
+    # The header has 7 names, the rows 8 fields: a row number, which has no name, and the time come first.
+    with path.open(encoding="ascii", newline="") as text:
+        records = list(csv.reader(text))[1:]
+    if len(records) != rows:
+        raise DataError(f"{path}: {len(records)} rows, expected {rows}; replace the file by the original")
+    return np.array([record[2:] for record in records], np.float64)
+
+
+@contextmanager
+def _explained(name: str) -> Iterator[None]:
+    """Turn whatever goes wrong in a download into an error that says what to do."""
+    from http.client import HTTPException
+
+    known = _KNOWN[name]
+    try:
+        yield
+    except (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile, HTTPException, KeyError) as fault:
+        raise DataError(
+            f"{where(name)}, and the download from {known.url} failed ({type(fault).__name__}: {fault}). Put "
+            f"{known.files} into a folder and set TACIT_DATA to it; official address: {known.official}"
+        ) from fault
+
+
+def _open_url(url: str) -> IO[bytes]:
+    from urllib.request import urlopen
+
+    opened: IO[bytes] = urlopen(url, timeout=TIMEOUT_S)
+    return opened
+
+
+def _download_occupancy(folder: Path) -> None:
+    with _open_url(OCCUPANCY_URL) as response:
+        archive = zipfile.ZipFile(io.BytesIO(response.read()))
+    contents = {part: archive.read(part.file) for part in OCCUPANCY_PARTS.values()}
+    for part, content in contents.items():
+        found = hashlib.sha256(content).hexdigest()
+        if found != part.sha256:
+            raise DataError(
+                f"{part.file} from {OCCUPANCY_URL}: its SHA-256 is {found}, expected {part.sha256}; nothing "
+                f"was kept: try again, or put the original files into {folder}"
+            )
+    for part, content in contents.items():
+        _write(folder / part.file, content)
+
+
+def _download_susy(path: Path) -> None:
+    """Keep a seeded random subset of the official rows.
+
+    No SHA-256 of the official file is known: its own check sum (gzip) and its number of rows must hold.
+    """
+    wanted = np.sort(np.random.default_rng(279).choice(SUSY_ROWS, SUSY_SUBSET_ROWS, replace=False)).tolist()
+    lines: list[bytes] = []
+    rows = 0
+    with _open_url(SUSY_URL) as response, gzip.GzipFile(fileobj=response) as text:
+        for rows, line in enumerate(text, start=1):
+            if len(lines) < len(wanted) and rows - 1 == wanted[len(lines)]:
+                lines.append(line)
+    if rows != SUSY_ROWS:
+        raise DataError(f"{SUSY_URL}: {rows:,} rows, expected {SUSY_ROWS:,}; nothing was kept: try again")
+    table = np.array([line.split(b",") for line in lines], np.float64)
+    arrays: dict[str, Any] = {"X": table[:, 1:].astype(np.float32), "y": table[:, 0].astype(np.uint8)}
+    packed = io.BytesIO()
+    np.savez_compressed(packed, **arrays)
+    _write(path, packed.getvalue())
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file so that it is there whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,178 @@
+"""What a runtime asks of data: for a slice of rounds, every agent's batch.
+
+A stream is random access and pure: a slice of rounds is the same whatever was asked for before. So the
+simulator reads chunk by chunk (rounds x agents x features need not fit in memory), a restarted run goes on
+where it stood, and a peer reads just its own rounds.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.contract import Array, Tree
+from tacit.errors import DataError
+from tacit.streams.validate import check_count
+
+INT32_MAX = np.iinfo(np.int32).max
+
+
+def leaf_spec(shape: tuple[int, ...], dtype: Any) -> Any:
+    """Return the shape and type of one leaf of a batch, a `jax.ShapeDtypeStruct`."""
+    return jax.ShapeDtypeStruct(shape, np.dtype(dtype))  # type: ignore[no-untyped-call]
+
+
+class Batch(NamedTuple):
+    """One agent's samples of one round; the streams here give these, a stream of yours any pytree."""
+
+    x: Array | NDArray[Any]
+    """(d,) where a round brings one sample, (b, d) where it brings b; d may be any shape, as for images."""
+    y: Array | NDArray[Any]
+    """() or (b,)."""
+    weight: Array | NDArray[Any] | None = None
+    """() or (b,): 0 where there is no sample in this round (x and y are then zeros); None: all are there."""
+
+
+class Stream(ABC):
+    """A source of batches: (round, agent) -> batch, with rounds counted from 0."""
+
+    agents: int
+    """How many agents it feeds."""
+    rounds: int | None
+    """How many rounds it has; None: endless."""
+    period: int | None
+    """Batches repeat after this many rounds; for a finite one at most its rounds; None: never."""
+    data_size: NDArray[np.int32]
+    """(agents,) number of own samples; 0 where there is no end of them."""
+    name: str
+    """A short name for legends and files."""
+    description: str
+    """One sentence for reports, which says where a data set is only a part of the original."""
+
+    @abstractmethod
+    def batch_spec(self) -> Tree:
+        """Return the shapes and types of ONE agent's batch, a pytree of `jax.ShapeDtypeStruct`."""
+
+    @abstractmethod
+    def chunk(self, start: int, stop: int) -> Tree:
+        """Return rounds start..stop-1 as a pytree of numpy arrays (stop - start, agents, ...)."""
+
+    def reads(self, rounds: int) -> NDArray[np.int64]:
+        """Return (agents,) how often a sample is read at most in the first `rounds` rounds.
+
+        An argument of parallel composition ("each record is used in one round") holds only where this is 1.
+        Endless streams bring a new sample each time; otherwise whole passes of `period` rounds are counted.
+        """
+        passes = 1 if self.period is None else -(-rounds // self.period)
+        return np.full(self.agents, passes, np.int64)
+
+    def refuse_outside(self, start: int, stop: int) -> None:
+        """Refuse a slice of rounds that the stream does not have."""
+        last = "endless" if self.rounds is None else str(self.rounds)
+        if not 0 <= start <= stop or (self.rounds is not None and stop > self.rounds):
+            raise DataError(
+                f"{self.name}: rounds {start} to {stop} were asked for, but the stream has rounds 0 to "
+                f"{last}; run fewer rounds, or make a stream that lasts longer (rounds=..., or "
+                "exhausted='cycle')"
+            )
+
+    def __repr__(self) -> str:
+        rounds = "endless" if self.rounds is None else f"{self.rounds} rounds"
+        return f"<{type(self).__name__} {self.name}: {self.agents} agents, {rounds}>"
+
+
+class FunctionStream(Stream):
+    """A stream whose chunks come from a function. Make it with `from_function`."""
+
+    def __init__(
+        self,
+        function: Callable[[int, int], Tree],
+        *,
+        agents: int,
+        rounds: int | None,
+        period: int | None,
+        data_size: NDArray[np.int32],
+        name: str,
+        description: str,
+    ) -> None:
+        self._function = function
+        self.agents, self.rounds, self.data_size = agents, rounds, data_size
+        self.period = rounds if period is None else period
+        self.name, self.description = name, description
+        first = self._checked(0, 1)
+        self._spec: Tree = jax.tree.map(lambda leaf: leaf_spec(leaf.shape[2:], leaf.dtype), first)
+
+    def batch_spec(self) -> Tree:
+        """Return the shapes and types of one agent's batch, as the function's first round showed them."""
+        return self._spec
+
+    def chunk(self, start: int, stop: int) -> Tree:
+        """Ask the function, and check what it gave."""
+        self.refuse_outside(start, stop)
+        tree = self._checked(start, stop)
+        found, expected = str(jax.tree.structure(tree)), str(jax.tree.structure(self._spec))
+        if found != expected:
+            raise DataError(
+                f"{self.name}: for rounds {start} to {stop} the function gave {found}, but {expected} for "
+                "the first round; it must always give the same pytree"
+            )
+        return jax.tree.map(self._like_the_first, self._spec, tree)
+
+    def _checked(self, start: int, stop: int) -> Tree:
+        def check(leaf: Any) -> NDArray[Any]:
+            array = np.asarray(leaf)
+            if array.shape[:2] != (stop - start, self.agents):
+                raise DataError(
+                    f"{self.name}: the function gave an array of shape {array.shape} for rounds {start} to "
+                    f"{stop}; expected leading axes (rounds, agents) = ({stop - start}, {self.agents})"
+                )
+            # Without x64 JAX has no 64-bit types: convert here, so that the spec says what a run will see.
+            return array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
+
+        return jax.tree.map(check, self._function(start, stop))
+
+    def _like_the_first(self, spec: jax.ShapeDtypeStruct, leaf: NDArray[Any]) -> NDArray[Any]:
+        if (leaf.shape[2:], leaf.dtype) != (spec.shape, spec.dtype):
+            raise DataError(
+                f"{self.name}: an agent's batch has a leaf {leaf.dtype}{leaf.shape[2:]}, but "
+                f"{spec.dtype}{spec.shape} in the first round; pad batches to one size and mark the padding "
+                "by a weight of 0"
+            )
+        return leaf
+
+
+def from_function(
+    function: Callable[[int, int], Tree],
+    *,
+    agents: int,
+    rounds: int | None = None,
+    period: int | None = None,
+    data_size: NDArray[Any] | int = 0,
+    name: str = "custom",
+    description: str = "a stream given as a function",
+) -> Stream:
+    """Make a stream of `function(start, stop) -> pytree of arrays (stop - start, agents, ...)`.
+
+    The function must be pure: the same rounds whatever was asked for before. It is called once at once, for
+    round 0, to learn the shapes. Give `period` where rounds repeat, and `data_size` (per agent, or one number
+    for all) where samples are limited.
+    """
+    check_count("agents", agents)
+    for setting, value in (("rounds", rounds), ("period", period)):
+        if value is not None:
+            check_count(setting, value)
+    sizes = np.broadcast_to(np.asarray(data_size, np.int32), (agents,))
+    return FunctionStream(
+        function,
+        agents=agents,
+        rounds=rounds,
+        period=period,
+        data_size=sizes,
+        name=name,
+        description=description,
+    )

@@ -1,0 +1,250 @@
+"""Synthetic streams with a true parameter that drifts: linear regression and logistic regression.
+
+Features have entries of mean 0 and variance 1/dim, so that a row's length is about 1. The true parameter has
+length
+sqrt(dim), so that <x, w*> has variance 1 in any dimension, and turns by `drift` radians each round:
+
+    w*(t) = cos(drift t) u + sin(drift t) v,  u and v orthogonal (in one dimension v = 0), t = 0, 1, ...
+
+This closed form, and random numbers keyed by (seed, block of rounds), make any round computable by itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.contract import Tree
+from tacit.errors import ConfigError
+from tacit.streams.stream import INT32_MAX, Batch, Stream, leaf_spec
+from tacit.streams.validate import check_count
+
+# What a random stream is for: labels' noise must not depend on how many features were drawn before it.
+TRUTH, OFFSET, FEATURES, LABELS = range(4)
+
+BLOCK_VALUES = 1 << 16
+"""Features per block of rounds, about: seeding a generator costs as much as some thousand features."""
+
+
+class DriftStream(Stream):
+    """A synthetic stream with a known truth. Make it with `linear_drift` or `logistic_drift`."""
+
+    kind: str
+
+    def __init__(
+        self,
+        agents: int,
+        dim: int,
+        *,
+        noise: float,
+        drift: float,
+        heterogeneity: float,
+        batch: int,
+        rounds: int | None,
+        repeat_every: int | None,
+        seed: int,
+    ) -> None:
+        for setting, count in (("agents", agents), ("dim", dim), ("batch", batch)):
+            check_count(setting, count)
+        for setting, limit in (("rounds", rounds), ("repeat_every", repeat_every)):
+            if limit is not None:
+                check_count(setting, limit)
+        check_count("seed", seed, least=0)
+        for setting, strength in (("noise", noise), ("drift", drift), ("heterogeneity", heterogeneity)):
+            if not 0 <= strength < math.inf:
+                raise ConfigError(f"{setting}={strength!r}: expected a finite number of at least 0")
+        self.agents, self.rounds = agents, rounds
+        self.period = min((limit for limit in (rounds, repeat_every) if limit is not None), default=None)
+        own = 0 if self.period is None else min(self.period * batch, INT32_MAX)
+        self.data_size = np.full(agents, own, np.int32)
+        self.name = f"{self.kind}_drift"
+        cycle = "" if repeat_every is None else f", repeating every {repeat_every} rounds"
+        self.description = (
+            f"synthetic {self.kind} data in {dim} dimensions (noise {noise:g}, drift {drift:g} rad/round, "
+            f"heterogeneity {heterogeneity:g}, seed {seed}){cycle}"
+        )
+        self._shape, self._repeat, self._seed = (agents, batch, dim), repeat_every, seed
+        self._noise, self._drift = np.float32(noise), drift
+        self._block_rounds = max(1, BLOCK_VALUES // math.prod(self._shape))
+        self._u, self._v = self._plane(dim)
+        self._offset: NDArray[np.float32] | None = None
+        if heterogeneity > 0:
+            offset = self._generator(OFFSET).standard_normal((agents, dim), dtype=np.float32)
+            self._offset = np.float32(heterogeneity) * offset
+
+    @abstractmethod
+    def _disturbance(self, rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float32]:
+        """Draw what stands between <x, w> and the label, at noise 1."""
+
+    @abstractmethod
+    def _observe(self, value: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Turn the disturbed <x, w> into the label."""
+
+    def batch_spec(self) -> Tree:
+        """Return the shapes and types of one agent's batch."""
+        _, batch, dim = self._shape
+        lead = () if batch == 1 else (batch,)
+        return Batch(leaf_spec((*lead, dim), np.float32), leaf_spec(lead, np.float32))
+
+    def chunk(self, start: int, stop: int) -> Tree:
+        """Generate rounds start..stop-1."""
+        self.refuse_outside(start, stop)
+        if self._repeat is None:
+            x, y = self._generate(start, stop)
+        elif stop - start >= self._repeat:
+            index = np.arange(start, stop) % self._repeat
+            x, y = (whole[index] for whole in self._generate(0, self._repeat))
+        else:
+            first = start % self._repeat
+            last = first + stop - start
+            parts = [
+                self._generate(first, min(last, self._repeat)),
+                self._generate(0, max(0, last - self._repeat)),
+            ]
+            x, y = (np.concatenate(halves) for halves in zip(*parts, strict=True))
+        return Batch(x[:, :, 0], y[:, :, 0]) if self._shape[1] == 1 else Batch(x, y)
+
+    def truth(self, start: int, stop: int) -> NDArray[np.float32]:
+        """Return (stop - start, dim) the true parameter w*(t), without the agents' offsets."""
+        rounds = np.arange(start, stop) if self._repeat is None else np.arange(start, stop) % self._repeat
+        angle = self._drift * rounds[:, None]
+        return np.asarray(np.cos(angle) * self._u + np.sin(angle) * self._v, np.float32)
+
+    def _generate(self, start: int, stop: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        x = np.empty((stop - start, *self._shape), np.float32)
+        y = np.empty(x.shape[:-1], np.float32)
+        truth = self.truth(start, stop)
+        table = _normal_quantiles() / np.float32(math.sqrt(self._shape[2]))
+        step = self._block_rounds
+        for block in range(start // step, -(-stop // step)):
+            first, last = max(start, block * step), min(stop, (block + 1) * step)
+            here, skipped = slice(first - start, last - start), first - block * step
+            bits = self._generator(FEATURES, block).bit_generator
+            _look_up(table, bits, skipped * math.prod(self._shape), x[here].reshape(-1))
+            value = np.einsum("tabd,td->tab", x[here], truth[here])
+            if self._offset is not None:
+                value += np.einsum("tabd,ad->tab", x[here], self._offset)
+            # Noise of a block is drawn from its first round on, whichever round the slice begins with.
+            drawn = self._disturbance(
+                self._generator(LABELS, block), (skipped + len(value), *value.shape[1:])
+            )
+            y[here] = self._observe(value + self._noise * drawn[skipped:])
+        return x, y
+
+    def _plane(self, dim: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        u, v = self._generator(TRUTH).standard_normal((2, dim))
+        u *= math.sqrt(dim) / np.linalg.norm(u)
+        if dim == 1:
+            return u, np.zeros(1)
+        v -= (u @ v) / dim * u
+        return u, v * (math.sqrt(dim) / np.linalg.norm(v))
+
+    def _generator(self, purpose: int, block: int = 0) -> np.random.Generator:
+        return np.random.Generator(np.random.SFC64(np.random.SeedSequence((self._seed, purpose, block))))
+
+
+class LinearDrift(DriftStream):
+    """Linear regression with Gaussian noise. Make it with `linear_drift`."""
+
+    kind = "linear"
+
+    def _disturbance(self, rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float32]:
+        return rng.standard_normal(shape, dtype=np.float32)
+
+    def _observe(self, value: NDArray[np.float32]) -> NDArray[np.float32]:
+        return value
+
+
+class LogisticDrift(DriftStream):
+    """Logistic regression with labels -1 and +1. Make it with `logistic_drift`."""
+
+    kind = "logistic"
+
+    def _disturbance(self, rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float32]:
+        return rng.logistic(size=shape).astype(np.float32)
+
+    def _observe(self, value: NDArray[np.float32]) -> NDArray[np.float32]:
+        return np.where(value >= 0, np.float32(1), np.float32(-1))
+
+
+def linear_drift(
+    agents: int,
+    dim: int,
+    *,
+    noise: float = 0.1,
+    drift: float = 0.0,
+    heterogeneity: float = 0.0,
+    batch: int = 1,
+    rounds: int | None = None,
+    repeat_every: int | None = None,
+    seed: int = 0,
+) -> DriftStream:
+    """Linear regression: y = <x, w*(t) + heterogeneity o_i> + noise z, z and the offset o_i standard normal.
+
+    `repeat_every=P` cycles through the first P rounds: a long run then needs little memory.
+    """
+    return LinearDrift(
+        agents,
+        dim,
+        noise=noise,
+        drift=drift,
+        heterogeneity=heterogeneity,
+        batch=batch,
+        rounds=rounds,
+        repeat_every=repeat_every,
+        seed=seed,
+    )
+
+
+def logistic_drift(
+    agents: int,
+    dim: int,
+    *,
+    noise: float = 0.1,
+    drift: float = 0.0,
+    heterogeneity: float = 0.0,
+    batch: int = 1,
+    rounds: int | None = None,
+    repeat_every: int | None = None,
+    seed: int = 0,
+) -> DriftStream:
+    """Logistic regression: y = sign(<x, w*(t) + heterogeneity o_i> + noise z) in {-1, +1}, z logistic.
+
+    So P(y = 1 | x) = sigmoid(<x, w>/noise), and noise 0 makes the classes separable. `repeat_every=P` cycles
+    through the first P rounds: a long run then needs little memory.
+    """
+    return LogisticDrift(
+        agents,
+        dim,
+        noise=noise,
+        drift=drift,
+        heterogeneity=heterogeneity,
+        batch=batch,
+        rounds=rounds,
+        repeat_every=repeat_every,
+        seed=seed,
+    )
+
+
+@functools.cache
+def _normal_quantiles() -> NDArray[np.float32]:
+    """Return 65,536 equally likely values of a standard normal: features at the speed of a table look-up."""
+    from scipy.special import ndtri
+
+    table = ndtri((np.arange(1 << 16) + 0.5) / (1 << 16))
+    return np.asarray(table / table.std(), np.float32)
+
+
+def _look_up(table: NDArray[np.float32], bits: Any, skip: int, out: NDArray[np.float32]) -> None:
+    """Fill `out` with draws number skip, skip + 1, ... of the table; each 64-bit word makes four."""
+    words, odd = divmod(skip, 4)
+    bits.random_raw(words, output=False)
+    index = bits.random_raw(-(-(odd + out.size) // 4)).view(np.uint16)[odd : odd + out.size]
+    for begin in range(0, out.size, BLOCK_VALUES):  # in pieces that stay in the cache: twice as fast
+        piece = slice(begin, begin + BLOCK_VALUES)
+        np.take(table, index[piece], out=out[piece], mode="clip")

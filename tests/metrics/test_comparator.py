@@ -1,0 +1,238 @@
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import cvxpy
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import sklearn.linear_model
+
+import tacit.metrics.comparator as module
+from tacit.errors import ConfigError, DataError
+from tacit.metrics import Comparator, best_fixed, best_fixed_prefixes
+from tacit.objectives import absolute, from_loss, hinge, l2, logistic, regularised, softmax, squared
+
+
+class Batch(NamedTuple):
+    x: Any
+    y: Any
+    weight: Any = None
+
+
+def make_data(rounds: int, agents: int, dim: int, kind: str, seed: int = 0) -> Batch:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(rounds, agents, dim)).astype(np.float32)
+    z = x @ rng.normal(size=dim) + rng.normal(size=(rounds, agents))
+    return Batch(x, (np.sign(z) if kind == "classes" else z).astype(np.float32))
+
+
+def spec_of(data: Batch) -> Batch:
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[2:], leaf.dtype), data)
+
+
+def cut(data: Batch, length: int) -> list[Batch]:
+    rounds = data.x.shape[0]
+    return [
+        jax.tree.map(lambda leaf, s=start: leaf[s : s + length], data) for start in range(0, rounds, length)
+    ]
+
+
+def solver_optimum(loss: str, data: Batch, l1: float, l2: float) -> float:
+    """Minimum of the average loss by an interior-point solver."""
+    x, y = (np.asarray(part, np.float64) for part in (data.x.reshape(-1, data.x.shape[-1]), data.y.ravel()))
+    w = cvxpy.Variable(x.shape[1])
+    prediction = x @ w
+    fit = {
+        "logistic": lambda: cvxpy.sum(cvxpy.logistic(-cvxpy.multiply(y, prediction))),
+        "hinge": lambda: cvxpy.sum(cvxpy.pos(1 - cvxpy.multiply(y, prediction))),
+        "absolute": lambda: cvxpy.norm1(prediction - y),
+        "squared": lambda: cvxpy.sum_squares(prediction - y) / 2,
+    }[loss]() / len(y)
+    problem = cvxpy.Problem(cvxpy.Minimize(fit + l1 * cvxpy.norm1(w) + l2 / 2 * cvxpy.sum_squares(w)))
+    problem.solve(solver="CLARABEL")
+    return float(problem.value)
+
+
+@pytest.mark.parametrize(
+    ("objective", "l1", "l2", "tolerance"),
+    [
+        (logistic(l2=1e-2), 0, 1e-2, 1e-8),
+        (hinge(l2=1e-2), 0, 1e-2, 1e-6),
+        (hinge(l1=1e-2), 1e-2, 0, 1e-6),
+        (absolute(), 0, 0, 1e-6),
+        (absolute(l1=1e-2, l2=1.0), 1e-2, 1.0, 1e-6),
+        (squared(l1=0.1), 0.1, 0, 1e-6),
+    ],
+    ids=["logistic l2", "hinge l2", "hinge l1", "absolute", "absolute elastic net", "lasso"],
+)
+def test_comparator_is_the_optimum_of_a_solver(
+    objective: Any, l1: float, l2: float, tolerance: float
+) -> None:
+    kind = "classes" if objective.name in ("logistic", "hinge") else "numbers"
+    data = make_data(30, 10, 6, kind)
+    best = best_fixed(objective, lambda: cut(data, 11), spec_of(data))
+    average = best.total_loss / data.y.size
+    optimum = solver_optimum(objective.name, data, l1, l2)
+    # The solver's own optimum is good to about 1e-8.
+    assert optimum - 2e-8 <= average <= optimum + tolerance
+    if best.gap is not None:
+        assert average - best.gap <= optimum + 2e-8
+        assert best.gap <= 1e-4
+    assert best.rounds == 30
+    assert best.iterations > 0
+
+
+def test_certified_gap_holds_even_if_the_solver_stops_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = make_data(30, 10, 6, "classes")
+    optimum = {o.name: solver_optimum(o.name, data, 0.02, 0.05) for o in (logistic(), hinge())}
+    monkeypatch.setattr(module, "ITERATIONS", 3)
+    monkeypatch.setattr(module, "FRESH_STARTS", 1)
+    for make in (logistic, hinge):
+        best = best_fixed(make(l1=0.02, l2=0.05), lambda: [data], spec_of(data), tolerance=1e-3)
+        above = best.total_loss / data.y.size - optimum[make().name]
+        assert 1e-7 < above <= best.gap
+        assert not best.converged
+
+
+def test_squared_comparator_is_the_least_squares_solution() -> None:
+    data = make_data(50, 4, 5, "numbers")
+    best = best_fixed(squared(), lambda: [data], spec_of(data))
+    exact = np.linalg.lstsq(data.x.reshape(-1, 5).astype(float), data.y.ravel().astype(float))[0]
+    np.testing.assert_allclose(best.params, exact, atol=1e-6)
+    assert best.params.dtype == np.float64
+    assert best.converged
+    assert best.gap is None
+    assert best.gradient_norm < 1e-6
+
+
+def test_softmax_comparator_agrees_with_scikit_learn() -> None:
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(40, 5, 4)).astype(np.float32)
+    y = np.argmax(x @ rng.normal(size=(4, 3)) + rng.gumbel(size=(40, 5, 3)), axis=-1).astype(np.int32)
+    data = Batch(x, y)
+    best = best_fixed(softmax(3, l2=0.05), lambda: [data], spec_of(data))
+    assert best.converged
+    assert best.gap <= 1e-9
+    model = sklearn.linear_model.LogisticRegression(
+        C=1 / (0.05 * 200), fit_intercept=False, tol=1e-10, max_iter=1000
+    )
+    model.fit(x.reshape(-1, 4).astype(float), y.ravel())
+    np.testing.assert_allclose(best.params, model.coef_, atol=1e-4)
+
+
+def test_absent_samples_and_batches_count_as_in_the_loss() -> None:
+    rng = np.random.default_rng(2)
+    data = make_data(20, 3, 4, "classes")
+    weight = (rng.uniform(size=(20, 3)) < 0.6).astype(np.float32)
+    objective = logistic(l2=0.1)
+    best = best_fixed(
+        objective, lambda: [data._replace(weight=weight)], spec_of(data._replace(weight=weight))
+    )
+    # Present samples have weight 1, absent ones leave the regulariser: l2 * losses / samples on the present alone.
+    kept = weight.ravel() > 0
+    alone = Batch(data.x.reshape(-1, 1, 4)[kept], data.y.reshape(-1, 1)[kept])
+    same = best_fixed(logistic(l2=0.1 * 60 / kept.sum()), lambda: [alone], spec_of(alone))
+    np.testing.assert_allclose(best.params, same.params, atol=1e-4)
+    assert best.total_loss == pytest.approx(same.total_loss, abs=1e-6)
+
+
+def test_no_other_model_is_better() -> None:
+    data = make_data(40, 5, 6, "classes")
+    for objective in (logistic(l2=1e-3), hinge(l2=1e-3)):
+        best = best_fixed(objective, lambda: [data], spec_of(data))
+        rng = np.random.default_rng(3)
+        scales = 10.0 ** rng.uniform(-4, 0, size=(200, 1))
+        others = (best.params + scales * rng.normal(size=(200, 6))).astype(np.float32)
+        losses = jax.jit(
+            jax.vmap(
+                lambda w, f=objective.loss: jnp.mean(
+                    jax.vmap(lambda x, y, w=w, f=f: f(w, Batch(x, y)))(data.x.reshape(-1, 6), data.y.ravel())
+                )
+            )
+        )(others)
+        assert np.all(np.asarray(losses, float) >= best.total_loss / data.y.size - 2e-6)
+
+
+def test_prefixes_are_the_comparators_of_the_prefixes() -> None:
+    data = make_data(37, 4, 5, "classes")
+    objective = logistic(l2=1e-2)
+    rounds = [1, 5, 16, 37]
+    found = best_fixed_prefixes(objective, lambda: cut(data, 10), spec_of(data), rounds)
+    for last, best in zip(rounds, found, strict=True):
+        alone = best_fixed(objective, lambda last=last: cut(data, last)[:1], spec_of(data))
+        assert best.rounds == last
+        assert best.converged
+        assert best.total_loss == pytest.approx(alone.total_loss, abs=1e-8 * last * 4)
+        np.testing.assert_allclose(best.params, alone.params, atol=1e-3)
+
+
+def test_data_too_large_to_hold_give_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = make_data(37, 4, 5, "classes")
+    objective = logistic(l2=1e-2)
+    reads = 0
+
+    def chunks() -> list[Batch]:
+        nonlocal reads
+        reads += 1
+        return cut(data, 10)
+
+    held = best_fixed_prefixes(objective, chunks, spec_of(data), [12, 37])
+    assert reads == 1
+    monkeypatch.setattr(module, "HOLD_BYTES", 100)
+    streamed = best_fixed_prefixes(objective, chunks, spec_of(data), [12, 37])
+    assert reads > 2
+    for a, b in zip(held, streamed, strict=True):
+        assert a.total_loss == pytest.approx(b.total_loss, rel=1e-9)
+    monkeypatch.undo()
+    monkeypatch.setattr(module, "BLOCK_BYTES", 5 * 24 * 4)  # blocks of 4 rounds, the last one padded
+    blocked = best_fixed_prefixes(objective, chunks, spec_of(data), [12, 37])
+    for a, b in zip(held, blocked, strict=True):
+        assert a.total_loss == pytest.approx(b.total_loss, rel=1e-9)
+
+
+def test_a_users_loss_over_a_pytree_and_a_start() -> None:
+    def loss(params: Any, batch: Batch) -> Any:
+        return (jnp.sum(batch.x * params["w"]) + params["b"] - batch.y) ** 2
+
+    data = make_data(30, 3, 4, "numbers")
+    data = data._replace(y=data.y + 3)
+    custom = from_loss(loss, {"w": jnp.zeros(4), "b": jnp.zeros(())})
+    best = best_fixed(custom, lambda: [data], spec_of(data))
+    design = np.concatenate([data.x.reshape(-1, 4), np.ones((90, 1))], axis=1).astype(float)
+    exact = np.linalg.lstsq(design, data.y.ravel().astype(float))[0]
+    np.testing.assert_allclose(best.params["w"], exact[:4], atol=1e-5)
+    assert best.params["b"] == pytest.approx(exact[4], abs=1e-5)
+    again = best_fixed(custom, lambda: [data], spec_of(data), start=best.params)
+    assert again.iterations <= 1
+    # A user's loss need not be convex, so that a regulariser certifies nothing.
+    assert best_fixed(regularised(custom, l2(0.1)), lambda: [data], spec_of(data)).gap is None
+
+
+def test_default_precision_is_left_alone() -> None:
+    data = make_data(10, 2, 3, "classes")
+    best_fixed(logistic(l2=0.1), lambda: [data], spec_of(data))
+    assert jnp.zeros(2).dtype == jnp.float32
+    assert not jax.config.jax_enable_x64
+
+
+def test_forty_thousand_samples_need_few_iterations() -> None:
+    data = make_data(2000, 20, 18, "classes")
+    best: Comparator = best_fixed(logistic(l2=1e-4), lambda: cut(data, 500), spec_of(data))
+    assert best.converged
+    assert best.gap <= 1e-9
+    assert best.iterations <= 40
+
+
+def test_bad_arguments_are_refused_by_name() -> None:
+    data = make_data(5, 2, 3, "classes")
+    objective = logistic()
+    with pytest.raises(ConfigError, match=r"tolerance = 0: expected"):
+        best_fixed(objective, lambda: [data], spec_of(data), tolerance=0)
+    with pytest.raises(ConfigError, match="prefix of 6 rounds: expected 1 to 5"):
+        best_fixed_prefixes(objective, lambda: [data], spec_of(data), [6])
+    with pytest.raises(DataError, match="no rounds in the data"):
+        best_fixed(objective, lambda: [], spec_of(data))
+    with pytest.raises(DataError, match="expected leading axes"):
+        best_fixed(objective, lambda: [Batch(np.ones(3), np.ones(()))], spec_of(data))

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+
+from tacit.errors import ConfigError, DataError
+from tacit.streams import Batch, Stream, from_function, linear_drift
+
+
+def table(start: int, stop: int) -> dict[str, np.ndarray]:
+    rounds = np.arange(start, stop)[:, None]
+    return {"price": rounds * 10.0 + np.arange(3), "count": np.broadcast_to(rounds, (stop - start, 3))}
+
+
+def test_a_function_may_give_any_pytree() -> None:
+    stream = from_function(table, agents=3, rounds=7)
+    assert isinstance(stream, Stream)
+    assert (stream.agents, stream.rounds, stream.period) == (3, 7, 7)
+    np.testing.assert_array_equal(stream.data_size, [0, 0, 0])
+    chunk = stream.chunk(2, 4)
+    np.testing.assert_array_equal(chunk["price"], [[20, 21, 22], [30, 31, 32]])
+    np.testing.assert_array_equal(chunk["count"], [[2, 2, 2], [3, 3, 3]])
+
+
+def test_the_spec_of_a_function_is_what_jax_will_see() -> None:
+    spec = from_function(table, agents=3).batch_spec()
+    assert (spec["price"].shape, spec["price"].dtype) == ((), jax.numpy.asarray(1.0).dtype)
+    assert (spec["count"].shape, spec["count"].dtype) == ((), jax.numpy.asarray(1).dtype)
+
+
+def test_an_empty_slice_has_the_shapes_of_a_batch() -> None:
+    assert from_function(table, agents=3).chunk(4, 4)["price"].shape == (0, 3)
+
+
+def test_a_function_stream_keeps_its_own_sizes_and_period() -> None:
+    stream = from_function(table, agents=3, period=2, data_size=5, name="prices", description="made up")
+    assert (stream.rounds, stream.period, stream.name, stream.description) == (None, 2, "prices", "made up")
+    np.testing.assert_array_equal(stream.data_size, [5, 5, 5])
+    np.testing.assert_array_equal(stream.reads(5), [3, 3, 3])
+    assert "prices: 3 agents, endless" in repr(stream)
+
+
+@pytest.mark.parametrize(("start", "stop"), [(-1, 2), (3, 2), (0, 8), (8, 8)])
+def test_rounds_outside_the_stream_are_refused(start: int, stop: int) -> None:
+    with pytest.raises(DataError, match=f"rounds {start} to {stop} were asked for.*rounds 0 to 7; run fewer"):
+        from_function(table, agents=3, rounds=7).chunk(start, stop)
+
+
+def test_a_function_with_other_agents_is_refused_at_once() -> None:
+    with pytest.raises(DataError, match=r"shape \(1, 3\) for rounds 0 to 1; expected .* = \(1, 4\)"):
+        from_function(table, agents=4)
+
+
+def test_a_function_that_changes_its_pytree_is_refused() -> None:
+    def fickle(start: int, stop: int) -> object:
+        x = np.zeros((stop - start, 2, 4), np.float32)
+        return Batch(x, x[..., 0], None if start == 0 else x[..., 0])
+
+    with pytest.raises(DataError, match="must always give the same pytree"):
+        from_function(fickle, agents=2).chunk(1, 2)
+
+
+def test_a_function_that_changes_its_shapes_is_refused() -> None:
+    with pytest.raises(DataError, match=r"float32\(5,\), but float32\(4,\) in the first round; pad"):
+        from_function(lambda a, b: np.zeros((b - a, 2, 4 + (a > 0)), np.float32), agents=2).chunk(1, 2)
+
+
+@pytest.mark.parametrize("setting", [{"agents": 0}, {"agents": 2.5}, {"agents": 3, "rounds": 0}])
+def test_settings_that_cannot_be_used_are_refused(setting: dict[str, int]) -> None:
+    with pytest.raises(ConfigError, match="expected a whole number of at least 1"):
+        from_function(table, **setting)
+
+
+def test_endless_streams_read_each_sample_once() -> None:
+    np.testing.assert_array_equal(linear_drift(3, 2).reads(1000), [1, 1, 1])
+    np.testing.assert_array_equal(linear_drift(3, 2, repeat_every=10).reads(1000), [100, 100, 100])
