@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from tacit.contract import Algorithm, Array, Batch, Key, Links, Outbox, Params, Phase, State, Tree, View
-from tacit.errors import ContractError
+from tacit.contract import (
+    Algorithm, Array, Batch, Delivery, Key, Links, Message, Outbox, Params, Phase, State, Tree, View,
+)  # fmt: skip
+from tacit.errors import ConfigError, ContractError
+from tacit.graphs import Graph, Topology, as_topology, require
 from tacit.privacy import release
 
 _AGENT, _LINKS, _CHANNEL = 0, 1, 2
@@ -93,6 +99,39 @@ def check_state(algorithm: Algorithm, phase: int, role: str, before: Tree, after
             )
 
 
+class MessageSpec(NamedTuple):
+    """What a phase sends, settled before the run."""
+
+    message: Message
+    """ShapeDtypeStruct of each leaf as it lies on the wire."""
+    delivery: Delivery
+    addressed: bool
+    """Whether the outbox picks whom it is for."""
+
+
+def settle(
+    algorithm: Algorithm, params: Params, batch: Batch, views: Mapping[str, Mapping[str, View]]
+) -> tuple[MessageSpec, ...]:
+    """Trace every function that sends once, abstractly, for one agent per role: what the phases send.
+
+    `views` gives one agent's view per role and link set. An algorithm that breaks its promises is refused.
+    """
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    specs = []
+    states = {role: jax.eval_shape(init, key, params, views[role]) for role, init in algorithm.init.items()}
+    for index, phase in enumerate(algorithm.phases):
+        own_batch = batch if phase.source == algorithm.learner else ()
+        after, outbox, _ = jax.eval_shape(
+            partial(prepare, phase, index), key, states[phase.source], own_batch, views[phase.source][phase.links]
+        )
+        check_state(algorithm, index, phase.source, states[phase.source], after)
+        skip = 1 if outbox.delivery == "per_slot" else 0
+        shape = jax.ShapeDtypeStruct
+        message = jax.tree.map(lambda leaf, s=skip: shape(leaf.shape[s:], leaf.dtype), outbox.message)
+        specs.append(MessageSpec(message, outbox.delivery, outbox.to is not None))
+    return tuple(specs)
+
+
 def empty_links(shape: tuple[int, ...], dtype: jnp.dtype) -> Links:
     """Links of an agent on the side where a phase gives it none."""
     return Links(jnp.full(shape, -1, jnp.int32), jnp.zeros(shape, bool), jnp.zeros(shape, dtype))
@@ -109,3 +148,26 @@ def link_ends(algorithm: Algorithm) -> Mapping[str, tuple[str, str]]:
                 f"{ends[phase.links][1]!r} and from {pair[0]!r} to {pair[1]!r}; give each direction its own name"
             )
     return ends
+
+
+def prepared_topology(algorithm: Algorithm, graph: Graph | Topology) -> Topology:
+    """Return what the algorithm makes of a graph, with weights, its requirements checked."""
+    topology = as_topology(graph)
+    if algorithm.topology is not None:
+        topology = algorithm.topology(topology)
+    ends = link_ends(algorithm)
+    for name, (source, target) in ends.items():
+        if name not in topology.links or {source, target} - topology.roles.keys():
+            raise ConfigError(
+                f"algorithm {algorithm.name!r} needs links {name!r} from {source!r} to {target!r}, but the topology has "
+                f"links {sorted(topology.links)} among roles {sorted(topology.roles)}"
+            )
+    links = {
+        name: topology.links[name]
+        if topology.links[name].weights is not None
+        else topology.links[name].with_weights(algorithm.weights)
+        for name in ends
+    }
+    ready = replace(topology, links=links)
+    require(ready, algorithm.requires, algorithm.name)
+    return ready

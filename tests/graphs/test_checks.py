@@ -79,6 +79,10 @@ def test_window_of_a_period_is_exact():
     uneven = graphs.periodic([halves[0], halves[0], halves[0], halves[1]])
     window = graphs.connection_window(uneven)
     assert (window.rounds, window.exact) == (4, True)
+    wrapped = graphs.periodic(
+        [halves[0], halves[1], halves[0]]
+    )  # the last round and the first of the next period
+    assert graphs.connection_window(wrapped).rounds == 3
     mixed = graphs.periodic([graphs.ring(4), halves[0], halves[0]])
     assert graphs.connection_window(mixed).rounds == 3
     assert graphs.connection_window(graphs.periodic([halves[0]])).rounds is None

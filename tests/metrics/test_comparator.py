@@ -84,16 +84,19 @@ def test_comparator_is_the_optimum_of_a_solver(
     assert best.iterations > 0
 
 
-def test_certified_gap_holds_even_if_the_solver_stops_early(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("objective", [logistic(l2=1e-2), hinge(l2=1e-2), hinge(l1=1e-2)])
+def test_certified_gap_holds_even_if_the_solver_stops_early(
+    objective: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data = make_data(30, 10, 6, "classes")
-    optimum = {o.name: solver_optimum(o.name, data, 0.02, 0.05) for o in (logistic(), hinge())}
-    monkeypatch.setattr(module, "ITERATIONS", 3)
+    data = data._replace(x=data.x * np.geomspace(0.1, 10, 6, dtype=np.float32))
+    penalty = objective.loss.regulariser
+    optimum = solver_optimum(objective.name, data, penalty.l1, penalty.l2)
+    monkeypatch.setattr(module, "ITERATIONS", 1)
     monkeypatch.setattr(module, "FRESH_STARTS", 1)
-    for make in (logistic, hinge):
-        best = best_fixed(make(l1=0.02, l2=0.05), lambda: [data], spec_of(data), tolerance=1e-3)
-        above = best.total_loss / data.y.size - optimum[make().name]
-        assert 1e-7 < above <= best.gap
-        assert not best.converged
+    best = best_fixed(objective, lambda: [data], spec_of(data))
+    assert 1e-5 < best.total_loss / data.y.size - optimum <= best.gap
+    assert not best.converged
 
 
 def test_squared_comparator_is_the_least_squares_solution() -> None:
@@ -115,9 +118,7 @@ def test_softmax_comparator_agrees_with_scikit_learn() -> None:
     best = best_fixed(softmax(3, l2=0.05), lambda: [data], spec_of(data))
     assert best.converged
     assert best.gap <= 1e-9
-    model = sklearn.linear_model.LogisticRegression(
-        C=1 / (0.05 * 200), fit_intercept=False, tol=1e-10, max_iter=1000
-    )
+    model = sklearn.linear_model.LogisticRegression(C=1 / (0.05 * 200), fit_intercept=False, tol=1e-10)
     model.fit(x.reshape(-1, 4).astype(float), y.ravel())
     np.testing.assert_allclose(best.params, model.coef_, atol=1e-4)
 
@@ -130,7 +131,7 @@ def test_absent_samples_and_batches_count_as_in_the_loss() -> None:
     best = best_fixed(
         objective, lambda: [data._replace(weight=weight)], spec_of(data._replace(weight=weight))
     )
-    # Present samples have weight 1, absent ones leave the regulariser: l2 * losses / samples on the present alone.
+    # An absent sample leaves its regulariser: the present ones alone need l2 * losses / samples.
     kept = weight.ravel() > 0
     alone = Batch(data.x.reshape(-1, 1, 4)[kept], data.y.reshape(-1, 1)[kept])
     same = best_fixed(logistic(l2=0.1 * 60 / kept.sum()), lambda: [alone], spec_of(alone))
@@ -139,37 +140,34 @@ def test_absent_samples_and_batches_count_as_in_the_loss() -> None:
 
 
 def test_no_other_model_is_better() -> None:
-    data = make_data(40, 5, 6, "classes")
-    for objective in (logistic(l2=1e-3), hinge(l2=1e-3)):
+    data = make_data(30, 10, 6, "classes")
+    for objective in (logistic(l2=1e-2), hinge(l2=1e-2)):
         best = best_fixed(objective, lambda: [data], spec_of(data))
         rng = np.random.default_rng(3)
         scales = 10.0 ** rng.uniform(-4, 0, size=(200, 1))
-        others = (best.params + scales * rng.normal(size=(200, 6))).astype(np.float32)
-        losses = jax.jit(
-            jax.vmap(
-                lambda w, f=objective.loss: jnp.mean(
-                    jax.vmap(lambda x, y, w=w, f=f: f(w, Batch(x, y)))(data.x.reshape(-1, 6), data.y.ravel())
-                )
-            )
-        )(others)
-        assert np.all(np.asarray(losses, float) >= best.total_loss / data.y.size - 2e-6)
+        others = best.params + scales * rng.normal(size=(200, 6))
+        margins = data.y.ravel() * (others @ data.x.reshape(-1, 6).T.astype(float))
+        fit = np.logaddexp(0, -margins) if objective.name == "logistic" else np.maximum(0, 1 - margins)
+        losses = fit.mean(axis=1) + 5e-3 * np.sum(others**2, axis=1)
+        assert np.all(losses >= best.total_loss / data.y.size - (best.gap or 0))
+        assert best.gap <= 2e-6
 
 
 def test_prefixes_are_the_comparators_of_the_prefixes() -> None:
-    data = make_data(37, 4, 5, "classes")
+    data = make_data(30, 10, 6, "classes")
     objective = logistic(l2=1e-2)
-    rounds = [1, 5, 16, 37]
+    rounds = [1, 13, 30]
     found = best_fixed_prefixes(objective, lambda: cut(data, 10), spec_of(data), rounds)
     for last, best in zip(rounds, found, strict=True):
         alone = best_fixed(objective, lambda last=last: cut(data, last)[:1], spec_of(data))
         assert best.rounds == last
         assert best.converged
-        assert best.total_loss == pytest.approx(alone.total_loss, abs=1e-8 * last * 4)
+        assert best.total_loss == pytest.approx(alone.total_loss, abs=1e-8 * last * 10)
         np.testing.assert_allclose(best.params, alone.params, atol=1e-3)
 
 
 def test_data_too_large_to_hold_give_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = make_data(37, 4, 5, "classes")
+    data = make_data(30, 10, 6, "classes")
     objective = logistic(l2=1e-2)
     reads = 0
 
@@ -178,16 +176,16 @@ def test_data_too_large_to_hold_give_the_same_result(monkeypatch: pytest.MonkeyP
         reads += 1
         return cut(data, 10)
 
-    held = best_fixed_prefixes(objective, chunks, spec_of(data), [12, 37])
+    held = best_fixed_prefixes(objective, chunks, spec_of(data), [12, 30])
     assert reads == 1
     monkeypatch.setattr(module, "HOLD_BYTES", 100)
-    streamed = best_fixed_prefixes(objective, chunks, spec_of(data), [12, 37])
+    streamed = best_fixed_prefixes(objective, chunks, spec_of(data), [12, 30])
     assert reads > 2
     for a, b in zip(held, streamed, strict=True):
         assert a.total_loss == pytest.approx(b.total_loss, rel=1e-9)
     monkeypatch.undo()
-    monkeypatch.setattr(module, "BLOCK_BYTES", 5 * 24 * 4)  # blocks of 4 rounds, the last one padded
-    blocked = best_fixed_prefixes(objective, chunks, spec_of(data), [12, 37])
+    monkeypatch.setattr(module, "BLOCK_BYTES", 4 * 10 * 7 * 4)  # blocks of 4 rounds, the last one padded
+    blocked = best_fixed_prefixes(objective, chunks, spec_of(data), [12, 30])
     for a, b in zip(held, blocked, strict=True):
         assert a.total_loss == pytest.approx(b.total_loss, rel=1e-9)
 
@@ -211,8 +209,8 @@ def test_a_users_loss_over_a_pytree_and_a_start() -> None:
 
 
 def test_default_precision_is_left_alone() -> None:
-    data = make_data(10, 2, 3, "classes")
-    best_fixed(logistic(l2=0.1), lambda: [data], spec_of(data))
+    data = make_data(30, 10, 6, "classes")
+    best_fixed(logistic(l2=1e-2), lambda: [data], spec_of(data))
     assert jnp.zeros(2).dtype == jnp.float32
     assert not jax.config.jax_enable_x64
 
@@ -223,6 +221,10 @@ def test_forty_thousand_samples_need_few_iterations() -> None:
     assert best.converged
     assert best.gap <= 1e-9
     assert best.iterations <= 40
+    # And the total is right, at a size where the CPU compiler needs watching.
+    margins = data.y.ravel() * (data.x.reshape(-1, 18).astype(float) @ best.params)
+    total = np.logaddexp(0, -margins).sum() + 40_000 * 5e-5 * best.params @ best.params
+    assert best.total_loss == pytest.approx(total, rel=1e-12)
 
 
 def test_bad_arguments_are_refused_by_name() -> None:

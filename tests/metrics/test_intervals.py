@@ -20,7 +20,8 @@ def test_interval_is_students() -> None:
 
 @pytest.mark.parametrize("confidence", [0.8, 0.95])
 def test_interval_covers_the_mean_as_often_as_it_says(confidence: float) -> None:
-    # 20,000 trials of 5 repeats: the binomial deviation is below 0.3 %; 1.5 points off is a false alarm below 1e-6.
+    # 20,000 trials of 5 repeats: the binomial deviation is below 0.3 points, so that 1.5 points off (five
+    # deviations) is a false alarm in fewer than one of 1e6 runs with other seeds.
     trials = np.random.default_rng(1).normal(3.0, 2.0, size=(5, 20_000))
     band = mean_band(trials, confidence)
     covered = np.mean((band.low <= 3.0) & (band.high >= 3.0))

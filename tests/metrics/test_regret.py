@@ -27,8 +27,9 @@ def test_slope_of_a_power_is_its_exponent(slope: float, height: float, count: in
 
 
 def test_standard_error_is_the_spread_of_the_slope() -> None:
-    # 2,000 fits with known scatter: the true slope lies within 1.96 standard errors (normal, 28 degrees of freedom:
-    # 2.048) in 95 % of them. The count is binomial with deviation 0.5 %; +-2.5 points is a false alarm in 1e6 runs.
+    # 2,000 fits with known scatter and 28 degrees of freedom: the true slope lies within 2.048 standard
+    # errors in 95 % of them. The share has a deviation of 0.5 points, so that 2.5 points off is a false alarm
+    # in one of 1e6 runs with other seeds.
     rng = np.random.default_rng(0)
     t = np.geomspace(1, 1000, 30)
     inside = 0

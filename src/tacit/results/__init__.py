@@ -1,7 +1,11 @@
-"""Results of runs."""
+"""Results: what a run leaves behind, tables and plots of it, run directories and reports."""
 
 from __future__ import annotations
 
+from tacit.results.comparison import Comparison, load_all
+from tacit.results.record import Record, Trace
+from tacit.results.regret import RegretCurve
 from tacit.results.run import Run
+from tacit.results.store import load
 
-__all__ = ["Run"]
+__all__ = ["Comparison", "Record", "RegretCurve", "Run", "Trace", "load", "load_all"]

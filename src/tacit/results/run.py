@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tacit.contract import Objective, Params, PrivacyStatement
+from tacit.results.record import Record, figure
+from tacit.results.record import record as make_record
+from tacit.results.regret import RegretCurve, regret_curve
 from tacit.streams import Stream
 
 Series = np.ndarray
@@ -46,10 +51,14 @@ class Run:
     partial: bool = False
     """Whether the run was interrupted; all figures are those of the rounds that were finished."""
     settings: dict[str, Any] = field(default_factory=dict)
+    """The experiment as configured; what a run directory's config.toml holds. Empty for a run made in Python."""
+    label: str = ""
+    """What tables and legends call it; the algorithm's name where empty."""
+    _regret: dict[int, RegretCurve] = field(default_factory=dict, init=False, repr=False)
 
     def average_loss(self) -> np.ndarray:
         """(repeats,) average over rounds and agents of the loss at prediction time."""
-        return np.asarray(self.per_round["loss"].mean(axis=1))
+        return np.asarray(self.per_round["loss"].mean(axis=1, dtype=np.float64))
 
     def running_average(self, name: str = "loss") -> Series:
         """(repeats, rounds) average of a per-round figure up to each round."""
@@ -60,5 +69,62 @@ class Run:
         """Return the stream that a repeat saw."""
         return self.streams[repeat if len(self.streams) > 1 else 0]
 
+    def regret(self, points: int = 8) -> RegretCurve:
+        """Return the static regret at log-spaced rounds, the last one final.
 
-Interrupted = Callable[[], bool]
+        The comparator of each prefix is solved for on all the data of that prefix, so this takes a while on large data;
+        it is done once. Afterwards `metrics`, `save` and `plot` include it.
+        """
+        if points not in self._regret:
+            loss, node = self.per_round["loss"], self.per_round.get("node_loss")
+            self._regret[points] = regret_curve(self.objective, self.streams, loss, node, points)
+        return self._regret[points]
+
+    @property
+    def known_regret(self) -> RegretCurve | None:
+        """The regret curve with the most points among those computed so far."""
+        return self._regret[max(self._regret)] if self._regret else None
+
+    def metrics(self) -> dict[str, Any]:
+        """Return the final figures, each as its mean, its 95 % interval over repeats and the repeats' values.
+
+        Bounds are None with one repeat, and so is whatever is not finite. "messages" and "bits_per_agent" are totals of
+        the run; regret is among the figures once `regret` was asked for.
+        """
+        score = self.objective.score_name
+        consensus = self.recorded["consensus"]
+        figures = {
+            "average_loss": self.average_loss(),
+            **({score: self.per_round[score].mean(axis=1, dtype=np.float64)} if score in self.per_round else {}),
+            **({"final_consensus": consensus[:, -1]} if consensus.shape[1] else {}),
+            "messages": self.per_round["messages"].sum(axis=1, dtype=np.int64),
+            "bits_per_agent": self.per_round["bits"].sum(axis=1, dtype=np.int64) / self.agents,
+        }
+        regret = self.known_regret
+        if regret is not None:
+            figures["regret_total"] = regret.total[:, -1]
+            figures["regret_per_agent_round"] = regret.per_agent_round[:, -1]
+            if regret.node_total is not None and regret.node_per_agent_round is not None:
+                figures["one_node_regret_total"] = regret.node_total[:, -1]
+                figures["one_node_regret_per_agent_round"] = regret.node_per_agent_round[:, -1]
+        return {name: figure(values) for name, values in figures.items()}
+
+    def record(self) -> Record:
+        """Return what is kept of the run on disk and shown in reports: figures without models and data."""
+        return make_record(self)
+
+    def save(self, directory: str | os.PathLike[str], *, command: str | None = None) -> Path:
+        """Write the run's directory: config.toml, summary.json, trace.parquet, plots and report.html.
+
+        All files are made first and then put in place one by one, summary.json last, so that a directory with a
+        summary is whole. `command` is printed in the report.
+        """
+        from tacit.results.store import save
+
+        return save(self.record(), Path(directory), command)
+
+    def plot(self, path: str | os.PathLike[str]) -> Path:
+        """Draw the run's figures into one image; the ending of the path (.png, .svg, .pdf) chooses the format."""
+        from tacit.results.plots import draw_overview
+
+        return draw_overview([self.record()], Path(path))

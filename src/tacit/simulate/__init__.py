@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tacit.simulate.driver import prepared_topology, simulate
+from tacit.simulate.driver import simulate
 
-__all__ = ["prepared_topology", "simulate"]
+__all__ = ["simulate"]

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +18,7 @@ import numpy as np
 from tacit import runtime
 from tacit.contract import Algorithm, Array, Batch, Params, Tree
 from tacit.errors import ConfigError, DataError
-from tacit.graphs import Channel, Graph, Topology, as_topology, check_channel, require
+from tacit.graphs import Channel, Graph, Topology, check_channel
 from tacit.metrics import consensus_distance, message_bits
 from tacit.results.run import Run
 from tacit.simulate import checkpoint as checkpoints
@@ -98,29 +97,6 @@ def _one_thread_if_small(agents: int) -> Iterator[None]:
             del os.environ["PJRT_NPROC"]
 
 
-def prepared_topology(algorithm: Algorithm, graph: Graph | Topology) -> Topology:
-    """Return what the algorithm makes of a graph, with weights, its requirements checked."""
-    topology = as_topology(graph)
-    if algorithm.topology is not None:
-        topology = algorithm.topology(topology)
-    ends = runtime.link_ends(algorithm)
-    for name, (source, target) in ends.items():
-        if name not in topology.links or {source, target} - topology.roles.keys():
-            raise ConfigError(
-                f"algorithm {algorithm.name!r} needs links {name!r} from {source!r} to {target!r}, but the topology has "
-                f"links {sorted(topology.links)} among roles {sorted(topology.roles)}"
-            )
-    links = {
-        name: topology.links[name]
-        if topology.links[name].weights is not None
-        else topology.links[name].with_weights(algorithm.weights)
-        for name in ends
-    }
-    ready = replace(topology, links=links)
-    require(ready, algorithm.requires, algorithm.name)
-    return ready
-
-
 class _Trace(NamedTuple):
     """Figures of each round of a chunk: (rounds of the chunk, repeats)."""
 
@@ -152,9 +128,9 @@ class _Simulation:
         self.streams = [stream(s) for s in seeds] if callable(stream) else [stream]
         self.shared = not callable(stream)
         if callable(graph):
-            parts = [prepared_topology(algorithm, graph(s)) for s in seeds]
+            parts = [runtime.prepared_topology(algorithm, graph(s)) for s in seeds]
         else:
-            parts = [prepared_topology(algorithm, graph)] * repeats
+            parts = [runtime.prepared_topology(algorithm, graph)] * repeats
         self.graph_name = ", ".join(g.name for g in parts[0].links.values())
         self._check_streams(parts[0])
         with _one_thread_if_small(repeats * parts[0].roles[algorithm.learner]):

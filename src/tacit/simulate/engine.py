@@ -17,7 +17,8 @@ from tacit import runtime
 from tacit.contract import Algorithm, Array, Batch, Key, Links, Params, Phase, State, Tree, View
 from tacit.graphs import Channel, Graph
 from tacit.graphs.weights import evaluate_exactly
-from tacit.simulate.inbox import GatheredInbox, MessageSpec, Packed
+from tacit.runtime import MessageSpec
+from tacit.simulate.inbox import GatheredInbox, Packed, Packing
 from tacit.simulate.layout import Layout, SlotTable
 
 LINK_AXES = Links(agent=1, live=1, weight=1)
@@ -107,6 +108,7 @@ class Engine:
             for name, links in layout.links.items()
         }
         self.specs: tuple[MessageSpec, ...] = ()
+        self.packings: tuple[Packing, ...] = ()
 
     # -- before the run ------------------------------------------------------------------------------------------------
 
@@ -171,29 +173,13 @@ class Engine:
         )
 
     def settle(self, params: Params, spec: Batch) -> None:
-        """Trace every function once, abstractly, on one agent: message types and the contract's promises."""
-        states: dict[str, Tree] = {}
-        key = jax.eval_shape(lambda: jax.random.key(0))
+        """Find out what each phase sends."""
         views = {
             role: {links: self._abstract_view(role, links) for links, pair in self._ends() if role in pair}
             for role in self.algorithm.init
         }
-        for role, init in self.algorithm.init.items():
-            states[role] = jax.eval_shape(init, key, params, views[role])
-        specs = []
-        for index, phase in enumerate(self.algorithm.phases):
-            batch = spec if phase.source == self.algorithm.learner else ()
-            view = views[phase.source][phase.links]
-            after, outbox, _ = jax.eval_shape(
-                lambda k, s, b, v, phase=phase, index=index: runtime.prepare(phase, index, k, s, b, v),
-                key,
-                states[phase.source],
-                batch,
-                view,
-            )
-            runtime.check_state(self.algorithm, index, phase.source, states[phase.source], after)
-            specs.append(MessageSpec.of(outbox))
-        self.specs = tuple(specs)
+        self.specs = runtime.settle(self.algorithm, params, spec, views)
+        self.packings = tuple(map(Packing, self.specs))
 
     def _ends(self) -> list[tuple[str, tuple[str, str]]]:
         return list(runtime.link_ends(self.algorithm).items())
@@ -237,7 +223,7 @@ class Engine:
         source = self.layout.roles[self.algorithm.phases[phase].source]
         count = layout.slot_rows if spec.delivery == "per_slot" else source.order.size
         return Flight(
-            {name: jnp.zeros((rounds, count, width), name) for name, width in spec.widths.items()},
+            {name: jnp.zeros((rounds, count, width), name) for name, width in self.packings[phase].widths.items()},
             tuple(jnp.full((rounds, *t.live.shape), -1, jnp.int32) for t in layout.into),
             tuple(jnp.zeros((rounds, *t.live.shape), self.dtype) for t in layout.into)
             if self.varying[self.algorithm.phases[phase].links] and spec.delivery == "push"
@@ -325,7 +311,7 @@ class Engine:
 
         def one(key: Key, state: State, own_batch: Batch, view: View) -> tuple[State, Packed, Array]:
             state, outbox, sent = runtime.prepare(phase, index, key, state, own_batch, view)
-            return state, spec.pack(outbox), sent
+            return state, self.packings[index].pack(outbox.message), sent
 
         for b, (members, state) in enumerate(zip(world.members[phase.source], states, strict=True)):
             part = slices(batch, role.buckets[b]) if phase.source == self.algorithm.learner else ()
@@ -419,7 +405,6 @@ class Engine:
         now: Links1,
         t: Array,
     ) -> tuple[State, ...]:
-        spec = self.specs[index]
         totals = self._everyone(phase, entries, now)
         result = []
         for b, (members, state) in enumerate(zip(world.members[phase.target], states, strict=True)):
@@ -431,7 +416,7 @@ class Engine:
             ) -> State:  # fmt: skip
                 everyone = None if totals is None else {name: v[repeat] for name, v in totals.items()}
                 inbox = GatheredInbox(
-                    spec,
+                    self.packings[index],
                     entries.rows,
                     place,
                     arrived,

@@ -6,14 +6,14 @@ per slot from an array that stands in memory, which is what XLA compiles best.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from tacit.contract import Array, Inbox, Message, Outbox, Tree
+from tacit.contract import Array, Inbox, Message
+from tacit.runtime import MessageSpec
 
 UNROLL = 64
 """In-slots up to which a sum is unrolled; beyond it, a loop over slots keeps the program small."""
@@ -22,53 +22,34 @@ Packed = Mapping[str, Array]
 """Element type -> every leaf of that type, side by side."""
 
 
-class MessageSpec(NamedTuple):
-    """What a phase sends, settled before the run."""
+class Packing:
+    """A phase's message as one vector per element type, and back."""
 
-    message: Tree
-    """ShapeDtypeStruct of each leaf, without the slot axis."""
-    delivery: str
-    addressed: bool
-    """Whether the outbox picks whom it is for."""
+    def __init__(self, spec: MessageSpec) -> None:
+        self.spec = spec
+        self._leaves, self._structure = jax.tree.flatten(spec.message)
+        self.widths: dict[str, int] = {}
+        for leaf in self._leaves:
+            self.widths[leaf.dtype.name] = self.widths.get(leaf.dtype.name, 0) + math.prod(leaf.shape)
 
-    @classmethod
-    def of(cls, outbox: Outbox) -> MessageSpec:
-        """Read it off an abstract outbox."""
-
-        def without_slots(leaf: Array) -> jax.ShapeDtypeStruct:
-            shape = leaf.shape[1:] if outbox.delivery == "per_slot" else leaf.shape
-            return jax.ShapeDtypeStruct(shape, leaf.dtype)  # type: ignore[no-untyped-call]
-
-        return cls(jax.tree.map(without_slots, outbox.message), outbox.delivery, outbox.to is not None)
-
-    @property
-    def widths(self) -> Mapping[str, int]:
-        """Element type -> how many of them a message holds."""
-        widths: dict[str, int] = {}
-        for leaf in jax.tree.leaves(self.message):
-            size = int(np.prod(leaf.shape, dtype=np.int64))
-            widths[leaf.dtype.name] = widths.get(leaf.dtype.name, 0) + size
-        return widths
-
-    def pack(self, outbox: Outbox) -> Packed:
-        """One agent's message as one vector per element type (one per slot where slots differ)."""
-        keep = 1 if self.delivery == "per_slot" else 0
+    def pack(self, message: Message) -> Packed:
+        """One agent's message; with a leading axis over slots where these differ."""
+        keep = 1 if self.spec.delivery == "per_slot" else 0
         groups: dict[str, list[Array]] = {}
-        for leaf in jax.tree.leaves(outbox.message):
+        for leaf in jax.tree.leaves(message):
             groups.setdefault(leaf.dtype.name, []).append(leaf.reshape(*leaf.shape[:keep], -1))
         return {name: jnp.concatenate(parts, axis=-1) for name, parts in groups.items()}
 
     def unpack(self, packed: Packed) -> Message:
         """Turn vectors, with any leading axes, back into a message."""
-        leaves, structure = jax.tree.flatten(self.message)
         taken = dict.fromkeys(packed, 0)
         parts = []
-        for leaf in leaves:
-            name, size = leaf.dtype.name, int(np.prod(leaf.shape, dtype=np.int64))
+        for leaf in self._leaves:
+            name, size = leaf.dtype.name, math.prod(leaf.shape)
             vector = packed[name][..., taken[name] : taken[name] + size]
             taken[name] += size
             parts.append(vector.reshape(*vector.shape[:-1], *leaf.shape))
-        message: Message = structure.unflatten(parts)
+        message: Message = self._structure.unflatten(parts)
         return message
 
 
@@ -77,7 +58,7 @@ class GatheredInbox(Inbox):
 
     def __init__(
         self,
-        spec: MessageSpec,
+        packing: Packing,
         rows: Packed,
         index: Array,
         arrived: Array,
@@ -92,13 +73,13 @@ class GatheredInbox(Inbox):
         `pushed` are the sender's weights per entry. `complete` says that whatever did not arrive is padding, whose
         weight is 0 and whose row is the agent's own. `everyone` is W-weighted sum where all hear all alike.
         """
-        self._spec, self._rows, self._index = spec, rows, index
+        self._packing, self._rows, self._index = packing, rows, index
         self.slots = weight.shape[0]
         entries = index.shape[0]
         self.arrived = arrived
         self.slot = jnp.arange(entries, dtype=jnp.int32) % self.slots
         self.age = jnp.arange(entries, dtype=jnp.int32) // self.slots
-        self._push = spec.delivery == "push"
+        self._push = packing.spec.delivery == "push"
         self.weight = None if self._push else weight
         self._mixing = pushed if self._push else weight
         self._complete, self._everyone = complete, everyone
@@ -112,7 +93,7 @@ class GatheredInbox(Inbox):
                 taken = taken * self._mixing[:, None].astype(taken.dtype)
             return jnp.where(self.arrived[:, None], taken, jnp.zeros((), taken.dtype))
 
-        return self._spec.unpack({name: gather(rows) for name, rows in self._rows.items()})
+        return self._packing.unpack({name: gather(rows) for name, rows in self._rows.items()})
 
     def sum(self, weight: Array | None = None) -> Message:
         """Add up what arrived without copying it."""
@@ -127,7 +108,7 @@ class GatheredInbox(Inbox):
     def mix(self) -> Message:
         """Sum of W[i, j] times what j sent: the fast path."""
         if self._everyone is not None:
-            return self._spec.unpack(self._everyone)
+            return self._packing.unpack(self._everyone)
         if not self._complete:
             return self.sum(self.weight)
         return self._combine(self._mixing, masked=True)
@@ -150,4 +131,4 @@ class GatheredInbox(Inbox):
                 return result
             return jax.lax.fori_loop(1, entries, lambda k, acc: acc + term(rows, k), term(rows, 0))
 
-        return self._spec.unpack({name: total(rows) for name, rows in self._rows.items()})
+        return self._packing.unpack({name: total(rows) for name, rows in self._rows.items()})

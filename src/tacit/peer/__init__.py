@@ -1,0 +1,8 @@
+"""One agent by itself: the round machine that a real peer runs, and an in-memory network to drive many of them."""
+
+from __future__ import annotations
+
+from tacit.peer.memory import Trajectory, run_in_process
+from tacit.peer.rounds import AgentFunctions, Envelope, RoundMachine
+
+__all__ = ["AgentFunctions", "Envelope", "RoundMachine", "Trajectory", "run_in_process"]

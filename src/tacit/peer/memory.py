@@ -1,0 +1,234 @@
+"""Many round machines in one process over a network in memory, one agent at a time.
+
+This is the second runtime in its simplest shell: the same machines that a real peer runs, and the same graph and channel
+that the simulator draws, so that both can be compared round by round.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tacit import runtime
+from tacit.contract import Algorithm, Batch, Links, Params, View
+from tacit.errors import MessageRefused
+from tacit.graphs import Channel, Graph, RoundGraph, Topology, check_channel
+from tacit.peer.rounds import AgentFunctions, Envelope, RoundMachine, Views
+from tacit.streams import Stream
+
+
+class Trajectory(NamedTuple):
+    """What the agents did."""
+
+    models: Params
+    """Models of the predictors after each round, leading axes (rounds, agents)."""
+    loss: np.ndarray
+    """(rounds,) mean over agents of the loss at prediction time."""
+    messages: np.ndarray
+    """(rounds,) messages sent, those that were lost included."""
+    refused: int
+    """Messages that arrived and were not accepted."""
+    machines: dict[str, list[RoundMachine]]
+
+
+class _Neighbourhoods:
+    """Slots of every agent in one link set, padded to the largest, as the simulator orders them."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.into = self._table(graph.receivers, graph.senders, graph.agents)
+        self.out = self._table(graph.senders, graph.receivers, graph.columns)
+
+    @staticmethod
+    def _table(own: np.ndarray, other: np.ndarray, agents: int) -> tuple[np.ndarray, np.ndarray]:
+        """Neighbour and edge per (agent, slot); slot 0 is left for the agent itself, -1 is none."""
+        degree = np.bincount(own, minlength=agents)
+        neighbour = np.full((agents, int(degree.max(initial=0)) + 1), -1, np.int32)
+        edge = neighbour.copy()
+        used = np.zeros(agents, np.int64)
+        for e in np.argsort(own, kind="stable"):
+            used[own[e]] += 1
+            neighbour[own[e], used[own[e]]] = other[e]
+            edge[own[e], used[own[e]]] = e
+        return neighbour, edge
+
+    def links(self, side: str, agent: int, now: RoundGraph, dtype: jnp.dtype) -> Links:
+        neighbour, edge = getattr(self, side)
+        ids, edges = neighbour[agent].copy(), edge[agent]
+        known = edges >= 0
+        live, weight = np.zeros(edges.shape, np.bool_), np.zeros(edges.shape)
+        live[known], weight[known] = now.live[edges[known]], now.edge_weight[edges[known]]
+        if self.graph.sources is None:
+            ids[0], live[0], weight[0] = agent, True, now.self_weight[agent]
+        return Links(jnp.asarray(ids), jnp.asarray(live), jnp.asarray(weight, dtype))
+
+
+class _World:
+    """What the simulator's world is, seen by one agent at a time."""
+
+    def __init__(self, algorithm: Algorithm, topology: Topology, seed: int, dtype: jnp.dtype) -> None:
+        self.ends = runtime.link_ends(algorithm)
+        self.topology, self.dtype, self.root = topology, dtype, jax.random.key(seed)
+        self.neighbourhoods = {name: _Neighbourhoods(topology.links[name]) for name in self.ends}
+
+    def now(self, t: int) -> dict[str, RoundGraph]:
+        graphs = {
+            name: self.topology.links[name].at(jnp.int32(t), runtime.links_key(self.root, k, t), self.dtype)
+            for k, name in enumerate(self.ends)
+        }
+        return jax.tree.map(np.asarray, graphs)
+
+    def views(self, role: str, agent: int, t: int, size: int, now: dict[str, RoundGraph]) -> Views:
+        result = {}
+        for name, (source, target) in self.ends.items():
+            if role not in (source, target):
+                continue
+            slots, none = self.neighbourhoods[name], runtime.empty_links((1,), self.dtype)
+            present = bool(now[name].present[agent]) if role == target else True
+            result[name] = View(
+                jnp.int32(agent),
+                jnp.int32(t),
+                jnp.asarray(present),
+                jnp.int32(size),
+                slots.links("out", agent, now[name], self.dtype) if role == source else none,
+                slots.links("into", agent, now[name], self.dtype) if role == target else none,
+            )
+        return result
+
+
+class _Network:
+    """Carries envelopes; loses and delays them as the simulator's channel does."""
+
+    def __init__(self, channel: Channel, topology: Topology, root: jax.Array) -> None:
+        self.channel, self.root = channel, root
+        self.edge = {
+            name: {(int(s), int(r)): e for e, (s, r) in enumerate(zip(g.senders, g.receivers, strict=True))}
+            for name, g in topology.links.items()
+        }
+        self.under_way: list[tuple[int, Envelope]] = []
+
+    def send(self, index: int, t: int, envelopes: list[Envelope]) -> None:
+        if self.channel.reliable or not envelopes:
+            self.under_way += [(t, envelope) for envelope in envelopes]
+            return
+        edge = self.edge[envelopes[0].links]
+        lost, delay = self.channel.draw(runtime.channel_key(self.root, index, t), len(edge))
+        lost, delay = np.asarray(lost), np.asarray(delay)
+        for envelope in envelopes:
+            e = edge[envelope.sender, envelope.receiver]
+            if not lost[e]:
+                self.under_way.append((t + int(delay[e]), envelope))
+
+    def arriving(self, index: int, t: int) -> list[Envelope]:
+        due = [e for when, e in self.under_way if when == t and e.phase == index]
+        self.under_way = [(when, e) for when, e in self.under_way if not (when == t and e.phase == index)]
+        return due
+
+
+def run_in_process(
+    algorithm: Algorithm,
+    graph: Graph | Topology,
+    stream: Stream,
+    *,
+    rounds: int,
+    seed: int = 0,
+    channel: Channel | None = None,
+    dtype: str = "float32",
+    start: Params | None = None,
+) -> Trajectory:
+    """Run every agent as its own round machine; the same seed gives the trajectory of `simulate`'s first repeat."""
+    channel = channel or Channel()
+    with jax.enable_x64(dtype == "float64"):
+        check_channel(channel, algorithm.requires, algorithm.name)
+        topology = runtime.prepared_topology(algorithm, graph)
+        return _run(algorithm, topology, stream, rounds, seed, channel, jnp.dtype(dtype), start)
+
+
+def _run(
+    algorithm: Algorithm,
+    topology: Topology,
+    stream: Stream,
+    rounds: int,
+    seed: int,
+    channel: Channel,
+    dtype: jnp.dtype,
+    start: Params | None,
+) -> Trajectory:
+    world = _World(algorithm, topology, seed, dtype)
+    network = _Network(channel, topology, world.root)
+    first = jax.tree.map(lambda leaf: _in_precision(leaf[0, 0], dtype), stream.chunk(0, 1))
+    params = runtime.first_params(algorithm, first, dtype, start)
+    sizes = {role: np.zeros(n, np.int32) for role, n in topology.roles.items()}
+    sizes[algorithm.learner] = stream.data_size
+    now = world.now(1)
+    views = {role: world.views(role, 0, 0, 0, now) for role in algorithm.init}
+    functions = AgentFunctions(algorithm, runtime.settle(algorithm, params, first, views))
+    machines = {
+        role: [
+            RoundMachine(
+                functions,
+                role,
+                agent,
+                runtime.agent_key(world.root, index, 0, agent),
+                params,
+                world.views(role, agent, 0, int(sizes[role][agent]), now),
+                channel.longest_delay,
+            )
+            for agent in range(topology.roles[role])
+        ]
+        for index, role in enumerate(algorithm.init)
+    }
+    losses, models, messages, refused = [], [], [], 0
+    loss = jax.jit(algorithm.objective.loss)
+    for t in range(1, rounds + 1):
+        now = world.now(t)
+        batches = jax.tree.map(lambda leaf: _in_precision(leaf[0], dtype), stream.chunk(t - 1, t))
+        mine = [jax.tree.map(lambda leaf, a=a: leaf[a], batches) for a in range(stream.agents)]
+        losses.append(_mean_loss(loss, machines, algorithm, mine, topology))
+        sent = 0
+        outgoing: list[Envelope] = []
+        for role, agents in machines.items():
+            for agent, machine in enumerate(agents):
+                batch: Batch = mine[agent] if role == algorithm.learner else ()
+                outgoing += machine.begin(batch, world.views(role, agent, t, int(sizes[role][agent]), now))
+        for index in range(len(algorithm.phases)):
+            sent += len(outgoing)
+            network.send(index, t, outgoing)
+            for envelope in network.arriving(index, t):
+                try:
+                    machines[algorithm.phases[index].target][envelope.receiver].receive(envelope)
+                except MessageRefused:
+                    refused += 1
+            outgoing = [e for agents in machines.values() for machine in agents for e in machine.proceed()]
+        messages.append(sent)
+        models.append([jax.tree.map(np.asarray, m.model) for m in machines[algorithm.predictor]])
+    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *[m for row in models for m in row])
+    agents = len(machines[algorithm.predictor])
+    return Trajectory(
+        jax.tree.map(lambda leaf: leaf.reshape(rounds, agents, *leaf.shape[1:]), stacked),
+        np.array(losses),
+        np.array(messages),
+        refused,
+        machines,
+    )
+
+
+def _in_precision(leaf: np.ndarray, dtype: jnp.dtype) -> np.ndarray:
+    floating = np.issubdtype(leaf.dtype, np.floating)
+    return np.asarray(leaf, dtype if floating else jax.dtypes.canonicalize_dtype(leaf.dtype))
+
+
+def _mean_loss(
+    loss: object, machines: dict[str, list[RoundMachine]], algorithm: Algorithm, batches: list[Batch], topology: Topology
+) -> float:
+    """Mean loss of the learners at the models that speak for them."""
+    predictors = machines[algorithm.predictor]
+    serving = list(range(len(batches)))
+    if algorithm.predictor != algorithm.learner:
+        links = next(p.links for p in algorithm.phases if (p.source, p.target) == (algorithm.predictor, algorithm.learner))
+        serving = [int(topology.links[links].neighbours_in(a)[0]) for a in range(len(batches))]
+    assert callable(loss)
+    return float(np.mean([loss(predictors[s].model, b) for s, b in zip(serving, batches, strict=True)]))

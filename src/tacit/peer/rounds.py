@@ -1,0 +1,232 @@
+"""The round machine of one agent, without any input or output of its own.
+
+A shell (a socket loop, an in-memory network, a test) feeds it batches and envelopes and carries away the envelopes that it
+hands out. Nothing here waits: `waiting_for` says whose messages the current phase still lacks, and the shell decides
+when to `proceed`::
+
+    outgoing = machine.begin(batch, views)      # round t: phase 0 up to its messages
+    machine.receive(envelope)                   # as they come, early or late
+    outgoing = machine.proceed()                # absorb, and on to the next phase's messages
+    ... until machine.between_rounds
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tacit import runtime
+from tacit.contract import Algorithm, Array, Batch, Key, Message, Outbox, Params, Phase, State, View
+from tacit.errors import ContractError, MessageRefused
+from tacit.peer.inbox import StackedInbox
+from tacit.runtime import MessageSpec
+
+Views = Mapping[str, View]
+"""Link set -> the agent's view of it in a round."""
+
+
+class Envelope(NamedTuple):
+    """A message on its way along one link."""
+
+    links: str
+    phase: int
+    round: int
+    """Round in which it was sent."""
+    sender: int
+    receiver: int
+    message: Message
+    """Leaves are NumPy arrays; `push` weights are applied already."""
+
+
+class AgentFunctions:
+    """An algorithm's functions compiled for one agent; agents of equal shapes share them."""
+
+    def __init__(self, algorithm: Algorithm, specs: tuple[MessageSpec, ...]) -> None:
+        self.algorithm, self.specs = algorithm, specs
+        self._prepare = [jax.jit(self._preparer(k, phase)) for k, phase in enumerate(algorithm.phases)]
+        self._absorb = [jax.jit(self._absorber(k, phase)) for k, phase in enumerate(algorithm.phases)]
+        self.model = jax.jit(algorithm.model)
+        self.init = {role: jax.jit(self._initialiser(role)) for role in algorithm.init}
+
+    def _preparer(self, index: int, phase: Phase) -> Any:
+        return lambda key, state, batch, view: runtime.prepare(phase, index, key, state, batch, view)
+
+    def _absorber(self, index: int, phase: Phase) -> Any:
+        def absorb(key: Key, state: State, inbox: StackedInbox, view: View) -> State:
+            return phase.absorb(runtime.absorb_key(key, view.round, index), state, inbox, view)
+
+        return absorb
+
+    def _initialiser(self, role: str) -> Any:
+        init = self.algorithm.init[role]
+        return lambda key, params, views: init(runtime.init_key(key), params, views)
+
+    def prepare(self, index: int, key: Key, state: State, batch: Batch, view: View) -> tuple[State, Outbox, Array]:
+        """Compute, release, emit."""
+        result: tuple[State, Outbox, Array] = self._prepare[index](key, state, batch, view)
+        return result
+
+    def absorb(self, index: int, key: Key, state: State, inbox: StackedInbox, view: View) -> State:
+        """Take in what arrived."""
+        return self._absorb[index](key, state, inbox, view)
+
+
+class RoundMachine:
+    """One agent going through the phases of one round after another."""
+
+    def __init__(
+        self,
+        functions: AgentFunctions,
+        role: str,
+        agent: int,
+        key: Key,
+        params: Params,
+        views: Views,
+        longest_delay: int = 0,
+    ) -> None:
+        self.functions, self.role, self.agent, self.key = functions, role, agent, key
+        self.algorithm = functions.algorithm
+        self.longest_delay = longest_delay
+        self.round = 0
+        self.state: State = functions.init[role](key, params, views)
+        self._phase: int | None = None
+        self._views = views
+        self._batch: Batch = ()
+        self._own: Message | None = None
+        self._received: dict[tuple[int, int, int], Message] = {}
+        """(phase, round sent, in-slot) -> message, until it is absorbed or too old."""
+        self._addressed: dict[str, set[int]] = {}
+        self._reached: set[str] = set()
+
+    @property
+    def between_rounds(self) -> bool:
+        """Whether no round is under way."""
+        return self._phase is None
+
+    @property
+    def model(self) -> Params:
+        """Parameters to predict with now."""
+        return self.functions.model(self.state)
+
+    def begin(self, batch: Batch, views: Views) -> list[Envelope]:
+        """Start the next round with its data and its view of each link set; returns the first messages."""
+        if self._phase is not None:
+            raise ContractError(f"round {self.round} is still in phase {self._phase}; proceed first")
+        self.round += 1
+        self._batch, self._views = batch, views
+        self._addressed, self._reached = {}, set()
+        return self._enter(0)
+
+    def receive(self, envelope: Envelope) -> None:
+        """Take a message in; refused unless it fits a link of this agent and is neither too old nor a repetition."""
+        if not 0 <= envelope.phase < len(self.algorithm.phases):
+            raise MessageRefused("phase", f"phase {envelope.phase} of {len(self.algorithm.phases)}")
+        phase = self.algorithm.phases[envelope.phase]
+        if phase.target != self.role or envelope.receiver != self.agent or envelope.links != phase.links:
+            raise MessageRefused("address", f"{envelope.links!r} to agent {envelope.receiver} is not for {self.role} {self.agent}")
+        slots = np.flatnonzero(np.asarray(self._views[phase.links].into.agent)[1:] == envelope.sender)
+        if slots.size == 0:
+            raise MessageRefused("sender", f"agent {envelope.sender} is not an in-neighbour of {self.agent}")
+        if self._expired(envelope.phase, envelope.round):
+            raise MessageRefused("stale", f"sent in round {envelope.round}, now it is round {self.round}")
+        place = (envelope.phase, envelope.round, int(slots[0]) + 1)
+        if place in self._received:
+            raise MessageRefused("repeated", f"round {envelope.round} of agent {envelope.sender} is here already")
+        self._received[place] = envelope.message
+
+    def waiting_for(self) -> set[int]:
+        """Agents whose message of this round the current phase could still get."""
+        if self._phase is None or self.algorithm.phases[self._phase].target != self.role:
+            return set()
+        phase = self.algorithm.phases[self._phase]
+        into = self._views[phase.links].into
+        agents, live = np.asarray(into.agent), np.asarray(into.live)
+        here = {slot for k, sent, slot in self._received if (k, sent) == (self._phase, self.round)}
+        missing = {int(agents[s]) for s in range(1, len(agents)) if live[s] and s not in here}
+        return missing & self._addressed[phase.answers] if phase.answers is not None else missing
+
+    def proceed(self) -> list[Envelope]:
+        """Absorb what there is and go on to the next phase; returns its messages."""
+        if self._phase is None:
+            raise ContractError(f"round {self.round} is over; begin the next one")
+        index = self._phase
+        if self.algorithm.phases[index].target == self.role:
+            self._take_in(index)
+        return self._enter(index + 1)
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _expired(self, phase: int, sent: int) -> bool:
+        done = self.round if self._phase is None or phase < self._phase else self.round - 1
+        return sent <= done - self.longest_delay if sent <= done else False
+
+    def _enter(self, index: int) -> list[Envelope]:
+        """Start a phase: prepare this agent's messages if it is a source there."""
+        self._own = None
+        if index == len(self.algorithm.phases):
+            self._phase = None
+            return []
+        self._phase = index
+        phase = self.algorithm.phases[index]
+        silent = phase.answers is not None and phase.answers not in self._reached
+        if phase.source != self.role or silent:
+            return []
+        view = self._views[phase.links]
+        batch = self._batch if self.role == self.algorithm.learner else ()
+        self.state, outbox, sent = self.functions.prepare(index, self.key, self.state, batch, view)
+        envelopes = []
+        agents, addressed = np.asarray(view.out.agent), np.asarray(sent)
+        for slot in np.flatnonzero(addressed):
+            message = _for_slot(outbox, int(slot), view)
+            if slot == 0:
+                self._own = message
+            else:
+                envelopes.append(
+                    Envelope(phase.links, index, self.round, self.agent, int(agents[slot]), message)
+                )
+        self._addressed[phase.links] = {e.receiver for e in envelopes}
+        return envelopes
+
+    def _take_in(self, index: int) -> None:
+        phase = self.algorithm.phases[index]
+        view = self._views[phase.links]
+        slots = view.into.live.shape[0]
+        found: dict[int, Message] = {}
+        if self._own is not None:
+            found[0] = self._own
+        for k, sent, slot in list(self._received):
+            if k == index and sent <= self.round:
+                message = self._received.pop((k, sent, slot))
+                if self.round - sent <= self.longest_delay:
+                    found[(self.round - sent) * slots + slot] = message
+        if any(entry % slots for entry in found):
+            self._reached.add(phase.links)
+        entries = slots * (self.longest_delay + 1)
+        arrived = np.zeros(entries, np.bool_)
+        arrived[list(found)] = True
+
+        def stacked(spec: Any, *leaves: np.ndarray) -> np.ndarray:
+            result = np.zeros((entries, *spec.shape), spec.dtype)
+            for entry, leaf in zip(found, leaves, strict=True):
+                result[entry] = leaf
+            return result
+
+        spec = self.functions.specs[index]
+        values = jax.tree.map(stacked, spec.message, *found.values())
+        weight = None if spec.delivery == "push" else view.into.weight
+        inbox = StackedInbox(values, jnp.asarray(arrived), weight, slots)
+        self.state = self.functions.absorb(index, self.key, self.state, inbox, view)
+
+
+def _for_slot(outbox: Outbox, slot: int, view: View) -> Message:
+    """Return what goes through one out-slot, as it will lie on the wire."""
+    if outbox.delivery == "per_slot":
+        return jax.tree.map(lambda leaf: np.asarray(leaf[slot]), outbox.message)
+    if outbox.delivery == "push":
+        weight = np.asarray(view.out.weight)[slot]
+        return jax.tree.map(lambda leaf: np.asarray(leaf) * weight.astype(leaf.dtype), outbox.message)
+    return jax.tree.map(np.asarray, outbox.message)

@@ -1,0 +1,173 @@
+"""Several runs on one problem, side by side."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.errors import ResultError
+from tacit.metrics import paired_difference
+from tacit.results import store
+from tacit.results.plots import draw_overview
+from tacit.results.record import Record
+
+SAME_PROBLEM = ("stream", "objective", "agents", "rounds", "repeats", "seed")
+"""Facts of a run that must agree before figures can be compared."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Runs of several algorithms, to be shown in one table and in common plots."""
+
+    records: tuple[Record, ...]
+    name: str = "comparison"
+
+    def __post_init__(self) -> None:
+        if not self.records:
+            raise ResultError("a comparison of no runs: give at least one")
+
+    @classmethod
+    def load(cls, directories: Iterable[str | os.PathLike[str]], name: str = "comparison") -> Comparison:
+        """Read run directories; one that holds several runs brings them all."""
+        return cls(tuple(record for directory in directories for record in load_all(directory)), name)
+
+    @property
+    def partial(self) -> bool:
+        """Whether a run among them was interrupted."""
+        return any(record.summary["partial"] for record in self.records)
+
+    def differences(self) -> list[str]:
+        """Say in what the runs differ besides the algorithm; where this is not empty, compare with care."""
+        sentences = []
+        for key in SAME_PROBLEM:
+            found = {str(record.summary[key]) for record in self.records}
+            if len(found) > 1:
+                sentences.append(f"they differ in {key}: {'; '.join(sorted(found))}")
+        return sentences
+
+    def columns(self) -> tuple[str, ...]:
+        """Return the titles of the table."""
+        return (
+            "algorithm",
+            "average loss",
+            self._score_name or "score",
+            "regret / agent / round",
+            "consensus distance",
+            "bits / agent / round",
+            "privacy",
+        )
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return one line of text per run; "±" is half a 95 % interval over the repeats."""
+        return [self._row(record) for record in self.records]
+
+    def against_lowest(self) -> list[str]:
+        """Per run: its average loss minus that of the lowest one, paired by repeat, with its 95 % interval."""
+        losses = [record.values("average_loss") for record in self.records]
+        known = [loss for loss in losses if loss is not None and np.isfinite(loss).all()]
+        if self.differences() or not known:
+            return ["-"] * len(losses)
+        lowest = min(known, key=lambda loss: float(loss.mean()))
+        return [_against(loss, lowest) for loss in losses]
+
+    def save(self, directory: str | os.PathLike[str], *, command: str | None = None) -> Path:
+        """Write a directory with one run directory per run, common plots and a common report."""
+        from tacit.results.report import page
+
+        folder = Path(directory)
+        names = unique_names([record.label for record in self.records])
+        for name, record in zip(names, self.records, strict=True):
+            store.save(record, folder / name, command)
+        summary: dict[str, Any] = {
+            "name": self.name,
+            "runs": names,
+            "metrics": {name: record.metrics for name, record in zip(names, self.records, strict=True)},
+            "partial": self.partial,
+        }
+        files = {
+            **store.plot_files(list(self.records)),
+            store.REPORT: page(list(self.records), command, title=self.name).encode("utf-8"),
+            store.SUMMARY: store.json_bytes(summary),
+        }
+        store.put(folder, files)
+        return folder
+
+    def plot(self, path: str | os.PathLike[str]) -> Path:
+        """Draw all figures into one image; the ending of the path chooses the format."""
+        return draw_overview(self.records, Path(path))
+
+    @property
+    def _score_name(self) -> str | None:
+        names = {record.summary["score_name"] for record in self.records}
+        return names.pop() if len(names) == 1 else None
+
+    def _row(self, record: Record) -> tuple[str, ...]:
+        metrics, rounds = record.metrics, record.summary["rounds"]
+        score = self._score_name
+        bits = metrics["bits_per_agent"]["mean"]
+        return (
+            record.label + (" (interrupted)" if record.summary["partial"] else ""),
+            "diverged" if record.summary["diverged"] else with_interval(metrics["average_loss"]),
+            with_interval(metrics.get(score or "")),
+            with_interval(metrics.get("regret_per_agent_round")),
+            _short(metrics.get("final_consensus")),
+            "nothing sent" if bits == 0 else f"{bits / rounds:,.0f}",
+            "private" if record.summary["privacy"]["private"] else "not private",
+        )
+
+
+def load_all(directory: str | os.PathLike[str]) -> list[Record]:
+    """Read a run directory, or all runs of a directory that `Comparison.save` wrote."""
+    folder = Path(directory)
+    summary = store.read_summary(folder)
+    if "runs" not in summary:
+        return [store.load(folder)]
+    names = summary["runs"]
+    if not isinstance(names, list) or not all(isinstance(name, str) and Path(name).name == name for name in names):
+        raise ResultError(f"{folder / store.SUMMARY}: 'runs' is {names!r}, expected names of folders beside it; run again")
+    return [store.load(folder / name) for name in names]
+
+
+def with_interval(figure: dict[str, Any] | None) -> str:
+    """Write a metric as mean ± half its interval, to the digits that the interval leaves."""
+    if figure is None or figure["mean"] is None:
+        return "-"
+    mean, high = figure["mean"], figure["high"]
+    if high is None:
+        return f"{mean:.4g}"
+    half = high - mean
+    digits = 4 if half == 0 else int(np.clip(1 - np.floor(np.log10(half)), 2, 8))
+    return f"{mean:.{digits}f} ± {half:.{digits}f}"
+
+
+def unique_names(labels: Sequence[str]) -> list[str]:
+    """Turn labels into names of folders that are all different."""
+    names: list[str] = []
+    for label in labels:
+        name = base = re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-") or "run"
+        number = 2
+        while name in names:
+            name, number = f"{base}-{number}", number + 1
+        names.append(name)
+    return names
+
+
+def _against(loss: np.ndarray | None, lowest: np.ndarray) -> str:
+    if loss is None or not np.isfinite(loss).all():
+        return "-"
+    if loss is lowest:
+        return "lowest"
+    found = paired_difference(loss, lowest)
+    if found.n == 1:
+        return f"+{found.mean:.2g}"
+    return f"{found.mean:+.2g} [{found.low:+.2g}, {found.high:+.2g}]"
+
+
+def _short(figure: dict[str, Any] | None) -> str:
+    return "-" if figure is None or figure["mean"] is None else f"{figure['mean']:.2g}"

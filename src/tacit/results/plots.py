@@ -1,0 +1,324 @@
+"""Plots of one run or of several: readable in grey, by colour-blind eyes, on white and on black.
+
+Figures are made with matplotlib's objects, never with pyplot, so nothing global is touched.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import ResultError
+from tacit.metrics import mean_band
+from tacit.results.record import Record
+
+INK = "#1b1f24"
+FAINT = "#8a9099"
+STYLE = {
+    "font.size": 10.0,
+    "axes.titlesize": 11.0,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelsize": 10.0,
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.grid.which": "major",
+    "axes.axisbelow": True,
+    "grid.color": FAINT,
+    "grid.alpha": 0.25,
+    "grid.linewidth": 0.6,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "lines.linewidth": 1.8,
+    "lines.markersize": 5.0,
+    "legend.frameon": False,
+    "legend.handlelength": 3.2,
+    "svg.fonttype": "path",
+}
+
+# Okabe and Ito's colours, ordered so that neighbours differ in lightness too; lines and markers tell them apart in grey.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A6FC9", "#8C6D31")
+LINES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (6, 1.5, 1, 1.5, 1, 1.5)), (0, (1, 1)), (0, (8, 3)), (0, (3, 1, 1, 1)))
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+MARKERS_PER_LINE = 8
+LOG_SPAN = 1e-9
+"""Log axes reach down to this share of their largest value: what lies below is rounding error."""
+
+
+class Look(NamedTuple):
+    """How one run is drawn in every panel."""
+
+    colour: str
+    line: Any
+    marker: str
+    label: str
+
+
+class Panel(NamedTuple):
+    """One kind of plot."""
+
+    title: str
+    caption: str
+    applies: Callable[[Sequence[Record]], bool]
+    draw: Callable[[Any, Sequence[Record], Sequence[Look]], None]
+
+
+def draw_png(panel: Panel, records: Sequence[Record]) -> bytes:
+    """Return a panel as PNG on white."""
+    return _rendered(_figure([panel], records), "png", dpi=160, facecolor="white")
+
+
+def draw_svg(panel: Panel, records: Sequence[Record], name: str) -> str:
+    """Return a panel as SVG to stand inside a page: no background, and text in the colour of the page's text."""
+    # The name salts the ids inside, so that several plots can stand in one page.
+    with _styled({"svg.hashsalt": name}):
+        image = _rendered(_figure([panel], records, titled=False), "svg", transparent=True, metadata=_NO_METADATA)
+    text = image.decode("utf-8")
+    return text[text.index("<svg") :].replace(INK, "currentColor")
+
+
+def draw_overview(records: Sequence[Record], path: Path) -> Path:
+    """Draw all panels that apply into one image file."""
+    kind = path.suffix.removeprefix(".").lower()
+    if kind not in ("png", "svg", "pdf"):
+        raise ResultError(f"{path}: a plot is written as .png, .svg or .pdf; give the file one of these endings")
+    panels = [panel for panel in PANELS.values() if panel.applies(records)]
+    image = _rendered(_figure(panels, records), kind, dpi=160, facecolor="white", metadata=_NO_DATES[kind])
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".plot-", delete=False) as file:
+            file.write(image)
+        os.replace(file.name, path)  # noqa: PTH105 - a temporary file has a name, not a Path
+    except OSError as error:
+        raise ResultError(f"{path}: the plot cannot be written ({error}); choose another place") from error
+    return path
+
+
+_NO_METADATA = {"Date": None, "Creator": None}
+_NO_DATES: dict[str, dict[str, Any]] = {"png": {}, "svg": _NO_METADATA, "pdf": {"CreationDate": None}}
+
+
+def _figure(panels: Sequence[Panel], records: Sequence[Record], titled: bool = True) -> Any:
+    from matplotlib.figure import Figure
+
+    columns = min(2, len(panels))
+    rows = -(-len(panels) // columns)
+    with _styled():
+        figure = Figure(figsize=(6.4 * columns, 4.0 * rows), layout="constrained")
+        looks = [
+            Look(COLOURS[k % len(COLOURS)], LINES[k % len(LINES)], MARKERS[k % len(MARKERS)], record.label)
+            for k, record in enumerate(records)
+        ]
+        for k, panel in enumerate(panels):
+            axes = figure.add_subplot(rows, columns, k + 1)
+            panel.draw(axes, records, looks)
+            axes.set_title(panel.title if titled else "")
+        _legend(figure, figure.axes[0], len(records))
+    return figure
+
+
+def _legend(figure: Any, axes: Any, runs: int) -> None:
+    from matplotlib.lines import Line2D
+
+    handles = [handle for handle in axes.get_lines() if not str(handle.get_label()).startswith("_")]
+    proxies = [
+        Line2D([], [], color=h.get_color(), ls=h.get_linestyle(), marker=h.get_marker(), label=h.get_label())
+        for h in handles
+    ]
+    if runs > 1:
+        figure.legend(handles=proxies, loc="outside upper center", ncols=min(4, len(proxies)))
+
+
+@contextmanager
+def _styled(more: dict[str, Any] | None = None) -> Iterator[None]:
+    import matplotlib as mpl
+
+    with mpl.rc_context({**STYLE, **(more or {})}):
+        yield
+
+
+def _rendered(figure: Any, kind: str, **options: Any) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=kind, **options)
+    return buffer.getvalue()
+
+
+def _curve(axes: Any, x: NDArray[Any], values: NDArray[np.float64], look: Look) -> None:
+    """Draw the mean over repeats and the band of its 95 % interval; on log axes only what is positive."""
+    band = mean_band(values)
+    positive = axes.get_yscale() == "log"
+
+    def shown(heights: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.where(heights > 0, heights, np.nan) if positive else heights
+
+    axes.plot(
+        x,
+        shown(band.mean),
+        color=look.colour,
+        ls=look.line,
+        marker=look.marker,
+        markevery=max(1, len(x) // MARKERS_PER_LINE),
+        label=look.label,
+    )
+    if band.n > 1:
+        low = np.maximum(band.low, band.mean * 1e-2) if positive else band.low
+        axes.fill_between(x, shown(low), shown(band.high), color=look.colour, alpha=0.18, lw=0)
+
+
+def _thousands(axis: Any) -> None:
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(6, integer=True))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+
+
+def _limit_span(axes: Any) -> None:
+    """Keep rounding error from stretching a log axis over twenty decades."""
+    heights = np.concatenate([np.asarray(line.get_ydata(), np.float64) for line in axes.get_lines()])
+    heights = heights[np.isfinite(heights) & (heights > 0)]
+    if heights.size:
+        axes.set_ylim(bottom=max(heights.min() / 2, heights.max() * LOG_SPAN))
+
+
+def _finite_curves(record: Record, values: NDArray[np.float64]) -> bool:
+    return values.size > 0 and bool(np.isfinite(values).all()) and not record.summary["diverged"]
+
+
+def _any_trace(records: Sequence[Record]) -> bool:
+    return any(_finite_curves(r, r.trace.average_loss) for r in records)
+
+
+def _draw_average_loss(axes: Any, records: Sequence[Record], looks: Sequence[Look]) -> None:
+    for record, look in zip(records, looks, strict=True):
+        if _finite_curves(record, record.trace.average_loss):
+            _curve(axes, record.trace.rounds, record.trace.average_loss, look)
+    axes.set_xlabel("round t")
+    axes.set_ylabel("average loss up to round t (nats)" if _in_nats(records) else "average loss up to round t")
+    _thousands(axes.xaxis)
+
+
+def _in_nats(records: Sequence[Record]) -> bool:
+    """Losses that are negative log-likelihoods have a unit."""
+    return all(record.summary["objective"] in ("logistic", "softmax") for record in records)
+
+
+def _regret_values(record: Record) -> tuple[NDArray[np.int64], NDArray[np.float64]] | None:
+    found = record.summary["regret"]
+    if found is None or record.summary["diverged"]:
+        return None
+    return np.array(found["rounds"], np.int64), np.array(found["per_agent_round"], np.float64)
+
+
+def _has_regret(records: Sequence[Record]) -> bool:
+    curves = [c for r in records if (c := _regret_values(r)) is not None]
+    return any(len(rounds) > 1 and bool(np.any(values.mean(axis=0) > 0)) for rounds, values in curves)
+
+
+def _draw_regret(axes: Any, records: Sequence[Record], looks: Sequence[Look]) -> None:
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    highest = 0.0
+    span: tuple[float, float] = (np.inf, 0.0)
+    for record, look in zip(records, looks, strict=True):
+        found = _regret_values(record)
+        if found is None:
+            axes.plot([], [], color=look.colour, ls=look.line, marker=look.marker, label=look.label)
+            continue
+        rounds, values = found
+        _curve(axes, rounds, values, look)
+        highest = max(highest, float(values.mean(axis=0)[0]))
+        span = (min(span[0], rounds[0]), max(span[1], rounds[-1]))
+    t = np.geomspace(*span, 50)
+    guide = 1.35 * highest * np.sqrt(span[0] / t)
+    axes.plot(t, guide, color=FAINT, lw=1.2, ls=(0, (2, 2)), label="_guide")
+    axes.annotate(
+        r"$t^{-1/2}$", (t[35], guide[35]), xytext=(4, 4), textcoords="offset points", color=FAINT, fontsize=10
+    )
+    axes.set_xlabel("round t")
+    axes.set_ylabel("regret per agent and round")
+
+
+def _has_consensus(records: Sequence[Record]) -> bool:
+    return any(r.trace.consensus.size > 0 and bool(np.any(r.trace.consensus > 0)) for r in records)
+
+
+def _draw_consensus(axes: Any, records: Sequence[Record], looks: Sequence[Look]) -> None:
+    axes.set_yscale("log")
+    for record, look in zip(records, looks, strict=True):
+        if _finite_curves(record, record.trace.consensus):
+            _curve(axes, record.trace.rounds, record.trace.consensus, look)
+    _limit_span(axes)
+    axes.set_xlabel("round t")
+    axes.set_ylabel("mean squared distance from the mean model")
+    _thousands(axes.xaxis)
+
+
+def _sends(record: Record) -> bool:
+    return record.trace.bits.size > 0 and bool(np.all(record.trace.bits[:, -1] > 0))
+
+
+def _any_sends(records: Sequence[Record]) -> bool:
+    return any(_sends(r) and _finite_curves(r, r.trace.average_loss) for r in records)
+
+
+def _draw_loss_against_bits(axes: Any, records: Sequence[Record], looks: Sequence[Look]) -> None:
+    from matplotlib.ticker import EngFormatter
+
+    axes.set_xscale("log")
+    for record, look in zip(records, looks, strict=True):
+        if not _finite_curves(record, record.trace.average_loss):
+            continue
+        if _sends(record):
+            sent = record.trace.bits.mean(axis=0) / record.summary["agents"]
+            _curve(axes, np.where(sent > 0, sent, np.nan), record.trace.average_loss, look)
+        else:  # it has no place on the axis of bits: a level to compare with
+            axes.axhline(record.trace.average_loss[:, -1].mean(), color=look.colour, ls=look.line, label=look.label)
+    axes.set_xlabel("sent per agent so far")
+    axes.set_ylabel("average loss up to then (nats)" if _in_nats(records) else "average loss up to then")
+    axes.xaxis.set_major_formatter(EngFormatter(unit="bit", sep="\N{NO-BREAK SPACE}"))
+
+
+PANELS = {
+    "average_loss": Panel(
+        "Average loss",
+        "Loss at prediction time, averaged over all agents and all rounds up to t. Lines are means over the repeats, "
+        "bands their 95 % confidence intervals.",
+        _any_trace,
+        _draw_average_loss,
+    ),
+    "regret": Panel(
+        "Static regret per agent and round",
+        "Average loss minus that of the one model that would have been best for all agents on all data up to t, found by "
+        "a solver. Both axes are logarithmic: a straight line that falls like the grey guide falls like one over the "
+        "square root of t. Where an algorithm is better than every fixed model its regret is negative and not drawn.",
+        _has_regret,
+        _draw_regret,
+    ),
+    "consensus": Panel(
+        "Disagreement among agents",
+        "Mean squared distance of the agents' models from their mean, on a logarithmic axis.",
+        _has_consensus,
+        _draw_consensus,
+    ),
+    "loss_against_bits": Panel(
+        "What the communication buys",
+        "The average loss against the bits that an agent has sent on average, on a logarithmic axis. An algorithm that "
+        "sends nothing is drawn as a level line.",
+        _any_sends,
+        _draw_loss_against_bits,
+    ),
+}
+"""Name of the image file -> plot."""

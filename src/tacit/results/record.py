@@ -1,0 +1,186 @@
+"""The part of a run that is kept: a summary, the settings, and a trace of the recorded rounds.
+
+A finished run and one that was read back from disk give the same record, so tables, plots and reports are made from
+records only.
+"""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tacit.contract import PrivacyStatement
+from tacit.metrics import mean_interval
+from tacit.results.regret import RegretCurve
+
+if TYPE_CHECKING:
+    from tacit.results.run import Run
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """Figures after each recorded round: (repeats, k) arrays."""
+
+    rounds: NDArray[np.int64]
+    """(k,)."""
+    loss: NDArray[np.float64]
+    """Mean over agents in that round, at prediction time."""
+    average_loss: NDArray[np.float64]
+    """Average of all rounds up to it."""
+    score: NDArray[np.float64] | None
+    """Average of the score over all rounds up to it."""
+    consensus: NDArray[np.float64]
+    bits: NDArray[np.int64]
+    """Sent by all agents together so far."""
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """One run as it stands on disk."""
+
+    summary: dict[str, Any]
+    """What summary.json holds."""
+    settings: dict[str, Any]
+    """What config.toml holds."""
+    trace: Trace
+
+    @property
+    def label(self) -> str:
+        """What tables and legends call it."""
+        return str(self.summary["label"])
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """Final figures with intervals."""
+        metrics: dict[str, Any] = self.summary["metrics"]
+        return metrics
+
+    def values(self, metric: str) -> NDArray[np.float64] | None:
+        """Return the repeats' values of a metric, NaN where not finite; None where the run does not have it."""
+        found = self.metrics.get(metric)
+        return None if found is None else np.array(found["values"], np.float64)
+
+
+def record(run: Run) -> Record:
+    """Return what is kept of a run."""
+    at = np.asarray(run.recorded_rounds, np.int64)
+    score = run.objective.score_name
+    trace = Trace(
+        rounds=at,
+        loss=np.asarray(run.per_round["loss"], np.float64)[:, at - 1],
+        average_loss=run.running_average("loss")[:, at - 1],
+        score=run.running_average(score)[:, at - 1] if score in run.per_round else None,
+        consensus=np.asarray(run.recorded["consensus"], np.float64),
+        bits=np.cumsum(run.per_round["bits"], axis=1, dtype=np.int64)[:, at - 1],
+    )
+    return Record(_summary(run), run.settings or _settings(run), trace)
+
+
+def figure(values: ArrayLike) -> dict[str, Any]:
+    """Return a metric of several repeats as it stands in summary.json; what is not finite becomes None."""
+    numbers = np.asarray(values, np.float64)
+    mean, low, high, _ = mean_interval(numbers) if np.isfinite(numbers).all() else (math.nan,) * 4
+    return {
+        "mean": _finite(mean),
+        "low": _finite(low),
+        "high": _finite(high),
+        "values": [_finite(value) for value in numbers.tolist()],
+    }
+
+
+def privacy_in_words(statement: PrivacyStatement) -> str:
+    """Say what a neighbour may learn."""
+    if not statement.private:
+        return f"{_sentence(statement.holds)} The source: {_sentence(statement.text_claims, capital=False)}"
+    assumptions = f" Assumed: {'; '.join(statement.assumptions)}." if statement.assumptions else ""
+    return (
+        f"{_sentence(statement.holds)} What is protected: {statement.unit}; two data sets are neighbours if "
+        f"{statement.adjacency}; releases compose by {statement.composition}.{assumptions} "
+        f"The source: {_sentence(statement.text_claims, capital=False)}"
+    )
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that a result may depend on."""
+    import jax
+
+    import tacit
+
+    return {
+        "tacit": tacit.__version__,
+        "python": platform.python_version(),
+        "jax": jax.__version__,
+        "numpy": np.__version__,
+    }
+
+
+def _summary(run: Run) -> dict[str, Any]:
+    metrics = run.metrics()
+    regret = run.known_regret
+    return {
+        "algorithm": run.algorithm,
+        "label": run.label or run.algorithm,
+        "metrics": metrics,
+        "score_name": run.objective.score_name if run.objective.score_name in metrics else None,
+        "regret": None if regret is None else _regret(regret),
+        "privacy": {"words": privacy_in_words(run.privacy), **run.privacy._asdict()},
+        "timings": {"seconds": run.seconds, "compile_seconds": run.compile_seconds},
+        "versions": versions(),
+        "objective": run.objective.name,
+        "seed": run.seed,
+        "rounds": run.rounds,
+        "repeats": run.repeats,
+        "agents": run.agents,
+        "dtype": run.dtype,
+        "graph": run.graph,
+        "stream": run.stream,
+        "partial": run.partial,
+        "diverged": not bool(np.isfinite(run.per_round["loss"]).all()),
+    }
+
+
+def _regret(curve: RegretCurve) -> dict[str, Any]:
+    def rows(values: NDArray[np.float64] | None) -> list[list[float | None]] | None:
+        return None if values is None else [_finite_list(row) for row in values.tolist()]
+
+    return {
+        "rounds": curve.rounds.tolist(),
+        "per_agent_round": rows(curve.per_agent_round),
+        "one_node_per_agent_round": rows(curve.node_per_agent_round),
+        "comparator_gap": curve.gap,
+        "comparator_converged": curve.converged,
+    }
+
+
+def _settings(run: Run) -> dict[str, Any]:
+    """Say what is known of a run that was made in Python, where there is no configuration to copy."""
+    return {
+        "run": {"rounds": run.rounds, "repeats": run.repeats, "seed": run.seed, "dtype": run.dtype},
+        "described": {
+            "note": "This run was made in Python: what it was made of is described here, not configured.",
+            "algorithm": run.algorithm,
+            "objective": run.objective.name,
+            "agents": run.agents,
+            "graph": run.graph,
+            "stream": run.stream,
+        },
+    }
+
+
+def _sentence(words: str, capital: bool = True) -> str:
+    words = words.strip().rstrip(".")
+    return (words[:1].upper() + words[1:] if capital else words) + "."
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _finite_list(values: Iterable[float]) -> list[float | None]:
+    return [_finite(value) for value in values]
