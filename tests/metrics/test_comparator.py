@@ -99,6 +99,27 @@ def test_certified_gap_holds_even_if_the_solver_stops_early(
     assert not best.converged
 
 
+def test_certified_gap_is_exact_where_strong_convexity_is_all_there_is() -> None:
+    data = make_data(30, 10, 6, "classes")._replace(weight=np.zeros((30, 10), np.float32))
+    start = np.arange(6.0)
+    stopped = best_fixed(logistic(l2=1e-2), lambda: [data], spec_of(data), tolerance=1e3, start=start)
+    np.testing.assert_array_equal(stopped.params, start)
+    assert stopped.total_loss == pytest.approx(300 * 5e-3 * start @ start)
+    assert stopped.gap == pytest.approx(5e-3 * start @ start)  # the optimum is 0
+
+
+def test_certified_gap_counts_what_smoothing_hides() -> None:
+    data = make_data(30, 10, 6, "classes")
+    true = hinge(l2=1e-2)
+    smooth = true._replace(loss=true.smoothed(1.0), smoothed=None)
+    start = best_fixed(smooth, lambda: [data], spec_of(data)).params
+    # The start is the optimum for mu = 1, the last mu at this tolerance: smoothing alone sets it wrong.
+    stopped = best_fixed(true, lambda: [data], spec_of(data), tolerance=2.0, start=start)
+    above = stopped.total_loss / 300 - solver_optimum("hinge", data, 0, 1e-2)
+    assert stopped.gradient_norm < 1e-5
+    assert 1e-3 < above <= stopped.gap <= 1
+
+
 def test_squared_comparator_is_the_least_squares_solution() -> None:
     data = make_data(50, 4, 5, "numbers")
     best = best_fixed(squared(), lambda: [data], spec_of(data))

@@ -166,9 +166,7 @@ def _cut(block: int, leaf: Array) -> Array:
     return full.reshape(-1, block, *leaf.shape[1:])
 
 
-# On the CPU, XLA of jaxlib 0.10.2 hands sums of products to a library that gives wrong numbers where there
-# are more than 32,768 (in float64 16,384): jax issue 39103. With no kind of fusion named, it is not asked.
-@partial(jax.jit, static_argnums=0, compiler_options={"xla_cpu_experimental_ynn_fusion_type": ""})
+@partial(jax.jit, static_argnums=0)
 def _sum(loss: Loss, params: Params, blocks: Tree, rounds: Array) -> tuple[Array, Params]:
     """Return the sum of the loss over the first rounds in the blocks and all agents, and its gradient.
 

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tacit.errors import ResultError
-from tacit.metrics import paired_difference
 from tacit.results import store
-from tacit.results.plots import draw_overview
-from tacit.results.record import Record
+from tacit.results.plots import draw_all, draw_overview
+from tacit.results.record import Record, figure
 
 SAME_PROBLEM = ("stream", "objective", "agents", "rounds", "repeats", "seed")
 """Facts of a run that must agree before figures can be compared."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Comparison:
     """Runs of several algorithms, to be shown in one table and in common plots."""
 
     records: tuple[Record, ...]
     name: str = "comparison"
+    settings: dict[str, Any] = field(default_factory=dict)
+    """The experiment that they come from, where there is one: the config.toml of the directory."""
 
     def __post_init__(self) -> None:
         if not self.records:
@@ -68,7 +69,7 @@ class Comparison:
         return [self._row(record) for record in self.records]
 
     def against_lowest(self) -> list[str]:
-        """Per run: its average loss minus that of the lowest one, paired by repeat, with its 95 % interval."""
+        """Per run: its average loss minus the lowest one, paired by repeat, ± half a 95 % interval."""
         losses = [record.values("average_loss") for record in self.records]
         known = [loss for loss in losses if loss is not None and np.isfinite(loss).all()]
         if self.differences() or not known:
@@ -77,26 +78,40 @@ class Comparison:
         return [_against(loss, lowest) for loss in losses]
 
     def save(self, directory: str | os.PathLike[str], *, command: str | None = None) -> Path:
-        """Write a directory with one run directory per run, common plots and a common report."""
+        """Write a directory: each run's data in a folder of its own, common plots and a common report."""
         from tacit.results.report import page
 
         folder = Path(directory)
-        names = unique_names([record.label for record in self.records])
+        names = self.folders()
         for name, record in zip(names, self.records, strict=True):
-            store.save(record, folder / name, command)
+            store.save_data(record, folder / name)
         summary: dict[str, Any] = {
             "name": self.name,
             "runs": names,
             "metrics": {name: record.metrics for name, record in zip(names, self.records, strict=True)},
             "partial": self.partial,
         }
+        drawn = draw_all(self.records)
         files = {
-            **store.plot_files(list(self.records)),
-            store.REPORT: page(list(self.records), command, title=self.name).encode("utf-8"),
+            **store.plot_files(drawn),
+            store.REPORT: page(self.records, drawn, command, title=self.name).encode("utf-8"),
             store.SUMMARY: store.json_bytes(summary),
         }
+        if self.settings:
+            files[store.CONFIG] = store.config_bytes(self.settings)
         store.put(folder, files)
         return folder
+
+    def folders(self) -> list[str]:
+        """Return the name of each run's folder."""
+        names: list[str] = []
+        for record in self.records:
+            name = base = re.sub(r"[^a-z0-9]+", "-", record.label.lower()).strip("-") or "run"
+            number = 2
+            while name in names:
+                name, number = f"{base}-{number}", number + 1
+            names.append(name)
+        return names
 
     def plot(self, path: str | os.PathLike[str]) -> Path:
         """Draw all figures into one image; the ending of the path chooses the format."""
@@ -129,16 +144,20 @@ def load_all(directory: str | os.PathLike[str]) -> list[Record]:
     if "runs" not in summary:
         return [store.load(folder)]
     names = summary["runs"]
-    if not isinstance(names, list) or not all(isinstance(name, str) and Path(name).name == name for name in names):
-        raise ResultError(f"{folder / store.SUMMARY}: 'runs' is {names!r}, expected names of folders beside it; run again")
+    if not isinstance(names, list) or not all(
+        isinstance(name, str) and Path(name).name == name for name in names
+    ):
+        raise ResultError(
+            f"{folder / store.SUMMARY}: 'runs' is {names!r}, expected names of folders beside it; run again"
+        )
     return [store.load(folder / name) for name in names]
 
 
-def with_interval(figure: dict[str, Any] | None) -> str:
+def with_interval(found: dict[str, Any] | None) -> str:
     """Write a metric as mean ± half its interval, to the digits that the interval leaves."""
-    if figure is None or figure["mean"] is None:
+    if found is None or found["mean"] is None:
         return "-"
-    mean, high = figure["mean"], figure["high"]
+    mean, high = found["mean"], found["high"]
     if high is None:
         return f"{mean:.4g}"
     half = high - mean
@@ -146,28 +165,13 @@ def with_interval(figure: dict[str, Any] | None) -> str:
     return f"{mean:.{digits}f} ± {half:.{digits}f}"
 
 
-def unique_names(labels: Sequence[str]) -> list[str]:
-    """Turn labels into names of folders that are all different."""
-    names: list[str] = []
-    for label in labels:
-        name = base = re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-") or "run"
-        number = 2
-        while name in names:
-            name, number = f"{base}-{number}", number + 1
-        names.append(name)
-    return names
-
-
 def _against(loss: np.ndarray | None, lowest: np.ndarray) -> str:
     if loss is None or not np.isfinite(loss).all():
         return "-"
     if loss is lowest:
         return "lowest"
-    found = paired_difference(loss, lowest)
-    if found.n == 1:
-        return f"+{found.mean:.2g}"
-    return f"{found.mean:+.2g} [{found.low:+.2g}, {found.high:+.2g}]"
+    return with_interval(figure(loss - lowest))
 
 
-def _short(figure: dict[str, Any] | None) -> str:
-    return "-" if figure is None or figure["mean"] is None else f"{figure['mean']:.2g}"
+def _short(found: dict[str, Any] | None) -> str:
+    return "-" if found is None or found["mean"] is None else f"{found['mean']:.2g}"

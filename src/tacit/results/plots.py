@@ -22,7 +22,7 @@ from tacit.results.record import Record
 
 INK = "#1b1f24"
 FAINT = "#8a9099"
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 10.0,
     "axes.titlesize": 11.0,
     "axes.titleweight": "bold",
@@ -45,17 +45,25 @@ STYLE = {
     "lines.linewidth": 1.8,
     "lines.markersize": 5.0,
     "legend.frameon": False,
-    "legend.handlelength": 3.2,
+    "legend.handlelength": 2.8,
+    "legend.columnspacing": 1.4,
     "svg.fonttype": "path",
 }
 
-# Okabe and Ito's colours, ordered so that neighbours differ in lightness too; lines and markers tell them apart in grey.
+# Okabe and Ito's colours, neighbours of different lightness; lines and markers tell them apart in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A6FC9", "#8C6D31")
-LINES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (6, 1.5, 1, 1.5, 1, 1.5)), (0, (1, 1)), (0, (8, 3)), (0, (3, 1, 1, 1)))
+LINES: tuple[Any, ...] = (
+    "-",
+    "--",
+    "-.",
+    ":",
+    (0, (6, 1.5, 1, 1.5, 1, 1.5)),
+    (0, (1, 1)),
+    (0, (8, 3)),
+    (0, (3, 1, 1, 1)),
+)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 MARKERS_PER_LINE = 8
-LOG_SPAN = 1e-9
-"""Log axes reach down to this share of their largest value: what lies below is rounding error."""
 
 
 class Look(NamedTuple):
@@ -76,25 +84,37 @@ class Panel(NamedTuple):
     draw: Callable[[Any, Sequence[Record], Sequence[Look]], None]
 
 
-def draw_png(panel: Panel, records: Sequence[Record]) -> bytes:
-    """Return a panel as PNG on white."""
-    return _rendered(_figure([panel], records), "png", dpi=160, facecolor="white")
+class Drawn(NamedTuple):
+    """A panel as a file of its own, and as part of a page."""
+
+    png: bytes
+    """On white, with its title."""
+    svg: str
+    """Without background and title, its text in the colour of the page's text."""
 
 
-def draw_svg(panel: Panel, records: Sequence[Record], name: str) -> str:
-    """Return a panel as SVG to stand inside a page: no background, and text in the colour of the page's text."""
-    # The name salts the ids inside, so that several plots can stand in one page.
+def draw(panel: Panel, records: Sequence[Record], name: str) -> Drawn:
+    """Draw one panel. Its name salts the ids inside the SVG, so that several can stand in one page."""
+    figure = _figure([panel], records)
+    png = _rendered(figure, "png", dpi=144, facecolor="white")
+    figure.axes[0].set_title("", loc="left")
     with _styled({"svg.hashsalt": name}):
-        image = _rendered(_figure([panel], records, titled=False), "svg", transparent=True, metadata=_NO_METADATA)
-    text = image.decode("utf-8")
-    return text[text.index("<svg") :].replace(INK, "currentColor")
+        svg = _rendered(figure, "svg", transparent=True, metadata=_NO_METADATA).decode("utf-8")
+    return Drawn(png, svg[svg.index("<svg") :].replace(INK, "currentColor"))
+
+
+def draw_all(records: Sequence[Record]) -> dict[str, Drawn]:
+    """Draw every panel that applies to these runs."""
+    return {name: draw(panel, records, name) for name, panel in PANELS.items() if panel.applies(records)}
 
 
 def draw_overview(records: Sequence[Record], path: Path) -> Path:
     """Draw all panels that apply into one image file."""
     kind = path.suffix.removeprefix(".").lower()
     if kind not in ("png", "svg", "pdf"):
-        raise ResultError(f"{path}: a plot is written as .png, .svg or .pdf; give the file one of these endings")
+        raise ResultError(
+            f"{path}: a plot is written as .png, .svg or .pdf; give the file one of these endings"
+        )
     panels = [panel for panel in PANELS.values() if panel.applies(records)]
     image = _rendered(_figure(panels, records), kind, dpi=160, facecolor="white", metadata=_NO_DATES[kind])
     try:
@@ -111,13 +131,14 @@ _NO_METADATA = {"Date": None, "Creator": None}
 _NO_DATES: dict[str, dict[str, Any]] = {"png": {}, "svg": _NO_METADATA, "pdf": {"CreationDate": None}}
 
 
-def _figure(panels: Sequence[Panel], records: Sequence[Record], titled: bool = True) -> Any:
+def _figure(panels: Sequence[Panel], records: Sequence[Record]) -> Any:
     from matplotlib.figure import Figure
 
-    columns = min(2, len(panels))
-    rows = -(-len(panels) // columns)
+    columns = max(1, min(2, len(panels)))
+    rows = max(1, -(-len(panels) // columns))
+    height = 4.0 * rows
     with _styled():
-        figure = Figure(figsize=(6.4 * columns, 4.0 * rows), layout="constrained")
+        figure = Figure(figsize=(6.4 * columns, height))
         looks = [
             Look(COLOURS[k % len(COLOURS)], LINES[k % len(LINES)], MARKERS[k % len(MARKERS)], record.label)
             for k, record in enumerate(records)
@@ -125,25 +146,36 @@ def _figure(panels: Sequence[Panel], records: Sequence[Record], titled: bool = T
         for k, panel in enumerate(panels):
             axes = figure.add_subplot(rows, columns, k + 1)
             panel.draw(axes, records, looks)
-            axes.set_title(panel.title if titled else "")
-        _legend(figure, figure.axes[0], len(records))
+            axes.set_title(panel.title)
+        legend_rows = _legend(figure, looks, 6.4 * columns) if len(records) > 1 else 0
+        # Fixed margins in inches: one frame for all plots of a report, and far quicker than a layout solver.
+        figure.subplots_adjust(
+            left=0.95 / (6.4 * columns),
+            right=1 - 0.15 / (6.4 * columns),
+            bottom=0.55 / height,
+            top=1 - (0.4 + 0.24 * legend_rows) / height,
+            hspace=0.32,
+            wspace=0.22,
+        )
     return figure
 
 
-def _legend(figure: Any, axes: Any, runs: int) -> None:
+def _legend(figure: Any, looks: Sequence[Look], width: float) -> int:
+    """Put one legend for all panels above them; return how many lines it takes in a width given in inches."""
     from matplotlib.lines import Line2D
 
-    handles = [handle for handle in axes.get_lines() if not str(handle.get_label()).startswith("_")]
-    proxies = [
-        Line2D([], [], color=h.get_color(), ls=h.get_linestyle(), marker=h.get_marker(), label=h.get_label())
-        for h in handles
-    ]
-    if runs > 1:
-        figure.legend(handles=proxies, loc="outside upper center", ncols=min(4, len(proxies)))
+    widest = 0.75 + 0.085 * max(len(look.label) for look in looks)
+    columns = max(1, min(len(looks), int(width / widest)))
+    rows = -(-len(looks) // columns)
+    columns = -(-len(looks) // rows)  # full lines, not one straggler
+    handles = [Line2D([], [], color=k.colour, ls=k.line, marker=k.marker, label=k.label) for k in looks]
+    in_lines = [look for column in range(columns) for look in handles[column::columns]]
+    figure.legend(handles=in_lines, loc="upper center", ncols=columns, borderaxespad=0.2)
+    return rows
 
 
 @contextmanager
-def _styled(more: dict[str, Any] | None = None) -> Iterator[None]:
+def _styled(more: dict[Any, Any] | None = None) -> Iterator[None]:
     import matplotlib as mpl
 
     with mpl.rc_context({**STYLE, **(more or {})}):
@@ -174,7 +206,7 @@ def _curve(axes: Any, x: NDArray[Any], values: NDArray[np.float64], look: Look) 
         label=look.label,
     )
     if band.n > 1:
-        low = np.maximum(band.low, band.mean * 1e-2) if positive else band.low
+        low = np.maximum(band.low, band.mean / 10) if positive else band.low
         axes.fill_between(x, shown(low), shown(band.high), color=look.colour, alpha=0.18, lw=0)
 
 
@@ -183,14 +215,6 @@ def _thousands(axis: Any) -> None:
 
     axis.set_major_locator(MaxNLocator(6, integer=True))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-
-
-def _limit_span(axes: Any) -> None:
-    """Keep rounding error from stretching a log axis over twenty decades."""
-    heights = np.concatenate([np.asarray(line.get_ydata(), np.float64) for line in axes.get_lines()])
-    heights = heights[np.isfinite(heights) & (heights > 0)]
-    if heights.size:
-        axes.set_ylim(bottom=max(heights.min() / 2, heights.max() * LOG_SPAN))
 
 
 def _finite_curves(record: Record, values: NDArray[np.float64]) -> bool:
@@ -206,7 +230,9 @@ def _draw_average_loss(axes: Any, records: Sequence[Record], looks: Sequence[Loo
         if _finite_curves(record, record.trace.average_loss):
             _curve(axes, record.trace.rounds, record.trace.average_loss, look)
     axes.set_xlabel("round t")
-    axes.set_ylabel("average loss up to round t (nats)" if _in_nats(records) else "average loss up to round t")
+    axes.set_ylabel(
+        "average loss up to round t (nats)" if _in_nats(records) else "average loss up to round t"
+    )
     _thousands(axes.xaxis)
 
 
@@ -230,25 +256,27 @@ def _has_regret(records: Sequence[Record]) -> bool:
 def _draw_regret(axes: Any, records: Sequence[Record], looks: Sequence[Look]) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
-    highest = 0.0
-    span: tuple[float, float] = (np.inf, 0.0)
+    last, height = 0, 0.0
     for record, look in zip(records, looks, strict=True):
         found = _regret_values(record)
-        if found is None:
-            axes.plot([], [], color=look.colour, ls=look.line, marker=look.marker, label=look.label)
-            continue
-        rounds, values = found
-        _curve(axes, rounds, values, look)
-        highest = max(highest, float(values.mean(axis=0)[0]))
-        span = (min(span[0], rounds[0]), max(span[1], rounds[-1]))
-    t = np.geomspace(*span, 50)
-    guide = 1.35 * highest * np.sqrt(span[0] / t)
-    axes.plot(t, guide, color=FAINT, lw=1.2, ls=(0, (2, 2)), label="_guide")
-    axes.annotate(
-        r"$t^{-1/2}$", (t[35], guide[35]), xytext=(4, 4), textcoords="offset points", color=FAINT, fontsize=10
-    )
+        if found is not None:
+            rounds, values = found
+            _curve(axes, rounds, values, look)
+            last, height = max(last, int(rounds[-1])), max(height, float(values[:, -1].mean()))
     axes.set_xlabel("round t")
     axes.set_ylabel("regret per agent and round")
+    if height > 0:  # a guide above the end of the highest curve, over a decade and a half
+        t = np.geomspace(max(1.0, last / 30), last, 2)
+        guide = 1.3 * height * np.sqrt(last / t)
+        axes.plot(t, guide, color=FAINT, lw=1.2, ls=(0, (2, 2)), label="_guide")
+        axes.annotate(
+            r"$\propto t^{-1/2}$",
+            (t[0], guide[0]),
+            xytext=(-4, 2),
+            textcoords="offset points",
+            color=FAINT,
+            ha="right",
+        )
 
 
 def _has_consensus(records: Sequence[Record]) -> bool:
@@ -260,9 +288,8 @@ def _draw_consensus(axes: Any, records: Sequence[Record], looks: Sequence[Look])
     for record, look in zip(records, looks, strict=True):
         if _finite_curves(record, record.trace.consensus):
             _curve(axes, record.trace.rounds, record.trace.consensus, look)
-    _limit_span(axes)
     axes.set_xlabel("round t")
-    axes.set_ylabel("mean squared distance from the mean model")
+    axes.set_ylabel("mean squared distance from mean")
     _thousands(axes.xaxis)
 
 
@@ -285,7 +312,9 @@ def _draw_loss_against_bits(axes: Any, records: Sequence[Record], looks: Sequenc
             sent = record.trace.bits.mean(axis=0) / record.summary["agents"]
             _curve(axes, np.where(sent > 0, sent, np.nan), record.trace.average_loss, look)
         else:  # it has no place on the axis of bits: a level to compare with
-            axes.axhline(record.trace.average_loss[:, -1].mean(), color=look.colour, ls=look.line, label=look.label)
+            axes.axhline(
+                record.trace.average_loss[:, -1].mean(), color=look.colour, ls=look.line, label=look.label
+            )
     axes.set_xlabel("sent per agent so far")
     axes.set_ylabel("average loss up to then (nats)" if _in_nats(records) else "average loss up to then")
     axes.xaxis.set_major_formatter(EngFormatter(unit="bit", sep="\N{NO-BREAK SPACE}"))
@@ -294,16 +323,16 @@ def _draw_loss_against_bits(axes: Any, records: Sequence[Record], looks: Sequenc
 PANELS = {
     "average_loss": Panel(
         "Average loss",
-        "Loss at prediction time, averaged over all agents and all rounds up to t. Lines are means over the repeats, "
-        "bands their 95 % confidence intervals.",
+        "Loss at prediction time, averaged over all agents and all rounds up to t. Lines are means over the "
+        "repeats, bands their 95 % confidence intervals.",
         _any_trace,
         _draw_average_loss,
     ),
     "regret": Panel(
         "Static regret per agent and round",
-        "Average loss minus that of the one model that would have been best for all agents on all data up to t, found by "
-        "a solver. Both axes are logarithmic: a straight line that falls like the grey guide falls like one over the "
-        "square root of t. Where an algorithm is better than every fixed model its regret is negative and not drawn.",
+        "Average loss minus that of the one model that would have been best for all agents on all data up to "
+        "t, found by a solver. On these logarithmic axes a line parallel to the grey guide falls like one "
+        "over the square root of t. Where an algorithm beats every fixed model its regret is negative: not drawn.",
         _has_regret,
         _draw_regret,
     ),
@@ -315,8 +344,8 @@ PANELS = {
     ),
     "loss_against_bits": Panel(
         "What the communication buys",
-        "The average loss against the bits that an agent has sent on average, on a logarithmic axis. An algorithm that "
-        "sends nothing is drawn as a level line.",
+        "Average loss against the bits that an agent has sent on average, on a logarithmic axis. An "
+        "algorithm that sends nothing is drawn as a level line.",
         _any_sends,
         _draw_loss_against_bits,
     ),

@@ -1,7 +1,7 @@
 """The part of a run that is kept: a summary, the settings, and a trace of the recorded rounds.
 
-A finished run and one that was read back from disk give the same record, so tables, plots and reports are made from
-records only.
+A finished run and one that was read back from disk give the same record, so tables, plots and reports are
+made from records only.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Record:
         return metrics
 
     def values(self, metric: str) -> NDArray[np.float64] | None:
-        """Return the repeats' values of a metric, NaN where not finite; None where the run does not have it."""
+        """Return the repeats' values of a metric, NaN where not finite; None where the run lacks it."""
         found = self.metrics.get(metric)
         return None if found is None else np.array(found["values"], np.float64)
 

@@ -28,9 +28,9 @@ _solved: WeakKeyDictionary[Stream, dict[tuple[Objective, tuple[int, ...]], list[
 class RegretCurve:
     """Static regret after some rounds, the last of which is the final one.
 
-    Sums are over all agents and rounds 1..t: loss at prediction time minus that of the one model that would have been
-    best for all agents over those rounds. Negative values are possible: agents that may differ, or move with a drift,
-    can beat every fixed model.
+    Sums are over all agents and rounds 1..t: loss at prediction time minus that of the one model that would
+    have been best for all agents over those rounds. Negative values are possible: agents that may differ, or
+    move with a drift, can beat every fixed model.
     """
 
     rounds: NDArray[np.int64]
@@ -43,7 +43,7 @@ class RegretCurve:
     """(repeats, k) the same for one agent's model on everybody's data, where the run recorded its loss."""
     node_per_agent_round: NDArray[np.float64] | None
     gap: float | None
-    """Certified: no comparator's average loss lies above the optimum by more than this; None where unknown."""
+    """Certified: no comparator's average loss is above the optimum by more than this; None: unknown."""
     converged: bool
     """Whether the solver reached its tolerance everywhere."""
 
@@ -68,7 +68,9 @@ def regret_curve(
     """Return the regret of (repeats, rounds) losses averaged over agents; one stream, or one per repeat."""
     rounds = prefixes(loss.shape[1], points)
     found = [_comparators(objective, stream, rounds) for stream in streams]
-    best = np.array([[c.total_loss for c in row] for row in found])  # (streams, k): broadcasts over repeats if shared
+    best = np.array(
+        [[c.total_loss for c in row] for row in found]
+    )  # (streams, k): broadcasts over repeats if shared
     agents = streams[0].agents
 
     def curve(values: NDArray[np.floating]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
 from tacit.results.comparison import Comparison
-from tacit.results.plots import PANELS, draw_svg
+from tacit.results.plots import PANELS, Drawn
 from tacit.results.record import Record
 
 CSS = """
-:root { color-scheme: light dark; --ink: #1b1f24; --soft: #57606a; --page: #ffffff; --card: #f6f8fa; --line: #d6dbe1;
+:root { color-scheme: light dark; --ink: #1b1f24; --soft: #57606a; --page: #ffffff; --card: #f6f8fa;
+        --line: #d6dbe1;
         --accent: #0072b2; --warn: #9a4b00; --warn-card: #fff4e5; }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e6e9ed; --soft: #a0a8b2; --page: #15181c; --card: #1e2227; --line: #363c44;
@@ -18,7 +19,7 @@ CSS = """
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--page); color: var(--ink);
        font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
-main { max-width: 1080px; margin: 0 auto; padding: 2.5rem 1.25rem 3rem; }
+main { max-width: 1160px; margin: 0 auto; padding: 2.5rem 1.25rem 3rem; }
 header { border-bottom: 3px solid var(--accent); padding-bottom: .9rem; margin-bottom: 1.4rem; }
 h1 { font-size: 1.8rem; line-height: 1.2; margin: 0 0 .2rem; }
 h2 { font-size: 1.2rem; margin: 2.2rem 0 .7rem; }
@@ -29,25 +30,33 @@ p { max-width: 76ch; margin: .6rem 0; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .93rem; }
 th, td { padding: .5rem .7rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
-th { color: var(--soft); font-weight: 600; border-bottom-width: 2px; vertical-align: bottom; white-space: normal; }
-th:first-child, td:first-child { text-align: left; font-weight: 600; white-space: normal; }
+th { color: var(--soft); font-weight: 600; border-bottom-width: 2px; vertical-align: bottom;
+        white-space: normal; }
+th:first-child, td:first-child { text-align: left; font-weight: 600; }
 .note { color: var(--soft); font-size: .88rem; }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 440px), 1fr)); gap: 1.1rem; }
-figure { margin: 0; background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 1rem; }
+figure { margin: 0; background: var(--card); border: 1px solid var(--line); border-radius: 8px;
+        padding: 1rem; }
 figure h3 { font-size: 1rem; margin: 0 0 .5rem; }
 figure svg { width: 100%; height: auto; display: block; }
 figcaption { color: var(--soft); font-size: .88rem; margin-top: .6rem; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .3rem 1rem; margin: .6rem 0; }
 dt { font-weight: 600; } dd { margin: 0; max-width: 76ch; }
-footer { margin-top: 2.6rem; padding-top: 1rem; border-top: 1px solid var(--line); color: var(--soft); font-size: .88rem; }
+footer { margin-top: 2.6rem; padding-top: 1rem; border-top: 1px solid var(--line); color: var(--soft);
+        font-size: .88rem; }
 code { font: .92em ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; background: var(--card);
        border: 1px solid var(--line); border-radius: 4px; padding: .05rem .35rem; overflow-wrap: anywhere; }
 @media print { :root { --page: #fff; --ink: #000; } figure { break-inside: avoid; } }
 """
 
 
-def page(records: list[Record], command: str | None = None, title: str | None = None) -> str:
-    """Return the page about one run, or about several side by side."""
+def page(
+    records: Sequence[Record],
+    drawn: Mapping[str, Drawn],
+    command: str | None = None,
+    title: str | None = None,
+) -> str:
+    """Return the page about one run, or about several side by side; `drawn` are their plots."""
     comparison = Comparison(tuple(records), title or _name(records))
     heading = escape(comparison.name)
     parts = [
@@ -57,7 +66,7 @@ def page(records: list[Record], command: str | None = None, title: str | None = 
         "<h2>Results</h2>",
         _table(comparison),
         "<h2>Plots</h2>",
-        f"<div class='plots'>{''.join(_plots(records))}</div>",
+        f"<div class='plots'>{''.join(_plots(drawn))}</div>",
         "<h2>Privacy</h2>",
         _privacy(records),
         _footer(records, command),
@@ -80,7 +89,9 @@ def _warnings(comparison: Comparison) -> list[str]:
     for record in comparison.records:
         rounds = f"{record.summary['rounds']:,}"
         if record.summary["partial"]:
-            warnings.append(f"{record.label} was interrupted: its figures are those of its first {rounds} rounds.")
+            warnings.append(
+                f"{record.label} was interrupted: its figures are those of its first {rounds} rounds."
+            )
         if record.summary["diverged"]:
             warnings.append(f"{record.label} diverged: its loss is not finite. A smaller step may help.")
         regret = record.summary["regret"]
@@ -94,18 +105,20 @@ def _warnings(comparison: Comparison) -> list[str]:
 def _in_words(records: Sequence[Record]) -> str:
     facts = records[0].summary
     runs = "One algorithm" if len(records) == 1 else f"{len(records)} algorithms"
-    repeats = "once" if facts["repeats"] == 1 else f"{facts['repeats']} times, each with its own random numbers"
+    repeats = (
+        "once" if facts["repeats"] == 1 else f"{facts['repeats']} times, each with its own random numbers"
+    )
     return (
-        f"{runs} learning online on {facts['agents']:,} agents for {facts['rounds']:,} rounds, run {repeats}, from seed "
-        f"{facts['seed']}. In each round every agent predicts on its new samples, pays the {facts['objective']} loss, "
-        f"takes a step and talks to its neighbours. Graph: {facts['graph']}. Data: {facts['stream']}. Lower loss, regret "
-        "and disagreement are better."
+        f"{runs} learning online on {facts['agents']:,} agents for {facts['rounds']:,} rounds, "
+        f"run {repeats}, from seed {facts['seed']}. In each round every agent predicts on its new samples, pays the "
+        f"{facts['objective']} loss, takes a step and talks to its neighbours. Graph: {facts['graph']}. "
+        f"Data: {facts['stream']}. Lower loss, regret and disagreement are better."
     )
 
 
 def _table(comparison: Comparison) -> str:
     several = len(comparison.records) > 1
-    extra = ["loss above the lowest, paired by repeat"] if several else []
+    extra = ["loss above the lowest (paired)"] if several else []
     head = "".join(f"<th>{escape(title)}</th>" for title in [*comparison.columns(), *extra])
     against = comparison.against_lowest()
     lines = []
@@ -113,11 +126,12 @@ def _table(comparison: Comparison) -> str:
         cells = [*row, *([difference] if several else [])]
         lines.append(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>")
     note = (
-        "Means over the repeats; ± is half of a 95 % confidence interval (Student's t). Average loss and score are taken "
-        "at prediction time, over all agents and rounds."
+        "Means over the repeats; ± is half of a 95 % confidence interval (Student's t). Average loss and "
+        "score are taken at prediction time, over all agents and rounds."
     )
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
-    return f"<div class='scroll'>{table}</div><p class='note'>{escape(note + _certificate(comparison.records))}</p>"
+    note += _certificate(comparison.records)
+    return f"<div class='scroll'>{table}</div><p class='note'>{escape(note)}</p>"
 
 
 def _certificate(records: Sequence[Record]) -> str:
@@ -128,20 +142,17 @@ def _certificate(records: Sequence[Record]) -> str:
     if None in gaps:
         return " Regret is against the best fixed model that a solver found; its optimality is not certified."
     return (
-        " Regret is against the best fixed model on all the data, found by a solver; its average loss is certified to be "
-        f"within {max(gaps):.1g} of the optimum."
+        " Regret is against the best fixed model on all the data, found by a solver; its average loss is "
+        f"certified to be within {max(gaps):.1g} of the optimum."
     )
 
 
-def _plots(records: Sequence[Record]) -> list[str]:
+def _plots(drawn: Mapping[str, Drawn]) -> list[str]:
     figures = []
-    for name, panel in PANELS.items():
-        if panel.applies(records):
-            image = draw_svg(panel, records, name)
-            image = image.replace("<svg ", f"<svg role='img' aria-label='{escape(panel.title)}' ", 1)
-            figures.append(
-                f"<figure><h3>{escape(panel.title)}</h3>{image}<figcaption>{escape(panel.caption)}</figcaption></figure>"
-            )
+    for name, image in drawn.items():
+        title, caption = escape(PANELS[name].title), escape(PANELS[name].caption)
+        svg = image.svg.replace("<svg ", f"<svg role='img' aria-label='{title}' ", 1)
+        figures.append(f"<figure><h3>{title}</h3>{svg}<figcaption>{caption}</figcaption></figure>")
     return figures
 
 

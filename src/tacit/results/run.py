@@ -24,9 +24,10 @@ Series = np.ndarray
 class Run:
     """The outcome of one algorithm on one graph and stream.
 
-    `per_round` holds (repeats, rounds) arrays: "loss" (mean over agents of f_it(x_it), before the update), the
-    objective's score, "messages" sent, "bits" sent, and what else was asked for. `recorded` holds figures of the state
-    after the rounds in `recorded_rounds`: "consensus", the mean squared distance of the models from their mean.
+    `per_round` holds (repeats, rounds) arrays: "loss" (mean over agents of f_it(x_it), before the
+    update), the objective's score, "messages" sent, "bits" sent, and what else was asked for. `recorded` holds figures of
+    the state after the rounds in `recorded_rounds`: "consensus", the mean squared distance of the models from
+    their mean.
     """
 
     algorithm: str
@@ -51,7 +52,7 @@ class Run:
     partial: bool = False
     """Whether the run was interrupted; all figures are those of the rounds that were finished."""
     settings: dict[str, Any] = field(default_factory=dict)
-    """The experiment as configured; what a run directory's config.toml holds. Empty for a run made in Python."""
+    """The experiment as configured, which config.toml holds; empty for a run made in Python."""
     label: str = ""
     """What tables and legends call it; the algorithm's name where empty."""
     _regret: dict[int, RegretCurve] = field(default_factory=dict, init=False, repr=False)
@@ -72,8 +73,8 @@ class Run:
     def regret(self, points: int = 8) -> RegretCurve:
         """Return the static regret at log-spaced rounds, the last one final.
 
-        The comparator of each prefix is solved for on all the data of that prefix, so this takes a while on large data;
-        it is done once. Afterwards `metrics`, `save` and `plot` include it.
+        The comparator of each prefix is solved for on all the data of that prefix, so this takes a while on
+        large data; it is done once. Afterwards `metrics`, `save` and `plot` include it.
         """
         if points not in self._regret:
             loss, node = self.per_round["loss"], self.per_round.get("node_loss")
@@ -86,16 +87,20 @@ class Run:
         return self._regret[max(self._regret)] if self._regret else None
 
     def metrics(self) -> dict[str, Any]:
-        """Return the final figures, each as its mean, its 95 % interval over repeats and the repeats' values.
+        """Return the final figures: mean, 95 % interval over repeats and the repeats' values of each.
 
-        Bounds are None with one repeat, and so is whatever is not finite. "messages" and "bits_per_agent" are totals of
-        the run; regret is among the figures once `regret` was asked for.
+        Bounds are None with one repeat, and so is whatever is not finite. "messages" and "bits_per_agent" are
+        totals of the run; regret is among the figures once `regret` was asked for.
         """
         score = self.objective.score_name
         consensus = self.recorded["consensus"]
         figures = {
             "average_loss": self.average_loss(),
-            **({score: self.per_round[score].mean(axis=1, dtype=np.float64)} if score in self.per_round else {}),
+            **(
+                {score: self.per_round[score].mean(axis=1, dtype=np.float64)}
+                if score in self.per_round
+                else {}
+            ),
             **({"final_consensus": consensus[:, -1]} if consensus.shape[1] else {}),
             "messages": self.per_round["messages"].sum(axis=1, dtype=np.int64),
             "bits_per_agent": self.per_round["bits"].sum(axis=1, dtype=np.int64) / self.agents,
@@ -116,15 +121,15 @@ class Run:
     def save(self, directory: str | os.PathLike[str], *, command: str | None = None) -> Path:
         """Write the run's directory: config.toml, summary.json, trace.parquet, plots and report.html.
 
-        All files are made first and then put in place one by one, summary.json last, so that a directory with a
-        summary is whole. `command` is printed in the report.
+        All files are made first and then put in place one by one, summary.json last, so that a directory with
+        a summary is whole. `command` is printed in the report.
         """
         from tacit.results.store import save
 
         return save(self.record(), Path(directory), command)
 
     def plot(self, path: str | os.PathLike[str]) -> Path:
-        """Draw the run's figures into one image; the ending of the path (.png, .svg, .pdf) chooses the format."""
+        """Draw the run's figures into one image; the path's ending (.png, .svg, .pdf) is the format."""
         from tacit.results.plots import draw_overview
 
         return draw_overview([self.record()], Path(path))

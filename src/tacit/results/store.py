@@ -14,26 +14,37 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import ResultError
-from tacit.results.plots import PANELS, draw_png
+from tacit.results.plots import PANELS, Drawn, draw_all
 from tacit.results.record import Record, Trace
 
 SUMMARY, CONFIG, TRACE, REPORT = "summary.json", "config.toml", "trace.parquet", "report.html"
-SUMMARY_KEYS = ("algorithm", "label", "metrics", "privacy", "versions", "seed", "rounds", "repeats", "agents", "diverged")
+SUMMARY_KEYS = (
+    "algorithm",
+    "label",
+    "metrics",
+    "privacy",
+    "versions",
+    "seed",
+    "rounds",
+    "repeats",
+    "agents",
+    "diverged",
+)
 
 
 def save(record: Record, directory: Path, command: str | None = None) -> Path:
-    """Write the directory of one run."""
+    """Write the directory of one run, plots and report included."""
     from tacit.results.report import page
 
-    files = {
-        CONFIG: config_bytes(record.settings),
-        TRACE: _trace_bytes(record.trace),
-        **plot_files([record]),
-        REPORT: page([record], command).encode("utf-8"),
-        SUMMARY: json_bytes(record.summary),
-    }
-    put(directory, files)
+    drawn = draw_all([record])
+    report = page([record], drawn, command).encode("utf-8")
+    put(directory, {**_data_files(record), **plot_files(drawn), REPORT: report})
     return directory
+
+
+def save_data(record: Record, directory: Path) -> None:
+    """Write the directory of a run whose plots and report are those of a comparison above it."""
+    put(directory, _data_files(record))
 
 
 def load(directory: str | os.PathLike[str]) -> Record:
@@ -48,7 +59,9 @@ def load(directory: str | os.PathLike[str]) -> Record:
     try:
         settings = tomllib.loads((folder / CONFIG).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ResultError(f"{folder / CONFIG} cannot be read ({error}); run again into a new directory") from error
+        raise ResultError(
+            f"{folder / CONFIG} cannot be read ({error}); run again into a new directory"
+        ) from error
     return Record(summary, settings, _read_trace(folder / TRACE))
 
 
@@ -57,25 +70,38 @@ def read_summary(folder: Path) -> dict[str, Any]:
     path = folder / SUMMARY
     if not path.is_file():
         raise ResultError(
-            f"{folder} is not a finished run: there is no {SUMMARY} in it; give a directory that `tacit run --out` wrote"
+            f"{folder} is not a finished run: there is no {SUMMARY} in it; give a directory "
+            "that `tacit run --out` wrote"
         )
     try:
         summary = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ResultError(f"{path} cannot be read ({error}); run again into a new directory") from error
     if not isinstance(summary, dict):
-        raise ResultError(f"{path} holds a {type(summary).__name__}, expected an object; run again into a new directory")
+        raise ResultError(
+            f"{path} holds a {type(summary).__name__}, expected an object; run again into a new directory"
+        )
     return summary
 
 
-def plot_files(records: list[Record]) -> dict[str, bytes]:
-    """Return the plots that apply to these runs, by file name."""
-    return {f"{name}.png": draw_png(panel, records) for name, panel in PANELS.items() if panel.applies(records)}
+def plot_files(drawn: Mapping[str, Drawn]) -> dict[str, bytes]:
+    """Return plots by file name."""
+    return {f"{name}.png": image.png for name, image in drawn.items()}
+
+
+def _data_files(record: Record) -> dict[str, bytes]:
+    return {
+        CONFIG: config_bytes(record.settings),
+        TRACE: _trace_bytes(record.trace),
+        SUMMARY: json_bytes(record.summary),
+    }
 
 
 def json_bytes(content: Mapping[str, Any]) -> bytes:
     """Return JSON whose bytes depend on the content only."""
-    return (json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8")
+    return (json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n").encode(
+        "utf-8"
+    )
 
 
 def config_bytes(settings: Mapping[str, Any]) -> bytes:
@@ -101,12 +127,14 @@ def put(directory: Path, files: Mapping[str, bytes]) -> None:
                 os.fsync(file.fileno())
             fresh[name].chmod(0o644)  # temporary files are for their owner's eyes only
         (directory / SUMMARY).unlink(missing_ok=True)
-        for stale in {f"{name}.png" for name in PANELS} - files.keys():
+        for stale in {CONFIG, TRACE, REPORT, *(f"{name}.png" for name in PANELS)} - files.keys():
             (directory / stale).unlink(missing_ok=True)
         for name in sorted(files, key=lambda name: name == SUMMARY):
             fresh.pop(name).replace(directory / name)
     except OSError as error:
-        raise ResultError(f"{directory} cannot be written ({error}); give another directory with --out") from error
+        raise ResultError(
+            f"{directory} cannot be written ({error}); give another directory with --out"
+        ) from error
     finally:
         for path in fresh.values():
             path.unlink(missing_ok=True)
@@ -149,4 +177,6 @@ def _read_trace(path: Path) -> Trace:
             bits=shaped["cumulative_bits"],
         )
     except (OSError, KeyError, ValueError, pa.ArrowException) as error:
-        raise ResultError(f"{path} cannot be read as a trace ({error}); run again into a new directory") from error
+        raise ResultError(
+            f"{path} cannot be read as a trace ({error}); run again into a new directory"
+        ) from error

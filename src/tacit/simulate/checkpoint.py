@@ -25,35 +25,43 @@ class Log:
         self.rounds = 0
         self.recorded_rounds: list[int] = []
         self.consensus: list[np.ndarray] = []
-        self._pieces: dict[str, list[np.ndarray]] = {}
+        self._figures: list[np.ndarray] = []
+        self._messages: list[np.ndarray] = []
 
-    def add(self, rounds: int, trace: dict[str, Any]) -> None:
-        """Add the figures of some more rounds."""
-        self.rounds += int(rounds)
-        for name, values in trace.items():
-            if not isinstance(values, tuple):
-                self._pieces.setdefault(name, []).append(values)
+    def add(self, rounds: int, figures: np.ndarray, messages: np.ndarray) -> None:
+        """Add some more rounds: figures (rounds, ...), messages (rounds or 1, ...) if the same in all."""
+        self.rounds += rounds
+        self._figures.append(figures)
+        self._messages.append(np.broadcast_to(messages[:rounds], (rounds, *messages.shape[1:])))
+
+    def figures(self) -> np.ndarray:
+        """(rounds, figures, repeats)."""
+        return np.concatenate(self._figures)
+
+    def messages(self) -> np.ndarray:
+        """(rounds, phases, repeats)."""
+        return np.concatenate(self._messages)
 
     def record(self, rounds: int, consensus: np.ndarray) -> None:
         """Add figures of the state after some round."""
         self.recorded_rounds.append(int(rounds))
         self.consensus.append(consensus)
 
-    def per_round(self) -> dict[str, np.ndarray]:
-        """Return the figures with the rounds as the last axis."""
-        return {name: np.moveaxis(np.concatenate(p), 0, -1) for name, p in self._pieces.items()}
-
     def arrays(self) -> dict[str, np.ndarray]:
         """Return everything as named arrays."""
-        pieces = {f"trace/{name}": np.concatenate(p) for name, p in self._pieces.items()}
-        return {**pieces, "recorded_rounds": np.array(self.recorded_rounds), "consensus": np.array(self.consensus)}
+        return {
+            "figures": self.figures(),
+            "messages": self.messages(),
+            "recorded_rounds": np.array(self.recorded_rounds),
+            "consensus": np.array(self.consensus),
+        }
 
     def restore(self, rounds: int, arrays: dict[str, np.ndarray]) -> None:
         """Take back what `arrays` gave."""
         self.rounds = rounds
         self.recorded_rounds = [int(r) for r in arrays["recorded_rounds"]]
         self.consensus = list(arrays["consensus"])
-        self._pieces = {k.removeprefix("trace/"): [v] for k, v in arrays.items() if k.startswith("trace/")}
+        self._figures, self._messages = [arrays["figures"]], [arrays["messages"]]
 
 
 def save(path: Path, log: Log, carry: Carry) -> None:

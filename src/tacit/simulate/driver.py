@@ -22,7 +22,7 @@ from tacit.graphs import Channel, Graph, Topology, check_channel
 from tacit.metrics import consensus_distance, message_bits
 from tacit.results.run import Run
 from tacit.simulate import checkpoint as checkpoints
-from tacit.simulate.engine import Carry, Engine, World
+from tacit.simulate.engine import Carry, Desks, Engine, World, joined, slices
 from tacit.simulate.layout import lay_out
 from tacit.simulate.progress import Interrupts, Progress
 from tacit.streams import Stream
@@ -98,13 +98,12 @@ def _one_thread_if_small(agents: int) -> Iterator[None]:
 
 
 class _Trace(NamedTuple):
-    """Figures of each round of a chunk: (rounds of the chunk, repeats)."""
+    """What is noted of each round of a chunk."""
 
-    loss: Array
-    score: Array | tuple[()]
-    node_loss: Array | tuple[()]
+    figures: Array
+    """(rounds, figures, repeats): the loss, then the score and the node's loss where asked for."""
     messages: Array
-    """(rounds, phases, repeats)."""
+    """(rounds or 1, phases, repeats): one row where the number never changes."""
 
 
 class _Simulation:
@@ -142,6 +141,8 @@ class _Simulation:
         self.engine.settle(self.params, self.spec)
         sizes = np.concatenate([s.data_size for s in self.streams])
         self.world = self.engine.world(seed, np.tile(sizes, repeats) if self.shared else sizes)
+        score = [] if algorithm.objective.score is None else [algorithm.objective.score_name]
+        self.figures = ["loss", *score, *([] if node is None else ["node_loss"])]
         self.period = self._resident_period()
         # The chunk length fixes the shape of one compiled program; the number of rounds to run in it is an argument.
         self.chunk = self._chunk_length()
@@ -216,31 +217,38 @@ class _Simulation:
     def _advance(self, world: World, carry: Carry, data: Tree, offset: Array, count: Array) -> tuple[Carry, _Trace]:
         """Run `count` rounds; round k of them reads data[(offset + k) mod length]."""
         length = jax.tree.leaves(data)[0].shape[0]
-        objective = self.algorithm.objective
-        blank = jnp.zeros((self.chunk, self.repeats), self.dtype)
+        vary = self.engine.counts_vary
+        phases = len(self.algorithm.phases)
         trace = _Trace(
-            blank,
-            blank if objective.score is not None else (),
-            blank if self.node is not None else (),
-            jnp.zeros((self.chunk, len(self.algorithm.phases), self.repeats), jnp.int32),
+            jnp.zeros((self.chunk, len(self.figures), self.repeats), self.dtype),
+            jnp.zeros((self.chunk if vary else 1, phases, self.repeats), jnp.int32),
         )
 
-        def body(k: Array, loop: tuple[Carry, _Trace]) -> tuple[Carry, _Trace]:
-            carry, trace = loop
+        def body(k: Array, loop: tuple[Carry, Desks, _Trace]) -> tuple[Carry, Desks, _Trace]:
+            carry, desks, trace = loop
             batch = self._batch(data, (offset + k) % length)
-            models = self.engine.models(world, carry)
-            loss = self._per_repeat(jax.vmap(objective.loss)(models, batch))
-            trace = trace._replace(loss=trace.loss.at[k].set(loss))
-            if objective.score is not None:
-                score = self._per_repeat(jax.vmap(objective.score)(models, batch))
-                trace = trace._replace(score=trace.score.at[k].set(score))
-            if self.node is not None:
-                trace = trace._replace(node_loss=trace.node_loss.at[k].set(self._node_loss(models, batch)))
-            carry, messages = self.engine.round(world, carry, batch)
-            return carry, trace._replace(messages=trace.messages.at[k].set(messages))
+            figures = self._figures(self.engine.models(world, carry), batch)
+            carry, desks, messages = self.engine.round(world, carry, batch, desks)
+            note = jax.lax.dynamic_update_index_in_dim
+            trace = _Trace(
+                note(trace.figures, figures, k, 0), note(trace.messages, messages, k if vary else 0, 0)
+            )
+            return carry, desks, trace
 
-        result: tuple[Carry, _Trace] = jax.lax.fori_loop(0, count, body, (carry, trace))
-        return result
+        carry, _, trace = jax.lax.fori_loop(0, count, body, (carry, self.engine.desks(), trace))
+        return carry, trace
+
+    def _figures(self, models: list[Params], batch: Batch) -> Array:
+        """(figures, repeats) of one round, before its update."""
+        objective = self.algorithm.objective
+        # Bucket by bucket, so that XLA shares the work with the gradients of the round.
+        parts = list(zip(models, [slices(batch, bucket) for bucket in self.learners.buckets], strict=True))
+        per_agent = [joined([jax.vmap(objective.loss)(*part) for part in parts])]
+        if objective.score is not None:
+            per_agent.append(joined([jax.vmap(objective.score)(*part).astype(self.dtype) for part in parts]))
+        if self.node is not None:
+            per_agent.append(jax.vmap(objective.loss)(self._models_of_node(joined(models)), batch))
+        return jnp.stack([self._per_repeat(values) for values in per_agent])
 
     def _per_repeat(self, values: Array) -> Array:
         """Mean over the agents of each repeat of an array in internal order."""
@@ -251,15 +259,15 @@ class _Simulation:
         repeat = self.learners.order // self.learners.agents
         return jax.ops.segment_sum(values, repeat, self.repeats) / self.learners.agents
 
-    def _node_loss(self, models: Params, batch: Batch) -> Array:
-        ids = self.node + self.learners.agents * np.arange(self.repeats)
+    def _models_of_node(self, models: Params) -> Params:
+        """Give every agent the model of the one node of its repeat."""
+        ids = (self.node or 0) + self.learners.agents * np.arange(self.repeats)
         repeat = self.learners.order // self.learners.agents
-        of_node = jax.tree.map(lambda m: m[self.learners.position[ids]][repeat], models)
-        return self._per_repeat(jax.vmap(self.algorithm.objective.loss)(of_node, batch))
+        return jax.tree.map(lambda m: m[self.learners.position[ids]][repeat], models)
 
     def _models(self, world: World, carry: Carry) -> Params:
         """Models with leading axes (repeats, agents), in the order of the graph."""
-        models = self.engine.models(world, carry)
+        models = joined(self.engine.models(world, carry))
         return jax.tree.map(
             lambda m: m[self.learners.position].reshape(self.repeats, self.learners.agents, *m.shape[1:]), models
         )
@@ -286,7 +294,7 @@ class _Simulation:
             for first, count, data in self._pieces(done, every, resident):
                 offset = first % self.period if self.period is not None else 0
                 carry, trace = self.advance(self.world, carry, data, offset, count)
-                log.add(count, jax.tree.map(lambda v, n=count: np.asarray(v[:n]), trace._asdict()))
+                log.add(int(count), np.asarray(trace.figures[:count]), np.asarray(trace.messages))
                 done = first + count
                 if done % every == 0 or done == self.rounds:
                     log.record(done, np.asarray(self.consensus(self.world, carry)))
@@ -342,14 +350,11 @@ class _Simulation:
                 yield np.int32(first), np.int32(stop - first), job.result()
 
     def _collect(self, carry: Carry, log: checkpoints.Log, seconds: float, compile_seconds: float) -> Run:
-        per_round = log.per_round()
-        messages = per_round.pop("messages")  # (repeats, phases, rounds)
-        per_round["messages"] = messages.sum(axis=1)
+        figures, messages = log.figures(), log.messages().astype(np.int64)
+        per_round = {name: figures[:, k].T for k, name in enumerate(self.figures)}
         bits = np.array([message_bits(spec.message) for spec in self.engine.specs], np.int64)
-        per_round["bits"] = np.einsum("rpt,p->rt", messages.astype(np.int64), bits)
-        score = per_round.pop("score", None)
-        if score is not None:
-            per_round[self.algorithm.objective.score_name] = score
+        per_round["messages"] = messages.sum(axis=1).T
+        per_round["bits"] = np.einsum("tpr,p->rt", messages, bits)
         models = jax.tree.map(np.asarray, jax.jit(partial(self._models, self.world))(carry))
         streams: Sequence[Stream] = self.streams
         return Run(

@@ -6,6 +6,7 @@ they are nothing but more agents.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -73,12 +74,64 @@ class Flight(NamedTuple):
     """Per target bucket: the weight at the time of sending; empty where weights never change."""
 
 
+Desks = tuple[Packed, ...]
+"""Per phase, the array from which neighbours' messages are read."""
+
+
 class Carry(NamedTuple):
     """What a round hands to the next one."""
 
     round: Array
-    states: Mapping[str, tuple[State, ...]]
+    states: Mapping[str, tuple[PackedState, ...]]
     flights: tuple[Flight | tuple[()], ...]
+
+
+class PackedState(NamedTuple):
+    """States of a bucket between two rounds: vectors and numbers of one type side by side in one array.
+
+    A mix that lands in several leaves is then written once, as one array; XLA would otherwise gather the neighbours'
+    rows once per leaf, or copy every link's row to share it.
+    """
+
+    columns: Mapping[str, Array]
+    """Element type -> (agents, width)."""
+    others: tuple[Array, ...]
+    """Leaves with more axes, one per slot for instance, as they are."""
+
+
+class StatePacking:
+    """From states to their packed form and back."""
+
+    def __init__(self, state: State) -> None:
+        """Settle it for a state with a leading axis of agents, or its shapes."""
+        leaves, self._structure = jax.tree.flatten(state)
+        self._shapes = [(leaf.shape[1:], leaf.dtype) for leaf in leaves]
+
+    def pack(self, state: State) -> PackedState:
+        """Put vectors and numbers side by side."""
+        columns: dict[str, list[Array]] = {}
+        others = []
+        for leaf, (shape, dtype) in zip(jax.tree.leaves(state), self._shapes, strict=True):
+            if len(shape) <= 1:
+                columns.setdefault(dtype.name, []).append(leaf.reshape(leaf.shape[0], -1))
+            else:
+                others.append(leaf)
+        return PackedState({k: jnp.concatenate(v, axis=1) for k, v in columns.items()}, tuple(others))
+
+    def unpack(self, packed: PackedState) -> State:
+        """Take it apart again."""
+        taken = dict.fromkeys(packed.columns, 0)
+        others = iter(packed.others)
+        leaves = []
+        for shape, dtype in self._shapes:
+            if len(shape) > 1:
+                leaves.append(next(others))
+                continue
+            start = taken[dtype.name]
+            taken[dtype.name] = start + math.prod(shape)
+            part = packed.columns[dtype.name][:, start : taken[dtype.name]]
+            leaves.append(part.reshape(part.shape[0], *shape))
+        return self._structure.unflatten(leaves)
 
 
 class Links1(NamedTuple):
@@ -109,6 +162,7 @@ class Engine:
         }
         self.specs: tuple[MessageSpec, ...] = ()
         self.packings: tuple[Packing, ...] = ()
+        self.packed: dict[str, tuple[StatePacking, ...]] = {}
 
     # -- before the run ------------------------------------------------------------------------------------------------
 
@@ -201,7 +255,7 @@ class Engine:
     def start(self, world: World, params: Params) -> Carry:
         """First states of all agents, and empty channels."""
         links = {name: self._links_now(world, name, None) for name in world.links}
-        states = {}
+        states: dict[str, tuple[PackedState, ...]] = {}
         for role, init in self.algorithm.init.items():
             names = [name for name, pair in self._ends() if role in pair]
             per_bucket = []
@@ -212,7 +266,8 @@ class Engine:
                     in_axes=(0, dict.fromkeys(names, VIEW_AXES)),
                 )
                 per_bucket.append(make(members.key, views))
-            states[role] = tuple(per_bucket)
+            self.packed[role] = tuple(map(StatePacking, per_bucket))
+            states[role] = self._pack(role, tuple(per_bucket))
         return Carry(jnp.int32(0), states, tuple(self._empty_flight(k) for k in range(len(self.specs))))
 
     def _empty_flight(self, phase: int) -> Flight | tuple[()]:
@@ -220,8 +275,7 @@ class Engine:
             return ()
         spec, layout = self.specs[phase], self.layout.links[self.algorithm.phases[phase].links]
         rounds = self.channel.longest_delay + 1
-        source = self.layout.roles[self.algorithm.phases[phase].source]
-        count = layout.slot_rows if spec.delivery == "per_slot" else source.order.size
+        count = self._row_count(self.algorithm.phases[phase], spec)
         return Flight(
             {name: jnp.zeros((rounds, count, width), name) for name, width in self.packings[phase].widths.items()},
             tuple(jnp.full((rounds, *t.live.shape), -1, jnp.int32) for t in layout.into),
@@ -230,26 +284,57 @@ class Engine:
             else (),
         )
 
+    def _pack(self, role: str, states: tuple[State, ...]) -> tuple[PackedState, ...]:
+        return tuple(packing.pack(state) for packing, state in zip(self.packed[role], states, strict=True))
+
+    def _unpack(self, role: str, states: tuple[PackedState, ...]) -> tuple[State, ...]:
+        return tuple(packing.unpack(state) for packing, state in zip(self.packed[role], states, strict=True))
+
     # -- a round -------------------------------------------------------------------------------------------------------
 
-    def models(self, world: World, carry: Carry) -> Params:
-        """Parameters with which each learner predicts, in internal order."""
-        states = carry.states[self.algorithm.predictor]
-        models = joined([jax.vmap(self.algorithm.model)(state) for state in states])
-        return models if isinstance(world.served_by, tuple) else jax.tree.map(lambda m: m[world.served_by], models)
+    def models(self, world: World, carry: Carry) -> list[Params]:
+        """Parameters with which the learners of each bucket predict."""
+        states = self._unpack(self.algorithm.predictor, carry.states[self.algorithm.predictor])
+        models = [jax.vmap(self.algorithm.model)(state) for state in states]
+        if isinstance(world.served_by, tuple):
+            return models
+        serving = jax.tree.map(lambda m: m[world.served_by], joined(models))
+        return [slices(serving, bucket) for bucket in self.layout.roles[self.algorithm.learner].buckets]
 
-    def round(self, world: World, carry: Carry, batch: Batch) -> tuple[Carry, Array]:
-        """Run every phase once. Returns messages sent, (phases, repeats)."""
+    def desks(self) -> Desks:
+        """Room for the messages of each phase, to be written in place round after round."""
+        return tuple(
+            {
+                name: jnp.zeros((self._row_count(phase, spec), width), name)
+                for name, width in packing.widths.items()
+            }
+            for phase, spec, packing in zip(self.algorithm.phases, self.specs, self.packings, strict=True)
+        )
+
+    def _row_count(self, phase: Phase, spec: MessageSpec) -> int:
+        if spec.delivery == "per_slot":
+            return self.layout.links[phase.links].slot_rows
+        return self.layout.roles[phase.source].order.size
+
+    @property
+    def counts_vary(self) -> bool:
+        """Whether the number of messages differs from round to round."""
+        return any(self.varying.values()) or any(s.addressed for s in self.specs)
+
+    def round(self, world: World, carry: Carry, batch: Batch, desks: Desks) -> tuple[Carry, Desks, Array]:
+        """Run every phase once. Returns the desks with this round's messages, and messages sent, (phases, repeats)."""
         t = carry.round + 1
-        states = dict(carry.states)
+        new_desks = []
+        states = {role: self._unpack(role, packed) for role, packed in carry.states.items()}
         reached: dict[str, Array] = {}
         flights, sent_counts = [], []
         now = {name: self._links_now(world, name, t) for name in world.links}
         for index, phase in enumerate(self.algorithm.phases):
             takes_part = None if phase.answers is None else reached[phase.answers]
             rows, sent, states[phase.source] = self._send(
-                world, index, phase, states[phase.source], batch, now[phase.links], t, takes_part
+                world, index, phase, states[phase.source], batch, now[phase.links], t, takes_part, desks[index]
             )
+            new_desks.append(rows)
             departures = self._depart(world, index, phase, now[phase.links], sent, takes_part, t)
             flight, entries = self._fly(index, rows, departures, carry.flights[index], world, now[phase.links])
             flights.append(flight)
@@ -259,7 +344,8 @@ class Engine:
             )
             if any(p.answers == phase.links for p in self.algorithm.phases):
                 reached[phase.links] = joined([jnp.any(e.arrived[1:], axis=0) for e in entries.buckets])
-        return Carry(t, states, tuple(flights)), jnp.stack(sent_counts)
+        packed = {role: self._pack(role, state) for role, state in states.items()}
+        return Carry(t, packed, tuple(flights)), tuple(new_desks), jnp.stack(sent_counts)
 
     def _links_now(self, world: World, name: str, t: Array | None) -> Links1:
         arrays = world.links[name]
@@ -303,11 +389,14 @@ class Engine:
         now: Links1,
         t: Array,
         takes_part: Array | None,
+        desk: Packed,
     ) -> tuple[Packed, Array | None, tuple[State, ...]]:
         """Compute, release and emit for every source agent: all messages, which slots were addressed, new states."""
         spec = self.specs[index]
         role = self.layout.roles[phase.source]
-        new_states, packed, addressed = [], [], []
+        new_states, addressed = [], []
+        rows = dict(desk)
+        first = 0
 
         def one(key: Key, state: State, own_batch: Batch, view: View) -> tuple[State, Packed, Array]:
             state, outbox, sent = runtime.prepare(phase, index, key, state, own_batch, view)
@@ -322,10 +411,11 @@ class Engine:
             new_states.append(new)
             if spec.delivery == "per_slot":
                 message = jax.tree.map(lambda m: m.reshape(-1, m.shape[-1]), message)
-            packed.append(message)
+            # Written in place, bucket by bucket: a concatenation would be recomputed or copied.
+            for name, part in message.items():
+                rows[name] = jax.lax.dynamic_update_slice(rows[name], part, (first, 0)) if len(states) > 1 else part
+            first += next(iter(message.values())).shape[0] if message else 0
             addressed.append(sent.reshape(-1))
-        # The rows must stand in memory: without the barrier XLA recomputes them for every neighbour.
-        rows = jax.lax.optimization_barrier(joined(packed))
         return rows, joined(addressed) if spec.addressed else None, tuple(new_states)
 
     def _depart(

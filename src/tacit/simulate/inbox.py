@@ -118,7 +118,7 @@ class GatheredInbox(Inbox):
         entries = self._index.shape[0]
 
         def term(rows: Array, k: Array | int) -> Array:
-            row = rows.at[self._index[k]].get(mode="promise_in_bounds")
+            row = rows.at[self._index[k][None]].get(mode="promise_in_bounds")[0]
             if not masked:
                 row = jnp.where(self.arrived[k], row, jnp.zeros((), row.dtype))
             return scale[k].astype(row.dtype) * row

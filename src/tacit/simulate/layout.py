@@ -14,9 +14,10 @@ import numpy as np
 
 from tacit.graphs import Graph, Topology
 
-BUCKET_OVERHEAD = 1500
+BUCKET_OVERHEAD = 800
 """What one more bucket costs per round, in slots mixed: a bucket must save more padding than this."""
-MOST_BUCKETS = 8
+MOST_BUCKETS = 4
+"""Each one is compiled by itself, which takes a second or so; more of them save little padding."""
 
 
 class SlotTable(NamedTuple):

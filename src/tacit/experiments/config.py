@@ -1,0 +1,324 @@
+"""An experiment as a TOML file: read, checked, and turned into named choices.
+
+    [run]        name, rounds, repeats, seed, dtype, channel, regret_points, node_loss, record_every
+    [graph]      kind and its parameters; weights, dynamics
+    [stream]     kind and its parameters; for data sets and files also partition, batch, ...
+    [objective]  kind and its parameters
+    [[algorithm]] name and its parameters; label. One table per algorithm.
+
+Every fault is a ConfigError that names the file, the key, the value and what to do.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from tacit import graphs, objectives, streams
+from tacit.algorithms import REGISTRY
+from tacit.contract import Objective
+from tacit.errors import ConfigError
+from tacit.experiments.sections import Choice, Place, Section, check, choose
+from tacit.graphs import Graph
+from tacit.streams import Stream, datasets, partition
+
+GRAPHS: Mapping[str, Callable[..., Graph]] = {
+    "ring": graphs.ring,
+    "directed_ring": graphs.directed_ring,
+    "complete": graphs.complete,
+    "star": graphs.star,
+    "exponential": graphs.exponential,
+    "one_peer_exponential": graphs.one_peer_exponential,
+    "random_digraph": graphs.random_digraph,
+    "erdos_renyi": graphs.erdos_renyi,
+    "geometric": graphs.geometric,
+    "small_world": graphs.small_world,
+    "k_regular": graphs.k_regular,
+    "edge_list": graphs.from_edge_list,
+    "matrix": graphs.from_matrix,
+}
+DYNAMICS: Mapping[str, Callable[..., Any]] = {
+    "link_drop": graphs.LinkDrop,
+    "opt_out": graphs.OptOut,
+    "random_matching": graphs.RandomMatching,
+}
+SYNTHETIC: Mapping[str, Callable[..., Stream]] = {
+    "logistic_drift": streams.logistic_drift,
+    "linear_drift": streams.linear_drift,
+}
+DATASETS: Mapping[str, Callable[[], datasets.Dataset]] = {
+    "occupancy": datasets.occupancy,
+    "susy": datasets.susy,
+}
+FILES: Mapping[str, Callable[..., streams.Table]] = dict.fromkeys(
+    ("csv", "parquet", "npz"), streams.read_table
+)
+PARTITIONS: Mapping[str, Callable[..., Any]] = {
+    "iid": partition.iid,
+    "label_shards": partition.label_shards,
+    "dirichlet": partition.dirichlet,
+    "stochastic_adversarial": partition.stochastic_adversarial,
+}
+OBJECTIVES: Mapping[str, Callable[..., Objective]] = objectives.OBJECTIVES
+
+OF_THE_RUN = frozenset({"agents", "rounds", "seed", "name"})
+"""Parameters of streams that follow from the run and the graph."""
+OF_THE_DATA = frozenset({"rows", "x", "y", "agents", "seed"})
+SECTIONS = ("run", "graph", "stream", "objective", "algorithm")
+
+Seed = Literal["repeat"] | int
+"""A fixed seed, the same for all repeats, or each repeat's own: run.seed, run.seed + 1, ..."""
+
+
+class DelaySettings(Section):
+    """[run.channel.delay]: P(delay >= l) = p ** l, older than `longest` is lost."""
+
+    p: float = Field(default=0.2, ge=0, lt=1)
+    longest: int = Field(default=10, ge=0)
+
+
+class ChannelSettings(Section):
+    """[run.channel]: what the network does to messages."""
+
+    loss: float = Field(default=0.0, ge=0, lt=1)
+    delay: DelaySettings | None = None
+
+
+class RunSettings(Section):
+    """[run]."""
+
+    name: str = Field(default="experiment", min_length=1)
+    rounds: int = Field(ge=1)
+    repeats: int = Field(default=1, ge=1)
+    seed: int = Field(default=0, ge=0)
+    dtype: Literal["float32", "float64"] = "float32"
+    channel: ChannelSettings = ChannelSettings()
+    regret_points: int = Field(default=8, ge=0)
+    """Rounds at which static regret is computed; 0 leaves it out."""
+    node_loss: int | None = Field(default=None, ge=0)
+    """An agent whose model is also judged on everybody's data."""
+    record_every: int | None = Field(default=None, ge=1)
+
+
+class GraphSettings(Section):
+    """What every graph has besides the parameters of its kind."""
+
+    weights: Literal["sender", "receiver", "metropolis"] | None = None
+    """None: the algorithm's rule."""
+    dynamics: dict[str, Any] | None = None
+
+
+class SeededGraph(GraphSettings):
+    """A random graph."""
+
+    seed: Seed = "repeat"
+
+
+class SyntheticSettings(Section):
+    """What every synthetic stream has besides the parameters of its kind."""
+
+    seed: Seed = "repeat"
+
+
+class TabularSettings(Section):
+    """What streams over data sets and files have in common."""
+
+    seed: Seed = "repeat"
+    """Of the partition and of the order in which samples are read."""
+    partition: dict[str, Any] | None = None
+    standardise: bool = True
+    bias: bool = True
+    """Whether a column of ones is added, so that a linear model has an intercept."""
+    batch: int = Field(default=1, ge=1)
+    exhausted: Literal["cycle", "mask", "stop"] = "cycle"
+    shuffle: bool = True
+
+
+class AlgorithmSettings(Section):
+    """What every algorithm has besides its own parameters."""
+
+    label: str | None = Field(default=None, min_length=1)
+
+
+@dataclass(frozen=True)
+class Config:
+    """A checked experiment."""
+
+    file: Path
+    run: RunSettings
+    graph: Choice
+    dynamics: Choice | None
+    stream: Choice
+    partition: Choice | None
+    objective: Choice
+    algorithms: tuple[Choice, ...]
+    labels: tuple[str, ...]
+    """One per algorithm, all different."""
+
+    def settings(self, only: int | None = None) -> dict[str, Any]:
+        """Return the whole experiment as it would stand in a file, or with one of its algorithms only."""
+        tables = [
+            {**algorithm.settings("name"), "label": label}
+            for k, (algorithm, label) in enumerate(zip(self.algorithms, self.labels, strict=True))
+            if only in (None, k)
+        ]
+        graph, stream = self.graph.settings(), self.stream.settings()
+        if self.dynamics is not None:
+            graph["dynamics"] = self.dynamics.settings()
+        if self.partition is not None:
+            stream["partition"] = self.partition.settings()
+        return {
+            "run": self.run.model_dump(exclude_none=True),
+            "graph": graph,
+            "stream": stream,
+            "objective": self.objective.settings(),
+            "algorithm": tables,
+        }
+
+
+def load(path: str | os.PathLike[str], **overrides: int | None) -> Config:
+    """Read an experiment; `overrides` replace keys of [run] where they are not None."""
+    file = Path(path)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: cannot be read ({error}); give the path of a TOML file") from error
+    return parse(text, file, **overrides)
+
+
+def parse(text: str, file: Path, **overrides: int | None) -> Config:
+    """Check the text of an experiment; `file` is named in messages, and relative paths start beside it."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{file}: not valid TOML: {error}") from error
+    _check_sections(data, file)
+    given = {key: value for key, value in overrides.items() if value is not None}
+    run = check(RunSettings, {**data["run"], **given}, Place(str(file), "[run]"))
+    graph, dynamics = _graph(data["graph"], file)
+    stream, shares = _stream(data["stream"], file)
+    objective = choose(OBJECTIVES, data["objective"], Place(str(file), "[objective]"))
+    algorithms = _algorithms(data["algorithm"], file)
+    return Config(
+        file, run, graph, dynamics, stream, shares, objective, algorithms, _labels(algorithms, file)
+    )
+
+
+def load_graph(path: str | os.PathLike[str]) -> tuple[Choice, Choice | None]:
+    """Read the [graph] of a file, whatever else it holds or lacks: the graph and its dynamics."""
+    file = Path(path)
+    try:
+        data = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{file}: cannot be read as TOML ({error}); give a file with a [graph]") from error
+    if not isinstance(data.get("graph"), dict):
+        raise ConfigError(f'{file}: there is no [graph] in it; add one, e.g. kind = "ring" and agents = 10')
+    return _graph(data["graph"], file)
+
+
+def choose_graph(data: Mapping[str, Any], place: Place) -> Choice:
+    """Check the settings of a graph."""
+    kind = data.get("kind")
+    function = GRAPHS.get(kind) if isinstance(kind, str) else None
+    seeded = function is not None and "seed" in function.__annotations__
+    return choose(
+        GRAPHS,
+        data,
+        place,
+        common=SeededGraph if seeded else GraphSettings,
+        hidden=frozenset({"seed", "name"}),
+    )
+
+
+def _check_sections(data: Mapping[str, Any], file: Path) -> None:
+    for name, content in data.items():
+        if name not in SECTIONS:
+            raise ConfigError(f"{file}: [{name}] is unknown; expected the sections {', '.join(SECTIONS)}")
+        if name == "algorithm" and isinstance(content, dict):
+            raise ConfigError(
+                f"{file}: [algorithm] stands in single brackets; write [[algorithm]], one per algorithm"
+            )
+        if name != "algorithm" and not isinstance(content, dict):
+            raise ConfigError(
+                f"{file}: {name} = {content!r}: expected a section; write [{name}] on a line of its own"
+            )
+    for name in SECTIONS:
+        if not data.get(name):
+            title = "[[algorithm]]" if name == "algorithm" else f"[{name}]"
+            raise ConfigError(f"{file}: there is no {title}; add one (see examples/synthetic.toml)")
+
+
+def _graph(data: Mapping[str, Any], file: Path) -> tuple[Choice, Choice | None]:
+    place = Place(str(file), "[graph]")
+    graph = choose_graph(_with_path(data, file), place)
+    dynamics = getattr(graph.values, "dynamics", None)
+    if dynamics is None:
+        return graph, None
+    return graph, choose(DYNAMICS, dynamics, Place(str(file), "[graph.dynamics]"))
+
+
+def _stream(data: Mapping[str, Any], file: Path) -> tuple[Choice, Choice | None]:
+    place = Place(str(file), "[stream]")
+    kind = data.get("kind")
+    common = SyntheticSettings if kind in SYNTHETIC else TabularSettings
+    every = {**SYNTHETIC, **DATASETS, **FILES}
+    stream = choose(every, _with_path(data, file), place, common=common, hidden=OF_THE_RUN)
+    if kind in FILES and not str(data["path"]).lower().endswith((f".{kind}", f".{kind}.gz")):
+        raise ConfigError(
+            f"{place} path = {data['path']!r}: expected a file that ends in .{kind}; change kind or path"
+        )
+    shares = getattr(stream.values, "partition", None)
+    owner = getattr(stream.values, "owner", None)
+    if kind in SYNTHETIC or owner is not None:
+        if shares is not None:
+            raise ConfigError(
+                f"{place} partition and owner = {owner!r}: the owner column says whose row it is; "
+                "remove one of them"
+            )
+        return stream, None
+    shared = choose(
+        PARTITIONS, shares or {"kind": "iid"}, Place(str(file), "[stream.partition]"), hidden=OF_THE_DATA
+    )
+    return stream, shared
+
+
+def _with_path(data: Mapping[str, Any], file: Path) -> dict[str, Any]:
+    """Take a relative path to start beside the configuration, not in whatever folder the command is given."""
+    path = data.get("path")
+    return {**data, "path": str((file.parent / path).resolve())} if isinstance(path, str) else dict(data)
+
+
+def _algorithms(tables: Sequence[Any], file: Path) -> tuple[Choice, ...]:
+    constructors: dict[str, Callable[..., Any]] = {name: entry.constructor for name, entry in REGISTRY.items()}
+    return tuple(
+        choose(
+            constructors,
+            table,
+            Place(str(file), f"[[algorithm]] {number}"),
+            common=AlgorithmSettings,
+            key="name",
+        )
+        for number, table in enumerate(tables, start=1)
+    )
+
+
+def _labels(algorithms: Sequence[Choice], file: Path) -> tuple[str, ...]:
+    """Return what each is called: its label, or its name; names used twice get their number."""
+    names = [algorithm.kind for algorithm in algorithms]
+    labels = [
+        getattr(algorithm.values, "label", None)
+        or (algorithm.kind if names.count(algorithm.kind) == 1 else f"{algorithm.kind} {number}")
+        for number, algorithm in enumerate(algorithms, start=1)
+    ]
+    doubled = next((label for label in labels if labels.count(label) > 1), None)
+    if doubled is not None:
+        raise ConfigError(
+            f"{file}: [[algorithm]] label = {doubled!r} is used twice; give each algorithm its own label"
+        )
+    return tuple(labels)

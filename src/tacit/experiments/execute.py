@@ -1,0 +1,50 @@
+"""Run an experiment and leave its directory behind, also where it is interrupted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from tacit.experiments.build import Problem
+from tacit.results import Comparison, Run
+
+
+class Outcome(NamedTuple):
+    """What became of an experiment."""
+
+    comparison: Comparison
+    directory: Path
+    interrupted: bool
+
+
+def execute(
+    problem: Problem,
+    directory: Path,
+    *,
+    command: str | None = None,
+    progress: bool | None = None,
+    finished: Callable[[Run], None] = lambda run: None,
+) -> Outcome:
+    """Run every algorithm and write the directory; `finished` is told of each run.
+
+    Ctrl-C ends it early: what is done is written, the algorithm that was under way with the rounds that it
+    had finished. With nothing done yet it is raised.
+    """
+    runs: list[Run] = []
+    stopped = False
+    try:
+        for run in problem.runs(progress):
+            runs.append(run)
+            finished(run)
+    except KeyboardInterrupt:
+        if not runs:
+            raise
+        stopped = True
+    config = problem.config
+    comparison = Comparison(tuple(run.record() for run in runs), config.run.name, config.settings())
+    if len(config.algorithms) == 1:
+        runs[0].save(directory, command=command)
+    else:
+        comparison.save(directory, command=command)
+    return Outcome(comparison, directory, stopped or comparison.partial)

@@ -1,0 +1,205 @@
+"""Sections of a configuration, checked against the signature of the function that they will be given to.
+
+A generator of graphs, say, is offered in configurations by being listed in a registry: its parameters, their
+types and defaults are read from its signature, so a configuration cannot drift away from the code.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import types
+import typing
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+
+from tacit.algorithms import inverse, inverse_sqrt
+from tacit.contract import Mechanism, Objective, Schedule
+from tacit.errors import ConfigError
+
+SCHEDULES: Mapping[str, Callable[[float], Schedule]] = {"inverse_sqrt": inverse_sqrt, "inverse": inverse}
+"""Name -> schedule of the round with one scale."""
+PLAIN_WORDS = {
+    "Input should be": "expected",
+    "a valid integer": "a whole number",
+    "a valid number": "a number",
+    "a valid string": "text in quotes",
+    "a valid boolean": "true or false",
+    "a valid dictionary": "a table of settings",
+    "expected greater": "expected a value greater",
+    "expected less": "expected a value less",
+}
+"""Pydantic's words, and those of a configuration's author; replaced in this order."""
+
+Model = TypeVar("Model", bound=BaseModel)
+NOT_CONFIGURED = (Objective, Mechanism)
+"""Types of parameters that a configuration does not set at this place."""
+
+
+class Section(BaseModel):
+    """A table of a configuration: no unknown keys, and no value is bent into another type."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class StepSchedule(Section):
+    """A step size that changes with the round."""
+
+    schedule: Literal["inverse_sqrt", "inverse"]
+    scale: float = Field(gt=0, allow_inf_nan=False)
+
+    def function(self) -> Schedule:
+        """Return the schedule as a function of the round."""
+        return SCHEDULES[self.schedule](self.scale)
+
+
+class Place(NamedTuple):
+    """Where in which file: the beginning of every message about a setting."""
+
+    file: str
+    section: str
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.section}"
+
+
+class Choice(NamedTuple):
+    """A function named by a configuration, and the settings that it was given, checked."""
+
+    kind: str
+    function: Callable[..., Any]
+    values: BaseModel
+    own: Mapping[str, str]
+    """Key in the configuration -> parameter of the function."""
+    place: Place
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the settings that are the function's own, by parameter name."""
+        found = {name: getattr(self.values, key) for key, name in self.own.items()}
+        return {k: v.function() if isinstance(v, StepSchedule) else v for k, v in found.items()}
+
+    def settings(self, key: str = "kind") -> dict[str, Any]:
+        """Return the section as it would stand in a file, defaults spelt out."""
+        return {key: self.kind, **self.values.model_dump(exclude_none=True)}
+
+
+def choose(
+    functions: Mapping[str, Callable[..., Any]],
+    data: Mapping[str, Any],
+    place: Place,
+    *,
+    common: type[Section] = Section,
+    hidden: frozenset[str] = frozenset(),
+    key: str = "kind",
+) -> Choice:
+    """Check a section that names a function by `key` and sets its parameters, besides the `common` ones."""
+    name = data.get(key)
+    if not isinstance(name, str):
+        known = ", ".join(functions)
+        problem = f"has no {key}" if name is None else f"{key} = {name!r}: expected a name in quotes"
+        raise ConfigError(f"{place} {problem}; add {key} = one of: {known}")
+    if name not in functions:
+        raise ConfigError(f"{place} {key} = {name!r}: {_unknown(name, list(functions), key)}")
+    model, own = _model(functions[name], common, hidden)
+    values = check(model, {k: v for k, v in data.items() if k != key}, place, also=(key,))
+    return Choice(name, functions[name], values, own, place)
+
+
+def check(model: type[Model], data: Mapping[str, Any], place: Place, also: tuple[str, ...] = ()) -> Model:
+    """Return a checked section, or say in one line each what is wrong with it."""
+    try:
+        return model.model_validate(dict(data))
+    except ValidationError as error:
+        known = [*also, *model.model_fields]
+        faults = _without_echoes(error.errors(include_url=False))
+        lines = [_sentence(place, fault, known) for fault in faults]
+        raise ConfigError("\n".join(dict.fromkeys(lines))) from error
+
+
+def parameters(
+    function: Callable[..., Any], hidden: frozenset[str] = frozenset()
+) -> dict[str, inspect.Parameter]:
+    """Return the parameters of a function that a configuration can set, by their key there."""
+    hints = get_type_hints(function)
+    return {
+        _key(name): parameter
+        for name, parameter in inspect.signature(function).parameters.items()
+        if name not in hidden and hints.get(name) not in NOT_CONFIGURED
+    }
+
+
+def _model(
+    function: Callable[..., Any], common: type[Section], hidden: frozenset[str]
+) -> tuple[type[BaseModel], dict[str, str]]:
+    hints = get_type_hints(function)
+    fields: dict[str, Any] = {}
+    own: dict[str, str] = {}
+    for key, parameter in parameters(function, hidden).items():
+        default = ... if parameter.default is inspect.Parameter.empty else parameter.default
+        fields[key] = (_settable(hints[parameter.name]), default)
+        own[key] = parameter.name
+    return create_model(function.__name__, __base__=common, **fields), own
+
+
+def _key(parameter: str) -> str:
+    """Graph generators call the number of agents n, as the texts do; a configuration says what it means."""
+    return {"n": "agents"}.get(parameter, parameter)
+
+
+def _settable(hint: Any) -> Any:
+    """Return the type that a TOML value must have for a parameter of this type."""
+    if hint is Any:  # a matrix
+        return list[list[float]]
+    if get_origin(hint) not in (Union, types.UnionType):
+        return hint
+    members = [m for m in get_args(hint) if get_origin(m) is not os.PathLike]
+    functions = [m for m in members if get_origin(m) is typing.get_origin(Callable[..., Any])]
+    if functions:
+        members = [m for m in members if m not in functions] + [StepSchedule]
+    return Union[tuple(members)]  # noqa: UP007 - the members are known at run time only
+
+
+def _without_echoes(faults: list[Any]) -> list[Any]:
+    """Where a number or a schedule is expected, pydantic complains for both: keep what fits the value."""
+    return [
+        fault
+        for fault in faults
+        if not (fault["type"] == "float_type" and isinstance(fault["input"], dict) and len(faults) > 1)
+        and not (fault["type"] == "model_type" and len(faults) > 1)
+    ]
+
+
+def _sentence(place: Place, fault: Any, known: list[str]) -> str:
+    location = [str(part) for part in fault["loc"] if not _is_type_tag(part)]
+    key = ".".join(location)
+    if fault["type"] == "missing":
+        return f"{place} has no {key!r}, which is required; add {key} = ..."
+    if fault["type"] == "extra_forbidden":
+        names = known if len(location) == 1 else []
+        return f"{place} {key} = {_shown(fault['input'])}: {_unknown(location[-1], names, 'key')}"
+    expected = str(fault["msg"])
+    for words, plain in PLAIN_WORDS.items():
+        expected = expected.replace(words, plain)
+    return f"{place} {key} = {_shown(fault['input'])}: {expected}"
+
+
+def _is_type_tag(part: Any) -> bool:
+    """Pydantic names the member of a union that it tried: 'float', 'StepSchedule', 'literal[...]'."""
+    return isinstance(part, str) and (
+        part in ("float", "int", "str", "none", StepSchedule.__name__) or "[" in part
+    )
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _unknown(name: str, known: list[str], what: str) -> str:
+    near = get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    listed = f"known: {', '.join(known)}" if known else "remove it"
+    return f"unknown {what}; {hint}{listed}"
