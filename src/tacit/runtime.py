@@ -14,7 +14,7 @@ from tacit.contract import (
     Algorithm, Array, Batch, Delivery, Key, Links, Message, Outbox, Params, Phase, State, Tree, View,
 )  # fmt: skip
 from tacit.errors import ConfigError, ContractError
-from tacit.graphs import Graph, Topology, as_topology, require
+from tacit.graphs import Channel, Graph, Topology, as_topology, require
 from tacit.privacy import release
 
 _AGENT, _LINKS, _CHANNEL = 0, 1, 2
@@ -125,11 +125,21 @@ def settle(
             partial(prepare, phase, index), key, states[phase.source], own_batch, views[phase.source][phase.links]
         )
         check_state(algorithm, index, phase.source, states[phase.source], after)
+        _check_outbox(algorithm, index, outbox)
         skip = 1 if outbox.delivery == "per_slot" else 0
         shape = jax.ShapeDtypeStruct
         message = jax.tree.map(lambda leaf, s=skip: shape(leaf.shape[s:], leaf.dtype), outbox.message)
         specs.append(MessageSpec(message, outbox.delivery, outbox.to is not None))
     return tuple(specs)
+
+
+def _check_outbox(algorithm: Algorithm, index: int, outbox: Outbox) -> None:
+    for leaf in jax.tree.leaves(outbox.message) if outbox.delivery == "push" else ():
+        if not jnp.issubdtype(leaf.dtype, jnp.inexact):
+            raise ContractError(
+                f"algorithm {algorithm.name!r}, phase {index} pushes a leaf of type {leaf.dtype}, of which no share can be "
+                "sent: make it a floating number, or send it with `share`"
+            )
 
 
 def empty_links(shape: tuple[int, ...], dtype: jnp.dtype) -> Links:
@@ -142,6 +152,11 @@ def link_ends(algorithm: Algorithm) -> Mapping[str, tuple[str, str]]:
     ends: dict[str, tuple[str, str]] = {}
     for phase in algorithm.phases:
         pair = (phase.source, phase.target)
+        if phase.answers is not None and ends.get(phase.answers, ("", ""))[1] != phase.source:
+            raise ContractError(
+                f"algorithm {algorithm.name!r}: {phase.source!r} answers {phase.answers!r} on {phase.links!r}, but no "
+                f"earlier phase leads to {phase.source!r} on {phase.answers!r}; name links of an earlier phase"
+            )
         if ends.setdefault(phase.links, pair) != pair:
             raise ContractError(
                 f"algorithm {algorithm.name!r} uses links {phase.links!r} from {ends[phase.links][0]!r} to "
@@ -150,8 +165,10 @@ def link_ends(algorithm: Algorithm) -> Mapping[str, tuple[str, str]]:
     return ends
 
 
-def prepared_topology(algorithm: Algorithm, graph: Graph | Topology) -> Topology:
-    """Return what the algorithm makes of a graph, with weights, its requirements checked."""
+def prepared_topology(
+    algorithm: Algorithm, graph: Graph | Topology, channel: Channel | None = None
+) -> Topology:
+    """Return what the algorithm makes of a graph, with weights, its requirements checked (the channel's too)."""
     topology = as_topology(graph)
     if algorithm.topology is not None:
         topology = algorithm.topology(topology)
@@ -162,6 +179,7 @@ def prepared_topology(algorithm: Algorithm, graph: Graph | Topology) -> Topology
                 f"algorithm {algorithm.name!r} needs links {name!r} from {source!r} to {target!r}, but the topology has "
                 f"links {sorted(topology.links)} among roles {sorted(topology.roles)}"
             )
+        _check_ends(name, topology.links[name], source, target, topology.roles)
     links = {
         name: topology.links[name]
         if topology.links[name].weights is not None
@@ -169,5 +187,16 @@ def prepared_topology(algorithm: Algorithm, graph: Graph | Topology) -> Topology
         for name in ends
     }
     ready = replace(topology, links=links)
-    require(ready, algorithm.requires, algorithm.name)
+    require(ready, algorithm.requires, algorithm.name, channel)
     return ready
+
+
+def _check_ends(name: str, graph: Graph, source: str, target: str, roles: Mapping[str, int]) -> None:
+    """Refuse a graph that cannot be the links from one role to another: its slots would mean other agents."""
+    senders = None if source == target else roles[source]
+    if (graph.agents, graph.sources) != (roles[target], senders):
+        raise ConfigError(
+            f"links {name!r} lead from {roles[source]} {source!r} to {roles[target]} {target!r}, but their graph has "
+            f"agents={graph.agents} and sources={graph.sources}; expected agents={roles[target]} and sources={senders} "
+            "(receivers, and senders where these are another role)"
+        )

@@ -34,15 +34,19 @@ class Problem:
     channel: Channel
 
     def check(self) -> None:
-        """Refuse what some algorithm cannot run on, before any of them has begun."""
+        """Refuse what cannot run, before any algorithm has begun."""
         graph = self.graph(self.config.run.seed)
+        self.stream(self.config.run.seed)
         for choice, algorithm in zip(self.config.algorithms, self.algorithms, strict=True):
             with located(choice.place):
                 topology = runtime.prepared_topology(algorithm, graph)
                 require(topology, algorithm.requires, algorithm.name, self.channel)
 
     def runs(self, progress: bool | None = None) -> Iterator[Run]:
-        """Run one algorithm after the other; an interrupted one is the last."""
+        """Run one algorithm after the other; an interrupted one is the last.
+
+        Ctrl-C while regret is computed gives the run without it, and is raised afterwards.
+        """
         settings = self.config.run
         for k, algorithm in enumerate(self.algorithms):
             run = simulate(
@@ -60,9 +64,15 @@ class Problem:
             )
             run.label = self.config.labels[k]
             run.settings = self.config.settings(only=k)
+            stopped: KeyboardInterrupt | None = None
             if settings.regret_points and not run.partial:
-                run.regret(settings.regret_points)
+                try:
+                    run.regret(settings.regret_points)
+                except KeyboardInterrupt as error:
+                    stopped = error
             yield run
+            if stopped is not None:
+                raise stopped
             if run.partial:
                 return
 

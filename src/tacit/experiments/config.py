@@ -188,7 +188,7 @@ def load(path: str | os.PathLike[str], **overrides: int | None) -> Config:
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}: cannot be read ({error}); give the path of a TOML file") from error
+        raise _unreadable(file, error) from error
     return parse(text, file, **overrides)
 
 
@@ -215,8 +215,8 @@ def load_graph(path: str | os.PathLike[str]) -> tuple[Choice, Choice | None]:
     file = Path(path)
     try:
         data = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"{file}: cannot be read as TOML ({error}); give a file with a [graph]") from error
+    except (OSError, ValueError) as error:
+        raise _unreadable(file, error) from error
     if not isinstance(data.get("graph"), dict):
         raise ConfigError(f'{file}: there is no [graph] in it; add one, e.g. kind = "ring" and agents = 10')
     return _graph(data["graph"], file)
@@ -234,6 +234,11 @@ def choose_graph(data: Mapping[str, Any], place: Place) -> Choice:
         common=SeededGraph if seeded else GraphSettings,
         hidden=frozenset({"seed", "name"}),
     )
+
+
+def _unreadable(file: Path, error: Exception) -> ConfigError:
+    reason = error.strerror if isinstance(error, OSError) else error
+    return ConfigError(f"{file}: cannot be read as TOML ({reason}); give the path of an experiment's file")
 
 
 def _check_sections(data: Mapping[str, Any], file: Path) -> None:
@@ -267,7 +272,7 @@ def _stream(data: Mapping[str, Any], file: Path) -> tuple[Choice, Choice | None]
     place = Place(str(file), "[stream]")
     kind = data.get("kind")
     common = SyntheticSettings if kind in SYNTHETIC else TabularSettings
-    every = {**SYNTHETIC, **DATASETS, **FILES}
+    every: dict[str, Callable[..., Any]] = {**SYNTHETIC, **DATASETS, **FILES}
     stream = choose(every, _with_path(data, file), place, common=common, hidden=OF_THE_RUN)
     if kind in FILES and not str(data["path"]).lower().endswith((f".{kind}", f".{kind}.gz")):
         raise ConfigError(
@@ -295,7 +300,9 @@ def _with_path(data: Mapping[str, Any], file: Path) -> dict[str, Any]:
 
 
 def _algorithms(tables: Sequence[Any], file: Path) -> tuple[Choice, ...]:
-    constructors: dict[str, Callable[..., Any]] = {name: entry.constructor for name, entry in REGISTRY.items()}
+    constructors: dict[str, Callable[..., Any]] = {
+        name: entry.constructor for name, entry in REGISTRY.items()
+    }
     return tuple(
         choose(
             constructors,

@@ -1,9 +1,9 @@
 """The demonstration: online push-sum against its baselines, on data that any machine can make.
 
-Twenty agents over one-sided links learn a logistic regression together. They are not alike: the truth of each
-is off the common one by a fifth (`heterogeneity`). The setting was fixed first. Then every method got the best
-constant step of one grid, judged by its average loss on data and graphs with other seeds than those of the
-demonstration (`tune`).
+Twenty agents over one-sided links learn a logistic regression together. They are not alike: the truth of
+each is off the common one by a fifth (`heterogeneity`). The setting was fixed first. Then every method got
+the best constant step of one grid, judged by its average loss on data and graphs with other seeds than those
+of the demonstration (`tune`).
 """
 
 from __future__ import annotations

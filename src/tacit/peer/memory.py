@@ -15,7 +15,7 @@ import numpy as np
 from tacit import runtime
 from tacit.contract import Algorithm, Batch, Links, Params, View
 from tacit.errors import MessageRefused
-from tacit.graphs import Channel, Graph, RoundGraph, Topology, check_channel
+from tacit.graphs import Channel, Graph, RoundGraph, Topology
 from tacit.peer.rounds import AgentFunctions, Envelope, RoundMachine, Views
 from tacit.streams import Stream
 
@@ -73,6 +73,15 @@ class _World:
         self.ends = runtime.link_ends(algorithm)
         self.topology, self.dtype, self.root = topology, dtype, jax.random.key(seed)
         self.neighbourhoods = {name: _Neighbourhoods(topology.links[name]) for name in self.ends}
+
+    def at_first(self) -> dict[str, RoundGraph]:
+        """Round 0, for which first states are made: every link, with its weight where it never changes."""
+        graphs = self.now(1)
+        for name, now in graphs.items():
+            if self.topology.links[name].dynamics is not None:
+                live, present = np.ones_like(now.live), np.ones_like(now.present)
+                graphs[name] = RoundGraph(live, np.zeros_like(now.edge_weight), np.zeros_like(now.self_weight), present)
+        return graphs
 
     def now(self, t: int) -> dict[str, RoundGraph]:
         graphs = {
@@ -142,8 +151,7 @@ def run_in_process(
     """Run every agent as its own round machine; the same seed gives the trajectory of `simulate`'s first repeat."""
     channel = channel or Channel()
     with jax.enable_x64(dtype == "float64"):
-        check_channel(channel, algorithm.requires, algorithm.name)
-        topology = runtime.prepared_topology(algorithm, graph)
+        topology = runtime.prepared_topology(algorithm, graph, channel)
         return _run(algorithm, topology, stream, rounds, seed, channel, jnp.dtype(dtype), start)
 
 
@@ -163,7 +171,7 @@ def _run(
     params = runtime.first_params(algorithm, first, dtype, start)
     sizes = {role: np.zeros(n, np.int32) for role, n in topology.roles.items()}
     sizes[algorithm.learner] = stream.data_size
-    now = world.now(1)
+    now = world.at_first()
     views = {role: world.views(role, 0, 0, 0, now) for role in algorithm.init}
     functions = AgentFunctions(algorithm, runtime.settle(algorithm, params, first, views))
     machines = {

@@ -57,7 +57,9 @@ class AgentFunctions:
 
     def _absorber(self, index: int, phase: Phase) -> Any:
         def absorb(key: Key, state: State, inbox: StackedInbox, view: View) -> State:
-            return phase.absorb(runtime.absorb_key(key, view.round, index), state, inbox, view)
+            after = phase.absorb(runtime.absorb_key(key, view.round, index), state, inbox, view)
+            runtime.check_state(self.algorithm, index, phase.target, state, after)
+            return after
 
         return absorb
 
@@ -131,11 +133,14 @@ class RoundMachine:
         slots = np.flatnonzero(np.asarray(self._views[phase.links].into.agent)[1:] == envelope.sender)
         if slots.size == 0:
             raise MessageRefused("sender", f"agent {envelope.sender} is not an in-neighbour of {self.agent}")
-        if self._expired(envelope.phase, envelope.round):
+        if envelope.round < 1 or self._expired(envelope.phase, envelope.round):
             raise MessageRefused("stale", f"sent in round {envelope.round}, now it is round {self.round}")
         place = (envelope.phase, envelope.round, int(slots[0]) + 1)
         if place in self._received:
             raise MessageRefused("repeated", f"round {envelope.round} of agent {envelope.sender} is here already")
+        spec = self.functions.specs[envelope.phase].message
+        if not _fits(envelope.message, spec):
+            raise MessageRefused("content", f"agent {envelope.sender} sent leaves of other shapes or types than {spec}")
         self._received[place] = envelope.message
 
     def waiting_for(self) -> set[int]:
@@ -147,7 +152,9 @@ class RoundMachine:
         agents, live = np.asarray(into.agent), np.asarray(into.live)
         here = {slot for k, sent, slot in self._received if (k, sent) == (self._phase, self.round)}
         missing = {int(agents[s]) for s in range(1, len(agents)) if live[s] and s not in here}
-        return missing & self._addressed[phase.answers] if phase.answers is not None else missing
+        if phase.answers is None or runtime.link_ends(self.algorithm)[phase.answers][0] != self.role:
+            return missing
+        return missing & self._addressed.get(phase.answers, set())
 
     def proceed(self) -> list[Envelope]:
         """Absorb what there is and go on to the next phase; returns its messages."""
@@ -188,7 +195,7 @@ class RoundMachine:
                 envelopes.append(
                     Envelope(phase.links, index, self.round, self.agent, int(agents[slot]), message)
                 )
-        self._addressed[phase.links] = {e.receiver for e in envelopes}
+        self._addressed.setdefault(phase.links, set()).update(e.receiver for e in envelopes)
         return envelopes
 
     def _take_in(self, index: int) -> None:
@@ -220,6 +227,14 @@ class RoundMachine:
         weight = None if spec.delivery == "push" else view.into.weight
         inbox = StackedInbox(values, jnp.asarray(arrived), weight, slots)
         self.state = self.functions.absorb(index, self.key, self.state, inbox, view)
+
+
+def _fits(message: Message, spec: Message) -> bool:
+    """Whether a message from outside has the structure, shapes and types that this phase sends."""
+    if jax.tree.structure(message) != jax.tree.structure(spec):
+        return False
+    pairs = zip(jax.tree.leaves(message), jax.tree.leaves(spec), strict=True)
+    return all(isinstance(a, np.ndarray | np.generic) and (a.shape, a.dtype) == (b.shape, b.dtype) for a, b in pairs)
 
 
 def _for_slot(outbox: Outbox, slot: int, view: View) -> Message:

@@ -64,6 +64,7 @@ LINES: tuple[Any, ...] = (
 )
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 MARKERS_PER_LINE = 8
+WIDTH, HEIGHT, TITLE_INCHES = 6.4, 4.0, 0.28
 
 
 class Look(NamedTuple):
@@ -97,7 +98,8 @@ def draw(panel: Panel, records: Sequence[Record], name: str) -> Drawn:
     """Draw one panel. Its name salts the ids inside the SVG, so that several can stand in one page."""
     figure = _figure([panel], records)
     png = _rendered(figure, "png", dpi=144, facecolor="white")
-    figure.axes[0].set_title("", loc="left")
+    figure.axes[0].set_title("", loc="left")  # in a page the title stands above the plot
+    figure.subplots_adjust(top=figure.subplotpars.top + TITLE_INCHES / HEIGHT)
     with _styled({"svg.hashsalt": name}):
         svg = _rendered(figure, "svg", transparent=True, metadata=_NO_METADATA).decode("utf-8")
     return Drawn(png, svg[svg.index("<svg") :].replace(INK, "currentColor"))
@@ -136,9 +138,9 @@ def _figure(panels: Sequence[Panel], records: Sequence[Record]) -> Any:
 
     columns = max(1, min(2, len(panels)))
     rows = max(1, -(-len(panels) // columns))
-    height = 4.0 * rows
+    width, height = WIDTH * columns, HEIGHT * rows
     with _styled():
-        figure = Figure(figsize=(6.4 * columns, height))
+        figure = Figure(figsize=(width, height))
         looks = [
             Look(COLOURS[k % len(COLOURS)], LINES[k % len(LINES)], MARKERS[k % len(MARKERS)], record.label)
             for k, record in enumerate(records)
@@ -147,13 +149,13 @@ def _figure(panels: Sequence[Panel], records: Sequence[Record]) -> Any:
             axes = figure.add_subplot(rows, columns, k + 1)
             panel.draw(axes, records, looks)
             axes.set_title(panel.title)
-        legend_rows = _legend(figure, looks, 6.4 * columns) if len(records) > 1 else 0
+        legend_rows = _legend(figure, looks, width) if len(records) > 1 else 0
         # Fixed margins in inches: one frame for all plots of a report, and far quicker than a layout solver.
         figure.subplots_adjust(
-            left=0.95 / (6.4 * columns),
-            right=1 - 0.15 / (6.4 * columns),
+            left=0.95 / width,
+            right=1 - 0.15 / width,
             bottom=0.55 / height,
-            top=1 - (0.4 + 0.24 * legend_rows) / height,
+            top=1 - (TITLE_INCHES + 0.12 + 0.24 * legend_rows) / height,
             hspace=0.32,
             wspace=0.22,
         )
@@ -302,7 +304,7 @@ def _any_sends(records: Sequence[Record]) -> bool:
 
 
 def _draw_loss_against_bits(axes: Any, records: Sequence[Record], looks: Sequence[Look]) -> None:
-    from matplotlib.ticker import EngFormatter
+    from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
     axes.set_xscale("log")
     for record, look in zip(records, looks, strict=True):
@@ -317,7 +319,10 @@ def _draw_loss_against_bits(axes: Any, records: Sequence[Record], looks: Sequenc
             )
     axes.set_xlabel("sent per agent so far")
     axes.set_ylabel("average loss up to then (nats)" if _in_nats(records) else "average loss up to then")
+    low, high = axes.get_xlim()
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 100 else (1,)))
     axes.xaxis.set_major_formatter(EngFormatter(unit="bit", sep="\N{NO-BREAK SPACE}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 PANELS = {
@@ -332,7 +337,8 @@ PANELS = {
         "Static regret per agent and round",
         "Average loss minus that of the one model that would have been best for all agents on all data up to "
         "t, found by a solver. On these logarithmic axes a line parallel to the grey guide falls like one "
-        "over the square root of t. Where an algorithm beats every fixed model its regret is negative: not drawn.",
+        "over the square root of t. Where an algorithm beats every fixed model its regret is negative and "
+        "not drawn.",
         _has_regret,
         _draw_regret,
     ),

@@ -10,6 +10,7 @@ import math
 import platform
 from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -110,10 +111,8 @@ def versions() -> dict[str, str]:
     """Return the versions that a result may depend on."""
     import jax
 
-    import tacit
-
     return {
-        "tacit": tacit.__version__,
+        "tacit": metadata.version("tacit"),
         "python": platform.python_version(),
         "jax": jax.__version__,
         "numpy": np.__version__,
@@ -129,7 +128,11 @@ def _summary(run: Run) -> dict[str, Any]:
         "metrics": metrics,
         "score_name": run.objective.score_name if run.objective.score_name in metrics else None,
         "regret": None if regret is None else _regret(regret),
-        "privacy": {"words": privacy_in_words(run.privacy), **run.privacy._asdict()},
+        "privacy": {
+            "words": privacy_in_words(run.privacy),
+            **run.privacy._asdict(),
+            "assumptions": list(run.privacy.assumptions),
+        },
         "timings": {"seconds": run.seconds, "compile_seconds": run.compile_seconds},
         "versions": versions(),
         "objective": run.objective.name,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from typing import Any
 
 from tacit.results.comparison import Comparison
 from tacit.results.plots import PANELS, Drawn
@@ -28,11 +29,14 @@ p { max-width: 76ch; margin: .6rem 0; }
 .warning { background: var(--warn-card); color: var(--warn); border-left: 4px solid var(--warn);
            padding: .6rem .9rem; border-radius: 4px; max-width: none; }
 .scroll { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .93rem; }
-th, td { padding: .5rem .7rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .9rem; }
+th, td { padding: .5rem .55rem; text-align: right; white-space: nowrap;
+  border-bottom: 1px solid var(--line); }
 th { color: var(--soft); font-weight: 600; border-bottom-width: 2px; vertical-align: bottom;
         white-space: normal; }
-th:first-child, td:first-child { text-align: left; font-weight: 600; }
+th:first-child, td:first-child { text-align: left; font-weight: 600; white-space: normal;
+  min-width: 8.5rem; }
+td small { color: var(--soft); font-weight: 400; }
 .note { color: var(--soft); font-size: .88rem; }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 440px), 1fr)); gap: 1.1rem; }
 figure { margin: 0; background: var(--card); border: 1px solid var(--line); border-radius: 8px;
@@ -104,15 +108,15 @@ def _warnings(comparison: Comparison) -> list[str]:
 
 def _in_words(records: Sequence[Record]) -> str:
     facts = records[0].summary
-    runs = "One algorithm" if len(records) == 1 else f"{len(records)} algorithms"
+    runs = "One algorithm" if len(records) == 1 else f"A comparison of {len(records)} algorithms"
     repeats = (
         "once" if facts["repeats"] == 1 else f"{facts['repeats']} times, each with its own random numbers"
     )
     return (
         f"{runs} learning online on {facts['agents']:,} agents for {facts['rounds']:,} rounds, "
-        f"run {repeats}, from seed {facts['seed']}. In each round every agent predicts on its new samples, pays the "
-        f"{facts['objective']} loss, takes a step and talks to its neighbours. Graph: {facts['graph']}. "
-        f"Data: {facts['stream']}. Lower loss, regret and disagreement are better."
+        f"run {repeats}, from seed {facts['seed']}. In each round every agent predicts on its new "
+        f"samples, pays the {facts['objective']} loss, takes a step and talks to its neighbours. "
+        f"Graph: {facts['graph']}. Data: {facts['stream']}. Lower loss, regret and disagreement are better."
     )
 
 
@@ -122,9 +126,10 @@ def _table(comparison: Comparison) -> str:
     head = "".join(f"<th>{escape(title)}</th>" for title in [*comparison.columns(), *extra])
     against = comparison.against_lowest()
     lines = []
-    for row, difference in zip(comparison.rows(), against, strict=True):
-        cells = [*row, *([difference] if several else [])]
-        lines.append(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>")
+    for record, row, difference in zip(comparison.records, comparison.rows(), against, strict=True):
+        cells = [escape(cell) for cell in (*row, *([difference] if several else []))]
+        cells[0] += f"<br><small>{_exactly(record)}</small>"
+        lines.append(f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
     note = (
         "Means over the repeats; ± is half of a 95 % confidence interval (Student's t). Average loss and "
         "score are taken at prediction time, over all agents and rounds."
@@ -132,6 +137,18 @@ def _table(comparison: Comparison) -> str:
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
     note += _certificate(comparison.records)
     return f"<div class='scroll'>{table}</div><p class='note'>{escape(note)}</p>"
+
+
+def _exactly(record: Record) -> str:
+    """Return the algorithm's full name and parameters, where a configuration gave them, as HTML."""
+    tables = record.settings.get("algorithm", [{}])
+    own = {key: value for key, value in tables[0].items() if key not in ("name", "label")}
+    words = [record.summary["algorithm"], *(f"{key} {_plain(value)}" for key, value in own.items())]
+    return "<br>".join(escape(word) for word in words)
+
+
+def _plain(value: Any) -> str:
+    return " ".join(str(part) for part in value.values()) if isinstance(value, dict) else str(value)
 
 
 def _certificate(records: Sequence[Record]) -> str:

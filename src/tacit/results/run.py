@@ -24,10 +24,10 @@ Series = np.ndarray
 class Run:
     """The outcome of one algorithm on one graph and stream.
 
-    `per_round` holds (repeats, rounds) arrays: "loss" (mean over agents of f_it(x_it), before the
-    update), the objective's score, "messages" sent, "bits" sent, and what else was asked for. `recorded` holds figures of
-    the state after the rounds in `recorded_rounds`: "consensus", the mean squared distance of the models from
-    their mean.
+    `per_round` holds (repeats, rounds) arrays: "loss" (mean over agents of f_it(x_it), before
+    the update), the objective's score, "messages" sent, "bits" sent, and what else was asked for. `recorded`
+    holds figures of the state after the rounds in `recorded_rounds`: "consensus", the mean squared distance
+    of the models from their mean.
     """
 
     algorithm: str

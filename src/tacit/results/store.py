@@ -54,7 +54,8 @@ def load(directory: str | os.PathLike[str]) -> Record:
     missing = [key for key in SUMMARY_KEYS if key not in summary]
     if missing:
         raise ResultError(
-            f"{folder / SUMMARY} has no {', '.join(missing)}; it was not written by `tacit run`, or was changed: run again"
+            f"{folder / SUMMARY} has no {', '.join(missing)}; it was not written by "
+            "`tacit run`, or was changed: run again"
         )
     try:
         settings = tomllib.loads((folder / CONFIG).read_text(encoding="utf-8"))
@@ -130,7 +131,8 @@ def put(directory: Path, files: Mapping[str, bytes]) -> None:
         for stale in {CONFIG, TRACE, REPORT, *(f"{name}.png" for name in PANELS)} - files.keys():
             (directory / stale).unlink(missing_ok=True)
         for name in sorted(files, key=lambda name: name == SUMMARY):
-            fresh.pop(name).replace(directory / name)
+            fresh[name].replace(directory / name)
+            del fresh[name]
     except OSError as error:
         raise ResultError(
             f"{directory} cannot be written ({error}); give another directory with --out"

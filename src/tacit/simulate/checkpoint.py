@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tacit.contract import Tree
 from tacit.errors import ResultError
 from tacit.simulate.engine import Carry
 
@@ -64,6 +67,17 @@ class Log:
         self._figures, self._messages = [arrays["figures"]], [arrays["messages"]]
 
 
+def digest(tree: Tree) -> str:
+    """Return a short hash of every array, or text, of a pytree."""
+    total = hashlib.sha256()
+    for leaf in jax.tree.leaves(tree):
+        is_key = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        array = np.asarray(jax.random.key_data(leaf) if is_key else leaf)
+        total.update(f"{array.dtype}{array.shape}".encode())
+        total.update(np.ascontiguousarray(array).tobytes())
+    return total.hexdigest()[:16]
+
+
 def save(path: Path, log: Log, carry: Carry) -> None:
     """Write a checkpoint: a new file beside the old one, then renamed over it."""
     leaves = {f"carry/{k}": np.asarray(leaf) for k, leaf in enumerate(jax.tree.leaves(carry))}
@@ -83,18 +97,18 @@ def load(path: Path, log: Log, like: Carry) -> Carry:
         with np.load(path, allow_pickle=False) as file:
             arrays = dict(file.items())
         about = json.loads(str(arrays.pop("about")))
-    except (OSError, ValueError, KeyError) as error:
+        found = {key: about.get(key) for key in ("format", "rounds", *log.fingerprint)}
+    except (OSError, ValueError, KeyError, AttributeError, EOFError, zipfile.BadZipFile) as error:
         raise ResultError(f"{path} is not a checkpoint that can be read ({error}); delete it to start over") from error
-    found = {key: about.get(key) for key in log.fingerprint}
-    if about.get("format") != FORMAT or found != log.fingerprint:
-        raise ResultError(
-            f"{path} is the checkpoint of another run: it has {found}, this run {log.fingerprint}; name another file"
-        )
+    expected = {"format": FORMAT, "rounds": found["rounds"], **log.fingerprint}
+    if found != expected:
+        other = [f"{key} {found[key]!r} there, {expected[key]!r} here" for key in found if found[key] != expected[key]]
+        raise ResultError(f"{path} is the checkpoint of another run: {', '.join(other)}; name another file")
     leaves, structure = jax.tree.flatten(like)
     saved = [arrays.pop(f"carry/{k}", None) for k in range(len(leaves))]
     for old, new in zip(leaves, saved, strict=True):
         if new is None or new.shape != old.shape or new.dtype != old.dtype:
             raise ResultError(f"{path} holds a state of another shape; delete it to start over")
-    log.restore(int(about["rounds"]), arrays)
+    log.restore(int(found["rounds"]), arrays)
     carry: Carry = structure.unflatten([jnp.asarray(leaf) for leaf in saved])
     return carry

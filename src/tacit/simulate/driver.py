@@ -17,8 +17,8 @@ import numpy as np
 
 from tacit import runtime
 from tacit.contract import Algorithm, Array, Batch, Params, Tree
-from tacit.errors import ConfigError, DataError
-from tacit.graphs import Channel, Graph, Topology, check_channel
+from tacit.errors import ConfigError, DataError, ResultError
+from tacit.graphs import Channel, Graph, Topology
 from tacit.metrics import consensus_distance, message_bits
 from tacit.results.run import Run
 from tacit.simulate import checkpoint as checkpoints
@@ -122,14 +122,13 @@ class _Simulation:
     ) -> None:
         self.algorithm, self.rounds, self.repeats, self.seed = algorithm, rounds, repeats, seed
         self.dtype, self.node = jnp.dtype(dtype), node
-        check_channel(channel, algorithm.requires, algorithm.name)
         seeds = range(seed, seed + repeats)
         self.streams = [stream(s) for s in seeds] if callable(stream) else [stream]
         self.shared = not callable(stream)
         if callable(graph):
-            parts = [runtime.prepared_topology(algorithm, graph(s)) for s in seeds]
+            parts = [runtime.prepared_topology(algorithm, graph(s), channel) for s in seeds]
         else:
-            parts = [runtime.prepared_topology(algorithm, graph)] * repeats
+            parts = [runtime.prepared_topology(algorithm, graph, channel)] * repeats
         self.graph_name = ", ".join(g.name for g in parts[0].links.values())
         self._check_streams(parts[0])
         with _one_thread_if_small(repeats * parts[0].roles[algorithm.learner]):
@@ -146,8 +145,8 @@ class _Simulation:
         self.period = self._resident_period()
         # The chunk length fixes the shape of one compiled program; the number of rounds to run in it is an argument.
         self.chunk = self._chunk_length()
-        self.advance = jax.jit(self._advance, donate_argnums=1)
-        self.consensus = jax.jit(self._consensus)
+        self.advance: Callable[..., tuple[Carry, _Trace]] = self._advance
+        self.consensus: Callable[..., Array] = self._consensus
 
     def _check_streams(self, topology: Topology) -> None:
         learners = topology.roles[self.algorithm.learner]
@@ -189,8 +188,6 @@ class _Simulation:
 
     def _fetch(self, first: int, count: int, padded: int) -> Tree:
         """Rounds first..first+count of every repeat on the device, in internal order, padded to a fixed length."""
-        chunks = [s.chunk(first, first + count) for s in self.streams]
-
         def leaf(*parts: np.ndarray) -> Array:
             data = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
             order = self.learners.order
@@ -201,7 +198,8 @@ class _Simulation:
             target = self.dtype if jnp.issubdtype(data.dtype, jnp.floating) else jax.dtypes.canonicalize_dtype(data.dtype)
             return jnp.asarray(data, target)
 
-        return jax.tree.map(leaf, *chunks)
+        with jax.enable_x64(self.dtype == jnp.float64):  # a setting of the thread, and the reader has its own
+            return jax.tree.map(leaf, *[s.chunk(first, first + count) for s in self.streams])
 
     def _batch(self, data: Tree, index: Array) -> Batch:
         def leaf(values: Array) -> Array:
@@ -279,35 +277,51 @@ class _Simulation:
 
     def run(self, record_every: int | None, path: Path | None, progress: bool | None) -> Run:
         """Run all rounds, from a checkpoint where there is one."""
-        begun = time.perf_counter()
-        every = record_every or max(1, self.rounds // 50)
-        if every < 1:
+        every = max(1, self.rounds // 50) if record_every is None else record_every
+        if not isinstance(every, int) or every < 1:
             raise ConfigError(f"record_every is {record_every}; expected a whole number from 1 on")
         carry = jax.jit(self.engine.start)(self.world, self.params)
-        log = checkpoints.Log(self._fingerprint())
+        log = checkpoints.Log({} if path is None else self._fingerprint(carry))
         if path is not None and path.exists():
             carry = checkpoints.load(path, log, carry)
+            if log.rounds > self.rounds:
+                raise ResultError(
+                    f"{path} holds {log.rounds} rounds, but {self.rounds} were asked for; ask for more, or name another file"
+                )
         resident = self._fetch(0, self.period, self.period) if self.period is not None else None
         done = log.rounds
         compile_seconds = self._compile(carry, resident)
+        jax.block_until_ready((carry, resident))
+        begun = time.perf_counter()
         with Progress(self.rounds, done, self.algorithm.name, progress) as bar, Interrupts() as interrupts:
             for first, count, data in self._pieces(done, every, resident):
-                offset = first % self.period if self.period is not None else 0
+                offset = np.int32(0 if self.period is None else first % self.period)
                 carry, trace = self.advance(self.world, carry, data, offset, count)
                 log.add(int(count), np.asarray(trace.figures[:count]), np.asarray(trace.messages))
                 done = first + count
-                if done % every == 0 or done == self.rounds:
+                recorded = done % every == 0 or done == self.rounds
+                if recorded:
                     log.record(done, np.asarray(self.consensus(self.world, carry)))
-                    if path is not None:
-                        checkpoints.save(path, log, carry)
+                if path is not None and (recorded or interrupts.asked):
+                    checkpoints.save(path, log, carry)
                 bar.at(done)
                 if interrupts.asked:
                     break
-        jax.block_until_ready(carry)
-        return self._collect(carry, log, time.perf_counter() - begun - compile_seconds, compile_seconds)
+            jax.block_until_ready(carry)
+            seconds = time.perf_counter() - begun
+        return self._collect(carry, log, seconds, compile_seconds)
 
-    def _fingerprint(self) -> dict[str, Any]:
+    def _fingerprint(self, carry: Carry) -> dict[str, Any]:
+        """All that the figures follow from: a checkpoint goes on only where nothing of it has changed."""
+        batch = jax.tree.map(lambda s: jax.ShapeDtypeStruct((self.learners.order.size, *s.shape), s.dtype), self.spec)  # type: ignore[no-untyped-call]
+        program = jax.jit(self.engine.round).lower(self.world, carry, batch, self.engine.desks())
         return {
+            "program": checkpoints.digest(program.as_text()),
+            "links": checkpoints.digest(self.world),
+            "start": checkpoints.digest(carry),
+            "data": checkpoints.digest([s.chunk(0, 1) for s in self.streams]),
+            "channel": str(self.engine.channel),
+            "figures": self.figures,
             "algorithm": self.algorithm.name,
             "graph": self.graph_name,
             "stream": self.streams[0].name,
@@ -322,6 +336,7 @@ class _Simulation:
         data = resident if resident is not None else self._abstract_chunk()
         number = jax.ShapeDtypeStruct((), jnp.int32)  # type: ignore[no-untyped-call]
         self.advance = jax.jit(self._advance, donate_argnums=1).lower(self.world, carry, data, number, number).compile()
+        self.consensus = jax.jit(self._consensus).lower(self.world, carry).compile()
         return time.perf_counter() - begun
 
     def _abstract_chunk(self) -> Tree:

@@ -7,7 +7,7 @@ they are nothing but more agents.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -16,10 +16,11 @@ import numpy as np
 
 from tacit import runtime
 from tacit.contract import Algorithm, Array, Batch, Key, Links, Params, Phase, State, Tree, View
+from tacit.errors import ConfigError, ContractError
 from tacit.graphs import Channel, Graph
 from tacit.graphs.weights import evaluate_exactly
 from tacit.runtime import MessageSpec
-from tacit.simulate.inbox import GatheredInbox, Packed, Packing
+from tacit.simulate.inbox import GatheredInbox, Packed, Packing, padding
 from tacit.simulate.layout import Layout, SlotTable
 
 LINK_AXES = Links(agent=1, live=1, weight=1)
@@ -90,7 +91,8 @@ class PackedState(NamedTuple):
     """States of a bucket between two rounds: vectors and numbers of one type side by side in one array.
 
     A mix that lands in several leaves is then written once, as one array; XLA would otherwise gather the neighbours'
-    rows once per leaf, or copy every link's row to share it.
+    rows once per leaf, or copy every link's row to share it. The array has as many padding columns as a message; what
+    they hold is never read, and taking them from the mix lets XLA see that state and mix are one array.
     """
 
     columns: Mapping[str, Array]
@@ -107,8 +109,8 @@ class StatePacking:
         leaves, self._structure = jax.tree.flatten(state)
         self._shapes = [(leaf.shape[1:], leaf.dtype) for leaf in leaves]
 
-    def pack(self, state: State) -> PackedState:
-        """Put vectors and numbers side by side."""
+    def pack(self, state: State, tail: Packed) -> PackedState:
+        """Put vectors and numbers side by side, padded with `tail` where it fits."""
         columns: dict[str, list[Array]] = {}
         others = []
         for leaf, (shape, dtype) in zip(jax.tree.leaves(state), self._shapes, strict=True):
@@ -116,6 +118,10 @@ class StatePacking:
                 columns.setdefault(dtype.name, []).append(leaf.reshape(leaf.shape[0], -1))
             else:
                 others.append(leaf)
+        for name, parts in columns.items():
+            missing = padding(sum(part.shape[1] for part in parts))
+            fits = name in tail and tail[name].shape[1] == missing
+            parts.append(tail[name] if fits else jnp.zeros((parts[0].shape[0], missing), name))
         return PackedState({k: jnp.concatenate(v, axis=1) for k, v in columns.items()}, tuple(others))
 
     def unpack(self, packed: PackedState) -> State:
@@ -220,9 +226,14 @@ class Engine:
             return ()
         for phase in self.algorithm.phases:
             if (phase.source, phase.target) == (predictor, learner):
-                tables = self.layout.links[phase.links].into
-                return jnp.asarray(np.concatenate([table.row[1] for table in tables]))
-        raise runtime.ContractError(
+                layout = self.layout.links[phase.links]
+                if np.any(layout.graph.in_degree == 0):
+                    raise ConfigError(
+                        f"{learner} {int(np.argmin(layout.graph.in_degree)) % self.layout.roles[learner].agents} hears no "
+                        f"{predictor} on {phase.links!r}, so that no model speaks for it; link it to one"
+                    )
+                return jnp.asarray(np.concatenate([table.row[1] for table in layout.into]))
+        raise ContractError(
             f"algorithm {self.algorithm.name!r}: no phase leads from predictor {predictor!r} to learner {learner!r}"
         )
 
@@ -267,7 +278,7 @@ class Engine:
                 )
                 per_bucket.append(make(members.key, views))
             self.packed[role] = tuple(map(StatePacking, per_bucket))
-            states[role] = self._pack(role, tuple(per_bucket))
+            states[role] = self._pack(role, tuple(per_bucket), [{}] * len(per_bucket))
         return Carry(jnp.int32(0), states, tuple(self._empty_flight(k) for k in range(len(self.specs))))
 
     def _empty_flight(self, phase: int) -> Flight | tuple[()]:
@@ -284,8 +295,9 @@ class Engine:
             else (),
         )
 
-    def _pack(self, role: str, states: tuple[State, ...]) -> tuple[PackedState, ...]:
-        return tuple(packing.pack(state) for packing, state in zip(self.packed[role], states, strict=True))
+    def _pack(self, role: str, states: tuple[State, ...], tails: Sequence[Packed]) -> tuple[PackedState, ...]:
+        parts = zip(self.packed[role], states, tails, strict=True)
+        return tuple(packing.pack(state, tail) for packing, state, tail in parts)
 
     def _unpack(self, role: str, states: tuple[PackedState, ...]) -> tuple[State, ...]:
         return tuple(packing.unpack(state) for packing, state in zip(self.packed[role], states, strict=True))
@@ -319,13 +331,15 @@ class Engine:
     @property
     def counts_vary(self) -> bool:
         """Whether the number of messages differs from round to round."""
-        return any(self.varying.values()) or any(s.addressed for s in self.specs)
+        answers = any(phase.answers is not None for phase in self.algorithm.phases)
+        return any(self.varying.values()) or any(s.addressed for s in self.specs) or answers
 
     def round(self, world: World, carry: Carry, batch: Batch, desks: Desks) -> tuple[Carry, Desks, Array]:
         """Run every phase once. Returns the desks with this round's messages, and messages sent, (phases, repeats)."""
         t = carry.round + 1
         new_desks = []
         states = {role: self._unpack(role, packed) for role, packed in carry.states.items()}
+        tails: dict[str, Sequence[Packed]] = {role: [{}] * len(parts) for role, parts in states.items()}
         reached: dict[str, Array] = {}
         flights, sent_counts = [], []
         now = {name: self._links_now(world, name, t) for name in world.links}
@@ -339,12 +353,13 @@ class Engine:
             flight, entries = self._fly(index, rows, departures, carry.flights[index], world, now[phase.links])
             flights.append(flight)
             sent_counts.append(self._count_sent(world, phase, departures))
-            states[phase.target] = self._absorb(
+            states[phase.target], tails[phase.target] = self._absorb(
                 world, index, phase, states[phase.target], entries, now[phase.links], t
             )
             if any(p.answers == phase.links for p in self.algorithm.phases):
-                reached[phase.links] = joined([jnp.any(e.arrived[1:], axis=0) for e in entries.buckets])
-        packed = {role: self._pack(role, state) for role, state in states.items()}
+                now_reached = joined([jnp.any(e.arrived[1:], axis=0) for e in entries.buckets])
+                reached[phase.links] = reached.get(phase.links, jnp.zeros((), bool)) | now_reached
+        packed = {role: self._pack(role, state, tails[role]) for role, state in states.items()}
         return Carry(t, packed, tuple(flights)), tuple(new_desks), jnp.stack(sent_counts)
 
     def _links_now(self, world: World, name: str, t: Array | None) -> Links1:
@@ -462,11 +477,13 @@ class Engine:
         arrays = world.links[self.algorithm.phases[index].links]
         buckets = []
         per_slot = spec.delivery == "per_slot"
+        # Padding reads the agent's own row; between two roles it has none, so that entries must be masked.
+        complete = departures is None and self.layout.links[self.algorithm.phases[index].links].graph.sources is None
         if isinstance(flight, tuple) and not isinstance(flight, Flight):
             for b, (slots, links) in enumerate(zip(arrays.into, now.into, strict=True)):
                 place = slots.slot_row if per_slot else slots.row
                 arrived = links.live if departures is None else departures[b].delay == 0
-                buckets.append(Entry(place, arrived, links.weight, departures is None))
+                buckets.append(Entry(place, arrived, links.weight, complete))
             return (), Entries(rows, tuple(buckets))
         assert departures is not None  # a channel with delays is never reliable
         new_rows = {name: shifted(flight.rows[name], value) for name, value in rows.items()}
@@ -494,16 +511,16 @@ class Engine:
         entries: Entries,
         now: Links1,
         t: Array,
-    ) -> tuple[State, ...]:
+    ) -> tuple[tuple[State, ...], list[Packed]]:
         totals = self._everyone(phase, entries, now)
-        result = []
+        result, tails = [], []
         for b, (members, state) in enumerate(zip(world.members[phase.target], states, strict=True)):
             entry = entries.buckets[b]
 
             def one(
                 key: Key, state: State, view: View, place: Array, arrived: Array, pushed: Array, repeat: Array,
                 complete: bool = entry.complete,
-            ) -> State:  # fmt: skip
+            ) -> tuple[State, Packed]:  # fmt: skip
                 everyone = None if totals is None else {name: v[repeat] for name, v in totals.items()}
                 inbox = GatheredInbox(
                     self.packings[index],
@@ -515,14 +532,17 @@ class Engine:
                     complete=complete,
                     everyone=everyone,
                 )
-                return phase.absorb(runtime.absorb_key(key, view.round, index), state, inbox, view)
+                after = phase.absorb(runtime.absorb_key(key, view.round, index), state, inbox, view)
+                runtime.check_state(self.algorithm, index, phase.target, state, after)
+                return after, inbox.tail
 
             view = self._view(phase.target, phase.links, b, members, now, t)
-            new = jax.vmap(one, in_axes=(0, 0, VIEW_AXES, 1, 1, 1, 0))(
+            new, tail = jax.vmap(one, in_axes=(0, 0, VIEW_AXES, 1, 1, 1, 0))(
                 members.key, state, view, entry.place, entry.arrived, entry.weight, members.repeat
             )
             result.append(new)
-        return tuple(result)
+            tails.append(tail)
+        return tuple(result), tails
 
     def _everyone(self, phase: Phase, entries: Entries, now: Links1) -> Packed | None:
         """Where all hear all with one weight, the mix is one sum per repeat."""
@@ -533,12 +553,15 @@ class Engine:
         weights = np.concatenate([edge, own])
         if np.ptp(weights) > 0 or any(s.delivery == "per_slot" for s in self.specs):
             return None
-        repeats = self.layout.repeats
-        scale = float(weights[0])
-        return {
-            name: scale * jnp.sum(rows.reshape(repeats, -1, rows.shape[-1]), axis=1)
-            for name, rows in entries.rows.items()
-        }
+        role, repeats = self.layout.roles[phase.source], self.layout.repeats
+
+        def total(rows: Array) -> Array:
+            if len(role.buckets) == 1:
+                return jnp.sum(rows.reshape(repeats, -1, rows.shape[-1]), axis=1, dtype=rows.dtype)
+            return jax.ops.segment_sum(rows, role.order // role.agents, repeats)
+
+        scale = jnp.asarray(weights[0])
+        return {name: scale.astype(rows.dtype) * total(rows) for name, rows in entries.rows.items()}
 
     def _count_sent(self, world: World, phase: Phase, departures: list[Departure] | None) -> Array:
         """Messages that left in this phase, per repeat: what is lost on the way was sent all the same."""

@@ -14,10 +14,13 @@ import numpy as np
 
 from tacit.graphs import Graph, Topology
 
-BUCKET_OVERHEAD = 800
+BUCKET_OVERHEAD = 300
 """What one more bucket costs per round, in slots mixed: a bucket must save more padding than this."""
-MOST_BUCKETS = 4
-"""Each one is compiled by itself, which takes a second or so; more of them save little padding."""
+
+
+def most_buckets(agents: int) -> int:
+    """Each bucket is compiled by itself, which takes about half a second: more of them where a round takes longer."""
+    return 8 if agents >= 50_000 else 4
 
 
 class SlotTable(NamedTuple):
@@ -112,10 +115,11 @@ def _bucket_bounds(in_degree: np.ndarray) -> list[int]:
     total = np.concatenate([[0], np.cumsum(counts)])
     # best[k][j]: least cost of the first j values in k buckets
     size = values.size
-    best = np.full((MOST_BUCKETS + 1, size + 1), np.inf)
-    cut = np.zeros((MOST_BUCKETS + 1, size + 1), np.int64)
+    most = most_buckets(in_degree.size)
+    best = np.full((most + 1, size + 1), np.inf)
+    cut = np.zeros((most + 1, size + 1), np.int64)
     best[0, 0] = 0
-    for k in range(1, MOST_BUCKETS + 1):
+    for k in range(1, most + 1):
         for j in range(1, size + 1):
             cost = best[k - 1, :j] + (total[j] - total[:j]) * (values[j - 1] + 1) + BUCKET_OVERHEAD
             cut[k, j] = int(np.argmin(cost))

@@ -1,0 +1,355 @@
+"""The command `tacit`.
+
+What a command needs is imported inside it, so that help comes at once. A TacitError is one message on stderr
+and exit code 2; Ctrl-C leaves a valid directory behind and is exit code 130.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import shlex
+import sys
+import textwrap
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from tacit.errors import ConfigError, TacitError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tacit.algorithms import Entry
+    from tacit.contract import Algorithm
+    from tacit.experiments.execute import Outcome
+    from tacit.graphs import Graph
+    from tacit.results import Comparison
+
+INTERRUPTED = 130
+WIDTH_OF_A_FILE = 120
+"""Tables that do not go to a terminal may be this wide."""
+
+app = typer.Typer(
+    name="tacit",
+    help="Peers learn together without telling: private decentralised online learning.",
+    epilog="Example: tacit demo --out runs/demo",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+graph_app = typer.Typer(help="Look at graphs before running on them.")
+app.add_typer(graph_app, name="graph")
+
+Out = Annotated[Path | None, typer.Option(help="Directory to write; made if it is not there.")]
+Seed = Annotated[int | None, typer.Option(min=0, help="Seed of the first repeat.")]
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and leave with its exit code."""
+    app(args=None if arguments is None else list(arguments), prog_name="tacit")
+    raise SystemExit(0)  # not reached: the line above leaves
+
+
+def _reported(command: Callable[..., None]) -> Callable[..., None]:
+    """Turn errors of ours and Ctrl-C into messages and exit codes."""
+
+    @functools.wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+        except TacitError as error:
+            typer.echo(f"error: {error}", err=True)
+            raise typer.Exit(2) from error
+        except KeyboardInterrupt as error:
+            typer.echo("interrupted: nothing more was written", err=True)
+            raise typer.Exit(INTERRUPTED) from error
+
+    return wrapped
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+) -> None:
+    if version:
+        from tacit import __version__
+
+        typer.echo(f"tacit {__version__}")
+    elif context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command(epilog="Example: tacit demo --out runs/demo")
+@_reported
+def demo(
+    out: Out = Path("runs/demo"),
+    rounds: Annotated[int | None, typer.Option(min=1, help="Rounds, instead of 1,000.")] = None,
+    seed: Seed = None,
+    tune: Annotated[
+        bool, typer.Option("--tune", help="Find the step sizes anew first (a minute more).")
+    ] = False,
+) -> None:
+    """Compare online push-sum with its baselines on made-up data: a table and a report, in half a minute."""
+    from tacit.experiments.demo import STEPS
+    from tacit.experiments.demo import demo as experiment
+    from tacit.experiments.demo import tune as tuned
+
+    steps = tuned(rounds=rounds, tried=_print_trial) if tune else STEPS
+    _leave(_execute(experiment(steps, rounds, seed), out or Path("runs/demo")))
+
+
+@app.command(epilog="Example: tacit run examples/synthetic.toml --out runs/synthetic --rounds 500")
+@_reported
+def run(
+    file: Annotated[Path, typer.Argument(help="An experiment, see examples/.", show_default=False)],
+    out: Out = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Rounds, instead of the file's.")] = None,
+    seed: Seed = None,
+) -> None:
+    """Run an experiment from a TOML file and write its directory (by default runs/NAME-OF-THE-FILE)."""
+    from tacit.experiments import load
+
+    _leave(_execute(load(file, rounds=rounds, seed=seed), out or Path("runs") / file.stem))
+
+
+@app.command(epilog="Example: tacit algorithms --json")
+@_reported
+def algorithms(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """List the algorithms: where each comes from, what it requires and which parameters it has."""
+    from tacit.algorithms import REGISTRY
+
+    facts = [_facts(entry) for entry in REGISTRY.values()]
+    if as_json:
+        typer.echo(json.dumps(facts, indent=2))
+        return
+    rows = [
+        (
+            fact["name"],
+            fact["summary"],
+            fact["source"],
+            ", ".join(fact["requires"]) or "nothing",
+            ", ".join(f"{p['name']}={p['default']}" for p in fact["parameters"]),
+        )
+        for fact in facts
+    ]
+    _print_table(("name", "what it does", "source", "requires", "parameters"), rows)
+
+
+@graph_app.command(
+    "check", epilog="Example: tacit graph check --kind random_digraph --agents 20 --out-degree 5"
+)
+@_reported
+def graph_check(  # noqa: PLR0917 - options, given by name
+    file: Annotated[
+        Path | None, typer.Argument(help="A TOML file with a [graph].", show_default=False)
+    ] = None,
+    edges: Annotated[
+        Path | None, typer.Option(help="A text file with a line 'sender receiver [weight]' per link.")
+    ] = None,
+    kind: Annotated[str | None, typer.Option(help="A generator, with its parameters below.")] = None,
+    agents: Annotated[int | None, typer.Option(help="Number of agents.")] = None,
+    out_degree: Annotated[int | None, typer.Option(help="Of random_digraph: the largest one.")] = None,
+    exact: Annotated[bool | None, typer.Option("--exact", help="Of random_digraph: all the same.")] = None,
+    p: Annotated[float | None, typer.Option("--p", help="Of erdos_renyi: probability of a link.")] = None,
+    directed: Annotated[bool | None, typer.Option("--directed", help="Of erdos_renyi.")] = None,
+    radius: Annotated[float | None, typer.Option(help="Of geometric.")] = None,
+    k: Annotated[int | None, typer.Option("--k", help="Of small_world and k_regular: neighbours.")] = None,
+    rewire: Annotated[float | None, typer.Option(help="Of small_world: share of links.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of a random graph.")] = 0,
+) -> None:
+    """Print the figures of a graph, and which algorithms may run on it; for the others why not."""
+    from tacit.algorithms import REGISTRY
+    from tacit.graphs import describe
+
+    given = {
+        "agents": agents,
+        "out_degree": out_degree,
+        "exact": exact,
+        "p": p,
+        "directed": directed,
+        "radius": radius,
+        "k": k,
+        "rewire": rewire,
+    }
+    parameters = {name: value for name, value in given.items() if value is not None}
+    graph = _chosen_graph(file, edges, kind, parameters, seed)
+    typer.echo(f"{describe(graph)}\n")
+    rows = [(entry.name, *_fitness(entry, graph)) for entry in REGISTRY.values()]
+    _print_table(("algorithm", "may run", "why not, and what to do"), rows)
+
+
+@app.command(epilog="Example: tacit reproduce ops-occupancy --quick --out runs/ops-occupancy")
+@_reported
+def reproduce(
+    name: Annotated[str | None, typer.Argument(help="Which experiment.", show_default=False)] = None,
+    listed: Annotated[bool, typer.Option("--list", help="List the experiments.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer rounds and repeats: a smoke test.")] = False,
+    out: Out = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the first repeat.")] = 0,
+) -> None:
+    """Run an experiment of the texts and say which of its claims hold (exit code 1 if one does not)."""
+    from tacit.experiments.papers import EXPERIMENTS
+
+    if listed or name is None:
+        rows = [(e.name, e.title, e.source) for e in EXPERIMENTS.values()]
+        _print_table(("name", "what it shows", "source"), rows)
+        return
+    if name not in EXPERIMENTS:
+        raise ConfigError(f"there is no experiment {name!r}; expected one of: {', '.join(EXPERIMENTS)}")
+    directory = out or Path("runs") / name
+    summary = EXPERIMENTS[name].run(quick, directory, seed)
+    claims = summary["claims"]
+    rows = [(str(c["claim"]), "holds" if c["holds"] else "DOES NOT HOLD", str(c["figure"])) for c in claims]
+    _print_table(("claim", "verdict", "figures"), rows)
+    typer.echo(f"written to {directory}")
+    if not all(claim["holds"] for claim in claims):
+        raise typer.Exit(1)
+
+
+@app.command(epilog="Example: tacit compare runs/a runs/b --out runs/a-and-b")
+@_reported
+def compare(
+    directories: Annotated[list[Path], typer.Argument(help="Directories of runs.", show_default=False)],
+    out: Out = None,
+) -> None:
+    """Put runs that were made earlier side by side; with --out also write a common report."""
+    from tacit.results import Comparison
+
+    comparison = Comparison.load(directories, "Comparison of " + ", ".join(d.name for d in directories))
+    _print_comparison(comparison)
+    if out is not None:
+        comparison.save(out, command=_command())
+        typer.echo(f"report: {out / 'report.html'}")
+
+
+def _execute(config: Any, out: Path) -> Outcome:
+    from tacit.experiments import build
+    from tacit.experiments.execute import execute
+
+    problem = build(config)
+    settings = config.run
+    agents = problem.graph(settings.seed).agents
+    typer.echo(
+        f"{settings.name}: {len(config.algorithms)} algorithm(s), {agents:,} agents, "
+        f"{settings.rounds:,} rounds, {settings.repeats} repeat(s), seed {settings.seed}"
+    )
+    outcome = execute(problem, out, command=_command(), finished=_print_finished)
+    typer.echo("")
+    _print_comparison(outcome.comparison)
+    typer.echo(f"report: {out / 'report.html'}")
+    return outcome
+
+
+def _leave(outcome: Outcome) -> None:
+    if outcome.interrupted:
+        typer.echo("interrupted: the figures are those of the rounds that were finished", err=True)
+        raise typer.Exit(INTERRUPTED)
+
+
+def _print_finished(run: Any) -> None:
+    seconds = run.seconds + run.compile_seconds
+    typer.echo(
+        f"  {run.label}: {run.rounds:,} rounds in {seconds:.1f} s{' (interrupted)' if run.partial else ''}"
+    )
+
+
+def _print_trial(name: str, step: float, loss: float) -> None:
+    typer.echo(f"  tuning {name}: step {step:g} gives average loss {loss:.4f}")
+
+
+def _print_comparison(comparison: Comparison) -> None:
+    for difference in comparison.differences():
+        typer.echo(f"note: these runs are not of one problem: {difference}", err=True)
+    _print_table([textwrap.fill(title, 16) for title in comparison.columns()], comparison.rows())
+
+
+def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    _console().print(table, markup=False)
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else WIDTH_OF_A_FILE, highlight=False)
+
+
+def _command() -> str:
+    return shlex.join(["tacit", *sys.argv[1:]])
+
+
+def _facts(entry: Entry) -> dict[str, Any]:
+    from tacit.experiments.sections import parameters
+
+    algorithm = _example_of(entry)
+    return {
+        "name": entry.name,
+        "summary": entry.summary,
+        "source": entry.source,
+        "requires": sorted(algorithm.requires) if algorithm is not None else [],
+        "parameters": [
+            {"name": key, "default": None if p.default is inspect.Parameter.empty else p.default}
+            for key, p in parameters(entry.constructor).items()
+        ],
+    }
+
+
+def _example_of(entry: Entry) -> Algorithm | None:
+    """Return the algorithm for a logistic regression, or None where it needs more settings than that."""
+    from tacit.experiments.sections import parameters
+    from tacit.objectives import logistic
+
+    needed = [p for p in parameters(entry.constructor).values() if p.default is inspect.Parameter.empty]
+    return None if needed else entry.constructor(logistic())
+
+
+def _fitness(entry: Entry, graph: Graph) -> tuple[str, str]:
+    from tacit.runtime import prepared_topology
+
+    algorithm = _example_of(entry)
+    if algorithm is None:
+        return "?", "it has required parameters, on which this may depend"
+    try:
+        prepared_topology(algorithm, graph)
+    except TacitError as error:
+        return "no", str(error)
+    return "yes", ""
+
+
+def _chosen_graph(
+    file: Path | None, edges: Path | None, kind: str | None, parameters: dict[str, Any], seed: int
+) -> Graph:
+    from tacit.experiments.build import graph_maker
+    from tacit.experiments.config import choose_graph, load_graph
+    from tacit.experiments.sections import Place
+    from tacit.graphs import from_edge_list
+
+    if (file is not None) + (edges is not None) + (kind is not None) != 1:
+        raise ConfigError(
+            "graph check takes one of: FILE.toml, --edges FILE, --kind NAME with its parameters"
+        )
+    if kind is not None:
+        place = Place("graph check", "options")
+        return graph_maker(choose_graph({"kind": kind, **parameters}, place), None)(seed)
+    if edges is not None:
+        agents = parameters.pop("agents", None)
+    if parameters:
+        raise ConfigError(f"graph check: {', '.join(parameters)} go with --kind; remove them, or name a kind")
+    return (
+        from_edge_list(edges, agents=agents)
+        if edges is not None
+        else graph_maker(*load_graph(str(file)))(seed)
+    )

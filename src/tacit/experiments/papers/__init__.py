@@ -1,0 +1,13 @@
+"""The texts' experiments, run again by name."""
+
+from __future__ import annotations
+
+from tacit.experiments.papers import push_sum
+from tacit.experiments.papers.experiment import Claim, Experiment
+
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment for experiment in (push_sum.OCCUPANCY, push_sum.SUSY)
+}
+"""Name -> experiment, as `tacit reproduce` lists them."""
+
+__all__ = ["EXPERIMENTS", "Claim", "Experiment"]

@@ -1,0 +1,83 @@
+"""Curves with confidence bands, side by side: the form in which the texts show their results."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.experiments.papers.experiment import Figure
+from tacit.metrics import mean_band
+from tacit.results.plots import COLOURS, INK, LINES, MARKERS, STYLE
+
+POINTS = 120
+"""Rounds at which a curve is drawn."""
+MARKERS_PER_LINE = 8
+SETTLED = 0.1
+"""Share of the rounds after which the vertical range is chosen: before it all curves fall from one height."""
+
+
+class Panel(NamedTuple):
+    """One set of axes."""
+
+    title: str
+    curves: Mapping[str, NDArray[np.float64]]
+    """Label -> (seeds, rounds)."""
+
+
+def draw_curves(name: str, title: str, caption: str, panels: Sequence[Panel], y_label: str) -> Figure:
+    """Draw curves over the rounds: means over the seeds and bands of their 95 % intervals."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure as Canvas
+
+    # The name salts the ids inside an SVG, so that several can stand in one page.
+    with mpl.rc_context({**STYLE, "svg.hashsalt": name}):
+        canvas = Canvas(figsize=(6.0 * len(panels), 4.2), layout="constrained")
+        axes: Any = canvas.subplots(1, len(panels), squeeze=False)[0]
+        for place, panel in zip(axes, panels, strict=True):
+            _draw(place, panel, y_label)
+        handles, labels = axes[0].get_legend_handles_labels()
+        canvas.legend(handles, labels, loc="outside upper center", ncols=min(5, len(labels)))
+        png = _rendered(canvas, "png", dpi=160, facecolor="white")
+        svg = _rendered(canvas, "svg", transparent=True, metadata={"Date": None, "Creator": None}).decode(
+            "utf-8"
+        )
+    return Figure(name, title, caption, png, svg[svg.index("<svg") :].replace(INK, "currentColor"))
+
+
+def _draw(axes: Any, panel: Panel, y_label: str) -> None:
+    settled: list[float] = []
+    for k, (label, values) in enumerate(panel.curves.items()):
+        rounds = values.shape[1]
+        at = np.unique(np.linspace(0, rounds - 1, POINTS).astype(np.int64))
+        band = mean_band(values[:, at])
+        colour = COLOURS[k % len(COLOURS)]
+        axes.plot(
+            at + 1,
+            band.mean,
+            color=colour,
+            ls=LINES[k % len(LINES)],
+            marker=MARKERS[k % len(MARKERS)],
+            markevery=(k, max(1, len(at) // MARKERS_PER_LINE)),
+            label=label,
+        )
+        if band.n > 1:
+            axes.fill_between(at + 1, band.low, band.high, color=colour, alpha=0.18, lw=0)
+        late = band.mean[at + 1 >= SETTLED * rounds]
+        settled += [float(value) for value in late if np.isfinite(value)]
+    if settled:
+        bottom, top = min(settled), max(settled)
+        spare = 0.06 * (top - bottom) or 0.01
+        axes.set_ylim(bottom - spare, top + spare)
+    axes.set_title(panel.title)
+    axes.set_xlabel("round t")
+    axes.set_ylabel(y_label)
+
+
+def _rendered(canvas: Any, kind: str, **options: Any) -> bytes:
+    buffer = io.BytesIO()
+    canvas.savefig(buffer, format=kind, **options)
+    return buffer.getvalue()

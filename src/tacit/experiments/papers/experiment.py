@@ -1,0 +1,126 @@
+"""What a reproduced experiment is: claims with verdicts, figures, and the directory that holds them.
+
+A claim of a text is put to the test as it stands. One that does not come out is reported as not holding, with
+the numbers; it is never dropped, and nothing is tuned until it holds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tacit.results.record import versions
+from tacit.results.store import REPORT, SUMMARY, json_bytes, put
+
+
+class Claim(NamedTuple):
+    """One statement of a text and what was found."""
+
+    claim: str
+    holds: bool
+    figure: str
+    """The numbers behind the verdict, with intervals; where it fails, also the reason if one was found."""
+
+
+class Figure(NamedTuple):
+    """One picture."""
+
+    name: str
+    """Of the file, without its ending."""
+    title: str
+    caption: str
+    png: bytes
+    svg: str
+    """To stand inside a page."""
+
+
+class Table(NamedTuple):
+    """One table of a report."""
+
+    title: str
+    note: str
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+
+
+class Findings(NamedTuple):
+    """Everything that an experiment found out."""
+
+    claims: Sequence[Claim]
+    metrics: dict[str, Any]
+    """Numbers that depend on the seed and the machine only: no times, no paths."""
+    data: dict[str, Any]
+    """What the data were."""
+    method: Sequence[str]
+    """How it was done, one paragraph each."""
+    tables: Sequence[Table]
+    figures: Sequence[Figure]
+
+
+Investigation = Callable[[bool, int], Findings]
+"""(quick, seed) -> findings."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A text's experiment that can be run again."""
+
+    name: str
+    title: str
+    source: str
+    """Text and place, e.g. "003 section 5"."""
+    run: Callable[[bool, Path, int], dict[str, Any]]
+    """(quick, out, seed) -> the summary, which is also written to out/summary.json."""
+
+
+def reproducible(name: str, title: str, source: str, investigate: Investigation) -> Experiment:
+    """Make an experiment of an investigation: time it and write its directory."""
+
+    def run(quick: bool, out: Path, seed: int) -> dict[str, Any]:
+        begun = time.perf_counter()
+        findings = investigate(quick, seed)
+        summary = summarise(name, findings, quick, seed, time.perf_counter() - begun)
+        write(experiment, findings, summary, out)
+        return summary
+
+    experiment = Experiment(name, title, source, run)
+    return experiment
+
+
+def summarise(name: str, findings: Findings, quick: bool, seed: int, seconds: float) -> dict[str, Any]:
+    """Return what summary.json holds."""
+    return {
+        "experiment": name,
+        "claims": [claim._asdict() for claim in findings.claims],
+        "metrics": findings.metrics,
+        "seconds": round(seconds, 2),
+        "versions": versions(),
+        "seed": seed,
+        "quick": quick,
+        "data": findings.data,
+    }
+
+
+def command(summary: dict[str, Any], out: Path) -> str:
+    """Return the command line that makes this directory again."""
+    quick = ["--quick"] if summary["quick"] else []
+    parts = ["tacit reproduce", summary["experiment"], *quick, f"--seed {summary['seed']}", f"--out {out}"]
+    return " ".join(parts)
+
+
+def write(experiment: Experiment, findings: Findings, summary: dict[str, Any], out: Path) -> None:
+    """Write summary.json, report.html and the plots, whole or not at all."""
+    from tacit.experiments.papers.page import page
+
+    text = page(experiment, findings, summary, command(summary, out))
+    put(
+        out,
+        {
+            **{f"{figure.name}.png": figure.png for figure in findings.figures},
+            REPORT: text.encode("utf-8"),
+            SUMMARY: json_bytes(summary),
+        },
+    )

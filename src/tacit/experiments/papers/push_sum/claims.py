@@ -1,0 +1,153 @@
+"""The claims of 003 section 5 and appendix B, judged; where one fails, what the runs say about the reason."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tacit.experiments.papers.experiment import Claim
+from tacit.experiments.papers.push_sum.design import FRACTIONS
+from tacit.experiments.papers.push_sum.evidence import Evidence
+from tacit.experiments.papers.verdicts import (
+    Named,
+    difference_in_words,
+    falling,
+    larger_gain,
+    lower,
+    not_worse,
+)
+
+
+def judge(evidence: Evidence) -> list[Claim]:
+    """Return every claim with its verdict."""
+    claims: list[Claim] = []
+    for fraction in FRACTIONS:
+        claims += [*_comparison(evidence, fraction), _density(evidence, fraction), _size(evidence, fraction)]
+    return [*claims, *_fractions(evidence), _gain(evidence)]
+
+
+def percent(fraction: float) -> str:
+    """Return "100 % stochastic"."""
+    return f"{100 * fraction:.0f} % stochastic"
+
+
+def _main(evidence: Evidence, method: str, fraction: float) -> Named:
+    return method, evidence.average(method, evidence.design.main(fraction))
+
+
+def _comparison(evidence: Evidence, fraction: float) -> list[Claim]:
+    ops = _main(evidence, "OPS", fraction)
+    where = f"({percent(fraction)})"
+    others = {name: _main(evidence, name, fraction) for name in ("COL", "DOL-Symm", "DOL-Asymm", "Local OGD")}
+    return [
+        not_worse(f"COL is not worse than OPS {where}", others["COL"], ops),
+        *(
+            lower(f"OPS has a lower average loss than {name} {where}", ops, others[name])
+            for name in ("DOL-Symm", "DOL-Asymm", "Local OGD")
+        ),
+    ]
+
+
+def _density(evidence: Evidence, fraction: float) -> Claim:
+    design = evidence.design
+    losses = [evidence.average("OPS", setting) for setting in design.by_density(fraction)]
+    network = f"the network of {design.density_nodes} nodes"
+    claim = f"The loss of OPS falls as {network} grows denser ({percent(fraction)})"
+    return falling(claim, design.densities, np.stack(losses), "neighbours up to")
+
+
+def _size(evidence: Evidence, fraction: float) -> Claim:
+    settings = evidence.design.by_size(fraction)
+    first, last = settings[0], settings[-1]
+    claim = (
+        f"OPS with {last.nodes} nodes is not worse than with {first.nodes}, up to {first.neighbours} "
+        f"neighbours each ({percent(fraction)})"
+    )
+    small: Named = (f"n = {first.nodes}", evidence.average("OPS", first))
+    large: Named = (f"n = {last.nodes}", evidence.average("OPS", last))
+    between = "; ".join(f"n = {s.nodes}: {evidence.average('OPS', s).mean():.4f}" for s in settings[1:-1])
+    notes = [f"In between: {between}."] if between else []
+    notes += _before_rereading(evidence, fraction)
+    if not not_worse(claim, large, small).holds:
+        notes.append(_why_size_hurts(evidence, fraction))
+    return not_worse(claim, large, small, " ".join(notes))
+
+
+def _before_rereading(evidence: Evidence, fraction: float) -> list[str]:
+    """Compare over the rounds in which no network has to read a sample twice."""
+    settings = evidence.design.by_size(fraction)
+    fresh = evidence.samples.rows // settings[-1].nodes
+    if fresh >= evidence.rounds or fraction < 1:
+        return []
+    first, last = (
+        (f"n = {s.nodes}", evidence.of("OPS", s).loss[:, :fresh].mean(axis=1))
+        for s in (settings[0], settings[-1])
+    )
+    found = difference_in_words(last, first)
+    return [f"Over the first {fresh} rounds, in which nobody reads a sample twice: {found}."]
+
+
+def _why_size_hurts(evidence: Evidence, fraction: float) -> str:
+    settings = evidence.design.by_size(fraction)
+    first, last = settings[0], settings[-1]
+    small: Named = (f"n = {first.nodes}", evidence.average("COL", first))
+    large: Named = (f"n = {last.nodes}", evidence.average("COL", last))
+    worse = lower("", small, large).holds
+    mixing = [evidence.mixing[s.nodes] for s in (first, last)]
+    facts = (
+        f"the spectral gap goes from {mixing[0].spectral_gap:.3f} to {mixing[1].spectral_gap:.3f}, and the "
+        f"least mass of a node, which divides its steps, from {mixing[0].least_mass:.2f} to "
+        f"{mixing[1].least_mass:.2f} of an equal share"
+    )
+    verdict = (
+        "it is worse too, so the mixing is not the only reason"
+        if worse
+        else "it shows no harm, so the reason lies in the mixing"
+    )
+    return (
+        f"Why: COL, which mixes at once at any size: {difference_in_words(large, small)}; {verdict}: {facts}."
+    )
+
+
+def _fractions(evidence: Evidence) -> list[Claim]:
+    ops = {fraction: _main(evidence, "OPS", fraction)[1] for fraction in FRACTIONS}
+    best = evidence.best_fixed
+    high, low = FRACTIONS
+    names = (f"{100 * high:.0f} %", f"{100 * low:.0f} %")
+    claim = f"The average loss of OPS is lower at {names[0]} stochastic samples than at {names[1]}"
+    in_regret = (
+        f"The regret of OPS per node and round is lower at {names[0]} stochastic samples than at {names[1]}"
+    )
+    first, second = (names[0], ops[high]), (names[1], ops[low])
+    note = "" if lower(claim, first, second).holds else _why_fraction_hurts(evidence, names)
+    regret = [np.asarray(ops[fraction]) - best[fraction] for fraction in FRACTIONS]
+    return [
+        lower(claim, first, second, note),
+        lower(in_regret, (names[0], regret[0]), (names[1], regret[1])),
+    ]
+
+
+def _why_fraction_hurts(evidence: Evidence, names: tuple[str, str]) -> str:
+    high, low = FRACTIONS
+    first, second = (names[0], evidence.best_fixed[high]), (names[1], evidence.best_fixed[low])
+    found = f"The best fixed model, which learns nothing on the way: {difference_in_words(first, second)}"
+    easier = lower("", second, first)
+    if easier.holds:
+        return (
+            f"Why: the two streams are not equally hard. {found}. Every node counts alike, so the samples of "
+            "small clusters are read more often and count for more, and here these are easier."
+        )
+    return f"{found}, so the samples are not easier by themselves."
+
+
+def _gain(evidence: Evidence) -> Claim:
+    high, low = FRACTIONS
+
+    def pair(fraction: float) -> tuple[Named, Named]:
+        local, ops = (_main(evidence, name, fraction)[1] for name in ("Local OGD", "OPS"))
+        return ("OPS", ops), (f"at {100 * fraction:.0f} %: Local OGD", local)
+
+    return larger_gain(
+        f"OPS gains more over Local OGD at {100 * high:.0f} % stochastic samples than at {100 * low:.0f} %",
+        pair(high),
+        pair(low),
+    )

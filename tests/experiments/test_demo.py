@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from tacit.experiments import demo as module
+from tacit.experiments.demo import STEPS, TUNING_SEED, demo, tune
+
+
+def test_the_demonstration_compares_push_sum_with_its_baselines() -> None:
+    config = demo()
+    assert config.labels == ("OPS", "COL", "DOL-Symm", "DOL-Asymm", "Local OGD")
+    steps = {choice.kind: choice.values.step for choice in config.algorithms}
+    assert steps == STEPS
+    assert set(STEPS.values()) <= set(module.GRID)
+
+
+def test_steps_are_tuned_on_other_seeds_than_they_are_shown_on() -> None:
+    config = demo()
+    shown = range(config.run.seed, config.run.seed + config.run.repeats)
+    tuned = range(TUNING_SEED, TUNING_SEED + module.TUNING_REPEATS)
+    assert not set(shown) & set(tuned)
+
+
+def test_tuning_takes_the_step_of_the_lowest_loss() -> None:
+    tried: dict[float, float] = {}
+    best = tune(["local_online"], (1e-3, 1.0), 20, lambda name, step, loss: tried.update({step: loss}))
+    assert set(tried) == {1e-3, 1.0}
+    assert tried[1.0] < tried[1e-3]
+    assert best == {"local_online": 1.0}

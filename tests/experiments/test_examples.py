@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import runpy
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tacit.experiments import Problem, build, load
+from tacit.results import load as load_run
+from tacit.streams import datasets
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def small(name: str) -> Problem:
+    """An example with so few rounds and repeats that it only shows that everything fits together."""
+    config = load(EXAMPLES / name, rounds=5)
+    return build(replace(config, run=config.run.model_copy(update={"repeats": 2, "regret_points": 0})))
+
+
+def test_the_synthetic_example_runs() -> None:
+    made = small("synthetic.toml")
+    labels = [run.label for run in made.runs(progress=False)]
+    assert labels == ["constant step", "falling step", "alone"]
+
+
+@pytest.mark.data
+@pytest.mark.skipif(not datasets.available("occupancy"), reason=datasets.where("occupancy"))
+def test_the_occupancy_example_runs() -> None:
+    made = small("occupancy.toml")
+    run = next(iter(made.runs(progress=False)))
+    assert run.label == "OPS"
+    assert "all 20,560 rows" in run.stream
+
+
+def test_the_first_steps_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main = runpy.run_path(str(EXAMPLES / "first_steps.py"))["main"]
+    directory = main(rounds=30, repeats=2, out=str(tmp_path / "run"))
+    assert load_run(directory).summary["rounds"] == 30
+    assert "not private" in capsys.readouterr().out

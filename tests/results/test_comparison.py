@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tacit.errors import ResultError
+from tacit.results import Comparison, Run, load, load_all
+from tacit.results.comparison import with_interval
+from tacit.results.record import figure
+from tacit.results.report import page
+
+MakeRun = Callable[..., Run]
+
+
+@pytest.fixture
+def comparison(make_run: MakeRun) -> Comparison:
+    worse = make_run(label="B & co", algorithm="local_online")
+    worse.per_round["loss"][:] += 0.25
+    runs = [make_run(label="A"), worse]
+    for run in runs:
+        run.regret(points=3)
+    return Comparison(tuple(run.record() for run in runs), "One <problem>", {"run": {"rounds": 40}})
+
+
+def test_the_table_has_a_line_per_run(comparison: Comparison) -> None:
+    rows = comparison.rows()
+    assert [row[0] for row in rows] == ["A", "B & co"]
+    assert all(len(row) == len(comparison.columns()) for row in rows)
+    assert comparison.columns()[2] == "accuracy"
+    loss = comparison.records[0].metrics["average_loss"]
+    mean, half = (float(part) for part in rows[0][1].split("±"))
+    assert mean == pytest.approx(loss["mean"], abs=1e-4)
+    assert half == pytest.approx(loss["high"] - loss["mean"], rel=0.1)
+    assert rows[0][5] == "160"  # 5 messages of 96 bits by 3 agents
+    assert rows[0][6] == "not private"
+
+
+def test_differences_are_paired_by_repeat(comparison: Comparison) -> None:
+    lowest, difference = comparison.against_lowest()
+    assert lowest == "lowest"
+    assert float(difference.split("±")[0]) == pytest.approx(0.25, abs=1e-4)
+    assert float(difference.split("±")[1]) == pytest.approx(0, abs=1e-4)  # the same noise in both
+
+
+def test_runs_of_different_problems_are_told_apart(make_run: MakeRun) -> None:
+    runs = (make_run(label="A").record(), make_run(label="B", seed=1).record())
+    assert Comparison(runs).differences() == []
+    runs[1].summary["stream"] = "other data"
+    other = Comparison(runs)
+    assert other.differences() == ["they differ in stream: other data; synthetic <data>"]
+    assert other.against_lowest() == ["-", "-"]
+
+
+def test_a_comparison_is_saved_and_read_back(comparison: Comparison, tmp_path: Path) -> None:
+    folder = comparison.save(tmp_path / "both", command="tacit run x.toml")
+    names = {path.name for path in folder.iterdir()}
+    assert names >= {"a", "b-co", "summary.json", "report.html", "config.toml", "regret.png"}
+    again = Comparison.load([folder])
+    assert again.rows() == comparison.rows()
+    assert load(folder / "a").summary == comparison.records[0].summary
+    assert [record.label for record in load_all(folder / "b-co")] == ["B & co"]
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["runs"] == ["a", "b-co"]
+
+
+def test_labels_that_look_alike_get_folders_of_their_own(make_run: MakeRun) -> None:
+    runs = tuple(make_run(label=label).record() for label in ("A b", "a-B", "???"))
+    assert Comparison(runs).folders() == ["a-b", "a-b-2", "run"]
+
+
+def test_folders_outside_the_directory_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "summary.json").write_text(json.dumps({"runs": ["../elsewhere"]}))
+    with pytest.raises(ResultError, match="expected names of folders"):
+        load_all(tmp_path)
+
+
+def test_a_comparison_of_nothing_is_refused() -> None:
+    with pytest.raises(ResultError, match="at least one"):
+        Comparison(())
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [([0.5], "0.5"), ([0.5, 0.5], "0.5000 ± 0.0000"), ([np.nan, 1.0], "-"), ([1.0, 1.2], "1.10 ± 1.27")],
+)
+def test_figures_are_written_to_the_digits_that_the_interval_leaves(values: list[float], text: str) -> None:
+    assert with_interval(figure(values)) == text
+
+
+class Page(HTMLParser):
+    """Collects what a browser would load, and checks that tags are closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loaded: list[str] = []
+        self.open: list[str] = []
+        self.words: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        for name, value in attributes:
+            if name in ("src", "href", "xlink:href") and not (value or "").startswith("#"):
+                self.loaded.append(value or "")
+        if tag not in ("meta", "br", "link", "img"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attributes)
+        if self.open and self.open[-1] == tag:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+def test_the_report_stands_alone_and_says_everything(comparison: Comparison, tmp_path: Path) -> None:
+    text = (comparison.save(tmp_path, command="tacit run 'a & b.toml'") / "report.html").read_text()
+    found = Page()
+    found.feed(text)
+    assert found.open == []
+    assert found.loaded == []
+    assert not re.search(r"url\((?!#)|@import", text)
+    words = " ".join(found.words)
+    for needed in (
+        "One <problem>",
+        "synthetic <data>",
+        "B & co",
+        "Not private",
+        "seed 0",
+        "jax",
+        "tacit run 'a & b.toml'",
+        "certified",
+        "prefers-color-scheme: dark",
+    ):
+        assert needed in words
+    assert text.count("<svg") == 4
+    ids = re.findall(r'<clipPath id="(\w+)"', text)
+    assert len(ids) == len(set(ids))
+
+
+def test_the_report_warns_of_what_is_partial(make_run: MakeRun) -> None:
+    record = make_run(partial=True, label="A").record()
+    text = page([record], {})
+    assert "A was interrupted: its figures are those of its first 40 rounds." in text
+    assert Comparison((record,)).rows()[0][0] == "A (interrupted)"
+    assert Comparison((record,)).partial

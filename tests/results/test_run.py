@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tacit.metrics import mean_interval
+from tacit.results import Run
+
+MakeRun = Callable[..., Run]
+
+
+def test_metrics_are_means_with_intervals_over_repeats(make_run: MakeRun) -> None:
+    run = make_run()
+    metrics = run.metrics()
+    values = run.per_round["loss"].astype(np.float64).mean(axis=1)
+    expected = mean_interval(values)
+    found = metrics["average_loss"]
+    assert (found["mean"], found["low"], found["high"]) == pytest.approx(expected[:3])
+    assert found["values"] == pytest.approx(values.tolist())
+    assert metrics["accuracy"]["mean"] == pytest.approx(run.per_round["accuracy"].mean(), rel=1e-6)
+    assert metrics["final_consensus"]["values"] == run.recorded["consensus"][:, -1].tolist()
+    assert metrics["messages"]["mean"] == run.rounds * 5
+    assert metrics["bits_per_agent"]["mean"] == run.rounds * 5 * 96 / run.agents
+
+
+def test_regret_joins_the_metrics_once_it_was_asked_for(make_run: MakeRun) -> None:
+    run = make_run()
+    assert "regret_total" not in run.metrics()
+    curve = run.regret(points=3)
+    metrics = run.metrics()
+    assert metrics["regret_total"]["values"] == curve.total[:, -1].tolist()
+    assert metrics["regret_per_agent_round"]["values"] == curve.per_agent_round[:, -1].tolist()
+    assert "one_node_regret_total" not in metrics
+    assert run.regret(points=3) is curve
+
+
+def test_one_nodes_regret_is_a_metric_where_its_loss_was_recorded(make_run: MakeRun) -> None:
+    run = make_run()
+    run.per_round = {**run.per_round, "node_loss": run.per_round["loss"] + 1}
+    run.regret(points=1)
+    metrics = run.metrics()
+    difference = (
+        metrics["one_node_regret_per_agent_round"]["mean"] - metrics["regret_per_agent_round"]["mean"]
+    )
+    assert difference == pytest.approx(1)
+
+
+def test_one_repeat_has_no_interval_and_infinity_has_no_mean(make_run: MakeRun) -> None:
+    run = make_run(repeats=1)
+    assert run.metrics()["average_loss"]["low"] is None
+    assert run.metrics()["average_loss"]["mean"] is not None
+    run.per_round["loss"][0, 3] = np.inf
+    assert run.metrics()["average_loss"] == {"mean": None, "low": None, "high": None, "values": [None]}
+    assert run.record().summary["diverged"]
+
+
+def test_a_record_holds_the_recorded_rounds(make_run: MakeRun) -> None:
+    run = make_run()
+    trace = run.record().trace
+    at = run.recorded_rounds
+    np.testing.assert_allclose(trace.loss, run.per_round["loss"][:, at - 1])
+    for k, t in enumerate(at):
+        np.testing.assert_allclose(
+            trace.average_loss[:, k], run.per_round["loss"][:, :t].mean(axis=1), rtol=1e-6
+        )
+        np.testing.assert_array_equal(trace.bits[:, k], run.per_round["bits"][:, :t].sum(axis=1))
+    np.testing.assert_array_equal(trace.consensus, run.recorded["consensus"])
+
+
+def test_privacy_is_said_in_words(make_run: MakeRun) -> None:
+    from .conftest import PRIVATE
+
+    open_words = make_run().record().summary["privacy"]["words"]
+    assert open_words.startswith("Not private: values leave as they were computed.")
+    private = make_run(privacy=PRIVATE).record().summary["privacy"]
+    assert private["private"] is True
+    for words in (
+        "Epsilon 1 for each record.",
+        "one record is replaced",
+        "gradients are clipped",
+        "adding up",
+    ):
+        assert words in private["words"]
+
+
+def test_a_run_is_called_by_its_label(make_run: MakeRun) -> None:
+    assert make_run().record().label == "online_push_sum"
+    assert make_run(label="OPS").record().label == "OPS"

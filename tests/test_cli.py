@@ -1,0 +1,273 @@
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tacit.algorithms import REGISTRY
+from tacit.cli import main
+from tacit.experiments import demo
+from tacit.experiments.config import GRAPHS
+from tacit.experiments.sections import parameters
+from tacit.results import load, load_all
+
+EXPERIMENT = """
+[run]
+name = "small"
+rounds = 8
+repeats = 2
+regret_points = 1
+
+[graph]
+kind = "ring"
+agents = 4
+
+[stream]
+kind = "linear_drift"
+dim = 2
+
+[objective]
+kind = "squared"
+l2 = 0.1
+
+[[algorithm]]
+name = "online_push_sum"
+step = 0.1
+"""
+
+
+class Result:
+    """What a call of the command line did."""
+
+    def __init__(self, code: Any, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+
+@pytest.fixture
+def tacit(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """Call the command line in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "small.toml").write_text(EXPERIMENT)
+
+    def call(*arguments: str) -> Result:
+        with pytest.raises(SystemExit) as caught:
+            main(arguments)
+        return Result(caught.value.code or 0, *capsys.readouterr())
+
+    return call
+
+
+def test_without_arguments_it_explains_itself(tacit: Any) -> None:
+    result = tacit()
+    assert result.code == 0
+    for command in ("demo", "run", "algorithms", "graph", "reproduce", "compare"):
+        assert command in result.out
+
+
+@pytest.mark.parametrize("command", ["demo", "run", "algorithms", "graph check", "reproduce", "compare"])
+def test_every_command_has_help_with_an_example(tacit: Any, command: str) -> None:
+    result = tacit(*command.split(), "--help")
+    assert result.code == 0
+    assert f"Example: tacit {command}" in result.out
+
+
+def test_the_version_is_that_of_the_package(tacit: Any) -> None:
+    import tacit as package
+
+    assert tacit("--version").out == f"tacit {package.__version__}\n"
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = "import sys, tacit.cli; print(*sys.modules, sep='\\n')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert not loaded & {"matplotlib", "pyarrow", "sklearn", "pydantic", "networkx", "tacit.experiments"}
+
+
+def test_python_m_tacit_is_the_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tacit", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("tacit ")
+
+
+def test_a_run_writes_its_directory(tacit: Any, tmp_path: Path) -> None:
+    result = tacit("run", "small.toml", "--out", "out", "--rounds", "6", "--seed", "3")
+    assert result.code == 0
+    assert "report: out/report.html" in result.out
+    assert "online_push_sum" in result.out
+    record = load(tmp_path / "out")
+    assert (record.summary["rounds"], record.summary["seed"]) == (6, 3)
+    assert record.settings["run"]["rounds"] == 6
+
+
+def test_a_run_goes_to_a_folder_of_its_name_by_default(tacit: Any, tmp_path: Path) -> None:
+    assert tacit("run", "small.toml", "--rounds", "2").code == 0
+    assert (tmp_path / "runs" / "small" / "summary.json").exists()
+
+
+def test_ctrl_c_leaves_a_valid_partial_run(
+    tacit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tacit.simulate import progress
+
+    monkeypatch.setattr(progress.Progress, "at", lambda self, done: signal.raise_signal(signal.SIGINT))
+    result = tacit("run", "small.toml", "--out", "out", "--rounds", "500")
+    assert result.code == 130
+    assert "interrupted" in result.err
+    record = load(tmp_path / "out")
+    assert record.summary["partial"] is True
+    assert 0 < record.summary["rounds"] < 500
+    assert "was interrupted" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_ctrl_c_before_anything_was_done_leaves_nothing(
+    tacit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tacit.experiments import build
+
+    def interrupted(*arguments: Any, **settings: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules[build.__module__], "simulate", interrupted)
+    result = tacit("run", "small.toml", "--out", "out")
+    assert result.code == 130
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("run", "nowhere.toml"), "error: nowhere.toml: cannot be read"),
+        (("compare", "."), "error: . is not a finished run"),
+        (("graph", "check"), "error: graph check takes one of"),
+        (("graph", "check", "--kind", "rings"), "did you mean 'ring'?"),
+        (("graph", "check", "--kind", "ring"), "has no 'agents'"),
+        (("graph", "check", "--kind", "ring", "--agents", "4", "--k", "2"), "k = 2: unknown key"),
+        (("graph", "check", "--kind", "ring", "--agents", "0"), "at least 1"),
+        (("graph", "check", "small.toml", "--k", "2"), "k go with --kind"),
+        (("graph", "check", "--edges", "nowhere.txt"), "error: nowhere.txt"),
+    ],
+)
+def test_an_error_is_one_message_and_exit_code_2(
+    tacit: Any, arguments: tuple[str, ...], message: str
+) -> None:
+    result = tacit(*arguments)
+    assert result.code == 2
+    assert result.out == ""
+    assert message in result.err
+    assert "Traceback" not in result.err
+
+
+def test_unknown_commands_and_options_are_usage_errors(tacit: Any) -> None:
+    assert tacit("nonsense").code == 2
+    assert tacit("run", "small.toml", "--round", "3").code == 2
+
+
+def test_algorithms_are_listed(tacit: Any) -> None:
+    found = json.loads(tacit("algorithms", "--json").out)
+    assert [fact["name"] for fact in found] == list(REGISTRY)
+    (push_sum,) = [fact for fact in found if fact["name"] == "online_push_sum"]
+    assert push_sum["source"] == "003 Alg. 1"
+    assert "strongly_connected" in push_sum["requires"]
+    assert {"name": "step", "default": 0.1} in push_sum["parameters"]
+    table = tacit("algorithms").out
+    assert all(name in table for name in REGISTRY)
+
+
+def test_a_graph_is_checked_against_every_algorithm(tacit: Any, tmp_path: Path) -> None:
+    (tmp_path / "edges.txt").write_text("0 1\n1 0\n1 2\n")  # nobody hears agent 2
+    result = tacit("graph", "check", "--edges", "edges.txt")
+    assert result.code == 0
+    assert "agents, edges                         3, 3" in result.out
+    rows = [line.split() for line in result.out.splitlines()]
+    verdicts = {row[0]: row[1] for row in rows if row and row[0] in REGISTRY}
+    assert verdicts["online_push_sum"] == "no"
+    assert verdicts["local_online"] == "yes"
+    assert "no path from agent 2 to agent 0" in " ".join(result.out.split())
+    assert "4, 8" in tacit("graph", "check", "small.toml").out
+    assert (
+        "random_digraph(6, 2)"
+        in tacit("graph", "check", "--kind", "random_digraph", "--agents", "6", "--out-degree", "2").out
+    )
+
+
+def test_graph_check_has_an_option_for_every_generators_parameter(tacit: Any) -> None:
+    text = tacit("graph", "check", "--help").out
+    for kind, function in GRAPHS.items():
+        if kind not in ("edge_list", "matrix"):  # these come from files
+            for key in parameters(function, frozenset({"seed", "name"})):
+                assert f"--{key.replace('_', '-')}" in text
+
+
+def test_runs_are_compared(tacit: Any, tmp_path: Path) -> None:
+    tacit("run", "small.toml", "--out", "a")
+    (tmp_path / "small.toml").write_text(EXPERIMENT.replace('"online_push_sum"', '"local_online"'))
+    tacit("run", "small.toml", "--out", "b")
+    result = tacit("compare", "a", "b", "--out", "both")
+    assert result.code == 0
+    assert "local_online" in result.out
+    assert result.err == ""
+    assert len(load_all(tmp_path / "both")) == 2
+    summary = json.loads((tmp_path / "b" / "summary.json").read_text())
+    (tmp_path / "b" / "summary.json").write_text(json.dumps({**summary, "rounds": 5}))
+    assert "not of one problem: they differ in rounds" in tacit("compare", "a", "b").err
+
+
+def test_the_demonstration_runs(tacit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = demo.PROBLEM.replace("repeats = 8", "repeats = 2\nregret_points = 1")
+    assert small != demo.PROBLEM
+    monkeypatch.setattr(demo, "PROBLEM", small)
+    result = tacit("demo", "--rounds", "3")
+    assert result.code == 0
+    for words in (
+        "OPS",
+        "COL",
+        "DOL-Symm",
+        "DOL-Asymm",
+        "Local OGD",
+        "not private",
+        "report: runs/demo/report.html",
+    ):
+        assert words in result.out
+    assert len(load_all(tmp_path / "runs" / "demo")) == 5
+
+
+@pytest.fixture
+def papers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, Path, int]]:
+    """Two experiments in the place of the real ones; the calls that they got."""
+    calls: list[tuple[bool, Path, int]] = []
+
+    def experiment(name: str, holds: bool) -> Any:
+        def run(quick: bool, out: Path, seed: int) -> dict[str, Any]:
+            calls.append((quick, out, seed))
+            return {"claims": [{"claim": "A < B", "holds": holds, "figure": "A 1, B 2"}]}
+
+        return SimpleNamespace(name=name, title=f"title of {name}", source="003", run=run)
+
+    module = ModuleType("tacit.experiments.papers")
+    module.EXPERIMENTS = {"good": experiment("good", True), "bad": experiment("bad", False)}  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "tacit.experiments.papers", module)
+    return calls
+
+
+def test_experiments_of_the_texts_are_listed_and_run(
+    tacit: Any, papers: list[tuple[bool, Path, int]]
+) -> None:
+    assert "title of good" in tacit("reproduce", "--list").out
+    result = tacit("reproduce", "good", "--quick", "--out", "x", "--seed", "5")
+    assert (result.code, papers) == (0, [(True, Path("x"), 5)])
+    assert "A < B" in result.out
+    failed = tacit("reproduce", "bad")
+    assert failed.code == 1
+    assert "DOES NOT HOLD" in failed.out
+    assert papers[-1] == (False, Path("runs/bad"), 0)
+    unknown = tacit("reproduce", "ugly")
+    assert unknown.code == 2
+    assert "expected one of: good, bad" in unknown.err
