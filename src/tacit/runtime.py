@@ -180,14 +180,13 @@ def prepared_topology(
                 f"links {sorted(topology.links)} among roles {sorted(topology.roles)}"
             )
         _check_ends(name, topology.links[name], source, target, topology.roles)
-    links = {
-        name: topology.links[name]
-        if topology.links[name].weights is not None
-        else topology.links[name].with_weights(algorithm.weights)
-        for name in ends
-    }
-    ready = replace(topology, links=links)
-    require(ready, algorithm.requires, algorithm.name, channel)
+    used = replace(topology, links={name: topology.links[name] for name in ends})
+    require(used, algorithm.requires, algorithm.name, channel)
+    unweighted = [name for name in ends if used.links[name].weights is None]
+    chosen = {name: used.links[name].with_weights(algorithm.weights) for name in unweighted}
+    ready = replace(used, links={**used.links, **chosen})
+    # Connectivity was checked above and does not depend on weights; whether these sum to one does.
+    require(ready, algorithm.requires - {"strongly_connected", "connected_over_time"}, algorithm.name)
     return ready
 
 

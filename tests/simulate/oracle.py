@@ -7,7 +7,7 @@ packing or gathers is.
 import jax
 import numpy as np
 
-from simulate.specimens import CENTRE, DIM
+from tests.simulate.specimens import CENTRE, DIM
 from tacit import runtime
 from tacit.graphs import Channel
 
@@ -36,8 +36,9 @@ def dense_weights(graph, live):
 class Links:
     """One link set: who may send to whom, and with which weight, in each round."""
 
-    def __init__(self, graph, index, seed):
+    def __init__(self, graph, index, seed, double=True):
         self.graph, self.index, self.root = graph, index, jax.random.key(seed)
+        self.double = double
         self.exists = np.zeros((graph.agents, graph.columns), bool)
         self.exists[graph.receivers, graph.senders] = True
 
@@ -46,7 +47,7 @@ class Links:
         graph, live = self.graph, self.exists.copy()
         if graph.dynamics is not None:
             key = runtime.links_key(self.root, self.index, t)
-            with jax.enable_x64(True):  # the draws depend on the precision of the run
+            with jax.enable_x64(self.double):  # draws depend on the precision of the run
                 up, _ = graph.dynamics.live(t, key, graph.senders, graph.receivers, graph.agents)
             live[graph.receivers, graph.senders] = np.asarray(up)
         W = dense_weights(graph, live)
@@ -66,7 +67,7 @@ class Post:
         delay = np.zeros(left.shape, int)
         if not channel.reliable:
             key = runtime.channel_key(self.links.root, self.phase, t)
-            with jax.enable_x64(True):
+            with jax.enable_x64(self.links.double):
                 lost, late = map(np.asarray, channel.draw(key, graph.edges))
             delay[graph.receivers, graph.senders] = np.where(lost, -1, late)
         for i, j in np.argwhere(left):

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from simulate import oracle, specimens
+from tests.simulate import oracle, specimens
 from tacit import graphs, runtime
 from tacit.contract import Phase, per_slot, push, share, unprotected
 from tacit.graphs import Channel, Delay, Graph, LinkDrop, OptOut, Periodic, RandomMatching, Topology
@@ -300,3 +300,22 @@ class TestViews:
         # the last one: each hears itself, present or not, and its neighbours, who are present if they are heard
         expected = np.column_stack([np.full(6, 4), present, into, out, into + present])
         np.testing.assert_allclose(seen, expected)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda inbox, x: jax.lax.cond(x[0] > -1, lambda: inbox.mix().private, lambda: x),
+        lambda inbox, x: jax.jit(lambda: inbox.mix().private)(),
+        lambda inbox, x: jax.vmap(lambda w: inbox.sum(w * inbox.weight).private)(jnp.ones(2)).mean(axis=0),
+        lambda inbox, x: jax.jacfwd(lambda w: inbox.sum(w * inbox.weight).private)(1.0),
+    ],
+    ids=["cond", "jit", "vmap", "jacobian"],
+)
+def test_an_inbox_may_be_read_under_a_transformation(read):
+    phase = Phase(
+        "peers", specimens.send_x, unprotected, lambda k, s, inbox, v: s._replace(x=read(inbox, s.x).astype(s.x.dtype))
+    )
+    graph = graphs.ring(5).with_weights("receiver")
+    run = simulate(mixing()._replace(phases=(phase,)), graph, specimens.targets(5, 1), rounds=1)
+    np.testing.assert_allclose(run.models[0, :, 0], graph.matrix() @ np.arange(5), rtol=1e-6)

@@ -8,7 +8,7 @@ from hypothesis import given as forall
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from simulate import specimens
+from tests.simulate import specimens
 from tacit import graphs
 from tacit.contract import Phase, unprotected
 from tacit.graphs import Graph, Topology

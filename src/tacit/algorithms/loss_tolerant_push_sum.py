@@ -1,16 +1,20 @@
 """Push-sum that survives loss: running totals instead of increments (beyond 003).
 
 OPS loses the mass of every message that does not arrive. Here agent i sends to j the *running total* T_ji of all (z, m)
-parts it has ever had for j, and j adds what the total has grown by since the last one that it heard:
+parts it has ever had for j, and j adds what the total has grown by since the newest one that it has heard:
 
     z'_i = z_i - gamma grad f_it(x_i)
-    T_ji <- fl(T_ji + W_ji (z'_i, m_i))               per out-link
-    keep for itself (z'_i, m_i) - sum_j (growth of T_ji)
+    T_ji <- T_ji + W_ji (z'_i, m_i) for every out-link;   keep W_ii (z'_i, m_i)
     j:  (z_j, m_j) <- kept part + sum_i (T_ji received - T_ji last heard)
 
-A lost message is healed by the next one; a repeated or overtaken one changes nothing, since totals are told apart by age.
-What is held plus what is under way is conserved under any pattern of loss. That holds in floating point too: what rounding
-takes off a total's growth stays with the sender instead of vanishing (T grows without end, so its last digits coarsen).
+A lost message is healed by the next one; a repeated or overtaken one changes nothing, since totals are told apart by the
+round in which they were sent. What is held plus what is under way is conserved under any pattern of loss.
+
+Two details make it hold up in practice. A total grows without end while its increments do not, so it is kept as a sum of
+two numbers (48 digits in single precision); with one, the increments drown within some hundred rounds. And an agent that has
+heard nothing new since its last push keeps what it has (W_ii = 1) and repeats its totals: pushing on would halve its mass
+round by round, and with it divide the step gamma / m_i by nearly nothing. Without loss everybody hears something in every
+round, and this is OPS.
 """
 
 from __future__ import annotations
@@ -21,6 +25,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from tacit.algorithms.online_push_sum import State as Parts
+from tacit.algorithms.online_push_sum import ratio
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import as_schedule
 from tacit.contract import (
@@ -29,37 +35,49 @@ from tacit.contract import (
 )  # fmt: skip
 
 
-class Parts(NamedTuple):
-    """A share of model and mass."""
+class Total(NamedTuple):
+    """Running totals as sums high + low, with a leading axis over slots."""
 
-    z: Params
-    mass: Array
+    high: Parts
+    low: Parts
 
 
 class State(NamedTuple):
-    """What a peer holds; totals have a leading axis over slots."""
+    """What a peer holds."""
 
     held: Parts
-    sent: Parts
-    """Running total per out-slot."""
-    heard: Parts
-    """Last total per in-slot."""
+    sent: Total
+    """Per out-slot."""
+    heard: Total
+    """Per in-slot, the newest that arrived."""
     heard_round: Array
-    """Round in which the last total of each in-slot was sent."""
+    """Per in-slot, the round in which that one was sent."""
+    fresh: Array
+    """Whether anything new was heard since the last push."""
 
 
-def ratio(state: State) -> Params:
-    """Return x = z / m."""
-    return jax.tree.map(lambda leaf: leaf / state.held.mass, state.held.z)
+def increased(total: Total, part: Parts) -> Total:
+    """Add to a total without losing the low digits (two-sum)."""
+
+    def both(high: Array, low: Array, x: Array) -> tuple[Array, Array]:
+        rough = high + x
+        lost = (high - (rough - (rough - high))) + (x - (rough - high))
+        rest = low + lost
+        return rough + rest, rest - ((rough + rest) - rough)
+
+    pairs = jax.tree.map(both, total.high, total.low, part)
+    outer, inner = jax.tree.structure(part), jax.tree.structure((0, 0))
+    return Total(*jax.tree.transpose(outer, inner, pairs))
 
 
-def mass_under_way(sent: State, heard: State, out_slot: int, in_slot: int) -> Array:
-    """Mass that one agent has sent on a link and the other one has not heard of yet."""
-    return sent.sent.mass[out_slot] - heard.heard.mass[in_slot]
+def growth(new: Total, old: Total) -> Parts:
+    """Return what a total has grown by."""
+    return jax.tree.map(lambda nh, oh, nl, ol: (nh - oh) + (nl - ol), new.high, old.high, new.low, old.low)
 
 
-def _over_slots(values: Array, leaf: Array) -> Array:
-    return values.reshape(values.shape + (1,) * leaf.ndim).astype(leaf.dtype)
+def _along(slots: Array, leaf: Array) -> Array:
+    """Give a vector over slots the axes that it takes to meet a leaf with a slot axis."""
+    return slots.reshape(slots.shape + (1,) * (leaf.ndim - 1))
 
 
 @register("beyond 003: running totals")
@@ -73,54 +91,55 @@ def loss_tolerant_push_sum(
 
     def init(key: Key, params: Params, views: Mapping[str, View]) -> State:
         view = views["peers"]
-        mass = jnp.ones((), view.out.weight.dtype)
-        held = Parts(params, mass)
+        held = Parts(params, jnp.ones((), view.out.weight.dtype))
 
-        def blank(slots: int) -> Parts:
-            return jax.tree.map(lambda leaf: jnp.zeros((slots, *leaf.shape), leaf.dtype), held)
+        def nothing(slots: int) -> Total:
+            zeros = jax.tree.map(lambda leaf: jnp.zeros((slots, *leaf.shape), leaf.dtype), held)
+            return Total(zeros, zeros)
 
-        heard_round = jnp.zeros(view.into.live.shape, jnp.int32)
-        return State(held, blank(view.out.live.shape[0]), blank(view.into.live.shape[0]), heard_round)
+        out, into = view.out.live.shape[0], view.into.live.shape[0]
+        return State(held, nothing(out), nothing(into), jnp.zeros(into, jnp.int32), jnp.asarray(True))
 
     def compute(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Params]:
-        gradient = jax.grad(objective.loss)(ratio(state), batch)
+        gradient = jax.grad(objective.loss)(ratio(state.held), batch)
         gamma = schedule(view.round)
         z = jax.tree.map(lambda a, g: a - (gamma * g).astype(a.dtype), state.held.z, gradient)
         return state._replace(held=Parts(z, state.held.mass)), z
 
     def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
+        share = jnp.where(state.fresh, view.out.weight, 0).at[0].set(0)
         leaving = Parts(released, state.held.mass)
-        share = view.out.weight.at[0].set(0)
-        total = jax.tree.map(lambda t, leaf: t + _over_slots(share, leaf) * leaf, state.sent, leaving)
-        kept = jax.tree.map(lambda h, new, old: h - jnp.sum(new - old, axis=0), state.held, total, state.sent)
-        return state._replace(held=kept, sent=total), per_slot(private=total.z, public=total.mass)
+        parts = jax.tree.map(lambda leaf: _along(share, leaf[None]).astype(leaf.dtype) * leaf, leaving)
+        total = increased(state.sent, parts)
+        kept = jnp.where(state.fresh, view.out.weight[0], 1)
+        held = jax.tree.map(lambda leaf: kept.astype(leaf.dtype) * leaf, state.held)
+        outbox = per_slot((total.high.z, total.low.z), (total.high.mass, total.low.mass))
+        return state._replace(held=held, sent=total), outbox
 
     def absorb(key: Key, state: State, inbox: Inbox, view: View) -> State:
         newest, found = inbox.newest()
-        age = jnp.min(
-            jnp.where(
-                inbox.arrived & (inbox.slot == jnp.arange(inbox.slots)[:, None]), inbox.age, view.round
-            ),
-            axis=1,
-        )
-        sent_in = view.round - age
+        hits = inbox.arrived & (inbox.slot == jnp.arange(inbox.slots)[:, None])
+        sent_in = view.round - jnp.min(jnp.where(hits, inbox.age, view.round), axis=1)
         # A total that was overtaken on the way says less than the one already heard.
         news = found & (sent_in > state.heard_round) & (jnp.arange(inbox.slots) > 0)
-        total = Parts(newest.private, newest.public)
-
-        def latest(new: Array, old: Array) -> Array:
-            return jnp.where(news.reshape(news.shape + (1,) * (new.ndim - 1)), new, old)
-
-        heard = jax.tree.map(latest, total, state.heard)
-        held = jax.tree.map(lambda h, new, old: h + jnp.sum(new - old, axis=0), state.held, heard, state.heard)
-        return State(held, state.sent, heard, jnp.where(news, sent_in, state.heard_round))
+        (high_z, low_z), (high_mass, low_mass) = newest.private, newest.public
+        total = Total(Parts(high_z, high_mass), Parts(low_z, low_mass))
+        heard = jax.tree.map(lambda new, old: jnp.where(_along(news, new), new, old), total, state.heard)
+        gained = growth(heard, state.heard)
+        return State(
+            jax.tree.map(lambda h, g: h + jnp.sum(g, axis=0), state.held, gained),
+            state.sent,
+            heard,
+            jnp.where(news, sent_in, state.heard_round),
+            jnp.sum(gained.mass) > 0,
+        )
 
     return Algorithm(
         name="loss_tolerant_push_sum",
         objective=objective,
         init={"peer": init},
         phases=(Phase("peers", compute, mechanism, absorb, emit),),
-        model=ratio,
+        model=lambda state: ratio(state.held),
         requires=frozenset({"strongly_connected", "sender_normalised"}),
         privacy=PrivacyStatement.none(),
         weights="sender",

@@ -16,14 +16,19 @@ def as_schedule(step: float | Callable[[Array], Array], name: str = "step") -> S
         return step
     if not (isinstance(step, int | float) and 0 < step < float("inf")):
         raise ConfigError(f"{name} is {step!r}; expected a positive number or a function of the round t")
-    return lambda t: jnp.float32(step)
+    return lambda t: jnp.asarray(step, _precision())
+
+
+def _precision() -> jnp.dtype:
+    """The floating type of the run: float64 only where it was asked for."""
+    return jnp.result_type(float)
 
 
 def inverse_sqrt(scale: float) -> Schedule:
     """Return scale / sqrt(t), the step of general convex losses."""
-    return lambda t: scale / jnp.sqrt(t.astype(jnp.float32))
+    return lambda t: scale / jnp.sqrt(t.astype(_precision()))
 
 
 def inverse(scale: float) -> Schedule:
     """Return scale / t, the step of strongly convex losses."""
-    return lambda t: scale / t.astype(jnp.float32)
+    return lambda t: scale / t.astype(_precision())

@@ -131,7 +131,7 @@ class RoundMachine:
         if phase.target != self.role or envelope.receiver != self.agent or envelope.links != phase.links:
             raise MessageRefused("address", f"{envelope.links!r} to agent {envelope.receiver} is not for {self.role} {self.agent}")
         slots = np.flatnonzero(np.asarray(self._views[phase.links].into.agent)[1:] == envelope.sender)
-        if slots.size == 0:
+        if slots.size == 0 or envelope.sender < 0:  # -1 is what padding is called
             raise MessageRefused("sender", f"agent {envelope.sender} is not an in-neighbour of {self.agent}")
         if envelope.round < 1 or self._expired(envelope.phase, envelope.round):
             raise MessageRefused("stale", f"sent in round {envelope.round}, now it is round {self.round}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,8 @@ FORMAT = 1
 
 class Log:
     """Figures collected so far."""
+
+    ARRAYS = ("figures", "messages", "recorded_rounds", "consensus")
 
     def __init__(self, fingerprint: dict[str, Any]) -> None:
         self.fingerprint = fingerprint
@@ -94,21 +95,22 @@ def save(path: Path, log: Log, carry: Carry) -> None:
 def load(path: Path, log: Log, like: Carry) -> Carry:
     """Read a checkpoint into the log and return the state; refuse one of another run."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = dict(file.items())
-        about = json.loads(str(arrays.pop("about")))
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            arrays = dict(archive.items())
+        about = json.loads(str(arrays["about"]))
         found = {key: about.get(key) for key in ("format", "rounds", *log.fingerprint)}
-    except (OSError, ValueError, KeyError, AttributeError, EOFError, zipfile.BadZipFile) as error:
+        figures = {key: arrays[key] for key in log.ARRAYS}
+    except Exception as error:  # a broken file makes its readers raise anything
         raise ResultError(f"{path} is not a checkpoint that can be read ({error}); delete it to start over") from error
     expected = {"format": FORMAT, "rounds": found["rounds"], **log.fingerprint}
     if found != expected:
         other = [f"{key} {found[key]!r} there, {expected[key]!r} here" for key in found if found[key] != expected[key]]
         raise ResultError(f"{path} is the checkpoint of another run: {', '.join(other)}; name another file")
     leaves, structure = jax.tree.flatten(like)
-    saved = [arrays.pop(f"carry/{k}", None) for k in range(len(leaves))]
+    saved = [arrays.get(f"carry/{k}") for k in range(len(leaves))]
     for old, new in zip(leaves, saved, strict=True):
         if new is None or new.shape != old.shape or new.dtype != old.dtype:
             raise ResultError(f"{path} holds a state of another shape; delete it to start over")
-    log.restore(int(found["rounds"]), arrays)
+    log.restore(int(found["rounds"]), figures)
     carry: Carry = structure.unflatten([jnp.asarray(leaf) for leaf in saved])
     return carry

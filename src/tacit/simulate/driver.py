@@ -351,7 +351,7 @@ class _Simulation:
         while at < self.rounds:
             at = min(at + self.chunk, (at // every + 1) * every, self.rounds)
             stops.append(at)
-        starts = [done, *stops[:-1]]
+        starts = [done, *stops][:-1]
         if resident is not None:
             for first, stop in zip(starts, stops, strict=True):
                 yield np.int32(first), np.int32(stop - first), resident

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
+from jax.extend.core import get_opaque_trace_state
 
 from tacit.contract import Array, Inbox, Message
 from tacit.runtime import MessageSpec
@@ -98,6 +99,7 @@ class GatheredInbox(Inbox):
         self._complete, self._everyone = complete, everyone
         self.tail: Packed = {}
         """Padding columns of the mix, once it was asked for: see `PackedState`."""
+        self._made_in = get_opaque_trace_state(convention="nnx")
 
     def values(self) -> Message:
         """Gather every entry: one copy per link, only on demand."""
@@ -147,5 +149,7 @@ class GatheredInbox(Inbox):
             return jax.lax.fori_loop(1, entries, lambda k, acc: acc + term(rows, k), term(rows, 0))
 
         combined = {name: total(rows) for name, rows in self._rows.items()}
-        self.tail = self._packing.tail(combined)
+        # Under a transformation of the algorithm's own (cond, vmap, grad) they would not outlive it.
+        if get_opaque_trace_state(convention="nnx") == self._made_in:
+            self.tail = self._packing.tail(combined)
         return self._packing.unpack(combined)

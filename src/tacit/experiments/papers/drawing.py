@@ -36,9 +36,14 @@ def draw_curves(name: str, title: str, caption: str, panels: Sequence[Panel], y_
     # The name salts the ids inside an SVG, so that several can stand in one page.
     with mpl.rc_context({**STYLE, "svg.hashsalt": name}):
         canvas = Canvas(figsize=(6.0 * len(panels), 4.2), layout="constrained")
-        axes: Any = canvas.subplots(1, len(panels), squeeze=False)[0]
-        for place, panel in zip(axes, panels, strict=True):
-            _draw(place, panel, y_label)
+        axes: Any = canvas.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+        settled = [
+            height for place, panel in zip(axes, panels, strict=True) for height in _draw(place, panel)
+        ]
+        if settled:
+            spare = 0.06 * (max(settled) - min(settled)) or 0.01
+            axes[0].set_ylim(min(settled) - spare, max(settled) + spare)
+        axes[0].set_ylabel(y_label)
         handles, labels = axes[0].get_legend_handles_labels()
         canvas.legend(handles, labels, loc="outside upper center", ncols=min(5, len(labels)))
         png = _rendered(canvas, "png", dpi=160, facecolor="white")
@@ -48,7 +53,8 @@ def draw_curves(name: str, title: str, caption: str, panels: Sequence[Panel], y_
     return Figure(name, title, caption, png, svg[svg.index("<svg") :].replace(INK, "currentColor"))
 
 
-def _draw(axes: Any, panel: Panel, y_label: str) -> None:
+def _draw(axes: Any, panel: Panel) -> list[float]:
+    """Draw the curves of a panel; return the heights that its vertical range has to cover."""
     settled: list[float] = []
     for k, (label, values) in enumerate(panel.curves.items()):
         rounds = values.shape[1]
@@ -68,13 +74,9 @@ def _draw(axes: Any, panel: Panel, y_label: str) -> None:
             axes.fill_between(at + 1, band.low, band.high, color=colour, alpha=0.18, lw=0)
         late = band.mean[at + 1 >= SETTLED * rounds]
         settled += [float(value) for value in late if np.isfinite(value)]
-    if settled:
-        bottom, top = min(settled), max(settled)
-        spare = 0.06 * (top - bottom) or 0.01
-        axes.set_ylim(bottom - spare, top + spare)
     axes.set_title(panel.title)
     axes.set_xlabel("round t")
-    axes.set_ylabel(y_label)
+    return settled
 
 
 def _rendered(canvas: Any, kind: str, **options: Any) -> bytes:

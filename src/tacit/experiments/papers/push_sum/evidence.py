@@ -32,11 +32,11 @@ TUNING_OFFSET = 500
 
 
 class Mixing(NamedTuple):
-    """How well the graphs of a setting spread what is sent, on average over the seeds."""
+    """How well the graphs of a setting spread what is sent, seed by seed."""
 
-    spectral_gap: float
-    least_mass: float
-    """Of all nodes, in the long run, where 1 is an equal share."""
+    spectral_gap: NDArray[np.float64]
+    least_mass: NDArray[np.float64]
+    """Of the node that has least in the long run, where 1 is an equal share."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +134,6 @@ def _cost(cell: Cell) -> tuple[float, Cell]:
 def _mixing(nodes: int, neighbours: int, seeds: range) -> Mixing:
     graphs = [make_graph(nodes, neighbours, seed).with_weights("sender") for seed in seeds]
     return Mixing(
-        float(np.mean([spectral_gap(graph) for graph in graphs])),
-        float(np.mean([nodes * perron(graph).right.min() for graph in graphs])),
+        np.array([spectral_gap(graph) for graph in graphs]),
+        np.array([nodes * perron(graph).right.min() for graph in graphs]),
     )

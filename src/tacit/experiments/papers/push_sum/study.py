@@ -88,7 +88,10 @@ def _metrics(evidence: Evidence) -> dict[str, Any]:
         "best_fixed_loss": {
             percent(fraction): figure(losses) for fraction, losses in evidence.best_fixed.items()
         },
-        "mixing": {f"{nodes} nodes": mixing._asdict() for nodes, mixing in evidence.mixing.items()},
+        "mixing": {
+            f"{nodes} nodes": {name: figure(values) for name, values in mixing._asdict().items()}
+            for nodes, mixing in evidence.mixing.items()
+        },
     }
 
 

@@ -1,0 +1,148 @@
+"""The five methods against which the contract was written on paper, as real files against it (docs/design.md).
+
+Online push-sum is in the package. The other four are here, without the trimmings of a product: they show that the
+contract holds what later work needs, in both runtimes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from tacit.contract import Algorithm, Phase, PrivacyStatement, share, unprotected
+
+
+def _plain(**fields):
+    defaults = {"privacy": PrivacyStatement.none(), "requires": frozenset()}
+    return Algorithm(**{**defaults, **fields})
+
+
+def adapt_then_combine(objective, step):
+    """004 (4.x): psi = w - mu grad J(w); w = sum_j W[i, j] psi_j."""
+
+    def compute(key, state, batch, view):
+        psi = jax.tree.map(lambda w, g: w - step * g, state, jax.grad(objective.loss)(state, batch))
+        return state, psi
+
+    return _plain(
+        name="adapt_then_combine",
+        objective=objective,
+        init={"peer": lambda key, params, views: params},
+        phases=(Phase("peers", compute, unprotected, lambda k, s, inbox, v: inbox.mix().private),),
+        model=lambda state: state,
+        requires=frozenset({"symmetric", "doubly_stochastic", "reliable"}),
+        weights="metropolis",
+    )
+
+
+class AdmmState(NamedTuple):
+    u: jax.Array
+    neighbours: jax.Array
+    """Sum over neighbours of the values they released last."""
+    gamma: jax.Array
+
+
+def networked_admm(objective, eta, rho):
+    """001 (3.x): its own *released* value and the neighbours' memory enter the primal step."""
+
+    def init(key, params, views):
+        return AdmmState(params, views["peers"].into.degree * params, jnp.zeros_like(params))
+
+    def compute(key, state, batch, view):
+        degree = view.into.degree
+        gradient = jax.grad(objective.loss)(state.u, batch)
+        numerator = state.u / eta + rho * (degree * state.u + state.neighbours) - gradient - state.gamma
+        return state, numerator / (1 / eta + 2 * rho * degree)
+
+    def absorb(key, state, inbox, view):
+        heard = inbox.values().private
+        own, others = heard[0], jnp.sum(heard[1:], axis=0)
+        gamma = state.gamma + rho * (view.into.degree * own - others)
+        return AdmmState(own, others, gamma)
+
+    return _plain(
+        name="networked_admm",
+        objective=objective,
+        init={"peer": init},
+        phases=(Phase("peers", compute, unprotected, absorb),),
+        model=lambda state: state.u,
+        requires=frozenset({"symmetric", "strongly_connected", "reliable"}),
+    )
+
+
+def sampled_fedavg(objective, step, cohort, clients):
+    """004 ch. 2: the server calls `cohort` of its clients; only these work, answer, and are waited for."""
+
+    def call(key, state, batch, view):
+        chosen = 1 + jax.random.choice(key, clients, (cohort,), replace=False)
+        return {**state, "chosen": chosen.astype(jnp.int32)}, state["w"]
+
+    def send(state, released, view):
+        return state, share(released, to=state["chosen"])
+
+    def download(key, state, inbox, view):
+        message, found = inbox.newest()
+        return jnp.where(found[1], message.private[1], state)
+
+    def train(key, state, batch, view):
+        moved = state - step * jax.grad(objective.loss)(state, batch)
+        return moved, moved
+
+    def average(key, state, inbox, view):
+        count = jnp.sum(inbox.arrived)
+        return {**state, "w": jnp.where(count > 0, inbox.sum().private / jnp.maximum(count, 1), state["w"])}
+
+    return _plain(
+        name="sampled_fedavg",
+        objective=objective,
+        init={
+            "client": lambda key, params, views: params,
+            "server": lambda key, params, views: {"w": params, "chosen": jnp.zeros(cohort, jnp.int32)},
+        },
+        phases=(
+            Phase("downlink", call, unprotected, download, send, source="server", target="client"),
+            Phase("uplink", train, unprotected, average, source="client", target="server", answers="downlink"),
+        ),
+        model=lambda state: state["w"],
+        learner="client",
+        predictor="server",
+    )
+
+
+def delayed_partial_sharing(objective, step, width, decay):
+    """001 ch. 4 between peers: a window of coordinates that moves each round; late parts count less.
+
+    The window's place is public; only `width` numbers travel. A peer whose link is down goes on alone.
+    """
+
+    def compute(key, state, batch, view):
+        state = state - step * jax.grad(objective.loss)(state, batch)
+        return state, state
+
+    def emit(state, released, view):
+        start = (view.round * width) % state.shape[0]
+        part = jnp.roll(released, -start)[:width]
+        return state, share(part, public=start)
+
+    def absorb(key, state, inbox, view):
+        heard = inbox.values()
+
+        def difference(part, start, arrived, age, slot):
+            there = jnp.roll(state, -start)[:width]
+            full = jnp.zeros_like(state).at[:width].set(part - there)
+            useful = arrived & (slot > 0)
+            return jnp.where(useful, decay**age, 0.0) * jnp.roll(full, start)
+
+        pulls = jax.vmap(difference)(heard.private, heard.public, inbox.arrived, inbox.age, inbox.slot)
+        count = jnp.maximum(jnp.sum(inbox.arrived & (inbox.slot > 0)), 1)
+        return state + jnp.sum(pulls, axis=0) / count
+
+    return _plain(
+        name="delayed_partial_sharing",
+        objective=objective,
+        init={"peer": lambda key, params, views: params},
+        phases=(Phase("peers", compute, unprotected, absorb, emit),),
+        model=lambda state: state,
+    )

@@ -1,0 +1,201 @@
+"""One set of checks over every algorithm, found by discovery (docs/design.md, "What every algorithm is checked for")."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tacit
+from tacit import runtime
+from tacit.contract import Mechanism, Noise
+from tacit.errors import RequirementError
+from tacit.graphs import Channel, Graph, Periodic
+from tacit.peer import RoundMachine, run_in_process
+from tests.contract.cases import AGENTS, CASES, DIM, OBJECTIVE, Case, stream
+
+ROUNDS = 50
+ON_PEERS = [c for c in CASES if isinstance(c.graph, Graph)]
+REGISTERED = list(tacit.algorithms.REGISTRY.values())
+SUPPORT = {"registry", "schedules"}
+
+
+def every(cases: list[Case]):
+    return pytest.mark.parametrize("case", cases, ids=lambda c: c.name)
+
+
+def relative(a, b) -> float:
+    """Largest ||a - b|| / ||b|| over the leaves."""
+    pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+    return max(float(np.linalg.norm(np.asarray(x) - y) / np.linalg.norm(y)) for x, y in pairs)
+
+
+def simulate(case: Case, **settings):
+    return tacit.simulate(case.make(), case.graph, settings.pop("stream", stream()), channel=case.channel, **settings)
+
+
+def test_every_module_registers_its_methods_and_every_method_has_a_case():
+    package = tacit.algorithms
+    for module in pkgutil.iter_modules(package.__path__):
+        if module.name in SUPPORT:
+            continue
+        full = f"{package.__name__}.{module.name}"
+        importlib.import_module(full)
+        mine = [e.name for e in REGISTERED if e.constructor.__module__ == full]
+        assert mine, f"{module.name} registers nothing"
+        assert set(mine) <= set(package.__all__)
+    assert {e.name for e in REGISTERED} <= {c.name for c in CASES}
+    assert all(e.summary and e.source for e in REGISTERED)
+
+
+@every(CASES)
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-10), ("float32", 1e-6)])
+def test_simulator_equals_peers(case, dtype, tolerance):
+    peers = run_in_process(
+        case.make(), case.graph, stream(), rounds=ROUNDS, seed=3, channel=case.channel, dtype=dtype
+    )
+    run = simulate(case, rounds=ROUNDS, seed=3, dtype=dtype)
+    assert peers.refused == 0
+    np.testing.assert_array_equal(run.per_round["messages"][0], peers.messages)
+    np.testing.assert_allclose(run.per_round["loss"][0], peers.loss, rtol=tolerance)
+    last = jax.tree.map(lambda m: m[-1], peers.models)
+    if case.make().predictor != case.make().learner:  # a simulated run reports the model that serves each learner
+        last = jax.tree.map(lambda m: np.repeat(m, AGENTS, axis=0), last)
+    # Running totals grow, and with them the last digit of a float32: 50 rounds cost it another digit.
+    slack = 3 if "loss_tolerant" in case.name and dtype == "float32" else 1
+    assert relative(jax.tree.map(lambda m: m[0], run.models), last) <= slack * tolerance
+    assert np.all(np.isfinite(run.per_round["loss"]))
+
+
+@every([c for c in ON_PEERS if c.channel.reliable])
+def test_what_did_not_arrive_is_invisible(case):
+    """Agent 0's data are NaN: after three rounds exactly those have heard of it to whom live links lead from it."""
+    graph = case.graph.mutual() if "symmetric" in case.make().requires else case.graph
+    silent = (graph.senders == 0) & (graph.receivers > 2)
+    both = silent | ((graph.receivers == 0) & (graph.senders > 2))
+    down = both if "symmetric" in case.make().requires else silent
+    table = np.stack([~down, ~down, ~down, np.ones_like(down)])
+    graph = replace(graph, dynamics=Periodic(table), weights=None)
+
+    def poisoned(start, stop):
+        batch = stream().chunk(start, stop)
+        x = batch.x.copy()
+        x[:, 0] = np.nan
+        return batch._replace(x=x)
+
+    data = tacit.streams.from_function(poisoned, agents=AGENTS, rounds=60)
+    run = tacit.simulate(case.make(), graph, data, rounds=3)
+    links = runtime.prepared_topology(case.make(), graph).links["peers"]
+    heard = {0}
+    for t in (1, 2, 3):
+        live = links.live_at(t)
+        heard |= {int(r) for s, r, up in zip(links.senders, links.receivers, live, strict=True) if up and s in heard}
+    bad = {int(i) for i in np.flatnonzero(~np.isfinite(run.models[0]).all(axis=-1))}
+    assert bad <= heard
+    # A method on paper may keep what it hears for the next round's step; the registered ones use it at once.
+    assert bad == heard or case.name == "on paper: ADMM"
+
+
+@every([c for c in CASES if c.channel.reliable])
+def test_public_parts_ignore_the_data(case, monkeypatch):
+    seen: list = []
+    receive = RoundMachine.receive
+
+    def spy(self, envelope):
+        seen[-1].append(
+            (envelope.links, envelope.round, envelope.sender, envelope.receiver, jax.tree.leaves(envelope.message.public))
+        )
+        receive(self, envelope)
+
+    monkeypatch.setattr(RoundMachine, "receive", spy)
+    for data in (stream(seed=1), stream(seed=2)):
+        seen.append([])
+        run_in_process(case.make(), case.graph, data, rounds=4)
+    one, two = seen
+    assert [m[:4] for m in one] == [m[:4] for m in two]
+    for a, b in zip(one, two, strict=True):
+        for x, y in zip(a[4], b[4], strict=True):
+            np.testing.assert_array_equal(x, y)
+
+
+@pytest.mark.parametrize("entry", REGISTERED, ids=lambda e: e.name)
+def test_zero_noise_equals_no_noise(entry):
+    if "mechanism" not in entry.constructor.__code__.co_varnames:
+        assert entry.name == "local_online"  # it sends nothing
+        return
+    silent = Mechanism("silent", lambda view: Noise("laplace", jnp.float32(0), jnp.float32(0), "l1"))
+    graph = CASES[0].graph
+    runs = [
+        tacit.simulate(entry.constructor(OBJECTIVE, step=0.2, mechanism=m), graph, stream(), rounds=10)
+        for m in (silent, tacit.privacy.unprotected)
+    ]
+    np.testing.assert_allclose(runs[0].models, runs[1].models, rtol=1e-6, atol=1e-7)
+
+
+@every(CASES)
+def test_restart_gives_the_same_trajectory(case, tmp_path):
+    whole = simulate(case, rounds=30, seed=5)
+    half = simulate(case, rounds=13, seed=5, checkpoint=tmp_path / "state")
+    rest = simulate(case, rounds=30, seed=5, checkpoint=tmp_path / "state")
+    assert half.rounds == 13
+    for name, values in whole.per_round.items():
+        np.testing.assert_array_equal(rest.per_round[name], values, err_msg=name)
+    jax.tree.map(np.testing.assert_array_equal, rest.models, whole.models)
+
+
+@every([c for c in ON_PEERS if c.channel.reliable])
+def test_relabelling_agents_changes_nothing(case):
+    permutation = np.random.default_rng(0).permutation(AGENTS)
+    original = stream()
+
+    def relabelled(start, stop):
+        return jax.tree.map(lambda leaf: leaf[:, np.argsort(permutation)], original.chunk(start, stop))
+
+    plain = simulate(case, rounds=20, dtype="float64")
+    data = tacit.streams.from_function(relabelled, agents=AGENTS, rounds=60)
+    moved = tacit.simulate(case.make(), case.graph.relabelled(permutation), data, rounds=20, dtype="float64")
+    np.testing.assert_allclose(moved.models[0][permutation], plain.models[0], rtol=1e-10)
+    np.testing.assert_allclose(moved.per_round["loss"], plain.per_round["loss"], rtol=1e-10)
+
+
+def test_repeats_with_the_same_seed_give_the_same_metrics():
+    case = CASES[0]
+    runs = [simulate(case, rounds=20, repeats=3, seed=7) for _ in range(2)]
+    np.testing.assert_array_equal(runs[0].per_round["loss"], runs[1].per_round["loss"])
+
+
+BREAKS = {
+    "reliable": (None, Channel(loss=0.1)),
+    "strongly_connected": (tacit.graphs.from_edges(AGENTS, [0, 1], [1, 0]), None),
+    "sender_normalised": (tacit.graphs.star(AGENTS).with_weights("receiver"), None),
+    "symmetric": (tacit.graphs.directed_ring(AGENTS), None),
+    "doubly_stochastic": (tacit.graphs.star(AGENTS).with_weights("sender"), None),
+}
+
+
+@every([c for c in CASES if c.channel.reliable])
+def test_a_broken_requirement_is_refused_before_round_0(case):
+    algorithm = case.make()
+    for requirement in algorithm.requires:
+        graph, channel = BREAKS[requirement]
+        if graph is not None and algorithm.topology is not None:
+            continue  # it makes its own graph, which meets its requirements: seen by every other test here
+        with pytest.raises(RequirementError, match=requirement) as refusal:
+            tacit.simulate(algorithm, graph or case.graph, _no_data(), rounds=5, channel=channel)
+        assert algorithm.name in str(refusal.value)
+
+
+def _no_data() -> tacit.streams.Stream:
+    """A stream that fails the test if a round is run."""
+
+    def batch(start, stop):
+        if start == 0 and stop == 1:  # asked for once, to learn the shapes
+            return tacit.streams.Batch(np.zeros((1, AGENTS, DIM), np.float32), np.ones((1, AGENTS), np.float32))
+        raise AssertionError("data were read although the run had to be refused")
+
+    return tacit.streams.from_function(batch, agents=AGENTS)

@@ -1,0 +1,225 @@
+"""A run that was stopped goes on to the very figures it would have reached; nothing else is taken for its checkpoint."""
+
+import io
+import zipfile
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tacit import algorithms, graphs, objectives
+from tacit.errors import ResultError
+from tacit.graphs import Channel, Delay
+from tacit.simulate import checkpoint as checkpoints
+from tacit.simulate import driver, simulate
+from tacit.simulate.engine import Carry, PackedState
+from tests.simulate import specimens
+from tests.simulate.test_driver import same_figures
+
+AGENTS, ROUNDS = 5, 9
+LATE = Channel(loss=0.2, delay=Delay(0.5, 2))
+
+
+def objective(pull=1.0):
+    return objectives.from_loss(
+        lambda params, batch: pull * specimens.loss(params, batch), np.zeros(specimens.DIM + 3)
+    )
+
+
+def digraph(seed=0):
+    return graphs.random_digraph(AGENTS, out_degree=2, seed=seed)
+
+
+def in_chunks_of_two(monkeypatch, dtype_bytes=4):
+    monkeypatch.setattr(driver, "RESIDENT_BYTES", 1)
+    monkeypatch.setattr(driver, "CHUNK_BYTES", 2 * AGENTS * specimens.DIM * dtype_bytes)
+
+
+CASES = {
+    "resident, repeats": (algorithms.local_online, {"repeats": 2, "node_loss": 1}, False),
+    "chunks, messages under way": (algorithms.loss_tolerant_push_sum, {"channel": LATE, "dtype": "float64"}, True),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_run_that_was_stopped_twice_equals_one_that_was_not(case, monkeypatch, tmp_path):
+    make, settings, chunked = CASES[case]
+    if chunked:
+        in_chunks_of_two(monkeypatch, 8)
+    algorithm, stream = make(objective()), specimens.targets(AGENTS, ROUNDS)
+    settings = {**settings, "record_every": 4, "seed": 3}
+    path = tmp_path / "run" / "checkpoint.npz"
+    for rounds in (3, 4, ROUNDS):
+        resumed = simulate(algorithm, digraph(), stream, rounds=rounds, checkpoint=path, **settings)
+        assert resumed.rounds == rounds
+    whole = simulate(algorithm, digraph(), stream, rounds=ROUNDS, **settings)
+    # The last round of each part was recorded too.
+    assert resumed.recorded_rounds.tolist() == [3, 4, 8, 9]
+    keep = np.isin(resumed.recorded_rounds, whole.recorded_rounds)
+    resumed.recorded_rounds = resumed.recorded_rounds[keep]
+    resumed.recorded = {name: values[:, keep] for name, values in resumed.recorded.items()}
+    same_figures(resumed, whole)
+
+
+def short_run(path, algorithm=None, graph=None, stream=None, **settings):
+    return simulate(
+        algorithm or algorithms.local_online(objective(), step=0.1),
+        graph or digraph(),
+        stream or specimens.targets(AGENTS, 4),
+        checkpoint=path,
+        **{"rounds": 4, "seed": 0, **settings},
+    )
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    path = tmp_path_factory.mktemp("checkpoint") / "state.npz"
+    short_run(path)
+    return path
+
+
+class TestOthers:
+    """Checkpoints of other runs."""
+
+    @pytest.mark.parametrize(
+        ("change", "says"),
+        [
+            ({"algorithm": algorithms.local_online(objective(), step=0.2)}, "program"),
+            ({"algorithm": algorithms.local_online(objective(pull=2.0), step=0.1)}, "program"),
+            ({"stream": specimens.targets(AGENTS, 4, seed=1)}, "data"),
+            ({"channel": Channel(loss=0.1)}, "channel"),
+            ({"seed": 1}, "seed"),
+            ({"repeats": 2}, "repeats"),
+            ({"dtype": "float64"}, "dtype"),
+            ({"node_loss": 0}, "figures"),
+            ({"start": np.ones(specimens.DIM + 3)}, "start"),
+        ],
+        ids=["step", "loss", "data", "channel", "seed", "repeats", "precision", "figures", "start"],
+    )
+    def test_of_another_run_is_refused(self, path, change, says):
+        before = path.read_bytes()
+        with pytest.raises(ResultError, match=f"another run: .*{says}"):
+            short_run(path, **change)
+        assert path.read_bytes() == before
+
+    def test_of_another_graph_is_refused(self, tmp_path):
+        algorithm = algorithms.online_push_sum(objective())
+        path = tmp_path / "state.npz"
+        short_run(path, algorithm, graphs.directed_ring(AGENTS), rounds=1)
+        relabelled = graphs.directed_ring(AGENTS).relabelled([1, 0, 2, 3, 4])
+        assert relabelled.name == graphs.directed_ring(AGENTS).name
+        with pytest.raises(ResultError, match="another run: links"):
+            short_run(path, algorithm, relabelled, rounds=1)
+
+    def test_with_more_rounds_than_asked_for_is_refused(self, path):
+        with pytest.raises(ResultError, match="holds 4 rounds, but 3 were asked for"):
+            short_run(path, rounds=3)
+
+    def test_of_a_finished_run_is_the_run(self, path):
+        again = short_run(path)
+        assert again.rounds == 4
+        assert not again.partial
+        same_figures(again, short_run(None))
+
+
+def example_carry(fill=1.0):
+    states = {"peer": (PackedState({"float32": jnp.full((4, 3), fill)}, (jnp.full((4, 2, 2), fill),)),)}
+    return Carry(jnp.int32(3), states, ((),))
+
+
+def example_log(rounds=3):
+    log = checkpoints.Log({"algorithm": "example", "seed": 1})
+    if rounds:
+        log.add(rounds, np.ones((rounds, 2, 1)), np.ones((1, 1, 1), np.int32))
+        log.record(rounds, np.ones(1))
+    return log
+
+
+@pytest.fixture
+def saved(tmp_path):
+    path = tmp_path / "state.npz"
+    checkpoints.save(path, example_log(), example_carry())
+    return path
+
+
+def test_a_file_cut_off_anywhere_is_refused(saved):
+    whole = saved.read_bytes()
+    for length in {0, 1, 10, 100, len(whole) // 2, len(whole) - 30, len(whole) - 1}:
+        saved.write_bytes(whole[:length])
+        log = example_log(0)
+        with pytest.raises(ResultError, match="delete it to start over"):
+            checkpoints.load(saved, log, example_carry())
+        assert log.rounds == 0
+
+
+def test_a_file_with_a_flipped_bit_is_refused_or_says_the_same(saved):
+    whole = saved.read_bytes()
+    generator = np.random.default_rng(0)
+    refused = 0
+    for place in generator.choice(len(whole), 300, replace=False):
+        broken = bytearray(whole)
+        broken[place] ^= 1 << int(generator.integers(8))
+        saved.write_bytes(bytes(broken))
+        log = example_log(0)
+        try:
+            carry = checkpoints.load(saved, log, example_carry(0.0))
+        except ResultError:
+            refused += 1
+            assert log.rounds == 0
+            continue
+        assert log.rounds == 3
+        np.testing.assert_array_equal(log.figures(), np.ones((3, 2, 1)))
+        np.testing.assert_array_equal(carry.states["peer"][0].columns["float32"], np.ones((4, 3)))
+    assert refused > 100
+
+
+def test_other_files_are_refused(saved):
+    buffer = io.BytesIO()
+    np.savez(buffer, something=np.ones(3))
+    text = io.BytesIO()
+    with zipfile.ZipFile(text, "w") as archive:
+        archive.writestr("about.npy", "no array")
+    pickled = io.BytesIO()
+    np.savez(pickled, about=np.array({"a": 1}, dtype=object))
+    number = io.BytesIO()
+    np.savez(number, about=np.array("7"))
+    for content in (b"hello", buffer.getvalue(), text.getvalue(), pickled.getvalue(), number.getvalue()):
+        saved.write_bytes(content)
+        with pytest.raises(ResultError, match="delete it to start over"):
+            checkpoints.load(saved, example_log(0), example_carry())
+
+
+def test_one_with_a_part_missing_is_refused(saved):
+    with np.load(saved) as file:
+        arrays = dict(file.items())
+    for name in arrays:
+        np.savez(saved, **{key: value for key, value in arrays.items() if key != name})
+        log = example_log(0)
+        with pytest.raises(ResultError, match="start over"):
+            checkpoints.load(saved, log, example_carry())
+        assert log.rounds == 0
+
+
+def test_an_interrupted_save_leaves_the_old_one(saved, monkeypatch):
+    before = saved.read_bytes()
+
+    def fails(*args):
+        raise OSError("no space left on device")
+
+    def writes_half(file, **arrays):
+        file.write(b"PK half of it")
+        raise KeyboardInterrupt
+
+    for target, name, replacement, error in [
+        (checkpoints.os, "fsync", fails, OSError),
+        (checkpoints.np, "savez", writes_half, KeyboardInterrupt),
+    ]:
+        with monkeypatch.context() as patch:
+            patch.setattr(target, name, replacement)
+            with pytest.raises(error):
+                checkpoints.save(saved, example_log(), example_carry(7.0))
+        assert saved.read_bytes() == before
+    checkpoints.save(saved, example_log(), example_carry(7.0))
+    carry = checkpoints.load(saved, example_log(0), example_carry())
+    assert float(carry.states["peer"][0].others[0][0, 0, 0]) == 7.0
+    assert [file.name for file in saved.parent.iterdir()] == ["state.npz"]
