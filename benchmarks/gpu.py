@@ -45,7 +45,8 @@ def main() -> int:
             advance(ROUNDS)
             seconds = getattr(advance, "seconds", time.perf_counter() - begun)
             rates.append(agents * ROUNDS / seconds)
-        print(f"{name}: {statistics.median(rates) / 1e9:.3f}e9 agent-rounds/s, all {[round(r / 1e9, 3) for r in rates]}")
+        every = ", ".join(f"{rate / 1e9:.3f}" for rate in rates)
+        print(f"{name}: {statistics.median(rates) / 1e9:.3f}e9 agent-rounds/s ({every})")
     return 0
 
 

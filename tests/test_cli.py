@@ -91,9 +91,7 @@ def test_help_loads_nothing_heavy() -> None:
 
 
 def test_python_m_tacit_is_the_command() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tacit", "--version"], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-m", "tacit", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("tacit ")
 
 
@@ -112,9 +110,7 @@ def test_a_run_goes_to_a_folder_of_its_name_by_default(tacit: Any, tmp_path: Pat
     assert (tmp_path / "runs" / "small" / "summary.json").exists()
 
 
-def test_ctrl_c_leaves_a_valid_partial_run(
-    tacit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_leaves_a_valid_partial_run(tacit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tacit.simulate import progress
 
     monkeypatch.setattr(progress.Progress, "at", lambda self, done: signal.raise_signal(signal.SIGINT))
@@ -155,9 +151,7 @@ def test_ctrl_c_before_anything_was_done_leaves_nothing(
         (("graph", "check", "--edges", "nowhere.txt"), "error: nowhere.txt"),
     ],
 )
-def test_an_error_is_one_message_and_exit_code_2(
-    tacit: Any, arguments: tuple[str, ...], message: str
-) -> None:
+def test_an_error_is_one_message_and_exit_code_2(tacit: Any, arguments: tuple[str, ...], message: str) -> None:
     result = tacit(*arguments)
     assert result.code == 2
     assert result.out == ""
@@ -257,9 +251,7 @@ def papers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, Path, int]]:
     return calls
 
 
-def test_experiments_of_the_texts_are_listed_and_run(
-    tacit: Any, papers: list[tuple[bool, Path, int]]
-) -> None:
+def test_experiments_of_the_texts_are_listed_and_run(tacit: Any, papers: list[tuple[bool, Path, int]]) -> None:
     assert "title of good" in tacit("reproduce", "--list").out
     result = tacit("reproduce", "good", "--quick", "--out", "x", "--seed", "5")
     assert (result.code, papers) == (0, [(True, Path("x"), 5)])

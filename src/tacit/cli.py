@@ -89,9 +89,7 @@ def demo(
     out: Out = Path("runs/demo"),
     rounds: Annotated[int | None, typer.Option(min=1, help="Rounds, instead of 1,000.")] = None,
     seed: Seed = None,
-    tune: Annotated[
-        bool, typer.Option("--tune", help="Find the step sizes anew first (a minute more).")
-    ] = False,
+    tune: Annotated[bool, typer.Option("--tune", help="Find the step sizes anew first (a minute more).")] = False,
 ) -> None:
     """Compare online push-sum with its baselines on made-up data: a table and a report, in half a minute."""
     from tacit.experiments.demo import STEPS
@@ -141,16 +139,12 @@ def algorithms(
     _print_table(("name", "what it does", "source", "requires", "parameters"), rows)
 
 
-@graph_app.command(
-    "check", epilog="Example: tacit graph check --kind random_digraph --agents 20 --out-degree 5"
-)
+@graph_app.command("check", epilog="Example: tacit graph check --kind random_digraph --agents 20 --out-degree 5")
 @_reported
-def graph_check(  # noqa: PLR0917 - options, given by name
-    file: Annotated[
-        Path | None, typer.Argument(help="A TOML file with a [graph].", show_default=False)
-    ] = None,
+def graph_check(
+    file: Annotated[Path | None, typer.Argument(help="A TOML file with a table \\[graph].", show_default=False)] = None,
     edges: Annotated[
-        Path | None, typer.Option(help="A text file with a line 'sender receiver [weight]' per link.")
+        Path | None, typer.Option(help="A text file with a line 'sender receiver \\[weight]' per link.")
     ] = None,
     kind: Annotated[str | None, typer.Option(help="A generator, with its parameters below.")] = None,
     agents: Annotated[int | None, typer.Option(help="Number of agents.")] = None,
@@ -161,6 +155,9 @@ def graph_check(  # noqa: PLR0917 - options, given by name
     radius: Annotated[float | None, typer.Option(help="Of geometric.")] = None,
     k: Annotated[int | None, typer.Option("--k", help="Of small_world and k_regular: neighbours.")] = None,
     rewire: Annotated[float | None, typer.Option(help="Of small_world: share of links.")] = None,
+    weights: Annotated[
+        str | None, typer.Option(help="Weight rule: sender, receiver or metropolis. Default: each algorithm's own.")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of a random graph.")] = 0,
 ) -> None:
     """Print the figures of a graph, and which algorithms may run on it; for the others why not."""
@@ -179,7 +176,12 @@ def graph_check(  # noqa: PLR0917 - options, given by name
     }
     parameters = {name: value for name, value in given.items() if value is not None}
     graph = _chosen_graph(file, edges, kind, parameters, seed)
-    typer.echo(f"{describe(graph)}\n")
+    if weights is not None:
+        graph = graph.with_weights(weights)
+    typer.echo(describe(graph if graph.weights is not None else graph.with_weights("sender")))
+    if graph.weights is None:
+        typer.echo("note: no weights chosen; W is shown by the rule 'sender', and each algorithm will use its own rule")
+    typer.echo()
     rows = [(entry.name, *_fitness(entry, graph)) for entry in REGISTRY.values()]
     _print_table(("algorithm", "may run", "why not, and what to do"), rows)
 
@@ -254,9 +256,7 @@ def _leave(outcome: Outcome) -> None:
 
 def _print_finished(run: Any) -> None:
     seconds = run.seconds + run.compile_seconds
-    typer.echo(
-        f"  {run.label}: {run.rounds:,} rounds in {seconds:.1f} s{' (interrupted)' if run.partial else ''}"
-    )
+    typer.echo(f"  {run.label}: {run.rounds:,} rounds in {seconds:.1f} s{' (interrupted)' if run.partial else ''}")
 
 
 def _print_trial(name: str, step: float, loss: float) -> None:
@@ -338,9 +338,7 @@ def _chosen_graph(
     from tacit.graphs import from_edge_list
 
     if (file is not None) + (edges is not None) + (kind is not None) != 1:
-        raise ConfigError(
-            "graph check takes one of: FILE.toml, --edges FILE, --kind NAME with its parameters"
-        )
+        raise ConfigError("graph check takes one of: FILE.toml, --edges FILE, --kind NAME with its parameters")
     if kind is not None:
         place = Place("graph check", "options")
         return graph_maker(choose_graph({"kind": kind, **parameters}, place), None)(seed)
@@ -348,8 +346,4 @@ def _chosen_graph(
         agents = parameters.pop("agents", None)
     if parameters:
         raise ConfigError(f"graph check: {', '.join(parameters)} go with --kind; remove them, or name a kind")
-    return (
-        from_edge_list(edges, agents=agents)
-        if edges is not None
-        else graph_maker(*load_graph(str(file)))(seed)
-    )
+    return from_edge_list(edges, agents=agents) if edges is not None else graph_maker(*load_graph(str(file)))(seed)

@@ -1,7 +1,7 @@
 """The contract: all that an algorithm knows, and all that a runtime may ask of it.
 
-An algorithm is a tuple of pure functions of *one* agent. It sees no clock, socket, log or global array; randomness comes
-in as a key. A round is a sequence of phases; a phase carries one message along one named set of links::
+An algorithm is a tuple of pure functions of *one* agent. It sees no clock, socket, log or global array; randomness
+comes in as a key. A round is a sequence of phases; a phase carries one message along one named set of links::
 
     batch -> compute -> mechanism (the only place where noise enters) -> emit -> [links] -> absorb
 
@@ -132,10 +132,11 @@ class Inbox(ABC):
     def sum(self, weight: Array | None = None) -> Message:
         """Add up what arrived, each entry times `weight[its slot]` where weights (S,) are given."""
         scale = jnp.ones(self.arrived.shape) if weight is None else weight[self.slot]
-        return jax.tree.map(
+        total: Message = jax.tree.map(
             lambda leaf: jnp.tensordot(jnp.where(self.arrived, scale, 0).astype(leaf.dtype), leaf, axes=1),
             self.values(),
         )
+        return total
 
     def mix(self) -> Message:
         """Sum of W[i, j] times what j sent, over what arrived, whoever applied the weight: the usual combination."""
@@ -144,7 +145,7 @@ class Inbox(ABC):
     def newest(self) -> tuple[Message, Array]:
         """Per in-slot the youngest entry that arrived, and whether there was one: leaves (S, ...), mask (S,)."""
         hit = self.arrived & (self.slot == jnp.arange(self.slots)[:, None])
-        age = jnp.where(hit, self.age, jnp.iinfo(jnp.int32).max)
+        age = jnp.where(hit, self.age, 2**31 - 1)
         entry = jnp.argmin(age, axis=1)
         found = hit.any(axis=1)
 
@@ -189,9 +190,7 @@ class PrivacyStatement(NamedTuple):
     @classmethod
     def none(cls, text_claims: str = "no guarantee is claimed") -> PrivacyStatement:
         """Return the statement of an algorithm that releases its values as they are."""
-        return cls(
-            False, "none", "none", "none", (), text_claims, "not private: values leave as they were computed"
-        )
+        return cls(False, "none", "none", "none", (), text_claims, "not private: values leave as they were computed")
 
 
 def _release_as_is(state: State, released: Tree, view: View) -> tuple[State, Outbox]:

@@ -11,7 +11,19 @@ import jax
 import jax.numpy as jnp
 
 from tacit.contract import (
-    Algorithm, Array, Batch, Delivery, Key, Links, Message, Outbox, Params, Phase, State, Tree, View,
+    Algorithm,
+    Array,
+    Batch,
+    Delivery,
+    Key,
+    Links,
+    Message,
+    Outbox,
+    Params,
+    Phase,
+    State,
+    Tree,
+    View,
 )  # fmt: skip
 from tacit.errors import ConfigError, ContractError
 from tacit.graphs import Channel, Graph, Topology, as_topology, require
@@ -61,9 +73,7 @@ def _cast(leaf: Array, dtype: jnp.dtype) -> Array:
     return leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
 
 
-def prepare(
-    phase: Phase, index: int, key: Key, state: State, batch: Batch, view: View
-) -> tuple[State, Outbox, Array]:
+def prepare(phase: Phase, index: int, key: Key, state: State, batch: Batch, view: View) -> tuple[State, Outbox, Array]:
     """One agent's side of sending: compute, release, emit. Also which out-slots are sent to, slot 0 included."""
     state, value = phase.compute(_stage(key, view.round, index, _COMPUTE), state, batch, view)
     released = release(phase.mechanism, _stage(key, view.round, index, _NOISE), value, view)
@@ -75,13 +85,21 @@ def _addressed(outbox: Outbox, view: View) -> Array:
     live = view.out.live
     if outbox.to is None:
         return live
-    chosen = jnp.zeros(live.shape[0] + 1, bool).at[outbox.to].set(True)[:-1]  # -1 falls on the extra place
+    slots = live.shape[0]
+    # What names no slot (-1) falls on an extra place, or would count from the end.
+    chosen = jnp.zeros(slots + 1, bool).at[jnp.where(outbox.to < 0, slots, outbox.to)].set(True)[:-1]
     return live & chosen.at[0].set(True)
+
+
+def same_structure(a: Tree, b: Tree) -> bool:
+    """Whether two pytrees have their leaves in the same places."""
+    one: object = jax.tree.structure(a)
+    return one == jax.tree.structure(b)
 
 
 def check_state(algorithm: Algorithm, phase: int, role: str, before: Tree, after: Tree) -> None:
     """Refuse an algorithm whose functions change the structure, shapes or types of a state."""
-    if jax.tree.structure(before) != jax.tree.structure(after):
+    if not same_structure(before, after):
         raise ContractError(
             f"algorithm {algorithm.name!r}, phase {phase}, role {role!r}: the state came in as "
             f"{jax.tree.structure(before)} and went out as {jax.tree.structure(after)}; return the same structure"
@@ -127,8 +145,9 @@ def settle(
         check_state(algorithm, index, phase.source, states[phase.source], after)
         _check_outbox(algorithm, index, outbox)
         skip = 1 if outbox.delivery == "per_slot" else 0
-        shape = jax.ShapeDtypeStruct
-        message = jax.tree.map(lambda leaf, s=skip: shape(leaf.shape[s:], leaf.dtype), outbox.message)
+        message = jax.tree.map(
+            lambda leaf, skip=skip: jax.ShapeDtypeStruct(leaf.shape[skip:], leaf.dtype), outbox.message
+        )
         specs.append(MessageSpec(message, outbox.delivery, outbox.to is not None))
     return tuple(specs)
 
@@ -137,8 +156,8 @@ def _check_outbox(algorithm: Algorithm, index: int, outbox: Outbox) -> None:
     for leaf in jax.tree.leaves(outbox.message) if outbox.delivery == "push" else ():
         if not jnp.issubdtype(leaf.dtype, jnp.inexact):
             raise ContractError(
-                f"algorithm {algorithm.name!r}, phase {index} pushes a leaf of type {leaf.dtype}, of which no share can be "
-                "sent: make it a floating number, or send it with `share`"
+                f"algorithm {algorithm.name!r}, phase {index} pushes a leaf of type {leaf.dtype}, of which no share "
+                "can be sent: make it a floating number, or send it with `share`"
             )
 
 
@@ -165,9 +184,7 @@ def link_ends(algorithm: Algorithm) -> Mapping[str, tuple[str, str]]:
     return ends
 
 
-def prepared_topology(
-    algorithm: Algorithm, graph: Graph | Topology, channel: Channel | None = None
-) -> Topology:
+def prepared_topology(algorithm: Algorithm, graph: Graph | Topology, channel: Channel | None = None) -> Topology:
     """Return what the algorithm makes of a graph, with weights, its requirements checked (the channel's too)."""
     topology = as_topology(graph)
     if algorithm.topology is not None:
@@ -176,8 +193,8 @@ def prepared_topology(
     for name, (source, target) in ends.items():
         if name not in topology.links or {source, target} - topology.roles.keys():
             raise ConfigError(
-                f"algorithm {algorithm.name!r} needs links {name!r} from {source!r} to {target!r}, but the topology has "
-                f"links {sorted(topology.links)} among roles {sorted(topology.roles)}"
+                f"algorithm {algorithm.name!r} needs links {name!r} from {source!r} to {target!r}, but the topology "
+                f"has links {sorted(topology.links)} among roles {sorted(topology.roles)}"
             )
         _check_ends(name, topology.links[name], source, target, topology.roles)
     used = replace(topology, links={name: topology.links[name] for name in ends})

@@ -56,9 +56,7 @@ def test_every_module_registers_its_methods_and_every_method_has_a_case():
 @every(CASES)
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-10), ("float32", 1e-6)])
 def test_simulator_equals_peers(case, dtype, tolerance):
-    peers = run_in_process(
-        case.make(), case.graph, stream(), rounds=ROUNDS, seed=3, channel=case.channel, dtype=dtype
-    )
+    peers = run_in_process(case.make(), case.graph, stream(), rounds=ROUNDS, seed=3, channel=case.channel, dtype=dtype)
     run = simulate(case, rounds=ROUNDS, seed=3, dtype=dtype)
     assert peers.refused == 0
     np.testing.assert_array_equal(run.per_round["messages"][0], peers.messages)
@@ -108,7 +106,13 @@ def test_public_parts_ignore_the_data(case, monkeypatch):
 
     def spy(self, envelope):
         seen[-1].append(
-            (envelope.links, envelope.round, envelope.sender, envelope.receiver, jax.tree.leaves(envelope.message.public))
+            (
+                envelope.links,
+                envelope.round,
+                envelope.sender,
+                envelope.receiver,
+                jax.tree.leaves(envelope.message.public),
+            )
         )
         receive(self, envelope)
 

@@ -33,9 +33,7 @@ def test_each_repeat_has_its_own_graph_and_data(experiment: str) -> None:
 
 
 def test_a_fixed_seed_gives_all_repeats_the_same(experiment: str) -> None:
-    made = problem(
-        experiment, ("out_degree = 2", "out_degree = 2\nseed = 4"), ("dim = 3", "dim = 3\nseed = 4")
-    )
+    made = problem(experiment, ("out_degree = 2", "out_degree = 2\nseed = 4"), ("dim = 3", "dim = 3\nseed = 4"))
     assert np.array_equal(made.graph(0).senders, made.graph(1).senders)
     np.testing.assert_array_equal(first_rows(made, 0), first_rows(made, 1))
 
@@ -59,9 +57,7 @@ def test_a_matrix_and_an_edge_list_are_graphs_too(experiment: str, tmp_path: Pat
 
 def test_a_requirement_that_fails_is_refused_before_anything_runs(experiment: str) -> None:
     lossy = ("repeats = 2", "repeats = 2\nchannel = { loss = 0.1 }")
-    with pytest.raises(
-        RequirementError, match=r"\[\[algorithm\]\] 1: online_push_sum requires reliable links"
-    ):
+    with pytest.raises(RequirementError, match=r"\[\[algorithm\]\] 1: online_push_sum requires reliable links"):
         problem(experiment, lossy)
     tolerant = ('name = "online_push_sum"', 'name = "loss_tolerant_push_sum"')
     assert problem(experiment, lossy, tolerant).channel.loss == 0.1

@@ -52,9 +52,7 @@ def test_no_delay_at_p_zero():
     assert not np.asarray(delay).any()
 
 
-@pytest.mark.parametrize(
-    "make", [lambda: Channel(loss=1.0), lambda: Channel(loss=-0.1), lambda: Delay(p=1.0)]
-)
+@pytest.mark.parametrize("make", [lambda: Channel(loss=1.0), lambda: Channel(loss=-0.1), lambda: Delay(p=1.0)])
 def test_values_out_of_range_are_refused(make):
     with pytest.raises(ConfigError, match=r"\[0, 1\)"):
         make()

@@ -56,9 +56,7 @@ def test_normalisation_under_random_dynamics_is_what_the_rule_promises():
     ring = graphs.ring(9)
     dropping = ring.with_dynamics(LinkDrop(0.2))
     assert graphs.sender_normalised(dropping.with_weights("sender"))
-    assert not graphs.receiver_normalised(
-        dropping.with_weights("sender")
-    )  # although the ring is, with all links up
+    assert not graphs.receiver_normalised(dropping.with_weights("sender"))  # although the ring is, with all links up
     assert graphs.doubly_stochastic(ring.with_dynamics(OptOut(0.2)).with_weights("metropolis"))
     given = ring.with_weights(ring.with_weights("metropolis").matrix())
     assert graphs.doubly_stochastic(given.with_dynamics(OptOut(0.2)))
@@ -79,9 +77,7 @@ def test_window_of_a_period_is_exact():
     uneven = graphs.periodic([halves[0], halves[0], halves[0], halves[1]])
     window = graphs.connection_window(uneven)
     assert (window.rounds, window.exact) == (4, True)
-    wrapped = graphs.periodic(
-        [halves[0], halves[1], halves[0]]
-    )  # the last round and the first of the next period
+    wrapped = graphs.periodic([halves[0], halves[1], halves[0]])  # the last round and the first of the next period
     assert graphs.connection_window(wrapped).rounds == 3
     mixed = graphs.periodic([graphs.ring(4), halves[0], halves[0]])
     assert graphs.connection_window(mixed).rounds == 3

@@ -147,9 +147,7 @@ def test_absent_agents_have_no_live_links_and_keep_their_state():
     assert np.all(np.asarray(at.self_weight)[~present] == 1)
 
 
-@pytest.mark.parametrize(
-    "dynamics", [LinkDrop(0.5), LinkDrop(0.5, True), OptOut(0.5), RandomMatching()], ids=str
-)
+@pytest.mark.parametrize("dynamics", [LinkDrop(0.5), LinkDrop(0.5, True), OptOut(0.5), RandomMatching()], ids=str)
 def test_repeats_in_a_union_draw_independently(dynamics):
     ring = graphs.ring(400).with_dynamics(dynamics)
     union = Graph.union([ring, ring])

@@ -108,9 +108,7 @@ def test_edge_changes_keep_a_periodic_table_in_step():
 
     def played(g, t):
         up = g.live_at(t)
-        return {
-            pair for pair, is_up in zip(zip(g.senders, g.receivers, strict=True), up, strict=True) if is_up
-        }
+        return {pair for pair, is_up in zip(zip(g.senders, g.receivers, strict=True), up, strict=True) if is_up}
 
     assert played(graph.reverse(), 1) == {(1, 0), (0, 1), (2, 1)}
     assert played(graph.reverse(), 2) == {(1, 0), (1, 2)}
@@ -165,8 +163,7 @@ def test_union_is_block_diagonal(kind):
         parts = [part.with_weights(graphs.given(rng.random(part.edges), rng.random(6))) for part in parts]
     elif kind == "periodic":
         parts = [
-            graphs.periodic([part.with_weights("sender"), part.reverse().with_weights("sender")])
-            for part in parts
+            graphs.periodic([part.with_weights("sender"), part.reverse().with_weights("sender")]) for part in parts
         ]
     else:
         parts = [part.with_weights(kind) for part in parts]

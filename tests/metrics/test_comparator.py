@@ -34,9 +34,7 @@ def spec_of(data: Batch) -> Batch:
 
 def cut(data: Batch, length: int) -> list[Batch]:
     rounds = data.x.shape[0]
-    return [
-        jax.tree.map(lambda leaf, s=start: leaf[s : s + length], data) for start in range(0, rounds, length)
-    ]
+    return [jax.tree.map(lambda leaf, s=start: leaf[s : s + length], data) for start in range(0, rounds, length)]
 
 
 def solver_optimum(loss: str, data: Batch, l1: float, l2: float) -> float:
@@ -67,9 +65,7 @@ def solver_optimum(loss: str, data: Batch, l1: float, l2: float) -> float:
     ],
     ids=["logistic l2", "hinge l2", "hinge l1", "absolute", "absolute elastic net", "lasso"],
 )
-def test_comparator_is_the_optimum_of_a_solver(
-    objective: Any, l1: float, l2: float, tolerance: float
-) -> None:
+def test_comparator_is_the_optimum_of_a_solver(objective: Any, l1: float, l2: float, tolerance: float) -> None:
     kind = "classes" if objective.name in ("logistic", "hinge") else "numbers"
     data = make_data(30, 10, 6, kind)
     best = best_fixed(objective, lambda: cut(data, 11), spec_of(data))
@@ -85,9 +81,7 @@ def test_comparator_is_the_optimum_of_a_solver(
 
 
 @pytest.mark.parametrize("objective", [logistic(l2=1e-2), hinge(l2=1e-2), hinge(l1=1e-2)])
-def test_certified_gap_holds_even_if_the_solver_stops_early(
-    objective: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_certified_gap_holds_even_if_the_solver_stops_early(objective: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     data = make_data(30, 10, 6, "classes")
     data = data._replace(x=data.x * np.geomspace(0.1, 10, 6, dtype=np.float32))
     penalty = objective.loss.regulariser
@@ -149,9 +143,7 @@ def test_absent_samples_and_batches_count_as_in_the_loss() -> None:
     data = make_data(20, 3, 4, "classes")
     weight = (rng.uniform(size=(20, 3)) < 0.6).astype(np.float32)
     objective = logistic(l2=0.1)
-    best = best_fixed(
-        objective, lambda: [data._replace(weight=weight)], spec_of(data._replace(weight=weight))
-    )
+    best = best_fixed(objective, lambda: [data._replace(weight=weight)], spec_of(data._replace(weight=weight)))
     # An absent sample leaves its regulariser: the present ones alone need l2 * losses / samples.
     kept = weight.ravel() > 0
     alone = Batch(data.x.reshape(-1, 1, 4)[kept], data.y.reshape(-1, 1)[kept])

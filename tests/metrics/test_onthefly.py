@@ -55,9 +55,7 @@ def test_network_score_counts_only_agents_with_samples() -> None:
     assert network_score(logistic(), w, some) == pytest.approx(2 / 3)
     nobody = every._replace(weight=jnp.zeros(4))
     assert np.isnan(jax.jit(lambda b: network_score(logistic(), w, b))(nobody))
-    pairs = Batch(
-        jnp.stack([X, -X], axis=1), jnp.stack([Y, Y], axis=1), jnp.array([[1.0, 0], [0, 0], [1, 1], [0, 1]])
-    )
+    pairs = Batch(jnp.stack([X, -X], axis=1), jnp.stack([Y, Y], axis=1), jnp.array([[1.0, 0], [0, 0], [1, 1], [0, 1]]))
     assert network_score(logistic(), w, pairs) == pytest.approx((1 + 0.5 + 0) / 3)
 
 

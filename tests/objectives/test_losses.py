@@ -163,9 +163,7 @@ def test_one_sample_a_round_equals_a_batch_of_one_and_vmap_equals_a_loop() -> No
     singly = [loss(ws[i], Batch(batch.x[i], batch.y[i], batch.weight[i])) for i in range(7)]
     as_batches = [loss(ws[i], Batch(*(part[i : i + 1] for part in batch))) for i in range(7)]
     np.testing.assert_allclose(singly, as_batches, rtol=1e-6)
-    np.testing.assert_allclose(
-        jax.vmap(objective.loss)(ws, Batch(*map(jnp.asarray, batch))), singly, rtol=1e-6
-    )
+    np.testing.assert_allclose(jax.vmap(objective.loss)(ws, Batch(*map(jnp.asarray, batch))), singly, rtol=1e-6)
 
 
 def test_scores() -> None:
@@ -226,9 +224,7 @@ def test_smoothed_loss_is_convex_and_below_by_at_most_mu(name: str, mu: float) -
     shape = objective.initial(Batch(x[0], None)).shape
     # Points at all distances from the kinks at 0, some of them exactly there.
     spread = np.reshape(10.0 ** rng.uniform(-8, 2, size=cases), (cases, *(1 for _ in shape)))
-    u, v = (
-        spread * rng.normal(size=(cases, *shape)) * (rng.uniform(size=(cases, *shape)) < 0.8) for _ in "uv"
-    )
+    u, v = (spread * rng.normal(size=(cases, *shape)) * (rng.uniform(size=(cases, *shape)) < 0.8) for _ in "uv")
 
     def measure(point: Any, batch: Batch) -> Any:
         value, gradient = jax.value_and_grad(smooth)(point, batch)

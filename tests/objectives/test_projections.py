@@ -101,9 +101,7 @@ def test_a_pytree_is_one_vector_and_vmap_equals_a_loop(name: str) -> None:
         np.testing.assert_allclose(projected, kind(row), rtol=1e-6, atol=1e-7)
         tree = kind({"a": row[:4].reshape(2, 2), "b": row[4:]})
         assert tree["a"].shape == (2, 2)
-        np.testing.assert_allclose(
-            np.concatenate([tree["a"].ravel(), tree["b"]]), projected, rtol=1e-6, atol=1e-7
-        )
+        np.testing.assert_allclose(np.concatenate([tree["a"].ravel(), tree["b"]]), projected, rtol=1e-6, atol=1e-7)
 
 
 def test_ball_survives_values_whose_squares_overflow_or_vanish() -> None:

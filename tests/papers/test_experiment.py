@@ -46,9 +46,7 @@ def test_writes_a_summary_with_every_claim_whatever_its_verdict(findings: Findin
     assert (out / "picture.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_report_tells_verdicts_data_command_and_needs_nothing_else(
-    findings: Findings, tmp_path: Path
-) -> None:
+def test_report_tells_verdicts_data_command_and_needs_nothing_else(findings: Findings, tmp_path: Path) -> None:
     reproducible("tiny", "Tiny", "004 ch. 9", lambda quick, seed: findings).run(False, tmp_path, 3)
     page = (tmp_path / "report.html").read_text()
     assert "1 of 2 claims hold. a random subset of 3 of 4 rows." in page

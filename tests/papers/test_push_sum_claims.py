@@ -14,9 +14,7 @@ from tacit.experiments.papers.push_sum.evidence import Evidence, Mixing
 ROUNDS, SEEDS = 6, 5
 
 
-def fabricate(
-    design: Design, samples: Samples, level: Callable[[Cell], float], best: dict[float, float]
-) -> Evidence:
+def fabricate(design: Design, samples: Samples, level: Callable[[Cell], float], best: dict[float, float]) -> Evidence:
     """Evidence in which every cell has the loss that `level` says, give or take what all cells share."""
     shared = 0.001 * np.random.default_rng(0).normal(size=(SEEDS, 1))
     cells = {*design.cells(), *(cell for fraction in FRACTIONS for cell in design.controls(fraction))}

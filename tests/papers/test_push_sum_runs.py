@@ -48,9 +48,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quickly")
-def test_experiment_has_all_parts_and_the_same_seed_gives_the_same_bytes(
-    micro: Design, samples: Samples
-) -> None:
+def test_experiment_has_all_parts_and_the_same_seed_gives_the_same_bytes(micro: Design, samples: Samples) -> None:
     findings, again = (study.investigate(micro, samples, seed=0, workers=1) for _ in range(2))
     assert json_bytes(again.metrics) == json_bytes(findings.metrics)
     assert again.claims == findings.claims
@@ -141,11 +139,7 @@ def test_a_cell_is_run_once_however_often_it_is_needed(micro: Design) -> None:
     assert len(listed) == len(set(listed))
     # The ends of both sweeps are the main setting here, and COL does not care for the bound.
     assert len(listed) == 2 * (5 + 1 + 1)
-    assert (
-        cell_of("COL", Setting(5, 2, 1.0))
-        == cell_of("COL", Setting(5, 3, 1.0))
-        == Cell("COL", Setting(5, 4, 1.0))
-    )
+    assert cell_of("COL", Setting(5, 2, 1.0)) == cell_of("COL", Setting(5, 3, 1.0)) == Cell("COL", Setting(5, 4, 1.0))
 
 
 def test_shared_steps_are_those_of_the_first_fraction(micro: Design) -> None:
@@ -174,9 +168,7 @@ def test_a_worker_that_dies_is_explained() -> None:
         team("dying", _die, [1])
 
 
-def test_absent_data_are_refused_with_the_places_looked_into(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_absent_data_are_refused_with_the_places_looked_into(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def no_network(url: str) -> None:
         raise OSError("no network")
 

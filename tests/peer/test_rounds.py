@@ -165,7 +165,9 @@ class TestRefusals:
     def test_a_role_to_which_the_phase_does_not_lead(self):
         views = {"up": view(0)}
         algorithm = federated()
-        one = RoundMachine(functions_of(algorithm, FEDERATED_VIEWS), "client", ME, jax.random.key(0), jnp.zeros(2), views)
+        one = RoundMachine(
+            functions_of(algorithm, FEDERATED_VIEWS), "client", ME, jax.random.key(0), jnp.zeros(2), views
+        )
         refuse(one, "address", envelope(links="up", phase=1))
 
 
@@ -252,9 +254,7 @@ class TestTiming:
 
 
 events = st.lists(
-    st.tuples(
-        st.sampled_from((*NEIGHBOURS, STRANGER)), st.integers(0, 2), st.integers(0, 3), st.integers(0, 2)
-    ),
+    st.tuples(st.sampled_from((*NEIGHBOURS, STRANGER)), st.integers(0, 2), st.integers(0, 3), st.integers(0, 2)),
     max_size=14,
 )
 
@@ -263,7 +263,9 @@ events = st.lists(
 @forall(st.permutations(range(6)), events)
 def test_order_and_repetition_change_nothing(order, noise):
     """All messages of a round in any order, mixed with repeated, foreign, stale and early ones."""
-    wanted = [envelope(sender, phase, 1, value=sender + phase, ticket=sender) for sender in NEIGHBOURS for phase in (0, 1)]
+    wanted = [
+        envelope(sender, phase, 1, value=sender + phase, ticket=sender) for sender in NEIGHBOURS for phase in (0, 1)
+    ]
     plain, other = machine(), machine()
     begin(plain)
     begin(other)

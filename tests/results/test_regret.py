@@ -36,9 +36,7 @@ def test_regret_is_the_loss_minus_that_of_the_mean_for_least_squares(targets: np
     for repeat in range(2):
         for k, t in enumerate(curve.rounds):
             seen = targets[repeat, :t].astype(np.float32)
-            best = 0.5 * np.sum(
-                (seen - seen.mean(dtype=np.float64)) ** 2
-            )  # the mean is the best fixed prediction
+            best = 0.5 * np.sum((seen - seen.mean(dtype=np.float64)) ** 2)  # the mean is the best fixed prediction
             expected = AGENTS * loss[repeat, :t].sum() - best
             assert curve.total[repeat, k] == pytest.approx(expected, abs=1e-5)
             assert curve.per_agent_round[repeat, k] == pytest.approx(expected / (AGENTS * t), abs=1e-6)
@@ -46,9 +44,7 @@ def test_regret_is_the_loss_minus_that_of_the_mean_for_least_squares(targets: np
     assert curve.gap is None  # nothing certifies least squares without a regulariser
 
 
-def test_one_stream_for_all_repeats_is_solved_for_once(
-    targets: np.ndarray, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_stream_for_all_repeats_is_solved_for_once(targets: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
     from tacit.results import regret
 
     solved = []
@@ -86,9 +82,7 @@ def test_one_nodes_regret_uses_its_own_loss(targets: np.ndarray) -> None:
     np.testing.assert_allclose(curve.node_per_agent_round - curve.per_agent_round, 0.5, atol=1e-9)
 
 
-def test_data_in_many_pieces_give_the_same_regret(
-    targets: np.ndarray, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_data_in_many_pieces_give_the_same_regret(targets: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
     from tacit.results import regret
 
     loss = np.ones((1, ROUNDS))

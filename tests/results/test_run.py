@@ -41,9 +41,7 @@ def test_one_nodes_regret_is_a_metric_where_its_loss_was_recorded(make_run: Make
     run.per_round = {**run.per_round, "node_loss": run.per_round["loss"] + 1}
     run.regret(points=1)
     metrics = run.metrics()
-    difference = (
-        metrics["one_node_regret_per_agent_round"]["mean"] - metrics["regret_per_agent_round"]["mean"]
-    )
+    difference = metrics["one_node_regret_per_agent_round"]["mean"] - metrics["regret_per_agent_round"]["mean"]
     assert difference == pytest.approx(1)
 
 
@@ -62,9 +60,7 @@ def test_a_record_holds_the_recorded_rounds(make_run: MakeRun) -> None:
     at = run.recorded_rounds
     np.testing.assert_allclose(trace.loss, run.per_round["loss"][:, at - 1])
     for k, t in enumerate(at):
-        np.testing.assert_allclose(
-            trace.average_loss[:, k], run.per_round["loss"][:, :t].mean(axis=1), rtol=1e-6
-        )
+        np.testing.assert_allclose(trace.average_loss[:, k], run.per_round["loss"][:, :t].mean(axis=1), rtol=1e-6)
         np.testing.assert_array_equal(trace.bits[:, k], run.per_round["bits"][:, :t].sum(axis=1))
     np.testing.assert_array_equal(trace.consensus, run.recorded["consensus"])
 

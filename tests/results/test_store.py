@@ -42,9 +42,7 @@ def test_the_summary_says_what_ran(make_run: MakeRun, tmp_path: Path) -> None:
     wanted = {"algorithm", "metrics", "privacy", "timings", "versions", "seed", "rounds", "repeats", "agents"}
     assert wanted | {"graph", "stream", "partial"} <= summary.keys()
     assert set(summary["versions"]) == {"tacit", "python", "jax", "numpy"}
-    assert not any(
-        "second" in key for key in summary["metrics"]
-    )  # times are not metrics: these repeat byte by byte
+    assert not any("second" in key for key in summary["metrics"])  # times are not metrics: these repeat byte by byte
 
 
 def test_the_trace_has_a_row_per_recorded_round_and_repeat(make_run: MakeRun, tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ packing or gathers is.
 import jax
 import numpy as np
 
-from tests.simulate.specimens import CENTRE, DIM
 from tacit import runtime
 from tacit.graphs import Channel
+from tests.simulate.specimens import CENTRE, DIM
 
 
 def dense_weights(graph, live):

@@ -29,9 +29,7 @@ CENTRE = np.cos(np.arange(DIM + 3))
 
 def fixed(data, **others):
     """A stream of given batches (rounds, agents, ...)."""
-    return streams.from_function(
-        lambda a, b: data[a:b], agents=data.shape[1], rounds=len(data), data_size=3, **others
-    )
+    return streams.from_function(lambda a, b: data[a:b], agents=data.shape[1], rounds=len(data), data_size=3, **others)
 
 
 def targets(agents, rounds, seed=0):
@@ -246,8 +244,10 @@ def served(clients, servers, seed=0):
         (int(c), int((home[c] + 1) % servers)) for c in range(0, clients, 3)
     }
     client, server = (np.array(side) for side in zip(*sorted(pairs), strict=True))
-    among = Graph.from_edges(servers, np.arange(servers), (np.arange(servers) + 1) % servers) if servers > 1 else (
-        Graph.from_edges(1, [], [])
+    among = (
+        Graph.from_edges(servers, np.arange(servers), (np.arange(servers) + 1) % servers)
+        if servers > 1
+        else (Graph.from_edges(1, [], []))
     )
     return Topology(
         {"client": clients, "server": servers},

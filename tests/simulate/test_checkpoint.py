@@ -12,7 +12,7 @@ from tacit.errors import ResultError
 from tacit.graphs import Channel, Delay
 from tacit.simulate import checkpoint as checkpoints
 from tacit.simulate import driver, simulate
-from tacit.simulate.engine import Carry, PackedState
+from tacit.simulate.arrays import Carry, PackedState
 from tests.simulate import specimens
 from tests.simulate.test_driver import same_figures
 
@@ -21,9 +21,7 @@ LATE = Channel(loss=0.2, delay=Delay(0.5, 2))
 
 
 def objective(pull=1.0):
-    return objectives.from_loss(
-        lambda params, batch: pull * specimens.loss(params, batch), np.zeros(specimens.DIM + 3)
-    )
+    return objectives.from_loss(lambda params, batch: pull * specimens.loss(params, batch), np.zeros(specimens.DIM + 3))
 
 
 def digraph(seed=0):

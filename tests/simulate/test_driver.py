@@ -215,9 +215,7 @@ class TestModels:
             home = [int(topology.links["down"].neighbours_in(c)[0]) for c in range(6)]
             first = np.tile(start, (6, 1))
             first[:, : specimens.DIM] += 0.1 * (1 + np.array(home))[:, None]
-            losses = [
-                [np.sum((m - specimens.CENTRE) ** 2) + b @ m[: specimens.DIM] for b in batch] for m in first
-            ]
+            losses = [[np.sum((m - specimens.CENTRE) ** 2) + b @ m[: specimens.DIM] for b in batch] for m in first]
             np.testing.assert_allclose(run.per_round["loss"][r, 0], np.diag(losses).mean(), rtol=1e-13)
             np.testing.assert_allclose(run.per_round["node_loss"][r, 0], np.mean(losses[5]), rtol=1e-13)
             for server in range(3):

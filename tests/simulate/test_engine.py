@@ -5,13 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.simulate import oracle, specimens
 from tacit import graphs, runtime
 from tacit.contract import Phase, per_slot, push, share, unprotected
 from tacit.graphs import Channel, Delay, Graph, LinkDrop, OptOut, Periodic, RandomMatching, Topology
 from tacit.simulate import inbox as inbox_module
 from tacit.simulate import layout as layout_module
 from tacit.simulate import simulate
+from tests.simulate import oracle, specimens
 
 ROUNDS = 5
 LATE = Channel(loss=0.15, delay=Delay(0.5, 2))
@@ -62,7 +62,14 @@ def compare(make, channel, repeats, seed):
         return specimens.targets(5, ROUNDS, s)
 
     run = simulate(
-        specimens.everything(), make, stream, rounds=ROUNDS, repeats=repeats, seed=seed, channel=channel, dtype="float64"
+        specimens.everything(),
+        make,
+        stream,
+        rounds=ROUNDS,
+        repeats=repeats,
+        seed=seed,
+        channel=channel,
+        dtype="float64",
     )
     seeds = range(seed, seed + repeats)
     union = Graph.union([make(s) for s in seeds])
@@ -105,9 +112,7 @@ def mixing(delivery=share, links=("peers",), start=lambda views: next(iter(views
 @pytest.mark.parametrize("agents", [3, 70], ids=["3", "more than the unrolled slots"])
 def test_a_complete_graph_mixes_by_one_sum_per_repeat(delivery, agents):
     graph = graphs.complete(agents).with_weights("receiver")
-    run = simulate(
-        mixing(delivery), graph, specimens.targets(agents, 1), rounds=1, repeats=3, dtype="float64"
-    )
+    run = simulate(mixing(delivery), graph, specimens.targets(agents, 1), rounds=1, repeats=3, dtype="float64")
     np.testing.assert_allclose(run.models[..., 0], (agents - 1) / 2, rtol=1e-12)
 
 
@@ -127,7 +132,12 @@ def test_a_complete_graph_beside_one_that_reorders_the_agents():
         return views["all"].agent ** 2
 
     run = simulate(
-        mixing(links=("all", "hub"), start=start), topology, specimens.targets(4, 1), rounds=1, repeats=2, dtype="float64"
+        mixing(links=("all", "hub"), start=start),
+        topology,
+        specimens.targets(4, 1),
+        rounds=1,
+        repeats=2,
+        dtype="float64",
     )
     np.testing.assert_allclose(run.models[..., 0], 14 / 4, rtol=1e-12)
 
@@ -153,9 +163,7 @@ def test_sampled_cohorts_equal_the_dense_transcription(channel, change, request)
     def topology(s):
         return change(specimens.served(7, 3, s))
 
-    run = simulate(
-        algorithm, topology, stream, rounds=ROUNDS, repeats=2, seed=5, channel=channel, dtype="float64"
-    )
+    run = simulate(algorithm, topology, stream, rounds=ROUNDS, repeats=2, seed=5, channel=channel, dtype="float64")
     union = Topology.union([runtime.prepared_topology(algorithm, topology(s)) for s in (5, 6)])
     data = batches_of([stream(5), stream(6)])
     assert_same(run, oracle.federated(union, data, repeats=2, seed=5, channel=channel))
@@ -222,8 +230,8 @@ def test_integers_and_flags_travel_unharmed():
 
 def test_mixing_an_integer_does_not_depend_on_the_graph():
     """Weights are numbers of the leaf's own type, on the complete graph as on any other."""
-    absorb = mixing().phases[0]._replace(
-        absorb=lambda k, s, inbox, v: s._replace(count=s.count + inbox.mix().private[1])
+    absorb = (
+        mixing().phases[0]._replace(absorb=lambda k, s, inbox, v: s._replace(count=s.count + inbox.mix().private[1]))
     )
     algorithm = mixing()._replace(phases=(absorb,), model=lambda s: specimens.padded(0.0 * s.x + s.count))
     for graph in (graphs.complete(4), graphs.ring(5)):
@@ -319,3 +327,68 @@ def test_an_inbox_may_be_read_under_a_transformation(read):
     graph = graphs.ring(5).with_weights("receiver")
     run = simulate(mixing()._replace(phases=(phase,)), graph, specimens.targets(5, 1), rounds=1)
     np.testing.assert_allclose(run.models[0, :, 0], graph.matrix() @ np.arange(5), rtol=1e-6)
+
+
+def test_weights_between_roles_are_applied_by_receiver_or_sender():
+    """One phase each way: clients share, servers push."""
+
+    def absorb(key, state, inbox, view):
+        return state._replace(x=inbox.mix().private)
+
+    phases = [
+        Phase("up", specimens.send_x, unprotected, absorb, source="client", target="server"),
+        Phase("down", specimens.send_x, unprotected, absorb, lambda s, r, v: (s, push(r)), "server", "client"),
+    ]
+    start = specimens.federated().init["client"]
+    algorithm = specimens.federated()._replace(phases=tuple(phases), init={"client": start, "server": start})
+    algorithm = algorithm._replace(predictor="client", weights="receiver")
+    topology = specimens.served(7, 3, 2)
+    down = topology.links["down"].with_weights("sender")
+    topology = Topology(topology.roles, {"up": topology.links["up"], "down": down})
+    run = simulate(algorithm, topology, specimens.targets(7, 2), rounds=2, repeats=2, dtype="float64")
+    up = topology.links["up"].with_weights("receiver").matrix().toarray()
+    expected = np.linalg.matrix_power(down.matrix().toarray() @ up, 2) @ (0.01 * np.arange(7))
+    np.testing.assert_allclose(run.models[:, :, 0], [expected] * 2, rtol=1e-12)
+
+
+@pytest.mark.parametrize("channel", [Channel(), Channel(loss=0.3, delay=Delay(0.4, 1))], ids=["reliable", "delay"])
+def test_a_message_may_be_empty(channel):
+    """Nothing is said but that it came; another phase sends leaves of no size."""
+
+    def count(key, state, inbox, view):
+        return state._replace(
+            count=state.count + jnp.sum(inbox.arrived[1:], dtype=jnp.int32), x=state.x + 0 * inbox.age[0]
+        )
+
+    def nothing(state, released, view):
+        return state, share(())
+
+    def no_size(state, released, view):
+        return state, per_slot(jnp.zeros((view.out.live.shape[0], 0)))
+
+    algorithm = mixing()._replace(
+        phases=tuple(Phase("peers", specimens.send_x, unprotected, count, emit) for emit in (nothing, no_size)),
+        model=lambda s: specimens.padded(s.x * 0 + s.count),
+    )
+    graph = graphs.random_digraph(5, out_degree=2, seed=0)
+    run = simulate(algorithm, graph, specimens.targets(5, 3), rounds=3, channel=channel)
+    heard = run.models[0, :, 0]
+    assert heard.tolist() == (6 * graph.in_degree).tolist() if channel.reliable else 0 < heard.sum() < 6 * graph.edges
+    assert run.per_round["bits"].sum() == 0
+    assert run.per_round["messages"].tolist() == [[2 * graph.edges] * 3]
+
+
+def test_what_names_no_slot_addresses_nobody():
+    phase = (
+        mixing()
+        .phases[0]
+        ._replace(
+            absorb=lambda k, s, inbox, v: s._replace(count=s.count + jnp.sum(inbox.arrived[1:], dtype=jnp.int32)),
+            emit=lambda s, released, v: (s, share((released,), to=jnp.array([-1, -2, 1, 1, 500]))),
+        )
+    )
+    algorithm = mixing()._replace(phases=(phase,), model=lambda s: specimens.padded(s.x * 0 + s.count))
+    graph = graphs.complete(5).with_weights("receiver")
+    run = simulate(algorithm, graph, specimens.targets(5, 1), rounds=1)
+    assert run.models[0, :, 0].tolist() == [4, 1, 0, 0, 0]  # everybody's first neighbour is 0, and 0's is 1
+    assert run.per_round["messages"].tolist() == [[5]]

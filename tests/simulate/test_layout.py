@@ -8,13 +8,13 @@ from hypothesis import given as forall
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from tests.simulate import specimens
 from tacit import graphs
 from tacit.contract import Phase, unprotected
 from tacit.graphs import Graph, Topology
 from tacit.simulate import layout as layout_module
 from tacit.simulate import simulate
 from tacit.simulate.layout import lay_out
+from tests.simulate import specimens
 
 QUICK = settings(max_examples=60, deadline=None, derandomize=True)
 PEERS = {"peers": ("peer", "peer")}

@@ -4,11 +4,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.simulate import oracle, specimens
 from tacit.contract import Phase, per_slot, push, share, unprotected
 from tacit.graphs import Channel, Delay, Graph, LinkDrop, OptOut, Topology
 from tacit.simulate import layout as layout_module
 from tacit.simulate import simulate
+from tests.simulate import oracle, specimens
 
 ROUNDS = 3
 READS = 4
@@ -173,9 +173,7 @@ def test_who_was_not_asked_does_not_answer_with_what_it_holds():
         return specimens.Federated(jnp.where(got, inbox.sum().private, state.x), state.count)
 
     down, up, among = base.phases
-    algorithm = base._replace(
-        init={**base.init, "client": client}, phases=(down._replace(absorb=heal), up, among)
-    )
+    algorithm = base._replace(init={**base.init, "client": client}, phases=(down._replace(absorb=heal), up, among))
     topology = specimens.served(7, 2, 0)
     pairs = [len(topology.links["up"].neighbours_in(s)) for s in range(2)]
     assert min(pairs) > 2, "some are never asked"

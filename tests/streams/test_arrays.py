@@ -86,9 +86,7 @@ def test_stop_ends_with_the_smallest_agent() -> None:
 
 @pytest.mark.parametrize("setting", [{"rounds": 3}, {"batch": 3}])
 def test_stop_refuses_more_than_there_is(setting) -> None:
-    with pytest.raises(
-        DataError, match=r"agent 1 has 2 samples, enough for \d rounds.*say exhausted='cycle'"
-    ):
+    with pytest.raises(DataError, match=r"agent 1 has 2 samples, enough for \d rounds.*say exhausted='cycle'"):
         from_arrays(X, Y, THREE, exhausted="stop", **setting)
 
 
@@ -113,9 +111,7 @@ def test_the_order_is_shuffled_by_its_seed_or_kept() -> None:
 
 def test_ids_per_row_and_rows_per_agent_are_the_same_assignment() -> None:
     ids = np.repeat([0, 1, 2], [5, 2, 5])
-    np.testing.assert_array_equal(
-        rows_read(from_arrays(X, Y, ids), 9), rows_read(from_arrays(X, Y, THREE), 9)
-    )
+    np.testing.assert_array_equal(rows_read(from_arrays(X, Y, ids), 9), rows_read(from_arrays(X, Y, THREE), 9))
     by_matrix = from_arrays(X, Y, np.arange(12).reshape(4, 3))
     np.testing.assert_array_equal(by_matrix.data_size, [3, 3, 3, 3])
 

@@ -146,9 +146,7 @@ def test_occupancy_is_downloaded_once_and_verified(nowhere: Path, monkeypatch: p
 def test_a_download_with_another_checksum_is_refused_and_leaves_nothing(nowhere, monkeypatch, victim) -> None:
     contents = small_occupancy(monkeypatch)
     serve(monkeypatch, zipped(contents | {victim: contents[victim] + b" "}))
-    with pytest.raises(
-        DataError, match=rf"{victim} from .*: its SHA-256 is \w+, expected \w+; nothing was kept"
-    ):
+    with pytest.raises(DataError, match=rf"{victim} from .*: its SHA-256 is \w+, expected \w+; nothing was kept"):
         datasets.occupancy()
     assert files_under(nowhere) == set()
 
@@ -185,9 +183,7 @@ def test_a_changed_file_is_refused(nowhere, monkeypatch) -> None:
     folder.mkdir()
     for name, content in contents.items():
         (folder / name).write_bytes(content.replace(b"23.1", b"23.2"))
-    with pytest.raises(
-        DataError, match=r"datatraining.txt: its SHA-256 is .*, expected .*; the file is damaged"
-    ):
+    with pytest.raises(DataError, match=r"datatraining.txt: its SHA-256 is .*, expected .*; the file is damaged"):
         datasets.occupancy()
 
 

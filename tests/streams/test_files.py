@@ -132,9 +132,7 @@ def test_a_missing_header_is_noticed(tmp_path: Path) -> None:
 
 
 def test_text_among_features_must_be_left_out(tmp_path: Path) -> None:
-    with pytest.raises(
-        DataError, match=r"line 2, column 'room': 'b' is not a number; .* by features=\[...\]"
-    ):
+    with pytest.raises(DataError, match=r"line 2, column 'room': 'b' is not a number; .* by features=\[...\]"):
         read_table(csv_file(tmp_path), "occupied")
 
 
@@ -198,9 +196,7 @@ def test_pickled_arrays_are_never_loaded(tmp_path: Path) -> None:
 def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"none.csv: there is no such file; check the path"):
         read_table(tmp_path / "none.csv", "y")
-    with pytest.raises(
-        DataError, match=r"data.xlsx: expected a file that ends in .csv, .csv.gz, .parquet, .npz"
-    ):
+    with pytest.raises(DataError, match=r"data.xlsx: expected a file that ends in .csv, .csv.gz, .parquet, .npz"):
         read_table(tmp_path / "data.xlsx", "y")
     broken = tmp_path / "broken.csv.gz"
     broken.write_bytes(gzip.compress(TEXT.encode())[:-20])

@@ -58,16 +58,12 @@ def test_stochastic_adversarial_is_a_partition(size, seed, fraction, all_alike) 
 def test_clusters_go_to_one_agent_each_and_the_rest_is_spread() -> None:
     rng = np.random.default_rng(0)
     blob = np.repeat(np.arange(4), 100)
-    x = np.stack([np.cos(blob * np.pi / 2), np.sin(blob * np.pi / 2)], axis=1) * 10 + rng.normal(
-        size=(400, 2)
-    )
+    x = np.stack([np.cos(blob * np.pi / 2), np.sin(blob * np.pi / 2)], axis=1) * 10 + rng.normal(size=(400, 2))
     x[:, 1] *= 1e-3  # only standardised features show the blobs above and below
     held = [np.bincount(blob[part], minlength=4) for part in partition.stochastic_adversarial(x, 4, 0.0)]
     assert sorted(int(np.argmax(counts)) for counts in held) == [0, 1, 2, 3]
     assert all(counts.max() == counts.sum() for counts in held)
-    for counts in (
-        np.bincount(blob[part], minlength=4) for part in partition.stochastic_adversarial(x, 4, 1.0)
-    ):
+    for counts in (np.bincount(blob[part], minlength=4) for part in partition.stochastic_adversarial(x, 4, 1.0)):
         assert counts.sum() == 100
         assert counts.min() > 10
     mixed = [np.bincount(blob[part], minlength=4) for part in partition.stochastic_adversarial(x, 4, 0.5)]

@@ -22,9 +22,7 @@ MAKERS = pytest.mark.parametrize("make", [linear_drift, logistic_drift])
     repeat=st.none() | st.integers(1, 50),
     block=st.sampled_from([1, 100, 1 << 16]),
 )
-def test_any_slice_is_that_slice_of_the_whole(
-    make, *, agents, dim, batch, start, length, repeat, block
-) -> None:
+def test_any_slice_is_that_slice_of_the_whole(make, *, agents, dim, batch, start, length, repeat, block) -> None:
     settings = {"drift": 0.1, "heterogeneity": 0.5, "batch": batch, "repeat_every": repeat, "seed": 3}
     with pytest.MonkeyPatch.context() as patch:
         # Small blocks of rounds, so that slices begin, end and wrap around inside of them.
@@ -118,9 +116,7 @@ def test_without_noise_logistic_labels_are_separable() -> None:
 def test_the_truth_turns_at_constant_speed_and_length() -> None:
     truth = linear_drift(2, 9, drift=0.01).truth(0, 1000).astype(np.float64)
     np.testing.assert_allclose(np.linalg.norm(truth, axis=1), 3, rtol=1e-5)
-    np.testing.assert_allclose(
-        np.linalg.norm(np.diff(truth, axis=0), axis=1), 2 * 3 * np.sin(0.005), rtol=1e-3
-    )
+    np.testing.assert_allclose(np.linalg.norm(np.diff(truth, axis=0), axis=1), 2 * 3 * np.sin(0.005), rtol=1e-3)
 
 
 def test_seeds_differ_and_agree() -> None:

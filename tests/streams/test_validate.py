@@ -22,9 +22,7 @@ def broken(row: int, column: int, value: float) -> np.ndarray:
     [(np.nan, r"is missing \(NaN\)"), (np.inf, "is inf"), (-np.inf, "is -inf"), (1e300, r"is 1e\+300")],
 )
 def test_a_bad_feature_is_named_with_row_and_column(value, fault) -> None:
-    with pytest.raises(
-        DataError, match=rf"the data, row 4 \(counted from 0\), column 2: the value {fault}.*;"
-    ):
+    with pytest.raises(DataError, match=rf"the data, row 4 \(counted from 0\), column 2: the value {fault}.*;"):
         from_arrays(broken(4, 2, value), LABELS, [np.arange(6)])
 
 
@@ -55,9 +53,7 @@ def test_features_of_the_wrong_kind_are_refused(x, message) -> None:
         check_features(x)
 
 
-@pytest.mark.parametrize(
-    "given", [[0, 1, 1, 0], [-1, 1, 1, -1], [False, True, True, False], [0.0, 1.0, 1, 0]]
-)
+@pytest.mark.parametrize("given", [[0, 1, 1, 0], [-1, 1, 1, -1], [False, True, True, False], [0.0, 1.0, 1, 0]])
 def test_binary_labels_become_signs(given) -> None:
     labels = check_labels(np.array(given), 4)
     assert labels.dtype == np.float32

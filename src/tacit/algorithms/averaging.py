@@ -4,8 +4,8 @@
 
 - COL: the complete graph with equal weights, as if one centre averaged everybody.
 - DOL-Symm: one-sided links are dropped; Metropolis weights make what is left doubly stochastic.
-- DOL-Asymm: the sender-normalised matrix of push-sum without the mass. Its rows do not sum to 1, so it is biased: that is
-  the point of the comparison.
+- DOL-Asymm: the sender-normalised matrix of push-sum without the mass. Its rows do not sum to 1, so it is biased:
+  that is the point of the comparison.
 - Local OGD: nobody talks.
 """
 
@@ -19,9 +19,20 @@ import jax
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import as_schedule
 from tacit.contract import (
-    Algorithm, Array, Batch, Inbox, Key, Mechanism, Objective, Params, Phase, PrivacyStatement, Requirement, View,
+    Algorithm,
+    Array,
+    Batch,
+    Inbox,
+    Key,
+    Mechanism,
+    Objective,
+    Params,
+    Phase,
+    PrivacyStatement,
+    Requirement,
+    View,
     unprotected,
-)  # fmt: skip
+)
 from tacit.graphs import Graph, Topology
 
 Step = float | Callable[[Array], Array]
@@ -77,9 +88,7 @@ def centralised_online(objective: Objective, step: Step = 0.1, mechanism: Mechan
 
 
 @register("003 section 5.2 (DOL-Symm)")
-def decentralised_symmetric(
-    objective: Objective, step: Step = 0.1, mechanism: Mechanism = unprotected
-) -> Algorithm:
+def decentralised_symmetric(objective: Objective, step: Step = 0.1, mechanism: Mechanism = unprotected) -> Algorithm:
     """DOL-Symm: averaging over the mutual links only, with doubly stochastic weights."""
     requires: frozenset[Requirement] = frozenset({"symmetric", "doubly_stochastic", "reliable"})
     return _averaging(
@@ -88,9 +97,7 @@ def decentralised_symmetric(
 
 
 @register("003 section 5.2 (DOL-Asymm)")
-def decentralised_asymmetric(
-    objective: Objective, step: Step = 0.1, mechanism: Mechanism = unprotected
-) -> Algorithm:
+def decentralised_asymmetric(objective: Objective, step: Step = 0.1, mechanism: Mechanism = unprotected) -> Algorithm:
     """DOL-Asymm: averaging with the sender-normalised weights of push-sum but without its mass, hence biased."""
     requires: frozenset[Requirement] = frozenset({"strongly_connected", "sender_normalised", "reliable"})
     return _averaging("decentralised_asymmetric", objective, step, mechanism, requires, "sender", None)

@@ -7,14 +7,14 @@ parts it has ever had for j, and j adds what the total has grown by since the ne
     T_ji <- T_ji + W_ji (z'_i, m_i) for every out-link;   keep W_ii (z'_i, m_i)
     j:  (z_j, m_j) <- kept part + sum_i (T_ji received - T_ji last heard)
 
-A lost message is healed by the next one; a repeated or overtaken one changes nothing, since totals are told apart by the
-round in which they were sent. What is held plus what is under way is conserved under any pattern of loss.
+A lost message is healed by the next one; a repeated or overtaken one changes nothing, since totals are told apart by
+the round in which they were sent. What is held plus what is under way is conserved under any pattern of loss.
 
-Two details make it hold up in practice. A total grows without end while its increments do not, so it is kept as a sum of
-two numbers (48 digits in single precision); with one, the increments drown within some hundred rounds. And an agent that has
-heard nothing new since its last push keeps what it has (W_ii = 1) and repeats its totals: pushing on would halve its mass
-round by round, and with it divide the step gamma / m_i by nearly nothing. Without loss everybody hears something in every
-round, and this is OPS.
+Two details make it hold up in practice. A total grows without end while its increments do not, so it is kept as a sum
+of two numbers (48 binary digits in single precision); with one, the increments drown within some hundred rounds. And
+an agent that has heard nothing new since its last push keeps what it has (W_ii = 1) and repeats its totals: pushing on
+would shrink its mass round by round, and the step gamma / m_i would grow as much. Without loss everybody hears
+something in every round, and this is OPS.
 """
 
 from __future__ import annotations
@@ -30,9 +30,22 @@ from tacit.algorithms.online_push_sum import ratio
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import as_schedule
 from tacit.contract import (
-    Algorithm, Array, Batch, Inbox, Key, Mechanism, Objective, Outbox, Params, Phase, PrivacyStatement, Tree, View, per_slot,
+    Algorithm,
+    Array,
+    Batch,
+    Inbox,
+    Key,
+    Mechanism,
+    Objective,
+    Outbox,
+    Params,
+    Phase,
+    PrivacyStatement,
+    Tree,
+    View,
+    per_slot,
     unprotected,
-)  # fmt: skip
+)
 
 
 class Total(NamedTuple):
@@ -72,7 +85,8 @@ def increased(total: Total, part: Parts) -> Total:
 
 def growth(new: Total, old: Total) -> Parts:
     """Return what a total has grown by."""
-    return jax.tree.map(lambda nh, oh, nl, ol: (nh - oh) + (nl - ol), new.high, old.high, new.low, old.low)
+    grown: Parts = jax.tree.map(lambda nh, oh, nl, ol: (nh - oh) + (nl - ol), new.high, old.high, new.low, old.low)
+    return grown
 
 
 def _along(slots: Array, leaf: Array) -> Array:

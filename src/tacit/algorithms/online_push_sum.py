@@ -6,9 +6,9 @@ State (z_i, m_i), z = first parameters, m = 1; prediction x_i = z_i / m_i. In ea
     to every out-neighbour j, itself included: (W_ji z'_i, W_ji m_i)
     z_i = sum of the z-parts received, m_i = sum of the m-parts
 
-The sender splits what it has, so each column of W sums to 1 and nobody needs to know who hears whom. The mass m undoes the
-bias of W: with doubly stochastic W it stays 1 and OPS is decentralised online gradient descent. The mass carries no data,
-so it is public.
+The sender splits what it has, so each column of W sums to 1 and nobody needs to know who hears whom. The mass m
+undoes the bias of W: with doubly stochastic W it stays 1 and OPS is decentralised online gradient descent. The mass
+carries no data, so it is public.
 
 Errata: the text writes W_ij for "i sends to j" with rows that sum to 1; here W[i, j] is what i makes of j's message, so
 its columns do. A lost message takes its mass along for good, hence `reliable`.
@@ -25,9 +25,22 @@ import jax.numpy as jnp
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import as_schedule
 from tacit.contract import (
-    Algorithm, Array, Batch, Inbox, Key, Mechanism, Objective, Outbox, Params, Phase, PrivacyStatement, Tree, View, push,
+    Algorithm,
+    Array,
+    Batch,
+    Inbox,
+    Key,
+    Mechanism,
+    Objective,
+    Outbox,
+    Params,
+    Phase,
+    PrivacyStatement,
+    Tree,
+    View,
+    push,
     unprotected,
-)  # fmt: skip
+)
 
 
 class State(NamedTuple):

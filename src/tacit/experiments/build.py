@@ -133,9 +133,7 @@ def _stream_maker(config: Config, graph: Callable[[int], Graph]) -> Callable[[in
         @functools.cache
         def synthetic(seed: int) -> Stream:
             with located(choice.place):
-                made: Stream = choice.function(
-                    agents=graph(seed).agents, **choice.arguments(), **_seeded(choice, seed)
-                )
+                made: Stream = choice.function(agents=graph(seed).agents, **choice.arguments(), **_seeded(choice, seed))
                 return made
 
         return synthetic
@@ -160,9 +158,7 @@ class _Tabular:
             return self.choice.function(), None
         table = self.choice.function(**self.choice.arguments())
         description = f"{len(table.x):,} rows of {self.settings.path}"
-        data = Dataset(
-            self.choice.kind, table.x, table.y, table.columns, description, complete=True, parts={}
-        )
+        data = Dataset(self.choice.kind, table.x, table.y, table.columns, description, complete=True, parts={})
         return data, table.owner
 
     def _stream(self, seed: int) -> Stream:
@@ -192,11 +188,7 @@ class _Tabular:
                 )
             return self.owner, "each owner's rows with its own agent"
         wanted = self.partition.function.__annotations__
-        data = {
-            name: found
-            for name, found in (("rows", len(self.x)), ("x", self.x), ("y", self.y))
-            if name in wanted
-        }
+        data = {name: found for name, found in (("rows", len(self.x)), ("x", self.x), ("y", self.y)) if name in wanted}
         own = self.partition.arguments()
         with located(self.partition.place):
             shares = self.partition.function(**data, agents=agents, seed=seed, **own)

@@ -56,9 +56,7 @@ DATASETS: Mapping[str, Callable[[], datasets.Dataset]] = {
     "occupancy": datasets.occupancy,
     "susy": datasets.susy,
 }
-FILES: Mapping[str, Callable[..., streams.Table]] = dict.fromkeys(
-    ("csv", "parquet", "npz"), streams.read_table
-)
+FILES: Mapping[str, Callable[..., streams.Table]] = dict.fromkeys(("csv", "parquet", "npz"), streams.read_table)
 PARTITIONS: Mapping[str, Callable[..., Any]] = {
     "iid": partition.iid,
     "label_shards": partition.label_shards,
@@ -205,9 +203,7 @@ def parse(text: str, file: Path, **overrides: int | None) -> Config:
     stream, shares = _stream(data["stream"], file)
     objective = choose(OBJECTIVES, data["objective"], Place(str(file), "[objective]"))
     algorithms = _algorithms(data["algorithm"], file)
-    return Config(
-        file, run, graph, dynamics, stream, shares, objective, algorithms, _labels(algorithms, file)
-    )
+    return Config(file, run, graph, dynamics, stream, shares, objective, algorithms, _labels(algorithms, file))
 
 
 def load_graph(path: str | os.PathLike[str]) -> tuple[Choice, Choice | None]:
@@ -246,13 +242,9 @@ def _check_sections(data: Mapping[str, Any], file: Path) -> None:
         if name not in SECTIONS:
             raise ConfigError(f"{file}: [{name}] is unknown; expected the sections {', '.join(SECTIONS)}")
         if name == "algorithm" and isinstance(content, dict):
-            raise ConfigError(
-                f"{file}: [algorithm] stands in single brackets; write [[algorithm]], one per algorithm"
-            )
+            raise ConfigError(f"{file}: [algorithm] stands in single brackets; write [[algorithm]], one per algorithm")
         if name != "algorithm" and not isinstance(content, dict):
-            raise ConfigError(
-                f"{file}: {name} = {content!r}: expected a section; write [{name}] on a line of its own"
-            )
+            raise ConfigError(f"{file}: {name} = {content!r}: expected a section; write [{name}] on a line of its own")
     for name in SECTIONS:
         if not data.get(name):
             title = "[[algorithm]]" if name == "algorithm" else f"[{name}]"
@@ -275,21 +267,16 @@ def _stream(data: Mapping[str, Any], file: Path) -> tuple[Choice, Choice | None]
     every: dict[str, Callable[..., Any]] = {**SYNTHETIC, **DATASETS, **FILES}
     stream = choose(every, _with_path(data, file), place, common=common, hidden=OF_THE_RUN)
     if kind in FILES and not str(data["path"]).lower().endswith((f".{kind}", f".{kind}.gz")):
-        raise ConfigError(
-            f"{place} path = {data['path']!r}: expected a file that ends in .{kind}; change kind or path"
-        )
+        raise ConfigError(f"{place} path = {data['path']!r}: expected a file that ends in .{kind}; change kind or path")
     shares = getattr(stream.values, "partition", None)
     owner = getattr(stream.values, "owner", None)
     if kind in SYNTHETIC or owner is not None:
         if shares is not None:
             raise ConfigError(
-                f"{place} partition and owner = {owner!r}: the owner column says whose row it is; "
-                "remove one of them"
+                f"{place} partition and owner = {owner!r}: the owner column says whose row it is; remove one of them"
             )
         return stream, None
-    shared = choose(
-        PARTITIONS, shares or {"kind": "iid"}, Place(str(file), "[stream.partition]"), hidden=OF_THE_DATA
-    )
+    shared = choose(PARTITIONS, shares or {"kind": "iid"}, Place(str(file), "[stream.partition]"), hidden=OF_THE_DATA)
     return stream, shared
 
 
@@ -300,9 +287,7 @@ def _with_path(data: Mapping[str, Any], file: Path) -> dict[str, Any]:
 
 
 def _algorithms(tables: Sequence[Any], file: Path) -> tuple[Choice, ...]:
-    constructors: dict[str, Callable[..., Any]] = {
-        name: entry.constructor for name, entry in REGISTRY.items()
-    }
+    constructors: dict[str, Callable[..., Any]] = {name: entry.constructor for name, entry in REGISTRY.items()}
     return tuple(
         choose(
             constructors,
@@ -325,7 +310,5 @@ def _labels(algorithms: Sequence[Choice], file: Path) -> tuple[str, ...]:
     ]
     doubled = next((label for label in labels if labels.count(label) > 1), None)
     if doubled is not None:
-        raise ConfigError(
-            f"{file}: [[algorithm]] label = {doubled!r} is used twice; give each algorithm its own label"
-        )
+        raise ConfigError(f"{file}: [[algorithm]] label = {doubled!r} is used twice; give each algorithm its own label")
     return tuple(labels)

@@ -60,8 +60,7 @@ l2 = 1e-4
 def demo(steps: Mapping[str, float] = STEPS, rounds: int | None = None, seed: int | None = None) -> Config:
     """Return the demonstration as an experiment."""
     tables = [
-        f'[[algorithm]]\nname = "{name}"\nlabel = "{LABELS[name]}"\nstep = {step}\n'
-        for name, step in steps.items()
+        f'[[algorithm]]\nname = "{name}"\nlabel = "{LABELS[name]}"\nstep = {step}\n' for name, step in steps.items()
     ]
     return parse("\n".join([PROBLEM, *tables]), Path("demo.toml"), rounds=rounds, seed=seed)
 

@@ -119,9 +119,7 @@ def check(model: type[Model], data: Mapping[str, Any], place: Place, also: tuple
         raise ConfigError("\n".join(dict.fromkeys(lines))) from error
 
 
-def parameters(
-    function: Callable[..., Any], hidden: frozenset[str] = frozenset()
-) -> dict[str, inspect.Parameter]:
+def parameters(function: Callable[..., Any], hidden: frozenset[str] = frozenset()) -> dict[str, inspect.Parameter]:
     """Return the parameters of a function that a configuration can set, by their key there."""
     hints = get_type_hints(function)
     return {
@@ -188,9 +186,7 @@ def _sentence(place: Place, fault: Any, known: list[str]) -> str:
 
 def _is_type_tag(part: Any) -> bool:
     """Pydantic names the member of a union that it tried: 'float', 'StepSchedule', 'literal[...]'."""
-    return isinstance(part, str) and (
-        part in ("float", "int", "str", "none", StepSchedule.__name__) or "[" in part
-    )
+    return isinstance(part, str) and (part in ("float", "int", "str", "none", StepSchedule.__name__) or "[" in part)
 
 
 def _shown(value: Any) -> str:

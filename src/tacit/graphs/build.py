@@ -71,9 +71,7 @@ def periodic(graphs: Sequence[Graph], *, name: str = "periodic") -> Graph:
                 f"({first.sources}): graphs played in turn are on the same agents"
             )
         if graph.dynamics is not None:
-            raise GraphError(
-                f"graph {index} varies by itself ({type(graph.dynamics).__name__}): list fixed graphs"
-            )
+            raise GraphError(f"graph {index} varies by itself ({type(graph.dynamics).__name__}): list fixed graphs")
     keys = [edge_keys(graph.senders, graph.receivers, graph.columns) for graph in graphs]
     union = np.unique(np.concatenate(keys))
     places = [np.searchsorted(union, own) for own in keys]
@@ -90,9 +88,7 @@ def periodic(graphs: Sequence[Graph], *, name: str = "periodic") -> Graph:
 def _weights_in_turn(graphs: Sequence[Graph], places: Iterable[np.ndarray], edges: int) -> Weights | None:
     kinds = {None if graph.weights is None else graph.weights.rule for graph in graphs}
     if len(kinds) > 1:
-        raise GraphError(
-            f"graphs played in turn need one kind of weights, but these have {sorted(map(str, kinds))}"
-        )
+        raise GraphError(f"graphs played in turn need one kind of weights, but these have {sorted(map(str, kinds))}")
     if kinds != {"given"}:
         return graphs[0].weights
     edge, own = np.zeros((len(graphs), edges)), np.zeros((len(graphs), graphs[0].agents))

@@ -22,9 +22,7 @@ class Delay:
         if not 0 <= self.p < 1:
             raise ConfigError(f"delay p is {self.p}: expected a number in [0, 1), for P(delay >= l) = p ** l")
         if self.longest < 0:
-            raise ConfigError(
-                f"longest delay is {self.longest}: expected a whole number of rounds, 0 or more"
-            )
+            raise ConfigError(f"longest delay is {self.longest}: expected a whole number of rounds, 0 or more")
 
 
 @dataclass(frozen=True)

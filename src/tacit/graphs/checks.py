@@ -259,13 +259,9 @@ def _adjacency(graph: Graph, up: BoolArray | None) -> Any:
     """Return the links as a csr array, row = receiver, straight from the sorted edge list."""
     from scipy.sparse import csr_array
 
-    senders, receivers = (
-        (graph.senders, graph.receivers) if up is None else (graph.senders[up], graph.receivers[up])
-    )
+    senders, receivers = (graph.senders, graph.receivers) if up is None else (graph.senders[up], graph.receivers[up])
     starts = np.concatenate([[0], np.cumsum(np.bincount(receivers, minlength=graph.agents))])
-    return csr_array(
-        (np.ones(len(senders), dtype=np.int8), senders, starts), shape=(graph.agents, graph.agents)
-    )
+    return csr_array((np.ones(len(senders), dtype=np.int8), senders, starts), shape=(graph.agents, graph.agents))
 
 
 def _unreached(links: Any, start: int) -> npt.NDArray[np.int64]:

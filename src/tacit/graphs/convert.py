@@ -45,9 +45,7 @@ def from_networkx(graph: Any, *, name: str | None = None) -> Graph:
     return Graph.from_edges(len(nodes), senders, receivers, name=name or graph.name or "networkx")
 
 
-def from_edge_list(
-    path: str | os.PathLike[str], *, agents: int | None = None, name: str | None = None
-) -> Graph:
+def from_edge_list(path: str | os.PathLike[str], *, agents: int | None = None, name: str | None = None) -> Graph:
     """Read "sender receiver [weight]" per line, parted by white space or commas; '#' starts a comment.
 
     Weights stand on all lines or on none. With weights, a line "i i weight" gives agent i's self weight (0 if
@@ -69,9 +67,7 @@ def from_edge_list(
         if seen and (weight is not None) != bool(weights):
             raise GraphError(f"{place}: weights stand on all lines or on none, found {' '.join(fields)!r}")
         if sender == receiver and weight is None:
-            raise GraphError(
-                f"{place}: {sender} {receiver} is a self loop: drop it, or give weights on all lines"
-            )
+            raise GraphError(f"{place}: {sender} {receiver} is a self loop: drop it, or give weights on all lines")
         if agents is not None and max(sender, receiver) >= agents:
             raise GraphError(f"{place}: agent {max(sender, receiver)} is not in 0..{agents - 1}")
         if (sender, receiver) in seen:
@@ -89,9 +85,7 @@ def from_edge_list(
     loop = pairs[:, 0] == pairs[:, 1]
     values, own = np.array(weights), np.zeros(size)
     own[pairs[loop, 0]] = values[loop]
-    return Graph.from_edges(
-        size, pairs[~loop, 0], pairs[~loop, 1], name=label, weight=values[~loop], self_weight=own
-    )
+    return Graph.from_edges(size, pairs[~loop, 0], pairs[~loop, 1], name=label, weight=values[~loop], self_weight=own)
 
 
 def _parse(fields: list[str], place: str) -> tuple[int, int, float | None]:

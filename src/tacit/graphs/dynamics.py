@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 class Dynamics(Protocol):
     """What happens to a graph from round to round."""
 
-    def live(
-        self, t: Any, key: jax.Array, senders: Any, receivers: Any, agents: int
-    ) -> tuple[jax.Array, jax.Array]:
+    def live(self, t: Any, key: jax.Array, senders: Any, receivers: Any, agents: int) -> tuple[jax.Array, jax.Array]:
         """Return (links that are up (E,) bool, agents that are present (n,) bool) of round t = 1, 2, ..."""
 
     def check(self, graph: Graph) -> None:
@@ -45,9 +43,7 @@ class Periodic:
     table: BoolArray
     """(P, E) bool, in canonical edge order."""
 
-    def live(
-        self, t: Any, key: jax.Array, senders: Any, receivers: Any, agents: int
-    ) -> tuple[jax.Array, jax.Array]:
+    def live(self, t: Any, key: jax.Array, senders: Any, receivers: Any, agents: int) -> tuple[jax.Array, jax.Array]:
         """Return the links of round t; everybody is present."""
         table = jnp.asarray(self.table)
         return table[(t - 1) % table.shape[0]], jnp.ones(agents, bool)
@@ -77,9 +73,7 @@ class RandomMatching:
     Each link draws a priority, and is up when it is the highest at both of its ends.
     """
 
-    def live(
-        self, t: Any, key: jax.Array, senders: Any, receivers: Any, agents: int
-    ) -> tuple[jax.Array, jax.Array]:
+    def live(self, t: Any, key: jax.Array, senders: Any, receivers: Any, agents: int) -> tuple[jax.Array, jax.Array]:
         """Return a matching, both directions of a link together; everybody is present."""
         senders, receivers = jnp.asarray(senders), jnp.asarray(receivers)
         priority = _bits_of_pair(key, senders, receivers)
@@ -88,9 +82,7 @@ class RandomMatching:
         # Two links of an agent may tie (32 bits): it takes the neighbour with the higher id, so that the
         # result is a matching always and not only almost surely.
         partner = jax.ops.segment_max(jnp.where(candidate, senders, -1), receivers, num_segments=agents)
-        return candidate & (partner[receivers] == senders) & (partner[senders] == receivers), jnp.ones(
-            agents, bool
-        )
+        return candidate & (partner[receivers] == senders) & (partner[senders] == receivers), jnp.ones(agents, bool)
 
     def check(self, graph: Graph) -> None:
         """Raise where a link has no reverse."""
@@ -122,9 +114,7 @@ class LinkDrop:
     def __post_init__(self) -> None:
         _check_probability("LinkDrop", self.probability)
 
-    def live(
-        self, t: Any, key: jax.Array, senders: Any, receivers: Any, agents: int
-    ) -> tuple[jax.Array, jax.Array]:
+    def live(self, t: Any, key: jax.Array, senders: Any, receivers: Any, agents: int) -> tuple[jax.Array, jax.Array]:
         """Return the links that are not down; everybody is present."""
         senders, receivers = jnp.asarray(senders), jnp.asarray(receivers)
         bits = _bits_of_pair(key, senders, receivers) if self.symmetric else _bits(key, senders, receivers)
@@ -151,9 +141,7 @@ class OptOut:
     def __post_init__(self) -> None:
         _check_probability("OptOut", self.probability)
 
-    def live(
-        self, t: Any, key: jax.Array, senders: Any, receivers: Any, agents: int
-    ) -> tuple[jax.Array, jax.Array]:
+    def live(self, t: Any, key: jax.Array, senders: Any, receivers: Any, agents: int) -> tuple[jax.Array, jax.Array]:
         """Return the links among those present, and who is present."""
         present = ~jax.random.bernoulli(key, self.probability, (agents,))
         return present[jnp.asarray(senders)] & present[jnp.asarray(receivers)], present

@@ -53,9 +53,7 @@ def reverse_positions(senders: IntArray, receivers: IntArray, agents: int) -> np
 def refuse_large_ids(agents: int) -> None:
     """Raise where ids would not fit in 32 bits."""
     if agents > np.iinfo(np.int32).max:
-        raise GraphError(
-            f"{agents:,} agents: ids are 32-bit, so at most {np.iinfo(np.int32).max:,} are possible"
-        )
+        raise GraphError(f"{agents:,} agents: ids are 32-bit, so at most {np.iinfo(np.int32).max:,} are possible")
 
 
 def complete_edges(agents: int) -> tuple[IntArray, IntArray]:
@@ -81,8 +79,7 @@ def matrix_entries(matrix: Any, two_roles: bool) -> tuple[npt.NDArray[np.int64],
         dense = np.asarray(matrix, dtype=np.float64)
         if dense.ndim != 2 or max(dense.shape) > LARGEST_DENSE:
             raise GraphError(
-                f"W has shape {dense.shape}: expected a scipy.sparse matrix, or two axes of at most "
-                f"{LARGEST_DENSE}"
+                f"W has shape {dense.shape}: expected a scipy.sparse matrix, or two axes of at most {LARGEST_DENSE}"
             )
         matrix = dense
     entries = sparse.csr_array(matrix)

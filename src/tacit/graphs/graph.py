@@ -80,15 +80,11 @@ class Graph:
         columns = sources or agents
         send, receive = _ids(senders, "senders"), _ids(receivers, "receivers")
         if len(send) != len(receive):
-            raise GraphError(
-                f"{len(send)} senders but {len(receive)} receivers: expected one of each per edge"
-            )
+            raise GraphError(f"{len(send)} senders but {len(receive)} receivers: expected one of each per edge")
         _refuse(send, receive, (send < 0) | (send >= columns), f"the sender is not in 0..{columns - 1}")
         _refuse(send, receive, (receive < 0) | (receive >= agents), f"the receiver is not in 0..{agents - 1}")
         if sources is None:
-            _refuse(
-                send, receive, send == receive, "it is a self loop: drop it, and give self_weight if need be"
-            )
+            _refuse(send, receive, send == receive, "it is a self loop: drop it, and give self_weight if need be")
         keys = edge_lists.edge_keys(send, receive, columns)
         order = None
         if weight is None:
@@ -104,9 +100,7 @@ class Graph:
         if order is None:
             return graph
         if self_weight is None and sources is None:
-            raise GraphError(
-                "weight without self_weight: give W[i, i] of each agent too (zeros if none hears itself)"
-            )
+            raise GraphError("weight without self_weight: give W[i, i] of each agent too (zeros if none hears itself)")
         values = np.asarray(weight, dtype=np.float64)
         if values.shape != order.shape:
             raise GraphError(f"weight has shape {values.shape}: expected one per edge, {order.shape}")
@@ -310,9 +304,7 @@ class Graph:
         )
 
     def _dynamics_of(self, order: npt.NDArray[np.int64]) -> Dynamics | None:
-        return (
-            Periodic(self.dynamics.table[:, order]) if isinstance(self.dynamics, Periodic) else self.dynamics
-        )
+        return Periodic(self.dynamics.table[:, order]) if isinstance(self.dynamics, Periodic) else self.dynamics
 
     def _refuse_two_roles(self, operation: str) -> None:
         if self.sources is not None:
@@ -321,9 +313,7 @@ class Graph:
     def _from_matrix(self, matrix: Any) -> tuple[FloatArray, FloatArray]:
         keys, values, own = edge_lists.matrix_entries(matrix, self.sources is not None)
         if np.shape(matrix) != (self.agents, self.columns):
-            raise GraphError(
-                f"W has shape {np.shape(matrix)}: expected {(self.agents, self.columns)} (row = receiver)"
-            )
+            raise GraphError(f"W has shape {np.shape(matrix)}: expected {(self.agents, self.columns)} (row = receiver)")
         known = edge_lists.edge_keys(self.senders, self.receivers, self.columns)
         place = np.searchsorted(known, keys)
         strange = (place >= len(known)) | (np.append(known, -1)[np.minimum(place, len(known))] != keys)

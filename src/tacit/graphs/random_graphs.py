@@ -25,8 +25,7 @@ def random_digraph(n: int, out_degree: int, seed: int, *, exact: bool = False) -
     """
     if n < 2 or not 1 <= out_degree <= n - 1:
         raise GraphError(
-            f"random_digraph({n}, {out_degree}): expected n >= 2 and an out-degree in 1..n-1, so that "
-            "there are targets"
+            f"random_digraph({n}, {out_degree}): expected n >= 2 and an out-degree in 1..n-1, so that there are targets"
         )
     rng = np.random.default_rng(seed)
     cycle = rng.permutation(n)
@@ -78,9 +77,7 @@ def small_world(n: int, k: int, rewire: float, seed: int) -> Graph:
     by one of the ring's. Where there is hardly any such agent (tiny n) a link stays as it was.
     """
     if k < 2 or k % 2 or k >= n or not 0 <= rewire <= 1:
-        raise GraphError(
-            f"small_world({n}, {k}, {rewire}): expected k even, 2 <= k < n, and rewire in [0, 1]"
-        )
+        raise GraphError(f"small_world({n}, {k}, {rewire}): expected k even, 2 <= k < n, and rewire in [0, 1]")
     rng = np.random.default_rng(seed)
     first = np.tile(np.arange(n), k // 2)
     second = (first + np.repeat(np.arange(1, k // 2 + 1), n)) % n
@@ -140,9 +137,7 @@ def _targets_by_rejection(rng: np.random.Generator, n: int, follower: Keys, degr
     return keys
 
 
-def _targets_by_shuffle(
-    rng: np.random.Generator, n: int, follower: Keys, degree: IntArray, senders: IntArray
-) -> Keys:
+def _targets_by_shuffle(rng: np.random.Generator, n: int, follower: Keys, degree: IntArray, senders: IntArray) -> Keys:
     """Do the same for senders that reach more than half of the agents, where rejection would be slow."""
     parts = [np.zeros(0, dtype=np.int64)]
     rows = max(CHUNK // n, 1)

@@ -12,9 +12,7 @@ from tacit.graphs.graph import Graph
 from tacit.graphs.topology import Topology, as_topology
 
 
-def check_requirements(
-    topology: Topology | Graph, requires: frozenset[Requirement], algorithm_name: str
-) -> list[str]:
+def check_requirements(topology: Topology | Graph, requires: frozenset[Requirement], algorithm_name: str) -> list[str]:
     """Return one sentence for each broken requirement of each link set; an empty list where all hold.
 
     Structure and weights are asked of links within one role; "fixed" of every link set. A graph without
@@ -30,9 +28,7 @@ def check_requirements(
             fault = check(graph)
             if fault is not None:
                 evidence, remedy = fault
-                sentences.append(
-                    f"{algorithm_name} requires {requirement} links, but of {name!r} {evidence}: {remedy}"
-                )
+                sentences.append(f"{algorithm_name} requires {requirement} links, but of {name!r} {evidence}: {remedy}")
     return sentences
 
 
@@ -74,8 +70,7 @@ def _strongly_connected(graph: Graph) -> Fault:
         return None
     return (
         f"there is no path from agent {path[0]} to agent {path[1]}",
-        "add links, or use a generator that promises connectivity (random_digraph, ring, "
-        "exponential, k_regular)",
+        "add links, or use a generator that promises connectivity (random_digraph, ring, exponential, k_regular)",
     )
 
 
@@ -94,8 +89,7 @@ def _symmetric(graph: Graph) -> Fault:
     if edge is not None:
         return (
             f"the edge {edge[0]} -> {edge[1]} has no reverse",
-            "keep mutual links only with graph.mutual(), or use a push-sum method, which needs no "
-            "reverse links",
+            "keep mutual links only with graph.mutual(), or use a push-sum method, which needs no reverse links",
         )
     if graph.dynamics is not None and not graph.dynamics.keeps_links_mutual(graph):
         return (

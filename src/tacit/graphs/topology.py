@@ -28,9 +28,7 @@ class Topology:
         for name, graph in self.links.items():
             for side, count in (("receivers", graph.agents), ("senders", graph.columns)):
                 if count not in self.roles.values():
-                    raise GraphError(
-                        f"links {name!r} have {count} {side}, but no role is of that size ({sizes})"
-                    )
+                    raise GraphError(f"links {name!r} have {count} {side}, but no role is of that size ({sizes})")
 
     @staticmethod
     def union(topologies: Sequence[Topology]) -> Topology:

@@ -94,16 +94,13 @@ def given(weight: npt.ArrayLike, self_weight: npt.ArrayLike) -> Weights:
     edge, own = np.asarray(weight, dtype=np.float64), np.asarray(self_weight, dtype=np.float64)
     if edge.ndim not in (1, 2) or own.ndim != edge.ndim or (edge.ndim == 2 and len(edge) != len(own)):
         raise GraphError(
-            f"given weights have shapes {edge.shape} and {own.shape}: expected (E,) and (n,), or (P, "
-            "E) and (P, n)"
+            f"given weights have shapes {edge.shape} and {own.shape}: expected (E,) and (n,), or (P, E) and (P, n)"
         )
     for what, values in (("weight", edge), ("self weight", own)):
         bad = np.argwhere(~(np.isfinite(values) & (values >= 0)))
         if len(bad):
             place = tuple(int(index) for index in bad[0])
-            raise GraphError(
-                f"{what} at position {place} is {values[place]}: expected a finite number, 0 or larger"
-            )
+            raise GraphError(f"{what} at position {place} is {values[place]}: expected a finite number, 0 or larger")
     return Weights("given", edge, own)
 
 
@@ -196,9 +193,7 @@ def _bincount(values: FloatArray, ids: IntArray, size: int) -> FloatArray:
     return np.bincount(ids, weights=values, minlength=size).astype(np.float64)
 
 
-def _absorbs(
-    edge: FloatArray, own: FloatArray, senders: IntArray, receivers: IntArray, agents: int
-) -> Absorbs:
+def _absorbs(edge: FloatArray, own: FloatArray, senders: IntArray, receivers: IntArray, agents: int) -> Absorbs:
     columns = own + _bincount(edge, senders, agents)
     rows = own + _bincount(edge, receivers, agents)
     by_sender = bool(np.all(np.abs(columns - 1) <= TOLERANCE))

@@ -125,9 +125,7 @@ class _Data:
             size += sum(leaf.nbytes for leaf in leaves)
             held = [*held, chunk] if held is not None and size <= HOLD_BYTES else None
         if self.rounds == 0 or self.agents == 0:
-            raise DataError(
-                "no rounds in the data: expected at least one; check that `chunks` starts anew each call"
-            )
+            raise DataError("no rounds in the data: expected at least one; check that `chunks` starts anew each call")
         self._held = None
         if held is not None:
             per_round = max(size // self.rounds, 1)

@@ -32,9 +32,7 @@ def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
     """Return the mean of independent repeats (n,) and its confidence interval."""
     numbers = np.asarray(values, np.float64)
     if numbers.ndim != 1:
-        raise DataError(
-            f"values of shape {numbers.shape}: expected one number per repeat; for curves use mean_band"
-        )
+        raise DataError(f"values of shape {numbers.shape}: expected one number per repeat; for curves use mean_band")
     band = mean_band(numbers[:, None], confidence)
     return Interval(float(band.mean[0]), float(band.low[0]), float(band.high[0]), band.n)
 
@@ -43,9 +41,7 @@ def mean_band(curves: ArrayLike, confidence: float = 0.95) -> Band:
     """Return the mean of independent repeats (n, points) and its confidence interval, point by point."""
     numbers = np.asarray(curves, np.float64)
     if numbers.ndim != 2 or numbers.shape[0] == 0:
-        raise DataError(
-            f"curves of shape {numbers.shape}: expected (repeats, points), at least one repeat; stack them"
-        )
+        raise DataError(f"curves of shape {numbers.shape}: expected (repeats, points), at least one repeat; stack them")
     if not 0 < confidence < 1:
         raise ConfigError(f"confidence = {confidence!r}: expected a number between 0 and 1; 0.95 is usual")
     n = numbers.shape[0]

@@ -204,9 +204,7 @@ def _zeros(batch: Batch) -> Array:
 
 def _floating(dtype: Any) -> Any:
     wanted = dtype if jnp.issubdtype(dtype, jnp.floating) else float
-    return jax.dtypes.canonicalize_dtype(
-        wanted
-    )  # NumPy's float64 becomes float32 unless JAX is set to 64 bits
+    return jax.dtypes.canonicalize_dtype(wanted)  # NumPy's float64 becomes float32 unless JAX is set to 64 bits
 
 
 def _present(batch: Batch) -> tuple[Array, Array]:

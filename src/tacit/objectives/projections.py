@@ -24,9 +24,7 @@ class Ball:
     radius: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "radius", positive("radius", self.radius, "leave the projection out for no bound")
-        )
+        object.__setattr__(self, "radius", positive("radius", self.radius, "leave the projection out for no bound"))
 
     def __call__(self, params: Params) -> Params:
         """Return the nearest point of the ball."""

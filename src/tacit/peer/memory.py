@@ -1,11 +1,12 @@
 """Many round machines in one process over a network in memory, one agent at a time.
 
-This is the second runtime in its simplest shell: the same machines that a real peer runs, and the same graph and channel
-that the simulator draws, so that both can be compared round by round.
+This is the second runtime in its simplest shell: the same machines that a real peer runs, and the same graph and
+channel that the simulator draws, so that both can be compared round by round.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -13,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit import runtime
-from tacit.contract import Algorithm, Batch, Links, Params, View
+from tacit.contract import Algorithm, Array, Batch, Links, Params, View
 from tacit.errors import MessageRefused
 from tacit.graphs import Channel, Graph, RoundGraph, Topology
 from tacit.peer.rounds import AgentFunctions, Envelope, RoundMachine, Views
@@ -79,8 +80,9 @@ class _World:
         graphs = self.now(1)
         for name, now in graphs.items():
             if self.topology.links[name].dynamics is not None:
-                live, present = np.ones_like(now.live), np.ones_like(now.present)
-                graphs[name] = RoundGraph(live, np.zeros_like(now.edge_weight), np.zeros_like(now.self_weight), present)
+                ones, zeros = np.ones_like, np.zeros_like
+                blank = (ones(now.live), zeros(now.edge_weight), zeros(now.self_weight), ones(now.present))
+                graphs[name] = RoundGraph(*map(jnp.asarray, blank))
         return graphs
 
     def now(self, t: int) -> dict[str, RoundGraph]:
@@ -88,7 +90,8 @@ class _World:
             name: self.topology.links[name].at(jnp.int32(t), runtime.links_key(self.root, k, t), self.dtype)
             for k, name in enumerate(self.ends)
         }
-        return jax.tree.map(np.asarray, graphs)
+        in_memory: dict[str, RoundGraph] = jax.tree.map(np.asarray, graphs)
+        return in_memory
 
     def views(self, role: str, agent: int, t: int, size: int, now: dict[str, RoundGraph]) -> Views:
         result = {}
@@ -124,8 +127,8 @@ class _Network:
             self.under_way += [(t, envelope) for envelope in envelopes]
             return
         edge = self.edge[envelopes[0].links]
-        lost, delay = self.channel.draw(runtime.channel_key(self.root, index, t), len(edge))
-        lost, delay = np.asarray(lost), np.asarray(delay)
+        fate = self.channel.draw(runtime.channel_key(self.root, index, t), len(edge))
+        lost, delay = map(np.asarray, fate)
         for envelope in envelopes:
             e = edge[envelope.sender, envelope.receiver]
             if not lost[e]:
@@ -214,9 +217,9 @@ def _run(
         messages.append(sent)
         models.append([jax.tree.map(np.asarray, m.model) for m in machines[algorithm.predictor]])
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *[m for row in models for m in row])
-    agents = len(machines[algorithm.predictor])
+    count = len(machines[algorithm.predictor])
     return Trajectory(
-        jax.tree.map(lambda leaf: leaf.reshape(rounds, agents, *leaf.shape[1:]), stacked),
+        jax.tree.map(lambda leaf: leaf.reshape(rounds, count, *leaf.shape[1:]), stacked),
         np.array(losses),
         np.array(messages),
         refused,
@@ -230,13 +233,17 @@ def _in_precision(leaf: np.ndarray, dtype: jnp.dtype) -> np.ndarray:
 
 
 def _mean_loss(
-    loss: object, machines: dict[str, list[RoundMachine]], algorithm: Algorithm, batches: list[Batch], topology: Topology
+    loss: Callable[[Params, Batch], Array],
+    machines: dict[str, list[RoundMachine]],
+    algorithm: Algorithm,
+    batches: list[Batch],
+    topology: Topology,
 ) -> float:
     """Mean loss of the learners at the models that speak for them."""
     predictors = machines[algorithm.predictor]
     serving = list(range(len(batches)))
     if algorithm.predictor != algorithm.learner:
-        links = next(p.links for p in algorithm.phases if (p.source, p.target) == (algorithm.predictor, algorithm.learner))
+        ends = (algorithm.predictor, algorithm.learner)
+        links = next(p.links for p in algorithm.phases if (p.source, p.target) == ends)
         serving = [int(topology.links[links].neighbours_in(a)[0]) for a in range(len(batches))]
-    assert callable(loss)
     return float(np.mean([loss(predictors[s].model, b) for s, b in zip(serving, batches, strict=True)]))

@@ -1,8 +1,8 @@
 """The round machine of one agent, without any input or output of its own.
 
-A shell (a socket loop, an in-memory network, a test) feeds it batches and envelopes and carries away the envelopes that it
-hands out. Nothing here waits: `waiting_for` says whose messages the current phase still lacks, and the shell decides
-when to `proceed`::
+A shell (a socket loop, an in-memory network, a test) feeds it batches and envelopes and carries away the envelopes
+that it hands out. Nothing here waits: `waiting_for` says whose messages the current phase still lacks, and the shell
+decides when to `proceed`::
 
     outgoing = machine.begin(batch, views)      # round t: phase 0 up to its messages
     machine.receive(envelope)                   # as they come, early or late
@@ -129,7 +129,8 @@ class RoundMachine:
             raise MessageRefused("phase", f"phase {envelope.phase} of {len(self.algorithm.phases)}")
         phase = self.algorithm.phases[envelope.phase]
         if phase.target != self.role or envelope.receiver != self.agent or envelope.links != phase.links:
-            raise MessageRefused("address", f"{envelope.links!r} to agent {envelope.receiver} is not for {self.role} {self.agent}")
+            whose = f"{envelope.links!r} to agent {envelope.receiver}"
+            raise MessageRefused("address", f"{whose} is not for {self.role} {self.agent}")
         slots = np.flatnonzero(np.asarray(self._views[phase.links].into.agent)[1:] == envelope.sender)
         if slots.size == 0 or envelope.sender < 0:  # -1 is what padding is called
             raise MessageRefused("sender", f"agent {envelope.sender} is not an in-neighbour of {self.agent}")
@@ -192,9 +193,7 @@ class RoundMachine:
             if slot == 0:
                 self._own = message
             else:
-                envelopes.append(
-                    Envelope(phase.links, index, self.round, self.agent, int(agents[slot]), message)
-                )
+                envelopes.append(Envelope(phase.links, index, self.round, self.agent, int(agents[slot]), message))
         self._addressed.setdefault(phase.links, set()).update(e.receiver for e in envelopes)
         return envelopes
 
@@ -231,7 +230,7 @@ class RoundMachine:
 
 def _fits(message: Message, spec: Message) -> bool:
     """Whether a message from outside has the structure, shapes and types that this phase sends."""
-    if jax.tree.structure(message) != jax.tree.structure(spec):
+    if not runtime.same_structure(message, spec):
         return False
     pairs = zip(jax.tree.leaves(message), jax.tree.leaves(spec), strict=True)
     return all(isinstance(a, np.ndarray | np.generic) and (a.shape, a.dtype) == (b.shape, b.dtype) for a, b in pairs)
@@ -239,9 +238,12 @@ def _fits(message: Message, spec: Message) -> bool:
 
 def _for_slot(outbox: Outbox, slot: int, view: View) -> Message:
     """Return what goes through one out-slot, as it will lie on the wire."""
-    if outbox.delivery == "per_slot":
-        return jax.tree.map(lambda leaf: np.asarray(leaf[slot]), outbox.message)
-    if outbox.delivery == "push":
-        weight = np.asarray(view.out.weight)[slot]
-        return jax.tree.map(lambda leaf: np.asarray(leaf) * weight.astype(leaf.dtype), outbox.message)
-    return jax.tree.map(np.asarray, outbox.message)
+    weight = np.asarray(view.out.weight)[slot]
+
+    def share(leaf: Array) -> np.ndarray:
+        if outbox.delivery == "per_slot":
+            return np.asarray(leaf[slot])
+        return np.asarray(leaf) * weight.astype(leaf.dtype) if outbox.delivery == "push" else np.asarray(leaf)
+
+    message: Message = jax.tree.map(share, outbox.message)
+    return message

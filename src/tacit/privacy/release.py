@@ -15,11 +15,12 @@ def release(mechanism: Mechanism, key: Key, value: Tree, view: View) -> Tree:
         return value
     noise = mechanism.noise(view)
     slots = view.out.live.shape if mechanism.per_slot else ()
-    leaves, structure = jax.tree.flatten(value)
+    leaves, structure = jax.tree_util.tree_flatten(value)
 
     def perturbed(leaf: Array, leaf_key: Key) -> Array:
         unit = _UNIT_DRAWS[noise.distribution](leaf_key, slots + leaf.shape, leaf.dtype)
         return leaf + noise.scale.astype(leaf.dtype) * unit
 
     keys = jax.random.split(key, len(leaves))
-    return structure.unflatten([perturbed(leaf, k) for leaf, k in zip(leaves, keys, strict=True)])
+    noisy = [perturbed(leaf, k) for leaf, k in zip(leaves, keys, strict=True)]
+    return jax.tree_util.tree_unflatten(structure, noisy)

@@ -144,9 +144,7 @@ def load_all(directory: str | os.PathLike[str]) -> list[Record]:
     if "runs" not in summary:
         return [store.load(folder)]
     names = summary["runs"]
-    if not isinstance(names, list) or not all(
-        isinstance(name, str) and Path(name).name == name for name in names
-    ):
+    if not isinstance(names, list) or not all(isinstance(name, str) and Path(name).name == name for name in names):
         raise ResultError(
             f"{folder / store.SUMMARY}: 'runs' is {names!r}, expected names of folders beside it; run again"
         )

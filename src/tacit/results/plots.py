@@ -114,9 +114,7 @@ def draw_overview(records: Sequence[Record], path: Path) -> Path:
     """Draw all panels that apply into one image file."""
     kind = path.suffix.removeprefix(".").lower()
     if kind not in ("png", "svg", "pdf"):
-        raise ResultError(
-            f"{path}: a plot is written as .png, .svg or .pdf; give the file one of these endings"
-        )
+        raise ResultError(f"{path}: a plot is written as .png, .svg or .pdf; give the file one of these endings")
     panels = [panel for panel in PANELS.values() if panel.applies(records)]
     image = _rendered(_figure(panels, records), kind, dpi=160, facecolor="white", metadata=_NO_DATES[kind])
     try:
@@ -232,9 +230,7 @@ def _draw_average_loss(axes: Any, records: Sequence[Record], looks: Sequence[Loo
         if _finite_curves(record, record.trace.average_loss):
             _curve(axes, record.trace.rounds, record.trace.average_loss, look)
     axes.set_xlabel("round t")
-    axes.set_ylabel(
-        "average loss up to round t (nats)" if _in_nats(records) else "average loss up to round t"
-    )
+    axes.set_ylabel("average loss up to round t (nats)" if _in_nats(records) else "average loss up to round t")
     _thousands(axes.xaxis)
 
 
@@ -314,9 +310,7 @@ def _draw_loss_against_bits(axes: Any, records: Sequence[Record], looks: Sequenc
             sent = record.trace.bits.mean(axis=0) / record.summary["agents"]
             _curve(axes, np.where(sent > 0, sent, np.nan), record.trace.average_loss, look)
         else:  # it has no place on the axis of bits: a level to compare with
-            axes.axhline(
-                record.trace.average_loss[:, -1].mean(), color=look.colour, ls=look.line, label=look.label
-            )
+            axes.axhline(record.trace.average_loss[:, -1].mean(), color=look.colour, ls=look.line, label=look.label)
     axes.set_xlabel("sent per agent so far")
     axes.set_ylabel("average loss up to then (nats)" if _in_nats(records) else "average loss up to then")
     low, high = axes.get_xlim()

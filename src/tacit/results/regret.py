@@ -18,9 +18,7 @@ from tacit.streams import Stream
 CHUNK_BYTES = 2**26
 """Data are read in pieces of about this size."""
 
-_solved: WeakKeyDictionary[Stream, dict[tuple[Objective, tuple[int, ...]], list[Comparator]]] = (
-    WeakKeyDictionary()
-)
+_solved: WeakKeyDictionary[Stream, dict[tuple[Objective, tuple[int, ...]], list[Comparator]]] = WeakKeyDictionary()
 # A stream is pure, so its comparator is a fact about it: algorithms that are compared on one stream share it.
 
 
@@ -68,9 +66,7 @@ def regret_curve(
     """Return the regret of (repeats, rounds) losses averaged over agents; one stream, or one per repeat."""
     rounds = prefixes(loss.shape[1], points)
     found = [_comparators(objective, stream, rounds) for stream in streams]
-    best = np.array(
-        [[c.total_loss for c in row] for row in found]
-    )  # (streams, k): broadcasts over repeats if shared
+    best = np.array([[c.total_loss for c in row] for row in found])  # (streams, k): broadcasts over repeats if shared
     agents = streams[0].agents
 
     def curve(values: NDArray[np.floating]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

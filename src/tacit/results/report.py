@@ -93,9 +93,7 @@ def _warnings(comparison: Comparison) -> list[str]:
     for record in comparison.records:
         rounds = f"{record.summary['rounds']:,}"
         if record.summary["partial"]:
-            warnings.append(
-                f"{record.label} was interrupted: its figures are those of its first {rounds} rounds."
-            )
+            warnings.append(f"{record.label} was interrupted: its figures are those of its first {rounds} rounds.")
         if record.summary["diverged"]:
             warnings.append(f"{record.label} diverged: its loss is not finite. A smaller step may help.")
         regret = record.summary["regret"]
@@ -109,9 +107,7 @@ def _warnings(comparison: Comparison) -> list[str]:
 def _in_words(records: Sequence[Record]) -> str:
     facts = records[0].summary
     runs = "One algorithm" if len(records) == 1 else f"A comparison of {len(records)} algorithms"
-    repeats = (
-        "once" if facts["repeats"] == 1 else f"{facts['repeats']} times, each with its own random numbers"
-    )
+    repeats = "once" if facts["repeats"] == 1 else f"{facts['repeats']} times, each with its own random numbers"
     return (
         f"{runs} learning online on {facts['agents']:,} agents for {facts['rounds']:,} rounds, "
         f"run {repeats}, from seed {facts['seed']}. In each round every agent predicts on its new "

@@ -96,11 +96,7 @@ class Run:
         consensus = self.recorded["consensus"]
         figures = {
             "average_loss": self.average_loss(),
-            **(
-                {score: self.per_round[score].mean(axis=1, dtype=np.float64)}
-                if score in self.per_round
-                else {}
-            ),
+            **({score: self.per_round[score].mean(axis=1, dtype=np.float64)} if score in self.per_round else {}),
             **({"final_consensus": consensus[:, -1]} if consensus.shape[1] else {}),
             "messages": self.per_round["messages"].sum(axis=1, dtype=np.int64),
             "bits_per_agent": self.per_round["bits"].sum(axis=1, dtype=np.int64) / self.agents,

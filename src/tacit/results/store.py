@@ -60,9 +60,7 @@ def load(directory: str | os.PathLike[str]) -> Record:
     try:
         settings = tomllib.loads((folder / CONFIG).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ResultError(
-            f"{folder / CONFIG} cannot be read ({error}); run again into a new directory"
-        ) from error
+        raise ResultError(f"{folder / CONFIG} cannot be read ({error}); run again into a new directory") from error
     return Record(summary, settings, _read_trace(folder / TRACE))
 
 
@@ -100,9 +98,7 @@ def _data_files(record: Record) -> dict[str, bytes]:
 
 def json_bytes(content: Mapping[str, Any]) -> bytes:
     """Return JSON whose bytes depend on the content only."""
-    return (json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n").encode(
-        "utf-8"
-    )
+    return (json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8")
 
 
 def config_bytes(settings: Mapping[str, Any]) -> bytes:
@@ -134,9 +130,7 @@ def put(directory: Path, files: Mapping[str, bytes]) -> None:
             fresh[name].replace(directory / name)
             del fresh[name]
     except OSError as error:
-        raise ResultError(
-            f"{directory} cannot be written ({error}); give another directory with --out"
-        ) from error
+        raise ResultError(f"{directory} cannot be written ({error}); give another directory with --out") from error
     finally:
         for path in fresh.values():
             path.unlink(missing_ok=True)
@@ -179,6 +173,4 @@ def _read_trace(path: Path) -> Trace:
             bits=shaped["cumulative_bits"],
         )
     except (OSError, KeyError, ValueError, pa.ArrowException) as error:
-        raise ResultError(
-            f"{path} cannot be read as a trace ({error}); run again into a new directory"
-        ) from error
+        raise ResultError(f"{path} cannot be read as a trace ({error}); run again into a new directory") from error

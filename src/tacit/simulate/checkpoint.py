@@ -14,7 +14,7 @@ import numpy as np
 
 from tacit.contract import Tree
 from tacit.errors import ResultError
-from tacit.simulate.engine import Carry
+from tacit.simulate.arrays import Carry
 
 FORMAT = 1
 
@@ -106,11 +106,11 @@ def load(path: Path, log: Log, like: Carry) -> Carry:
     if found != expected:
         other = [f"{key} {found[key]!r} there, {expected[key]!r} here" for key in found if found[key] != expected[key]]
         raise ResultError(f"{path} is the checkpoint of another run: {', '.join(other)}; name another file")
-    leaves, structure = jax.tree.flatten(like)
+    leaves, structure = jax.tree_util.tree_flatten(like)
     saved = [arrays.get(f"carry/{k}") for k in range(len(leaves))]
     for old, new in zip(leaves, saved, strict=True):
         if new is None or new.shape != old.shape or new.dtype != old.dtype:
             raise ResultError(f"{path} holds a state of another shape; delete it to start over")
     log.restore(int(found["rounds"]), figures)
-    carry: Carry = structure.unflatten([jnp.asarray(leaf) for leaf in saved])
+    carry: Carry = jax.tree_util.tree_unflatten(structure, [jnp.asarray(leaf) for leaf in saved])
     return carry

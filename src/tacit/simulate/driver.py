@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +23,8 @@ from tacit.graphs import Channel, Graph, Topology
 from tacit.metrics import consensus_distance, message_bits
 from tacit.results.run import Run
 from tacit.simulate import checkpoint as checkpoints
-from tacit.simulate.engine import Carry, Desks, Engine, World, joined, slices
+from tacit.simulate.arrays import Carry, Desks, World, joined, slices
+from tacit.simulate.engine import Engine
 from tacit.simulate.layout import lay_out
 from tacit.simulate.progress import Interrupts, Progress
 from tacit.streams import Stream
@@ -58,9 +60,10 @@ def simulate(
     """Run an algorithm over a graph and a stream, all agents and repeats at once.
 
     `graph` and `stream` may be functions of a seed: repeat r then gets `seed + r`, its own graph and its own data.
-    `start` replaces the objective's first parameters. `node_loss=j` also evaluates agent j's model on everyone's batch in
-    every round (one-node regret). `checkpoint` is a file to which the state is saved on the way; a run that finds it goes
-    on from there and ends with the same figures as one that was never stopped. `progress=None` shows a bar on a terminal.
+    `start` replaces the objective's first parameters. `node_loss=j` also evaluates agent j's model on everyone's batch
+    in every round (one-node regret). `checkpoint` is a file to which the state is saved on the way; a run that finds it
+    goes on from there and ends with the same figures as one that was never stopped. `progress=None` shows a bar on a
+    terminal.
 
     Ctrl-C ends the run after the current chunk with `partial=True`; what was done so far is valid.
     """
@@ -153,25 +156,26 @@ class _Simulation:
         for stream in self.streams:
             if stream.agents != learners:
                 raise DataError(
-                    f"stream {stream.name!r} feeds {stream.agents} agents, but the graph has {learners}; make both the same size"
+                    f"stream {stream.name!r} feeds {stream.agents} agents, but the graph has {learners}; "
+                    "make both the same size"
                 )
             if stream.rounds is not None and stream.rounds < self.rounds:
                 raise DataError(
-                    f"stream {stream.name!r} has {stream.rounds} rounds, but {self.rounds} were asked for; ask for fewer, "
-                    "or let the stream start over (exhausted='cycle')"
+                    f"stream {stream.name!r} has {stream.rounds} rounds, but {self.rounds} were asked for; ask for "
+                    "fewer, or let the stream start over (exhausted='cycle')"
                 )
         if self.node is not None and not 0 <= self.node < learners:
             raise ConfigError(f"node_loss is {self.node}; expected an agent's number from 0 to {learners - 1}")
 
     def _leaf_spec(self, leaf: Any) -> Any:
         floating = jnp.issubdtype(leaf.dtype, jnp.floating)
-        return jax.ShapeDtypeStruct(leaf.shape, self.dtype if floating else jax.dtypes.canonicalize_dtype(leaf.dtype))  # type: ignore[no-untyped-call]
+        return jax.ShapeDtypeStruct(leaf.shape, self.dtype if floating else jax.dtypes.canonicalize_dtype(leaf.dtype))
 
     # -- data ----------------------------------------------------------------------------------------------------------
 
     def _bytes_per_round(self) -> int:
-        leaf_bytes = sum(int(np.prod(s.shape, dtype=np.int64)) * s.dtype.itemsize for s in jax.tree.leaves(self.spec))
-        return max(1, leaf_bytes * self.streams[0].agents * len(self.streams))
+        leaf_bytes = sum(math.prod(s.shape) * s.dtype.itemsize for s in jax.tree.leaves(self.spec))
+        return max(1, int(leaf_bytes) * self.streams[0].agents * len(self.streams))
 
     def _resident_period(self) -> int | None:
         """Rounds to keep on the device for the whole run, or None to feed chunks."""
@@ -188,6 +192,7 @@ class _Simulation:
 
     def _fetch(self, first: int, count: int, padded: int) -> Tree:
         """Rounds first..first+count of every repeat on the device, in internal order, padded to a fixed length."""
+
         def leaf(*parts: np.ndarray) -> Array:
             data = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
             order = self.learners.order
@@ -195,7 +200,9 @@ class _Simulation:
                 data = data if np.array_equal(order, np.arange(order.size)) else data[:, order]
             if count < padded:
                 data = np.concatenate([data, np.zeros((padded - count, *data.shape[1:]), data.dtype)])
-            target = self.dtype if jnp.issubdtype(data.dtype, jnp.floating) else jax.dtypes.canonicalize_dtype(data.dtype)
+            target = (
+                self.dtype if jnp.issubdtype(data.dtype, jnp.floating) else jax.dtypes.canonicalize_dtype(data.dtype)
+            )
             return jnp.asarray(data, target)
 
         with jax.enable_x64(self.dtype == jnp.float64):  # a setting of the thread, and the reader has its own
@@ -203,7 +210,7 @@ class _Simulation:
 
     def _batch(self, data: Tree, index: Array) -> Batch:
         def leaf(values: Array) -> Array:
-            now = jax.lax.dynamic_index_in_dim(values, index, keepdims=False)
+            now: Array = jax.lax.dynamic_index_in_dim(values, index, keepdims=False)
             if self.shared and self.repeats > 1:
                 now = now[self.learners.order % self.learners.agents]
             return now
@@ -228,9 +235,7 @@ class _Simulation:
             figures = self._figures(self.engine.models(world, carry), batch)
             carry, desks, messages = self.engine.round(world, carry, batch, desks)
             note = jax.lax.dynamic_update_index_in_dim
-            trace = _Trace(
-                note(trace.figures, figures, k, 0), note(trace.messages, messages, k if vary else 0, 0)
-            )
+            trace = _Trace(note(trace.figures, figures, k, 0), note(trace.messages, messages, k if vary else 0, 0))
             return carry, desks, trace
 
         carry, _, trace = jax.lax.fori_loop(0, count, body, (carry, self.engine.desks(), trace))
@@ -286,7 +291,8 @@ class _Simulation:
             carry = checkpoints.load(path, log, carry)
             if log.rounds > self.rounds:
                 raise ResultError(
-                    f"{path} holds {log.rounds} rounds, but {self.rounds} were asked for; ask for more, or name another file"
+                    f"{path} holds {log.rounds} rounds, but {self.rounds} were asked for; ask for more, or name "
+                    "another file"
                 )
         resident = self._fetch(0, self.period, self.period) if self.period is not None else None
         done = log.rounds
@@ -313,7 +319,7 @@ class _Simulation:
 
     def _fingerprint(self, carry: Carry) -> dict[str, Any]:
         """All that the figures follow from: a checkpoint goes on only where nothing of it has changed."""
-        batch = jax.tree.map(lambda s: jax.ShapeDtypeStruct((self.learners.order.size, *s.shape), s.dtype), self.spec)  # type: ignore[no-untyped-call]
+        batch = jax.tree.map(lambda s: jax.ShapeDtypeStruct((self.learners.order.size, *s.shape), s.dtype), self.spec)
         program = jax.jit(self.engine.round).lower(self.world, carry, batch, self.engine.desks())
         return {
             "program": checkpoints.digest(program.as_text()),
@@ -334,7 +340,7 @@ class _Simulation:
     def _compile(self, carry: Carry, resident: Tree | None) -> float:
         begun = time.perf_counter()
         data = resident if resident is not None else self._abstract_chunk()
-        number = jax.ShapeDtypeStruct((), jnp.int32)  # type: ignore[no-untyped-call]
+        number = jax.ShapeDtypeStruct((), jnp.int32)
         self.advance = jax.jit(self._advance, donate_argnums=1).lower(self.world, carry, data, number, number).compile()
         self.consensus = jax.jit(self._consensus).lower(self.world, carry).compile()
         return time.perf_counter() - begun
@@ -342,7 +348,7 @@ class _Simulation:
     def _abstract_chunk(self) -> Tree:
         agents = self.learners.agents * (1 if self.shared else self.repeats)
         shape = jax.ShapeDtypeStruct
-        return jax.tree.map(lambda s: shape((self.chunk, agents, *s.shape), s.dtype), self.spec)  # type: ignore[no-untyped-call]
+        return jax.tree.map(lambda s: shape((self.chunk, agents, *s.shape), s.dtype), self.spec)
 
     def _pieces(self, done: int, every: int, resident: Tree | None) -> Iterator[tuple[Any, Any, Tree]]:
         """(first round, number of rounds, data) up to each recorded round, reading ahead."""

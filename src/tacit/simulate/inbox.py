@@ -1,7 +1,7 @@
 """The simulator's inbox: it reads neighbours' rows straight from the array of all messages.
 
-Nothing is copied per link unless an algorithm asks for raw entries. `mix` and `sum` unroll over the in-slots: one gather
-per slot from an array that stands in memory, which is what XLA compiles best.
+Nothing is copied per link unless an algorithm asks for raw entries. `mix` and `sum` unroll over the in-slots: one
+gather per slot from an array that stands in memory, which is what XLA compiles best.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Packing:
 
     def __init__(self, spec: MessageSpec) -> None:
         self.spec = spec
-        self._leaves, self._structure = jax.tree.flatten(spec.message)
+        self._leaves, self._structure = jax.tree_util.tree_flatten(spec.message)
         used: dict[str, int] = {}
         for leaf in self._leaves:
             used[leaf.dtype.name] = used.get(leaf.dtype.name, 0) + math.prod(leaf.shape)
@@ -63,7 +63,7 @@ class Packing:
             vector = packed[name][..., taken[name] : taken[name] + size]
             taken[name] += size
             parts.append(vector.reshape(*vector.shape[:-1], *leaf.shape))
-        message: Message = self._structure.unflatten(parts)
+        message: Message = jax.tree_util.tree_unflatten(self._structure, parts)
         return message
 
 
@@ -146,7 +146,8 @@ class GatheredInbox(Inbox):
                 for k in range(1, entries):
                     result = result + term(rows, k)
                 return result
-            return jax.lax.fori_loop(1, entries, lambda k, acc: acc + term(rows, k), term(rows, 0))
+            summed: Array = jax.lax.fori_loop(1, entries, lambda k, acc: acc + term(rows, k), term(rows, 0))
+            return summed
 
         combined = {name: total(rows) for name, rows in self._rows.items()}
         # Under a transformation of the algorithm's own (cond, vmap, grad) they would not outlive it.

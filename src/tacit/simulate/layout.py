@@ -1,8 +1,8 @@
 """Where every agent and every link lives in the simulator's arrays.
 
-Agents are kept in *buckets* of similar in-degree. Within a bucket each agent has the same number of in-slots, so a round
-is a few vectorised programs whose padding is small whatever the degrees are: a hub with a million neighbours sits in a
-bucket of one. All arrays here are host arrays of size O(agents + links).
+Agents are kept in *buckets* of similar in-degree. Within a bucket each agent has the same number of in-slots, so a
+round is a few vectorised programs whose padding is small whatever the degrees are: a hub with a million neighbours sits
+in a bucket of one. All arrays here are host arrays of size O(agents + links).
 """
 
 from __future__ import annotations

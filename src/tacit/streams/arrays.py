@@ -53,9 +53,7 @@ class ArrayStream(Stream):
         """Return the shapes and types of one agent's batch."""
         lead = () if self._batch == 1 else (self._batch,)
         weight = leaf_spec(lead, np.float32) if self._exhausted == "mask" else None
-        return Batch(
-            leaf_spec(lead + self._x.shape[1:], self._x.dtype), leaf_spec(lead, self._y.dtype), weight
-        )
+        return Batch(leaf_spec(lead + self._x.shape[1:], self._x.dtype), leaf_spec(lead, self._y.dtype), weight)
 
     def chunk(self, start: int, stop: int) -> Tree:
         """Gather rounds start..stop-1 from the rows."""

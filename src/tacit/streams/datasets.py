@@ -50,9 +50,7 @@ class _Part(NamedTuple):
 
 
 OCCUPANCY_PARTS = {
-    "train": _Part(
-        "datatraining.txt", 8143, "b2c4d0ce2b9e4e453c476f7125ef31aeec2d1f5c7f5572d0e80de3df6521ab56"
-    ),
+    "train": _Part("datatraining.txt", 8143, "b2c4d0ce2b9e4e453c476f7125ef31aeec2d1f5c7f5572d0e80de3df6521ab56"),
     "test": _Part("datatest.txt", 2665, "1b92c7c1b2838963464fa891a610cf3c5db4becb7189189b29b330107a584c7f"),
     "test2": _Part("datatest2.txt", 9752, "d026d1bd5aeccd4aff4f3b3710d48e40613bd5fc370db7e61bbdcaa50d985095"),
 }
@@ -84,9 +82,7 @@ class Dataset:
         x = self.x.astype(np.float64)
         spread = x.std(axis=0)
         scaled = (x - x.mean(axis=0)) / np.where(spread > 0, spread, 1)
-        return replace(
-            self, x=scaled.astype(np.float32), description=f"{self.description}, columns standardised"
-        )
+        return replace(self, x=scaled.astype(np.float32), description=f"{self.description}, columns standardised")
 
 
 def with_bias(x: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -187,9 +183,7 @@ def search_path() -> tuple[Path, ...]:
     named = os.environ.get("TACIT_DATA")
     if named:
         return (Path(named).expanduser(), cache_folder())
-    checkout = [
-        folder for folder in Path(__file__).resolve().parents if (folder / "pyproject.toml").is_file()
-    ]
+    checkout = [folder for folder in Path(__file__).resolve().parents if (folder / "pyproject.toml").is_file()]
     beside = [folder.parent / "shared" / "data" for folder in (*checkout[:1], Path.cwd())]
     return (*dict.fromkeys(beside), cache_folder())
 

@@ -92,9 +92,7 @@ def _open(path: Path) -> _Source:
     name = path.name.lower()
     opener = next((opener for ending, opener in _OPENERS.items() if name.endswith(ending)), None)
     if opener is None:
-        raise DataError(
-            f"{path}: expected a file that ends in {', '.join(_OPENERS)}; convert it to one of these"
-        )
+        raise DataError(f"{path}: expected a file that ends in {', '.join(_OPENERS)}; convert it to one of these")
     if not path.is_file():
         raise DataError(f"{path}: there is no such file; check the path (this folder is {Path.cwd()})")
     source = opener(path)
@@ -132,19 +130,14 @@ def _open_npz(path: Path) -> _Source:
             arrays = {name: np.asarray(archive[name]) for name in archive.files}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as fault:
         raise DataError(
-            f"{path}: not an NPZ file of plain arrays ({fault}); save it by numpy.savez, without object "
-            "arrays"
+            f"{path}: not an NPZ file of plain arrays ({fault}); save it by numpy.savez, without object arrays"
         ) from fault
     columns: dict[str, NDArray[Any]] = {}
     matrix = next((arrays[name] for name in ("X", "x") if name in arrays and arrays[name].ndim == 2), None)
     if matrix is not None:
         given = arrays.get("columns")
         named = given is not None and given.shape == (matrix.shape[1],)
-        names = (
-            [str(n) for n in given]
-            if named and given is not None
-            else [f"x{j}" for j in range(matrix.shape[1])]
-        )
+        names = [str(n) for n in given] if named and given is not None else [f"x{j}" for j in range(matrix.shape[1])]
         _refuse_doubled(path, names)
         columns = dict(zip(names, matrix.T, strict=True))
     features = tuple(columns)
@@ -238,9 +231,7 @@ def _owners(source: _Source, name: str, rows: int) -> tuple[NDArray[np.int64], t
         values = np.array(column.to_pylist(), object)
         missing = np.array([value is None or value == "" or str(value) == "nan" for value in values])
     if len(values) != rows:
-        raise DataError(
-            f"{source.name}: owner column {name!r} has {len(values)} rows, but the table has {rows}"
-        )
+        raise DataError(f"{source.name}: owner column {name!r} has {len(values)} rows, but the table has {rows}")
     if missing.any():
         _refuse_missing(source, name, int(np.argmax(missing)))
     owners, ids = np.unique(values, return_inverse=True)
@@ -256,9 +247,7 @@ def _refuse_column(source: _Source, name: str) -> NoReturn:
 def _refuse_doubled(path: Path, columns: Sequence[str]) -> None:
     for column in columns:
         if columns.count(column) > 1:
-            raise DataError(
-                f"{path}: column {column!r} occurs more than once; give each column a name of its own"
-            )
+            raise DataError(f"{path}: column {column!r} occurs more than once; give each column a name of its own")
 
 
 def _refuse_missing(source: _Source, name: str, row: int) -> NoReturn:
@@ -271,8 +260,7 @@ def _refuse_missing(source: _Source, name: str, row: int) -> NoReturn:
 def _refuse_text(source: _Source, name: str, row: int, value: Any, is_label: bool) -> NoReturn:
     remedy = "map labels to 0/1 (or 0, 1, 2, ...)" if is_label else "leave the column out by features=[...]"
     raise DataError(
-        f"{source.name}, {source.row(row)}, column {name!r}: {str(value)!r} is not a number; mend it, or "
-        f"{remedy}"
+        f"{source.name}, {source.row(row)}, column {name!r}: {str(value)!r} is not a number; mend it, or {remedy}"
     )
 
 

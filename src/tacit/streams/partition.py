@@ -75,9 +75,7 @@ def stochastic_adversarial(x: Any, agents: int, fraction: float, seed: int = 0) 
     rows = len(features)
     _enough(rows, agents)
     if not 0 <= fraction <= 1:
-        raise ConfigError(
-            f"fraction={fraction!r}: expected a share from 0 (all by clusters) to 1 (all at random)"
-        )
+        raise ConfigError(f"fraction={fraction!r}: expected a share from 0 (all by clusters) to 1 (all at random)")
     rng = _generator(seed)
     shuffled = rng.permutation(rows)
     dealt = round(fraction * rows)

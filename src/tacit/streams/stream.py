@@ -24,7 +24,7 @@ INT32_MAX = np.iinfo(np.int32).max
 
 def leaf_spec(shape: tuple[int, ...], dtype: Any) -> Any:
     """Return the shape and type of one leaf of a batch, a `jax.ShapeDtypeStruct`."""
-    return jax.ShapeDtypeStruct(shape, np.dtype(dtype))  # type: ignore[no-untyped-call]
+    return jax.ShapeDtypeStruct(shape, np.dtype(dtype))
 
 
 class Batch(NamedTuple):

@@ -130,9 +130,7 @@ class DriftStream(Stream):
             if self._offset is not None:
                 value += np.einsum("tabd,ad->tab", x[here], self._offset)
             # Noise of a block is drawn from its first round on, whichever round the slice begins with.
-            drawn = self._disturbance(
-                self._generator(LABELS, block), (skipped + len(value), *value.shape[1:])
-            )
+            drawn = self._disturbance(self._generator(LABELS, block), (skipped + len(value), *value.shape[1:]))
             y[here] = self._observe(value + self._noise * drawn[skipped:])
         return x, y
 

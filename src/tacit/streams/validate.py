@@ -60,8 +60,7 @@ def check_features(x: Any, origin: Origin | None = None) -> NDArray[np.float32]:
     given = np.asarray(x)
     if given.dtype.kind not in "fiub":
         raise DataError(
-            f"{origin.name}: features of type {given.dtype} are not numbers; encode text as numbers "
-            "(one-hot) first"
+            f"{origin.name}: features of type {given.dtype} are not numbers; encode text as numbers (one-hot) first"
         )
     if given.ndim < 2:
         raise DataError(
@@ -69,9 +68,7 @@ def check_features(x: Any, origin: Origin | None = None) -> NDArray[np.float32]:
             "column by x[:, None]"
         )
     if 0 in given.shape:
-        raise DataError(
-            f"{origin.name}: features of shape {given.shape} hold nothing; expected rows and columns"
-        )
+        raise DataError(f"{origin.name}: features of shape {given.shape} hold nothing; expected rows and columns")
     with np.errstate(over="ignore"):  # what does not fit becomes inf, and is refused below with its place
         result = np.ascontiguousarray(given, np.float32)
     finite = np.isfinite(result)
@@ -94,8 +91,7 @@ def check_labels(
     given = np.asarray(y)
     if given.shape != (rows,):
         raise DataError(
-            f"{origin.name}: labels of shape {given.shape} for {rows} rows; expected ({rows},), one label "
-            "per row"
+            f"{origin.name}: labels of shape {given.shape} for {rows} rows; expected ({rows},), one label per row"
         )
     if given.dtype.kind not in "fiub":
         raise DataError(
@@ -125,9 +121,7 @@ def check_assignment(assignment: Assignment, rows: int) -> tuple[NDArray[np.int3
     A row belongs to one agent at most: a guarantee for a record says nothing where two agents hold it.
     """
     if len(assignment) == 0:
-        raise DataError(
-            "the assignment is empty; expected one array of row indices per agent, or an agent id per row"
-        )
+        raise DataError("the assignment is empty; expected one array of row indices per agent, or an agent id per row")
     if np.ndim(assignment[0]) == 0:
         flat, sizes = _rows_by_id(np.asarray(assignment), rows)
     else:
@@ -194,14 +188,10 @@ def _signs(given: NDArray[Any], origin: Origin) -> NDArray[np.float32]:
     return np.where(given == 1, np.float32(1), np.float32(-1))
 
 
-def _refuse_labels(
-    given: NDArray[Any], bad: NDArray[np.bool_], expected: str, task: Task, origin: Origin
-) -> None:
+def _refuse_labels(given: NDArray[Any], bad: NDArray[np.bool_], expected: str, task: Task, origin: Origin) -> None:
     if bad.any():
         row = int(np.argmax(bad))
-        raise DataError(
-            f"{origin.cell(row, origin.label)}: label {given[row]!s}; {expected}: {_label_remedy(task)}"
-        )
+        raise DataError(f"{origin.cell(row, origin.label)}: label {given[row]!s}; {expected}: {_label_remedy(task)}")
 
 
 def _label_remedy(task: Task) -> str:

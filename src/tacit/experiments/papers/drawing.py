@@ -37,9 +37,7 @@ def draw_curves(name: str, title: str, caption: str, panels: Sequence[Panel], y_
     with mpl.rc_context({**STYLE, "svg.hashsalt": name}):
         canvas = Canvas(figsize=(6.0 * len(panels), 4.2), layout="constrained")
         axes: Any = canvas.subplots(1, len(panels), squeeze=False, sharey=True)[0]
-        settled = [
-            height for place, panel in zip(axes, panels, strict=True) for height in _draw(place, panel)
-        ]
+        settled = [height for place, panel in zip(axes, panels, strict=True) for height in _draw(place, panel)]
         if settled:
             spare = 0.06 * (max(settled) - min(settled)) or 0.01
             axes[0].set_ylim(min(settled) - spare, max(settled) + spare)
@@ -47,9 +45,7 @@ def draw_curves(name: str, title: str, caption: str, panels: Sequence[Panel], y_
         handles, labels = axes[0].get_legend_handles_labels()
         canvas.legend(handles, labels, loc="outside upper center", ncols=min(5, len(labels)))
         png = _rendered(canvas, "png", dpi=160, facecolor="white")
-        svg = _rendered(canvas, "svg", transparent=True, metadata={"Date": None, "Creator": None}).decode(
-            "utf-8"
-        )
+        svg = _rendered(canvas, "svg", transparent=True, metadata={"Date": None, "Creator": None}).decode("utf-8")
     return Figure(name, title, caption, png, svg[svg.index("<svg") :].replace(INK, "currentColor"))
 
 

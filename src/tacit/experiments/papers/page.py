@@ -8,6 +8,7 @@ from typing import Any
 from tacit.experiments.papers.experiment import Claim, Experiment, Figure, Findings, Table
 from tacit.results.report import CSS
 
+QUICK = "The quick form: fewer settings and seeds and a coarser search for steps, hence wider intervals."
 VERDICTS_CSS = """
 .claims { list-style: none; padding: 0; margin: 0; display: grid; gap: .6rem; }
 .claims li { background: var(--card); border: 1px solid var(--line); border-left: 5px solid var(--accent);
@@ -27,6 +28,7 @@ def page(experiment: Experiment, findings: Findings, summary: dict[str, Any], co
     title = escape(experiment.title)
     parts = [
         f"<header><h1>{title}</h1><p class='by'>{escape(experiment.source)}, run again by tacit</p></header>",
+        *([f"<p class='warning'>{QUICK}</p>"] if summary["quick"] else []),
         f"<p>{held} of {len(findings.claims)} claims hold. {escape(findings.data['description'])}.</p>",
         "<h2>Claims</h2>",
         f"<ul class='claims'>{''.join(map(_claim, findings.claims))}</ul>",

@@ -33,9 +33,7 @@ def not_worse(claim: str, a: Named, b: Named, note: str = "") -> Claim:
     difference = paired_difference(a[1], b[1])
     margin = TOLERANCE * float(np.mean(np.asarray(b[1], np.float64)))
     rule = f"not worse means that the interval ends below {100 * TOLERANCE:g} % of {b[0]}, {margin:.2g}"
-    return Claim(
-        claim, difference.high < margin, _sentences(f"{_two(a, b)}; {_of(a, b, difference)}; {rule}", note)
-    )
+    return Claim(claim, difference.high < margin, _sentences(f"{_two(a, b)}; {_of(a, b, difference)}; {rule}", note))
 
 
 def falling(claim: str, levels: Sequence[int], losses: ArrayLike, level_name: str, note: str = "") -> Claim:
@@ -67,9 +65,7 @@ def larger_gain(claim: str, here: tuple[Named, Named], there: tuple[Named, Named
     """B - A is larger here than there: the whole interval of the difference of gains lies above 0."""
     gains = [np.asarray(b[1], np.float64) - np.asarray(a[1], np.float64) for a, b in (here, there)]
     difference = paired_difference(gains[0], gains[1])
-    parts = (
-        f"{b[0]} minus {a[0]} {gain.mean():.4f}" for (a, b), gain in zip((here, there), gains, strict=True)
-    )
+    parts = (f"{b[0]} minus {a[0]} {gain.mean():.4f}" for (a, b), gain in zip((here, there), gains, strict=True))
     figure = f"{'; '.join(parts)}; the first gain minus the second {_interval(difference)}"
     return Claim(claim, difference.low > 0, _sentences(figure, note))
 
@@ -87,9 +83,7 @@ def difference_in_words(a: Named, b: Named) -> str:
 
 
 def _two(a: Named, b: Named) -> str:
-    return ", ".join(
-        f"{name} {float(np.mean(np.asarray(values, np.float64))):.4f}" for name, values in (a, b)
-    )
+    return ", ".join(f"{name} {float(np.mean(np.asarray(values, np.float64))):.4f}" for name, values in (a, b))
 
 
 def _of(a: Named, b: Named, difference: Interval) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -58,7 +59,21 @@ def _one_thread() -> None:
     import jax
 
     os.environ["PJRT_NPROC"] = "1"
-    jax.config.update("jax_platforms", "cpu")  # type: ignore[no-untyped-call]
+    jax.config.update("jax_platforms", "cpu")
+
+
+_stopped = threading.Event()
+"""Set in a worker by Ctrl-C: tasks that had been handed to it already are then not begun."""
+
+
+def _unless_stopped(do: Callable[[Task], Result], task: Task) -> Result:
+    try:
+        if _stopped.is_set():
+            raise KeyboardInterrupt
+        return do(task)
+    except KeyboardInterrupt:
+        _stopped.set()
+        raise
 
 
 def _alone(what: str, do: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
@@ -75,7 +90,7 @@ class _Together:
         self._pool = pool
 
     def __call__(self, what: str, do: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
-        futures: list[Future[Result]] = [self._pool.submit(do, task) for task in tasks]
+        futures: list[Future[Result]] = [self._pool.submit(_unless_stopped, do, task) for task in tasks]
         with _watched(what, len(tasks)) as step:
             for done in as_completed(futures):
                 done.result()  # a fault ends the wait at once
@@ -92,9 +107,7 @@ def _watched(what: str, total: int) -> Iterator[Callable[[], Any]]:
     from rich.console import Console
     from rich.progress import MofNCompleteColumn, Progress
 
-    bar = Progress(
-        *Progress.get_default_columns(), MofNCompleteColumn(), console=Console(stderr=True), transient=True
-    )
+    bar = Progress(*Progress.get_default_columns(), MofNCompleteColumn(), console=Console(stderr=True), transient=True)
     with bar:
         task = bar.add_task(what, total=total)
         yield lambda: bar.advance(task)

@@ -139,9 +139,7 @@ def best_fixed_losses(plan: Plan) -> NDArray[np.float64]:
 
 def _best_fixed(stream: Stream, rounds: int, start: Params | None) -> Comparator:
     data = stream.chunk(0, rounds)
-    return best_fixed(
-        OBJECTIVE, lambda: [data], stream.batch_spec(), tolerance=COMPARATOR_TOLERANCE, start=start
-    )
+    return best_fixed(OBJECTIVE, lambda: [data], stream.batch_spec(), tolerance=COMPARATOR_TOLERANCE, start=start)
 
 
 def average_loss(run: Run) -> NDArray[np.float64]:

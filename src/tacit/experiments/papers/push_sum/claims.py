@@ -86,8 +86,7 @@ def _before_rereading(evidence: Evidence, fraction: float) -> list[str]:
     if fresh >= evidence.rounds or fraction < 1:
         return []
     first, last = (
-        (f"n = {s.nodes}", evidence.of("OPS", s).loss[:, :fresh].mean(axis=1))
-        for s in (settings[0], settings[-1])
+        (f"n = {s.nodes}", evidence.of("OPS", s).loss[:, :fresh].mean(axis=1)) for s in (settings[0], settings[-1])
     )
     found = difference_in_words(last, first)
     return [f"Over the first {fresh} rounds, in which nobody reads a sample twice: {found}."]
@@ -112,9 +111,7 @@ def _why_size_hurts(evidence: Evidence, fraction: float) -> str:
         if worse
         else "it shows no harm, so the reason lies in the mixing"
     )
-    return (
-        f"Why: COL, which mixes at once at any size: {difference_in_words(large, small)}; {verdict}: {facts}."
-    )
+    return f"Why: COL, which mixes at once at any size: {difference_in_words(large, small)}; {verdict}: {facts}."
 
 
 def _fractions(evidence: Evidence) -> Claim:

@@ -48,9 +48,7 @@ def load(name: str) -> Samples:
     """Load one of the texts' data sets; where it cannot be had the error says where it was looked for."""
     loaders = {"occupancy": datasets.occupancy, "susy": datasets.susy}
     if name not in loaders:
-        raise DataError(
-            f"there is no data set {name!r} for this experiment; expected one of {', '.join(loaders)}"
-        )
+        raise DataError(f"there is no data set {name!r} for this experiment; expected one of {', '.join(loaders)}")
     data = loaders[name]().standardised()
     return Samples(name, data.description, data.complete, datasets.with_bias(data.x), data.y)
 

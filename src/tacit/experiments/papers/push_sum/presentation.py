@@ -16,6 +16,7 @@ def method(evidence: Evidence) -> list[str]:
     design, samples = evidence.design, evidence.samples
     reread = f"{evidence.rounds * max(design.sizes) / samples.rows:.1f}"
     tuned = f"at {percent(FRACTIONS[0])} samples" if design.shared_steps else "for each fraction"
+    seeds = "one seed" if design.tuning_seeds == 1 else f"{design.tuning_seeds} seeds"
     return [
         f"Online logistic regression with l2 = 1e-4 on {samples.description}: {samples.rows:,} samples, "
         f"{samples.x.shape[1] - 1} columns and a constant one as intercept. In each round every node "
@@ -31,8 +32,8 @@ def method(evidence: Evidence) -> list[str]:
         "Graphs are random and strongly connected; a node's out-degree is uniform from 1 up to the "
         "bound. OPS and DOL-Asymm send with sender-normalised weights; DOL-Symm keeps mutual links only, "
         "with Metropolis weights; COL averages over all nodes; Local OGD sends nothing.",
-        f"Each method's constant step was chosen for each network {tuned} on {design.tuning_seeds} seeds "
-        f"that are not used otherwise, on a grid of ratio {design.step_ratio:.3g}: the one whose "
+        f"Each method's constant step was chosen for each network {tuned} on {seeds} "
+        f"not used otherwise, on a grid of ratio {design.step_ratio:.3g}: the one whose "
         f"neighbours on both sides are worse. Then it ran on {design.seeds} other seeds, each with its "
         "own graph, partition and order of samples, the same for all methods.",
         "Intervals are 95 % (Student's t) over the differences seed by seed. Lower means that the whole "
@@ -81,16 +82,13 @@ def figures(evidence: Evidence) -> list[Figure]:
     """Return the pictures: those of the text's figures 2 to 6."""
     design = evidence.design
     y_label = "average loss up to round t (nats)"
-    caption = "Lines are means over the seeds, bands their 95 % confidence intervals."
+    bands = "Lines are means over the seeds, bands their 95 % confidence intervals."
 
     def panels(cells: dict[str, dict[float, Cell]]) -> list[Panel]:
         return [
             Panel(
                 percent(fraction),
-                {
-                    label: evidence.outcomes[by_fraction[fraction]].running
-                    for label, by_fraction in cells.items()
-                },
+                {label: evidence.outcomes[by_fraction[fraction]].running for label, by_fraction in cells.items()},
             )
             for fraction in FRACTIONS
         ]
@@ -98,19 +96,21 @@ def figures(evidence: Evidence) -> list[Figure]:
     def compared(*methods: str) -> dict[str, dict[float, Cell]]:
         return {m: {f: cell_of(m, design.main(f)) for f in FRACTIONS} for m in methods}
 
-    sizes = {
-        f"n = {n}": {f: Cell("OPS", design.by_size(f)[k]) for f in FRACTIONS}
-        for k, n in enumerate(design.sizes)
-    }
+    sizes = {f"n = {n}": {f: Cell("OPS", design.by_size(f)[k]) for f in FRACTIONS} for k, n in enumerate(design.sizes)}
     densities = {
         f"up to {d} neighbours": {f: Cell("OPS", design.by_density(f)[k]) for f in FRACTIONS}
         for k, d in enumerate(design.densities)
     }
     network = f"{design.nodes} nodes, up to {design.neighbours} neighbours"
+    baselines = compared("COL", "OPS", "DOL-Symm", "DOL-Asymm")
+    alone = compared("OPS", "Local OGD")
     drawn = (
-        ("comparison", f"OPS and the baselines ({network})", compared("COL", "OPS", "DOL-Symm", "DOL-Asymm")),
-        ("sizes", f"OPS on networks of different size (up to {design.size_neighbours} neighbours)", sizes),
-        ("densities", f"OPS on networks of different density ({design.density_nodes} nodes)", densities),
-        ("local", f"OPS and learning alone ({network})", compared("OPS", "Local OGD")),
+        ("comparison", f"OPS and the baselines ({network})", "2", baselines),
+        ("sizes", f"OPS on networks of different size (up to {design.size_neighbours} neighbours)", "3 or 4", sizes),
+        ("densities", f"OPS on networks of different density ({design.density_nodes} nodes)", "3 or 5", densities),
+        ("local", f"OPS and learning alone ({network})", "6", alone),
     )
-    return [draw_curves(name, title, caption, panels(cells), y_label) for name, title, cells in drawn]
+    return [
+        draw_curves(name, title, f"As figure {number} of the text. {bands}", panels(cells), y_label)
+        for name, title, number, cells in drawn
+    ]

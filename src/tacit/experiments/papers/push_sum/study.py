@@ -29,9 +29,7 @@ OCCUPANCY_FULL = Design(
     shared_steps=False,
     starts=OCCUPANCY_STARTS,
 )
-OCCUPANCY_QUICK = replace(
-    OCCUPANCY_FULL, sizes=(6, 20), densities=(5, 19), seeds=10, step_ratio=2.0, shared_steps=True
-)
+OCCUPANCY_QUICK = replace(OCCUPANCY_FULL, sizes=(6, 20), densities=(5, 19), seeds=10, step_ratio=2.0, shared_steps=True)
 SUSY_FULL = Design(
     nodes=128,
     neighbours=32,
@@ -85,9 +83,7 @@ def _metrics(evidence: Evidence) -> dict[str, Any]:
     return {
         "rounds": evidence.rounds,
         "cells": cells,
-        "best_fixed_loss": {
-            percent(fraction): figure(losses) for fraction, losses in evidence.best_fixed.items()
-        },
+        "best_fixed_loss": {percent(fraction): figure(losses) for fraction, losses in evidence.best_fixed.items()},
         "mixing": {
             f"{nodes} nodes": {name: figure(values) for name, values in mixing._asdict().items()}
             for nodes, mixing in evidence.mixing.items()
