@@ -347,8 +347,8 @@ class _Simulation:
 
     def _abstract_chunk(self) -> Tree:
         agents = self.learners.agents * (1 if self.shared else self.repeats)
-        shape = jax.ShapeDtypeStruct
-        return jax.tree.map(lambda s: shape((self.chunk, agents, *s.shape), s.dtype), self.spec)
+        lead = (self.chunk, agents)
+        return jax.tree.map(lambda s: jax.ShapeDtypeStruct((*lead, *s.shape), s.dtype), self.spec)
 
     def _pieces(self, done: int, every: int, resident: Tree | None) -> Iterator[tuple[Any, Any, Tree]]:
         """(first round, number of rounds, data) up to each recorded round, reading ahead."""
