@@ -194,8 +194,9 @@ def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="Fewer rounds and repeats: a smoke test.")] = False,
     out: Out = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first repeat.")] = 0,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit code 1 if a claim does not hold.")] = False,
 ) -> None:
-    """Run an experiment of the texts and say which of its claims hold (exit code 1 if one does not)."""
+    """Run an experiment of the texts and say which of its claims hold; one that does not is a result, not an error."""
     from tacit.experiments.papers import EXPERIMENTS
 
     if listed or name is None:
@@ -210,7 +211,7 @@ def reproduce(
     rows = [(str(c["claim"]), "holds" if c["holds"] else "DOES NOT HOLD", str(c["figure"])) for c in claims]
     _print_table(("claim", "verdict", "figures"), rows)
     typer.echo(f"written to {directory}")
-    if not all(claim["holds"] for claim in claims):
+    if strict and not all(claim["holds"] for claim in claims):
         raise typer.Exit(1)
 
 
