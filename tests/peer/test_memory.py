@@ -67,19 +67,18 @@ def test_sampled_cohorts_equal_the_dense_transcription(channel, change):
 
 
 def test_keys_noise_and_first_states_are_those_of_the_simulator(monkeypatch):
-    """With noise per agent and per slot, keys in every function, delays, buckets, and a second repeat beside."""
+    """Keys in every function, noise per slot, buckets of other widths, a second repeat beside."""
     monkeypatch.setattr(layout_module, "BUCKET_OVERHEAD", 0)
     monkeypatch.setattr(layout_module, "most_buckets", lambda agents: 2)
-    algorithm, stream = specimens.everything(random=True), specimens.targets(5, ROUNDS)
-    graph = specimens.random_graph(5, 3).with_dynamics(OptOut(0.3))
-    channel = Channel(loss=0.1, delay=Delay(0.3, 1))
-    settings = {"rounds": ROUNDS, "seed": 8, "channel": channel, "dtype": "float64"}
-    run = simulate(algorithm, graph, stream, repeats=2, **settings)
-    found = run_in_process(algorithm, graph, stream, **settings)
+    algorithm, stream = specimens.random_walk(), specimens.targets(5, 3)
+    settings = {"rounds": 3, "seed": 8, "channel": Channel(loss=0.2), "dtype": "float64"}
+    run = simulate(algorithm, specimens.random_graph(5, 3), stream, repeats=2, **settings)
+    found = run_in_process(algorithm, specimens.random_graph(5, 3), stream, **settings)
     np.testing.assert_allclose(found.loss, run.per_round["loss"][0], rtol=1e-9)
-    np.testing.assert_allclose(found.models[-1], run.models[0], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found.models[-1], run.models[0], rtol=1e-9)
     np.testing.assert_array_equal(found.messages, run.per_round["messages"][0])
-    assert np.all(np.abs(run.models[0, :, 0] - run.models[1, :, 0]) > 1e-6), "repeats draw for themselves"
+    apart = np.abs(run.models[0, :, : specimens.DIM] - run.models[1, :, : specimens.DIM])
+    assert np.all(apart > 1e-6), "repeats draw for themselves"
 
 
 def test_keys_are_told_apart():

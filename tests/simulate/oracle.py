@@ -105,8 +105,8 @@ class Outcome:
         return self
 
 
-def everything(graph, batches, *, repeats=1, seed=0, channel=None):
-    """`specimens.everything(random=False)` on a union of `repeats` graphs; batches (rounds, agents, DIM)."""
+def everything(graph, batches, *, repeats=1, seed=0, channel=None, deliveries=4):
+    """`specimens.everything` on a union of `repeats` graphs; batches (rounds, agents, DIM)."""
     channel = channel or Channel()
     links = Links(graph, 0, seed)
     total = graph.agents
@@ -146,6 +146,9 @@ def everything(graph, batches, *, repeats=1, seed=0, channel=None):
                 for i in range(total)
             ]
         )
+        if deliveries == 2:
+            outcome.messages.append(sent)
+            continue
 
         def for_slot(i, j, x=x, W=W):
             return (1 + 0.1 * agent[i] + W[i, j]) * x[j]
@@ -194,7 +197,7 @@ def federated(topology, batches, *, cohort=2, repeats=1, seed=0, channel=None):
     outcome = Outcome(repeats)
 
     def models():
-        return np.column_stack([xs, count_s / 10, 0 * count_s, 0 * count_s])[home]
+        return np.column_stack([xs, count_s / 1000, 0 * count_s, 0 * count_s])[home]
 
     def by_receiver(sent):
         return sent.sum(axis=1).reshape(repeats, -1).sum(axis=1)
@@ -217,11 +220,14 @@ def federated(topology, batches, *, cohort=2, repeats=1, seed=0, channel=None):
         xc[reached] -= 0.3 * (xc[reached] - batch[reached])
         count_c[reached] += 300
         live, W = links["up"].at(t)
-        sent = sent + by_receiver(posts["up"].send(t, live & reached[None], W, lambda i, j, x=xc.copy(): x[j]))
+        answers = xc.copy(), count_c.copy()
+        sent = sent + by_receiver(
+            posts["up"].send(t, live & reached[None], W, lambda i, j, said=answers: (said[0][j], said[1][j]))
+        )
         for s, mine in posts["up"].arriving(t).items():
-            values = np.array([v for _, _, v, _ in mine])
+            values = np.array([v[0] for _, _, v, _ in mine])
             xs[s] = values.mean(axis=0) + 0.01 * np.sin(values).sum(axis=0)
-            count_s[s] += len(mine)
+            count_s[s] += len(mine) + sum(v[1] for _, _, v, _ in mine)
 
         live, W = links["among"].at(t)
         sent = sent + by_receiver(posts["among"].send(t, live, W, lambda i, j, x=xs.copy(): x[j]))

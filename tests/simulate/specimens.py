@@ -103,28 +103,24 @@ def step(key, state, batch, view):
     return state._replace(x=moved), moved
 
 
-def everything(random=False):
+def everything(deliveries=4):
     """Every delivery and every way to read an inbox, one after another on the same links.
 
-    `oracle.Everything` says the same in loops over dense arrays. With `random` it also uses its keys.
+    `oracle.everything` says the same in loops over dense arrays. The first few of them compile faster.
     """
 
     def init(key, params, views):
         view = views["peers"]
-        x = params + 0.1 * view.agent + (jax.random.normal(key, params.shape, params.dtype) if random else 0)
+        x = params + 0.1 * view.agent
         return Everything(
             x, jnp.ones((), x.dtype), jnp.int32(0), jnp.zeros(view.into.live.shape[0], view.into.weight.dtype)
         )
 
-    def shaken(key, x):
-        return x + 0.1 * jax.random.normal(key, x.shape, x.dtype) if random else x
-
     def share_x(state, released, view):
-        return state, share(released, public={"ticket": view.round + 10 * view.agent, "even": view.agent % 2 == 0})
+        return state, share(released, public=view.round + 10 * view.agent)
 
     def absorb_mix(key, state, inbox, view):
-        total = inbox.sum()
-        return state._replace(x=shaken(key, inbox.mix().private), heard=(state.heard + total.public["ticket"]) % 997)
+        return state._replace(x=inbox.mix().private, heard=(state.heard + inbox.sum().public) % 997)
 
     def push_all(state, released, view):
         return state, push(released, public=state.mass)
@@ -137,8 +133,7 @@ def everything(random=False):
 
     def emit_per_slot(state, released, view):
         own_way = 1 + 0.1 * view.out.agent + view.out.weight
-        slots = released if released.ndim == 2 else own_way[:, None] * released
-        return state, per_slot(slots, public=jnp.where(view.out.live, view.out.agent, 77))
+        return state, per_slot(own_way[:, None] * released, public=jnp.where(view.out.live, view.out.agent, 77))
 
     def absorb_raw(key, state, inbox, view):
         # sin(0) = 0: entries that did not arrive read as zeros, or this shows it.
@@ -158,25 +153,39 @@ def everything(random=False):
     def absorb_newest(key, state, inbox, view):
         message, found = inbox.newest()
         memory = jnp.where(found, message.private[:, 1], state.memory)
-        return state._replace(
-            x=shaken(key, 0.5 * state.x + 0.01 * view.into.degree + 0.02 * view.out.degree), memory=memory
-        )
+        return state._replace(x=0.5 * state.x + 0.01 * view.into.degree + 0.02 * view.out.degree, memory=memory)
 
     def model(state):
         parts = jnp.stack([state.mass, state.heard.astype(state.x.dtype) / 997, jnp.sum(state.memory)])
         return jnp.concatenate([state.x, parts])
 
-    return algorithm(
-        (
-            Phase("peers", step, noisy() if random else unprotected, absorb_mix, share_x),
-            Phase("peers", send_x, unprotected, absorb_push, push_all),
-            Phase("peers", send_x, noisy(per_slot=True) if random else unprotected, absorb_raw, emit_per_slot),
-            Phase("peers", send_x, unprotected, absorb_newest, address),
-        ),
-        init,
-        model,
-        name="everything",
+    phases = (
+        Phase("peers", step, unprotected, absorb_mix, share_x),
+        Phase("peers", send_x, unprotected, absorb_push, push_all),
+        Phase("peers", send_x, unprotected, absorb_raw, emit_per_slot),
+        Phase("peers", send_x, unprotected, absorb_newest, address),
     )
+    return algorithm(phases[:deliveries], init, model, name="everything")
+
+
+def random_walk():
+    """Uses every key there is: first states, computing, noise per slot, absorbing."""
+
+    def drawn(key, x):
+        return x + jax.random.normal(key, x.shape, x.dtype)
+
+    def init(key, params, views):
+        return Federated(drawn(key, params), jnp.int32(0))
+
+    def walk(key, state, batch, view):
+        moved = drawn(key, state.x)
+        return state._replace(x=moved), moved
+
+    def absorb(key, state, inbox, view):
+        return state._replace(x=drawn(key, inbox.sum().private))
+
+    phase = Phase("peers", walk, noisy(per_slot=True), absorb, lambda s, released, v: (s, per_slot(released)))
+    return algorithm([phase], init, lambda state: padded(state.x))
 
 
 class Federated(NamedTuple):
@@ -210,22 +219,26 @@ def federated(cohort=2):
         moved = state.x - 0.3 * (state.x - batch)
         return Federated(moved, state.count + 100 * view.data_size), moved
 
+    def answer(state, released, view):
+        return state, share(released, public=state.count)
+
     def take_answers(key, state, inbox, view):
         number = jnp.sum(inbox.arrived, dtype=jnp.int32)
         mean = inbox.sum().private / jnp.maximum(number, 1)
         raw = jnp.sum(jnp.sin(inbox.values().private), axis=0)
-        return Federated(jnp.where(number > 0, mean + 0.01 * raw, state.x), state.count + number)
+        counts = inbox.sum().public
+        return Federated(jnp.where(number > 0, mean + 0.01 * raw, state.x), state.count + number + counts)
 
     def mix(key, state, inbox, view):
         return Federated(inbox.mix().private, state.count)
 
     def model(state):
-        return padded(state.x).at[DIM].set(state.count.astype(state.x.dtype) / 10)
+        return padded(state.x).at[DIM].set(state.count.astype(state.x.dtype) / 1000)
 
     return algorithm(
         (
             Phase("down", send_x, unprotected, take_model, pick, "server", "client"),
-            Phase("up", local, unprotected, take_answers, source="client", target="server", answers="down"),
+            Phase("up", local, unprotected, take_answers, answer, "client", "server", answers="down"),
             Phase("among", send_x, unprotected, mix, source="server", target="server"),
         ),
         {"client": init_client, "server": init_server},

@@ -32,16 +32,15 @@ def given_weights(seed):
 CASES = {
     "static": (lambda s: specimens.random_graph(5, s), Channel()),
     "static, given weights, delay": (given_weights, LATE),
-    "periodic, sender weights, loss": (lambda s: flickering(specimens.random_graph(5, s, weights="sender"), s), LOSSY),
-    "matching": (lambda s: specimens.random_symmetric(5, s).with_dynamics(RandomMatching()), Channel()),
     "link drop, given weights, delay": (lambda s: given_weights(s).with_dynamics(LinkDrop(0.4)), LATE),
-    "symmetric drop, loss": (
-        lambda s: specimens.random_symmetric(5, s).with_dynamics(LinkDrop(0.4, symmetric=True)),
-        LOSSY,
-    ),
-    "opt out": (lambda s: specimens.random_graph(5, s).with_dynamics(OptOut(0.4)), Channel()),
+    "opt out, loss": (lambda s: specimens.random_graph(5, s).with_dynamics(OptOut(0.4)), LOSSY),
 }
 IN_BUCKETS = {"static", "link drop, given weights, delay"}
+CHANGES = {
+    "periodic": lambda s: flickering(specimens.random_graph(5, s, weights="sender"), s),
+    "matching": lambda s: specimens.random_symmetric(5, s).with_dynamics(RandomMatching()),
+    "symmetric drop": lambda s: specimens.random_symmetric(5, s).with_dynamics(LinkDrop(0.4, symmetric=True)),
+}
 
 
 def batches_of(streams):
@@ -55,14 +54,14 @@ def assert_same(run, expected):
     np.testing.assert_array_equal(run.per_round["messages"], expected.messages)
 
 
-def compare(make, channel, repeats, seed):
-    """Repeat r has graph and data of its own."""
+def compare(make, channel, deliveries=4, repeats=2, seed=3):
+    """Run repeats with graphs and data of their own, all rounds in one go."""
 
     def stream(s):
         return specimens.targets(5, ROUNDS, s)
 
     run = simulate(
-        specimens.everything(),
+        specimens.everything(deliveries),
         make,
         stream,
         rounds=ROUNDS,
@@ -70,11 +69,13 @@ def compare(make, channel, repeats, seed):
         seed=seed,
         channel=channel,
         dtype="float64",
+        record_every=ROUNDS,
     )
     seeds = range(seed, seed + repeats)
     union = Graph.union([make(s) for s in seeds])
     data = batches_of([stream(s) for s in seeds])
-    assert_same(run, oracle.everything(union, data, repeats=repeats, seed=seed, channel=channel))
+    expected = oracle.everything(union, data, repeats=repeats, seed=seed, channel=channel, deliveries=deliveries)
+    assert_same(run, expected)
 
 
 @pytest.fixture
@@ -89,7 +90,12 @@ def buckets(monkeypatch):
 def test_every_delivery_equals_the_dense_transcription(case, request):
     if case in IN_BUCKETS:
         request.getfixturevalue("buckets")
-    compare(*CASES[case], repeats=2, seed=3)
+    compare(*CASES[case])
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_graphs_that_change_equal_the_dense_transcription(change):
+    compare(CHANGES[change], Channel(), deliveries=2)
 
 
 def mixing(delivery=share, links=("peers",), start=lambda views: next(iter(views.values())).agent):
@@ -163,7 +169,17 @@ def test_sampled_cohorts_equal_the_dense_transcription(channel, change, request)
     def topology(s):
         return change(specimens.served(7, 3, s))
 
-    run = simulate(algorithm, topology, stream, rounds=ROUNDS, repeats=2, seed=5, channel=channel, dtype="float64")
+    run = simulate(
+        algorithm,
+        topology,
+        stream,
+        rounds=ROUNDS,
+        repeats=2,
+        seed=5,
+        channel=channel,
+        dtype="float64",
+        record_every=ROUNDS,
+    )
     union = Topology.union([runtime.prepared_topology(algorithm, topology(s)) for s in (5, 6)])
     data = batches_of([stream(5), stream(6)])
     assert_same(run, oracle.federated(union, data, repeats=2, seed=5, channel=channel))
@@ -182,15 +198,16 @@ def test_answers_are_counted_round_by_round_under_loss():
     topology = graphs.star_roles(6)
     topology = Topology(topology.roles, {"up": topology.links["uplink"], "down": topology.links["downlink"]})
     channel, rounds = Channel(loss=0.5), 8
-    run = simulate(algorithm, topology, specimens.targets(6, rounds), rounds=rounds, channel=channel)
+    stream = specimens.targets(6, rounds)
+    run = simulate(algorithm, topology, stream, rounds=rounds, channel=channel, record_every=rounds)
     root = jax.random.key(0)
     expected = [
         6 + int(6 - np.asarray(channel.draw(runtime.channel_key(root, 0, t), 6)[0]).sum()) for t in range(1, rounds + 1)
     ]
     assert len(set(expected)) > 1
     assert run.per_round["messages"][0].tolist() == expected
-    size = 32 * specimens.DIM  # x and the round come down, x goes up
-    assert run.per_round["bits"][0].tolist() == [6 * (size + 32) + (count - 6) * size for count in expected]
+    size = 32 * (specimens.DIM + 1)  # x and the round come down, x and a count go up
+    assert run.per_round["bits"][0].tolist() == [size * count for count in expected]
 
 
 def test_integers_and_flags_travel_unharmed():

@@ -71,11 +71,10 @@ def test_other_threads_run_without_a_handler():
     assert found == [(False, True)]
 
 
-@pytest.mark.parametrize("at", [3, 7])
-def test_an_interrupted_run_is_valid_and_goes_on(at, monkeypatch, tmp_path):
+def test_an_interrupted_run_is_valid_and_goes_on(monkeypatch, tmp_path):
     monkeypatch.setattr(driver, "RESIDENT_BYTES", 1)
     monkeypatch.setattr(driver, "CHUNK_BYTES", 2 * AGENTS * specimens.DIM * 4)
-    path = tmp_path / "state.npz"
+    path, at = tmp_path / "state.npz", 7
     settings = {"rounds": ROUNDS, "record_every": 5}
     stopped = simulate(
         local(),

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tacit.contract import Phase, per_slot, push, share, unprotected
-from tacit.graphs import Channel, Delay, Graph, LinkDrop, OptOut, Topology
+from tacit.graphs import Channel, Delay, Graph, LinkDrop, Topology
 from tacit.simulate import layout as layout_module
 from tacit.simulate import simulate
 from tests.simulate import oracle, specimens
@@ -102,7 +102,6 @@ def spread(graph, patients, channel):
 CASES = {
     "static, buckets": (lambda g: g, Channel()),
     "link drop, delay": (lambda g: g.with_dynamics(LinkDrop(0.4)), Channel(loss=0.2, delay=Delay(0.4, 1))),
-    "opt out, loss": (lambda g: g.with_dynamics(OptOut(0.3)), Channel(loss=0.3)),
 }
 
 
