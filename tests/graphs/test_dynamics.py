@@ -7,11 +7,11 @@ from hypothesis import given as forall
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from graphs.dense import as_matrix, weight_matrix
 from tacit import graphs
 from tacit.errors import GraphError, RequirementError
 from tacit.graphs import Graph, LinkDrop, OptOut, Periodic, RandomMatching
 from tacit.graphs import dynamics as dynamics_module
+from tests.graphs.dense import as_matrix, weight_matrix
 
 QUICK = settings(max_examples=25, deadline=None, derandomize=True)
 FALSE_ALARM = 1e-6

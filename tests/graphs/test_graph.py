@@ -8,10 +8,10 @@ from hypothesis import given as forall
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from graphs.dense import as_matrix
 from tacit import graphs
 from tacit.errors import GraphError
 from tacit.graphs import Graph
+from tests.graphs.dense import as_matrix
 
 QUICK = settings(max_examples=30, deadline=None, derandomize=True)
 

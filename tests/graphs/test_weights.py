@@ -7,10 +7,10 @@ from hypothesis import given as forall
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from graphs.dense import weight_matrix
 from tacit import graphs
 from tacit.errors import GraphError, RequirementError
 from tacit.graphs import evaluate
+from tests.graphs.dense import weight_matrix
 
 QUICK = settings(max_examples=25, deadline=None, derandomize=True)
 

@@ -71,7 +71,7 @@ def test_keys_noise_and_first_states_are_those_of_the_simulator(monkeypatch):
     monkeypatch.setattr(layout_module, "BUCKET_OVERHEAD", 0)
     monkeypatch.setattr(layout_module, "most_buckets", lambda agents: 2)
     algorithm, stream = specimens.random_walk(), specimens.targets(5, 3)
-    settings = {"rounds": 3, "seed": 8, "channel": Channel(loss=0.2), "dtype": "float64"}
+    settings = {"rounds": 3, "seed": 8, "dtype": "float64"}
     run = simulate(algorithm, specimens.random_graph(5, 3), stream, repeats=2, **settings)
     found = run_in_process(algorithm, specimens.random_graph(5, 3), stream, **settings)
     np.testing.assert_allclose(found.loss, run.per_round["loss"][0], rtol=1e-9)

@@ -1,7 +1,5 @@
 """One agent's round machine: what it takes in, what it refuses, whom it waits for."""
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,90 +8,26 @@ from hypothesis import given as forall
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from tacit import runtime
-from tacit.contract import Links, Message, Phase, View, per_slot, push, share, unprotected
+from tacit.contract import Message
 from tacit.errors import ContractError, MessageRefused
-from tacit.peer import AgentFunctions, Envelope, RoundMachine
-from tests.simulate import specimens
+from tacit.peer import RoundMachine
+from tests.peer.machines import (
+    FEDERATED_VIEWS,
+    ME,
+    NEIGHBOURS,
+    STRANGER,
+    begin,
+    envelope,
+    federated,
+    functions_of,
+    links,
+    machine,
+    numbers,
+    refuse,
+    view,
+)
 
-ME, NEIGHBOURS, STRANGER = 3, (1, 4, 6), 5
-W = np.array([0.4, 0.1, 0.2, 0.3], np.float32)
 QUICK = settings(max_examples=60, deadline=None, derandomize=True)
-
-
-class Seen(NamedTuple):
-    """Everything that came in, in a form that depends on neither order nor place."""
-
-    x: jax.Array
-    """Numbers mixed in by weight, phase by phase."""
-    ages: jax.Array
-    tickets: jax.Array
-
-
-def links(agents=(ME, *NEIGHBOURS), live=(True, True, True, True), weight=W):
-    return Links(jnp.array(agents, jnp.int32), jnp.array(live), jnp.array(weight, jnp.float32))
-
-
-def view(t, into=None, out=None, agent=ME):
-    return View(jnp.int32(agent), jnp.int32(t), jnp.array(True), jnp.int32(0), out or links(), into or links())
-
-
-def absorb(key, state, inbox, view):
-    seen = jnp.where(inbox.arrived, inbox.age + 1, 0)
-    return Seen(
-        state.x + inbox.mix().private,
-        state.ages + jnp.sum(seen, dtype=jnp.int32),
-        state.tickets * 3 + inbox.sum().public,
-    )
-
-
-def send(key, state, batch, view):
-    return state, state.x
-
-
-def two_phases():
-    """x is shared with a ticket, twice on the same links."""
-    return specimens.algorithm(
-        [
-            Phase("peers", send, unprotected, absorb, lambda s, released, v: (s, share(released, public=v.round)))
-            for _ in range(2)
-        ],
-        lambda key, params, views: Seen(jnp.ones(2), jnp.int32(0), jnp.int32(0)),
-        lambda state: state.x,
-    )
-
-
-def functions_of(algorithm, views):
-    specs = runtime.settle(algorithm, jnp.zeros(2), jnp.zeros(2), views)
-    return AgentFunctions(algorithm, specs)
-
-
-FUNCTIONS = functions_of(two_phases(), {"peer": {"peers": view(0)}})
-
-
-def machine(longest_delay=0, functions=FUNCTIONS):
-    return RoundMachine(functions, "peer", ME, jax.random.key(0), jnp.zeros(2), {"peers": view(0)}, longest_delay)
-
-
-def begin(one, **changes):
-    return one.begin(jnp.zeros(2), {"peers": view(one.round + 1, **changes)})
-
-
-def envelope(sender=1, phase=0, t=1, value=1.0, ticket=5, **others):
-    message = Message(np.full(2, value, np.float32), np.asarray(ticket, np.int32))
-    return Envelope(**{"links": "peers", "phase": phase, "round": t, "sender": sender, "receiver": ME, "message": message, **others})  # fmt: skip
-
-
-def numbers(one):
-    return [np.asarray(leaf).tolist() for leaf in jax.tree.leaves(one.state)]
-
-
-def refuse(one, reason, what):
-    before = numbers(one), one.waiting_for(), one.round
-    with pytest.raises(MessageRefused, match=f"refused \\({reason}\\)") as caught:
-        one.receive(what)
-    assert caught.value.reason == reason
-    assert (numbers(one), one.waiting_for(), one.round) == before
 
 
 class TestRefusals:
@@ -318,133 +252,3 @@ class TestWaiting:
         assert one.waiting_for() == {1}
         assert [e.receiver for e in sent] == [1]
         refuse(one, "sender", envelope(sender=-1))
-
-
-def federated():
-    """Servers ask two clients; who was asked answers; then the servers tell those who answered."""
-
-    def ask(state, released, view):
-        return state, share(released, public=view.round, to=jnp.array([1, 3]))
-
-    def client(key, params, views):
-        return Seen(jnp.ones(2), jnp.int32(0), jnp.int32(0))
-
-    def plain(state, released, view):
-        return state, share(released, public=view.round)
-
-    return specimens.algorithm(
-        [
-            Phase("down", send, unprotected, absorb, ask, "server", "client"),
-            Phase("up", send, unprotected, absorb, plain, "client", "server", answers="down"),
-            Phase("told", send, unprotected, absorb, plain, "server", "client", answers="up"),
-            Phase("gossip", send, unprotected, absorb, plain, "client", "client", answers="down"),
-        ],
-        {"client": client, "server": client},
-        lambda state: state.x,
-        learner="client",
-        predictor="client",
-    )
-
-
-NOBODY = links((-1,), (False,), (0.0,))
-OTHERS = links((-1, *NEIGHBOURS), (False, True, True, True))
-SENDS, HEARS = view(0, out=OTHERS, into=NOBODY), view(0, out=NOBODY, into=OTHERS)
-FEDERATED_VIEWS = {
-    "server": {"down": SENDS, "up": HEARS, "told": SENDS},
-    "client": {"down": HEARS, "up": SENDS, "told": HEARS, "gossip": view(0)},
-}
-
-
-@pytest.fixture(scope="module")
-def functions():
-    return functions_of(federated(), FEDERATED_VIEWS)
-
-
-class TestAnswers:
-    """A cohort works and is waited for, and nobody else."""
-
-    @staticmethod
-    def begin(functions, role):
-        one = RoundMachine(functions, role, ME, jax.random.key(0), jnp.zeros(2), FEDERATED_VIEWS[role])
-        now = {name: v._replace(round=jnp.int32(1)) for name, v in FEDERATED_VIEWS[role].items()}
-        return one, one.begin(jnp.zeros(2) if role == "client" else (), now)
-
-    def test_a_server_waits_for_those_whom_it_asked(self, functions):
-        server, sent = self.begin(functions, "server")
-        assert {e.receiver for e in sent} == {1, 6}
-        assert server.waiting_for() == set()
-        assert server.proceed() == []
-        assert server.waiting_for() == {1, 6}
-        server.receive(envelope(sender=6, phase=1, links="up"))
-        assert server.waiting_for() == {1}
-        server.receive(envelope(sender=1, phase=1, links="up"))
-        assert {e.receiver for e in server.proceed()} == {1, 4, 6}
-
-    def test_a_server_that_nobody_answered_says_nothing(self, functions):
-        server, _ = self.begin(functions, "server")
-        server.proceed()
-        before = numbers(server)
-        assert server.proceed() == []
-        assert numbers(server)[0] == before[0]
-
-    def test_a_client_that_was_not_asked_keeps_its_state_and_is_silent(self, functions):
-        client, sent = self.begin(functions, "client")
-        assert sent == []
-        assert client.waiting_for() == {1, 4, 6}
-        before = numbers(client)
-        assert client.proceed() == []
-        assert numbers(client)[0] == before[0]
-        assert client.waiting_for() == set()
-        client.proceed()
-        assert client.waiting_for() == set(), "it sent nothing up, so nobody will tell it anything"
-        assert client.proceed() == []
-        assert client.waiting_for() == {1, 4, 6}, "whom a server asked is not for a client to know"
-
-    def test_a_client_that_was_asked_answers_and_waits_to_be_told(self, functions):
-        client, _ = self.begin(functions, "client")
-        client.receive(envelope(sender=4, links="down"))
-        answers = client.proceed()
-        assert {(e.links, e.phase, e.receiver) for e in answers} == {("up", 1, r) for r in (1, 4, 6)}
-        client.proceed()
-        assert client.waiting_for() == {1, 4, 6}
-        assert {e.receiver for e in client.proceed()} == set(NEIGHBOURS)
-
-
-class TestEnvelopes:
-    """What leaves: one message for each live link, as it lies on the wire."""
-
-    @staticmethod
-    def sent(delivery):
-        def emit(state, released, view):
-            if delivery is per_slot:
-                return state, per_slot(jnp.arange(4.0)[:, None] * released, public=view.out.agent)
-            return state, delivery(released, public=state.x[0])
-
-        algorithm = two_phases()
-        phase = algorithm.phases[0]._replace(emit=emit, absorb=lambda k, s, i, v: s)
-        algorithm = algorithm._replace(phases=(phase,))
-        one = machine(functions=functions_of(algorithm, {"peer": {"peers": view(0)}}))
-        envelopes = begin(one, out=links(live=(True, True, False, True)))
-        assert [(e.links, e.phase, e.round, e.sender, e.receiver) for e in envelopes] == [
-            ("peers", 0, 1, ME, 1),
-            ("peers", 0, 1, ME, 6),
-        ]
-        for each in envelopes:
-            assert all(isinstance(leaf, np.ndarray | np.generic) for leaf in jax.tree.leaves(each.message))
-        return [e.message for e in envelopes]
-
-    def test_share(self):
-        for message in self.sent(share):
-            np.testing.assert_array_equal(message.private, [1, 1])
-
-    def test_push(self):
-        first, last = self.sent(push)
-        np.testing.assert_allclose(first.private, [0.1, 0.1])
-        np.testing.assert_allclose(last.private, [0.3, 0.3])
-        np.testing.assert_allclose(last.public, 0.3)
-
-    def test_per_slot(self):
-        first, last = self.sent(per_slot)
-        np.testing.assert_array_equal(first.private, [1, 1])
-        np.testing.assert_array_equal(last.private, [3, 3])
-        assert (int(first.public), int(last.public)) == (1, 6)

@@ -231,6 +231,28 @@ class TestModels:
         expected = (stream.chunk(0, 3)[..., 0] > 0).mean(axis=1)
         np.testing.assert_allclose(run.per_round["positive"], [expected] * 2, rtol=1e-6)
 
+    def test_who_is_out_of_samples_is_neither_right_nor_wrong(self, monkeypatch):
+        """As `metrics.network_score` says; before, accuracy fell with every agent that had read all it has."""
+        monkeypatch.setattr(layout_module, "BUCKET_OVERHEAD", 0)
+        x = np.random.default_rng(0).normal(size=(12, 3))
+        objective, rows = objectives.logistic(), [np.arange(8), np.arange(8, 10), np.arange(10, 12)]
+        labels = np.sign(x[:, 0] + 0.01)
+        stream = streams.from_arrays(x, labels, rows, exhausted="mask", shuffle_seed=None, rounds=9)
+        graph = Graph.from_edges(3, [0, 1, 2], [1, 2, 1])
+        run = simulate(
+            algorithms.local_online(objective, step=0.5), graph, stream, rounds=9, repeats=2, dtype="float64"
+        )
+        w, expected = np.zeros((3, 3)), []
+        for t in range(9):
+            there = [i for i in range(3) if t < len(rows[i])]
+            samples = {i: (x[rows[i][t]].astype(np.float32).astype(float), labels[rows[i][t]]) for i in there}
+            expected.append(np.mean([y * (w[i] @ v) > 0 for i, (v, y) in samples.items()]) if there else np.nan)
+            for i, (v, y) in samples.items():
+                w[i] += 0.5 * y * v / (1 + np.exp(y * (w[i] @ v)))
+        assert np.isnan(expected[-1])
+        assert 0 < expected[3] == expected[4] == 1
+        np.testing.assert_allclose(run.per_round["accuracy"], [expected] * 2, rtol=1e-12)
+
 
 class TestRefusals:
     """Before any round, with a sentence that names the value and the remedy."""

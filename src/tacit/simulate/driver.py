@@ -23,8 +23,9 @@ from tacit.graphs import Channel, Graph, Topology
 from tacit.metrics import consensus_distance, message_bits
 from tacit.results.run import Run
 from tacit.simulate import checkpoint as checkpoints
-from tacit.simulate.arrays import Carry, Desks, World, joined, slices
+from tacit.simulate.arrays import Carry, Desks, World, joined
 from tacit.simulate.engine import Engine
+from tacit.simulate.figures import Figures
 from tacit.simulate.layout import lay_out
 from tacit.simulate.progress import Interrupts, Progress
 from tacit.streams import Stream
@@ -143,8 +144,7 @@ class _Simulation:
         self.engine.settle(self.params, self.spec)
         sizes = np.concatenate([s.data_size for s in self.streams])
         self.world = self.engine.world(seed, np.tile(sizes, repeats) if self.shared else sizes)
-        score = [] if algorithm.objective.score is None else [algorithm.objective.score_name]
-        self.figures = ["loss", *score, *([] if node is None else ["node_loss"])]
+        self.figures = Figures(algorithm.objective, self.learners, repeats, node, self.dtype)
         self.period = self._resident_period()
         # The chunk length fixes the shape of one compiled program; the number of rounds to run in it is an argument.
         self.chunk = self._chunk_length()
@@ -225,14 +225,14 @@ class _Simulation:
         vary = self.engine.counts_vary
         phases = len(self.algorithm.phases)
         trace = _Trace(
-            jnp.zeros((self.chunk, len(self.figures), self.repeats), self.dtype),
+            jnp.zeros((self.chunk, len(self.figures.names), self.repeats), self.dtype),
             jnp.zeros((self.chunk if vary else 1, phases, self.repeats), jnp.int32),
         )
 
         def body(k: Array, loop: tuple[Carry, Desks, _Trace]) -> tuple[Carry, Desks, _Trace]:
             carry, desks, trace = loop
             batch = self._batch(data, (offset + k) % length)
-            figures = self._figures(self.engine.models(world, carry), batch)
+            figures = self.figures.of_round(self.engine.models(world, carry), batch)
             carry, desks, messages = self.engine.round(world, carry, batch, desks)
             note = jax.lax.dynamic_update_index_in_dim
             trace = _Trace(note(trace.figures, figures, k, 0), note(trace.messages, messages, k if vary else 0, 0))
@@ -240,33 +240,6 @@ class _Simulation:
 
         carry, _, trace = jax.lax.fori_loop(0, count, body, (carry, self.engine.desks(), trace))
         return carry, trace
-
-    def _figures(self, models: list[Params], batch: Batch) -> Array:
-        """(figures, repeats) of one round, before its update."""
-        objective = self.algorithm.objective
-        # Bucket by bucket, so that XLA shares the work with the gradients of the round.
-        parts = list(zip(models, [slices(batch, bucket) for bucket in self.learners.buckets], strict=True))
-        per_agent = [joined([jax.vmap(objective.loss)(*part) for part in parts])]
-        if objective.score is not None:
-            per_agent.append(joined([jax.vmap(objective.score)(*part).astype(self.dtype) for part in parts]))
-        if self.node is not None:
-            per_agent.append(jax.vmap(objective.loss)(self._models_of_node(joined(models)), batch))
-        return jnp.stack([self._per_repeat(values) for values in per_agent])
-
-    def _per_repeat(self, values: Array) -> Array:
-        """Mean over the agents of each repeat of an array in internal order."""
-        if self.repeats == 1:
-            return jnp.mean(values)[None]
-        if len(self.learners.buckets) == 1:
-            return jnp.mean(values.reshape(self.repeats, -1), axis=1)
-        repeat = self.learners.order // self.learners.agents
-        return jax.ops.segment_sum(values, repeat, self.repeats) / self.learners.agents
-
-    def _models_of_node(self, models: Params) -> Params:
-        """Give every agent the model of the one node of its repeat."""
-        ids = (self.node or 0) + self.learners.agents * np.arange(self.repeats)
-        repeat = self.learners.order // self.learners.agents
-        return jax.tree.map(lambda m: m[self.learners.position[ids]][repeat], models)
 
     def _models(self, world: World, carry: Carry) -> Params:
         """Models with leading axes (repeats, agents), in the order of the graph."""
@@ -327,7 +300,7 @@ class _Simulation:
             "start": checkpoints.digest(carry),
             "data": checkpoints.digest([s.chunk(0, 1) for s in self.streams]),
             "channel": str(self.engine.channel),
-            "figures": self.figures,
+            "figures": self.figures.names,
             "algorithm": self.algorithm.name,
             "graph": self.graph_name,
             "stream": self.streams[0].name,
@@ -372,7 +345,7 @@ class _Simulation:
 
     def _collect(self, carry: Carry, log: checkpoints.Log, seconds: float, compile_seconds: float) -> Run:
         figures, messages = log.figures(), log.messages().astype(np.int64)
-        per_round = {name: figures[:, k].T for k, name in enumerate(self.figures)}
+        per_round = {name: figures[:, k].T for k, name in enumerate(self.figures.names)}
         bits = np.array([message_bits(spec.message) for spec in self.engine.specs], np.int64)
         per_round["messages"] = messages.sum(axis=1).T
         per_round["bits"] = np.einsum("tpr,p->rt", messages, bits)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tacit.errors import GraphError
 from tacit.graphs import Graph, Topology
 
 BUCKET_OVERHEAD = 300
@@ -75,10 +76,15 @@ class Layout(NamedTuple):
 
 def lay_out(topology: Topology, ends: Mapping[str, tuple[str, str]], repeats: int) -> Layout:
     """Lay out a union topology; `ends` gives source and target role of each link set in use."""
-    degree = {role: np.zeros(size, np.int64) for role, size in topology.roles.items()}
-    for links, (_, target) in ends.items():
-        degree[target] += topology.links[links].in_degree
-    roles = {role: _lay_out_role(d, topology.roles[role] // repeats) for role, d in degree.items()}
+    into = {role: np.zeros(size, np.int64) for role, size in topology.roles.items()}
+    out = {role: np.zeros(size, np.int64) for role, size in topology.roles.items()}
+    for links, (source, target) in ends.items():
+        into[target] += topology.links[links].in_degree
+        out[source] += topology.links[links].out_degree
+    roles = {
+        role: _lay_out_role(_bucketing_degree(into[role], out[role]), size // repeats)
+        for role, size in topology.roles.items()
+    }
     return Layout(
         repeats,
         roles,
@@ -89,13 +95,26 @@ def lay_out(topology: Topology, ends: Mapping[str, tuple[str, str]], repeats: in
     )
 
 
-def _lay_out_role(in_degree: np.ndarray, agents: int) -> RoleLayout:
-    bounds = _bucket_bounds(in_degree)
+def _bucketing_degree(into: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """Return the degree by which agents are put together.
+
+    In-degrees decide how fast a round is. Out-degrees only matter for memory, where they are so skewed that a hub would
+    make the tables of everybody beside it as wide as its own.
+    """
+    bucket_of = np.searchsorted(_bucket_bounds(into), into)
+    widest = np.zeros(bucket_of.max(initial=0) + 1, np.int64)
+    np.maximum.at(widest, bucket_of, out)
+    slots = int(np.sum(widest[bucket_of] + 1))
+    return np.maximum(into, out) if slots > 4 * (into.size + int(out.sum())) else into
+
+
+def _lay_out_role(degree: np.ndarray, agents: int) -> RoleLayout:
+    bounds = _bucket_bounds(degree)
     if len(bounds) == 1:
-        order = np.arange(in_degree.size, dtype=np.int32)
-        buckets: tuple[slice, ...] = (slice(0, in_degree.size),)
+        order = np.arange(degree.size, dtype=np.int32)
+        buckets: tuple[slice, ...] = (slice(0, degree.size),)
     else:
-        bucket_of = np.searchsorted(bounds, in_degree)
+        bucket_of = np.searchsorted(bounds, degree)
         order = np.argsort(bucket_of, kind="stable").astype(np.int32)
         ends = np.cumsum(np.bincount(bucket_of, minlength=len(bounds)))
         buckets = tuple(slice(int(a), int(b)) for a, b in zip([0, *ends[:-1]], ends, strict=True))
@@ -185,7 +204,7 @@ def _lay_out_links(graph: Graph, source: RoleLayout, target: RoleLayout, one_rol
         start[bucket] = offset + np.arange(agents) * slots
         offset += slots * agents
     if offset >= 2**31:
-        raise MemoryError(f"{offset} out-slots do not fit an index of 32 bits; use fewer agents or links")
+        raise GraphError(f"{offset} out-slots do not fit an index of 32 bits; use fewer agents or links")
 
     def sender_rows(table: SlotTable) -> SlotTable:
         row = source.position[table.agent]

@@ -1,0 +1,58 @@
+"""What is noted of every round: means over the agents of each repeat, before the round's update."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tacit.contract import Array, Batch, Objective, Params
+from tacit.simulate.arrays import joined, slices
+from tacit.simulate.layout import RoleLayout
+
+
+class Figures:
+    """The loss, the score where the objective has one, and one node's loss where it was asked for."""
+
+    def __init__(
+        self, objective: Objective, learners: RoleLayout, repeats: int, node: int | None, dtype: jnp.dtype
+    ) -> None:
+        self.objective, self.learners, self.repeats, self.node, self.dtype = objective, learners, repeats, node, dtype
+        score = [] if objective.score is None else [objective.score_name]
+        self.names = ["loss", *score, *([] if node is None else ["node_loss"])]
+
+    def of_round(self, models: list[Params], batch: Batch) -> Array:
+        """Return (figures, repeats) of the learners' models, bucket by bucket, and everybody's batch."""
+        # Bucket by bucket, so that XLA shares the work with the gradients of the round.
+        parts = list(zip(models, [slices(batch, bucket) for bucket in self.learners.buckets], strict=True))
+        figures = [self._per_repeat(joined([jax.vmap(self.objective.loss)(*part) for part in parts]))]
+        if self.objective.score is not None:
+            scores = joined([jax.vmap(self.objective.score)(*part).astype(self.dtype) for part in parts])
+            figures.append(self._mean_score(scores, getattr(batch, "weight", None)))
+        if self.node is not None:
+            losses = jax.vmap(self.objective.loss)(self._models_of_node(joined(models), self.node), batch)
+            figures.append(self._per_repeat(losses))
+        return jnp.stack(figures)
+
+    def _mean_score(self, scores: Array, weight: Array | None) -> Array:
+        """As `metrics.network_score` for each repeat: who has no sample in this round is neither right nor wrong."""
+        if weight is None:
+            return self._per_repeat(scores)
+        present = jnp.any(weight.reshape(weight.shape[0], -1) > 0, axis=1)
+        there = self._per_repeat(present.astype(self.dtype))
+        return self._per_repeat(jnp.where(present, scores, 0)) / there
+
+    def _per_repeat(self, values: Array) -> Array:
+        """Mean over the agents of each repeat of an array in internal order."""
+        if self.repeats == 1:
+            return jnp.mean(values)[None]
+        if len(self.learners.buckets) == 1:
+            return jnp.mean(values.reshape(self.repeats, -1), axis=1)
+        repeat = self.learners.order // self.learners.agents
+        return jax.ops.segment_sum(values, repeat, self.repeats) / self.learners.agents
+
+    def _models_of_node(self, models: Params, node: int) -> Params:
+        """Give every agent the model of the one node of its repeat."""
+        ids = node + self.learners.agents * np.arange(self.repeats)
+        repeat = self.learners.order // self.learners.agents
+        return jax.tree.map(lambda m: m[self.learners.position[ids]][repeat], models)
