@@ -49,10 +49,11 @@ class Channel:
     def draw(self, key: jax.Array, edges: int) -> tuple[jax.Array, jax.Array]:
         """Return, for a message on each edge, (lost (E,) bool, delay in rounds (E,) int32)."""
         loss_key, delay_key = jax.random.split(key)
-        lost = jax.random.bernoulli(loss_key, self.loss, (edges,)) if self.loss else jnp.zeros(edges, bool)
+        # Always in single precision, so that one seed means one channel whatever the precision of the run.
+        lost = jax.random.uniform(loss_key, (edges,), jnp.float32) < self.loss
         if self.delay is None or self.delay.p == 0:
             return lost, jnp.zeros(edges, jnp.int32)
         # A geometric variable is the floor of an exponential one: P(E / -log p >= l) = p ** l.
-        steps = jax.random.exponential(delay_key, (edges,)) / -math.log(self.delay.p)
+        steps = jax.random.exponential(delay_key, (edges,), jnp.float32) / -math.log(self.delay.p)
         rounds = jnp.floor(jnp.minimum(steps, self.delay.longest + 1)).astype(jnp.int32)
         return lost | (rounds > self.delay.longest), jnp.minimum(rounds, self.delay.longest)

@@ -143,7 +143,8 @@ class OptOut:
 
     def live(self, t: Any, key: jax.Array, senders: Any, receivers: Any, agents: int) -> tuple[jax.Array, jax.Array]:
         """Return the links among those present, and who is present."""
-        present = ~jax.random.bernoulli(key, self.probability, (agents,))
+        # In single precision whatever that of the run: one seed, one history.
+        present = jax.random.uniform(key, (agents,), jnp.float32) >= self.probability
         return present[jnp.asarray(senders)] & present[jnp.asarray(receivers)], present
 
     def check(self, graph: Graph) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from tacit import runtime
 from tacit.contract import Algorithm, Array, Batch, Links, Params, View
-from tacit.errors import MessageRefused
+from tacit.errors import DataError, MessageRefused
 from tacit.graphs import Channel, Graph, RoundGraph, Topology
 from tacit.peer.rounds import AgentFunctions, Envelope, RoundMachine, Views
 from tacit.streams import Stream
@@ -168,6 +168,11 @@ def _run(
     dtype: jnp.dtype,
     start: Params | None,
 ) -> Trajectory:
+    if stream.agents != topology.roles[algorithm.learner]:
+        raise DataError(
+            f"stream {stream.name!r} feeds {stream.agents} agents, but the graph has "
+            f"{topology.roles[algorithm.learner]}; make both the same size"
+        )
     world = _World(algorithm, topology, seed, dtype)
     network = _Network(channel, topology, world.root)
     first = jax.tree.map(lambda leaf: _in_precision(leaf[0, 0], dtype), stream.chunk(0, 1))

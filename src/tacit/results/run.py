@@ -96,7 +96,7 @@ class Run:
         consensus = self.recorded["consensus"]
         figures = {
             "average_loss": self.average_loss(),
-            **({score: self.per_round[score].mean(axis=1, dtype=np.float64)} if score in self.per_round else {}),
+            **({score: self._mean_score(score)} if score in self.per_round else {}),
             **({"final_consensus": consensus[:, -1]} if consensus.shape[1] else {}),
             "messages": self.per_round["messages"].sum(axis=1, dtype=np.int64),
             "bits_per_agent": self.per_round["bits"].sum(axis=1, dtype=np.int64) / self.agents,
@@ -109,6 +109,12 @@ class Run:
                 figures["one_node_regret_total"] = regret.node_total[:, -1]
                 figures["one_node_regret_per_agent_round"] = regret.node_per_agent_round[:, -1]
         return {name: figure(values) for name, values in figures.items()}
+
+    def _mean_score(self, score: str) -> np.ndarray:
+        """Mean over the rounds in which anybody had data to be judged by."""
+        values = np.asarray(self.per_round[score], np.float64)
+        judged = np.isfinite(values)
+        return np.asarray(np.where(judged, values, 0).sum(axis=1) / np.maximum(judged.sum(axis=1), 1))
 
     def record(self) -> Record:
         """Return what is kept of the run on disk and shown in reports: figures without models and data."""

@@ -131,8 +131,7 @@ class FunctionStream(Stream):
                     f"{self.name}: the function gave an array of shape {array.shape} for rounds {start} to "
                     f"{stop}; expected leading axes (rounds, agents) = ({stop - start}, {self.agents})"
                 )
-            # Without x64 JAX has no 64-bit types: convert here, so that the spec says what a run will see.
-            return array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
+            return array
 
         return jax.tree.map(check, self._function(start, stop))
 
