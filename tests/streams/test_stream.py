@@ -23,10 +23,12 @@ def test_a_function_may_give_any_pytree() -> None:
     np.testing.assert_array_equal(chunk["count"], [[2, 2, 2], [3, 3, 3]])
 
 
-def test_the_spec_of_a_function_is_what_jax_will_see() -> None:
-    spec = from_function(table, agents=3).batch_spec()
-    assert (spec["price"].shape, spec["price"].dtype) == ((), jax.numpy.asarray(1.0).dtype)
-    assert (spec["count"].shape, spec["count"].dtype) == ((), jax.numpy.asarray(1).dtype)
+def test_a_function_keeps_its_own_types_and_a_run_takes_its_own_precision() -> None:
+    stream = from_function(table, agents=3)
+    spec = stream.batch_spec()
+    assert (spec["price"].shape, spec["price"].dtype) == ((), np.dtype(np.float64))
+    with jax.enable_x64(True):
+        jax.tree.map(np.testing.assert_array_equal, stream.chunk(0, 2), from_function(table, agents=3).chunk(0, 2))
 
 
 def test_an_empty_slice_has_the_shapes_of_a_batch() -> None:
