@@ -1,0 +1,34 @@
+"""The README's code runs as it stands."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+import tacit
+from tacit.algorithms import registry
+
+README = Path(__file__).parents[1] / "README.md"
+BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+
+
+def test_the_first_steps(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code = BLOCKS[0].replace("rounds=1000", "rounds=60").replace("repeats=10", "repeats=2")
+    assert code != BLOCKS[0]
+    exec(code, {})
+    assert (tmp_path / "regret.png").stat().st_size > 10_000
+    assert (tmp_path / "runs" / "ops" / "report.html").exists()
+
+
+def test_an_own_algorithm_runs_in_both_runtimes(monkeypatch):
+    monkeypatch.setattr(registry, "REGISTRY", dict(registry.REGISTRY))
+    names: dict = {}
+    exec(BLOCKS[1], names)
+    algorithm = names["gossip"](tacit.objectives.logistic(l2=1e-4))
+    graph, stream = tacit.graphs.ring(6), tacit.streams.logistic_drift(agents=6, dim=4, rounds=20)
+    run = tacit.simulate(algorithm, graph, stream, rounds=20)
+    peers = tacit.peer.run_in_process(algorithm, graph, stream, rounds=20)
+    np.testing.assert_allclose(run.models[0], peers.models[-1], rtol=1e-5, atol=1e-6)
