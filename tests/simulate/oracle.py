@@ -210,7 +210,7 @@ def federated(topology, batches, *, cohort=2, repeats=1, seed=0, channel=None):
             neighbours = np.flatnonzero(links["down"].exists[:, s])
             for k in range(min(cohort, neighbours.size)):
                 addressed[neighbours[(t + k) % neighbours.size], s] = True
-        sent = by_receiver(posts["down"].send(t, live & addressed, W, lambda i, j, x=xs, t=t: (x[j], t)))
+        sent = by_receiver(posts["down"].send(t, live & addressed, W, lambda i, j, x=xs.copy(), t=t: (x[j], t)))
         reached = np.zeros(clients, bool)
         for c, mine in posts["down"].arriving(t).items():
             reached[c] = True
