@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -156,23 +156,81 @@ class Inbox(ABC):
         return jax.tree.map(pick, self.values()), found
 
 
+Distribution = Literal["laplace", "gaussian", "bounded_laplace"]
+Adjacency = Literal["record", "component", "dataset"]
+"""What differs between two neighbouring data sets: one record is replaced; one component of one record's clipped
+gradient differs; all records of one agent are replaced."""
+
+
 class Noise(NamedTuple):
     """One declaration from which the sampler draws and the ledger books."""
 
-    distribution: Literal["laplace", "gaussian"]
+    distribution: Distribution
     scale: Array
+    """Of Laplace noise b, of Gaussian noise the standard deviation, per coordinate."""
     sensitivity: Array
-    norm: Literal["l1", "l2"]
+    """Largest change between neighbours: in the l1 norm for Laplace noise, in the l2 norm for Gaussian noise."""
+    bound: Array | None = None
+    """Bounded Laplace only: a draw outside [-bound, bound] is replaced by bound / 2."""
+
+
+class Extent(NamedTuple):
+    """What is known of a value before it is computed; a sensitivity may depend on it."""
+
+    coordinates: int
+    records: int
+    """How many records the value is a mean over: 1, or the batch size."""
+
+
+class Clip(NamedTuple):
+    """The bound that makes a sensitivity true: every record's gradient is scaled down to it."""
+
+    bound: float
+    norm: Literal["l2", "l1", "linf"] = "l2"
+    """linf clips each coordinate by itself."""
 
 
 class Mechanism(NamedTuple):
-    """How a private value becomes one that may leave: the only place where noise enters."""
+    """How a private value becomes one that may leave: the only place where noise enters.
+
+    Make one with `tacit.privacy.laplace`, `gaussian`, `decaying_gaussian` or `bounded_laplace`. `scale` gets the
+    sensitivity, so that noise can be calibrated to a loss of privacy whatever the method makes of the gradient.
+    """
 
     name: str
-    noise: Callable[[View], Noise] | None = None
-    """The declaration for this round and agent; None releases the value as it is."""
+    distribution: Distribution | None = None
+    """None releases the value as it is."""
+    sensitivity: Callable[[View, Extent], Array] | None = None
+    scale: Callable[[View, Array], Array] | None = None
+    """View and sensitivity -> scale of the noise."""
+    clip: Clip | None = None
+    """What `compute` must do to each record's gradient; None leaves gradients as they are."""
+    perturbs: Literal["gradient", "update", "model"] = "model"
+    """What is released: the gradient, the step made of it, or the model after the step."""
+    adjacency: Adjacency = "record"
+    bound: Callable[[View, Array], Array] | None = None
+    """Bounded Laplace only: view and scale -> bound."""
+    finish: Callable[[Tree, Noise], Tree] | None = None
+    """Post-processing of the noisy value that belongs to the mechanism."""
     per_slot: bool = False
     """Draw for every out-slot by itself: the released value then has a leading slot axis."""
+
+    def noise(self, view: View, extent: Extent) -> Noise | None:
+        """Return the declaration for this round and agent; None where nothing is added."""
+        if self.distribution is None:
+            return None
+        assert self.sensitivity is not None  # the constructors see to it
+        assert self.scale is not None
+        sensitivity = self.sensitivity(view, extent)
+        scale = self.scale(view, sensitivity)
+        return Noise(self.distribution, scale, sensitivity, None if self.bound is None else self.bound(view, scale))
+
+    def amplified(self, gain: Callable[[View], Array]) -> Mechanism:
+        """Return the mechanism for a value that is `gain` times as sensitive as a clipped gradient."""
+        sensitivity = self.sensitivity
+        if sensitivity is None:
+            return self
+        return self._replace(sensitivity=lambda view, extent: gain(view) * sensitivity(view, extent))
 
 
 class PrivacyStatement(NamedTuple):
@@ -212,6 +270,19 @@ class Phase(NamedTuple):
     answers: str | None = None
     """Name of an earlier phase's links. Only agents which that phase reached in this round take part, so that a sampled
     cohort works and is waited for, and nobody else; the others keep their state."""
+
+
+@runtime_checkable
+class Separable(Protocol):
+    """A loss that is known to be a loss of the data plus a regulariser, which needs no clipping."""
+
+    @property
+    def data(self) -> Callable[[Params, Batch], Array]:
+        """Mean loss of the batch."""
+
+    @property
+    def regulariser(self) -> Callable[[Params], Array]:
+        """What depends on the parameters alone."""
 
 
 class Objective(NamedTuple):

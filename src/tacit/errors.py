@@ -9,6 +9,9 @@ The tree::
     ├── RequirementError     a run refused before round 0: what the algorithm requires and the remedy
     ├── ContractError        an algorithm that breaks the contract (a fault of its author)
     ├── ResultError          a run directory that cannot be read or written
+    ├── PrivacyError         a release that must not happen
+    │   ├── BudgetExceeded   it would cost more than is left
+    │   └── LedgerError      it cannot be booked: the disk failed, or the ledger is damaged or was rolled back
     └── RemoteError          a fault of another peer, never of this one
         └── MessageRefused   a message that was not accepted; `reason` is one of a fixed set of words
 
@@ -44,6 +47,18 @@ class ContractError(TacitError):
 
 class ResultError(TacitError):
     """A run directory cannot be read or written."""
+
+
+class PrivacyError(TacitError):
+    """A release must not happen."""
+
+
+class BudgetExceeded(PrivacyError):  # noqa: N818 - it is what happened to the budget
+    """A release would cost more than is left."""
+
+
+class LedgerError(PrivacyError):
+    """A release cannot be booked."""
 
 
 class RemoteError(TacitError):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -15,9 +16,12 @@ from tacit.contract import (
     Array,
     Batch,
     Delivery,
+    Extent,
     Key,
     Links,
+    Mechanism,
     Message,
+    Noise,
     Outbox,
     Params,
     Phase,
@@ -27,10 +31,11 @@ from tacit.contract import (
 )  # fmt: skip
 from tacit.errors import ConfigError, ContractError
 from tacit.graphs import Channel, Graph, Topology, as_topology, require
-from tacit.privacy import release
+from tacit.privacy import records_in, release
+from tacit.privacy.unit_noise import noise_words
 
 _AGENT, _LINKS, _CHANNEL = 0, 1, 2
-_INIT, _COMPUTE, _NOISE, _ABSORB = 0, 1, 2, 3
+_INIT, _COMPUTE, _ABSORB = 0, 1, 3
 
 
 def agent_key(root: Key, role: int, repeat: Array | int, agent: Array | int) -> Key:
@@ -73,12 +78,63 @@ def _cast(leaf: Array, dtype: jnp.dtype) -> Array:
     return leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
 
 
-def prepare(phase: Phase, index: int, key: Key, state: State, batch: Batch, view: View) -> tuple[State, Outbox, Array]:
-    """One agent's side of sending: compute, release, emit. Also which out-slots are sent to, slot 0 included."""
-    state, value = phase.compute(_stage(key, view.round, index, _COMPUTE), state, batch, view)
-    released = release(phase.mechanism, _stage(key, view.round, index, _NOISE), value, view)
+class Declared(NamedTuple):
+    """The numbers of the declaration that a release was drawn from; its words are in the phase's `ReleaseSpec`."""
+
+    sensitivity: Array
+    scale: Array
+    bound: Array
+    """Infinite for noise without one."""
+
+
+class Prepared(NamedTuple):
+    """What one agent has ready to send in a phase."""
+
+    state: State
+    outbox: Outbox
+    addressed: Array
+    """Which out-slots are sent to, slot 0 included."""
+    declared: Declared | None
+    """None where nothing was added."""
+
+
+def prepare(phase: Phase, index: int, key: Key, state: State, batch: Batch, view: View) -> Prepared:
+    """One agent's side of sending, with simulated noise: compute, release, emit."""
+    state, value = compute(phase, index, key, state, batch, view)
+    words = noise_words(key, view.round, index)
+    released, noise = release(phase.mechanism, words, value, view, records_in(batch))
+    return emit(phase, state, released, view, None if noise is None else _declared(noise))
+
+
+def compute(phase: Phase, index: int, key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
+    """Do the private work: one agent's next state and the value to release."""
+    return phase.compute(_stage(key, view.round, index, _COMPUTE), state, batch, view)
+
+
+def declare(phase: Phase, value: Tree, records: int, view: View) -> Declared | None:
+    """Return the declaration from which the noise on a value must be drawn; None where the mechanism adds nothing."""
+    leaves = jax.tree.leaves(value)
+    noise = phase.mechanism.noise(view, Extent(sum(leaf.size for leaf in leaves), records)) if leaves else None
+    return None if noise is None else _declared(noise)
+
+
+def finish(phase: Phase, noisy: Tree, declared: Declared | None) -> Tree:
+    """Apply the post-processing that belongs to the mechanism to a value that has its noise."""
+    mechanism = phase.mechanism
+    if mechanism.finish is None or mechanism.distribution is None or declared is None:
+        return noisy
+    return mechanism.finish(noisy, Noise(mechanism.distribution, declared.scale, declared.sensitivity, declared.bound))
+
+
+def emit(phase: Phase, state: State, released: Tree, view: View, declared: Declared | None) -> Prepared:
+    """Make messages of what was released."""
     state, outbox = phase.emit(state, released, view)
-    return state, outbox, _addressed(outbox, view)
+    return Prepared(state, outbox, _addressed(outbox, view), declared)
+
+
+def _declared(noise: Noise) -> Declared:
+    bound = jnp.inf if noise.bound is None else noise.bound
+    return Declared(*(jnp.asarray(x, jnp.result_type(float)) for x in (noise.sensitivity, noise.scale, bound)))
 
 
 def _addressed(outbox: Outbox, view: View) -> Array:
@@ -117,6 +173,15 @@ def check_state(algorithm: Algorithm, phase: int, role: str, before: Tree, after
             )
 
 
+class ReleaseSpec(NamedTuple):
+    """What a phase releases, settled before the run: the part of a declaration that never changes."""
+
+    mechanism: Mechanism
+    coordinates: int
+    from_data: bool
+    """Whether the value depends on the batch, or on a state that does. What does not is free."""
+
+
 class MessageSpec(NamedTuple):
     """What a phase sends, settled before the run."""
 
@@ -125,6 +190,7 @@ class MessageSpec(NamedTuple):
     delivery: Delivery
     addressed: bool
     """Whether the outbox picks whom it is for."""
+    release: ReleaseSpec
 
 
 def settle(
@@ -136,20 +202,62 @@ def settle(
     """
     key = jax.eval_shape(lambda: jax.random.key(0))
     specs = []
+    flows = _data_flow(algorithm, key, params, batch, views)
     states = {role: jax.eval_shape(init, key, params, views[role]) for role, init in algorithm.init.items()}
     for index, phase in enumerate(algorithm.phases):
         own_batch = batch if phase.source == algorithm.learner else ()
-        after, outbox, _ = jax.eval_shape(
-            partial(prepare, phase, index), key, states[phase.source], own_batch, views[phase.source][phase.links]
-        )
+        view = views[phase.source][phase.links]
+        after, outbox, _, _ = jax.eval_shape(partial(prepare, phase, index), key, states[phase.source], own_batch, view)
         check_state(algorithm, index, phase.source, states[phase.source], after)
         _check_outbox(algorithm, index, outbox)
         skip = 1 if outbox.delivery == "per_slot" else 0
         message = jax.tree.map(
             lambda leaf, skip=skip: jax.ShapeDtypeStruct(leaf.shape[skip:], leaf.dtype), outbox.message
         )
-        specs.append(MessageSpec(message, outbox.delivery, outbox.to is not None))
+        specs.append(MessageSpec(message, outbox.delivery, outbox.to is not None, flows[index]))
     return tuple(specs)
+
+
+def _data_flow(
+    algorithm: Algorithm, key: Key, params: Params, batch: Batch, views: Mapping[str, Mapping[str, View]]
+) -> list[ReleaseSpec]:
+    """Find which phases release something of the data, by following the batch through their compute functions.
+
+    A method that says that its records compose in parallel is refused if data get into a state by another way than a
+    release: a later release would then depend on them again.
+    """
+    releases, holders = [], set()
+    for index, phase in enumerate(algorithm.phases):
+        state = jax.eval_shape(algorithm.init[phase.source], key, params, views[phase.source])
+        own_batch = batch if phase.source == algorithm.learner else ()
+        arguments = (key, state, own_batch, views[phase.source][phase.links])
+        (_, value), (state_depends, value_depends) = depends_on(phase.compute, arguments, argument=2)
+        if any(jax.tree.leaves(state_depends)):
+            holders.add(phase.source)
+            if algorithm.privacy.private and algorithm.privacy.composition == "parallel":
+                raise ContractError(
+                    f"algorithm {algorithm.name!r}, phase {index}: compute lets data into the state, so that later "
+                    "releases depend on them again, but the privacy statement says that records compose in parallel; "
+                    "make the next state from what was released (in emit or absorb)"
+                )
+        coordinates = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(value))
+        releases.append((phase, coordinates, any(jax.tree.leaves(value_depends))))
+    return [ReleaseSpec(p.mechanism, size, found or p.source in holders) for p, size, found in releases]
+
+
+def depends_on(function: Callable[..., Tree], arguments: tuple[Tree, ...], argument: int) -> tuple[Tree, Tree]:
+    """Trace a function: the shapes of its results, and for each whether it may depend on one of the arguments.
+
+    Follows the operations of the trace: one that gets anything of the argument is taken to pass it on in all results.
+    """
+    trace, shapes = jax.make_jaxpr(function, return_shape=True)(*arguments)
+    marks = [k == argument for k, part in enumerate(arguments) for _ in jax.tree.leaves(part)]
+    reached = {v for v, mark in zip(trace.jaxpr.invars, marks, strict=True) if mark}
+    for operation in trace.jaxpr.eqns:
+        if any(not hasattr(v, "val") and v in reached for v in operation.invars):
+            reached.update(operation.outvars)
+    outcome = [not hasattr(v, "val") and v in reached for v in trace.jaxpr.outvars]
+    return shapes, jax.tree_util.tree_unflatten(jax.tree.structure(shapes), outcome)
 
 
 def _check_outbox(algorithm: Algorithm, index: int, outbox: Outbox) -> None:

@@ -159,3 +159,59 @@ def test_push_sum_on_doubly_stochastic_weights_is_averaging(data):
     graph = tacit.graphs.small_world(AGENTS, 4, 0.3, seed=1).with_weights("metropolis")
     models, losses = averaging(graph.matrix().toarray(), data)
     check(tacit.algorithms.online_push_sum(OBJECTIVE, STEP), graph, data, models, losses)
+
+
+@pytest.mark.parametrize("perturbs", ["model", "update", "gradient"])
+@pytest.mark.parametrize("batch", [None, 3])
+def test_distributed_online(perturbs, batch):
+    """002 Algorithms 1 and 2 with clip, projection and a graph that changes; noise as the simulator draws it."""
+    import jax
+
+    from tacit import runtime
+    from tacit.privacy.unit_noise import noise_words, unit_laplace
+
+    clip, radius, epsilon = 0.4, 0.5, 5.0
+    rng = np.random.default_rng(3)
+    shape = (ROUNDS, AGENTS) if batch is None else (ROUNDS, AGENTS, batch)
+    a, y = rng.standard_normal((*shape, DIM)), rng.choice([-1.0, 1.0], shape)
+    data = tacit.streams.from_function(
+        lambda start, stop: tacit.streams.Batch(a[start:stop], y[start:stop]), agents=AGENTS, rounds=ROUNDS
+    )
+    graph = tacit.graphs.complete(AGENTS).with_dynamics(tacit.graphs.RandomMatching()).with_weights("metropolis")
+    root = jax.random.key(0)
+    b = np.zeros((AGENTS, DIM))
+    average = np.zeros_like(b)
+    losses = []
+    for t in range(1, ROUNDS + 1):
+        W = graph.matrix(t, runtime.links_key(root, 0, t)).toarray()
+        step = 1 / (2 * np.sqrt(t))
+        model = average if batch else b
+        new = np.zeros_like(b)
+        losses.append(0.0)
+        for i in range(AGENTS):
+            rows = [(a[t - 1, i], y[t - 1, i])] if batch is None else list(zip(a[t - 1, i], y[t - 1, i], strict=True))
+            losses[-1] += np.mean([loss(model[i], *row) for row in rows]) / AGENTS
+            parts = [gradient(b[i], *row) - L2 * b[i] for row in rows]
+            mean = sum(g * min(1, clip / np.linalg.norm(g)) for g in parts) / len(rows) + L2 * b[i]
+            with jax.enable_x64(True):
+                words = noise_words(runtime.agent_key(root, 0, 0, i), t, 0)
+                unit = np.asarray(unit_laplace(words, 0, (DIM,), np.float64))
+            noise = 2 * np.sqrt(DIM) * clip / len(rows) / epsilon * unit
+            if perturbs == "model":
+                new[i] = _onto_ball(b[i] - step * mean, radius) + step * noise
+            else:
+                new[i] = _onto_ball(b[i] - step * (mean + noise), radius)
+        b = W @ new
+        average += (b - average) / t
+    mechanism = tacit.privacy.laplace(epsilon=epsilon, clip=clip, perturbs=perturbs)
+    make = tacit.algorithms.distributed_minibatch if batch else tacit.algorithms.distributed_online
+    algorithm = make(OBJECTIVE, mechanism=mechanism, radius=radius)
+    run = tacit.simulate(algorithm, graph, data, rounds=ROUNDS, dtype="float64")
+    # A clip stays a few roundings below its bound.
+    np.testing.assert_allclose(run.per_round["loss"][0], losses, rtol=1e-9)
+    np.testing.assert_allclose(run.models[0], average if batch else b, rtol=1e-8, atol=1e-10)
+    assert run.privacy.guarantee.epsilon == pytest.approx(epsilon)
+
+
+def _onto_ball(w, radius):
+    return w * min(1, radius / np.linalg.norm(w))

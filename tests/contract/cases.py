@@ -12,6 +12,11 @@ from tests.contract import on_paper
 
 AGENTS, DIM = 9, 8
 OBJECTIVE = tacit.objectives.logistic(l2=1e-3)
+MECHANISMS = (
+    tacit.privacy.laplace(epsilon=4.0, clip=1.0, norm="l1", perturbs="update"),
+    tacit.privacy.gaussian(noise_multiplier=0.5, clip=1.0, perturbs="gradient"),
+)
+ON_THE_MODEL = tacit.privacy.gaussian(noise_multiplier=0.5, clip=1.0, perturbs="model")
 LOSSY = Channel(loss=0.3, delay=Delay(p=0.4, longest=2))
 
 
@@ -28,12 +33,18 @@ def digraph() -> Graph:
 
 def cases() -> list[Case]:
     found = []
+    ring = tacit.graphs.small_world(AGENTS, 4, 0.2, seed=0)
     for name, entry in tacit.algorithms.REGISTRY.items():
         make = lambda entry=entry: entry.constructor(OBJECTIVE, step=0.2)  # noqa: E731
-        found.append(Case(name, make, digraph(), Channel()))
-        if "reliable" not in make().requires and name != "local_online":
-            found.append(Case(f"{name}, lossy", make, digraph(), LOSSY))
-    ring = tacit.graphs.small_world(AGENTS, 4, 0.2, seed=0)
+        algorithm = make()
+        graph = ring if "doubly_stochastic" in algorithm.requires and algorithm.topology is None else digraph()
+        found.append(Case(name, make, graph, Channel()))
+        if "reliable" not in algorithm.requires and name != "local_online":
+            found.append(Case(f"{name}, lossy", make, graph, LOSSY))
+        if name != "local_online":
+            for mechanism in (*MECHANISMS, *([ON_THE_MODEL] if name == "online_push_sum" else [])):
+                make = lambda entry=entry, m=mechanism: entry.constructor(OBJECTIVE, step=0.2, mechanism=m)  # noqa: E731
+                found.append(Case(f"{name}, {mechanism.name} on {mechanism.perturbs}", make, graph, Channel()))
     return [
         *found,
         Case("on paper: ATC", lambda: on_paper.adapt_then_combine(OBJECTIVE, 0.2), ring, Channel()),

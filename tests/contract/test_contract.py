@@ -13,7 +13,7 @@ import pytest
 
 import tacit
 from tacit import runtime
-from tacit.contract import Mechanism, Noise
+from tacit.contract import Mechanism
 from tacit.errors import RequirementError
 from tacit.graphs import Channel, Graph, Periodic
 from tacit.peer import RoundMachine, run_in_process
@@ -22,7 +22,7 @@ from tests.contract.cases import AGENTS, CASES, DIM, OBJECTIVE, Case, stream
 ROUNDS = 50
 ON_PEERS = [c for c in CASES if isinstance(c.graph, Graph)]
 REGISTERED = list(tacit.algorithms.REGISTRY.values())
-SUPPORT = {"registry", "schedules"}
+SUPPORT = {"descent", "registry", "schedules"}
 
 
 def every(cases: list[Case]):
@@ -130,7 +130,7 @@ def test_zero_noise_equals_no_noise(entry):
     if "mechanism" not in entry.constructor.__code__.co_varnames:
         assert entry.name == "local_online"  # it sends nothing
         return
-    silent = Mechanism("silent", lambda view: Noise("laplace", jnp.float32(0), jnp.float32(0), "l1"))
+    silent = Mechanism("silent", "laplace", lambda view, extent: jnp.float32(0), lambda view, sensitivity: sensitivity)
     graph = CASES[0].graph
     runs = [
         tacit.simulate(entry.constructor(OBJECTIVE, step=0.2, mechanism=m), graph, stream(), rounds=10)

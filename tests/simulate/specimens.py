@@ -10,7 +10,6 @@ from tacit import streams
 from tacit.contract import (
     Algorithm,
     Mechanism,
-    Noise,
     Objective,
     Phase,
     PrivacyStatement,
@@ -90,7 +89,11 @@ def algorithm(phases, init, model, name="specimen", **others):
 
 def noisy(per_slot=False):
     return Mechanism(
-        "gaussian", lambda view: Noise("gaussian", jnp.float32(0.1), jnp.float32(1.0), "l2"), per_slot=per_slot
+        "gaussian",
+        "gaussian",
+        sensitivity=lambda view, extent: jnp.float32(1.0),
+        scale=lambda view, sensitivity: jnp.float32(0.1),
+        per_slot=per_slot,
     )
 
 

@@ -128,7 +128,7 @@ def example_carry(fill=1.0):
 def example_log(rounds=3):
     log = checkpoints.Log({"algorithm": "example", "seed": 1})
     if rounds:
-        log.add(rounds, np.ones((rounds, 2, 1)), np.ones((1, 1, 1), np.int32))
+        log.add(rounds, np.ones((rounds, 2, 1)), np.ones((1, 1, 1), np.int32), np.ones((rounds, 1, 2)))
         log.record(rounds, np.ones(1))
     return log
 

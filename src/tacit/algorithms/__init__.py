@@ -8,6 +8,7 @@ from tacit.algorithms.averaging import (
     decentralised_symmetric,
     local_online,
 )
+from tacit.algorithms.distributed_online import distributed_minibatch, distributed_online
 from tacit.algorithms.loss_tolerant_push_sum import loss_tolerant_push_sum
 from tacit.algorithms.online_push_sum import online_push_sum
 from tacit.algorithms.registry import REGISTRY, Entry, find, register
@@ -19,6 +20,8 @@ __all__ = [
     "centralised_online",
     "decentralised_asymmetric",
     "decentralised_symmetric",
+    "distributed_minibatch",
+    "distributed_online",
     "find",
     "inverse",
     "inverse_sqrt",

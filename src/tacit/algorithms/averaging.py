@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-import jax
-
+from tacit.algorithms.descent import gradient_step
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import as_schedule
 from tacit.contract import (
@@ -26,14 +25,17 @@ from tacit.contract import (
     Key,
     Mechanism,
     Objective,
+    Outbox,
     Params,
     Phase,
-    PrivacyStatement,
     Requirement,
+    Tree,
     View,
+    share,
     unprotected,
 )
 from tacit.graphs import Graph, Topology
+from tacit.privacy import statement
 
 Step = float | Callable[[Array], Array]
 
@@ -47,16 +49,16 @@ def _averaging(
     weights: str,
     rewire: Callable[[Graph], Graph] | None,
 ) -> Algorithm:
-    schedule = as_schedule(step)
+    descent = gradient_step(objective, as_schedule(step), mechanism)
 
     def init(key: Key, params: Params, views: Mapping[str, View]) -> Params:
         return params
 
-    def compute(key: Key, state: Params, batch: Batch, view: View) -> tuple[Params, Params]:
-        gradient = jax.grad(objective.loss)(state, batch)
-        gamma = schedule(view.round)
-        moved = jax.tree.map(lambda x, g: x - (gamma * g).astype(x.dtype), state, gradient)
-        return moved, moved
+    def compute(key: Key, state: Params, batch: Batch, view: View) -> tuple[Params, Tree]:
+        return state, descent.value(state, state, batch, view)
+
+    def emit(state: Params, released: Tree, view: View) -> tuple[Params, Outbox]:
+        return state, share(descent.moved(state, state, released, view))
 
     def absorb(key: Key, state: Params, inbox: Inbox, view: View) -> Params:
         return inbox.mix().private
@@ -69,10 +71,10 @@ def _averaging(
         name=name,
         objective=objective,
         init={"peer": init},
-        phases=(Phase("peers", compute, mechanism, absorb),),
+        phases=(Phase("peers", compute, descent.mechanism, absorb, emit),),
         model=lambda state: state,
         requires=requires,
-        privacy=PrivacyStatement.none(),
+        privacy=statement(mechanism),
         weights=weights,  # type: ignore[arg-type]
         topology=None if rewire is None else topology,
     )

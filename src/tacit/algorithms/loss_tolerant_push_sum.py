@@ -25,6 +25,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from tacit.algorithms.descent import gradient_step
 from tacit.algorithms.online_push_sum import State as Parts
 from tacit.algorithms.online_push_sum import ratio
 from tacit.algorithms.registry import register
@@ -40,12 +41,12 @@ from tacit.contract import (
     Outbox,
     Params,
     Phase,
-    PrivacyStatement,
     Tree,
     View,
     per_slot,
     unprotected,
 )
+from tacit.privacy import statement
 
 
 class Total(NamedTuple):
@@ -101,7 +102,7 @@ def loss_tolerant_push_sum(
     mechanism: Mechanism = unprotected,
 ) -> Algorithm:
     """Push-sum by running totals: lost, repeated or reordered messages are healed by the next one."""
-    schedule = as_schedule(step)
+    descent = gradient_step(objective, as_schedule(step), mechanism)
 
     def init(key: Key, params: Params, views: Mapping[str, View]) -> State:
         view = views["peers"]
@@ -114,19 +115,16 @@ def loss_tolerant_push_sum(
         out, into = view.out.live.shape[0], view.into.live.shape[0]
         return State(held, nothing(out), nothing(into), jnp.zeros(into, jnp.int32), jnp.asarray(True))
 
-    def compute(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Params]:
-        gradient = jax.grad(objective.loss)(ratio(state.held), batch)
-        gamma = schedule(view.round)
-        z = jax.tree.map(lambda a, g: a - (gamma * g).astype(a.dtype), state.held.z, gradient)
-        return state._replace(held=Parts(z, state.held.mass)), z
+    def compute(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
+        return state, descent.value(ratio(state.held), state.held.z, batch, view)
 
     def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
         share = jnp.where(state.fresh, view.out.weight, 0).at[0].set(0)
-        leaving = Parts(released, state.held.mass)
+        leaving = Parts(descent.moved(ratio(state.held), state.held.z, released, view), state.held.mass)
         parts = jax.tree.map(lambda leaf: _along(share, leaf[None]).astype(leaf.dtype) * leaf, leaving)
         total = increased(state.sent, parts)
         kept = jnp.where(state.fresh, view.out.weight[0], 1)
-        held = jax.tree.map(lambda leaf: kept.astype(leaf.dtype) * leaf, state.held)
+        held = jax.tree.map(lambda leaf: kept.astype(leaf.dtype) * leaf, leaving)
         outbox = per_slot((total.high.z, total.low.z), (total.high.mass, total.low.mass))
         return state._replace(held=held, sent=total), outbox
 
@@ -152,9 +150,9 @@ def loss_tolerant_push_sum(
         name="loss_tolerant_push_sum",
         objective=objective,
         init={"peer": init},
-        phases=(Phase("peers", compute, mechanism, absorb, emit),),
+        phases=(Phase("peers", compute, descent.mechanism, absorb, emit),),
         model=lambda state: ratio(state.held),
         requires=frozenset({"strongly_connected", "sender_normalised"}),
-        privacy=PrivacyStatement.none(),
+        privacy=statement(mechanism),
         weights="sender",
     )

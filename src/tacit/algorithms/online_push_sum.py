@@ -8,7 +8,10 @@ State (z_i, m_i), z = first parameters, m = 1; prediction x_i = z_i / m_i. In ea
 
 The sender splits what it has, so each column of W sums to 1 and nobody needs to know who hears whom. The mass m
 undoes the bias of W: with doubly stochastic W it stays 1 and OPS is decentralised online gradient descent. The mass
-carries no data, so it is public.
+carries no data, so it is public and gets no noise.
+
+Private OPS: z'_i is released with noise on z alone, and the agent's own share is made of the released value too, so
+that each record enters the run through the one release of its round.
 
 Errata: the text writes W_ij for "i sends to j" with rows that sum to 1; here W[i, j] is what i makes of j's message, so
 its columns do. A lost message takes its mass along for good, hence `reliable`.
@@ -22,6 +25,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from tacit.algorithms.descent import gradient_step
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import as_schedule
 from tacit.contract import (
@@ -35,12 +39,12 @@ from tacit.contract import (
     Outbox,
     Params,
     Phase,
-    PrivacyStatement,
     Tree,
     View,
     push,
     unprotected,
 )
+from tacit.privacy import statement
 
 
 class State(NamedTuple):
@@ -62,19 +66,16 @@ def online_push_sum(
     mechanism: Mechanism = unprotected,
 ) -> Algorithm:
     """Online push-sum (OPS): senders split their model and a mass; one-sided links are enough."""
-    schedule = as_schedule(step)
+    descent = gradient_step(objective, as_schedule(step), mechanism)
 
     def init(key: Key, params: Params, views: Mapping[str, View]) -> State:
         return State(params, jnp.ones((), views["peers"].out.weight.dtype))
 
-    def compute(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Params]:
-        gradient = jax.grad(objective.loss)(ratio(state), batch)
-        gamma = schedule(view.round)
-        z = jax.tree.map(lambda a, g: a - (gamma * g).astype(a.dtype), state.z, gradient)
-        return State(z, state.mass), z
+    def compute(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
+        return state, descent.value(ratio(state), state.z, batch, view)
 
     def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
-        return state, push(private=released, public=state.mass)
+        return state, push(private=descent.moved(ratio(state), state.z, released, view), public=state.mass)
 
     def absorb(key: Key, state: State, inbox: Inbox, view: View) -> State:
         parts = inbox.mix()
@@ -84,9 +85,9 @@ def online_push_sum(
         name="online_push_sum",
         objective=objective,
         init={"peer": init},
-        phases=(Phase("peers", compute, mechanism, absorb, emit),),
+        phases=(Phase("peers", compute, descent.mechanism, absorb, emit),),
         model=ratio,
         requires=frozenset({"strongly_connected", "sender_normalised", "reliable"}),
-        privacy=PrivacyStatement.none("models instead of gradients are exchanged, which 003 4.4 calls protection"),
+        privacy=statement(mechanism, "models instead of gradients are exchanged, which 003 4.4 calls protection"),
         weights="sender",
     )

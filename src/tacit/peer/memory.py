@@ -17,6 +17,7 @@ from tacit import runtime
 from tacit.contract import Algorithm, Array, Batch, Links, Params, View
 from tacit.errors import DataError, MessageRefused
 from tacit.graphs import Channel, Graph, RoundGraph, Topology
+from tacit.peer.releases import Releaser
 from tacit.peer.rounds import AgentFunctions, Envelope, RoundMachine, Views
 from tacit.streams import Stream
 
@@ -150,12 +151,16 @@ def run_in_process(
     channel: Channel | None = None,
     dtype: str = "float32",
     start: Params | None = None,
+    releaser: Callable[[str, int], Releaser] | None = None,
 ) -> Trajectory:
-    """Run every agent as its own round machine; the same seed gives the trajectory of `simulate`'s first repeat."""
+    """Run every agent as its own round machine; the same seed gives the trajectory of `simulate`'s first repeat.
+
+    With `releaser` (role, agent -> releaser) each agent books what it releases, and draws its noise, for itself.
+    """
     channel = channel or Channel()
     with jax.enable_x64(dtype == "float64"):
         topology = runtime.prepared_topology(algorithm, graph, channel)
-        return _run(algorithm, topology, stream, rounds, seed, channel, jnp.dtype(dtype), start)
+        return _run(algorithm, topology, stream, rounds, seed, channel, jnp.dtype(dtype), start, releaser)
 
 
 def _run(
@@ -167,6 +172,7 @@ def _run(
     channel: Channel,
     dtype: jnp.dtype,
     start: Params | None,
+    releaser: Callable[[str, int], Releaser] | None,
 ) -> Trajectory:
     if stream.agents != topology.roles[algorithm.learner]:
         raise DataError(
@@ -192,6 +198,7 @@ def _run(
                 params,
                 world.views(role, agent, 0, int(sizes[role][agent]), now),
                 channel.longest_delay,
+                None if releaser is None else releaser(role, agent),
             )
             for agent in range(topology.roles[role])
         ]
@@ -205,11 +212,13 @@ def _run(
         mine = [jax.tree.map(lambda leaf, a=a: leaf[a], batches) for a in range(stream.agents)]
         losses.append(_mean_loss(loss, machines, algorithm, mine, topology))
         sent = 0
+        first_read = t if stream.period is None else (t - 1) % stream.period + 1
         outgoing: list[Envelope] = []
         for role, agents in machines.items():
             for agent, machine in enumerate(agents):
                 batch: Batch = mine[agent] if role == algorithm.learner else ()
-                outgoing += machine.begin(batch, world.views(role, agent, t, int(sizes[role][agent]), now))
+                view = world.views(role, agent, t, int(sizes[role][agent]), now)
+                outgoing += machine.begin(batch, view, f"round {first_read}")
         for index in range(len(algorithm.phases)):
             sent += len(outgoing)
             network.send(index, t, outgoing)

@@ -20,9 +20,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit import runtime
-from tacit.contract import Algorithm, Array, Batch, Key, Message, Outbox, Params, Phase, State, View
-from tacit.errors import ContractError, MessageRefused
+from tacit.contract import Algorithm, Array, Batch, Key, Message, Outbox, Params, Phase, State, Tree, View
+from tacit.errors import ContractError, MessageRefused, PrivacyError
 from tacit.peer.inbox import StackedInbox
+from tacit.peer.releases import Releaser
+from tacit.privacy import records_in
 from tacit.runtime import MessageSpec
 
 Views = Mapping[str, View]
@@ -48,12 +50,27 @@ class AgentFunctions:
     def __init__(self, algorithm: Algorithm, specs: tuple[MessageSpec, ...]) -> None:
         self.algorithm, self.specs = algorithm, specs
         self._prepare = [jax.jit(self._preparer(k, phase)) for k, phase in enumerate(algorithm.phases)]
+        self._compute = [jax.jit(self._computer(k, phase)) for k, phase in enumerate(algorithm.phases)]
+        self._emit = [jax.jit(self._emitter(phase)) for phase in algorithm.phases]
         self._absorb = [jax.jit(self._absorber(k, phase)) for k, phase in enumerate(algorithm.phases)]
         self.model = jax.jit(algorithm.model)
         self.init = {role: jax.jit(self._initialiser(role)) for role in algorithm.init}
 
     def _preparer(self, index: int, phase: Phase) -> Any:
         return lambda key, state, batch, view: runtime.prepare(phase, index, key, state, batch, view)
+
+    def _computer(self, index: int, phase: Phase) -> Any:
+        def compute(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree, runtime.Declared | None]:
+            state, value = runtime.compute(phase, index, key, state, batch, view)
+            return state, value, runtime.declare(phase, value, records_in(batch), view)
+
+        return compute
+
+    def _emitter(self, phase: Phase) -> Any:
+        def emit(state: State, noisy: Tree, view: View, declared: runtime.Declared | None) -> runtime.Prepared:
+            return runtime.emit(phase, state, runtime.finish(phase, noisy, declared), view, declared)
+
+        return emit
 
     def _absorber(self, index: int, phase: Phase) -> Any:
         def absorb(key: Key, state: State, inbox: StackedInbox, view: View) -> State:
@@ -67,10 +84,19 @@ class AgentFunctions:
         init = self.algorithm.init[role]
         return lambda key, params, views: init(runtime.init_key(key), params, views)
 
-    def prepare(self, index: int, key: Key, state: State, batch: Batch, view: View) -> tuple[State, Outbox, Array]:
-        """Compute, release, emit."""
-        result: tuple[State, Outbox, Array] = self._prepare[index](key, state, batch, view)
-        return result
+    def prepare(self, index: int, key: Key, state: State, batch: Batch, view: View) -> runtime.Prepared:
+        """Compute, release with simulated noise, emit."""
+        ready: runtime.Prepared = self._prepare[index](key, state, batch, view)
+        return ready
+
+    def prepare_booked(
+        self, index: int, key: Key, state: State, batch: Batch, view: View, releaser: Releaser, name: str, records: str
+    ) -> runtime.Prepared:
+        """Compute, release through the ledger, emit."""
+        state, value, declared = self._compute[index](key, state, batch, view)
+        noisy = releaser(name, self.specs[index].release, declared, value, records)
+        ready: runtime.Prepared = self._emit[index](state, noisy, view, declared)
+        return ready
 
     def absorb(self, index: int, key: Key, state: State, inbox: StackedInbox, view: View) -> State:
         """Take in what arrived."""
@@ -89,7 +115,10 @@ class RoundMachine:
         params: Params,
         views: Views,
         longest_delay: int = 0,
+        releaser: Releaser | None = None,
     ) -> None:
+        """Make the first state. Without a releaser the noise is simulated from the key, and nothing is booked."""
+        self.releaser = releaser
         self.functions, self.role, self.agent, self.key = functions, role, agent, key
         self.algorithm = functions.algorithm
         self.longest_delay = longest_delay
@@ -98,6 +127,7 @@ class RoundMachine:
         self._phase: int | None = None
         self._views = views
         self._batch: Batch = ()
+        self._records = ""
         self._own: Message | None = None
         self._received: dict[tuple[int, int, int], Message] = {}
         """(phase, round sent, in-slot) -> message, until it is absorbed or too old."""
@@ -114,14 +144,24 @@ class RoundMachine:
         """Parameters to predict with now."""
         return self.functions.model(self.state)
 
-    def begin(self, batch: Batch, views: Views) -> list[Envelope]:
-        """Start the next round with its data and its view of each link set; returns the first messages."""
+    def begin(self, batch: Batch, views: Views, records: str | None = None) -> list[Envelope]:
+        """Start the next round with its data and its view of each link set; returns the first messages.
+
+        `records` labels the batch in the ledger: where the same records come again, give the same label again. By
+        default each round has a label of its own, which is right for streams that never repeat.
+        """
         if self._phase is not None:
             raise ContractError(f"round {self.round} is still in phase {self._phase}; proceed first")
         self.round += 1
         self._batch, self._views = batch, views
+        self._records = f"round {self.round}" if records is None else records
         self._addressed, self._reached = {}, set()
-        return self._enter(0)
+        try:
+            return self._enter(0)
+        except PrivacyError:  # what may not be released is not sent, and the round has not begun
+            self._phase = None
+            self.round -= 1
+            raise
 
     def receive(self, envelope: Envelope) -> None:
         """Take a message in; refused unless it fits a link of this agent and is neither too old nor a repetition."""
@@ -185,9 +225,16 @@ class RoundMachine:
             return []
         view = self._views[phase.links]
         batch = self._batch if self.role == self.algorithm.learner else ()
-        self.state, outbox, sent = self.functions.prepare(index, self.key, self.state, batch, view)
+        if self.releaser is None:
+            ready = self.functions.prepare(index, self.key, self.state, batch, view)
+        else:
+            name = f"{self.role} {self.agent} round {self.round} phase {index}"
+            ready = self.functions.prepare_booked(
+                index, self.key, self.state, batch, view, self.releaser, name, self._records
+            )
+        self.state, outbox = ready.state, ready.outbox
         envelopes = []
-        agents, addressed = np.asarray(view.out.agent), np.asarray(sent)
+        agents, addressed = np.asarray(view.out.agent), np.asarray(ready.addressed)
         for slot in np.flatnonzero(addressed):
             message = _for_slot(outbox, int(slot), view)
             if slot == 0:

@@ -1,11 +1,26 @@
-"""How a private value becomes one that may leave.
-
-Only `unprotected` is offered so far: it releases values as they are, and says so.
-"""
+"""How a private value becomes one that may leave, what that costs, and where it is booked."""
 
 from __future__ import annotations
 
 from tacit.contract import unprotected
+from tacit.privacy.clipping import clipped_gradient, gradient_parts, records_in
+from tacit.privacy.events import EVERYONE, Event, Loss
+from tacit.privacy.mechanisms import bounded_laplace, decaying_gaussian, gaussian, laplace
 from tacit.privacy.release import release
+from tacit.privacy.statements import statement
 
-__all__ = ["release", "unprotected"]
+__all__ = [
+    "EVERYONE",
+    "Event",
+    "Loss",
+    "bounded_laplace",
+    "clipped_gradient",
+    "decaying_gaussian",
+    "gaussian",
+    "gradient_parts",
+    "laplace",
+    "records_in",
+    "release",
+    "statement",
+    "unprotected",
+]

@@ -16,13 +16,13 @@ from tacit.contract import Tree
 from tacit.errors import ResultError
 from tacit.simulate.arrays import Carry
 
-FORMAT = 1
+FORMAT = 2
 
 
 class Log:
     """Figures collected so far."""
 
-    ARRAYS = ("figures", "messages", "recorded_rounds", "consensus")
+    ARRAYS = ("figures", "messages", "costs", "recorded_rounds", "consensus")
 
     def __init__(self, fingerprint: dict[str, Any]) -> None:
         self.fingerprint = fingerprint
@@ -31,11 +31,13 @@ class Log:
         self.consensus: list[np.ndarray] = []
         self._figures: list[np.ndarray] = []
         self._messages: list[np.ndarray] = []
+        self._costs: list[np.ndarray] = []
 
-    def add(self, rounds: int, figures: np.ndarray, messages: np.ndarray) -> None:
-        """Add some more rounds: figures (rounds, ...), messages (rounds or 1, ...) if the same in all."""
+    def add(self, rounds: int, figures: np.ndarray, messages: np.ndarray, costs: np.ndarray) -> None:
+        """Add some more rounds: figures and costs (rounds, ...), messages (rounds or 1, ...) if the same in all."""
         self.rounds += rounds
         self._figures.append(figures)
+        self._costs.append(costs)
         self._messages.append(np.broadcast_to(messages[:rounds], (rounds, *messages.shape[1:])))
 
     def figures(self) -> np.ndarray:
@@ -45,6 +47,10 @@ class Log:
     def messages(self) -> np.ndarray:
         """(rounds, phases, repeats)."""
         return np.concatenate(self._messages)
+
+    def costs(self) -> np.ndarray:
+        """(rounds, phases, 2)."""
+        return np.concatenate(self._costs)
 
     def record(self, rounds: int, consensus: np.ndarray) -> None:
         """Add figures of the state after some round."""
@@ -56,6 +62,7 @@ class Log:
         return {
             "figures": self.figures(),
             "messages": self.messages(),
+            "costs": self.costs(),
             "recorded_rounds": np.array(self.recorded_rounds),
             "consensus": np.array(self.consensus),
         }
@@ -65,7 +72,7 @@ class Log:
         self.rounds = rounds
         self.recorded_rounds = [int(r) for r in arrays["recorded_rounds"]]
         self.consensus = list(arrays["consensus"])
-        self._figures, self._messages = [arrays["figures"]], [arrays["messages"]]
+        self._figures, self._messages, self._costs = [arrays["figures"]], [arrays["messages"]], [arrays["costs"]]
 
 
 def digest(tree: Tree) -> str:

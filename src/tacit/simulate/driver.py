@@ -21,6 +21,7 @@ from tacit.contract import Algorithm, Array, Batch, Params, Tree
 from tacit.errors import ConfigError, DataError, ResultError
 from tacit.graphs import Channel, Graph, Topology
 from tacit.metrics import consensus_distance, message_bits
+from tacit.privacy.spending import RunPrivacy, spent_in_run
 from tacit.results.run import Run
 from tacit.simulate import checkpoint as checkpoints
 from tacit.simulate.arrays import Carry, Desks, World, joined
@@ -108,6 +109,8 @@ class _Trace(NamedTuple):
     """(rounds, figures, repeats): the loss, then the score and the node's loss where asked for."""
     messages: Array
     """(rounds or 1, phases, repeats): one row where the number never changes."""
+    costs: Array
+    """(rounds, phases, 2), as in `Tally`."""
 
 
 class _Simulation:
@@ -227,15 +230,20 @@ class _Simulation:
         trace = _Trace(
             jnp.zeros((self.chunk, len(self.figures.names), self.repeats), self.dtype),
             jnp.zeros((self.chunk if vary else 1, phases, self.repeats), jnp.int32),
+            jnp.zeros((self.chunk, phases, 2)),
         )
 
         def body(k: Array, loop: tuple[Carry, Desks, _Trace]) -> tuple[Carry, Desks, _Trace]:
             carry, desks, trace = loop
             batch = self._batch(data, (offset + k) % length)
             figures = self.figures.of_round(self.engine.models(world, carry), batch)
-            carry, desks, messages = self.engine.round(world, carry, batch, desks)
+            carry, desks, tally = self.engine.round(world, carry, batch, desks)
             note = jax.lax.dynamic_update_index_in_dim
-            trace = _Trace(note(trace.figures, figures, k, 0), note(trace.messages, messages, k if vary else 0, 0))
+            trace = _Trace(
+                note(trace.figures, figures, k, 0),
+                note(trace.messages, tally.messages, k if vary else 0, 0),
+                note(trace.costs, tally.costs, k, 0),
+            )
             return carry, desks, trace
 
         carry, _, trace = jax.lax.fori_loop(0, count, body, (carry, self.engine.desks(), trace))
@@ -276,7 +284,7 @@ class _Simulation:
             for first, count, data in self._pieces(done, every, resident):
                 offset = np.int32(0 if self.period is None else first % self.period)
                 carry, trace = self.advance(self.world, carry, data, offset, count)
-                log.add(int(count), np.asarray(trace.figures[:count]), np.asarray(trace.messages))
+                log.add(int(count), *map(np.asarray, (trace.figures[:count], trace.messages, trace.costs[:count])))
                 done = first + count
                 recorded = done % every == 0 or done == self.rounds
                 if recorded:
@@ -351,6 +359,9 @@ class _Simulation:
         per_round["bits"] = np.einsum("tpr,p->rt", messages, bits)
         models = jax.tree.map(np.asarray, jax.jit(partial(self._models, self.world))(carry))
         streams: Sequence[Stream] = self.streams
+        reads = max(int(stream.reads(log.rounds).max()) for stream in streams)
+        releases = [spec.release for spec in self.engine.specs]
+        spent = spent_in_run(self.algorithm.privacy, releases, log.costs(), reads)
         return Run(
             algorithm=self.algorithm.name,
             objective=self.algorithm.objective,
@@ -363,7 +374,7 @@ class _Simulation:
             recorded_rounds=np.array(log.recorded_rounds),
             recorded={"consensus": np.stack(log.consensus, axis=1) if log.consensus else np.zeros((self.repeats, 0))},
             models=models,
-            privacy=self.algorithm.privacy,
+            privacy=RunPrivacy(self.algorithm.privacy, spent, reads),
             streams=streams,
             graph=self.graph_name,
             stream=self.streams[0].description,

@@ -7,6 +7,7 @@ that they are nothing but more agents.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +32,32 @@ from tacit.simulate.arrays import (
 )
 from tacit.simulate.inbox import GatheredInbox, Packed
 from tacit.simulate.stage import VIEW_AXES, Stage
+
+
+class Tally(NamedTuple):
+    """What was sent and released in a round."""
+
+    messages: Array
+    """(phases, repeats)."""
+    costs: Array
+    """(phases, 2): of the dearest release by any agent, its sensitivity, and minus its bound, both in units of its
+    scale; 0 and minus infinity where no noise was added."""
+
+
+NO_COST = np.array([0, -np.inf])
+
+
+def _in_scales(declared: runtime.Declared | None) -> Array:
+    """Return one agent's cost as in `Tally`: larger is dearer in both figures.
+
+    A release counts even if nobody is sent it in this round: it goes into the agent's state, and leaves with it later.
+    """
+    if declared is None:
+        return jnp.asarray(NO_COST)
+    # A value that no record can move (a step of size 0) costs nothing, with noise or without.
+    free = declared.sensitivity == 0
+    scale = jnp.where(free, 1, declared.scale)
+    return jnp.stack([declared.sensitivity / scale, jnp.where(free, -jnp.inf, -declared.bound / scale)])
 
 
 class Engine(Stage):
@@ -58,21 +85,22 @@ class Engine(Stage):
         answers = any(phase.answers is not None for phase in self.algorithm.phases)
         return any(self.varying.values()) or any(s.addressed for s in self.specs) or answers
 
-    def round(self, world: World, carry: Carry, batch: Batch, desks: Desks) -> tuple[Carry, Desks, Array]:
-        """Run every phase once. Returns the desks with this round's messages, and messages sent, (phases, repeats)."""
+    def round(self, world: World, carry: Carry, batch: Batch, desks: Desks) -> tuple[Carry, Desks, Tally]:
+        """Run every phase once. Returns the desks with this round's messages, and what was sent and released."""
         t = carry.round + 1
         new_desks = []
         states = {role: self._unpack(role, packed) for role, packed in carry.states.items()}
         tails: dict[str, Sequence[Packed]] = {role: [{}] * len(parts) for role, parts in states.items()}
         reached: dict[str, Array] = {}
-        flights, sent_counts = [], []
+        flights, sent_counts, costs = [], [], []
         now = {name: self._links_now(world, name, t) for name in world.links}
         for index, phase in enumerate(self.algorithm.phases):
             takes_part = None if phase.answers is None else reached[phase.answers]
-            rows, sent, states[phase.source] = self._send(
+            rows, sent, states[phase.source], cost = self._send(
                 world, index, phase, states[phase.source], batch, now[phase.links], t, takes_part, desks[index]
             )
             new_desks.append(rows)
+            costs.append(cost)
             departures = self._depart(world, index, phase, now[phase.links], sent, takes_part, t)
             flight, entries = self._fly(index, rows, departures, carry.flights[index], world, now[phase.links])
             flights.append(flight)
@@ -84,7 +112,7 @@ class Engine(Stage):
                 now_reached = joined([jnp.any(e.arrived[1:], axis=0) for e in entries.buckets])
                 reached[phase.links] = reached.get(phase.links, jnp.zeros((), bool)) | now_reached
         packed = {role: self._pack(role, state, tails[role]) for role, state in states.items()}
-        return Carry(t, packed, tuple(flights)), tuple(new_desks), jnp.stack(sent_counts)
+        return Carry(t, packed, tuple(flights)), tuple(new_desks), Tally(jnp.stack(sent_counts), jnp.stack(costs))
 
     def _send(
         self,
@@ -97,22 +125,29 @@ class Engine(Stage):
         t: Array,
         takes_part: Array | None,
         desk: Packed,
-    ) -> tuple[Packed, Array | None, tuple[State, ...]]:
-        """Compute, release and emit for every source agent: all messages, which slots were addressed, new states."""
+    ) -> tuple[Packed, Array | None, tuple[State, ...], Array]:
+        """Compute, release and emit for every source agent.
+
+        Returns all messages, which slots were addressed, new states, and the cost of the dearest release.
+        """
         spec = self.specs[index]
         role = self.layout.roles[phase.source]
-        new_states, addressed = [], []
+        new_states, addressed, costs = [], [], []
         rows = dict(desk)
         first = 0
 
-        def one(key: Key, state: State, own_batch: Batch, view: View) -> tuple[State, Packed, Array]:
-            state, outbox, sent = runtime.prepare(phase, index, key, state, own_batch, view)
-            return state, self.packings[index].pack(outbox.message), sent
+        def one(key: Key, state: State, own_batch: Batch, view: View) -> tuple[State, Packed, Array, Array]:
+            ready = runtime.prepare(phase, index, key, state, own_batch, view)
+            packed = self.packings[index].pack(ready.outbox.message)
+            return ready.state, packed, ready.addressed, _in_scales(ready.declared)
 
         for b, (members, state) in enumerate(zip(world.members[phase.source], states, strict=True)):
             part = slices(batch, role.buckets[b]) if phase.source == self.algorithm.learner else ()
             view = self._view(phase.source, phase.links, b, members, now, t)
-            new, message, sent = jax.vmap(one, in_axes=(0, 0, 0, VIEW_AXES))(members.key, state, part, view)
+            new, message, sent, cost = jax.vmap(one, in_axes=(0, 0, 0, VIEW_AXES))(members.key, state, part, view)
+            if takes_part is not None:
+                cost = jnp.where(takes_part[role.buckets[b]][:, None], cost, NO_COST)
+            costs.append(jnp.max(cost, axis=0))
             if takes_part is not None:
                 new = where(takes_part[role.buckets[b]], new, state)
             new_states.append(new)
@@ -123,7 +158,8 @@ class Engine(Stage):
                 rows[name] = jax.lax.dynamic_update_slice(rows[name], part, (first, 0)) if len(states) > 1 else part
             first += next(iter(message.values())).shape[0] if message else 0
             addressed.append(sent.reshape(-1))
-        return rows, joined(addressed) if spec.addressed else None, tuple(new_states)
+        addresses = joined(addressed) if spec.addressed else None
+        return rows, addresses, tuple(new_states), jnp.max(jnp.stack(costs), axis=0)
 
     def _depart(
         self,

@@ -6,32 +6,27 @@ and exit code 2; Ctrl-C leaves a valid directory behind and is exit code 130.
 
 from __future__ import annotations
 
-import functools
 import inspect
 import json
 import shlex
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from tacit.cli import ledger, privacy
+from tacit.cli.common import INTERRUPTED, print_table, reported
 from tacit.errors import ConfigError, TacitError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from tacit.algorithms import Entry
     from tacit.contract import Algorithm
     from tacit.experiments.execute import Outcome
     from tacit.graphs import Graph
     from tacit.results import Comparison
-
-INTERRUPTED = 130
-WIDTH_OF_A_FILE = 120
-"""Tables that do not go to a terminal may be this wide."""
 
 app = typer.Typer(
     name="tacit",
@@ -42,6 +37,8 @@ app = typer.Typer(
 )
 graph_app = typer.Typer(help="Look at graphs before running on them.")
 app.add_typer(graph_app, name="graph")
+app.add_typer(privacy.app, name="privacy")
+app.add_typer(ledger.app, name="ledger")
 
 Out = Annotated[Path | None, typer.Option(help="Directory to write; made if it is not there.")]
 Seed = Annotated[int | None, typer.Option(min=0, help="Seed of the first repeat.")]
@@ -51,23 +48,6 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and leave with its exit code."""
     app(args=None if arguments is None else list(arguments), prog_name="tacit")
     raise SystemExit(0)  # not reached: the line above leaves
-
-
-def _reported(command: Callable[..., None]) -> Callable[..., None]:
-    """Turn errors of ours and Ctrl-C into messages and exit codes."""
-
-    @functools.wraps(command)
-    def wrapped(*args: Any, **kwargs: Any) -> None:
-        try:
-            command(*args, **kwargs)
-        except TacitError as error:
-            typer.echo(f"error: {error}", err=True)
-            raise typer.Exit(2) from error
-        except KeyboardInterrupt as error:
-            typer.echo("interrupted: nothing more was written", err=True)
-            raise typer.Exit(INTERRUPTED) from error
-
-    return wrapped
 
 
 @app.callback(invoke_without_command=True)
@@ -84,7 +64,7 @@ def _root(
 
 
 @app.command(epilog="Example: tacit demo --out runs/demo")
-@_reported
+@reported
 def demo(
     out: Out = Path("runs/demo"),
     rounds: Annotated[int | None, typer.Option(min=1, help="Rounds, instead of 1,000.")] = None,
@@ -101,7 +81,7 @@ def demo(
 
 
 @app.command(epilog="Example: tacit run examples/synthetic.toml --out runs/synthetic --rounds 500")
-@_reported
+@reported
 def run(
     file: Annotated[Path, typer.Argument(help="An experiment, see examples/.", show_default=False)],
     out: Out = None,
@@ -115,12 +95,13 @@ def run(
 
 
 @app.command(epilog="Example: tacit algorithms --json")
-@_reported
+@reported
 def algorithms(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """List the algorithms: where each comes from, what it requires and which parameters it has."""
     from tacit.algorithms import REGISTRY
+    from tacit.experiments.sections import MECHANISMS
 
     facts = [_facts(entry) for entry in REGISTRY.values()]
     if as_json:
@@ -132,15 +113,19 @@ def algorithms(
             fact["summary"],
             fact["source"],
             ", ".join(fact["requires"]) or "nothing",
-            ", ".join(f"{p['name']}={p['default']}" for p in fact["parameters"]),
+            ", ".join(p["name"] if "kinds" in p else f"{p['name']}={p['default']}" for p in fact["parameters"]),
         )
         for fact in facts
     ]
-    _print_table(("name", "what it does", "source", "requires", "parameters"), rows)
+    print_table(("name", "what it does", "source", "requires", "parameters"), rows)
+    typer.echo(
+        f"mechanism: the noise ({', '.join(MECHANISMS)}), set in a table [algorithm.mechanism]; without one a run "
+        "is not private. `tacit privacy explain NAME` says what holds with it."
+    )
 
 
 @graph_app.command("check", epilog="Example: tacit graph check --kind random_digraph --agents 20 --out-degree 5")
-@_reported
+@reported
 def graph_check(
     file: Annotated[Path | None, typer.Argument(help="A TOML file with a table \\[graph].", show_default=False)] = None,
     edges: Annotated[
@@ -183,11 +168,11 @@ def graph_check(
         typer.echo("note: no weights chosen; W is shown by the rule 'sender', and each algorithm will use its own rule")
     typer.echo()
     rows = [(entry.name, *_fitness(entry, graph)) for entry in REGISTRY.values()]
-    _print_table(("algorithm", "may run", "why not, and what to do"), rows)
+    print_table(("algorithm", "may run", "why not, and what to do"), rows)
 
 
 @app.command(epilog="Example: tacit reproduce ops-occupancy --quick --out runs/ops-occupancy")
-@_reported
+@reported
 def reproduce(
     name: Annotated[str | None, typer.Argument(help="Which experiment.", show_default=False)] = None,
     listed: Annotated[bool, typer.Option("--list", help="List the experiments.")] = False,
@@ -201,7 +186,7 @@ def reproduce(
 
     if listed or name is None:
         rows = [(e.name, e.title, e.source) for e in EXPERIMENTS.values()]
-        _print_table(("name", "what it shows", "source"), rows)
+        print_table(("name", "what it shows", "source"), rows)
         return
     if name not in EXPERIMENTS:
         raise ConfigError(f"there is no experiment {name!r}; expected one of: {', '.join(EXPERIMENTS)}")
@@ -209,14 +194,14 @@ def reproduce(
     summary = EXPERIMENTS[name].run(quick, directory, seed)
     claims = summary["claims"]
     rows = [(str(c["claim"]), "holds" if c["holds"] else "DOES NOT HOLD", str(c["figure"])) for c in claims]
-    _print_table(("claim", "verdict", "figures"), rows)
+    print_table(("claim", "verdict", "figures"), rows)
     typer.echo(f"written to {directory}")
     if strict and not all(claim["holds"] for claim in claims):
         raise typer.Exit(1)
 
 
 @app.command(epilog="Example: tacit compare runs/a runs/b --out runs/a-and-b")
-@_reported
+@reported
 def compare(
     directories: Annotated[list[Path], typer.Argument(help="Directories of runs.", show_default=False)],
     out: Out = None,
@@ -267,25 +252,7 @@ def _print_trial(name: str, step: float, loss: float) -> None:
 def _print_comparison(comparison: Comparison) -> None:
     for difference in comparison.differences():
         typer.echo(f"note: these runs are not of one problem: {difference}", err=True)
-    _print_table([textwrap.fill(title, 16) for title in comparison.columns()], comparison.rows())
-
-
-def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    _console().print(table, markup=False)
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    return Console(width=None if sys.stdout.isatty() else WIDTH_OF_A_FILE, highlight=False)
+    print_table([textwrap.fill(title, 16) for title in comparison.columns()], comparison.rows())
 
 
 def _command() -> str:
@@ -301,11 +268,22 @@ def _facts(entry: Entry) -> dict[str, Any]:
         "summary": entry.summary,
         "source": entry.source,
         "requires": sorted(algorithm.requires) if algorithm is not None else [],
-        "parameters": [
-            {"name": key, "default": None if p.default is inspect.Parameter.empty else p.default}
-            for key, p in parameters(entry.constructor).items()
-        ],
+        "parameters": [_parameter(key, p) for key, p in parameters(entry.constructor).items()],
     }
+
+
+def _parameter(key: str, parameter: inspect.Parameter) -> dict[str, Any]:
+    """Describe a parameter so that JSON can hold it: a mechanism and a schedule by their names."""
+    from tacit.contract import Mechanism
+    from tacit.experiments.sections import MECHANISMS
+
+    default = parameter.default
+    if isinstance(default, Mechanism):
+        return {"name": key, "default": default.name, "kinds": list(MECHANISMS)}
+    if default is parameter.empty:
+        return {"name": key, "default": None}
+    # A schedule is called by the function that made it.
+    return {"name": key, "default": default.__qualname__.partition(".")[0] if callable(default) else default}
 
 
 def _example_of(entry: Entry) -> Algorithm | None:

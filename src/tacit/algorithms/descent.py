@@ -1,0 +1,83 @@
+"""One step of gradient descent whose outcome may be released: what the methods have in common.
+
+    value(at, start, batch)     what the mechanism noises: the gradient at `at`, the update, or the model after it
+    moved(at, start, released)  the model after the step from `start`
+
+Neither touches the state: the next state is made of what was released, so that a record enters a run through the one
+release of its round and nothing else. That is what parallel composition over records stands on. A released gradient or
+update holds the data's part alone; the regulariser, which depends on the model only, is added afterwards, so that the
+sensitivity does not depend on the model's size, not even by rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from tacit.contract import Batch, Mechanism, Objective, Params, Schedule, Tree, View
+from tacit.errors import ConfigError
+from tacit.privacy import gradient_parts
+
+
+class Step(NamedTuple):
+    """A gradient step around a mechanism."""
+
+    mechanism: Mechanism
+    """With the sensitivity of what is released: the step size times that of the gradient, where a step is released."""
+    value: Callable[[Params, Params, Batch, View], Tree]
+    """(where the gradient is taken, where the step starts, batch, view) -> what is to be released."""
+    moved: Callable[[Params, Params, Tree, View], Params]
+    """(where the gradient is taken, where the step starts, what was released, view) -> where it leads."""
+
+
+def gradient_step(
+    objective: Objective,
+    schedule: Schedule,
+    mechanism: Mechanism,
+    project: Callable[[Params], Params] | None = None,
+) -> Step:
+    """Return start - schedule(t) * gradient, projected, with noise on the gradient, the update or the model.
+
+    A projection on a convex set brings points nearer to each other in the l2 norm but not in the l1 norm (erratum of
+    002 Lemma 1). With noise on the projected model only an l2 clip bounds the change, then.
+    """
+    clip = mechanism.clip
+    if project is not None and mechanism.perturbs == "model" and clip is not None and clip.norm != "l2":
+        raise ConfigError(
+            f"mechanism {mechanism.name!r} clips in the {clip.norm} norm and noises the projected model, whose change "
+            "only the l2 norm bounds; clip in l2, or say perturbs='update' (then the projection comes after the noise)"
+        )
+    data, penalty = gradient_parts(objective, clip)
+    onto = project or (lambda params: params)
+
+    def whole(at: Params, gradient: Tree) -> Tree:
+        return gradient if penalty is None else jax.tree.map(jnp.add, gradient, penalty(at))
+
+    def scaled(gradient: Tree, view: View) -> Tree:
+        gamma = schedule(view.round)
+        return jax.tree.map(lambda g: gamma.astype(g.dtype) * g, gradient)
+
+    def minus(start: Params, step: Tree) -> Params:
+        return onto(jax.tree.map(lambda x, s: x - s.astype(x.dtype), start, step))
+
+    def value(at: Params, start: Params, batch: Batch, view: View) -> Tree:
+        gradient = data(at, batch)
+        if mechanism.perturbs == "gradient":
+            return gradient
+        if mechanism.perturbs == "update":
+            return scaled(gradient, view)
+        return minus(start, scaled(whole(at, gradient), view))
+
+    def moved(at: Params, start: Params, released: Tree, view: View) -> Params:
+        if mechanism.perturbs == "model":
+            return released
+        if mechanism.perturbs == "gradient":
+            return minus(start, scaled(whole(at, released), view))
+        step = released if penalty is None else jax.tree.map(jnp.add, released, scaled(penalty(at), view))
+        return minus(start, step)
+
+    amplifies = mechanism.perturbs != "gradient"
+    return Step(mechanism.amplified(lambda view: schedule(view.round)) if amplifies else mechanism, value, moved)

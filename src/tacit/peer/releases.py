@@ -1,0 +1,83 @@
+"""How a peer lets a value out: charge the ledger, then draw the noise, in that order and by one declaration."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import jax
+import numpy as np
+
+from tacit.contract import Array, Tree
+from tacit.errors import ContractError, PrivacyError
+from tacit.privacy.events import EVERYONE, Event
+from tacit.runtime import Declared, ReleaseSpec
+
+if TYPE_CHECKING:
+    from tacit.privacy.entropy import NoiseSource
+    from tacit.privacy.ledger import Ledger
+
+
+class Releaser(Protocol):
+    """Turns a value into what may leave, or raises and lets nothing out."""
+
+    def __call__(self, name: str, spec: ReleaseSpec, declared: Declared | None, value: Tree, records: str) -> Tree:
+        """Release a value under a name that is used once, computed from the records of a label."""
+
+
+class BookedReleaser:
+    """Charges the durable ledger before it draws noise from a cryptographic source on a fixed grid."""
+
+    def __init__(self, ledger: Ledger, source: NoiseSource) -> None:
+        """Take the open ledger and the source; a seeded one is refused: whoever knows the seed knows the noise."""
+        if source.predictable:
+            raise PrivacyError(
+                "the noise source was seeded, so that its noise can be computed again and subtracted; outside "
+                "simulation make it with NoiseSource(), which takes its key from the operating system"
+            )
+        self.ledger, self.source = ledger, source
+
+    def __call__(self, name: str, spec: ReleaseSpec, declared: Declared | None, value: Tree, records: str) -> Tree:
+        """Charge, commit, and only then draw."""
+        if not spec.from_data:
+            return value
+        if spec.mechanism.distribution is not None and spec.mechanism.perturbs == "model":
+            raise PrivacyError(
+                f"mechanism {spec.mechanism.name!r} perturbs the model, whose rounding errors grow with its size and are "
+                "not in the declared sensitivity; say perturbs='update' (docs/privacy.md)"
+            )
+        event = booked(spec, declared, records)
+        return self.ledger.release(name, event, lambda receipt: self._noisy(event, value))
+
+    def _noisy(self, event: Event, value: Tree) -> Tree:
+        from tacit.privacy.sampling import release_on_grid
+
+        distribution = event.distribution
+        if distribution is None:
+            return value
+
+        def drawn(leaf: Array) -> np.ndarray:
+            exact = release_on_grid(np.asarray(leaf), distribution, event.scale, self.source, bound=event.bound)
+            return exact.astype(leaf.dtype)  # rounding what is released already is post-processing
+
+        return jax.tree.map(drawn, value)
+
+
+def booked(spec: ReleaseSpec, declared: Declared | None, records: str) -> Event:
+    """Return the event that stands for a release; everyone sees it, since what leaves is passed on in mixtures."""
+    mechanism = spec.mechanism
+    if mechanism.per_slot:
+        raise ContractError(f"mechanism {mechanism.name!r} draws for each neighbour by itself, which is not booked yet")
+    if declared is None:
+        return Event(mechanism.name, None, 0.0, 0.0, spec.coordinates, adjacency=mechanism.adjacency, records=records)
+    bound = float(declared.bound)
+    return Event(
+        mechanism.name,
+        mechanism.distribution,
+        float(declared.sensitivity),
+        float(declared.scale),
+        spec.coordinates,
+        bound if np.isfinite(bound) else None,
+        mechanism.adjacency,
+        records,
+        (EVERYONE,),
+    )

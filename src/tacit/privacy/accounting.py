@@ -1,0 +1,322 @@
+"""What a series of releases costs: sums, conversions to (epsilon, delta), budgets and guarantees in words.
+
+Budgets are enforced by sums only, which stay valid where a release is chosen in the light of earlier ones. The tighter
+figures of `rdp_epsilon` and `pld_epsilon` speak of schedules that were fixed beforehand, and are for reports.
+docs/privacy.md states the theorems.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tacit.contract import Adjacency
+from tacit.errors import ConfigError, PrivacyError
+from tacit.privacy.conversions import rho_within, tight
+from tacit.privacy.events import EVERYONE, Event, Loss
+
+TOLERANCE = 1e-9
+"""A budget is kept if it is exceeded by no more than this share of it, so that n charges of budget / n fit."""
+
+
+def composed(events: Iterable[Event]) -> Loss:
+    """Return the loss of events one after the other, all on the same records."""
+    events = list(events)
+    _one_adjacency(events)
+    return _total([event.loss for event in events])
+
+
+def spent(events: Iterable[Event], observer: str = EVERYONE) -> Loss:
+    """Return what an observer has learnt of any one unit; EVERYONE stands for all observers together.
+
+    Events of different `records` compose in parallel (labels must name disjoint records), those of the same in
+    sequence, and those of all records ("") come on top. Under adjacency "dataset" all are in sequence.
+    """
+    events = list(events)
+    ignores_labels = _one_adjacency(events) == "dataset"
+    groups: dict[str, list[Loss]] = {}
+    for event in events:
+        if _sees(observer, event):
+            groups.setdefault("" if ignores_labels else event.records, []).append(event.loss)
+    of_all = groups.pop("", [])
+    worst = functools.reduce(Loss.worst, map(_total, groups.values()), Loss())
+    return _total(of_all).plus(worst)
+
+
+def observers(events: Iterable[Event]) -> tuple[str, ...]:
+    """Return who sees at least one of the events, in order of name."""
+    return tuple(sorted({name for event in events for name in event.observers}))
+
+
+def _sees(observer: str, event: Event) -> bool:
+    return observer == EVERYONE or observer in event.observers or EVERYONE in event.observers
+
+
+def _one_adjacency(events: Iterable[Event]) -> Adjacency | None:
+    found = {event.adjacency for event in events}
+    if len(found) > 1:
+        _refuse_mixed(*sorted(found))
+    return found.pop() if found else None
+
+
+def _refuse_mixed(first: str, second: str) -> None:
+    raise PrivacyError(
+        f"adjacency {first!r} and {second!r} in one account: numbers of different neighbour relations do not add; "
+        "keep one account per adjacency"
+    )
+
+
+def _total(losses: Sequence[Loss]) -> Loss:
+    if len(losses) < 2:
+        return losses[0] if losses else Loss()
+    return Loss(*map(_sum_rounded_up, zip(*losses, strict=True)))
+
+
+def _sum_rounded_up(values: Sequence[float]) -> float:
+    if any(map(math.isinf, values)):
+        return math.inf
+    try:
+        nearest = math.fsum(values)
+    except OverflowError:
+        return math.inf
+    return math.nextafter(nearest, math.inf) if math.fsum([*values, -nearest]) > 0 else nearest
+
+
+_Key = tuple[str | None, str]
+"""Observer and label. Observer None: all together; EVERYONE: of events that everyone sees."""
+
+
+class _Sums:
+    """A mapping that never changes; the newest version holds the entries and an older one what differs from it.
+
+    Baker's persistent array (1978): reading and extending the newest version costs O(1), and what nobody refers to is
+    freed, since references go from old to new.
+    """
+
+    __slots__ = ("_differs", "_entries", "_lock", "_newer")
+
+    def __init__(self, entries: dict[_Key, Loss], lock: threading.RLock | None = None) -> None:
+        self._entries = entries
+        self._newer: _Sums | None = None
+        self._differs: Mapping[_Key, Loss | None] = {}
+        self._lock = lock or threading.RLock()
+
+    def extended(self, losses: Mapping[_Key, Loss]) -> _Sums:
+        with self._lock:
+            entries = self._current()
+            newer = _Sums(entries, self._lock)
+            self._differs = {key: entries.get(key) for key in losses}
+            entries.update(losses)
+            self._newer, self._entries = newer, {}
+            return newer
+
+    def get(self, key: _Key) -> Loss:
+        with self._lock:
+            return self._current().get(key, Loss())
+
+    def items(self) -> list[tuple[_Key, Loss]]:
+        with self._lock:
+            return list(self._current().items())
+
+    def _current(self) -> dict[_Key, Loss]:
+        """Make this version the one that holds the entries, and return them."""
+        path = []
+        version = self
+        while version._newer is not None:
+            path.append(version)
+            version = version._newer
+        for older in reversed(path):
+            newer, entries = version, version._entries
+            newer._differs = {key: entries.get(key) for key in older._differs}
+            for key, loss in older._differs.items():
+                if loss is None:
+                    del entries[key]
+                else:
+                    entries[key] = loss
+            newer._newer, newer._entries = older, {}
+            older._newer, older._entries, older._differs = None, entries, {}
+            version = older
+        return self._entries
+
+
+class Account:
+    """Running sums of what was charged, by observer and label: what `spent` says, without keeping the events.
+
+    Immutable. Charging costs O(1) and so does `spent` of EVERYONE; `spent` of one observer costs O(labels).
+    """
+
+    __slots__ = ("_adjacency", "_of_all", "_sums", "_worst")
+
+    def __init__(self) -> None:
+        self._adjacency: Adjacency | None = None
+        self._sums = _Sums({})
+        self._of_all = Loss()
+        self._worst = Loss()
+
+    def charged(self, event: Event) -> Account:
+        """Return the account after one more event."""
+        if self._adjacency not in (None, event.adjacency):
+            _refuse_mixed(str(self._adjacency), event.adjacency)
+        label = "" if event.adjacency == "dataset" else event.records
+        names: set[str | None] = {EVERYONE} if EVERYONE in event.observers else set(event.observers)
+        loss = event.loss
+        changes = {(name, label): self._sums.get((name, label)).plus(loss) for name in names | {None}}
+        after = Account()
+        after._adjacency = event.adjacency
+        after._sums = self._sums.extended(changes)
+        together = changes[None, label]
+        # Sums only grow, so that the worst label can be kept as a running maximum.
+        after._of_all = self._of_all if label else together
+        after._worst = self._worst.worst(together) if label else self._worst
+        return after
+
+    def spent(self, observer: str = EVERYONE) -> Loss:
+        """Return what an observer has learnt of any one unit; EVERYONE stands for all observers together."""
+        if observer == EVERYONE:
+            return self._of_all.plus(self._worst)
+        by_label: dict[str, Loss] = {}
+        for (name, label), loss in self._sums.items():
+            if name in (observer, EVERYONE):
+                by_label[label] = by_label.get(label, Loss()).plus(loss)
+        of_all = by_label.pop("", Loss())
+        return of_all.plus(functools.reduce(Loss.worst, by_label.values(), Loss()))
+
+    @property
+    def observers(self) -> tuple[str, ...]:
+        """Who has seen at least one event, in order of name."""
+        return tuple(sorted({name for (name, _), _ in self._sums.items() if name is not None}))
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What may be spent at most: `epsilon` alone (pure), or `rho` alone (zCDP), or `epsilon` with `delta`.
+
+    All are limits on sums, which makes them privacy filters: they hold under fully adaptive composition (Rogers et al.
+    2016, Feldman and Zrnic 2021). With a delta, either the pure sum stays within epsilon or the zCDP sum within
+    `rho_within(epsilon, delta - reserve)`.
+    """
+
+    epsilon: float | None = None
+    rho: float | None = None
+    delta: float | None = None
+    reserve: float = 0.0
+    """The part of delta set aside for `Loss.delta` (noise of bounded support). It is fixed beforehand: a split that
+    follows what was released is not a filter that anyone has proved."""
+
+    def __post_init__(self) -> None:
+        if (self.epsilon is None) == (self.rho is None) or (self.rho is not None and self.delta is not None):
+            raise ConfigError(
+                f"budget epsilon={self.epsilon!r}, rho={self.rho!r}, delta={self.delta!r}: "
+                "give epsilon alone, rho alone, or epsilon with delta"
+            )
+        for name, value in (("epsilon", self.epsilon), ("rho", self.rho)):
+            if value is not None and not 0 < value < math.inf:
+                raise ConfigError(f"budget {name}={value!r}: expected a finite number above 0")
+        if self.delta is not None and not 0 < self.delta < 1:
+            raise ConfigError(f"budget delta={self.delta!r}: expected a number between 0 and 1; leave it out for none")
+        if not 0 <= self.reserve <= (self.delta or 0.0):
+            raise ConfigError(f"budget reserve={self.reserve!r}: it is a part of delta={self.delta!r}")
+
+    @property
+    def limit(self) -> Loss:
+        """Largest sums that are admitted; infinite where a sum is not limited."""
+        if self.rho is not None:
+            return Loss(math.inf, self.rho, 0.0)
+        assert self.epsilon is not None  # checked above
+        if self.delta is None:
+            return Loss(self.epsilon, math.inf, 0.0)
+        return Loss(self.epsilon, rho_within(self.epsilon, self.delta - self.reserve), self.reserve)
+
+    def admits(self, loss: Loss) -> bool:
+        """Return whether a total loss is within the budget, by no more than `TOLERANCE` of it beyond."""
+        return self.refusal(loss) is None
+
+    def refusal(self, loss: Loss) -> str | None:
+        """Return why a total loss is beyond the budget; None if it is within."""
+        limit = self.limit
+        pure, zcdp, beyond = (spent <= most * (1 + TOLERANCE) for spent, most in zip(loss, limit, strict=True))
+        if not beyond:
+            return (
+                f"noise of bounded support costs delta = {loss.delta:g}, and {limit.delta:g} is set aside for it; "
+                "use unbounded noise, or a budget with a larger reserve"
+            )
+        if self.delta is None:
+            if pure and zcdp:
+                return None
+            name = "epsilon" if self.rho is None else "rho"
+            total, most = getattr(loss, name), getattr(limit, name)
+            return f"{name} would be {total:.6g}, above the budget of {most:.6g}; release less, or with more noise"
+        if pure or zcdp:
+            return None
+        return (
+            f"epsilon would be {loss.epsilon:.6g} and rho {loss.rho:.6g}; the budget epsilon = {limit.epsilon:.6g} at "
+            f"delta = {self.delta:g} allows epsilon {limit.epsilon:.6g} or rho {limit.rho:.6g}; release less, or with "
+            "more noise"
+        )
+
+    def left(self, loss: Loss) -> Loss:
+        """Return what may still be charged: with a delta, either its epsilon or its rho; else both."""
+        sums = zip(self.limit, loss, strict=True)
+        return Loss(*(most if math.isinf(most) else max(0.0, most - gone) for most, gone in sums))
+
+
+NEIGHBOURS: Mapping[Adjacency, tuple[str, str]] = {
+    "record": ("record", "one record is replaced"),
+    "component": ("component of a record's gradient", "one component of one record's clipped gradient differs"),
+    "dataset": ("agent", "all records of one agent are replaced"),
+}
+"""Adjacency -> its unit, and what differs between two neighbouring data sets."""
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What holds, as every report shows it. Make one with `guarantee`."""
+
+    epsilon: float
+    delta: float
+    rho: float
+    theorem: str
+    adjacency: Adjacency
+    unit: str
+
+    @property
+    def private(self) -> bool:
+        """Whether anything is promised."""
+        return self.epsilon < math.inf and self.delta < 1
+
+    def words(self) -> str:
+        """Return one sentence with the unit, the neighbour relation and the theorem."""
+        if not self.private:
+            return f"not private: nothing is promised per {self.unit} ({self.theorem})"
+        relation = f"two data sets are neighbours if {NEIGHBOURS[self.adjacency][1]}"
+        kind = "pure" if self.delta == 0 else f"delta = {self.delta:.4g}, rho = {self.rho:.4g}"
+        return f"epsilon = {self.epsilon:.4g} per {self.unit} ({kind}; {relation}; {self.theorem})"
+
+
+def guarantee(loss: Loss, adjacency: Adjacency, delta: float = 1e-5, uses: int = 1) -> Guarantee:
+    """Return what a total loss promises, pure where it can be, and else at `delta` by the tight rule.
+
+    `uses` is in how many releases any one unit took part. What `Loss.delta` holds comes on top of `delta`.
+    """
+    if not 0 < delta < 1:
+        raise ConfigError(f"delta {delta!r}: expected a number between 0 and 1, such as 1e-5")
+    if uses < 1:
+        raise ConfigError(f"uses {uses!r}: expected a whole number from 1 on")
+    unit = NEIGHBOURS[adjacency][0]
+    thing = {"record": "record", "component": "record", "dataset": "agent's data set"}[adjacency]
+    times = f"each {thing} is released once" if uses == 1 else f"each {thing} is used in {uses:,} releases in sequence"
+    if math.isinf(loss.rho) or loss.delta >= 1:
+        return Guarantee(math.inf, 1.0, loss.rho, "values leave as they were computed", adjacency, unit)
+    if loss == Loss():
+        return Guarantee(0.0, 0.0, 0.0, "nothing that depends on the data was released", adjacency, unit)
+    if loss.epsilon < math.inf:
+        kind = "bounded Laplace noise" if loss.delta else "Laplace mechanism"
+        return Guarantee(loss.epsilon, loss.delta, loss.rho, f"{kind}, {times}", adjacency, unit)
+    total = loss.delta + delta
+    if total >= 1:
+        return Guarantee(math.inf, 1.0, loss.rho, "the noise is bounded too closely", adjacency, unit)
+    theorem = f"Gaussian mechanism, zCDP converted at the best order, {times}"
+    return Guarantee(tight(loss.rho, delta), total, loss.rho, theorem, adjacency, unit)

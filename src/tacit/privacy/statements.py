@@ -1,0 +1,44 @@
+"""What may be said of a method's privacy, made from the mechanism that it uses."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from tacit.contract import Mechanism, PrivacyStatement
+from tacit.privacy.accounting import NEIGHBOURS
+
+Composition = Literal["parallel", "sequential"]
+
+
+def statement(
+    mechanism: Mechanism,
+    text_claims: str = "no guarantee is claimed",
+    composition: Composition = "parallel",
+    assumptions: tuple[str, ...] = (),
+) -> PrivacyStatement:
+    """Return the statement of a method that releases everything through one mechanism.
+
+    `parallel`: a record enters the run only through the releases of the rounds that read it, all states being made of
+    released values; the runtimes check this by following the data through `compute`. `sequential`: every release may
+    depend on every record.
+    """
+    if mechanism.distribution is None:
+        return PrivacyStatement.none(text_claims)
+    clip = mechanism.clip
+    bounded = (
+        () if clip is None else (f"each record's gradient is clipped to {clip.norm} norm {clip.bound:g} (enforced)",)
+    )
+    how = (
+        "each release is charged to the records of its round alone, because all states are made of released values"
+        if composition == "parallel" and mechanism.adjacency != "dataset"
+        else "every release is charged to every record"
+    )
+    return PrivacyStatement(
+        private=True,
+        unit=NEIGHBOURS[mechanism.adjacency][0],
+        adjacency=NEIGHBOURS[mechanism.adjacency][1],
+        composition=composition,
+        assumptions=(*bounded, *assumptions),
+        text_claims=text_claims,
+        holds=f"{mechanism.name} noise on the {mechanism.perturbs} before it leaves; {how}",
+    )

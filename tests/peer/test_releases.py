@@ -1,0 +1,106 @@
+"""A peer's values leave through the ledger: charged first, then drawn on the grid, and not at all where refused."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+
+import tacit
+from tacit.errors import BudgetExceeded, PrivacyError
+from tacit.graphs import Graph
+from tacit.peer import run_in_process
+from tacit.peer.releases import BookedReleaser
+from tacit.privacy.accounting import Budget
+from tacit.privacy.entropy import NoiseSource
+from tacit.privacy.ledger import Ledger
+from tests.contract.cases import AGENTS, CASES, DIM, stream
+
+PRIVATE = [c for c in CASES if isinstance(c.graph, Graph) and c.make().privacy.private and "model" not in c.name]
+ROUNDS = 3
+
+
+class Watched(BookedReleaser):
+    """Notes what the ledger holds at the moment when the noise is drawn."""
+
+    def _noisy(self, event, value):
+        self.seen = [*getattr(self, "seen", []), self.ledger.releases]
+        return super()._noisy(event, value)
+
+
+def releasers(tmp_path, budget, kind=BookedReleaser):
+    made = {}
+
+    def releaser(role, agent):
+        ledger = Ledger.create(tmp_path / f"{role}{agent}.ledger", budget)
+        made[agent] = kind(ledger, NoiseSource())
+        return made[agent]
+
+    return made, releaser
+
+
+@pytest.mark.parametrize("case", PRIVATE, ids=lambda c: c.name)
+def test_every_send_is_booked_before_it_leaves(case, tmp_path):
+    """One charge per agent and round, in the ledger when the noise is drawn, at the declared cost."""
+    made, releaser = releasers(tmp_path, Budget(rho=1000.0), Watched)
+    result = run_in_process(case.make(), case.graph, stream(), rounds=ROUNDS, releaser=releaser)
+    assert result.messages.sum() > 0
+    for booked in made.values():
+        assert booked.seen == [1, 2, 3]
+        assert booked.ledger.releases == ROUNDS
+        once = 4.0**2 / 2 if "laplace" in case.name else (1 / 0.5) ** 2 / 2
+        assert booked.ledger.spent().rho == pytest.approx(once, rel=1e-5)  # each record is in one round: parallel
+        booked.ledger.close()
+
+
+def test_nothing_leaves_once_the_budget_is_spent(tmp_path):
+    case = next(c for c in PRIVATE if c.name.startswith("online_push_sum, laplace"))
+    made, releaser = releasers(tmp_path, Budget(epsilon=6.0))  # one release of 4 per record fits, two do not
+    again = tacit.streams.logistic_drift(agents=AGENTS, dim=DIM, repeat_every=1, seed=0)  # the same records each round
+    with pytest.raises(BudgetExceeded):
+        run_in_process(case.make(), case.graph, again, rounds=2, releaser=releaser)
+    assert all(booked.ledger.releases <= 1 for booked in made.values())
+    assert sum(booked.ledger.releases for booked in made.values()) == len(made)
+
+
+def test_an_unprotected_method_cannot_be_booked_within_a_budget(tmp_path):
+    _, releaser = releasers(tmp_path, Budget(epsilon=1e9))
+    case = CASES[0]
+    with pytest.raises(BudgetExceeded):
+        run_in_process(case.make(), case.graph, stream(), rounds=1, releaser=releaser)
+
+
+def test_released_values_lie_on_the_grid_and_have_the_declared_spread(tmp_path):
+    """x + noise of 9 agents x 8 coordinates x 3 rounds: within a factor of 2 of the declared scale, many deviations."""
+    algorithm = tacit.algorithms.online_push_sum(
+        tacit.objectives.logistic(),
+        0.0001,
+        tacit.privacy.laplace(epsilon=1e-4, clip=1.0, norm="l1", perturbs="gradient"),
+    )
+    _, releaser = releasers(tmp_path, Budget(epsilon=1.0))
+    graph = tacit.graphs.complete(9)
+    noisy = run_in_process(algorithm, graph, stream(), rounds=1, releaser=releaser)
+    drawn = np.asarray(jax.tree.leaves([m.state.z for m in noisy.machines["peer"]]))
+    # Each state is the mean of 9 steps of size 1e-4 along Laplace noise of scale 2e4.
+    assert 0.5 < drawn.std() / (1e-4 * 2e4 * np.sqrt(2) / 3) < 2
+
+
+def test_a_whole_model_is_not_released(tmp_path):
+    case = next(c for c in CASES if c.name == "online_push_sum, gaussian on model")
+    _, releaser = releasers(tmp_path, Budget(rho=1e6))
+    with pytest.raises(PrivacyError, match="perturbs='update'"):
+        run_in_process(case.make(), case.graph, stream(), rounds=1, releaser=releaser)
+
+
+def test_a_seeded_source_is_refused(tmp_path):
+    ledger = Ledger.create(tmp_path / "ledger", Budget(epsilon=1.0))
+    with pytest.raises(PrivacyError, match="seeded"):
+        BookedReleaser(ledger, NoiseSource.seeded_for_simulation(1))
+
+
+def test_a_peer_refused_at_the_start_of_a_round_has_not_begun_it(tmp_path):
+    case = next(c for c in PRIVATE if c.name.startswith("distributed_online, laplace"))
+    made, releaser = releasers(tmp_path, Budget(epsilon=1.0))
+    with pytest.raises(BudgetExceeded, match=r"4|epsilon"):
+        run_in_process(case.make(), case.graph, stream(), rounds=1, releaser=releaser)
+    assert made[0].ledger.releases == 0

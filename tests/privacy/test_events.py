@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit.errors import ConfigError
+from tacit.privacy.events import EVERYONE, Event, Loss
+
+fixed = settings(derandomize=True, deadline=None, max_examples=200)
+amounts = st.floats(0, 1e6, allow_subnormal=True)
+losses = st.builds(Loss, amounts, amounts, amounts)
+
+
+def bounded(sensitivity: float, scale: float, bound: float, coordinates: int = 1) -> Event:
+    return Event("m", "bounded_laplace", sensitivity, scale, coordinates, bound)
+
+
+def test_laplace_costs_its_ratio_and_half_its_square() -> None:
+    assert Event("m", "laplace", 3.0, 2.0).loss == Loss(1.5, 1.125, 0.0)
+    assert Event("m", "laplace", 3.0, 2.0, coordinates=7).loss == Loss(1.5, 1.125, 0.0)
+
+
+def test_gaussian_costs_rho_and_has_no_pure_epsilon() -> None:
+    assert Event("m", "gaussian", 3.0, 2.0).loss == Loss(math.inf, 1.125, 0.0)
+
+
+def test_as_it_is_costs_everything() -> None:
+    assert Event("m", None, 0.0, 0.0).loss == Loss(math.inf, math.inf, 0.0)
+
+
+@pytest.mark.parametrize("distribution", ["laplace", "gaussian"])
+def test_without_noise_it_costs_everything_and_without_sensitivity_nothing(distribution: Any) -> None:
+    assert Event("m", distribution, 1.0, 0.0).loss[:2] == (math.inf, math.inf)
+    assert Event("m", distribution, 0.0, 0.0).loss == Loss()
+    assert Event("m", distribution, 0.0, 1.0).loss == Loss()
+
+
+@pytest.mark.parametrize("distribution", ["laplace", "gaussian"])
+@pytest.mark.parametrize(("sensitivity", "scale"), [(1e-200, 1.0), (1e-300, 1e300)])
+def test_what_is_tiny_is_not_booked_as_free(distribution: Any, sensitivity: float, scale: float) -> None:
+    loss = Event("m", distribution, sensitivity, scale).loss
+    assert loss.epsilon > 0
+    assert loss.rho > 0
+
+
+def test_what_is_huge_is_infinite_instead_of_an_error() -> None:
+    assert Event("m", "gaussian", 1e200, 1.0).loss == Loss(math.inf, math.inf)
+    assert Event("m", "laplace", 1e200, 1.0).loss == Loss(1e200, math.inf)
+    assert bounded(1.0, 1e-3, 2.0).loss == Loss(1000.0, 500000.0, math.ulp(0.0))
+
+
+def test_a_bound_no_wider_than_the_change_protects_nothing() -> None:
+    assert bounded(2.0, 1.0, 2.0).loss.delta == 1
+    assert bounded(1.0, 0.0, 2.0).loss.delta == 1
+    assert bounded(1.0, 1.0, 1.0001, coordinates=50).loss.delta == 1
+    assert bounded(0.0, 1.0, 1.0).loss == Loss()
+    assert bounded(1.0, 1.0, math.inf).loss.delta <= math.ulp(0.0)
+
+
+def _cells(shift: float, scale: float, bound: float, edges: np.ndarray) -> np.ndarray:
+    """Return the probabilities of the cells and, last, of the atom, for bounded noise around `shift`."""
+
+    def below(x: np.ndarray) -> np.ndarray:
+        x = np.clip(x - shift, -bound, bound) / scale
+        return np.where(x < 0, np.exp(np.minimum(x, 0)) / 2, 1 - np.exp(-np.maximum(x, 0)) / 2)
+
+    return np.append(np.diff(below(edges)), math.exp(-bound / scale))
+
+
+def _delta(shifts: tuple[float, ...], scale: float, bound: float, epsilon: float) -> float:
+    """Return sum over outcomes of (P - e^epsilon Q)+; atoms of P and Q coincide only where there is no shift."""
+    p, q = np.ones(1), np.ones(1)
+    for shift in shifts:
+        edges = np.unique(np.concatenate([np.linspace(-bound, bound + shift, 800), [bound, shift - bound, 0, shift]]))
+        one, other = _cells(0.0, scale, bound, edges), _cells(shift, scale, bound, edges)
+        if shift:
+            one, other = np.append(one, 0.0), np.append(other, 0.0)
+            other[-2:] = other[-2:][::-1]
+        p, q = np.multiply.outer(p, one).ravel(), np.multiply.outer(q, other).ravel()
+    return float(np.sum(np.maximum(p - math.exp(epsilon) * (1 + 1e-12) * q, 0)))
+
+
+@pytest.mark.parametrize(
+    ("sensitivity", "scale", "bound"), [(1, 1, 3), (1, 2, 5), (0.3, 0.1, 1), (1, 1, 1.5), (1, 10, 4)]
+)
+def test_the_delta_of_bounded_noise_is_the_exact_one(sensitivity: float, scale: float, bound: float) -> None:
+    loss = bounded(sensitivity, scale, bound).loss
+    assert loss.delta == pytest.approx(_delta((sensitivity,), scale, bound, loss.epsilon), rel=1e-6)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9])
+@pytest.mark.parametrize(("scale", "bound"), [(1.0, 3.0), (0.5, 4.0), (2.0, 5.0)])
+def test_the_delta_of_two_coordinates_covers_every_split_and_is_close(share: float, scale: float, bound: float) -> None:
+    loss = bounded(1.0, scale, bound, coordinates=2).loss
+    exact = _delta((1 - share, share), scale, bound, loss.epsilon)
+    assert exact <= loss.delta
+    if share == 0.1:  # nearly all of the change in one coordinate, and both atoms apart: the worst case
+        assert exact >= 0.7 * loss.delta
+
+
+def test_bounded_noise_drawn_as_declared_shows_its_delta() -> None:
+    """Outcomes which the neighbour cannot give; 5 standard errors: a false alarm in 1.7 million at most."""
+    scale, bound, trials = 1.0, 3.0, 1_000_000
+    loss = bounded(1.0, scale, bound).loss
+    noise = np.random.default_rng(5).laplace(scale=scale, size=trials)
+    atom = np.abs(noise) > bound
+    impossible = atom | (noise < 1.0 - bound)
+    error = 5 * math.sqrt(loss.delta / trials)
+    assert abs(impossible.mean() - loss.delta) < error
+
+
+@fixed
+@given(losses, losses)
+def test_a_sum_is_never_below_the_exact_one_and_within_two_units(one: Loss, other: Loss) -> None:
+    for a, b, total in zip(one, other, one.plus(other), strict=True):
+        assert Fraction(a) + Fraction(b) <= Fraction(total)
+        assert total <= math.nextafter(a + b, math.inf)
+
+
+@fixed
+@given(losses, losses)
+def test_the_worst_covers_both_field_by_field(one: Loss, other: Loss) -> None:
+    assert one.worst(other) == tuple(max(pair) for pair in zip(one, other, strict=True))
+
+
+def test_infinite_losses_add() -> None:
+    assert Loss(math.inf, 1.0).plus(Loss(math.inf, 2.0)) == Loss(math.inf, 3.0)
+
+
+def test_an_event_is_seen_by_everyone_unless_it_says_who() -> None:
+    assert Event("m", "laplace", 1.0, 1.0).observers == (EVERYONE,)
+
+
+@pytest.mark.parametrize(
+    ("make", "names"),
+    [
+        (lambda: Event("m", "cauchy", 1.0, 1.0), "'cauchy'"),  # type: ignore[arg-type]
+        (lambda: Event("m", "laplace", 1.0, 1.0, adjacency="user"), "'user'"),  # type: ignore[arg-type]
+        (lambda: Event("m", "laplace", -1.0, 1.0), "sensitivity -1.0"),
+        (lambda: Event("m", "laplace", math.nan, 1.0), "sensitivity nan"),
+        (lambda: Event("m", "laplace", math.inf, 1.0), "sensitivity inf"),
+        (lambda: Event("m", "laplace", 1.0, -1.0), "scale -1.0"),
+        (lambda: Event("m", "laplace", 1.0, math.inf), "scale inf"),
+        (lambda: Event("m", "laplace", 1.0, 1.0, coordinates=0), "coordinates 0"),
+        (lambda: Event("m", "laplace", 1.0, 1.0, bound=1.0), "bound 1.0"),
+        (lambda: Event("m", "bounded_laplace", 1.0, 1.0), "bound None"),
+        (lambda: bounded(1.0, 1.0, 0.0), "bound 0.0"),
+        (lambda: bounded(1.0, 1.0, math.nan), "bound nan"),
+        (lambda: Event("m", "laplace", 1.0, 1.0, observers=()), "observers"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_name(make: Callable[[], Event], names: str) -> None:
+    with pytest.raises(ConfigError, match=names):
+        make()

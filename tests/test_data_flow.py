@@ -1,0 +1,61 @@
+"""The runtimes follow data through `compute`: what is said of composition must be what the program does."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tacit
+from tacit.contract import share
+from tacit.errors import ContractError
+from tacit.privacy import laplace
+from tacit.runtime import depends_on
+
+MECHANISM = laplace(epsilon=1.0, clip=1.0)
+
+
+def run(algorithm, rounds=3):
+    graph = tacit.graphs.complete(3)
+    data = tacit.streams.logistic_drift(agents=3, dim=2, rounds=rounds, seed=0)
+    return tacit.simulate(algorithm, graph, data, rounds=rounds)
+
+
+def test_dependence_is_found_through_nested_calls():
+    def function(x, y):
+        z = jnp.where(x > 0, jnp.linalg.norm(y), 0.0)
+        return {"both": z + x, "first": x * 2, "constant": jnp.ones(()), "same": y}
+
+    x, y = jnp.ones(()), jnp.ones(3)
+    _, on_y = depends_on(function, (x, y), argument=1)
+    assert on_y == {"both": True, "first": False, "constant": False, "same": True}
+
+
+def test_a_method_that_keeps_data_in_its_state_may_not_claim_parallel_composition():
+    good = tacit.algorithms.distributed_online(tacit.objectives.logistic(), mechanism=MECHANISM)
+    phase = good.phases[0]
+
+    def leaky(key, state, batch, view):
+        _, value = phase.compute(key, state, batch, view)
+        return value, value  # the next step starts from its own value without noise
+
+    bad = good._replace(phases=(phase._replace(compute=leaky),))
+    run(good)
+    with pytest.raises(ContractError, match="lets data into the state"):
+        run(bad)
+    run(bad._replace(privacy=bad.privacy._replace(composition="sequential")))
+
+
+def test_what_does_not_depend_on_data_is_free():
+    """A second phase that passes on what was heard, without noise, adds nothing to the account."""
+    good = tacit.algorithms.distributed_online(tacit.objectives.logistic(), mechanism=MECHANISM)
+    first = good.phases[0]
+    again = first._replace(
+        compute=lambda key, state, batch, view: (state, state),
+        mechanism=tacit.privacy.unprotected,
+        emit=lambda state, released, view: (state, share(released)),
+    )
+    twice = good._replace(phases=(first, again))
+    assert np.isfinite(run(twice).models).all()
+    spent = [run(algorithm).privacy.guarantee.epsilon for algorithm in (good, twice)]
+    assert spent[0] == spent[1] == pytest.approx(1.0)
