@@ -1,0 +1,40 @@
+"""The crash and disk-fault campaign: a small one always, the full one with TACIT_FULL_FAULTS=1."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from typing import Any
+
+import pytest
+
+from tests.faults.campaign import FULL, SMALL, run
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or shutil.which("gcc") is None, reason="the shim needs Linux and gcc"
+)
+
+
+@pytest.fixture(scope="module")
+def report() -> dict[str, Any]:
+    return run(FULL if os.environ.get("TACIT_FULL_FAULTS") else SMALL, seed=0)
+
+
+def test_no_crash_and_no_fault_leads_to_a_release_that_is_not_booked_or_made_twice(report: dict[str, Any]) -> None:
+    assert {name: part["violations"] for name, part in report.items()} == {name: [] for name in report}
+
+
+def test_the_campaign_did_something(report: dict[str, Any]) -> None:
+    assert all(part["releases"] > 0 for part in report.values())
+    assert report["random kills"]["ended"] == {"SIGKILL": report["random kills"]["runs"]}
+    files = {part: {hit.split()[-1] for hit in report[part]["hits"]} for part in report}
+    assert all("log" in files[part] for part in ("aimed kills", "power cuts", "failures"))
+    assert set().union(*files.values()) >= {"log", "witness", "database"}
+    assert any("sync log" in hit for hit in report["aimed kills"]["hits"])
+
+
+def test_a_failing_disk_stops_releases(report: dict[str, Any]) -> None:
+    ended = report["failures"]["ended"]
+    assert ended["refused"] >= 0.9 * report["failures"]["runs"]
+    assert set(ended) <= {"refused", "done", "went on"}  # what may go on is said in campaign.py
