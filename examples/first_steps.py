@@ -27,7 +27,7 @@ def main(rounds: int = 1000, repeats: int = 5, out: str = "runs/first_steps") ->
     print(f"average loss {loss['mean']:.4f}, 95 % interval {loss['low']:.4f} to {loss['high']:.4f}")
     for t, value in zip(regret.rounds, regret.per_agent_round.mean(axis=0), strict=True):
         print(f"after round {t:5d}: regret per agent and round {value:.4f}")
-    print(run.privacy.holds)
+    print(run.privacy.words())
 
     directory = run.save(out)
     print(f"see {directory / 'report.html'}")

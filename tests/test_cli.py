@@ -66,11 +66,27 @@ def tacit(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, t
 def test_without_arguments_it_explains_itself(tacit: Any) -> None:
     result = tacit()
     assert result.code == 0
-    for command in ("demo", "run", "algorithms", "graph", "reproduce", "compare"):
+    for command in ("demo", "run", "algorithms", "graph", "privacy", "ledger", "audit", "reproduce", "compare"):
         assert command in result.out
 
 
-@pytest.mark.parametrize("command", ["demo", "run", "algorithms", "graph check", "reproduce", "compare"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "demo",
+        "run",
+        "algorithms",
+        "graph check",
+        "privacy plan",
+        "privacy explain",
+        "ledger show",
+        "ledger verify",
+        "ledger export",
+        "audit",
+        "reproduce",
+        "compare",
+    ],
+)
 def test_every_command_has_help_with_an_example(tacit: Any, command: str) -> None:
     result = tacit(*command.split(), "--help")
     assert result.code == 0
@@ -149,6 +165,11 @@ def test_ctrl_c_before_anything_was_done_leaves_nothing(
         (("graph", "check", "--kind", "ring", "--agents", "0"), "at least 1"),
         (("graph", "check", "small.toml", "--k", "2"), "k go with --kind"),
         (("graph", "check", "--edges", "nowhere.txt"), "error: nowhere.txt"),
+        (("privacy", "explain", "push_sum"), "unknown algorithm 'push_sum'"),
+        (("privacy", "explain", "online_push_sum", "--mechanism", "laplce"), "did you mean 'laplace'?"),
+        (("privacy", "explain", "online_push_sum", "--mechanism", "gaussian"), "has no 'noise_multiplier'"),
+        (("privacy", "explain", "online_push_sum", "--norm", "l3"), "norm = 'l3': expected 'l2'"),
+        (("privacy", "explain", "online_push_sum", "--clip", "0"), "clip = 0.0: expected a positive"),
     ],
 )
 def test_an_error_is_one_message_and_exit_code_2(tacit: Any, arguments: tuple[str, ...], message: str) -> None:
@@ -171,8 +192,66 @@ def test_algorithms_are_listed(tacit: Any) -> None:
     assert push_sum["source"] == "003 Alg. 1"
     assert "strongly_connected" in push_sum["requires"]
     assert {"name": "step", "default": 0.1} in push_sum["parameters"]
+    kinds = ["laplace", "gaussian", "decaying_gaussian", "bounded_laplace"]
+    assert {"name": "mechanism", "default": "unprotected", "kinds": kinds} in push_sum["parameters"]
+    (dola,) = [fact for fact in found if fact["name"] == "distributed_online"]
+    assert {"name": "step", "default": "inverse_sqrt"} in dola["parameters"]
     table = tacit("algorithms").out
-    assert all(name in table for name in REGISTRY)
+    assert all(f" {name} " in table for name in REGISTRY)  # none is broken in two
+    assert "mechanism: the noise (laplace, gaussian, decaying_gaussian, bounded_laplace)" in table
+    assert "without one a run is not private" in table
+
+
+def test_privacy_is_explained_by_what_holds(tacit: Any) -> None:
+    text = tacit("privacy", "explain", "distributed_online").out
+    for words in (
+        "eps-differential privacy of the whole run",
+        "without mechanism:  not private",
+        "laplace, epsilon 1.0, clip 1.0, norm l2",
+        "unit:               record",
+        "two data sets are neighbours if one record is replaced",
+        "parallel: each release is charged to the records of its round alone",
+        "clipped to l2 norm 1 (enforced)",
+        "laplace noise on the ",
+    ):
+        assert words in text
+    options = ["--mechanism", "gaussian", "--noise-multiplier", "2", "--clip", "3", "--norm", "linf"]
+    options += ["--perturbs", "update", "--adjacency", "dataset", "--json"]
+    found = json.loads(tacit("privacy", "explain", "online_push_sum", *options).out)
+    assert found["mechanism"] == {
+        "kind": "gaussian",
+        "noise_multiplier": 2.0,
+        "clip": 3.0,
+        "norm": "linf",
+        "perturbs": "update",
+        "adjacency": "dataset",
+    }
+    assert found["unit"] == "agent"
+    assert found["composition"] == "sequential: every release is charged to every record"
+    assert found["assumptions"] == ["each record's gradient is clipped to linf norm 3 (enforced)"]
+    assert found["holds"].startswith("gaussian noise on the update")
+    bounded = ["--mechanism", "bounded_laplace", "--epsilon", "1", "--rounds", "9", "--json"]
+    assert json.loads(tacit("privacy", "explain", "online_push_sum", *bounded).out)["mechanism"]["rounds"] == 9
+    decaying = ["--mechanism", "decaying_gaussian", "--noise-multiplier", "1", "--decay", "0.5", "--clip", "1"]
+    assert "decay 0.5" in tacit("privacy", "explain", "online_push_sum", *decaying).out
+
+
+def test_an_algorithm_without_mechanism_is_explained_too(tacit: Any) -> None:
+    found = json.loads(tacit("privacy", "explain", "local_online", "--json").out)
+    assert (found["mechanism"], found["holds"]) == ("it takes none", "not private: values leave as they were computed")
+
+
+def test_a_private_run_says_what_it_spent_everywhere(tacit: Any, tmp_path: Path) -> None:
+    table = '[algorithm.mechanism]\nkind = "laplace"\nepsilon = 0.5\nclip = 1.0\n'
+    (tmp_path / "small.toml").write_text(EXPERIMENT.replace("dim = 2", "dim = 2\nrepeat_every = 4") + table)
+    result = tacit("run", "small.toml", "--out", "out")
+    assert result.code == 0
+    assert "eps 1 per record" in " ".join(result.out.split())  # 8 rounds over 4: everything is read twice
+    record = load(tmp_path / "out")
+    assert (record.summary["privacy"]["epsilon"], record.summary["privacy"]["reads"]) == (pytest.approx(1.0), 2)
+    assert "Eps 1 per record" in (tmp_path / "out" / "report.html").read_text()
+    assert tacit("run", "out/config.toml", "--out", "again").code == 0
+    assert load(tmp_path / "again").summary["privacy"] == record.summary["privacy"]
 
 
 def test_a_graph_is_checked_against_every_algorithm(tacit: Any, tmp_path: Path) -> None:
@@ -230,7 +309,8 @@ def test_the_demonstration_runs(tacit: Any, tmp_path: Path, monkeypatch: pytest.
         "report: runs/demo/report.html",
     ):
         assert words in result.out
-    assert len(load_all(tmp_path / "runs" / "demo")) == 5
+    records = load_all(tmp_path / "runs" / "demo")
+    assert [record.privacy for record in records] == ["not private"] * 5 + ["eps 3 per record"]
 
 
 @pytest.fixture

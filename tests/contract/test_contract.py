@@ -68,9 +68,12 @@ def test_simulator_equals_peers(case, dtype, tolerance):
     assert np.all(np.isfinite(run.per_round["loss"]))
 
 
-@every([c for c in ON_PEERS if c.channel.reliable])
+@every([c for c in ON_PEERS if c.channel.reliable and not c.make().privacy.private])
 def test_what_did_not_arrive_is_invisible(case):
-    """Agent 0's data are NaN: after three rounds exactly those have heard of it to whom live links lead from it."""
+    """Agent 0's data are NaN: after three rounds exactly those have heard of it to whom live links lead from it.
+
+    (A clip takes gradients that are not finite for zero, so that a private method's poison would not spread.)
+    """
     graph = case.graph.mutual() if "symmetric" in case.make().requires else case.graph
     silent = (graph.senders == 0) & (graph.receivers > 2)
     both = silent | ((graph.receivers == 0) & (graph.senders > 2))
@@ -131,7 +134,7 @@ def test_zero_noise_equals_no_noise(entry):
         assert entry.name == "local_online"  # it sends nothing
         return
     silent = Mechanism("silent", "laplace", lambda view, extent: jnp.float32(0), lambda view, sensitivity: sensitivity)
-    graph = CASES[0].graph
+    graph = next(case.graph for case in CASES if case.name == entry.name)
     runs = [
         tacit.simulate(entry.constructor(OBJECTIVE, step=0.2, mechanism=m), graph, stream(), rounds=10)
         for m in (silent, tacit.privacy.unprotected)
@@ -150,7 +153,7 @@ def test_restart_gives_the_same_trajectory(case, tmp_path):
     jax.tree.map(np.testing.assert_array_equal, rest.models, whole.models)
 
 
-@every([c for c in ON_PEERS if c.channel.reliable])
+@every([c for c in ON_PEERS if c.channel.reliable and not c.make().privacy.private])  # noise goes by the agent's number
 def test_relabelling_agents_changes_nothing(case):
     permutation = np.random.default_rng(0).permutation(AGENTS)
     original = stream()
@@ -174,6 +177,7 @@ def test_repeats_with_the_same_seed_give_the_same_metrics():
 BREAKS = {
     "reliable": (None, Channel(loss=0.1)),
     "strongly_connected": (tacit.graphs.from_edges(AGENTS, [0, 1], [1, 0]), None),
+    "connected_over_time": (tacit.graphs.from_edges(AGENTS, [0, 1], [1, 0]), None),
     "sender_normalised": (tacit.graphs.star(AGENTS).with_weights("receiver"), None),
     "symmetric": (tacit.graphs.directed_ring(AGENTS), None),
     "doubly_stochastic": (tacit.graphs.star(AGENTS).with_weights("sender"), None),

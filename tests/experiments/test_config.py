@@ -2,16 +2,20 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
+from types import SimpleNamespace
 
+import jax.numpy as jnp
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.algorithms import REGISTRY
+from tacit.contract import Clip, Extent
 from tacit.errors import ConfigError, TacitError
 from tacit.experiments import build, load, parse
 from tacit.experiments.config import DYNAMICS, GRAPHS, PARTITIONS, SYNTHETIC
-from tacit.experiments.sections import parameters
+from tacit.experiments.sections import MECHANISMS, parameters
+from tacit.privacy import laplace
 from tacit.results.store import config_bytes
 
 from .conftest import EXPERIMENT
@@ -138,10 +142,123 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_every_listed_function_can_be_configured_by_its_own_parameters() -> None:
     """What a registry offers has types that TOML can express, so that no choice fails for its signature."""
     constructors = {name: entry.constructor for name, entry in REGISTRY.items()}
-    for functions in (GRAPHS, DYNAMICS, SYNTHETIC, PARTITIONS, constructors):
+    for functions in (GRAPHS, DYNAMICS, SYNTHETIC, PARTITIONS, MECHANISMS, constructors):
         for function in functions.values():
             known = set(inspect.signature(function).parameters)
             assert {p.name for p in parameters(function).values()} <= known
+
+
+MECHANISM = """
+[algorithm.mechanism]
+kind = "laplace"
+epsilon = 2.0
+clip = 0.5
+norm = "l1"
+"""
+
+
+PERTURBS = inspect.signature(laplace).parameters["perturbs"].default
+
+
+def with_mechanism(old: str = "", new: str = "", name: str = "distributed_online") -> str:
+    """The experiment with one algorithm, which has a mechanism; a part of its text replaced."""
+    ring = EXPERIMENT.replace('"random_digraph"', '"ring"').replace("out_degree = 2\n", "")
+    text = ring.partition("[[algorithm]]")[0] + f'[[algorithm]]\nname = "{name}"\n{MECHANISM}'
+    assert old in text
+    return text.replace(old, new, 1)
+
+
+def test_a_mechanism_is_made_as_configured() -> None:
+    (algorithm,) = build(parse(with_mechanism(name="online_push_sum"), FILE)).algorithms
+    mechanism = algorithm.phases[0].mechanism
+    assert (mechanism.name, mechanism.clip, mechanism.perturbs) == ("laplace", Clip(0.5, "l1"), PERTURBS)
+    assert algorithm.privacy.private
+    view = SimpleNamespace(round=jnp.asarray(1))
+    noise = mechanism.noise(view, Extent(coordinates=4, records=1))
+    assert noise is not None
+    assert float(noise.sensitivity / noise.scale) == pytest.approx(2.0)
+    (open_,) = build(parse(with_mechanism(MECHANISM, "", name="online_push_sum"), FILE)).algorithms
+    assert not open_.privacy.private
+
+
+def test_a_mechanism_is_written_back_with_its_defaults_so_that_it_runs_again() -> None:
+    config = parse(with_mechanism(), FILE)
+    text = config_bytes(config.settings()).decode()
+    assert config.settings()["algorithm"][0]["mechanism"] == {
+        "kind": "laplace",
+        "epsilon": 2.0,
+        "clip": 0.5,
+        "norm": "l1",
+        "perturbs": PERTURBS,
+        "adjacency": "record",
+    }
+    assert parse(text, FILE).settings() == config.settings()
+    assert build(parse(text, FILE)).algorithms[0].privacy == build(config).algorithms[0].privacy
+
+
+@pytest.mark.parametrize(
+    ("kind", "own"),
+    [
+        ("gaussian", "noise_multiplier = 2.0\nclip = 1"),
+        ("decaying_gaussian", "noise_multiplier = 2.0\ndecay = 0.9\nclip = 1.0"),
+        ("bounded_laplace", "epsilon = 1.0\nrounds = 12"),
+    ],
+)
+def test_every_mechanism_can_be_configured(kind: str, own: str) -> None:
+    text = with_mechanism(MECHANISM, f'[algorithm.mechanism]\nkind = "{kind}"\n{own}\n')
+    (algorithm,) = build(parse(text, FILE)).algorithms
+    assert algorithm.phases[0].mechanism.name == kind
+    assert set(MECHANISMS) == {"laplace", "gaussian", "decaying_gaussian", "bounded_laplace"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "wanted"),
+    [
+        ('kind = "laplace"', 'kind = "laplce"', ["kind = 'laplce'", "did you mean 'laplace'?", "decaying_gaussian"]),
+        ('kind = "laplace"', "", ["has no kind", "bounded_laplace"]),
+        ("epsilon = 2.0", "epsilon = 2.0\nepsilom = 1.0", ["epsilom = 1.0", "did you mean 'epsilon'?"]),
+        ("epsilon = 2.0", 'epsilon = "big"', ["epsilon = 'big'", "expected a number"]),
+        ("epsilon = 2.0", "epsilon = -1.0", ["epsilon = -1.0", "a positive finite number"]),
+        ("epsilon = 2.0", "epsilon = true", ["epsilon = True", "expected a number"]),
+        ("clip = 0.5", "", ["has no 'clip'", "add clip"]),
+        ("clip = 0.5", "clip = 0.0", ["clip = 0.0", "without a clip no sensitivity holds"]),
+        ('norm = "l1"', 'norm = "l3"', ["norm = 'l3'", "'l2', 'l1' or 'linf'"]),
+        ('norm = "l1"', 'perturbs = "all"', ["perturbs = 'all'", "'gradient', 'update' or 'model'"]),
+        ('norm = "l1"', 'adjacency = "row"', ["adjacency = 'row'", "'record', 'component' or 'dataset'"]),
+    ],
+)
+def test_a_fault_of_a_mechanism_is_named_with_its_table(old: str, new: str, wanted: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(with_mechanism(old, new), FILE)
+    message = str(caught.value)
+    assert len(message.splitlines()) == 1
+    assert message.startswith(f"{FILE}: [algorithm.mechanism] of [[algorithm]] 1")
+    for words in wanted:
+        assert words in message
+
+
+def test_a_mechanism_is_a_table_of_algorithms_that_take_one() -> None:
+    with pytest.raises(ConfigError, match=r"\[\[algorithm\]\] 1 mechanism = 'laplace': expected a table of settings"):
+        parse(with_mechanism(MECHANISM, 'mechanism = "laplace"\n'), FILE)
+    with pytest.raises(ConfigError, match=r"mechanism = .*: unknown key; known: name, label, step"):
+        parse(with_mechanism(name="local_online"), FILE)
+    with pytest.raises(ConfigError, match=r"mecanism = .*did you mean 'mechanism'\?"):
+        parse(with_mechanism("[algorithm.mechanism]", "[algorithm.mecanism]"), FILE)
+
+
+def test_what_the_method_refuses_of_a_mechanism_is_named_with_the_algorithm() -> None:
+    text = with_mechanism('name = "distributed_online"', 'name = "distributed_online"\nradius = 1.0')
+    text += 'perturbs = "model"\n'
+    with pytest.raises(ConfigError, match=r"exp\.toml: \[\[algorithm\]\] 1: mechanism 'laplace' clips in the l1 norm"):
+        build(parse(text, FILE))
+
+
+def test_a_schedule_that_is_a_default_is_left_to_the_algorithm() -> None:
+    plain = parse(with_mechanism(), FILE)
+    assert "step" not in plain.settings()["algorithm"][0]
+    assert "step" not in plain.algorithms[0].arguments()
+    text = with_mechanism('name = "distributed_online"', 'name = "distributed_online"\nstep = 0.25')
+    assert parse(text, FILE).algorithms[0].arguments()["step"] == 0.25
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)

@@ -25,6 +25,16 @@ def test_the_synthetic_example_runs() -> None:
     assert labels == ["constant step", "falling step", "alone"]
 
 
+def test_the_private_example_runs_and_says_what_it_spent() -> None:
+    made = small("private.toml")
+    spent = {run.label: run.record().privacy for run in made.runs(progress=False)}
+    assert spent == {
+        "open": "not private",
+        "Laplace": "eps 1 per record",
+        "Gaussian": "eps 0.999, delta 1e-05 per record",
+    }
+
+
 @pytest.mark.data
 @pytest.mark.skipif(not datasets.available("occupancy"), reason=datasets.where("occupancy"))
 def test_the_occupancy_example_runs() -> None:
@@ -38,4 +48,4 @@ def test_the_first_steps_run(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     main = runpy.run_path(str(EXAMPLES / "first_steps.py"))["main"]
     directory = main(rounds=30, repeats=2, out=str(tmp_path / "run"))
     assert load_run(directory).summary["rounds"] == 30
-    assert "not private" in capsys.readouterr().out
+    assert "Not private" in capsys.readouterr().out

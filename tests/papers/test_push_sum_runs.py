@@ -174,7 +174,7 @@ def test_absent_data_are_refused_with_the_places_looked_into(monkeypatch: pytest
 
     monkeypatch.setenv("TACIT_DATA", str(tmp_path / "given"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(datasets, "_open_url", no_network)
+    monkeypatch.setattr(datasets, "open_url", no_network)
     for experiment in (study.OCCUPANCY, study.SUSY):
         with pytest.raises(DataError, match=str(tmp_path / "given")):
             experiment.run(True, tmp_path / "out", 0)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +9,9 @@ import pytest
 
 from tacit.contract import PrivacyStatement
 from tacit.objectives import logistic
+from tacit.privacy import Loss
+from tacit.privacy.accounting import guarantee
+from tacit.privacy.spending import RunPrivacy
 from tacit.results import Run
 from tacit.streams import logistic_drift
 
@@ -16,15 +20,20 @@ AGENTS, ROUNDS, REPEATS = 3, 40, 3
 STREAMS = [logistic_drift(AGENTS, 2, noise=0.3, seed=repeat) for repeat in range(REPEATS)]
 """Shared by all tests, so that their comparators are found once."""
 
-PRIVATE = PrivacyStatement(
-    True,
-    "one record",
-    "one record is replaced",
-    "adding up",
-    ("gradients are clipped",),
-    "epsilon 1 in total",
-    "epsilon 1 for each record",
+PRIVATE = RunPrivacy(
+    PrivacyStatement(
+        private=True,
+        unit="record",
+        adjacency="one record is replaced",
+        composition="parallel",
+        assumptions=("gradients are clipped",),
+        text_claims="epsilon 1 in total",
+        holds="noise on the model",
+    ),
+    guarantee(Loss(1.5, 1.125), "record", uses=3),
+    reads=3,
 )
+GAUSSIAN = RunPrivacy(PRIVATE.statement, guarantee(Loss(math.inf, 0.1), "dataset", delta=1e-6, uses=40), reads=1)
 
 
 @pytest.fixture
@@ -55,7 +64,7 @@ def make_run() -> Callable[..., Run]:
             "recorded_rounds": recorded,
             "recorded": {"consensus": 0.1 / recorded * rng.random((repeats, len(recorded)))},
             "models": np.zeros((repeats, AGENTS, 2)),
-            "privacy": PrivacyStatement.none(),
+            "privacy": RunPrivacy(PrivacyStatement.none()),
             "streams": [STREAMS[r] for r in range(repeats)],
             "graph": "ring(3)",
             "stream": "synthetic <data>",

@@ -15,6 +15,8 @@ from tacit.results.comparison import with_interval
 from tacit.results.record import figure
 from tacit.results.report import page
 
+from .conftest import PRIVATE
+
 MakeRun = Callable[..., Run]
 
 
@@ -133,7 +135,7 @@ def test_the_report_stands_alone_and_says_everything(comparison: Comparison, tmp
         "One <problem>",
         "synthetic <data>",
         "B & co",
-        "Not private",
+        "Not private.",
         "seed 0",
         "jax",
         "tacit run 'a & b.toml'",
@@ -144,6 +146,21 @@ def test_the_report_stands_alone_and_says_everything(comparison: Comparison, tmp
     assert text.count("<svg") == 4
     ids = re.findall(r'<clipPath id="(\w+)"', text)
     assert len(ids) == len(set(ids))
+
+
+def test_the_report_says_what_each_run_has_spent_before_it_shows_plots(make_run: MakeRun) -> None:
+    runs = [make_run(label="A"), make_run(label="B", privacy=PRIVATE), make_run(label="C")]
+    text = page([run.record() for run in runs], {})
+    privacy = text[text.index("<h2>Privacy</h2>") : text.index("<h2>Plots</h2>")]
+    assert "<dt>A, C</dt><dd><strong>Not private.</strong> Values leave as they were computed." in privacy
+    assert "<dt>B</dt><dd><strong>Eps 1.5 per record.</strong> Epsilon = 1.5 per record" in privacy
+    assert "<td>eps 1.5 per record</td>" in text
+
+
+def test_the_report_names_the_settings_of_a_mechanism(make_run: MakeRun) -> None:
+    mechanism = {"kind": "laplace", "epsilon": 1.0, "clip": 2.0}
+    run = make_run(settings={"algorithm": [{"name": "online_push_sum", "step": 0.5, "mechanism": mechanism}]})
+    assert "mechanism laplace, epsilon 1.0, clip 2.0" in page([run.record()], {})
 
 
 def test_the_report_warns_of_what_is_partial(make_run: MakeRun) -> None:

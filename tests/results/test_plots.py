@@ -11,6 +11,8 @@ import pytest
 from tacit.errors import ResultError
 from tacit.results import Record, Run, plots
 
+from .conftest import PRIVATE
+
 MakeRun = Callable[..., Run]
 PNG = b"\x89PNG\r\n"
 
@@ -113,3 +115,28 @@ def test_an_overview_in_an_unknown_format_is_refused(make_run: MakeRun, tmp_path
 def test_pyplot_is_never_used(make_run: MakeRun) -> None:
     plots.draw_all([make_run().record()])
     assert "matplotlib.pyplot" not in sys.modules
+
+
+def test_every_figure_says_what_privacy_was_spent(make_run: MakeRun) -> None:
+    one, other, private = (
+        make_run(label=label, **more).record() for label, more in (("A", {}), ("B", {}), ("C", {"privacy": PRIVATE}))
+    )
+    for panel in plots.PANELS.values():
+        if not panel.applies([one, other, private]):
+            continue
+        (note,) = plots._figure([panel], [one, other, private]).texts
+        assert note.get_text().replace("\n", " ") == "Privacy: A, B: not private; C: eps 1.5 per record."
+    assert plots.privacy_note([one]) == "Privacy: not private."
+    assert plots.privacy_note([one, other]) == "Privacy: not private (all runs)."
+
+
+def test_the_note_on_privacy_stands_below_the_axes_and_within_the_figure(make_run: MakeRun) -> None:
+    many = [make_run(label=f"{k}: a rather long label").record() for k in range(7)]
+    many[0].summary["privacy"] = PRIVATE.summary()
+    figure = plots._figure([plots.PANELS["average_loss"]], many)
+    figure.draw_without_rendering()
+    (note,) = figure.texts
+    box, below = note.get_window_extent(), figure.axes[0].get_tightbbox()
+    assert note.get_text().count("\n") >= 1
+    assert 0 <= box.x0 < box.x1 <= figure.bbox.width
+    assert 0 <= box.y0 < box.y1 <= below.y0

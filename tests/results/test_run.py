@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from tacit.metrics import mean_interval
+from tacit.privacy.conversions import tight
 from tacit.results import Run
+
+from .conftest import GAUSSIAN, PRIVATE
 
 MakeRun = Callable[..., Run]
 
@@ -66,19 +69,39 @@ def test_a_record_holds_the_recorded_rounds(make_run: MakeRun) -> None:
 
 
 def test_privacy_is_said_in_words(make_run: MakeRun) -> None:
-    from .conftest import PRIVATE
-
     open_words = make_run().record().summary["privacy"]["words"]
     assert open_words.startswith("Not private: values leave as they were computed.")
     private = make_run(privacy=PRIVATE).record().summary["privacy"]
     assert private["private"] is True
     for words in (
-        "Epsilon 1 for each record.",
+        "Epsilon = 1.5 per record",
         "one record is replaced",
+        "used in 3 releases in sequence",
+        "Noise on the model.",
         "gradients are clipped",
-        "adding up",
+        "The source: epsilon 1 in total.",
     ):
         assert words in private["words"]
+
+
+def test_a_summary_has_every_figure_of_the_privacy_spent(make_run: MakeRun) -> None:
+    found = make_run(privacy=PRIVATE).record().summary["privacy"]
+    assert (found["epsilon"], found["delta"], found["rho"], found["reads"]) == (1.5, 0.0, 1.125, 3)
+    assert (found["unit"], found["adjacency"]) == ("record", "one record is replaced")
+    assert found["composition"].startswith("parallel")
+    assert "Laplace mechanism" in found["theorem"]
+    gaussian = make_run(privacy=GAUSSIAN).record().summary["privacy"]
+    assert gaussian["delta"] == 1e-6
+    assert gaussian["composition"] == "sequential: every release is charged to every record"
+    open_ = make_run().record().summary["privacy"]
+    assert (open_["private"], open_["epsilon"], open_["delta"], open_["rho"]) == (False, None, None, None)
+    assert found.keys() == gaussian.keys() == open_.keys()
+
+
+def test_privacy_fits_into_a_cell(make_run: MakeRun) -> None:
+    assert make_run().record().privacy == "not private"
+    assert make_run(privacy=PRIVATE).record().privacy == "eps 1.5 per record"
+    assert make_run(privacy=GAUSSIAN).record().privacy == f"eps {tight(0.1, 1e-6):.3g}, delta 1e-06 per agent"
 
 
 def test_a_run_is_called_by_its_label(make_run: MakeRun) -> None:

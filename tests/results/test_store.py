@@ -140,6 +140,15 @@ def test_a_broken_directory_is_refused(
         load(tmp_path)
 
 
+@pytest.mark.parametrize("privacy", [{"private": False, "words": "Not private."}, "none"])
+def test_a_run_of_before_privacy_was_counted_is_refused(make_run: MakeRun, tmp_path: Path, privacy: object) -> None:
+    store.save_data(make_run().record(), tmp_path)
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    (tmp_path / "summary.json").write_text(json.dumps({**summary, "privacy": privacy}))
+    with pytest.raises(ResultError, match=r"does not say what privacy was spent .*epsilon.*older tacit: run again"):
+        load(tmp_path)
+
+
 def test_a_directory_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ResultError, match=r"no summary\.json"):
         load(tmp_path / "nowhere")

@@ -141,13 +141,13 @@ def test_the_round_is_traced_and_compiled_once(monkeypatch):
             compiled.append(about.get("fun_name", ""))
 
     objective = objectives.from_loss(watched, np.zeros(specimens.DIM + 3))
-    algorithm = algorithms.decentralised_asymmetric(objective)
     counts = {}
     jax.monitoring.register_event_duration_secs_listener(listen)
     try:
         for rounds in (2, 20):
             traced.clear()
             compiled.clear()
+            algorithm = algorithms.decentralised_asymmetric(objective)  # a new one: JAX remembers traces of the old
             simulate(algorithm, digraph(), specimens.targets(AGENTS, 20), rounds=rounds, record_every=3)
             counts[rounds] = len(traced)
             assert sum("advance" in name for name in compiled) == 1

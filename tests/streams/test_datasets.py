@@ -38,7 +38,7 @@ def serve(monkeypatch: pytest.MonkeyPatch, answer: bytes | Exception) -> list[st
             raise answer
         return io.BytesIO(answer)
 
-    monkeypatch.setattr(datasets, "_open_url", open_url)
+    monkeypatch.setattr(datasets, "open_url", open_url)
     return asked
 
 
@@ -96,7 +96,7 @@ def test_susy_is_a_subset_and_says_so() -> None:
 @pytest.mark.data
 @needs("susy")
 def test_the_column_names_are_those_of_the_prepared_file() -> None:
-    path = datasets._find(datasets.SUSY_FILE)
+    path = datasets.find(datasets.SUSY_FILE)
     if path is None:
         pytest.skip(f"only the subset drawn from the official file is here: {datasets.where('susy')}")
     with np.load(path) as archive:
@@ -124,7 +124,7 @@ def test_absent_data_name_every_place_and_the_official_address(nowhere: Path) ->
 
 
 def test_an_unknown_name_is_refused() -> None:
-    with pytest.raises(DataError, match="no data set 'mnist9'; expected one of occupancy, susy"):
+    with pytest.raises(DataError, match="no data set 'mnist9'; expected one of occupancy, susy, rcv1"):
         datasets.available("mnist9")
 
 

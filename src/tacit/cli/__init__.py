@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from tacit.cli import ledger, privacy
+from tacit.cli.audit import audit
 from tacit.cli.common import INTERRUPTED, print_table, reported
 from tacit.errors import ConfigError, TacitError
 
@@ -39,6 +40,7 @@ graph_app = typer.Typer(help="Look at graphs before running on them.")
 app.add_typer(graph_app, name="graph")
 app.add_typer(privacy.app, name="privacy")
 app.add_typer(ledger.app, name="ledger")
+app.command(epilog="Example: tacit audit online_push_sum --mechanism laplace --epsilon 1")(audit)
 
 Out = Annotated[Path | None, typer.Option(help="Directory to write; made if it is not there.")]
 Seed = Annotated[int | None, typer.Option(min=0, help="Seed of the first repeat.")]

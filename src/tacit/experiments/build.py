@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
 from tacit import runtime, streams
 from tacit.contract import Algorithm, Objective
-from tacit.errors import DataError, TacitError
+from tacit.errors import DataError
 from tacit.experiments.config import DATASETS, SYNTHETIC, Config, Seed
-from tacit.experiments.sections import Choice, Place
+from tacit.experiments.sections import Choice, located
 from tacit.graphs import Channel, Delay, Graph, require
 from tacit.results import Run
 from tacit.simulate import simulate
@@ -107,15 +106,6 @@ def graph_maker(choice: Choice, dynamics: Choice | None) -> Callable[[int], Grap
             return made if weights is None else made.with_weights(weights)
 
     return graph
-
-
-@contextmanager
-def located(place: Place) -> Iterator[None]:
-    """Say in which section of which file the cause of an error stands."""
-    try:
-        yield
-    except TacitError as error:
-        raise type(error)(f"{place}: {error}") from error
 
 
 def _seeded(choice: Choice, seed: int) -> dict[str, int]:

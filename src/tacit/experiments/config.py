@@ -5,6 +5,7 @@
     [stream]     kind and its parameters; for data sets and files also partition, batch, ...
     [objective]  kind and its parameters
     [[algorithm]] name and its parameters; label. One table per algorithm.
+    [algorithm.mechanism]  below an [[algorithm]]: kind of its noise and the parameters; without it nothing is private.
 
 Every fault is a ConfigError that names the file, the key, the value and what to do.
 """

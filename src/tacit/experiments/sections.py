@@ -10,7 +10,8 @@ import inspect
 import os
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -18,10 +19,19 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from tacit.algorithms import inverse, inverse_sqrt
 from tacit.contract import Mechanism, Objective, Schedule
-from tacit.errors import ConfigError
+from tacit.errors import ConfigError, TacitError
+from tacit.privacy import bounded_laplace, decaying_gaussian, gaussian, laplace
 
 SCHEDULES: Mapping[str, Callable[[float], Schedule]] = {"inverse_sqrt": inverse_sqrt, "inverse": inverse}
 """Name -> schedule of the round with one scale."""
+MECHANISMS: Mapping[str, Callable[..., Mechanism]] = {
+    "laplace": laplace,
+    "gaussian": gaussian,
+    "decaying_gaussian": decaying_gaussian,
+    "bounded_laplace": bounded_laplace,
+}
+TABLES: Mapping[type, Mapping[str, Callable[..., Any]]] = {Mechanism: MECHANISMS}
+"""Type of a parameter that has a table of its own -> what the table's `kind` names."""
 PLAIN_WORDS = {
     "Input should be": "expected",
     "a valid integer": "a whole number",
@@ -35,7 +45,7 @@ PLAIN_WORDS = {
 """Pydantic's words, and those of a configuration's author; replaced in this order."""
 
 Model = TypeVar("Model", bound=BaseModel)
-NOT_CONFIGURED = (Objective, Mechanism)
+NOT_CONFIGURED = (Objective,)
 """Types of parameters that a configuration does not set at this place."""
 
 
@@ -65,6 +75,27 @@ class Place(NamedTuple):
     def __str__(self) -> str:
         return f"{self.file}: {self.section}"
 
+    def table(self, key: str) -> Place:
+        """Return the place of a table inside this one."""
+        name = self.section.partition("]")[0].lstrip("[")
+        return Place(self.file, f"[{name}.{key}] of {self.section}")
+
+
+@contextmanager
+def located(place: Place) -> Iterator[None]:
+    """Say in which section of which file the cause of an error stands."""
+    try:
+        yield
+    except TacitError as error:
+        raise type(error)(f"{place}: {error}") from error
+
+
+class Table(NamedTuple):
+    """A table inside a section, and what was made of it."""
+
+    settings: Mapping[str, Any]
+    made: Any
+
 
 class Choice(NamedTuple):
     """A function named by a configuration, and the settings that it was given, checked."""
@@ -75,15 +106,26 @@ class Choice(NamedTuple):
     own: Mapping[str, str]
     """Key in the configuration -> parameter of the function."""
     place: Place
+    tables: Mapping[str, Table]
+    """Key -> a table inside the section."""
 
     def arguments(self) -> dict[str, Any]:
-        """Return the settings that are the function's own, by parameter name."""
-        found = {name: getattr(self.values, key) for key, name in self.own.items()}
-        return {k: v.function() if isinstance(v, StepSchedule) else v for k, v in found.items()}
+        """Return the settings that are the function's own, by parameter name; without what its own defaults say."""
+        found = {}
+        for key, name in self.own.items():
+            value = getattr(self.values, key)
+            if key in self.tables:
+                found[name] = self.tables[key].made
+            elif isinstance(value, StepSchedule):
+                found[name] = value.function()
+            elif not _is_own_default(self.function, name, value):
+                found[name] = value
+        return found
 
     def settings(self, key: str = "kind") -> dict[str, Any]:
         """Return the section as it would stand in a file, defaults spelt out."""
-        return {key: self.kind, **self.values.model_dump(exclude_none=True)}
+        plain = self.values.model_dump(exclude_none=True)
+        return {key: self.kind, **plain, **{name: dict(table.settings) for name, table in self.tables.items()}}
 
 
 def choose(
@@ -105,7 +147,28 @@ def choose(
         raise ConfigError(f"{place} {key} = {name!r}: {_unknown(name, list(functions), key)}")
     model, own = _model(functions[name], common, hidden)
     values = check(model, {k: v for k, v in data.items() if k != key}, place, also=(key,))
-    return Choice(name, functions[name], values, own, place)
+    hints = get_type_hints(functions[name])
+    tables = {
+        inner: _table(TABLES[hints[parameter]], getattr(values, inner), place.table(inner))
+        for inner, parameter in own.items()
+        if _has_table(hints[parameter]) and getattr(values, inner) is not None
+    }
+    return Choice(name, functions[name], values, own, place, tables)
+
+
+def _table(functions: Mapping[str, Callable[..., Any]], data: Mapping[str, Any], place: Place) -> Table:
+    choice = choose(functions, data, place)
+    with located(place):
+        return Table(choice.settings(), choice.function(**choice.arguments()))
+
+
+def _has_table(hint: Any) -> bool:
+    return isinstance(hint, type) and hint in TABLES
+
+
+def _is_own_default(function: Callable[..., Any], parameter: str, value: Any) -> bool:
+    """Whether a parameter was left out whose default no configuration could write: a schedule, a mechanism."""
+    return value is None and inspect.signature(function).parameters[parameter].default is not None
 
 
 def check(model: type[Model], data: Mapping[str, Any], place: Place, also: tuple[str, ...] = ()) -> Model:
@@ -137,7 +200,10 @@ def _model(
     own: dict[str, str] = {}
     for key, parameter in parameters(function, hidden).items():
         default = ... if parameter.default is inspect.Parameter.empty else parameter.default
-        fields[key] = (_settable(hints[parameter.name]), default)
+        settable = _settable(hints[parameter.name])
+        if callable(default) or isinstance(default, Mechanism):
+            settable, default = Union[settable, None], None  # noqa: UP007 - the type is known at run time only
+        fields[key] = (settable, default)
         own[key] = parameter.name
     return create_model(function.__name__, __base__=common, **fields), own
 
@@ -151,6 +217,8 @@ def _settable(hint: Any) -> Any:
     """Return the type that a TOML value must have for a parameter of this type."""
     if hint is Any:  # a matrix
         return list[list[float]]
+    if _has_table(hint):
+        return dict[str, Any]
     if get_origin(hint) not in (Union, types.UnionType):
         return hint
     members = [m for m in get_args(hint) if get_origin(m) is not os.PathLike]

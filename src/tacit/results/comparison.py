@@ -133,7 +133,7 @@ class Comparison:
             with_interval(metrics.get("regret_per_agent_round")),
             _short(metrics.get("final_consensus")),
             "nothing sent" if bits == 0 else f"{bits / rounds:,.0f}",
-            "private" if record.summary["privacy"]["private"] else "not private",
+            record.privacy,
         )
 
 

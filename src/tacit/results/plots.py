@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import os
 import tempfile
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,6 +66,8 @@ LINES: tuple[Any, ...] = (
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 MARKERS_PER_LINE = 8
 WIDTH, HEIGHT, TITLE_INCHES = 6.4, 4.0, 0.28
+NOTE_SIZE, NOTE_INCHES, NOTE_LETTERS = 8.5, 0.16, 15
+"""Of the note on privacy: points, inches per line, letters per inch."""
 
 
 class Look(NamedTuple):
@@ -99,7 +102,7 @@ def draw(panel: Panel, records: Sequence[Record], name: str) -> Drawn:
     figure = _figure([panel], records)
     png = _rendered(figure, "png", dpi=144, facecolor="white")
     figure.axes[0].set_title("", loc="left")  # in a page the title stands above the plot
-    figure.subplots_adjust(top=figure.subplotpars.top + TITLE_INCHES / HEIGHT)
+    figure.subplots_adjust(top=figure.subplotpars.top + TITLE_INCHES / figure.get_figheight())
     with _styled({"svg.hashsalt": name}):
         svg = _rendered(figure, "svg", transparent=True, metadata=_NO_METADATA).decode("utf-8")
     return Drawn(png, svg[svg.index("<svg") :].replace(INK, "currentColor"))
@@ -136,7 +139,10 @@ def _figure(panels: Sequence[Panel], records: Sequence[Record]) -> Any:
 
     columns = max(1, min(2, len(panels)))
     rows = max(1, -(-len(panels) // columns))
-    width, height = WIDTH * columns, HEIGHT * rows
+    width = WIDTH * columns
+    note = textwrap.wrap(privacy_note(records), int((width - 0.3) * NOTE_LETTERS))
+    room = NOTE_INCHES * len(note) + 0.08
+    height = HEIGHT * rows + room
     with _styled():
         figure = Figure(figsize=(width, height))
         looks = [
@@ -147,17 +153,30 @@ def _figure(panels: Sequence[Panel], records: Sequence[Record]) -> Any:
             axes = figure.add_subplot(rows, columns, k + 1)
             panel.draw(axes, records, looks)
             axes.set_title(panel.title)
+        figure.text(0.15 / width, 0.06 / height, "\n".join(note), fontsize=NOTE_SIZE, va="bottom", linespacing=1.25)
         legend_rows = _legend(figure, looks, width) if len(records) > 1 else 0
         # Fixed margins in inches: one frame for all plots of a report, and far quicker than a layout solver.
         figure.subplots_adjust(
             left=0.95 / width,
             right=1 - 0.15 / width,
-            bottom=0.55 / height,
+            bottom=(0.55 + room) / height,
             top=1 - (TITLE_INCHES + 0.12 + 0.24 * legend_rows) / height,
             hspace=0.32,
             wspace=0.22,
         )
     return figure
+
+
+def privacy_note(records: Sequence[Record]) -> str:
+    """Say what each run spent, for the foot of a figure: it travels with the curves wherever they are copied."""
+    by_privacy: dict[str, list[str]] = {}
+    for record in records:
+        by_privacy.setdefault(record.privacy, []).append(record.label)
+    if len(by_privacy) == 1:
+        (words,) = by_privacy
+        return f"Privacy: {words}" + (" (all runs)." if len(records) > 1 else ".")
+    parts = [f"{', '.join(who)}: {words}" for words, who in by_privacy.items()]
+    return f"Privacy: {'; '.join(parts)}."
 
 
 def _legend(figure: Any, looks: Sequence[Look], width: float) -> int:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.contract import PrivacyStatement
 from tacit.metrics import mean_interval
 from tacit.results.regret import RegretCurve
 
@@ -62,6 +61,15 @@ class Record:
         metrics: dict[str, Any] = self.summary["metrics"]
         return metrics
 
+    @property
+    def privacy(self) -> str:
+        """What was spent, in as few words as a cell of a table holds."""
+        found = self.summary["privacy"]
+        if not found["private"]:
+            return "not private"
+        delta = f", delta {found['delta']:.2g}" if found["delta"] else ""
+        return f"eps {found['epsilon']:.3g}{delta} per {found['unit']}"
+
     def values(self, metric: str) -> NDArray[np.float64] | None:
         """Return the repeats' values of a metric, NaN where not finite; None where the run lacks it."""
         found = self.metrics.get(metric)
@@ -95,18 +103,6 @@ def figure(values: ArrayLike) -> dict[str, Any]:
     }
 
 
-def privacy_in_words(statement: PrivacyStatement) -> str:
-    """Say what a neighbour may learn."""
-    if not statement.private:
-        return f"{_sentence(statement.holds)} The source: {_sentence(statement.text_claims, capital=False)}"
-    assumptions = f" Assumed: {'; '.join(statement.assumptions)}." if statement.assumptions else ""
-    return (
-        f"{_sentence(statement.holds)} What is protected: {statement.unit}; two data sets are neighbours if "
-        f"{statement.adjacency}; releases compose by {statement.composition}.{assumptions} "
-        f"The source: {_sentence(statement.text_claims, capital=False)}"
-    )
-
-
 def versions() -> dict[str, str]:
     """Return the versions that a result may depend on."""
     import jax
@@ -128,11 +124,7 @@ def _summary(run: Run) -> dict[str, Any]:
         "metrics": metrics,
         "score_name": run.objective.score_name if run.objective.score_name in metrics else None,
         "regret": None if regret is None else _regret(regret),
-        "privacy": {
-            "words": privacy_in_words(run.privacy),
-            **run.privacy._asdict(),
-            "assumptions": list(run.privacy.assumptions),
-        },
+        "privacy": run.privacy.summary(),
         "timings": {"seconds": run.seconds, "compile_seconds": run.compile_seconds},
         "versions": versions(),
         "objective": run.objective.name,
@@ -174,11 +166,6 @@ def _settings(run: Run) -> dict[str, Any]:
             "stream": run.stream,
         },
     }
-
-
-def _sentence(words: str, capital: bool = True) -> str:
-    words = words.strip().rstrip(".")
-    return (words[:1].upper() + words[1:] if capital else words) + "."
 
 
 def _finite(value: float) -> float | None:

@@ -46,6 +46,7 @@ figure svg { width: 100%; height: auto; display: block; }
 figcaption { color: var(--soft); font-size: .88rem; margin-top: .6rem; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .3rem 1rem; margin: .6rem 0; }
 dt { font-weight: 600; } dd { margin: 0; max-width: 76ch; }
+.privacy { grid-template-columns: minmax(8.5rem, 15rem) 1fr; gap: .6rem 1rem; }
 footer { margin-top: 2.6rem; padding-top: 1rem; border-top: 1px solid var(--line); color: var(--soft);
         font-size: .88rem; }
 code { font: .92em ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; background: var(--card);
@@ -69,10 +70,10 @@ def page(
         f"<p>{escape(_in_words(records))}</p>",
         "<h2>Results</h2>",
         _table(comparison),
-        "<h2>Plots</h2>",
-        f"<div class='plots'>{''.join(_plots(drawn))}</div>",
         "<h2>Privacy</h2>",
         _privacy(records),
+        "<h2>Plots</h2>",
+        f"<div class='plots'>{''.join(_plots(drawn))}</div>",
         _footer(records, command),
     ]
     body = "\n".join(parts)
@@ -144,7 +145,11 @@ def _exactly(record: Record) -> str:
 
 
 def _plain(value: Any) -> str:
-    return " ".join(str(part) for part in value.values()) if isinstance(value, dict) else str(value)
+    if not isinstance(value, dict):
+        return str(value)
+    if "kind" not in value:
+        return " ".join(str(part) for part in value.values())
+    return ", ".join([value["kind"], *(f"{key} {part}" for key, part in value.items() if key != "kind")])
 
 
 def _certificate(records: Sequence[Record]) -> str:
@@ -170,11 +175,26 @@ def _plots(drawn: Mapping[str, Drawn]) -> list[str]:
 
 
 def _privacy(records: Sequence[Record]) -> str:
-    by_words: dict[str, list[str]] = {}
+    """Say what each run spent, and with which words; runs of which the same is to be said stand together."""
+    by_words: dict[tuple[str, str], list[str]] = {}
     for record in records:
-        by_words.setdefault(record.summary["privacy"]["words"], []).append(record.label)
-    items = (f"<dt>{escape(', '.join(who))}</dt><dd>{escape(words)}</dd>" for words, who in by_words.items())
-    return f"<dl>{''.join(items)}</dl>"
+        by_words.setdefault((record.privacy, record.summary["privacy"]["words"]), []).append(record.label)
+    items = (
+        f"<dt>{escape(', '.join(who))}</dt>"
+        f"<dd><strong>{escape(_sentence_case(short))}.</strong> {escape(_without(short, words))}</dd>"
+        for (short, words), who in by_words.items()
+    )
+    return f"<dl class='privacy'>{''.join(items)}</dl>"
+
+
+def _sentence_case(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
+def _without(beginning: str, words: str) -> str:
+    """Return words that do not repeat what was said before them."""
+    rest = words.removeprefix(f"{_sentence_case(beginning)}: ")
+    return _sentence_case(rest)
 
 
 def _footer(records: Sequence[Record], command: str | None) -> str:

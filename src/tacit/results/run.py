@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tacit.contract import Objective, Params, PrivacyStatement
+from tacit.contract import Objective, Params
+from tacit.privacy.spending import RunPrivacy
 from tacit.results.record import Record, figure
 from tacit.results.record import record as make_record
 from tacit.results.regret import RegretCurve, regret_curve
@@ -42,7 +43,8 @@ class Run:
     recorded: Mapping[str, Series]
     models: Params
     """Final models, leading axes (repeats, agents)."""
-    privacy: PrivacyStatement
+    privacy: RunPrivacy
+    """What was promised, and what the run has spent of it."""
     streams: Sequence[Stream]
     """One, or one per repeat."""
     graph: str

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import ResultError
+from tacit.privacy.spending import SUMMARY_KEYS as PRIVACY_KEYS
 from tacit.results.plots import PANELS, Drawn, draw_all
 from tacit.results.record import Record, Trace
 
@@ -56,6 +57,13 @@ def load(directory: str | os.PathLike[str]) -> Record:
         raise ResultError(
             f"{folder / SUMMARY} has no {', '.join(missing)}; it was not written by "
             "`tacit run`, or was changed: run again"
+        )
+    privacy = summary["privacy"]
+    unsaid = sorted(PRIVACY_KEYS - privacy.keys()) if isinstance(privacy, dict) else sorted(PRIVACY_KEYS)
+    if unsaid:
+        raise ResultError(
+            f"{folder / SUMMARY} does not say what privacy was spent (no {', '.join(unsaid)}); it was "
+            "written by an older tacit: run again, which its config.toml does"
         )
     try:
         settings = tomllib.loads((folder / CONFIG).read_text(encoding="utf-8"))

@@ -36,6 +36,9 @@ SUSY_ROWS, SUSY_SUBSET_ROWS = 5_000_000, 39_930
 SUSY_FILE = "susy_subset.npz"
 SUSY_SHA256 = "745d91cb15fd0d6d74d619b363a94f478b8c8ae3f9c5b545f950ef43dbbad1ca"
 SUSY_DRAWN_FILE = "susy_official_subset.npz"
+RCV1_URL = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/rcv1_train.binary.bz2"
+RCV1_FILE = "rcv1_v2_subset.npz"
+RCV1_CONVERTED_FILE = "rcv1_official_train.npz"
 SUSY_COLUMNS = (
     *("lepton 1 pT", "lepton 1 eta", "lepton 1 phi", "lepton 2 pT", "lepton 2 eta", "lepton 2 phi"),
     *("missing energy magnitude", "missing energy phi", "MET_rel", "axial MET", "M_R", "M_TR_2"),
@@ -99,11 +102,11 @@ def occupancy() -> Dataset:
     folder = _occupancy_folder()
     if folder is None:
         folder = cache_folder() / "occupancy"
-        with _explained("occupancy"):
+        with explained("occupancy"):
             _download_occupancy(folder)
     tables = []
     for part in OCCUPANCY_PARTS.values():
-        _verify(folder / part.file, part.sha256)
+        verify(folder / part.file, part.sha256)
         tables.append(_occupancy_table(folder / part.file, part.rows))
     table = np.concatenate(tables)
     ends = np.cumsum([part.rows for part in OCCUPANCY_PARTS.values()]).tolist()
@@ -124,14 +127,14 @@ def susy() -> Dataset:
     Always a random subset, and `description` says which: the prepared file where it is found; else one of the
     same size, drawn with a fixed seed while the official file (about 900 MB) streams by.
     """
-    prepared = _find(SUSY_FILE)
+    prepared = find(SUSY_FILE)
     if prepared is not None:
-        _verify(prepared, SUSY_SHA256)
+        verify(prepared, SUSY_SHA256)
         drawn_from = ""
     else:
-        prepared = _find(SUSY_DRAWN_FILE) or cache_folder() / SUSY_DRAWN_FILE
+        prepared = find(SUSY_DRAWN_FILE) or cache_folder() / SUSY_DRAWN_FILE
         if not prepared.exists():
-            with _explained("susy"):
+            with explained("susy"):
                 _download_susy(prepared)
         drawn_from = ", drawn from the official file with a fixed seed"
     with np.load(prepared, allow_pickle=False) as archive:
@@ -194,7 +197,7 @@ def _known(name: str) -> _Known:
     return _KNOWN[name]
 
 
-def _find(*files: str) -> Path | None:
+def find(*files: str) -> Path | None:
     """Return the first file's path in the first folder that has them all."""
     for folder in search_path():
         if all((folder / file).is_file() for file in files):
@@ -203,7 +206,7 @@ def _find(*files: str) -> Path | None:
 
 
 def _occupancy_folder() -> Path | None:
-    found = _find(*(f"occupancy/{part.file}" for part in OCCUPANCY_PARTS.values()))
+    found = find(*(f"occupancy/{part.file}" for part in OCCUPANCY_PARTS.values()))
     return found and found.parent
 
 
@@ -215,16 +218,22 @@ _KNOWN = {
         OCCUPANCY_URL,
     ),
     "susy": _Known(
-        lambda: _find(SUSY_FILE) or _find(SUSY_DRAWN_FILE),
+        lambda: find(SUSY_FILE) or find(SUSY_DRAWN_FILE),
         SUSY_FILE,
         "https://archive.ics.uci.edu/dataset/279/susy",
         SUSY_URL,
+    ),
+    "rcv1": _Known(
+        lambda: find(RCV1_FILE) or find(RCV1_CONVERTED_FILE),
+        RCV1_FILE,
+        "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary.html#rcv1.binary",
+        RCV1_URL,
     ),
 }
 
 
 @functools.cache
-def _verify(path: Path, sha256: str) -> None:
+def verify(path: Path, sha256: str) -> None:
     """Check a file against its known sum, once per process."""
     with path.open("rb") as stream:
         found = hashlib.file_digest(stream, "sha256").hexdigest()
@@ -245,7 +254,7 @@ def _occupancy_table(path: Path, rows: int) -> NDArray[np.float64]:
 
 
 @contextmanager
-def _explained(name: str) -> Iterator[None]:
+def explained(name: str) -> Iterator[None]:
     """Turn whatever goes wrong in a download into an error that says what to do."""
     from http.client import HTTPException
 
@@ -259,7 +268,8 @@ def _explained(name: str) -> Iterator[None]:
         ) from fault
 
 
-def _open_url(url: str) -> IO[bytes]:
+def open_url(url: str) -> IO[bytes]:
+    """Open an official address."""
     from urllib.request import urlopen
 
     opened: IO[bytes] = urlopen(url, timeout=TIMEOUT_S)
@@ -267,7 +277,7 @@ def _open_url(url: str) -> IO[bytes]:
 
 
 def _download_occupancy(folder: Path) -> None:
-    with _open_url(OCCUPANCY_URL) as response:
+    with open_url(OCCUPANCY_URL) as response:
         archive = zipfile.ZipFile(io.BytesIO(response.read()))
     contents = {part: archive.read(part.file) for part in OCCUPANCY_PARTS.values()}
     for part, content in contents.items():
@@ -278,7 +288,7 @@ def _download_occupancy(folder: Path) -> None:
                 f"was kept: try again, or put the original files into {folder}"
             )
     for part, content in contents.items():
-        _write(folder / part.file, content)
+        write(folder / part.file, content)
 
 
 def _download_susy(path: Path) -> None:
@@ -289,7 +299,7 @@ def _download_susy(path: Path) -> None:
     wanted = np.sort(np.random.default_rng(279).choice(SUSY_ROWS, SUSY_SUBSET_ROWS, replace=False)).tolist()
     lines: list[bytes] = []
     rows = 0
-    with _open_url(SUSY_URL) as response, gzip.GzipFile(fileobj=response) as text:
+    with open_url(SUSY_URL) as response, gzip.GzipFile(fileobj=response) as text:
         for rows, line in enumerate(text, start=1):
             if len(lines) < len(wanted) and rows - 1 == wanted[len(lines)]:
                 lines.append(line)
@@ -299,10 +309,10 @@ def _download_susy(path: Path) -> None:
     arrays: dict[str, Any] = {"X": table[:, 1:].astype(np.float32), "y": table[:, 0].astype(np.uint8)}
     packed = io.BytesIO()
     np.savez_compressed(packed, **arrays)
-    _write(path, packed.getvalue())
+    write(path, packed.getvalue())
 
 
-def _write(path: Path, content: bytes) -> None:
+def write(path: Path, content: bytes) -> None:
     """Write a file so that it is there whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
