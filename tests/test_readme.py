@@ -23,10 +23,15 @@ def test_the_first_steps(tmp_path, monkeypatch):
     assert (tmp_path / "runs" / "ops" / "report.html").exists()
 
 
+def test_a_private_run_says_so(capsys):
+    exec(BLOCKS[1], {})
+    assert capsys.readouterr().out.startswith("Epsilon = 1 per record (pure;")
+
+
 def test_an_own_algorithm_runs_in_both_runtimes(monkeypatch):
     monkeypatch.setattr(registry, "REGISTRY", dict(registry.REGISTRY))
     names: dict = {}
-    exec(BLOCKS[1], names)
+    exec(BLOCKS[2], names)
     algorithm = names["gossip"](tacit.objectives.logistic(l2=1e-4))
     graph, stream = tacit.graphs.ring(6), tacit.streams.logistic_drift(agents=6, dim=4, rounds=20)
     run = tacit.simulate(algorithm, graph, stream, rounds=20)

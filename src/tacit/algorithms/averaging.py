@@ -108,6 +108,8 @@ def decentralised_asymmetric(objective: Objective, step: Step = 0.1, mechanism: 
 @register("003 appendix B.2 (Local OGD)")
 def local_online(objective: Objective, step: Step = 0.1) -> Algorithm:
     """Local OGD: every agent learns alone; nothing is sent."""
-    return _averaging(
+    alone = _averaging(
         "local_online", objective, step, unprotected, frozenset(), "receiver", lambda graph: graph.disconnected()
     )
+    holds = "not private, though nothing is sent: whoever gets to see a model sees what it has learnt"
+    return alone._replace(privacy=alone.privacy._replace(holds=holds))
