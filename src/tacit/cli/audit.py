@@ -21,7 +21,7 @@ BROKEN = 1
 
 @reported
 def audit(
-    algorithm: Annotated[str, typer.Argument(help="Name of the algorithm, as in `tacit list`.")],
+    algorithm: Annotated[str, typer.Argument(help="Name of the algorithm, as in `tacit algorithms`.")],
     mechanism: Annotated[str, typer.Option(help="laplace, gaussian or none.")] = "laplace",
     epsilon: Annotated[float | None, typer.Option(help="Laplace: loss of each release. Default: 1.")] = None,
     noise_multiplier: Annotated[float | None, typer.Option(help="Gaussian: noise / sensitivity. Default: 1.")] = None,

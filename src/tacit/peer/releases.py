@@ -42,8 +42,8 @@ class BookedReleaser:
             return value
         if spec.mechanism.distribution is not None and spec.mechanism.perturbs == "model":
             raise PrivacyError(
-                f"mechanism {spec.mechanism.name!r} perturbs the model, whose rounding errors grow with its size and are "
-                "not in the declared sensitivity; say perturbs='update' (docs/privacy.md)"
+                f"mechanism {spec.mechanism.name!r} perturbs the model, whose rounding errors grow with its size and "
+                "are not in the declared sensitivity; say perturbs='update' (docs/privacy.md)"
             )
         event = booked(spec, declared, records)
         return self.ledger.release(name, event, lambda receipt: self._noisy(event, value))

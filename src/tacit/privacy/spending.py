@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tacit.contract import Adjacency, Mechanism, PrivacyStatement
 from tacit.errors import PrivacyError
@@ -85,7 +85,7 @@ class RunPrivacy:
 def spent_in_run(
     statement: PrivacyStatement,
     specs: Sequence[Release],
-    costs: NDArray[np.floating[Any]],
+    costs: ArrayLike,
     reads: int,
     delta: float = DELTA,
 ) -> Guarantee | None:
@@ -104,11 +104,16 @@ def spent_in_run(
     for phase, spec in charged:
         if spec.mechanism.distribution is None:
             return _nothing(f"phase {phase} releases values as they were computed", adjacency)
-    rounds = len(costs)
+        if spec.mechanism.per_slot:
+            return _nothing(
+                f"phase {phase} draws for each neighbour by itself, and neighbours may pool", adjacency
+            )
+    table = np.asarray(costs, np.float64)
+    rounds = len(table)
     losses = np.zeros((rounds, len(Loss._fields)))
     copies = 1 if adjacency == "dataset" else max(1, -(-reads // max(1, rounds)))
     for phase, spec in charged:
-        losses += _losses(spec, costs[:, phase].astype(np.float64), copies)
+        losses += _losses(spec, table[:, phase], copies)
     unprotected = np.flatnonzero(np.isinf(losses[:, Loss._fields.index("rho")]))
     if unprotected.size:
         return _nothing(f"no noise was added in round {unprotected[0] + 1:,}", adjacency)

@@ -91,10 +91,9 @@ def _mix_otherwise(x: Array) -> Array:
 
 
 def _scramble(first: Array, second: Array) -> NoiseWords:
-    """Permute pairs of words: a Feistel network of three rounds, so different pairs stay different."""
+    """Permute pairs of words: two steps of a Feistel network, so different pairs stay different."""
     second ^= _mix(first + jnp.uint32(_GOLDEN))
     first ^= _mix_otherwise(second)
-    second ^= _mix(first)
     return NoiseWords(first, second)
 
 
@@ -106,7 +105,9 @@ def random_words(words: NoiseWords, leaf: int, shape: tuple[int, ...], part: int
     """
     _check_number("leaf", leaf)
     count = lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
-    first, second = _scramble(words.first ^ jnp.uint32(2 * leaf + part), words.second)
+    # Constants for the compiler, since XLA repeats what is done once per agent in the loop over its coordinates.
+    own = _scramble(jnp.uint32(2 * leaf + part), jnp.uint32(0))
+    first, second = words.first ^ own.first, words.second ^ own.second
     inner = _mix(count * jnp.uint32(_GOLDEN) + first)
     return _mix_otherwise(inner ^ (count * jnp.uint32(_ROOT3) + second))
 
