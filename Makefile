@@ -29,6 +29,8 @@ test: check
 
 bench: setup
 	$(BIN)/python -m benchmarks.engine
+	$(BIN)/python -m benchmarks.noise
+	$(BIN)/python -m benchmarks.sampler
 
 lock:  # regenerate requirements.txt from pyproject.toml: hashes only, no addresses
 	$(PYTHON) -m venv $(VENV)-lock
