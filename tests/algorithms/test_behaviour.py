@@ -31,11 +31,15 @@ def optimum(fixed_data):
 def distance(name, fixed_data, optimum, rounds):
     algorithm = tacit.algorithms.find(name).constructor(OBJECTIVE, step=inverse(1 / L2))
     graph = tacit.graphs.random_digraph(AGENTS, 3, seed=5)
+    if name.startswith("distributed"):
+        graph = tacit.graphs.complete(AGENTS).with_dynamics(tacit.graphs.RandomMatching())
     run = tacit.simulate(algorithm, graph, fixed_data, rounds=rounds, dtype="float64")
     return np.linalg.norm(run.models[0] - optimum, axis=1).max() / np.linalg.norm(optimum)
 
 
-@pytest.mark.parametrize("name", ["online_push_sum", "loss_tolerant_push_sum", "centralised_online"])
+@pytest.mark.parametrize(
+    "name", ["online_push_sum", "loss_tolerant_push_sum", "centralised_online", "distributed_online"]
+)
 def test_converges_to_the_optimum_of_the_whole_network(name, fixed_data, optimum):
     early, late = (distance(name, fixed_data, optimum, t) for t in (200, 20_000))
     assert late < 2e-3
@@ -103,3 +107,31 @@ def test_a_model_may_be_any_pytree():
 def test_a_bad_step_is_refused(step):
     with pytest.raises(ConfigError, match="step is"):
         tacit.algorithms.online_push_sum(OBJECTIVE, step=step)
+
+
+def test_the_average_of_distributed_minibatch_converges(fixed_data, optimum):
+    """Its model is the mean of all iterates, the bad first ones included: slower by a logarithm, to the same place."""
+    early, late = (distance("distributed_minibatch", fixed_data, optimum, t) for t in (200, 20_000))
+    assert late < 0.02
+    assert late < early / 5
+
+
+def test_more_privacy_costs_more_accuracy():
+    """Distance of the network's mean model from the optimum, ordered by epsilon over 20 repeats, and small at 100."""
+    dim, rounds = 3, 2000
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((rounds, AGENTS, dim)) / np.sqrt(dim)
+    y = np.where(rng.random((rounds, AGENTS)) < 1 / (1 + np.exp(-x @ np.array([2.0, -1.0, 1.0]))), 1.0, -1.0)
+    data = tacit.streams.from_function(
+        lambda start, stop: tacit.streams.Batch(x[start:stop], y[start:stop]), agents=AGENTS, rounds=rounds
+    )
+    best = tacit.metrics.best_fixed(OBJECTIVE, lambda: [data.chunk(0, rounds)], data.batch_spec()).params
+    errors = []
+    for epsilon in (0.3, 3.0, 100.0):
+        mechanism = tacit.privacy.laplace(epsilon=epsilon, clip=1.0)
+        algorithm = tacit.algorithms.distributed_online(OBJECTIVE, inverse(1 / L2), mechanism)
+        run = tacit.simulate(algorithm, tacit.graphs.complete(AGENTS), data, rounds=rounds, repeats=20)
+        errors.append(np.linalg.norm(run.models.mean(axis=1) - best, axis=1).mean() / np.linalg.norm(best))
+        assert run.privacy.guarantee.epsilon == pytest.approx(epsilon)
+    assert errors[0] > 2 * errors[1] > 4 * errors[2]
+    assert errors[2] < 0.1

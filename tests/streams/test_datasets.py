@@ -224,6 +224,7 @@ def test_susy_is_drawn_from_the_official_file(nowhere, monkeypatch) -> None:
         (b"<html>moved</html>", "BadGzipFile"),
         (gzip.compress(b"not,a,number\n" * 50), "ValueError"),
     ],
+    ids=["a row short", "cut off", "no archive", "no numbers"],  # the bytes of an archive hold the time
 )
 def test_a_broken_official_susy_is_refused_and_leaves_nothing(nowhere, monkeypatch, answer, message) -> None:
     monkeypatch.setattr(datasets, "SUSY_ROWS", 50)
