@@ -59,3 +59,26 @@ def test_what_does_not_depend_on_data_is_free():
     assert np.isfinite(run(twice).models).all()
     spent = [run(algorithm).privacy.guarantee.epsilon for algorithm in (good, twice)]
     assert spent[0] == spent[1] == pytest.approx(1.0)
+
+
+def test_what_is_released_from_a_state_with_data_is_not_free():
+    """The second phase reads no data, but the first has put some into the state."""
+    good = tacit.algorithms.distributed_online(tacit.objectives.logistic(), mechanism=MECHANISM)
+    first = good.phases[0]
+
+    def leaky(key, state, batch, view):
+        _, value = first.compute(key, state, batch, view)
+        return value, value
+
+    def passed_on(mechanism):
+        again = first._replace(
+            compute=lambda key, state, batch, view: (state, state),
+            mechanism=mechanism,
+            emit=lambda state, released, view: (state, share(released)),
+        )
+        sequential = good.privacy._replace(composition="sequential")
+        return good._replace(phases=(first._replace(compute=leaky), again), privacy=sequential)
+
+    assert not run(passed_on(tacit.privacy.unprotected)).privacy.private
+    twice = run(passed_on(MECHANISM), rounds=3).privacy.guarantee
+    assert twice.epsilon == pytest.approx(2 * 3 * 1.0)

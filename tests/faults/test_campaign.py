@@ -11,9 +11,10 @@ import pytest
 
 from tests.faults.campaign import FULL, SMALL, run
 
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or shutil.which("gcc") is None, reason="the shim needs Linux and gcc"
-)
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux" or shutil.which("gcc") is None, reason="the shim needs Linux and gcc"),
+    pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning"),  # JAX warns; the workers call nothing of it
+]
 
 
 @pytest.fixture(scope="module")

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import tacit
+from tacit.contract import Links, View
 from tacit.errors import BudgetExceeded, PrivacyError
 from tacit.graphs import Graph
-from tacit.peer import run_in_process
+from tacit.peer import releases, run_in_process
 from tacit.peer.releases import BookedReleaser
 from tacit.privacy.accounting import Budget
 from tacit.privacy.entropy import NoiseSource
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.sampling import grid_step
-from tacit.runtime import Declared, ReleaseSpec
+from tacit.runtime import Declared, ReleaseSpec, declare, finish
 from tests.contract.cases import AGENTS, CASES, DIM, stream
 
 PRIVATE = [c for c in CASES if isinstance(c.graph, Graph) and c.make().privacy.private and "model" not in c.name]
@@ -102,3 +104,43 @@ def test_a_peer_refused_at_the_start_of_a_round_has_not_begun_it(tmp_path):
     with pytest.raises(BudgetExceeded, match=r"4|epsilon"):
         run_in_process(case.make(), case.graph, stream(), rounds=1, releaser=releaser)
     assert made[0].ledger.releases == 0
+
+
+def test_what_does_not_depend_on_data_leaves_as_it_is_and_is_not_booked(tmp_path):
+    ledger = Ledger.create(tmp_path / "ledger", Budget(epsilon=1.0))
+    spec = ReleaseSpec(tacit.privacy.unprotected, 3, from_data=False)
+    value = np.arange(3.0)
+    assert BookedReleaser(ledger, NoiseSource())("a", spec, None, value, "round 1") is value
+    assert ledger.releases == 0
+
+
+def test_the_event_is_what_was_declared():
+    mechanism = tacit.privacy.bounded_laplace(epsilon=1.0, rounds=100, adjacency="dataset")
+    declared = Declared(np.float32(2.0), np.float32(4.0), np.float32(24.0))
+    event = releases.booked(ReleaseSpec(mechanism, 5, from_data=True), declared, "round 1")
+    assert (event.distribution, event.sensitivity, event.scale, event.bound) == ("bounded_laplace", 2.0, 4.0, 24.0)
+    assert (event.coordinates, event.adjacency, event.records, event.observers) == (5, "dataset", "round 1", ("*",))
+
+
+def bounded_phase():
+    case = next(c for c in PRIVATE if c.name.startswith("distributed_online, laplace"))
+    mechanism = tacit.privacy.bounded_laplace(epsilon=2.0, rounds=9, adjacency="record")
+    return case.make().phases[0]._replace(mechanism=mechanism)
+
+
+def test_a_peer_declares_what_a_simulation_draws_from():
+    links = Links(jnp.array([0, 1]), jnp.ones(2, bool), jnp.full(2, 0.5))
+    view = View(jnp.int32(0), jnp.int32(1), jnp.array(True), jnp.int32(0), links, links)
+    declared = declare(bounded_phase(), {"a": jnp.zeros(3), "b": jnp.zeros((2, 2))}, 4, view)
+    assert declared.sensitivity == pytest.approx(2 * 0.5 * 7 / 4)
+    assert declared.scale == pytest.approx(2 * 0.5 * 7 / 4 / 2)
+    assert declared.bound == pytest.approx(2 * 0.5 * 7 / 4 / 2 * np.log(9) ** 2)
+
+
+def test_a_peer_squeezes_what_has_bounded_noise():
+    """000 Alg. 3 by hand, with b = 2: (3 + 2) / 5 and (-2 + 2) / 5, divided by their norm."""
+    declared = Declared(jnp.float32(1.0), jnp.float32(1.0), jnp.float32(2.0))
+    squeezed = finish(bounded_phase(), {"a": jnp.array([3.0]), "b": jnp.array([-2.0, 3.0])}, declared)
+    np.testing.assert_allclose(
+        np.concatenate([squeezed["a"], squeezed["b"]]), np.array([1, 0, 1]) / np.sqrt(2), rtol=1e-6
+    )

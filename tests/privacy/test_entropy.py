@@ -51,6 +51,7 @@ def test_the_key_comes_from_the_operating_system(monkeypatch: pytest.MonkeyPatch
     assert asked == [32]
 
 
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # JAX warns; the child calls nothing of it
 def test_a_forked_process_draws_other_noise() -> None:
     source = NoiseSource()
     source.words(1)

@@ -75,6 +75,22 @@ def test_noise_is_drawn_as_declared(mechanism, spread):
     assert float(noise.scale) * deviation == pytest.approx(spread, rel=1e-6)
 
 
+def test_each_distribution_counts_the_change_in_its_own_norm():
+    extent = Extent(coordinates=9, records=2)
+    assert float(laplace(1.0, 0.5).noise(view(), extent).sensitivity) == pytest.approx(2 * 0.5 * 3 / 2)
+    assert float(gaussian(1.0, 0.5).noise(view(), extent).sensitivity) == pytest.approx(2 * 0.5 / 2)
+    assert float(gaussian(1.0, 0.5, "linf").noise(view(), extent).sensitivity) == pytest.approx(2 * 0.5 * 3 / 2)
+
+
+def test_all_leaves_are_declared_together_and_drawn_apart():
+    value = {"a": jnp.zeros(8), "b": jnp.zeros(8), "c": jnp.zeros((3, 3))}
+    released, noise = release(laplace(1.0, 0.5, "linf"), words(), value, view(), records=4)
+    assert float(noise.sensitivity) == pytest.approx(2 * 0.5 * 25 / 4)
+    assert not np.any(np.asarray(released["a"]) == np.asarray(released["b"]))
+    _, noise = release(laplace(1.0, 0.5, "linf"), words(), value["a"], view())
+    assert float(noise.sensitivity) == pytest.approx(2 * 0.5 * 8)
+
+
 def test_amplification_scales_sensitivity_and_noise_but_not_the_loss():
     plain = laplace(epsilon=0.5, clip=1.0)
     twice = plain.amplified(lambda v: 2.0 / v.round)

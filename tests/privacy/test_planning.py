@@ -98,6 +98,13 @@ def test_small_releases_are_not_lost_in_the_grid() -> None:
     assert pld_epsilon(events, DELTA) == pytest.approx(gaussian_epsilon(0.1, DELTA), rel=0.01)
 
 
+def test_small_releases_beside_a_large_one_cost_no_more_than_by_themselves() -> None:
+    """Basic composition: (1, 0) and (epsilon, delta) together are (1 + epsilon, delta)."""
+    small = [Event("m", "laplace", 1.0, 1e5)] * 1000
+    alone = gaussian_epsilon(math.sqrt(1000) / 1e5, DELTA)
+    assert 1 < pld_epsilon([*small, Event("m", "laplace", 1.0, 1.0)], DELTA) < 1 + alone
+
+
 def test_bounded_noise_has_a_distribution_but_no_renyi_divergence() -> None:
     events = [Event("m", "bounded_laplace", 1.0, 10.0, bound=170.0)] * 50
     loss = composed(events)
@@ -123,6 +130,15 @@ def test_all_and_nothing(rule: Any) -> None:
 def test_dp_accounting_says_nothing(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of it reaches the terminal, and the verbosity that was set is left as it was."""
     from absl import logging
+    from dp_accounting.rdp import RdpAccountant
+
+    silent = RdpAccountant.get_epsilon
+
+    def remarking(self: Any, delta: float) -> float:
+        logging.warning("a remark on the choice of orders")
+        return float(silent(self, delta))
+
+    monkeypatch.setattr(RdpAccountant, "get_epsilon", remarking)
 
     before = logging.get_verbosity()
     said: list[str] = []

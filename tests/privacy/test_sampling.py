@@ -1,3 +1,5 @@
+"""What leaves lies on the grid and is rounded as exact arithmetic says."""
+
 from __future__ import annotations
 
 import math
@@ -16,21 +18,7 @@ from tacit.privacy import exact, sampling
 from tacit.privacy.entropy import NoiseSource
 from tacit.privacy.exact import LazyUniform
 from tacit.privacy.sampling import grid_step, release_on_grid
-
-ALPHA = 1e-6
-"""False-alarm rate of each statistical test; seeds are fixed, so one that passed goes on passing."""
-CONTINUOUS: tuple[Distribution, ...] = ("laplace", "gaussian")
-LAWS: dict[str, Any] = {"laplace": stats.laplace, "gaussian": stats.norm}
-DRAWS = 2_000_000
-
-
-def seeded(seed: int = 0) -> NoiseSource:
-    return NoiseSource.seeded_for_simulation(seed)
-
-
-def draws(distribution: Distribution, count: int, scale: float = 1.0, value: float = 0.0, seed: int = 0) -> np.ndarray:
-    return release_on_grid(np.full(count, value), distribution, scale, seeded(seed), simulation=True)
-
+from tests.privacy.draws import ALPHA, CONTINUOUS, Scripted, draws, seeded
 
 # --- what it is for ---------------------------------------------------------------------------------------------------
 
@@ -74,88 +62,6 @@ def test_the_grid_depends_on_the_scale_alone() -> None:
         assert off_grid(draws("laplace", 1000, scale=0.3, value=value), grid_step(0.3)) == 0
 
 
-# --- distribution -----------------------------------------------------------------------------------------------------
-
-
-def misfit(sample: np.ndarray, law: Any) -> float:
-    """p-value of Pearson's test over 64 bins of equal probability and the tails beyond 1e-5."""
-    inner = np.linspace(0, 1, 65)[1:-1]
-    edges = law.ppf(np.concatenate([[1e-5], inner, [1 - 1e-5]]))
-    observed = np.bincount(np.searchsorted(edges, sample), minlength=len(edges) + 1)
-    expected = np.diff(np.concatenate([[0], law.cdf(edges), [1]])) * len(sample)
-    return float(stats.chisquare(observed, expected).pvalue)
-
-
-@pytest.mark.parametrize("distribution", CONTINUOUS)
-@pytest.mark.parametrize("value", [0.0, -1234.56789])
-def test_goodness_of_fit(distribution: Distribution, value: float) -> None:
-    """Passes, and an error of 1 % in the scale would not."""
-    scale = 0.37
-    sample = (draws(distribution, DRAWS, scale, value, seed=11) - value) / scale
-    law = LAWS[distribution]
-    assert misfit(sample, law) > ALPHA
-    assert misfit(sample * 1.01, law) < ALPHA
-    assert misfit(sample / 1.01, law) < ALPHA
-    assert stats.kstest(sample, law.cdf).pvalue > ALPHA
-    # Moments: each mean is normal, with the standard deviation that its own power has.
-    for power in (1, 2, 3, 4):
-        powers = sample**power
-        wanted = law.expect(lambda v, k=power: v**k)
-        deviation = abs(powers.mean() - wanted) / (powers.std() / math.sqrt(len(sample)))
-        assert deviation < stats.norm.isf(ALPHA / 2)
-
-
-@pytest.mark.parametrize("distribution", CONTINUOUS)
-def test_far_tails(distribution: Distribution) -> None:
-    """The number of draws beyond a quantile is binomial, on either side."""
-    sample = draws(distribution, DRAWS, seed=12)
-    for chance in (1e-3, 1e-4, 1e-5):
-        for beyond in (sample > LAWS[distribution].isf(chance), sample < LAWS[distribution].ppf(chance)):
-            assert stats.binomtest(int(beyond.sum()), DRAWS, chance).pvalue > ALPHA
-
-
-@pytest.mark.parametrize("distribution", CONTINUOUS)
-def test_draws_of_one_call_do_not_depend_on_each_other(distribution: Distribution) -> None:
-    """Neighbours, and the two draws that share a radius and an angle; also in size and in sign."""
-    sample = draws(distribution, 2**15, seed=13)
-    for lag in (1, 2**14):
-        for f in (np.sign, np.abs, np.square):
-            first, second = f(sample[:-lag]), f(sample[lag:])
-            r = np.corrcoef(first, second)[0, 1]
-            assert abs(r) * math.sqrt(len(first)) < stats.norm.isf(ALPHA / 2)
-    assert len(np.unique(np.abs(sample))) > 0.95 * len(sample)
-
-
-@pytest.mark.parametrize("distribution", CONTINUOUS)
-def test_same_law_as_opendp(distribution: Distribution) -> None:
-    import opendp.prelude as dp
-
-    dp.enable_features("contrib")
-    space = dp.vector_domain(dp.atom_domain(T=float, nan=False))
-    make, metric = (
-        (dp.m.make_laplace, dp.l1_distance(T=float))
-        if distribution == "laplace"
-        else (dp.m.make_gaussian, dp.l2_distance(T=float))
-    )
-    theirs = np.asarray(make(space, metric, scale=0.5)([0.25] * 20_000))
-    ours = draws(distribution, 20_000, 0.5, 0.25, seed=14)
-    assert stats.ks_2samp(theirs, ours).pvalue > ALPHA
-    assert stats.ks_2samp(theirs * 1.3, ours).pvalue < ALPHA
-
-
-def test_bounded_laplace() -> None:
-    bound, scale = 1.5, 0.5
-    sample = release_on_grid(np.zeros(DRAWS), "bounded_laplace", scale, seeded(), bound=bound, simulation=True)
-    assert np.abs(sample).max() <= bound
-    replaced = stats.binomtest(int(np.sum(sample == bound / 2)), DRAWS, math.exp(-bound / scale))
-    assert replaced.pvalue > ALPHA
-    inside = sample[sample != bound / 2] / scale
-    assert (
-        stats.kstest(inside, lambda v: (stats.laplace.cdf(v) - stats.laplace.cdf(-3)) / (1 - math.exp(-3))).pvalue
-        > ALPHA
-    )
-
-
 # --- exactness --------------------------------------------------------------------------------------------------------
 
 
@@ -196,19 +102,6 @@ def spy(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         monkeypatch.setattr(sampling, name, noted)
     return calls
-
-
-class Scripted(NoiseSource):
-    """Gives the words that it was told, then zeros."""
-
-    def __init__(self, *words: int) -> None:
-        super().__init__()
-        self.script, self.extensions = list(words), 0
-
-    def words(self, count: int) -> np.ndarray:
-        taken, self.script = self.script[:count], self.script[count:]
-        self.extensions += not taken
-        return np.asarray(taken + [0] * (count - len(taken)), np.uint64)
 
 
 def ideal(name: str, words: list[int], tail: Fraction) -> list[Any]:
@@ -266,6 +159,44 @@ def test_a_rounding_that_the_prefix_leaves_open_draws_more_bits() -> None:
         assert released == nearest(value, exactly)
         results.add(released)
     assert len(results) == 2
+
+
+def test_a_radius_next_to_zero_is_not_taken_for_zero() -> None:
+    """In floating point U would be 1 and the noise 0; it is 4e-10, which here carries the sum over a boundary."""
+    step = grid_step(1.0)
+    value = step / 2 - 2e-10
+    (released,) = release_on_grid(np.asarray([value]), "gaussian", 1.0, Scripted(2**64 - 1, 0, 2**61, 2**61))
+    noise, _ = ideal("gaussian", [2**64 - 1, 0], Fraction(1, 8))
+    assert released == nearest(value, noise) == step
+
+
+def test_an_angle_that_leaves_the_rounding_open_gets_more_bits_too() -> None:
+    """Next to a quarter turn it is the angle that counts, not the radius."""
+    radius, angle = 2**63, 2**62 - 2**50
+    step = grid_step(1.0)
+    with mpmath.workdps(60):
+        turn = 2 * mpmath.pi * (mpmath.mpf(angle >> 1) + 0.5) / mpmath.mpf(2) ** 63
+        noise = mpmath.sqrt(2 * mpmath.log(2)) * mpmath.cos(turn)
+        value = float((mpmath.floor(noise / step) + mpmath.mpf(1) / 2) * step - noise)
+    results = []
+    for tail in (0, 2**64 - 1):
+        source = Scripted(radius, angle, 0, tail)
+        results += release_on_grid(np.asarray([value]), "gaussian", 1.0, source).tolist()
+        assert not source.script
+    assert results[0] == results[1] + step
+
+
+@pytest.mark.parametrize("negative", [0, 1])
+def test_which_side_of_the_bound_a_draw_is_on_is_decided_exactly(negative: int) -> None:
+    """The bound is put where the prefix leaves it open, so that the tail decides."""
+    word = 2**44 + 24690 + negative
+    with mpmath.workdps(60):
+        bound = float(-mpmath.log((mpmath.mpf(word >> 1) + 0.5) / mpmath.mpf(2) ** 63))
+    for tail, noise in ((0, bound / 2), (2**64 - 1, -bound if negative else bound)):
+        source = Scripted(word, tail)
+        (released,) = release_on_grid(np.zeros(1), "bounded_laplace", 1.0, source, bound=bound)
+        assert not source.script
+        assert released == nearest(0.0, noise)
 
 
 def test_both_draws_of_a_pair_see_the_same_further_bits(monkeypatch: pytest.MonkeyPatch) -> None:

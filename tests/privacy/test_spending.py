@@ -160,7 +160,7 @@ def test_one_open_phase_makes_the_run_not_private_and_is_named() -> None:
     assert math.isinf(found.epsilon)
     run = RunPrivacy(statement(LAPLACE, "much"), found, 1)
     assert run.words().startswith("Not private: nothing is promised per record (phase 1 releases values as they were")
-    assert "laplace noise" not in run.words()
+    assert "noise on the" not in run.words()
     summary = run.summary()
     assert (summary["private"], summary["epsilon"], summary["delta"], summary["rho"]) == (False, None, None, None)
 

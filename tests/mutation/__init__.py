@@ -1,0 +1,1 @@
+"""Mutants: faults put into the privacy code on purpose, each of which a named test must notice."""

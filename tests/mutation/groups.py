@@ -1,0 +1,13 @@
+"""All mutants, in the groups for which the share that is killed must be large enough."""
+
+from __future__ import annotations
+
+from tests.mutation import accounting_mutants, clipping_mutants, ledger_mutants, release_mutants, sampling_mutants
+
+GROUPS = {
+    "clipping": clipping_mutants.MUTANTS,
+    "samplers": sampling_mutants.MUTANTS,
+    "accounting": accounting_mutants.MUTANTS,
+    "ledger": ledger_mutants.MUTANTS,
+    "releases": release_mutants.MUTANTS,
+}

@@ -1,0 +1,248 @@
+"""The durable ledger, its file and its witness."""
+
+from __future__ import annotations
+
+from tests.mutation.mutant import of
+
+OPENING, CHAIN, WITNESS = (f"tests/privacy/test_ledger_{name}.py" for name in ("opening", "chain", "witness"))
+ORDER = "test_a_release_is_durable_and_witnessed_before_it_is_drawn"
+CLOSED = "test_a_failed_charge_closes_the_ledger_for_good"
+FIXED = f"{OPENING}::test_budget_job_and_witness_are_fixed_at_the_beginning"
+FORKED = f"{OPENING}::test_a_forked_child_cannot_use_the_ledger_nor_harm_it"
+NO_LEDGER = f"{OPENING}::test_what_is_not_a_ledger_is_refused_and_left_as_it_is"
+EDITED = "test_an_edited_ledger_is_refused"
+
+MUTANTS = (
+    *of(
+        "privacy/ledger.py",
+        "tests/privacy/test_ledger.py",
+        [
+            (
+                "a budget may be exceeded",
+                "            self._refuse_overspending(account, charges)\n",
+                "",
+                "test_the_budget_is_reached_and_never_exceeded",
+            ),
+            (
+                "a name may be booked twice",
+                "            self._refuse_booked([release for release, _ in texts])\n",
+                "",
+                "test_a_draw_that_fails_stays_charged_and_the_ledger_open",
+            ),
+            (
+                "a name may be twice in one charge",
+                "if len(set(names)) < len(names):",
+                "if False:",
+                "test_several_charges_are_booked_all_or_none",
+            ),
+            ("nothing is written", "                append(self._connection, entries)\n", "", ORDER),
+            (
+                "it is drawn before it is charged",
+                "        return draw(self.charge(release, event))\n",
+                '        result = draw(Receipt(self.releases + 1, b""))\n        self.charge(release, event)\n        return result\n',
+                ORDER,
+            ),
+            (
+                "the sums are not kept",
+                "                self._account, self._last = account, last\n",
+                "                self._last = last\n",
+                ORDER,
+            ),
+            (
+                "the ledger stays open after a failure",
+                '            self._shut(f"a charge failed',
+                '            str(f"a charge failed',
+                CLOSED,
+            ),
+            (
+                "a failed write is passed over",
+                "            if isinstance(error, (*SQLITE_FAILURES, OSError)):\n",
+                "            if isinstance(error, (*SQLITE_FAILURES, OSError)):\n                return\n            if False:\n",
+                CLOSED,
+            ),
+            (
+                "another history with the same end passes",
+                "mark.hash != self.last.hash",
+                "False",
+                f"{WITNESS}::test_an_old_copy_that_went_on_by_itself_is_detected",
+            ),
+            (
+                "an old copy passes",
+                "self._mark.sequence > self.last.sequence",
+                "False",
+                f"{WITNESS}::test_an_old_copy_is_detected",
+            ),
+            (
+                "another ledger passes",
+                "if mark.ledger != self.genesis.ledger",
+                "if False",
+                f"{WITNESS}::test_another_ledger_in_its_place_is_detected",
+            ),
+            ("the witness may be left out", "if witness is None and genesis.witnessed", "if False", FIXED),
+            (
+                "a lost witness is made anew by itself",
+                "if replay.last.sequence > 0:",
+                "if False:",
+                f"{WITNESS}::test_a_lost_witness_is_made_anew_only_on_request",
+            ),
+            ("another budget is taken", "budget is not None and budget != genesis.budget", "False", FIXED),
+            ("another job is taken", "if job and job != genesis.job:", "if False:", FIXED),
+            (
+                "a reader in the way is not seen",
+                'if not checkpoint(connection, "TRUNCATE")',
+                "if False",
+                "test_a_reader_in_the_way_of_opening_is_named",
+                "test_the_log_is_emptied_at_opening_and_stays_small",
+            ),
+            (
+                "the log's name is not synced",
+                "            sync(path.parent)  # the log's name",
+                "            pass  # the log's name",
+                "test_the_name_of_the_log_is_synced_before_the_first_charge",
+            ),
+            ("a child may use the ledger", "os.register_at_fork(after_in_child=_leave_all_to_parent)\n", "", FORKED),
+            (
+                "a child waits for a thread that it does not have",
+                "        self._lock = threading.Lock()  # the parent",
+                "        pass  # the parent",
+                FORKED,
+            ),
+            (
+                "the witness is not written",
+                "                    write_mark(self._witness, Mark(",
+                "                    str(Mark(",
+                ORDER,
+            ),
+            (
+                "the log grows for ever",
+                "if self._commits % COMMITS_PER_CHECKPOINT == 0",
+                "if False",
+                CLOSED,
+                "test_the_log_is_emptied_at_opening_and_stays_small",
+            ),
+            (
+                "a closed ledger keeps its lock",
+                "                self._connection.close()\n            self._held.free()\n",
+                "                self._connection.close()\n",
+                "test_the_budget_is_reached_and_never_exceeded",
+            ),
+            (
+                "entry 0 may have any name",
+                "if self.last.release != GENESIS:",
+                "if False:",
+                f"{CHAIN}::test_a_chain_that_does_not_begin_with_a_genesis_is_refused",
+            ),
+        ],
+    ),
+    *of(
+        "privacy/ledger_store.py",
+        CHAIN,
+        [
+            ("a changed entry passes", "entry.hash != sealed(*entry[:4]).hash", "False", EDITED),
+            ("a replaced entry passes", "entry.previous != previous", "False", EDITED),
+            ("a missing entry passes", "entry.sequence != position", "False", EDITED),
+            (
+                "texts run into each other in the hash",
+                '        digest.update(len(data).to_bytes(8, "big"))\n',
+                "",
+                "test_the_hash_is_that_of_the_documented_bytes",
+            ),
+            (
+                "other tables and triggers pass",
+                "if found != list(_SCHEMA)",
+                "if False",
+                EDITED,
+                "test_a_removed_trigger_is_noticed",
+            ),
+            (
+                "a damaged index passes",
+                'if verdict != "ok"',
+                "if False",
+                "test_damage_in_the_index_which_finds_repeated_names_is_noticed",
+            ),
+            (
+                "a name may come twice by force",
+                "\n  OR EXISTS (SELECT 1 FROM entry WHERE release = NEW.release)",
+                "",
+                "test_the_table_itself_is_append_only",
+            ),
+            (
+                "events of other shapes pass",
+                'if not known:\n        raise LedgerError(f"not the canonical',
+                'if False:\n        raise LedgerError(f"not the canonical',
+                "test_an_unknown_event_is_refused",
+            ),
+            (
+                "commits are not synced",
+                "synchronous = FULL",
+                "synchronous = NORMAL",
+                "tests/privacy/test_ledger.py::test_every_commit_is_synced",
+            ),
+            (
+                "SQLite moves the log and hides its errors",
+                "wal_autocheckpoint = 0",
+                "wal_autocheckpoint = 1000",
+                "tests/privacy/test_ledger.py::test_every_commit_is_synced",
+            ),
+            (
+                "a name of several lines is taken",
+                "name.isprintable()",
+                "True",
+                "tests/privacy/test_ledger.py::test_a_release_without_a_proper_name_is_refused",
+            ),
+            (
+                "two processes may write",
+                "fcntl.LOCK_EX | fcntl.LOCK_NB",
+                "fcntl.LOCK_SH | fcntl.LOCK_NB",
+                f"{OPENING}::test_one_process_at_a_time",
+            ),
+            (
+                "a writer during a reading is not seen",
+                "if log.exists() or _stamp(path) != before",
+                "if False",
+                f"{OPENING}::test_a_writer_that_comes_while_it_is_read_makes_it_be_read_again",
+            ),
+            (
+                "a deleted ledger's log is taken over",
+                '("-wal", "-shm", "-journal"))',
+                "())",
+                f"{OPENING}::test_a_new_ledger_is_made_only_where_there_is_none",
+            ),
+            ("another program's file is taken", "if owner != APPLICATION_ID", "if False", NO_LEDGER),
+            ("a later format is taken", "if version != FORMAT", "if False", NO_LEDGER),
+            (
+                "reading leaves files behind",
+                '"ro&immutable=1"',
+                '"ro"',
+                NO_LEDGER,
+                f"{OPENING}::test_reading_leaves_nothing_behind",
+            ),
+        ],
+    ),
+    *of(
+        "privacy/witness.py",
+        WITNESS,
+        [
+            ("a mark with more in it is taken", "len(values) == 3", "True", "test_what_is_not_a_witness_is_refused"),
+            ("a negative entry is taken", "mark.sequence >= 0", "True", "test_what_is_not_a_witness_is_refused"),
+            (
+                "a failed mark leaves its draft",
+                "        draft.unlink(missing_ok=True)\n",
+                "        pass\n",
+                "test_a_witness_that_cannot_be_replaced_leaves_nothing_behind",
+            ),
+            (
+                "a mark is not synced",
+                "            os.fsync(descriptor)\n",
+                "",
+                "test_a_mark_is_synced_and_then_its_name",
+            ),
+            (
+                "the mark's name is not synced",
+                "        raise\n    sync(path.parent)\n",
+                "        raise\n",
+                "test_a_mark_is_synced_and_then_its_name",
+            ),
+        ],
+    ),
+)
