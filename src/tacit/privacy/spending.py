@@ -105,9 +105,7 @@ def spent_in_run(
         if spec.mechanism.distribution is None:
             return _nothing(f"phase {phase} releases values as they were computed", adjacency)
         if spec.mechanism.per_slot:
-            return _nothing(
-                f"phase {phase} draws for each neighbour by itself, and neighbours may pool", adjacency
-            )
+            return _nothing(f"phase {phase} draws for each neighbour by itself, and neighbours may pool", adjacency)
     table = np.asarray(costs, np.float64)
     rounds = len(table)
     losses = np.zeros((rounds, len(Loss._fields)))
