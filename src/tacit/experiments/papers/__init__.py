@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from tacit.experiments.papers import push_sum
+from tacit.experiments.papers import dola, push_sum
 from tacit.experiments.papers.experiment import Claim, Experiment
 
-EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in (push_sum.OCCUPANCY, push_sum.SUSY)}
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment
+    for experiment in (push_sum.OCCUPANCY, push_sum.SUSY, dola.SYNTHETIC, dola.RCV1, dola.MINIBATCH)
+}
 """Name -> experiment, as `tacit reproduce` lists them."""
 
 __all__ = ["EXPERIMENTS", "Claim", "Experiment"]

@@ -44,8 +44,13 @@ def draw_curves(name: str, title: str, caption: str, panels: Sequence[Panel], y_
         axes[0].set_ylabel(y_label)
         handles, labels = axes[0].get_legend_handles_labels()
         canvas.legend(handles, labels, loc="outside upper center", ncols=min(5, len(labels)))
-        png = _rendered(canvas, "png", dpi=160, facecolor="white")
-        svg = _rendered(canvas, "svg", transparent=True, metadata={"Date": None, "Creator": None}).decode("utf-8")
+        return finished(canvas, name, title, caption)
+
+
+def finished(canvas: Any, name: str, title: str, caption: str) -> Figure:
+    """Render a canvas as a figure of a page; call it in the context of `STYLE` in which the canvas was drawn."""
+    png = _rendered(canvas, "png", dpi=160, facecolor="white")
+    svg = _rendered(canvas, "svg", transparent=True, metadata={"Date": None, "Creator": None}).decode("utf-8")
     return Figure(name, title, caption, png, svg[svg.index("<svg") :].replace(INK, "currentColor"))
 
 
