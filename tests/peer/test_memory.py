@@ -84,17 +84,18 @@ def test_keys_noise_and_first_states_are_those_of_the_simulator(monkeypatch):
 def test_keys_are_told_apart():
     """Every agent, repeat, round, phase and stage, and every link set and channel, has a key of its own."""
     root = jax.random.key(3)
-    keys = []
+    keys, words = [], []
     for role, repeat, agent in itertools.product(range(2), range(3), range(3)):
         own = runtime.agent_key(root, role, repeat, agent)
         keys.append(runtime.init_key(own))
         for t, phase in itertools.product((1, 2, 4), range(3)):
             keys.append(runtime.absorb_key(own, t, phase))
-            keys += [runtime._stage(own, t, phase, stage) for stage in (runtime._COMPUTE, runtime._NOISE)]
+            keys.append(runtime._stage(own, t, phase, runtime._COMPUTE))
+            words.append(np.array(runtime.noise_words(own, t, phase)))
     for index, t in itertools.product(range(3), (1, 2, 4)):
         keys += [runtime.links_key(root, index, t), runtime.channel_key(root, index, t)]
     data = np.array([np.asarray(jax.random.key_data(key)) for key in keys])
-    assert len(np.unique(data, axis=0)) == len(keys)
+    assert len(np.unique(np.concatenate([data, words]), axis=0)) == len(keys) + len(words)
 
 
 @pytest.mark.parametrize("dynamics", [None, LinkDrop(0.5), OptOut(0.5)], ids=["static", "link drop", "opt out"])

@@ -230,7 +230,7 @@ class _Simulation:
         trace = _Trace(
             jnp.zeros((self.chunk, len(self.figures.names), self.repeats), self.dtype),
             jnp.zeros((self.chunk if vary else 1, phases, self.repeats), jnp.int32),
-            jnp.zeros((self.chunk, phases, 2)),
+            jnp.zeros((self.chunk, phases, 2), self.dtype),
         )
 
         def body(k: Array, loop: tuple[Carry, Desks, _Trace]) -> tuple[Carry, Desks, _Trace]:

@@ -47,17 +47,17 @@ class Tally(NamedTuple):
 NO_COST = np.array([0, -np.inf])
 
 
-def _in_scales(declared: runtime.Declared | None) -> Array:
+def _in_scales(declared: runtime.Declared | None, dtype: jnp.dtype) -> Array:
     """Return one agent's cost as in `Tally`: larger is dearer in both figures.
 
     A release counts even if nobody is sent it in this round: it goes into the agent's state, and leaves with it later.
     """
     if declared is None:
-        return jnp.asarray(NO_COST)
+        return jnp.asarray(NO_COST, dtype)
     # A value that no record can move (a step of size 0) costs nothing, with noise or without.
     free = declared.sensitivity == 0
     scale = jnp.where(free, 1, declared.scale)
-    return jnp.stack([declared.sensitivity / scale, jnp.where(free, -jnp.inf, -declared.bound / scale)])
+    return jnp.stack([declared.sensitivity / scale, jnp.where(free, -jnp.inf, -declared.bound / scale)]).astype(dtype)
 
 
 class Engine(Stage):
@@ -139,14 +139,14 @@ class Engine(Stage):
         def one(key: Key, state: State, own_batch: Batch, view: View) -> tuple[State, Packed, Array, Array]:
             ready = runtime.prepare(phase, index, key, state, own_batch, view)
             packed = self.packings[index].pack(ready.outbox.message)
-            return ready.state, packed, ready.addressed, _in_scales(ready.declared)
+            return ready.state, packed, ready.addressed, _in_scales(ready.declared, self.dtype)
 
         for b, (members, state) in enumerate(zip(world.members[phase.source], states, strict=True)):
             part = slices(batch, role.buckets[b]) if phase.source == self.algorithm.learner else ()
             view = self._view(phase.source, phase.links, b, members, now, t)
             new, message, sent, cost = jax.vmap(one, in_axes=(0, 0, 0, VIEW_AXES))(members.key, state, part, view)
             if takes_part is not None:
-                cost = jnp.where(takes_part[role.buckets[b]][:, None], cost, NO_COST)
+                cost = jnp.where(takes_part[role.buckets[b]][:, None], cost, jnp.asarray(NO_COST, self.dtype))
             costs.append(jnp.max(cost, axis=0))
             if takes_part is not None:
                 new = where(takes_part[role.buckets[b]], new, state)

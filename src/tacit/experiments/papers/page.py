@@ -8,7 +8,7 @@ from typing import Any
 from tacit.experiments.papers.experiment import Claim, Experiment, Figure, Findings, Table
 from tacit.results.report import CSS
 
-QUICK = "The quick form: fewer settings and seeds and a coarser search for steps, hence wider intervals."
+QUICK = "The quick form: fewer settings and seeds and coarser choices, hence wider intervals."
 VERDICTS_CSS = """
 .claims { list-style: none; padding: 0; margin: 0; display: grid; gap: .6rem; }
 .claims li { background: var(--card); border: 1px solid var(--line); border-left: 5px solid var(--accent);
