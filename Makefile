@@ -28,9 +28,9 @@ test: check
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 bench: setup
-	$(BIN)/python -m benchmarks.engine
-	$(BIN)/python -m benchmarks.noise
-	$(BIN)/python -m benchmarks.sampler
+	-$(BIN)/python -m benchmarks.engine
+	-$(BIN)/python -m benchmarks.noise
+	-$(BIN)/python -m benchmarks.sampler
 
 lock:  # regenerate requirements.txt from pyproject.toml: hashes only, no addresses
 	$(PYTHON) -m venv $(VENV)-lock
