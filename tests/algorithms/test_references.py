@@ -168,7 +168,6 @@ def test_distributed_online(perturbs, batch):
     import jax
 
     from tacit import runtime
-    from tacit.privacy.unit_noise import noise_words, unit_laplace
 
     clip, radius, epsilon = 0.4, 0.5, 5.0
     rng = np.random.default_rng(3)
@@ -179,6 +178,8 @@ def test_distributed_online(perturbs, batch):
     )
     graph = tacit.graphs.complete(AGENTS).with_dynamics(tacit.graphs.RandomMatching()).with_weights("metropolis")
     root = jax.random.key(0)
+    with jax.enable_x64(True):
+        units = _unit_noise(root)
     b = np.zeros((AGENTS, DIM))
     average = np.zeros_like(b)
     losses = []
@@ -193,10 +194,7 @@ def test_distributed_online(perturbs, batch):
             losses[-1] += np.mean([loss(model[i], *row) for row in rows]) / AGENTS
             parts = [gradient(b[i], *row) - L2 * b[i] for row in rows]
             mean = sum(g * min(1, clip / np.linalg.norm(g)) for g in parts) / len(rows) + L2 * b[i]
-            with jax.enable_x64(True):
-                words = noise_words(runtime.agent_key(root, 0, 0, i), t, 0)
-                unit = np.asarray(unit_laplace(words, 0, (DIM,), np.float64))
-            noise = 2 * np.sqrt(DIM) * clip / len(rows) / epsilon * unit
+            noise = 2 * np.sqrt(DIM) * clip / len(rows) / epsilon * units[t - 1, i]
             if perturbs == "model":
                 new[i] = _onto_ball(b[i] - step * mean, radius) + step * noise
             else:
@@ -211,6 +209,22 @@ def test_distributed_online(perturbs, batch):
     np.testing.assert_allclose(run.per_round["loss"][0], losses, rtol=1e-9)
     np.testing.assert_allclose(run.models[0], average if batch else b, rtol=1e-8, atol=1e-10)
     assert run.privacy.guarantee.epsilon == pytest.approx(epsilon)
+
+
+def _unit_noise(root):
+    """(rounds, agents, dim) Laplace noise of scale 1, as the simulator draws it."""
+    import jax
+    import jax.numpy as jnp
+
+    from tacit import runtime
+    from tacit.privacy.unit_noise import noise_words, unit_laplace
+
+    def draw(t, i):
+        words = noise_words(runtime.agent_key(root, 0, 0, i), t, 0)
+        return unit_laplace(words, 0, (DIM,), jnp.float64)
+
+    over_agents = jax.vmap(draw, in_axes=(None, 0))
+    return np.asarray(jax.jit(jax.vmap(over_agents, in_axes=(0, None)))(jnp.arange(1, ROUNDS + 1), jnp.arange(AGENTS)))
 
 
 def _onto_ball(w, radius):
