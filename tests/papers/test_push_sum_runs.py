@@ -55,6 +55,8 @@ def test_experiment_has_all_parts_and_the_same_seed_gives_the_same_bytes(micro: 
     assert [figure.png for figure in again.figures] == [figure.png for figure in findings.figures]
     assert len(findings.claims) == 14
     assert {figure.name for figure in findings.figures} == {"comparison", "sizes", "densities", "local"}
+    words = [*(figure.caption for figure in findings.figures), findings.tables[0].note, findings.method[-1]]
+    assert all("None of these runs is private" in text for text in words)
     assert findings.metrics["rounds"] == 12
     figures = findings.metrics["cells"]
     assert {cell["method"] for cell in figures} == set(micro.starts)

@@ -10,6 +10,8 @@ from tacit.experiments.papers.push_sum.evidence import Evidence
 from tacit.experiments.papers.verdicts import TOLERANCE
 from tacit.results.record import figure
 
+NOT_PRIVATE = "None of these runs is private: values leave as they were computed."
+
 
 def method(evidence: Evidence) -> list[str]:
     """Return how it was done, in paragraphs."""
@@ -39,6 +41,7 @@ def method(evidence: Evidence) -> list[str]:
         "Intervals are 95 % (Student's t) over the differences seed by seed. Lower means that the whole "
         f"interval of the difference lies below 0; not worse, that it ends below {100 * TOLERANCE:g} % of "
         "what is compared with.",
+        f"{NOT_PRIVATE} The text calls it protection that models are exchanged instead of gradients (003 4.4).",
     ]
 
 
@@ -59,7 +62,7 @@ def losses(evidence: Evidence) -> Table:
     )
     design = evidence.design
     network = f"{design.nodes} nodes with up to {design.neighbours} neighbours"
-    note = f"{network}; ± is half of the 95 % interval of the mean."
+    note = f"{network}; ± is half of the 95 % interval of the mean. {NOT_PRIVATE}"
     return Table("All methods", note, columns, rows)
 
 
@@ -82,7 +85,7 @@ def figures(evidence: Evidence) -> list[Figure]:
     """Return the pictures: those of the text's figures 2 to 6."""
     design = evidence.design
     y_label = "average loss up to round t (nats)"
-    bands = "Lines are means over the seeds, bands their 95 % confidence intervals."
+    bands = f"Lines are means over the seeds, bands their 95 % confidence intervals. {NOT_PRIVATE}"
 
     def panels(cells: dict[str, dict[float, Cell]]) -> list[Panel]:
         return [
