@@ -180,6 +180,8 @@ class ReleaseSpec(NamedTuple):
     coordinates: int
     from_data: bool
     """Whether the value depends on the batch, or on a state that does. What does not is free."""
+    records: int = 1
+    """Places for records in a batch."""
 
 
 class MessageSpec(NamedTuple):
@@ -241,8 +243,8 @@ def _data_flow(
                     "make the next state from what was released (in emit or absorb)"
                 )
         coordinates = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(value))
-        releases.append((phase, coordinates, any(jax.tree.leaves(value_depends))))
-    return [ReleaseSpec(p.mechanism, size, found or p.source in holders) for p, size, found in releases]
+        releases.append((phase, coordinates, any(jax.tree.leaves(value_depends)), records_in(own_batch)))
+    return [ReleaseSpec(p.mechanism, size, found or p.source in holders, h) for p, size, found, h in releases]
 
 
 def depends_on(function: Callable[..., Tree], arguments: tuple[Tree, ...], argument: int) -> tuple[Tree, Tree]:

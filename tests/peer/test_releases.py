@@ -85,6 +85,35 @@ def test_released_values_lie_on_the_grid_and_have_the_declared_spread(tmp_path):
     assert ledger.spent().epsilon == 0.5
 
 
+def test_rounding_is_paid_for_with_noise_and_too_much_of_it_is_refused(tmp_path):
+    """The cost stays; sensitivity and scale grow by the same share, and float32 is not enough for large batches."""
+    ledger = Ledger.create(tmp_path / "ledger", Budget(epsilon=10.0))
+    declared = Declared(np.float32(2.0), np.float32(4.0), np.float32(np.inf))
+    share = releases.rounding(32, np.zeros(3, np.float32))
+    assert share == pytest.approx((32 * 34 + 8) * 2.0**-24)
+    wider = releases.widened(declared, share)
+    assert wider.sensitivity == pytest.approx(2 * (1 + share), rel=1e-12)
+    assert wider.sensitivity / wider.scale == pytest.approx(0.5, rel=1e-12)
+    mechanism = tacit.privacy.laplace(epsilon=0.5, clip=1.0, norm="l1")
+    book = BookedReleaser(ledger, NoiseSource())
+    spec = ReleaseSpec(mechanism, 3, from_data=True, records=2000)
+    with pytest.raises(PrivacyError, match="float64"):
+        book("a", spec, declared, np.zeros(3, np.float32), "round 1")
+    assert ledger.releases == 0
+    book("a", spec, declared, np.zeros(3, np.float64), "round 1")
+    assert ledger.spent().epsilon == pytest.approx(0.5, rel=1e-12)
+
+
+def test_a_batch_says_how_many_records_are_averaged():
+    """Seen in the settled release: the streams of the contract tests bring one record, this one four."""
+    mechanism = tacit.privacy.laplace(epsilon=1.0, clip=1.0)
+    algorithm = tacit.algorithms.distributed_online(tacit.objectives.logistic(), mechanism=mechanism)
+    batch = tacit.streams.Batch(np.zeros((1, 2, 4, 3), np.float32), np.ones((1, 2, 4), np.float32))
+    data = tacit.streams.from_function(lambda start, stop: batch, agents=2, rounds=1)
+    result = run_in_process(algorithm, tacit.graphs.complete(2), data, rounds=1)
+    assert result.machines["peer"][0].functions.specs[0].release.records == 4
+
+
 def test_a_whole_model_is_not_released(tmp_path):
     case = next(c for c in CASES if c.name == "online_push_sum, gaussian on model")
     _, releaser = releasers(tmp_path, Budget(rho=1e6))

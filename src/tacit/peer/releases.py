@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from tacit.privacy.ledger import Ledger
 
 
+LARGEST_ROUNDING = 0.1
+"""Peers release nothing whose sensitivity rounding might raise by more than this share."""
+
+
 class Releaser(Protocol):
     """Turns a value into what may leave, or raises and lets nothing out."""
 
@@ -45,6 +49,8 @@ class BookedReleaser:
                 f"mechanism {spec.mechanism.name!r} perturbs the model, whose rounding errors grow with its size and "
                 "are not in the declared sensitivity; say perturbs='update' (docs/privacy.md)"
             )
+        if declared is not None:
+            declared = widened(declared, rounding(spec.records, value))
         event = booked(spec, declared, records)
         return self.ledger.release(name, event, lambda receipt: self._noisy(event, value))
 
@@ -60,6 +66,28 @@ class BookedReleaser:
             return exact.astype(leaf.dtype)  # rounding what is released already is post-processing
 
         return jax.tree.map(drawn, value)
+
+
+def rounding(records: int, value: Tree) -> float:
+    """Return by which share rounding in floats may raise the sensitivity of a clipped mean, or of a step made of it.
+
+    A sum of h numbers rounds by h - 1 times u of what is added, the division and a step size once more each, and two
+    neighbours differ by twice that: h (h + 2) u of 2 C / h (docs/privacy.md). A few u for the declaration itself.
+    """
+    unit = max((float(np.finfo(np.asarray(leaf).dtype).eps) / 2 for leaf in jax.tree.leaves(value)), default=0.0)
+    share = (records * (records + 2) + 8) * unit
+    if share > LARGEST_ROUNDING:
+        raise PrivacyError(
+            f"a mean over {records:,} records in floats of {unit:.1g} may round by {share:.2g} of its sensitivity; "
+            f"expected at most {LARGEST_ROUNDING:g}: compute in float64, or take smaller batches"
+        )
+    return share
+
+
+def widened(declared: Declared, share: float) -> Declared:
+    """Return a declaration of the same cost for a value more sensitive by a share, with that much more noise."""
+    raised = (np.float64(number) * (1 + share) for number in declared)  # in double precision whatever the run's is
+    return Declared(*raised)  # type: ignore[arg-type]
 
 
 def booked(spec: ReleaseSpec, declared: Declared | None, records: str) -> Event:
