@@ -243,7 +243,8 @@ def _data_flow(
                     "make the next state from what was released (in emit or absorb)"
                 )
         coordinates = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(value))
-        releases.append((phase, coordinates, any(jax.tree.leaves(value_depends)), records_in(own_batch)))
+        places = jax.eval_shape(lambda b: jnp.zeros(records_in(b)), own_batch).size  # of a batch known by its shapes
+        releases.append((phase, coordinates, any(jax.tree.leaves(value_depends)), places))
     return [ReleaseSpec(p.mechanism, size, found or p.source in holders, h) for p, size, found, h in releases]
 
 
