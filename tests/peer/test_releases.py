@@ -8,7 +8,7 @@ import pytest
 
 import tacit
 from tacit.contract import Links, View
-from tacit.errors import BudgetExceeded, PrivacyError
+from tacit.errors import BudgetExceeded, DataError, PrivacyError
 from tacit.graphs import Graph
 from tacit.peer import releases, run_in_process
 from tacit.peer.releases import BookedReleaser
@@ -119,6 +119,22 @@ def test_a_whole_model_is_not_released(tmp_path):
     _, releaser = releasers(tmp_path, Budget(rho=1e6))
     with pytest.raises(PrivacyError, match="perturbs='update'"):
         run_in_process(case.make(), case.graph, stream(), rounds=1, releaser=releaser)
+
+
+def test_data_that_are_not_finite_are_refused_before_anything_is_charged(tmp_path):
+    case = next(c for c in PRIVATE if c.name.startswith("distributed_online, laplace"))
+    made, releaser = releasers(tmp_path, Budget(epsilon=100.0))
+
+    def poisoned(start, stop):
+        batch = stream().chunk(start, stop)
+        x = batch.x.copy()
+        x[:, 0, 2] = np.nan
+        return batch._replace(x=x)
+
+    data = tacit.streams.from_function(poisoned, agents=AGENTS, rounds=3)
+    with pytest.raises(DataError, match=r"batch of peer 0 in round 1\.x\[2\] is nan"):
+        run_in_process(case.make(), case.graph, data, rounds=1, releaser=releaser)
+    assert made[0].ledger.releases == 0
 
 
 def test_a_seeded_source_is_refused(tmp_path):

@@ -25,6 +25,7 @@ from tacit.errors import ContractError, MessageRefused, PrivacyError
 from tacit.peer.inbox import StackedInbox
 from tacit.peer.releases import Releaser
 from tacit.privacy import records_in
+from tacit.privacy.clipping import refuse_nonfinite
 from tacit.runtime import MessageSpec
 
 Views = Mapping[str, View]
@@ -152,6 +153,9 @@ class RoundMachine:
         """
         if self._phase is not None:
             raise ContractError(f"round {self.round} is still in phase {self._phase}; proceed first")
+        if self.releaser is not None:
+            # A clip would take such a record for zero: safe, but the peer would learn nothing and not say so.
+            refuse_nonfinite(batch, f"batch of {self.role} {self.agent} in round {self.round + 1}")
         self.round += 1
         self._batch, self._views = batch, views
         self._records = f"round {self.round}" if records is None else records
