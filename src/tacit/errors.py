@@ -9,6 +9,8 @@ The tree::
     ├── RequirementError     a run refused before round 0: what the algorithm requires and the remedy
     ├── ContractError        an algorithm that breaks the contract (a fault of its author)
     ├── ResultError          a run directory that cannot be read or written
+    ├── IdentityError        a key, certificate or name of a peer that cannot be used
+    ├── StoreError           a peer's durable state that is damaged, or a commit that does not fit it
     ├── PrivacyError         a release that must not happen
     │   ├── BudgetExceeded   it would cost more than is left
     │   └── LedgerError      it cannot be booked: the disk failed, or the ledger is damaged or was rolled back
@@ -49,6 +51,14 @@ class ResultError(TacitError):
     """A run directory cannot be read or written."""
 
 
+class StoreError(TacitError):
+    """A peer's durable state cannot be used, or a commit does not fit it."""
+
+
+class IdentityError(TacitError):
+    """A key, certificate or name of a peer cannot be used."""
+
+
 class PrivacyError(TacitError):
     """A release must not happen."""
 
@@ -70,4 +80,4 @@ class MessageRefused(RemoteError):  # noqa: N818 - it is what happened to the me
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(f"message refused ({reason}): {detail}")
-        self.reason = reason
+        self.reason, self.detail = reason, detail

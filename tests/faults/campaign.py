@@ -1,6 +1,6 @@
 """Crashes and disk faults in number: `python -m tests.faults.campaign [--small]` prints what was done and what broke.
 
-Workers are forked from this process, which has imported everything, so that 300 kills take a minute and not an hour.
+A ledger is charged, and a peer commits rounds to its store and sends them. Workers are forked from this process, which has imported everything, so that 300 kills take a minute and not an hour.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.faults import worker
+from tests.faults import store_worker, worker
 
 SHIM = Path(__file__).with_name("shim.c")
+MEMORY = Path("/dev/shm")
 
 
 @dataclass
@@ -45,15 +46,16 @@ class Size:
     power_cuts: int
     failures_up_to: int
     stride: int
+    in_memory: bool
+    """Where syncs cost nothing: a kill and the shim's faults are the same there."""
 
 
-FULL = Size(kills=300, aimed=208, power_cuts=200, failures_up_to=48, stride=1)
-SMALL = Size(kills=25, aimed=32, power_cuts=32, failures_up_to=44, stride=7)
+FULL = Size(kills=300, aimed=208, power_cuts=200, failures_up_to=48, stride=1, in_memory=False)
+SMALL = Size(kills=15, aimed=32, power_cuts=32, failures_up_to=44, stride=7, in_memory=True)
 
 
-def random_kills(directory: Path, number: int, chance: random.Random) -> Tally:
+def random_kills(place: worker.Place, number: int, chance: random.Random) -> Tally:
     """Kill -9 at any moment, also while the ledger is being opened."""
-    place = worker.Place(directory)
     tally = Tally()
     for _ in range(number):
         process = worker.start(place, 1_000_000, None, 2)
@@ -64,9 +66,8 @@ def random_kills(directory: Path, number: int, chance: random.Random) -> Tally:
     return tally
 
 
-def aimed_kills(directory: Path, number: int, chance: random.Random) -> Tally:
+def aimed_kills(place: worker.Place, number: int, chance: random.Random) -> Tally:
     """Die right before, in or right after a write, a sync or a rename."""
-    place = worker.Place(directory)
     tally = Tally()
     aims = [
         (worker.Operation.SYNC, worker.Action.KILL_BEFORE),
@@ -80,24 +81,31 @@ def aimed_kills(directory: Path, number: int, chance: random.Random) -> Tally:
     ]
     for run in range(number):
         operation, action = aims[run % len(aims)]
-        most = {worker.Operation.SYNC: 40, worker.Operation.WRITE: 90, worker.Operation.RENAME: 10}[operation]
-        _faulty(tally, place, worker.Fault(operation, chance.randint(1, most), action))
+        most = {worker.Operation.SYNC: 40, worker.Operation.WRITE: 90 * place.spread, worker.Operation.RENAME: 10}
+        _faulty(tally, place, worker.Fault(operation, chance.randint(1, most[operation]), action))
     return tally
 
 
-def power_cuts(directory: Path, number: int, chance: random.Random) -> Tally:
+def every_sync(place: worker.Place, up_to: int, stride: int) -> Tally:
+    """Die right before and right after the k-th sync."""
+    tally = Tally()
+    for at in range(1, up_to + 1, stride):
+        for action in (worker.Action.KILL_BEFORE, worker.Action.KILL_AFTER):
+            _faulty(tally, place, worker.Fault(worker.Operation.SYNC, at, action))
+    return tally
+
+
+def power_cuts(place: worker.Place, number: int, chance: random.Random) -> Tally:
     """Lose all that was written and not synced, before any call."""
-    place = worker.Place(directory)
     tally = Tally()
     for _ in range(number):
-        fault = worker.Fault(worker.Operation.ALL, chance.randint(1, 150), worker.Action.POWER_CUT)
+        fault = worker.Fault(worker.Operation.ALL, chance.randint(1, 150 * place.spread), worker.Action.POWER_CUT)
         _faulty(tally, place, fault)
     return tally
 
 
-def failures(directory: Path, up_to: int, stride: int) -> Tally:
+def failures(place: worker.Place, up_to: int, stride: int) -> Tally:
     """Let the k-th write or sync fail, once or from then on: releases stop, and go on when the fault is gone."""
-    place = worker.Place(directory)
     tally = Tally()
     kinds = [
         (operation, action, error)
@@ -106,8 +114,9 @@ def failures(directory: Path, up_to: int, stride: int) -> Tally:
         for error in (errno.EIO, errno.ENOSPC)
     ]
     for number, (operation, action, error) in enumerate(kinds):
+        spread = place.spread if operation is worker.Operation.WRITE else 1
         for at in range(1 + number % stride, up_to + 1, stride):
-            _faulty(tally, place, worker.Fault(operation, at, action, error))
+            _faulty(tally, place, worker.Fault(operation, at * spread, action, error))
     return tally
 
 
@@ -156,22 +165,27 @@ def _examine(tally: Tally, place: worker.Place, after: str) -> None:
 def _inside(size: Size, seed: int) -> dict[str, Any]:
     from tacit.privacy import ledger
 
-    ledger.COMMITS_PER_CHECKPOINT = 3  # so that checkpoints come as often as faults
+    ledger.COMMITS_PER_CHECKPOINT, ledger.BYTES_PER_CHECKPOINT = (
+        3,
+        60_000,
+    )  # so that checkpoints come as often as faults
     chance = random.Random(seed)
     report = {}
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory(dir=MEMORY if size.in_memory and MEMORY.is_dir() else None) as name:
         top = Path(name)
         series = {
-            "random kills": lambda d: random_kills(d, size.kills, chance),
-            "aimed kills": lambda d: aimed_kills(d, size.aimed, chance),
-            "power cuts": lambda d: power_cuts(d, size.power_cuts, chance),
-            "failures": lambda d: failures(d, size.failures_up_to, size.stride),
+            "random kills": lambda place: random_kills(place, size.kills, chance),
+            "aimed kills": lambda place: aimed_kills(place, size.aimed, chance),
+            "every sync": lambda place: every_sync(place, size.failures_up_to, size.stride),
+            "power cuts": lambda place: power_cuts(place, size.power_cuts, chance),
+            "failures": lambda place: failures(place, size.failures_up_to, size.stride),
         }
-        for title, run in series.items():
-            begun = time.perf_counter()
-            tally = run(top / title.replace(" ", "-"))
-            tally.seconds = round(time.perf_counter() - begun, 1)
-            report[title] = vars(tally)
+        for what, kind in (("ledger", worker.Place), ("store", store_worker.StorePlace)):
+            for title, run in series.items():
+                begun = time.perf_counter()
+                tally = run(kind(top / f"{what}-{title.replace(' ', '-')}"))
+                tally.seconds = round(time.perf_counter() - begun, 1)
+                report[f"{what}, {title}"] = vars(tally)
     return report
 
 

@@ -9,7 +9,7 @@ import traceback
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from pathlib import Path
-from typing import NoReturn
+from typing import ClassVar, NoReturn
 
 from tacit.errors import LedgerError
 from tacit.privacy.accounting import Account, Budget
@@ -51,10 +51,15 @@ class Place:
     """Where a ledger, its witness and what was released are kept."""
 
     directory: Path
+    spread: ClassVar[int] = 1
+    """Writes for each one of a bare ledger."""
 
     def __post_init__(self) -> None:
         (self.directory / "faulty" / "elsewhere").mkdir(parents=True)
         self.released.touch()
+        self.create()
+
+    def create(self) -> None:
         Ledger.create(self.ledger, Budget(epsilon=1e6), self.witness).close()
 
     @property
@@ -93,6 +98,36 @@ class Place:
             found.append(f"spent {spent}, of {len(booked)} events {recomputed.spent()}")
         return found
 
+    def work(self, releases: int, shim: ctypes.CDLL | None) -> int:
+        """Release until refused; return how it ended."""
+        output = os.open(self.released, os.O_WRONLY | os.O_APPEND)
+        failed_before = False
+
+        def publish(name: str) -> None:
+            nonlocal failed_before
+            failed_before = shim is not None and bool(shim.shim_fired())
+            os.write(output, f"{name}\n".encode())
+            os.fsync(output)
+
+        try:
+            ledger = Ledger.open(self.ledger, witness=self.witness)
+        except LedgerError:
+            return REFUSED
+        try:
+            for _ in range(releases):
+                name = f"round {ledger.releases + 1}"
+                ledger.release(name, EVENT, lambda name=name: publish(name))
+                if failed_before:
+                    return WENT_ON
+        except LedgerError:
+            try:
+                ledger.release("after the failure", EVENT, lambda: publish("after the failure"))
+            except LedgerError:
+                return REFUSED
+            return WENT_ON
+        ledger.close()
+        return DONE
+
 
 def _booked(replay: Replay) -> tuple[set[str], Account]:
     return {entry.release for entry, _ in replay}, replay.account
@@ -115,38 +150,8 @@ def _work(place: Place, releases: int, fault: Fault | None, report: int) -> NoRe
             shim.shim_arm(
                 directory, int(fault.operations), ctypes.c_long(fault.at), int(fault.action), fault.error, report
             )
-        outcome = _charge(place, releases, shim)
+        outcome = place.work(releases, shim)
     except BaseException:
         traceback.print_exc()
     finally:
         os._exit(outcome)
-
-
-def _charge(place: Place, releases: int, shim: ctypes.CDLL | None) -> int:
-    output = os.open(place.released, os.O_WRONLY | os.O_APPEND)
-    failed_before = False
-
-    def publish(name: str) -> None:
-        nonlocal failed_before
-        failed_before = shim is not None and bool(shim.shim_fired())
-        os.write(output, f"{name}\n".encode())
-        os.fsync(output)
-
-    try:
-        ledger = Ledger.open(place.ledger, witness=place.witness)
-    except LedgerError:
-        return REFUSED
-    try:
-        for _ in range(releases):
-            name = f"round {ledger.releases + 1}"
-            ledger.release(name, EVENT, lambda _, name=name: publish(name))
-            if failed_before:
-                return WENT_ON
-    except LedgerError:
-        try:
-            ledger.release("after the failure", EVENT, lambda _: publish("after the failure"))
-        except LedgerError:
-            return REFUSED
-        return WENT_ON
-    ledger.close()
-    return DONE

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from tests.mutation import accounting_mutants, clipping_mutants, ledger_mutants, release_mutants, sampling_mutants
+from tests.mutation import (
+    accounting_mutants,
+    clipping_mutants,
+    ledger_mutants,
+    release_mutants,
+    sampling_mutants,
+    store_mutants,
+)
 
 GROUPS = {
     "clipping": clipping_mutants.MUTANTS,
@@ -10,4 +17,5 @@ GROUPS = {
     "accounting": accounting_mutants.MUTANTS,
     "ledger": ledger_mutants.MUTANTS,
     "releases": release_mutants.MUTANTS,
+    "store": store_mutants.MUTANTS,
 }

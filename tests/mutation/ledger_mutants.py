@@ -20,12 +20,12 @@ MUTANTS = (
             (
                 "a budget may be exceeded",
                 "            self._refuse_overspending(account, charges)\n",
-                "",
+                "            pass\n",
                 "test_the_budget_is_reached_and_never_exceeded",
             ),
             (
                 "a name may be booked twice",
-                "            self._refuse_booked([release for release, _ in texts])\n",
+                "        self._refuse_booked([release for release, _ in charges])\n",
                 "",
                 "test_a_draw_that_fails_stays_charged_and_the_ledger_open",
             ),
@@ -35,11 +35,11 @@ MUTANTS = (
                 "if False:",
                 "test_several_charges_are_booked_all_or_none",
             ),
-            ("nothing is written", "                append(self._connection, entries)\n", "", ORDER),
+            ("nothing is written", "self._written += append(self._connection, entries, also)", "pass", ORDER),
             (
                 "it is drawn before it is charged",
-                "        return draw(self.charge(release, event))\n",
-                '        result = draw(Receipt(self.releases + 1, b""))\n        self.charge(release, event)\n        return result\n',
+                "        self.charge(release, event)\n        return draw()\n",
+                "        result = draw()\n        self.charge(release, event)\n        return result\n",
                 ORDER,
             ),
             (
@@ -81,7 +81,7 @@ MUTANTS = (
             ("the witness may be left out", "if witness is None and genesis.witnessed", "if False", FIXED),
             (
                 "a lost witness is made anew by itself",
-                "if replay.last.sequence > 0:",
+                "if mark is None and last.sequence > 0:",
                 "if False:",
                 f"{WITNESS}::test_a_lost_witness_is_made_anew_only_on_request",
             ),
@@ -114,8 +114,44 @@ MUTANTS = (
                 ORDER,
             ),
             (
+                "the witness stays behind what is about to be sent",
+                "if mark is None or mark.sequence < last.sequence:",
+                "if mark is None:",
+                "tests/peer/test_store_damage.py::test_what_is_sent_after_a_crash_before_the_witness_cannot_be_taken_back",
+            ),
+            (
+                "a refusal in advance looks at nothing",
+                "        _texts(charges)\n        with self._lock:\n            self._account_after(charges)\n",
+                "        _texts(charges)\n",
+                "test_a_refusal_in_advance_is_that_of_the_charge_and_books_nothing",
+            ),
+            (
+                "a refusal in advance is remembered",
+                "        _texts(charges)\n        with self._lock:\n            self._account_after(charges)\n",
+                "        self.charge_all(charges)\n",
+                "test_a_refusal_in_advance_is_that_of_the_charge_and_books_nothing",
+            ),
+            (
+                "the witness is written for nothing",
+                "if self._witness is not None and entries:",
+                "if self._witness is not None:",
+                "test_charges_and_what_a_peer_writes_are_durable_together",
+            ),
+            (
+                "what a peer writes is not counted",
+                " or self._written >= BYTES_PER_CHECKPOINT",
+                "",
+                "test_much_that_is_written_is_moved_out_of_the_log_sooner",
+            ),
+            (
+                "a failed reading leaves it open",
+                "            with self._closed_on_failure():\n                return use(self._connection)\n",
+                "            return use(self._connection)\n",
+                "test_a_failed_reading_closes_the_ledger",
+            ),
+            (
                 "the log grows for ever",
-                "if self._commits % COMMITS_PER_CHECKPOINT == 0",
+                "if self._commits >= COMMITS_PER_CHECKPOINT or self._written >= BYTES_PER_CHECKPOINT",
                 "if False",
                 CLOSED,
                 "test_the_log_is_emptied_at_opening_and_stays_small",
@@ -149,10 +185,16 @@ MUTANTS = (
             ),
             (
                 "other tables and triggers pass",
-                "if found != list(_SCHEMA)",
+                "if found not in (list(_SCHEMA), [*_SCHEMA, *PEER_SCHEMA])",
                 "if False",
                 EDITED,
                 "test_a_removed_trigger_is_noticed",
+            ),
+            (
+                "a peer writes outside the transaction",
+                '    written = 0 if also is None else also(connection)\n    connection.execute("COMMIT")\n',
+                '    connection.execute("COMMIT")\n    written = 0 if also is None else also(connection)\n',
+                "tests/privacy/test_ledger.py::test_a_peer_that_fails_while_it_writes_closes_the_ledger_and_leaves_nothing",
             ),
             (
                 "a damaged index passes",

@@ -252,13 +252,13 @@ MUTANTS = (
             ),
             (
                 "noise is drawn before the charge",
-                "        return self.ledger.release(name, event, lambda receipt: self._noisy(event, value))",
-                "        noisy = self._noisy(event, value)\n        return self.ledger.release(name, event, lambda receipt: noisy)",
+                "        return self.ledger.release(name, event, lambda: self._noisy(event, value))",
+                "        noisy = self._noisy(event, value)\n        return self.ledger.release(name, event, lambda: noisy)",
                 BOOKED,
             ),
             (
                 "nothing is charged",
-                "return self.ledger.release(name, event, lambda receipt: self._noisy(event, value))",
+                "return self.ledger.release(name, event, lambda: self._noisy(event, value))",
                 "return self._noisy(event, value)",
                 BOOKED,
             ),

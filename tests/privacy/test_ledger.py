@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from tacit.errors import BudgetExceeded, LedgerError, PrivacyError
 from tacit.privacy import ledger as ledger_module
 from tacit.privacy import ledger_store
 from tacit.privacy.events import Event
-from tacit.privacy.ledger import Ledger, Receipt
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger_store import PEER_SCHEMA
 from tacit.privacy.witness import read_mark
 from tests.privacy.ledgers import BUDGET, EVENT, content, made, verify
 
@@ -24,7 +26,7 @@ def test_a_release_is_durable_and_witnessed_before_it_is_drawn(tmp_path: Path) -
     path, witness = tmp_path / "l.db", tmp_path / "witness"
     seen: list[Any] = []
 
-    def draw(receipt: Receipt) -> str:
+    def draw() -> str:
         on_disk = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
         seen.append(on_disk.execute("SELECT sequence, release, hash FROM entry ORDER BY sequence DESC").fetchone())
         on_disk.close()
@@ -32,7 +34,7 @@ def test_a_release_is_durable_and_witnessed_before_it_is_drawn(tmp_path: Path) -
         assert mark is not None
         seen.append((mark.sequence, mark.hash))
         assert ledger.spent().epsilon == 0.1
-        return f"noisy {receipt.sequence}"
+        return f"noisy {ledger.releases}"
 
     with Ledger.create(path, BUDGET, witness) as ledger:
         assert ledger.release("round 1", EVENT, draw) == "noisy 1"
@@ -41,7 +43,7 @@ def test_a_release_is_durable_and_witnessed_before_it_is_drawn(tmp_path: Path) -
 
 
 def test_a_draw_that_fails_stays_charged_and_the_ledger_open(tmp_path: Path) -> None:
-    def draw(_: Receipt) -> None:
+    def draw() -> None:
         raise ValueError("no entropy")
 
     with Ledger.create(tmp_path / "l.db", BUDGET) as ledger:
@@ -49,7 +51,7 @@ def test_a_draw_that_fails_stays_charged_and_the_ledger_open(tmp_path: Path) -> 
             ledger.release("round 1", EVENT, draw)
         assert ledger.releases == 1
         with pytest.raises(LedgerError, match="'round 1' is booked already \\(entry 1\\).*new name"):
-            ledger.release("round 1", EVENT, lambda _: pytest.fail("drawn twice"))
+            ledger.release("round 1", EVENT, lambda: pytest.fail("drawn twice"))
         assert ledger.spent().epsilon == 0.1
         ledger.charge("round 1, second time", EVENT)
 
@@ -61,7 +63,7 @@ def test_the_budget_is_reached_and_never_exceeded(tmp_path: Path) -> None:
         with pytest.raises(
             BudgetExceeded, match="'round 10'.*epsilon would be 1.1, above the budget of 1.*less.*spent is"
         ):
-            ledger.release("round 10", EVENT, lambda _: pytest.fail("drawn"))
+            ledger.release("round 10", EVENT, lambda: pytest.fail("drawn"))
         assert ledger.releases == 10
         assert ledger.left().epsilon == pytest.approx(0, abs=1e-12)
         ledger.charge("free", Event("laplace", "laplace", sensitivity=0.0, scale=1.0))
@@ -96,6 +98,100 @@ def test_several_charges_are_booked_all_or_none(tmp_path: Path) -> None:
         assert ledger.charge_all([]) == ()
         assert ledger.releases == 4
     assert [entry.release for entry in content(tmp_path / "l.db")] == ["r0", "r1", "r2", "r3"]
+
+
+def test_a_refusal_in_advance_is_that_of_the_charge_and_books_nothing(tmp_path: Path) -> None:
+    with Ledger.create(tmp_path / "l.db", BUDGET) as ledger:
+        ledger.charge("r0", EVENT)
+        ledger.refuse([])
+        ledger.refuse([(f"s{number}", EVENT) for number in range(9)])
+        for charges, error, message in (
+            ([(f"s{number}", EVENT) for number in range(10)], BudgetExceeded, "'s0' and 9 more"),
+            ([("s0", EVENT), ("r0", EVENT)], LedgerError, "'r0' is booked"),
+            ([("s0", EVENT), ("s0", EVENT)], LedgerError, "same release twice"),
+            ([("", EVENT)], LedgerError, "expected 1 to 200"),
+            ([("s0", None)], LedgerError, "not an Event"),
+        ):
+            with pytest.raises(error, match=message):
+                ledger.refuse(charges)  # type: ignore[arg-type]
+        assert ledger.releases == 1
+        ledger.charge("s0", EVENT)
+    with pytest.raises(LedgerError, match="is closed"):
+        ledger.refuse([])
+    assert [entry.release for entry in content(tmp_path / "l.db")] == ["r0", "s0"]
+
+
+# What a peer writes in the same transaction.
+
+
+def begin_store(connection: sqlite3.Connection) -> int:
+    for statement in PEER_SCHEMA:
+        connection.execute(statement)
+    return 0
+
+
+def put(text: str) -> Callable[[sqlite3.Connection], int]:
+    def write(connection: sqlite3.Connection) -> int:
+        connection.execute("INSERT INTO piece (data) VALUES (?)", (text.encode(),))
+        return len(text)
+
+    return write
+
+
+def pieces(connection: sqlite3.Connection) -> list[str]:
+    return [data.decode() for (data,) in connection.execute("SELECT data FROM piece ORDER BY id")]
+
+
+def test_charges_and_what_a_peer_writes_are_durable_together(tmp_path: Path) -> None:
+    path, witness = tmp_path / "l.db", tmp_path / "witness"
+    with Ledger.create(path, BUDGET, witness, also=begin_store) as ledger:
+        assert ledger.charge_all([("r1", EVENT)], put("one"))[0].sequence == 1
+        seen = witness.stat().st_ino
+        assert ledger.charge_all([], put("two")) == ()
+        assert witness.stat().st_ino == seen  # nothing was booked, so there is nothing to witness
+        with pytest.raises(LedgerError, match="'r1' is booked"):
+            ledger.charge_all([("r1", EVENT)], put("three"))
+        assert ledger.read(pieces) == ["one", "two"]
+    with Ledger.open(path, witness=witness) as ledger:
+        assert (ledger.releases, ledger.read(pieces)) == (1, ["one", "two"])
+    with pytest.raises(LedgerError, match="is closed"):
+        ledger.read(pieces)
+    assert verify(path, witness).last.release == "r1"
+
+
+@pytest.mark.parametrize("error", [ValueError("mistake"), sqlite3.OperationalError("disk I/O error")])
+def test_a_peer_that_fails_while_it_writes_closes_the_ledger_and_leaves_nothing(
+    tmp_path: Path, error: Exception
+) -> None:
+    def write(connection: sqlite3.Connection) -> int:
+        put("half")(connection)
+        raise error
+
+    path = tmp_path / "l.db"
+    ledger = Ledger.create(path, BUDGET, also=begin_store)
+    ledger.charge_all([("r1", EVENT)], put("one"))
+    with pytest.raises(ValueError if isinstance(error, ValueError) else LedgerError):
+        ledger.charge_all([("r2", EVENT)], write)
+    with pytest.raises(LedgerError, match="closed.*charge failed"):
+        ledger.charge("r3", EVENT)
+    with Ledger.open(path) as ledger:
+        assert (ledger.releases, ledger.read(pieces)) == (1, ["one"])
+
+
+def test_a_failed_reading_closes_the_ledger(tmp_path: Path) -> None:
+    ledger = Ledger.create(tmp_path / "l.db", BUDGET)
+    with pytest.raises(LedgerError, match="no such table"):
+        ledger.read(pieces)
+    with pytest.raises(LedgerError, match="is closed"):
+        ledger.charge("r1", EVENT)
+
+
+def test_much_that_is_written_is_moved_out_of_the_log_sooner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_module, "BYTES_PER_CHECKPOINT", 100_000)
+    with Ledger.create(tmp_path / "l.db", BUDGET, also=begin_store) as ledger:
+        for _ in range(100):
+            ledger.charge_all([], put("x" * 20_000))
+        assert (tmp_path / "l.db-wal").stat().st_size < 400_000
 
 
 @pytest.mark.parametrize("name", ["", "two\nlines", "x" * 201, "\ud800", 7])
@@ -158,10 +254,10 @@ def test_a_failed_charge_closes_the_ledger_for_good(
     ledger._connection = Failing(ledger._connection, word, error, after)  # type: ignore[assignment]
     expected = type(error) if isinstance(error, KeyboardInterrupt) else LedgerError
     with pytest.raises(expected):
-        ledger.release("round 2", EVENT, lambda _: pytest.fail("drawn"))
+        ledger.release("round 2", EVENT, lambda: pytest.fail("drawn"))
     for _ in range(2):
         with pytest.raises(LedgerError, match="closed.*charge failed.*open it anew"):
-            ledger.release("round 3", EVENT, lambda _: pytest.fail("drawn"))
+            ledger.release("round 3", EVENT, lambda: pytest.fail("drawn"))
     with Ledger.open(path) as again:
         committed = word.startswith("PRAGMA") or (word == "COMMIT" and after)
         assert again.releases == (2 if committed else 1)
@@ -175,7 +271,7 @@ def test_a_witness_that_cannot_be_written_stops_releases(tmp_path: Path) -> None
     ledger.charge("round 1", EVENT)
     elsewhere.rename(tmp_path / "unplugged")
     with pytest.raises(LedgerError, match="could not be made durable.*nothing was released.*open it anew"):
-        ledger.release("round 2", EVENT, lambda _: pytest.fail("drawn"))
+        ledger.release("round 2", EVENT, lambda: pytest.fail("drawn"))
     with pytest.raises(LedgerError, match="closed"):
         ledger.charge("round 3", EVENT)
     (tmp_path / "unplugged").rename(elsewhere)

@@ -146,7 +146,7 @@ def test_a_forked_child_cannot_use_the_ledger_nor_harm_it(tmp_path: Path) -> Non
             signal.alarm(5)  # rather than to wait for ever for the lock
             answer = "drawn"
             try:
-                ledger.release("in the child", EVENT, lambda _: None)
+                ledger.release("in the child", EVENT, lambda: None)
             except LedgerError as error:
                 answer = str(error)
             ledger.close()

@@ -81,6 +81,7 @@ def test_a_ledger_ahead_of_its_witness_is_fine(tmp_path: Path) -> None:
     entry = content(path)[0]
     write_mark(witness, Mark(verify(path).genesis.ledger, 1, entry.hash))
     with Ledger.open(path, witness=witness) as ledger:
+        assert read_mark(witness) == Mark(ledger.genesis.ledger, 2, content(path)[-1].hash)
         receipt = ledger.charge("round 3", EVENT)
     assert read_mark(witness) == Mark(ledger.genesis.ledger, 3, receipt.hash)
 

@@ -1,8 +1,9 @@
-"""How a peer lets a value out: charge the ledger, then draw the noise, in that order and by one declaration."""
+"""How a peer lets a value out: what is drawn and what is charged come from one declaration."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import jax
 import numpy as np
@@ -14,8 +15,8 @@ from tacit.runtime import Declared, ReleaseSpec
 
 if TYPE_CHECKING:
     from tacit.privacy.entropy import NoiseSource
-    from tacit.privacy.ledger import Ledger
 
+T = TypeVar("T")
 
 LARGEST_ROUNDING = 0.1
 """Peers release nothing whose sensitivity rounding might raise by more than this share."""
@@ -28,10 +29,22 @@ class Releaser(Protocol):
         """Release a value under a name that is used once, computed from the records of a label."""
 
 
-class BookedReleaser:
-    """Charges the durable ledger before it draws noise from a cryptographic source on a fixed grid."""
+class Books(Protocol):
+    """Where releases are booked: a `Ledger`, or the `StagedLedger` of a peer's store."""
 
-    def __init__(self, ledger: Ledger, source: NoiseSource) -> None:
+    def release(self, release: str, event: Event, draw: Callable[[], T], /) -> T:
+        """Return what `draw` gives, or raise without calling it where the release cannot be booked."""
+
+
+class BookedReleaser:
+    """Draws noise from a cryptographic source on a fixed grid, for releases that are booked.
+
+    The books decide on the order. A `Ledger` charges, commits and then draws, and what comes back may leave at once. A
+    `StagedLedger` refuses what does not fit, draws, and charges with the next commit of its store; what comes back may
+    leave when that commit has returned, and goes into it, so that after a crash the same bytes are sent or none.
+    """
+
+    def __init__(self, ledger: Books, source: NoiseSource) -> None:
         """Take the open ledger and the source; a seeded one is refused: whoever knows the seed knows the noise."""
         if source.predictable:
             raise PrivacyError(
@@ -41,7 +54,7 @@ class BookedReleaser:
         self.ledger, self.source = ledger, source
 
     def __call__(self, name: str, spec: ReleaseSpec, declared: Declared | None, value: Tree, records: str) -> Tree:
-        """Charge, commit, and only then draw."""
+        """Draw as declared, unless the books refuse it."""
         if not spec.from_data:
             return value
         if spec.mechanism.distribution is not None and spec.mechanism.perturbs == "model":
@@ -52,7 +65,7 @@ class BookedReleaser:
         if declared is not None:
             declared = widened(declared, rounding(spec.records, value))
         event = booked(spec, declared, records)
-        return self.ledger.release(name, event, lambda receipt: self._noisy(event, value))
+        return self.ledger.release(name, event, lambda: self._noisy(event, value))
 
     def _noisy(self, event: Event, value: Tree) -> Tree:
         from tacit.privacy.sampling import release_on_grid

@@ -4,6 +4,9 @@ The order is charge, commit, witness, draw: the noise of a release is drawn only
 in between books a release that never happened, which wastes budget; the reverse, a release that is not booked, cannot
 happen. A release that was booked and not sent is never sent later: it takes a new name and is charged again.
 
+A peer commits its state and its outbox in the transaction that books (`charge_all(charges, also)`). It then draws first
+and lets nothing out before the commit; `tacit.peer.store` says why that is as safe.
+
 After a failed write or sync nobody knows what is on the disk (a kernel may report a lost page once and then call it
 clean), so the ledger closes for good. Opening it anew verifies the whole chain and writes the log into the database
 again, with a sync of its own, before the next charge.
@@ -30,6 +33,7 @@ from tacit.privacy.events import EVERYONE, Event, Loss
 from tacit.privacy.ledger_store import (
     GENESIS,
     SQLITE_FAILURES,
+    Also,
     Entry,
     Genesis,
     WriterLock,
@@ -53,6 +57,8 @@ T = TypeVar("T")
 
 COMMITS_PER_CHECKPOINT = 256
 """About a thousand pages of log, SQLite's own default."""
+BYTES_PER_CHECKPOINT = 1 << 22
+"""The same in bytes, where a commit carries more than charges."""
 
 
 class Receipt(NamedTuple):
@@ -131,12 +137,14 @@ class Ledger:
         self._last = Receipt(replay.last.sequence, replay.last.hash)
         self._lock = threading.Lock()
         self._closed: str | None = None
-        self._commits = 0
+        self._commits = self._written = 0
         _OPEN.add(self)
 
     @classmethod
-    def create(cls, path: Path, budget: Budget, witness: Path | None = None, job: str = "") -> Ledger:
-        """Begin a ledger where there is none. Its budget, job and use of a witness are fixed from here on."""
+    def create(
+        cls, path: Path, budget: Budget, witness: Path | None = None, job: str = "", also: Also | None = None
+    ) -> Ledger:
+        """Begin a ledger where there is none, with what `also` adds; budget, job and use of a witness are fixed."""
         path = path.resolve()
         if job:
             checked_name(job, "job")
@@ -145,7 +153,7 @@ class Ledger:
         try:
             held = WriterLock(path)
             try:
-                write_new(path, Genesis(secrets.token_hex(16), budget, job, witness is not None))
+                write_new(path, Genesis(secrets.token_hex(16), budget, job, witness is not None), also)
             finally:
                 held.free()
         except (OSError, sqlite3.Error) as error:
@@ -170,13 +178,16 @@ class Ledger:
                 raise LedgerError(f"{path} is the ledger of job {genesis.job!r}, not of {job!r}")
             if witness is None and genesis.witnessed:
                 raise LedgerError(f"{path} has a witness: without it a rolled-back file would go unnoticed; name it")
-            if witness is not None and read_mark(witness) is None:
-                if replay.last.sequence > 0:
+            if witness is not None:
+                mark, last = read_mark(witness), replay.last
+                if mark is None and last.sequence > 0:
                     raise LedgerError(
-                        f"the witness {witness} is missing, and {path} has {replay.last.sequence} charges: nobody can "
+                        f"the witness {witness} is missing, and {path} has {last.sequence} charges: nobody can "
                         "say that these are all; if you know they are, make it anew with renew_witness"
                     )
-                write_mark(witness, Mark(genesis.ledger, 0, replay.last.hash))
+                if mark is None or mark.sequence < last.sequence:
+                    # A crash before the mark: a peer will send what that commit holds, so it must not be taken back.
+                    write_mark(witness, Mark(genesis.ledger, last.sequence, last.hash))
             return cls(path, connection, held, replay, witness)
 
     @property
@@ -201,38 +212,50 @@ class Ledger:
         """Book one release; when this returns it is on the disk."""
         return self.charge_all([(release, event)])[0]
 
-    def charge_all(self, charges: Sequence[tuple[str, Event]]) -> tuple[Receipt, ...]:
-        """Book several releases in one transaction: all of them or none."""
-        texts = [(checked_name(release, "release"), encode_event(event)) for release, event in charges]
+    def charge_all(self, charges: Sequence[tuple[str, Event]], also: Also | None = None) -> tuple[Receipt, ...]:
+        """Book several releases, and let `also` write, in one transaction: all of it or nothing.
+
+        `also` may write to a peer's tables only. If it fails the ledger closes, as after any write that failed.
+        """
+        texts = _texts(charges)
         with self._lock:
-            if self._closed is not None:
-                raise LedgerError(f"{self.path} is closed: {self._closed}; open it anew")
-            self._refuse_booked([release for release, _ in texts])
-            account = self._account
-            for _, event in charges:
-                account = account.charged(event)
-            self._refuse_overspending(account, charges)
+            account = self._account_after(charges)
             entries: list[Entry] = []
             last = self._last
             for release, text in texts:
                 entries.append(sealed(last.sequence + 1, release, text, last.hash))
                 last = Receipt(entries[-1].sequence, entries[-1].hash)
             with self._closed_on_failure():
-                append(self._connection, entries)
+                self._written += append(self._connection, entries, also)
                 self._commits += 1
-                if self._commits % COMMITS_PER_CHECKPOINT == 0:
+                if self._commits >= COMMITS_PER_CHECKPOINT or self._written >= BYTES_PER_CHECKPOINT:
                     checkpoint(self._connection, "PASSIVE")
-                if self._witness is not None:
+                    self._commits = self._written = 0
+                if self._witness is not None and entries:
                     write_mark(self._witness, Mark(self.genesis.ledger, last.sequence, last.hash))
                 self._account, self._last = account, last
         return tuple(Receipt(entry.sequence, entry.hash) for entry in entries)
 
-    def release(self, release: str, event: Event, draw: Callable[[Receipt], T]) -> T:
+    def refuse(self, charges: Sequence[tuple[str, Event]]) -> None:
+        """Raise what `charge_all` would raise for these charges as things stand; nothing is booked."""
+        _texts(charges)
+        with self._lock:
+            self._account_after(charges)
+
+    def release(self, release: str, event: Event, draw: Callable[[], T]) -> T:
         """Book a release and then draw it; if it cannot be booked, `draw` is not called.
 
         If `draw` fails the charge stands: how far it got is not known here.
         """
-        return draw(self.charge(release, event))
+        self.charge(release, event)
+        return draw()
+
+    def read(self, use: Callable[[sqlite3.Connection], T]) -> T:
+        """Let `use` read a peer's tables."""
+        with self._lock:
+            self._refuse_closed()
+            with self._closed_on_failure():
+                return use(self._connection)
 
     def close(self) -> None:
         """Close the file and let another process have it."""
@@ -246,6 +269,21 @@ class Ledger:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _account_after(self, charges: Sequence[tuple[str, Event]]) -> Account:
+        """Return the account as it will be when these are booked, or refuse them."""
+        self._refuse_closed()
+        self._refuse_booked([release for release, _ in charges])
+        account = self._account
+        for _, event in charges:
+            account = account.charged(event)
+        if charges:
+            self._refuse_overspending(account, charges)
+        return account
+
+    def _refuse_closed(self) -> None:
+        if self._closed is not None:
+            raise LedgerError(f"{self.path} is closed: {self._closed}; open it anew")
 
     def _refuse_booked(self, names: Sequence[str]) -> None:
         if len(set(names)) < len(names):
@@ -339,6 +377,10 @@ def _opened(path: Path, witness: Path | None) -> Iterator[tuple[sqlite3.Connecti
         except (*SQLITE_FAILURES, OSError) as error:
             raise LedgerError(f"{path} cannot be opened: {error}") from error
         undo.pop_all()
+
+
+def _texts(charges: Sequence[tuple[str, Event]]) -> list[tuple[str, str]]:
+    return [(checked_name(release, "release"), encode_event(event)) for release, event in charges]
 
 
 def _prefixed(path: Path, act: Callable[[], T]) -> T:

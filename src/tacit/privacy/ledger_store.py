@@ -3,6 +3,8 @@
 An entry's hash covers its number, its release, its event and the hash before it, so that nothing in the middle can be
 changed, removed or put elsewhere without every later hash being wrong. The end of the chain is what a hash cannot
 protect: an old copy of the file is a valid ledger. That is what `tacit.privacy.witness` is for.
+
+A peer keeps its own tables in the same file (`tacit.peer.store`), so that one commit makes charges and state durable.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from tacit.privacy.accounting import Budget
 from tacit.privacy.events import Event
 
 T = TypeVar("T")
+Also = Callable[[sqlite3.Connection], int]
+"""Writes something in the same transaction as the entries, and returns about how many bytes that was."""
 
 APPLICATION_ID = 0x74614C31
 """SQLite's mark of whose file it is ("taL1")."""
@@ -57,6 +61,38 @@ BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END""",
     """CREATE TRIGGER entry_is_not_deleted BEFORE DELETE ON entry
 BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END""",
 )
+PEER_SCHEMA = (
+    """CREATE TABLE piece (
+  id INTEGER PRIMARY KEY,
+  data BLOB NOT NULL
+) STRICT""",
+    """CREATE TABLE parcel (
+  id INTEGER PRIMARY KEY,
+  receiver TEXT NOT NULL,
+  links TEXT NOT NULL,
+  round INTEGER NOT NULL,
+  phase INTEGER NOT NULL,
+  first INTEGER NOT NULL,
+  pieces INTEGER NOT NULL,
+  digest BLOB NOT NULL
+) STRICT""",
+    """CREATE TABLE sample (
+  number INTEGER PRIMARY KEY,
+  first INTEGER NOT NULL,
+  pieces INTEGER NOT NULL,
+  digest BLOB NOT NULL
+) STRICT""",
+    """CREATE TABLE state (
+  id INTEGER PRIMARY KEY CHECK (id = 1),
+  first INTEGER,
+  pieces INTEGER,
+  digest BLOB,
+  used INTEGER NOT NULL,
+  appended INTEGER NOT NULL,
+  seal BLOB NOT NULL
+) STRICT""",
+)
+"""Tables of `tacit.peer.store`; they are here because a ledger's file may hold these beside its own and no others."""
 _APPEND = "INSERT INTO entry (sequence, release, event, previous, hash) VALUES (?, ?, ?, ?, ?)"
 _PAGE = "SELECT sequence, release, event, previous, hash FROM entry WHERE sequence >= ? ORDER BY sequence LIMIT 1000"
 
@@ -147,11 +183,13 @@ def checked_name(name: str, what: str) -> str:
     return name
 
 
-def append(connection: sqlite3.Connection, entries: list[Entry]) -> None:
-    """Append the entries in one transaction; when this returns they are on the disk."""
+def append(connection: sqlite3.Connection, entries: list[Entry], also: Also | None = None) -> int:
+    """Append the entries, and what `also` writes, in one transaction; when this returns they are on the disk."""
     connection.execute("BEGIN IMMEDIATE")
     connection.executemany(_APPEND, entries)
+    written = 0 if also is None else also(connection)
     connection.execute("COMMIT")
+    return written
 
 
 def number_of(connection: sqlite3.Connection, release: str) -> int | None:
@@ -185,8 +223,11 @@ def walk(connection: sqlite3.Connection) -> Iterator[Entry]:
         raise LedgerError(f"the file is damaged: {error or type(error).__name__}") from error
 
 
-def write_new(path: Path, genesis: Genesis) -> None:
-    """Write a ledger with its genesis: it appears under its name when it is complete and durable, or not at all."""
+def write_new(path: Path, genesis: Genesis, also: Also | None = None) -> None:
+    """Write a ledger with its genesis, and what `also` adds.
+
+    It appears under its name when it is complete and durable, or not at all.
+    """
     for leftover in (path, *(_beside(path, suffix) for suffix in ("-wal", "-shm", "-journal"))):
         if os.path.lexists(leftover):
             raise LedgerError(
@@ -202,7 +243,7 @@ def write_new(path: Path, genesis: Genesis) -> None:
             connection.execute("PRAGMA journal_mode = WAL")
             for statement in _SCHEMA:
                 connection.execute(statement)
-            append(connection, [sealed(0, GENESIS, encode_genesis(genesis), BEFORE_GENESIS)])
+            append(connection, [sealed(0, GENESIS, encode_genesis(genesis), BEFORE_GENESIS)], also)
         sync(draft)
         path.hardlink_to(draft)  # unlike a rename, never replaces what is there
     finally:
@@ -344,7 +385,7 @@ def _check_identity(connection: sqlite3.Connection) -> None:
 def _check_structure(connection: sqlite3.Connection) -> None:
     """Check what the chain does not cover: the table's rules, and its index, which finds a release booked twice."""
     found = [row[0] for row in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid")]
-    if found != list(_SCHEMA):
+    if found not in (list(_SCHEMA), [*_SCHEMA, *PEER_SCHEMA]):
         raise LedgerError("the table or its triggers are not those of a ledger: they were changed from outside")
     verdict = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
     if verdict != "ok":

@@ -1,0 +1,91 @@
+"""What travels between peers, and what the transport asks of the peer that it works for.
+
+An edge A -> B is a stream that the *sender* A opens. A says what it has to say; B answers with receipts and with its
+position, which is how A learns what it may forget. B needs no way to call A, who may not trust it::
+
+    A: hello(version, job, round)
+    B: welcome(position)             A sends again whatever the position does not cover
+    A: header, content, content ...  one message
+    B: receipt(accepted | refused and why)
+    B: progress(position)            after each commit at B
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from tacit.contract import Message
+from tacit.runtime import MessageSpec
+
+VERSION = 1
+"""Of what is said on a link; peers of different versions do not talk."""
+
+
+class Position(NamedTuple):
+    """Where a peer stands by its last commit: it needs no message any more that is older than this."""
+
+    round: int
+    phase: int
+
+
+class Parcel(NamedTuple):
+    """A message on its way to one neighbour, as it lies on the disk and on the wire."""
+
+    links: str
+    phase: int
+    round: int
+    receiver: str
+    """Name of the neighbour."""
+    content: bytes
+    """The leaves of the message one after the other, little-endian."""
+
+
+class Reception(Protocol):
+    """What the listening side of the transport asks of its peer. `name` always comes from a certificate."""
+
+    job: str
+    """Hash of the job in hexadecimal."""
+    specs: Sequence[MessageSpec]
+    """What each phase sends."""
+
+    def admit(self, name: str) -> None:
+        """Return if this peer hears `name` on any link; otherwise raise MessageRefused("sender")."""
+
+    def position(self, name: str) -> Position:
+        """Return from where on a neighbour's messages are wanted."""
+
+    def announced(self, name: str, at_round: int) -> None:
+        """Note the round in which a neighbour says that it is."""
+
+    async def take(self, name: str, links: str, phase: int, sent: int, message: Message) -> None:
+        """Take in a message that fits its phase's spec; returns when it is in, or raises MessageRefused.
+
+        A message that is too early is held here until its time has come. While it is held nothing more is read from
+        that neighbour, so that back-pressure reaches it.
+        """
+
+    async def letter(self, name: str, recipient: str, payload: bytes) -> None:
+        """Pass on a sealed letter to another neighbour of this peer, or raise MessageRefused."""
+
+
+class Dispatch(Protocol):
+    """What the sending side of the transport asks of its peer."""
+
+    job: str
+    specs: Sequence[MessageSpec]
+
+    def standing(self) -> int:
+        """Return the round in which this peer is."""
+
+    def waiting(self, name: str) -> Sequence[Parcel]:
+        """Return what the neighbour has not confirmed yet, oldest first."""
+
+    def confirmed(self, name: str, position: Position) -> None:
+        """Forget what a neighbour needs no more."""
+
+    def refused(self, name: str, parcel: Parcel, reason: str, detail: str) -> None:
+        """Note that a neighbour did not accept a parcel."""
+
+    def letter_from(self, relay: str, sender: str, payload: bytes) -> None:
+        """Take a sealed letter of another neighbour of `relay`."""

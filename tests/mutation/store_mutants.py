@@ -1,0 +1,117 @@
+"""A peer's store: commits, the outbox, the queue of samples, and draws before the commit."""
+
+from __future__ import annotations
+
+from tests.mutation.mutant import of
+
+AGAIN = "test_a_commit_is_there_after_reopening"
+STAGED = "test_what_is_drawn_is_booked_by_the_next_commit"
+DAMAGE = "tests/peer/test_store_damage.py"
+OUTSIDE = f"{DAMAGE}::test_a_change_from_outside_is_noticed"
+SHARED = "test_content_goes_with_the_last_parcel_that_needs_it"
+QUEUE = "test_samples_are_a_queue"
+MODEL = "test_random_commits_are_those_of_a_model"
+
+MUTANTS = of(
+    "peer/store.py",
+    "tests/peer/test_store.py",
+    [
+        ("what was staged is not booked", "[*staged, *charges], write", "charges, write", STAGED),
+        ("what was staged is booked again", "        self.staged.booked(len(staged))\n", "", STAGED),
+        (
+            "a draw is not checked against the budget",
+            "        self._ledger.refuse([*self._staged, (release, event)])\n",
+            "",
+            "test_nothing_is_drawn_that_will_not_fit_the_budget",
+        ),
+        (
+            "a draw is checked by itself alone",
+            "refuse([*self._staged, (release, event)])",
+            "refuse([(release, event)])",
+            "test_nothing_is_drawn_that_will_not_fit_the_budget",
+        ),
+        ("a draw is not staged", "        self._staged.append((release, event))\n", "", STAGED),
+        (
+            "what failed is staged",
+            "        drawn = draw()\n        self._staged.append((release, event))\n",
+            "        self._staged.append((release, event))\n        drawn = draw()\n",
+            "test_a_draw_that_fails_is_not_booked",
+        ),
+        (
+            "the seal does not cover the ledger",
+            'b"tacit peer store 1\\n" + last',
+            'b"tacit peer store 1\\n"',
+            f"{DAMAGE}::test_a_charge_behind_the_store_s_back_is_noticed",
+            f"{DAMAGE}::test_a_state_put_back_by_itself_is_noticed",
+        ),
+        (
+            "the seal does not cover the outbox",
+            "            digest.update(fingerprint)\n",
+            "            pass\n",
+            OUTSIDE,
+        ),
+        ("the seal does not cover the snapshot", "_text(snapshot, self.used,", "_text(self.used,", OUTSIDE),
+        (
+            "the seal does not cover what is used",
+            "snapshot, self.used, self.appended,",
+            "snapshot, self.appended,",
+            OUTSIDE,
+        ),
+        ("the seal is not looked at", "state.seal(last) != seal", "False", OUTSIDE),
+        ("a parcel twice in the file passes", "len(state.outbox) != len(waiting)", "False", OUTSIDE),
+        ("a damaged content passes", "if hashlib.sha256(data).digest() != content.digest:", "if False:", OUTSIDE),
+        ("a damaged sample passes", "            if not known:\n", "            if False:\n", OUTSIDE),
+        ("a missing sample passes", "if samples != expected:", "if False:", OUTSIDE),
+        ("a lost state is a new one", "if len(rows) != 1:", "if False:", OUTSIDE),
+        ("a sample may lie elsewhere", "_text(number, first, pieces) + content", "_text(number) + content", OUTSIDE),
+        (
+            "a broken store keeps its lock",
+            "            ledger.close()\n            raise\n",
+            "            raise\n",
+            f"{DAMAGE}::test_a_ledger_without_a_peer_s_tables_is_no_store",
+        ),
+        (
+            "a bare ledger passes for a store",
+            "if not self.ledger.read(_is_store):",
+            "if False:",
+            f"{DAMAGE}::test_a_ledger_without_a_peer_s_tables_is_no_store",
+        ),
+        ("a broadcast is stored for each receiver", "if id(content) not in shared:", "if True:", AGAIN),
+        ("shared content goes with the first parcel", "if old not in kept:", "if True:", SHARED),
+        (
+            "dropped parcels stay in the file",
+            '            connection.executemany("DELETE FROM parcel WHERE id = ?", gone)\n',
+            "",
+            SHARED,
+        ),
+        ("dropped contents stay in the file", "if old not in kept:", "if False:", SHARED),
+        (
+            "old snapshots stay in the file",
+            "                unneeded.append(content)\n",
+            "                pass\n",
+            MODEL,
+        ),
+        ("used samples stay in the file", "                unneeded += [Content(*row) for row in rows]\n", "", QUEUE),
+        (
+            "a message may come twice",
+            "        self._refuse_repeated(parcels, drop)\n",
+            "",
+            "test_one_message_per_receiver_and_phase",
+        ),
+        ("any sample may be used up", "        self._refuse_unknown(used)\n", "", QUEUE),
+        ("numbers of pieces are used again", "self._next += len(parts)", "self._next += 0", AGAIN),
+        ("parcels are numbered from one", "newest + 1)", "1)", SHARED, MODEL),
+        (
+            "samples are numbered from one",
+            "last = self._state.appended  # as it is now",
+            "last = 0  # as it is now",
+            QUEUE,
+        ),
+        (
+            "a commit does not say how much it wrote",
+            "return written + BYTES_PER_ROW * (len(gone) + len(staged) + len(charges))",
+            "return 0",
+            "test_space_is_used_again",
+        ),
+    ],
+)

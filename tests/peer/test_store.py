@@ -1,0 +1,296 @@
+"""A peer's store: what a commit makes durable, draws before it, samples, and that space is used again."""
+
+from __future__ import annotations
+
+import os
+import random
+import sqlite3
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tacit
+from tacit.errors import BudgetExceeded, LedgerError, StoreError
+from tacit.peer import store as store_module
+from tacit.peer.exchange import Parcel
+from tacit.peer.releases import BookedReleaser
+from tacit.peer.store import LONGEST_PIECE, PeerStore
+from tacit.privacy import ledger as ledger_module
+from tacit.privacy.entropy import NoiseSource
+from tacit.privacy.ledger import inspect
+from tacit.runtime import Declared, ReleaseSpec
+from tests.peer.stores import MEMORY, count, created, parcel
+from tests.privacy.ledgers import BUDGET, EVENT, MANY
+from tests.privacy.test_ledger import Failing
+
+# Commits.
+
+
+def test_a_new_store_is_empty_and_bound_to_its_job_and_budget(tmp_path):
+    with created(tmp_path) as store:
+        assert (store.snapshot(), store.outbox(), store.samples(9)) == (None, [], [])
+        assert store.ledger.genesis.job == "job"
+    with pytest.raises(LedgerError, match="not of 'other'"):
+        PeerStore.open(tmp_path / "s.db", job="other")
+    with pytest.raises(LedgerError, match="budget"):
+        PeerStore.open(tmp_path / "s.db", BUDGET)
+    with pytest.raises(LedgerError, match="exists"):
+        created(tmp_path)
+    PeerStore.open(tmp_path / "s.db", MANY, "job").close()
+
+
+def test_a_commit_is_there_after_reopening(tmp_path):
+    both = os.urandom(3 * LONGEST_PIECE + 5)
+    parcels = [parcel(1, "b", both), parcel(1, "a", both), parcel(1, "c", b"", phase=1, links="other")]
+    with created(tmp_path) as store:
+        store.commit(charges=[("r1", EVENT)], snapshot=b"old")
+        store.commit(charges=[("r2", EVENT), ("r3", EVENT)], snapshot=both[::-1], parcels=parcels)
+        assert store.outbox() == parcels
+    with PeerStore.open(tmp_path / "s.db") as store:
+        assert store.snapshot() == both[::-1]
+        assert store.outbox() == parcels
+        first, second, _ = store.outbox()
+        assert first.content is second.content
+        assert store.ledger.releases == 3
+        assert count(store, "piece") == 4 + 4
+
+
+def test_what_is_left_out_of_a_commit_stays(tmp_path):
+    with created(tmp_path) as store:
+        store.commit(snapshot=b"one", parcels=[parcel(1, "a", b"x")])
+        store.commit(charges=[("r1", EVENT)])
+        store.commit(parcels=[parcel(2, "a", b"y")])
+        store.commit(snapshot=b"")
+    with PeerStore.open(tmp_path / "s.db") as store:
+        assert store.snapshot() == b""
+        assert [p.content for p in store.outbox()] == [b"x", b"y"]
+        assert store.ledger.releases == 1
+
+
+def test_content_goes_with_the_last_parcel_that_needs_it(tmp_path):
+    shared = b"to all"
+    with created(tmp_path) as store:
+        store.commit(parcels=[parcel(1, name, shared) for name in "abc"])
+        store.commit(parcels=[parcel(2, "a", b"to one")], drop=[("b", "trust", 1, 0), ("c", "trust", 1, 0)])
+        assert count(store, "piece") == 2
+        assert [(p.receiver, p.content) for p in store.outbox()] == [("a", shared), ("a", b"to one")]
+        store.commit(drop=[("a", "trust", 1, 0), ("b", "trust", 1, 0), ("a", "other", 2, 0), ("a", "trust", 2, 1)])
+        assert count(store, "piece") == count(store, "parcel") == 1
+    with PeerStore.open(tmp_path / "s.db") as store:
+        assert store.outbox() == [parcel(2, "a", b"to one")]
+        store.commit(drop=[("a", "trust", 2, 0)])
+        assert (store.outbox(), count(store, "piece")) == ([], 0)
+
+
+def test_one_message_per_receiver_and_phase(tmp_path):
+    with created(tmp_path) as store:
+        store.commit(parcels=[parcel(1, "a", b"x")])
+        for again in ([parcel(1, "a", b"y")], [parcel(2, "a", b"x"), parcel(2, "a", b"y")]):
+            with pytest.raises(StoreError, match=r"phase 0 to 'a' over 'trust' is in the outbox already"):
+                store.commit(charges=[("r1", EVENT)], snapshot=b"s", parcels=again)
+        assert (store.ledger.releases, store.snapshot()) == (0, None)
+        store.commit(parcels=[parcel(1, "a", b"z")], drop=[("a", "trust", 1, 0)])
+        assert store.outbox() == [parcel(1, "a", b"z")]
+
+
+def test_a_commit_that_is_refused_changes_nothing(tmp_path):
+    with created(tmp_path, BUDGET) as store:
+        store.commit(charges=[("r1", EVENT)], snapshot=b"one")
+        many = [(f"s{number}", EVENT) for number in range(10)]
+        for charges, error in ((many, BudgetExceeded), ([("r1", EVENT)], LedgerError)):
+            with pytest.raises(error):
+                store.commit(charges=charges, snapshot=b"two", parcels=[parcel(1, "a", b"x")])
+        assert (store.snapshot(), store.outbox(), store.ledger.releases) == (b"one", [], 1)
+        store.commit(snapshot=b"two")
+    with PeerStore.open(tmp_path / "s.db") as store:
+        assert store.snapshot() == b"two"
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("word", ["BEGIN", "DELETE FROM parcel", "INSERT INTO piece", "INSERT OR REPLACE", "COMMIT"])
+def test_after_a_failed_commit_the_store_is_closed_and_reopens_as_before_or_after(tmp_path, word, after):
+    store = created(tmp_path)
+    store.commit(charges=[("r1", EVENT)], snapshot=b"one", parcels=[parcel(1, "a", b"x")])
+    store.ledger._connection = Failing(store.ledger._connection, word, sqlite3.OperationalError("I/O error"), after)
+    with pytest.raises(LedgerError, match="could not be made durable"):
+        store.commit(
+            charges=[("r2", EVENT)], snapshot=b"two", parcels=[parcel(2, "a", b"y")], drop=[("a", "trust", 1, 0)]
+        )
+    for attempt in (store.snapshot, lambda: store.commit(snapshot=b"three"), lambda: store.append_samples([b"s"])):
+        with pytest.raises(LedgerError, match="is closed"):
+            attempt()
+    with PeerStore.open(tmp_path / "s.db") as store:
+        found = store.snapshot(), [p.content for p in store.outbox()], store.ledger.releases
+        assert found == ((b"two", [b"y"], 2) if word == "COMMIT" and after else (b"one", [b"x"], 1))
+
+
+# Draws before the commit.
+
+
+def test_what_is_drawn_is_booked_by_the_next_commit(tmp_path):
+    with created(tmp_path) as store:
+        assert store.staged.release("r1", EVENT, lambda: "noisy") == "noisy"
+        assert store.staged.release("r2", EVENT, lambda: store.ledger.releases) == 0
+        with pytest.raises(LedgerError, match="same release twice"):
+            store.staged.release("r1", EVENT, lambda: pytest.fail("drawn twice"))
+        assert store.staged.charges == (("r1", EVENT), ("r2", EVENT))
+        store.commit(charges=[("r3", EVENT)], snapshot=b"after")
+        assert store.staged.charges == ()
+        with pytest.raises(LedgerError, match="'r1' is booked"):
+            store.staged.release("r1", EVENT, lambda: pytest.fail("drawn twice"))
+        store.staged.release("lost", EVENT, lambda: None)
+    names = inspect(tmp_path / "s.db", lambda replay: [entry.release for entry, _ in replay])
+    assert names == ["r1", "r2", "r3"]
+    with PeerStore.open(tmp_path / "s.db") as store:
+        store.staged.release("lost", EVENT, lambda: None)  # drawn anew, under its own name
+        store.commit()
+        assert store.ledger.releases == 4
+
+
+def test_nothing_is_drawn_that_will_not_fit_the_budget(tmp_path):
+    with created(tmp_path, BUDGET) as store:
+        for number in range(10):
+            store.staged.release(f"r{number}", EVENT, lambda: None)
+        with pytest.raises(BudgetExceeded):
+            store.staged.release("r10", EVENT, lambda: pytest.fail("drawn"))
+        store.commit()
+        assert store.ledger.releases == 10
+
+
+def test_a_draw_that_fails_is_not_booked(tmp_path):
+    def fail():
+        raise ValueError("no entropy")
+
+    with created(tmp_path) as store:
+        with pytest.raises(ValueError, match="no entropy"):
+            store.staged.release("r1", EVENT, fail)
+        store.commit(snapshot=b"s")
+        assert store.ledger.releases == 0
+
+
+def test_staged_charges_stay_staged_when_a_commit_is_refused(tmp_path):
+    with created(tmp_path, BUDGET) as store:
+        store.staged.release("r1", EVENT, lambda: None)
+        with pytest.raises(BudgetExceeded):
+            store.commit(charges=[(f"s{number}", EVENT) for number in range(10)])
+        assert store.staged.charges == (("r1", EVENT),)
+
+
+def test_a_releaser_books_through_the_store(tmp_path):
+    spec = ReleaseSpec(tacit.privacy.laplace(epsilon=0.5, clip=1.0, norm="l1"), 3, from_data=True)
+    declared = Declared(np.float32(2.0), np.float32(4.0), np.float32(np.inf))
+    with created(tmp_path, BUDGET) as store:
+        release = BookedReleaser(store.staged, NoiseSource())
+        noisy = release("round 1 phase 0", spec, declared, np.zeros(3), "")
+        release("round 2 phase 0", spec, declared, np.zeros(3), "")
+        assert store.ledger.releases == 0
+        store.commit(snapshot=noisy.tobytes())
+        assert store.ledger.spent().epsilon == pytest.approx(1.0, rel=1e-12)
+        with pytest.raises(BudgetExceeded):
+            release("round 3 phase 0", spec, declared, np.zeros(3), "")
+
+
+# Samples.
+
+
+def test_samples_are_a_queue(tmp_path):
+    large = os.urandom(LONGEST_PIECE + 1)
+    with created(tmp_path) as store:
+        assert store.append_samples([]) == 0
+        assert store.append_samples([b"one", b"", large]) == 3
+        assert store.samples(2) == [(1, b"one"), (2, b"")]
+        store.commit(used=2)
+    with PeerStore.open(tmp_path / "s.db") as store:
+        assert store.append_samples([b"four"]) == 4
+        assert store.samples(9) == [(3, large), (4, b"four")]
+        for number in (1, 5):
+            with pytest.raises(StoreError, match=f"up to number {number}: 2 are used up and 4 were appended"):
+                store.commit(used=number)
+        store.commit(snapshot=b"s", used=4)
+        store.commit(used=4)
+        assert (store.samples(9), count(store, "piece")) == ([], 1)
+    with PeerStore.open(tmp_path / "s.db") as store:
+        assert store.append_samples([b"five"]) == 5
+
+
+def test_threads_may_append_while_one_commits(tmp_path):
+    with created(tmp_path) as store, ThreadPoolExecutor(4) as pool:
+        numbers = pool.map(lambda k: [store.append_samples([b"%d %d" % (k, j)]) for j in range(25)], range(4))
+        for round_ in range(20):
+            store.commit(snapshot=b"%d" % round_)
+        found = sorted(number for part in numbers for number in part)
+        assert found == list(range(1, 101))
+        assert sorted(content for _, content in store.samples(200)) == sorted(
+            b"%d %d" % (k, j) for k in range(4) for j in range(25)
+        )
+
+
+# Space.
+
+
+def test_space_is_used_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(ledger_module, "BYTES_PER_CHECKPOINT", 200_000)
+    sizes = []
+    with created(tmp_path) as store:
+        for number in range(1, 301):
+            content = os.urandom(10_000)
+            store.commit(
+                snapshot=os.urandom(10_000),
+                parcels=[parcel(number, name, content) for name in "abc"],
+                drop=[(name, "trust", number - 2, 0) for name in "abc"],
+            )
+            pages = store.ledger.read(lambda connection: connection.execute("PRAGMA page_count").fetchone()[0])
+            sizes.append(pages)
+        assert sizes[-1] <= sizes[10] + 2
+        assert (tmp_path / "s.db-wal").stat().st_size < 1_000_000
+
+
+# A model.
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_commits_are_those_of_a_model(seed, monkeypatch):
+    """200 commits of random parts, reopened now and then: the store holds what two lists and a dictionary hold."""
+    monkeypatch.setattr(store_module, "LONGEST_PIECE", 50)
+    chance = random.Random(seed)
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as name:
+        store = created(Path(name))
+        snapshot, outbox, samples, used, booked = None, {}, [], 0, 0
+        for number in range(1, 201):
+            receivers = chance.sample("abcdef", chance.randint(0, 4))
+            content = chance.randbytes(chance.choice([0, 3, 50, 130]))
+            new = {(r, "l", number, 0): content if chance.random() < 0.8 else chance.randbytes(9) for r in receivers}
+            gone = [key for key in outbox if chance.random() < 0.3]
+            if chance.random() < 0.7:
+                snapshot = chance.randbytes(chance.choice([0, 20, 120]))
+            if chance.random() < 0.5:
+                more = [chance.randbytes(chance.choice([0, 7, 101])) for _ in range(chance.randint(0, 3))]
+                samples += more
+                assert store.append_samples(more) == len(samples)
+            used = chance.randint(used, len(samples))
+            charges = [(f"{number} {k}", EVENT) for k in range(chance.randint(0, 2))]
+            booked += len(charges)
+            store.commit(
+                charges=charges,
+                snapshot=snapshot,
+                parcels=[Parcel("l", 0, number, key[0], content) for key, content in new.items()],
+                drop=gone,
+                used=used if chance.random() < 0.9 else (used := store._state.used) or None,
+            )
+            outbox = {key: content for key, content in outbox.items() if key not in gone} | new
+            if chance.random() < 0.1:
+                store.close()
+                store = PeerStore.open(Path(name) / "s.db")
+            assert store.snapshot() == snapshot
+            assert [((p.receiver, p.links, p.round, p.phase), p.content) for p in store.outbox()] == list(
+                outbox.items()
+            )
+            assert store.samples(5) == list(enumerate(samples[used : used + 5], used + 1))
+            assert store.ledger.releases == booked
+        total = sum(-(-len(c) // 50) for c in {id(c): c for c in outbox.values()}.values())
+        total += -(-len(snapshot or b"") // 50) + sum(-(-len(c) // 50) for c in samples[used:])
+        assert count(store, "piece") == total
+        store.close()
