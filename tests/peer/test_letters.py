@@ -1,0 +1,98 @@
+"""Secrets between two senders to one receiver, over real mutual TLS through that receiver."""
+
+import asyncio
+
+import numpy as np
+import pytest
+
+import tacit
+from tacit.errors import ConfigError, PrivacyError
+from tests.peer.services import Federation, plans
+
+AGENTS = 3
+RELAY, ONE, OTHER = "peer-0", "peer-1", "peer-2"
+
+
+def federation(directory):
+    """Peer 0 hears 1 and 2, who have no link with each other."""
+    graph = tacit.graphs.Graph.from_edges(AGENTS, [1, 2, 0, 0], [0, 0, 1, 2])
+    stream = tacit.streams.logistic_drift(agents=AGENTS, dim=2, seed=0)
+    algorithm = tacit.algorithms.online_push_sum(tacit.objectives.logistic(), step=0.1)
+    return Federation(directory, plans(algorithm, graph, stream), stream, rounds=2)
+
+
+def run(scenario):
+    async def limited():
+        async with asyncio.timeout(60):
+            await scenario()
+
+    asyncio.run(limited())
+
+
+def test_both_ends_get_one_secret_that_the_relay_only_carries(tmp_path):
+    peers = federation(tmp_path)
+    heard, carried = [], []
+
+    async def scenario():
+        async with peers.running():
+            relay = peers.services[RELAY]
+            letter = relay.letter
+
+            async def watched(name, recipient, payload):
+                carried.append(payload)
+                await letter(name, recipient, payload)
+
+            relay.letter = watched
+            got = asyncio.Event()
+            one = peers.services[ONE].secrets(RELAY, [OTHER])
+            other = peers.services[OTHER].secrets(RELAY, [ONE], lambda *letter: (heard.append(letter), got.set()))
+            await one.established(20)
+            await other.established(20)
+            assert one.session(OTHER) == other.session(ONE) is not None
+            assert one.sign(OTHER) == -other.sign(ONE)
+            pads = [one.pad(OTHER, 1, 0, 50), other.pad(ONE, 1, 0, 50)]
+            np.testing.assert_array_equal(*pads)
+            assert not np.array_equal(pads[0], one.pad(OTHER, 2, 0, 50))
+            with pytest.raises(PrivacyError, match="no position is used twice"):
+                one.pad(OTHER, 2, 0, 50)
+            await one.seal(OTHER, b"the ward is full")
+            await got.wait()
+
+    run(scenario)
+    assert heard == [(ONE, b"the ward is full")]
+    assert carried
+    assert not any(b"the ward is full" in payload for payload in carried)
+
+
+def test_after_a_restart_there_is_another_secret(tmp_path):
+    peers = federation(tmp_path)
+
+    async def scenario():
+        async with peers.running():
+            one = peers.services[ONE].secrets(RELAY, [OTHER])
+            other = peers.services[OTHER].secrets(RELAY, [ONE])
+            await one.established(20)
+            await other.established(20)
+            before = one.session(OTHER)
+            await peers.services[OTHER].stop()
+            await peers.launch(OTHER)
+            peers.connect(OTHER)
+            again = peers.services[OTHER].secrets(RELAY, [ONE])
+            await again.established(20)
+            while one.session(OTHER) != again.session(ONE):
+                await asyncio.sleep(0.01)
+            assert one.session(OTHER) != before
+            np.testing.assert_array_equal(one.pad(OTHER, 1, 0, 9), again.pad(ONE, 1, 0, 9))
+
+    run(scenario)
+
+
+def test_only_an_out_neighbour_carries_letters(tmp_path):
+    peers = federation(tmp_path)
+
+    async def scenario():
+        async with peers.running():
+            with pytest.raises(ConfigError, match="'peer-2' is not among those to whom this peer sends"):
+                peers.services[ONE].open_letter_box(OTHER, print)
+
+    run(scenario)
