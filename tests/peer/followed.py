@@ -1,0 +1,54 @@
+"""Files that grow, and followers of them, for tests without waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from tacit.peer.file_tail import FileTail
+from tacit.peer.sources import SampleForm
+
+FORM = SampleForm.of(2)
+HEADER = "a,b,y\n"
+
+
+class Time:
+    """A clock that moves when somebody sleeps; `events` happen at their times."""
+
+    def __init__(self, events=()):
+        self.now, self.events, self.sleeps = 0.0, sorted(events, key=lambda e: e[0]), 0
+
+    async def sleep(self, seconds):
+        self.sleeps += 1
+        self.now += seconds
+        while self.events and self.events[0][0] <= self.now:
+            self.events.pop(0)[1]()
+
+
+def tail(path, time=None, **settings):
+    time = time or Time()
+    options = {"format": "csv", "label": "y", **settings}
+    return FileTail(path, options.pop("form", FORM), clock=lambda: time.now, sleep=time.sleep, **options)
+
+
+def take(source, limit=100, patience=0.0):
+    return asyncio.run(source.take(limit, patience))
+
+
+def ys(taken):
+    return [int(sample.y) for sample in taken.samples]
+
+
+def append(path, text):
+    with path.open("ab") as file:
+        file.write(text if isinstance(text, bytes) else text.encode())
+
+
+def rows(*labels):
+    return "".join(f"{y},{-y},{y}\n" for y in labels)
+
+
+def reopened(path, cursor, **settings):
+    again = tail(path, **settings)
+    again.resume(json.loads(json.dumps(cursor)))
+    return again
