@@ -19,6 +19,8 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 import jax
 import jax.numpy as jnp
 
+from tacit.errors import ContractError
+
 Array = jax.Array
 Key = jax.Array
 Tree = Any
@@ -141,6 +143,17 @@ class Inbox(ABC):
     def mix(self) -> Message:
         """Sum of W[i, j] times what j sent, over what arrived, whoever applied the weight: the usual combination."""
         return self.sum(self.weight)
+
+    def mean(self) -> Message:
+        """`mix` over what arrived, its weights scaled to sum to one, so that a constant is kept whoever is away."""
+        if self.weight is None:
+            raise ContractError(
+                "a mean over what arrived needs the weights, but the sender has applied them; use `share`"
+            )
+        heard = jnp.sum(jnp.where(self.arrived, self.weight[self.slot], 0))
+        scale = 1 / jnp.where(heard > 0, heard, 1)
+        scaled: Message = jax.tree.map(lambda leaf: leaf * scale.astype(leaf.dtype), self.mix())
+        return scaled
 
     def newest(self) -> tuple[Message, Array]:
         """Per in-slot the youngest entry that arrived, and whether there was one: leaves (S, ...), mask (S,)."""
@@ -298,6 +311,8 @@ class Objective(NamedTuple):
     score_name: str = "accuracy"
     smoothed: Callable[[float], Callable[[Params, Batch], Array]] | None = None
     """Nonsmooth losses only: mu -> a smooth loss below it by at most mu, for comparators found by a solver."""
+    predict: Callable[[Params, Array], Array] | None = None
+    """Parameters and x -> what is said of x: a number, or one per class. Peers need it to answer questions."""
 
 
 Requirement = Literal[
@@ -310,6 +325,11 @@ Requirement = Literal[
     "fixed",
     "reliable",
 ]
+
+
+Missing = Literal["wait", "renormalise", "totals"]
+"""What a method does about a neighbour whose message is not there in time: it cannot do without (`wait`), its absorb
+mixes over who arrived, alone if nobody did (`renormalise`), or a later message makes up for it (`totals`)."""
 
 
 class Algorithm(NamedTuple):
@@ -331,6 +351,8 @@ class Algorithm(NamedTuple):
     """What the method makes of the given graph before a run (COL: completes it; DOL-Symm: keeps mutual links)."""
     learner: str = "peer"
     """The role that holds data."""
+    missing: Missing = "wait"
+    """Whether peers wait for a neighbour that is late; whoever does not require reliable links goes on without it."""
     predictor: str = "peer"
     """The role whose states `model` reads; a server's model speaks for the learners that it serves."""
 

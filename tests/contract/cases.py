@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -41,6 +42,9 @@ def cases() -> list[Case]:
         found.append(Case(name, make, graph, Channel()))
         if "reliable" not in algorithm.requires and name != "local_online":
             found.append(Case(f"{name}, lossy", make, graph, LOSSY))
+        if "missing" in inspect.signature(entry.constructor).parameters:
+            make = lambda entry=entry: entry.constructor(OBJECTIVE, step=0.2, missing="renormalise")  # noqa: E731
+            found.append(Case(f"{name}, renormalised, lossy", make, graph, LOSSY))
         if name != "local_online":
             # One mechanism each, in turn: what they have in common is tested with the mechanisms themselves.
             mine = MECHANISMS if name == "online_push_sum" else (MECHANISMS[len(found) % 2],)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Literal
 
 from tacit.algorithms.descent import gradient_step
 from tacit.algorithms.registry import register
@@ -24,6 +25,7 @@ from tacit.contract import (
     Inbox,
     Key,
     Mechanism,
+    Missing,
     Objective,
     Outbox,
     Params,
@@ -48,6 +50,7 @@ def _averaging(
     requires: frozenset[Requirement],
     weights: str,
     rewire: Callable[[Graph], Graph] | None,
+    missing: Missing = "wait",
 ) -> Algorithm:
     descent = gradient_step(objective, as_schedule(step), mechanism)
 
@@ -61,7 +64,7 @@ def _averaging(
         return state, share(descent.moved(state, state, released, view))
 
     def absorb(key: Key, state: Params, inbox: Inbox, view: View) -> Params:
-        return inbox.mix().private
+        return (inbox.mix() if missing == "wait" else inbox.mean()).private
 
     def topology(given: Topology) -> Topology:
         assert rewire is not None
@@ -73,35 +76,40 @@ def _averaging(
         init={"peer": init},
         phases=(Phase("peers", compute, descent.mechanism, absorb, emit),),
         model=lambda state: state,
-        requires=requires,
+        requires=requires | {"reliable"} if missing == "wait" else requires,
         privacy=statement(mechanism),
         weights=weights,  # type: ignore[arg-type]
         topology=None if rewire is None else topology,
+        missing=missing,
     )
 
 
 @register("003 section 5.2 (COL)")
 def centralised_online(objective: Objective, step: Step = 0.1, mechanism: Mechanism = unprotected) -> Algorithm:
     """COL: everybody averages with everybody, whatever the given graph says; the ideal to compare with."""
-    requires: frozenset[Requirement] = frozenset({"doubly_stochastic", "reliable"})
+    requires: frozenset[Requirement] = frozenset({"doubly_stochastic"})
     return _averaging(
         "centralised_online", objective, step, mechanism, requires, "receiver", lambda graph: graph.completed()
     )
 
 
 @register("003 section 5.2 (DOL-Symm)")
-def decentralised_symmetric(objective: Objective, step: Step = 0.1, mechanism: Mechanism = unprotected) -> Algorithm:
+def decentralised_symmetric(
+    objective: Objective,
+    step: Step = 0.1,
+    mechanism: Mechanism = unprotected,
+    missing: Literal["wait", "renormalise"] = "wait",
+) -> Algorithm:
     """DOL-Symm: averaging over the mutual links only, with doubly stochastic weights."""
-    requires: frozenset[Requirement] = frozenset({"symmetric", "doubly_stochastic", "reliable"})
-    return _averaging(
-        "decentralised_symmetric", objective, step, mechanism, requires, "metropolis", lambda graph: graph.mutual()
-    )
+    requires: frozenset[Requirement] = frozenset({"symmetric", "doubly_stochastic"})
+    name = "decentralised_symmetric"
+    return _averaging(name, objective, step, mechanism, requires, "metropolis", lambda graph: graph.mutual(), missing)
 
 
 @register("003 section 5.2 (DOL-Asymm)")
 def decentralised_asymmetric(objective: Objective, step: Step = 0.1, mechanism: Mechanism = unprotected) -> Algorithm:
     """DOL-Asymm: averaging with the sender-normalised weights of push-sum but without its mass, hence biased."""
-    requires: frozenset[Requirement] = frozenset({"strongly_connected", "sender_normalised", "reliable"})
+    requires: frozenset[Requirement] = frozenset({"strongly_connected", "sender_normalised"})
     return _averaging("decentralised_asymmetric", objective, step, mechanism, requires, "sender", None)
 
 
@@ -109,7 +117,14 @@ def decentralised_asymmetric(objective: Objective, step: Step = 0.1, mechanism: 
 def local_online(objective: Objective, step: Step = 0.1) -> Algorithm:
     """Local OGD: every agent learns alone; nothing is sent."""
     alone = _averaging(
-        "local_online", objective, step, unprotected, frozenset(), "receiver", lambda graph: graph.disconnected()
+        "local_online",
+        objective,
+        step,
+        unprotected,
+        frozenset(),
+        "receiver",
+        lambda graph: graph.disconnected(),
+        "renormalise",
     )
     holds = "not private, though nothing is sent: whoever gets to see a model sees what it has learnt"
     return alone._replace(privacy=alone.privacy._replace(holds=holds))

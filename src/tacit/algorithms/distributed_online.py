@@ -21,7 +21,7 @@ phi multiplies b, as the gradient of (phi/2) ||.||^2 at b does.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -51,7 +51,7 @@ from tacit.privacy import statement
 
 TEXT_CLAIMS = "eps-differential privacy of the whole run, since every round reads other records (002 Theorems 1 and 3)"
 CONVEX_STEP = inverse_sqrt(0.5)
-REQUIRES: frozenset[Requirement] = frozenset({"doubly_stochastic", "connected_over_time", "reliable"})
+REQUIRES: frozenset[Requirement] = frozenset({"doubly_stochastic", "connected_over_time"})
 
 
 class State(NamedTuple):
@@ -70,6 +70,7 @@ def distributed_online(
     step: float | Callable[[Array], Array] = CONVEX_STEP,
     mechanism: Mechanism = unprotected,
     radius: float | None = None,
+    missing: Literal["wait", "renormalise"] = "wait",
 ) -> Algorithm:
     """DOLA: average the neighbours' noisy models, take a projected gradient step, share it with noise."""
     descent = gradient_step(objective, as_schedule(step), mechanism, None if radius is None else Ball(radius))
@@ -84,7 +85,7 @@ def distributed_online(
         return state, share(descent.moved(state, state, released, view))
 
     def absorb(key: Key, state: Params, inbox: Inbox, view: View) -> Params:
-        return inbox.mix().private
+        return (inbox.mix() if missing == "wait" else inbox.mean()).private
 
     return Algorithm(
         name="distributed_online",
@@ -92,9 +93,10 @@ def distributed_online(
         init={"peer": init},
         phases=(Phase("peers", compute, descent.mechanism, absorb, emit),),
         model=lambda state: state,
-        requires=REQUIRES,
+        requires=REQUIRES | {"reliable"} if missing == "wait" else REQUIRES,
         privacy=statement(mechanism, TEXT_CLAIMS),
         weights="metropolis",
+        missing=missing,
     )
 
 
@@ -104,12 +106,13 @@ def distributed_minibatch(
     step: float | Callable[[Array], Array] = CONVEX_STEP,
     mechanism: Mechanism = unprotected,
     radius: float | None = None,
+    missing: Literal["wait", "renormalise"] = "wait",
 ) -> Algorithm:
     """DOLA offline: disjoint batches of h examples, 1/h of the noise, and the average of the iterates as the model.
 
     phi is the l2 coefficient of the objective; h is the stream's batch.
     """
-    online = distributed_online(objective, step, mechanism, radius)
+    online = distributed_online(objective, step, mechanism, radius, missing)
     phase = online.phases[0]
 
     def init(key: Key, params: Params, views: Mapping[str, View]) -> State:
@@ -122,7 +125,7 @@ def distributed_minibatch(
         return state, phase.emit(state.mixed, released, view)[1]
 
     def absorb(key: Key, state: State, inbox: Inbox, view: View) -> State:
-        mixed = inbox.mix().private
+        mixed = phase.absorb(key, state.mixed, inbox, view)
         rounds = state.rounds + 1
         average = jax.tree.map(lambda old, new: old + (new - old) / rounds.astype(new.dtype), state.average, mixed)
         return State(mixed, average, rounds)

@@ -155,4 +155,5 @@ def loss_tolerant_push_sum(
         requires=frozenset({"strongly_connected", "sender_normalised"}),
         privacy=statement(mechanism),
         weights="sender",
+        missing="totals",
     )

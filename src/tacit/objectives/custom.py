@@ -17,22 +17,24 @@ def from_loss(
     name: str = "custom",
     score: Callable[[Params, Batch], Array] | None = None,
     score_name: str = "score",
+    predict: Callable[[Params, Array], Array] | None = None,
 ) -> Objective:
     """Return the objective of any loss(params, batch) -> scalar over any pytree of parameters.
 
     `initial` is the first parameters, or a function from the shapes of one agent's batch to them. A
-    regulariser can be part of the loss, or be added with `regularised`.
+    regulariser can be part of the loss, or be added with `regularised`. `predict(params, x)` is for peers, which are
+    asked for predictions.
     """
     if not callable(loss):
         raise ConfigError(
             f"loss = {loss!r}: expected a function loss(params, batch) -> scalar; pass the function itself"
         )
     if callable(initial):
-        return Objective(name, loss, initial, score, score_name)
+        return Objective(name, loss, initial, score, score_name, predict=predict)
     if not jax.tree.leaves(initial):
         raise ConfigError(
             f"initial = {initial!r}: expected a pytree with at least one array, or a function of the batch; "
             "give the first parameters"
         )
     first = jax.tree.map(jnp.asarray, initial)
-    return Objective(name, loss, lambda batch: first, score, score_name)
+    return Objective(name, loss, lambda batch: first, score, score_name, predict=predict)

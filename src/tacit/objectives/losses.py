@@ -195,7 +195,7 @@ def _objective(
     score_name: str = "accuracy",
 ) -> Objective:
     smoothed = _smoothing(data, data.smoothing, regulariser)
-    return Objective(name, PenalisedLoss(data, regulariser), initial, score, score_name, smoothed)
+    return Objective(name, PenalisedLoss(data, regulariser), initial, score, score_name, smoothed, data.predict)
 
 
 def _zeros(batch: Batch) -> Array:
