@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 WORKERS ?= 2
 
-.PHONY: setup demo test check bench lock clean
+.PHONY: setup demo test check proto bench lock clean
 
 setup: $(STAMP)
 
@@ -27,10 +27,15 @@ check: setup
 test: check
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal
 
+proto: setup  # after a change of tacit.proto
+	$(BIN)/python -m grpc_tools.protoc -I src/tacit/peer --python_out=src/tacit/peer/wire --pyi_out=src/tacit/peer/wire src/tacit/peer/tacit.proto
+
 bench: setup
 	-$(BIN)/python -m benchmarks.engine
 	-$(BIN)/python -m benchmarks.noise
 	-$(BIN)/python -m benchmarks.sampler
+	-$(BIN)/python -m benchmarks.transport
+	-$(BIN)/python -m benchmarks.swarm
 
 lock:  # regenerate requirements.txt from pyproject.toml: hashes only, no addresses
 	$(PYTHON) -m venv $(VENV)-lock

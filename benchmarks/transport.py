@@ -1,0 +1,270 @@
+"""Links between two processes on loopback, beside bare gRPC with the same mutual TLS: `python -m benchmarks.transport`.
+
+Messages per second at 10 KB and 1 MB, up to sixteen on their way at once, and bytes per second of messages of 100 MB;
+sender and receiver are processes of their own. Bare gRPC streams the same bytes in the same chunks and looks at none of
+them. The median of the repetitions counts. Prints a table and writes
+benchmarks/results/transport.json.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+JOB = "00" * 32
+WORKLOADS = {"10 KB": (10_000, 3_000), "1 MB": (1_000_000, 200), "100 MB": (100_000_000, 8)}
+"""Bytes of a message and how many are sent per repetition."""
+OUTBOX, COMMITTED = 16, 4
+"""Messages that wait for confirmation at most, and after how many the receiver confirms."""
+REPETITIONS = 5
+GOAL = 300.0
+"""MB/s for messages of 100 MB."""
+RESULTS = Path(__file__).parent / "results"
+
+
+def specs(size: int) -> Any:
+    import jax
+
+    from tacit.contract import Message, unprotected
+    from tacit.runtime import MessageSpec, ReleaseSpec
+
+    message = Message(jax.ShapeDtypeStruct((size // 4,), "float32"), ())
+    return (MessageSpec(message, "share", False, ReleaseSpec(unprotected, size // 4, True)),)
+
+
+def watch(directory: Path, name: str) -> Any:
+    from tacit.peer.credentials import IdentityWatch
+    from tacit.peer.identity import identity_files
+
+    return IdentityWatch(identity_files(directory / name), lambda fault: print(fault, file=sys.stderr))
+
+
+class Ignored:
+    """Counts nothing, but tells of faults."""
+
+    def refused(self, reason: str, name: str | None, detail: str) -> None:
+        print("refused", reason, name, detail, file=sys.stderr)
+
+    def lost(self, name: str, reason: str, detail: str) -> None:
+        print("lost", name, reason, detail, file=sys.stderr)
+
+    def sent(self, name: str, size: int) -> None: ...
+    def received(self, name: str, size: int) -> None: ...
+    def accepted(self, name: str) -> None: ...
+    def linked(self, name: str, direction: str, up: bool) -> None: ...
+
+
+async def receive_link(directory: Path, size: int, count: int) -> None:
+    """Take `count` messages at a time and tell the sender after each batch how far it is."""
+    from tacit.peer.credentials import server_credentials
+    from tacit.peer.exchange import Position
+    from tacit.peer.listener import Listener
+
+    class Taking:
+        job = JOB
+
+        def __init__(self) -> None:
+            self.specs, self.at = specs(size), Position(1, 0)
+            self.listener: Any = None
+
+        def admit(self, name: str) -> None: ...
+        def announced(self, name: str, at_round: int) -> None: ...
+
+        def position(self, name: str) -> Position:
+            return self.at
+
+        async def take(self, name: str, links: str, phase: int, sent: int, message: Any) -> None:
+            if sent % COMMITTED == 0:
+                self.at = Position(sent + 1, 0)
+                self.listener.progressed()
+
+        async def letter(self, name: str, recipient: str, payload: bytes) -> None: ...
+
+    taking = Taking()
+    taking.listener = Listener(taking, server_credentials(watch(directory, "b")), Ignored())
+    print(await taking.listener.start("127.0.0.1:0"), flush=True)
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+    await taking.listener.close()
+
+
+async def send_link(directory: Path, port: int, size: int, count: int) -> list[float]:
+    """Return the seconds of each repetition, from the first byte to the receiver's word that it has the last."""
+    import numpy as np
+
+    from tacit.peer.credentials import channel_credentials
+    from tacit.peer.dialer import Dialer
+    from tacit.peer.exchange import Parcel, Position
+
+    content = np.random.default_rng(0).normal(size=size // 4).astype("float32").tobytes()
+
+    class Giving:
+        job = JOB
+
+        def __init__(self) -> None:
+            self.specs, self.at, self.end, self.done = specs(size), 1, 1, asyncio.Event()
+
+        def standing(self) -> int:
+            return 1
+
+        def waiting(self, name: str) -> list[Parcel]:
+            return [Parcel("peers", 0, t, "b", content) for t in range(self.at, min(self.at + OUTBOX, self.end))]
+
+        def confirmed(self, name: str, position: Position) -> None:
+            self.at = position.round
+            dialer.wake()
+            if self.at == self.end:
+                self.done.set()
+
+        def refused(self, name: str, parcel: Parcel, reason: str, detail: str) -> None:
+            raise SystemExit(f"refused: {reason} {detail}")
+
+        def letter_from(self, relay: str, sender: str, payload: bytes) -> None: ...
+
+    giving, identity = Giving(), watch(directory, "a")
+    dialer = Dialer(giving, "b", f"127.0.0.1:{port}", lambda: channel_credentials(identity), Ignored())
+    running = asyncio.ensure_future(dialer.run())
+    await giving.done.wait()
+    times = []
+    for repetition in range(REPETITIONS + 1):
+        giving.done.clear()
+        begun = time.perf_counter()
+        giving.end = (repetition + 1) * count + 1
+        dialer.wake()
+        await giving.done.wait()
+        times.append(time.perf_counter() - begun)
+    running.cancel()
+    return times[1:]
+
+
+async def receive_bare(directory: Path, size: int, count: int) -> None:
+    """Read chunks and answer with one byte after each batch; nothing is parsed, kept or looked at."""
+    from tacit.peer.credentials import grpc, server_credentials
+    from tacit.peer.frames import CHUNK
+    from tacit.peer.transport import common_options
+
+    chunks = count * -(-size // CHUNK)
+
+    async def stream(_: Any, context: Any) -> None:
+        got = 0
+        while await context.read() is not grpc.aio.EOF:
+            got += 1
+            if got % chunks == 0:
+                await context.write(b"x")
+
+    server = grpc.aio.server(options=common_options(2.0, 4.0))
+    handlers = {"Link": grpc.stream_stream_rpc_method_handler(stream)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bare", handlers),))
+    print(server.add_secure_port("127.0.0.1:0", server_credentials(watch(directory, "b"))), flush=True)
+    await server.start()
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+    await server.stop(None)
+
+
+async def send_bare(directory: Path, port: int, size: int, count: int) -> list[float]:
+    from tacit.peer.credentials import channel_credentials, channel_options, grpc
+    from tacit.peer.frames import CHUNK
+    from tacit.peer.transport import common_options
+
+    content = os.urandom(size)
+    chunks = [content[begin : begin + CHUNK] for begin in range(0, size, CHUNK)]
+    options = channel_options("b", *common_options(2.0, 4.0))
+    times = []
+    async with grpc.aio.secure_channel(
+        f"127.0.0.1:{port}", channel_credentials(watch(directory, "a")), options=options
+    ) as channel:
+        call = channel.stream_stream("/bare/Link")()
+        for _ in range(REPETITIONS + 1):
+            begun = time.perf_counter()
+            for _ in range(count):
+                for chunk in chunks:
+                    await call.write(chunk)
+            await call.read()
+            times.append(time.perf_counter() - begun)
+    return times[1:]
+
+
+ROLES = {
+    ("link", "receive"): receive_link,
+    ("link", "send"): send_link,
+    ("bare", "receive"): receive_bare,
+    ("bare", "send"): send_bare,
+}
+
+
+def measure(directory: Path, kind: str, size: int, count: int) -> list[float]:
+    """Run both processes; returns the seconds of each repetition."""
+    command = [sys.executable, "-m", "benchmarks.transport", str(directory), kind]
+    numbers = [str(size), str(count)]
+    with subprocess.Popen(
+        [*command, "receive", "0", *numbers], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as receiver:
+        assert receiver.stdin is not None
+        assert receiver.stdout is not None
+        port = receiver.stdout.readline().strip()
+        sender = subprocess.run([*command, "send", port, *numbers], stdout=subprocess.PIPE, text=True, check=True)
+        receiver.stdin.close()
+    times: list[float] = json.loads(sender.stdout)
+    return times
+
+
+def main() -> int:
+    if len(sys.argv) == 7:
+        directory, kind, role, port, size, count = sys.argv[1:]
+        arguments = (Path(directory), int(port)) if role == "send" else (Path(directory),)
+        times = asyncio.run(ROLES[kind, role](*arguments, int(size), int(count)))
+        if role == "send":
+            print(json.dumps(times))
+        return 0
+    from tacit.peer.authority import init_ca, issue
+    from tacit.peer.identity import install, request
+
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        directory = Path(folder)
+        init_ca(directory / "authority", "benchmark")
+        for name in ("a", "b"):
+            wanted = request(name, directory / name)
+            certificate = issue(wanted.csr, name, directory / "authority", directory / f"{name}.crt")
+            install(certificate, directory / "authority" / "ca.crt", directory / name)
+        print(f"{'message':>8}  {'link':>24}  {'bare gRPC':>24}  ratio")
+        for label, (size, count) in WORKLOADS.items():
+            rates = {}
+            for kind in ("link", "bare"):
+                times = measure(directory, kind, size, count)
+                rates[kind] = count / statistics.median(times)
+            rows.append({"message": label, "bytes": size, "messages_per_second": rates})
+            cells = [f"{rates[k]:>9,.1f} /s {rates[k] * size / 1e6:>7,.0f} MB/s" for k in ("link", "bare")]
+            print(f"{label:>8}  {cells[0]}  {cells[1]}  {rates['link'] / rates['bare']:.2f}", flush=True)
+    reached = rows[-1]["messages_per_second"]["link"] * rows[-1]["bytes"] / 1e6
+    print(f"100 MB messages: {reached:,.0f} MB/s, goal {GOAL:,.0f}: {'met' if reached >= GOAL else 'missed'}")
+    save(rows)
+    return 0 if reached >= GOAL else 1
+
+
+def save(rows: list[dict[str, Any]]) -> None:
+    """Write the figures with what they were measured on."""
+    from tacit.peer.credentials import grpc
+
+    RESULTS.mkdir(exist_ok=True)
+    about = {
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "grpc": grpc.__version__,
+    }
+    target = RESULTS / "transport.json"
+    target.write_text(json.dumps({"about": about, "rows": rows}, indent=1) + "\n")
+    print(f"written to {target.relative_to(Path.cwd()) if target.is_relative_to(Path.cwd()) else target}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,262 @@
+"""Messages to bytes and back, with everything checked that can be checked before a message touches any state.
+
+What is reserved for a message follows from this peer's own specs, never from a number that came from outside.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tacit.contract import Message
+from tacit.errors import ContractError, MessageRefused
+from tacit.peer import tls_log
+from tacit.peer.exchange import VERSION, Parcel, Position
+from tacit.peer.frames import INLINE, content_frames, printable
+from tacit.peer.wire import tacit_pb2 as pb
+from tacit.runtime import MessageSpec, same_structure
+
+REASONS = frozenset(
+    {
+        *tls_log.REASONS,
+        "server name",  # who was dialled has another name
+        "identity",  # a certificate with no or several names
+        "sender",  # a member, but not one that this peer hears
+        "hello",  # did not say hello in time
+        "version",
+        "job",
+        "order",  # frames that do not come in the order of the protocol
+        "malformed",  # bytes that are no frame
+        "compressed",
+        "oversized",
+        "truncated",  # the stream ended within a message
+        "address",  # links that do not lead here
+        "phase",
+        "round",
+        "dtype",
+        "shape",
+        "size",
+        "finite",
+        "stale",
+        "repeated",
+        "early",
+        "content",
+        "recipient",  # a letter for someone who cannot get it
+        "busy",  # too many letters at once
+    }
+)
+"""Every reason for which something from outside is refused; counters are kept by these words."""
+
+LAST_ROUND = 2**31 - 1
+"""Rounds are int32 in a view."""
+NAME_LIMIT = 100
+"""Characters of the name of a link set."""
+_FINITE_BLOCK = 2**18
+"""Numbers looked at together: they stay in the cache, and the temporary array stays small."""
+
+
+class _Leaf(NamedTuple):
+    name: str
+    """Of its type."""
+    dtype: np.dtype
+    wire: np.dtype
+    """The same, little-endian."""
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+
+class Layout:
+    """How the message of one phase lies in its content: leaf after leaf, little-endian, nothing between."""
+
+    def __init__(self, spec: MessageSpec) -> None:
+        self._spec = spec.message
+        leaves = jax.tree.leaves(spec.message)
+        self.leaves: list[_Leaf] = []
+        begin = 0
+        for leaf in leaves:
+            dtype = np.dtype(leaf.dtype)
+            end = begin + math.prod(leaf.shape) * dtype.itemsize
+            self.leaves.append(_Leaf(dtype.name, dtype, dtype.newbyteorder("<"), tuple(leaf.shape), begin, end))
+            begin = end
+        self.size = begin
+        self.described = [pb.Leaf(dtype=leaf.name, shape=leaf.shape) for leaf in self.leaves]
+
+    def pack(self, message: Message) -> bytes:
+        """Return the content of a message that fits."""
+        leaves = jax.tree.leaves(message)
+        found = [(np.dtype(leaf.dtype), tuple(leaf.shape)) for leaf in leaves]
+        if not same_structure(message, self._spec) or found != self._expected:
+            raise ContractError(f"a message of {_named(found)}; this phase sends {_named(self._expected)}")
+        arrays = (np.ascontiguousarray(array, leaf.wire) for array, leaf in zip(leaves, self.leaves, strict=True))
+        return b"".join(array.reshape(-1).view(np.uint8).data for array in arrays)
+
+    def unpack(self, content: bytes | np.ndarray) -> Message:
+        """Return the message in `content`, as views of it; refuse one of another size or with numbers that are none."""
+        size = len(content)
+        if size != self.size:
+            raise MessageRefused("size", f"{size} bytes of content, expected {self.size}")
+        arrays = []
+        for number, leaf in enumerate(self.leaves):
+            array = np.frombuffer(content, leaf.wire, math.prod(leaf.shape), leaf.begin)
+            _check_values(number, array)
+            if not array.flags.aligned:
+                array = array.copy()
+            arrays.append(array.astype(leaf.dtype, copy=False).reshape(leaf.shape))
+        message: Message = jax.tree.unflatten(jax.tree.structure(self._spec), arrays)
+        return message
+
+    @property
+    def _expected(self) -> list[tuple[np.dtype, tuple[int, ...]]]:
+        return [(leaf.dtype, leaf.shape) for leaf in self.leaves]
+
+
+class Codec:
+    """What two peers of one job say to each other, made and checked."""
+
+    def __init__(self, job: str, specs: Sequence[MessageSpec]) -> None:
+        self.job = job
+        self.layouts = tuple(Layout(spec) for spec in specs)
+
+    def pack(self, phase: int, message: Message) -> bytes:
+        """Return the content of a message of one phase."""
+        return self.layouts[phase].pack(message)
+
+    def unpack(self, phase: int, content: bytes | np.ndarray) -> Message:
+        """Return the message of one phase in `content`, or refuse it."""
+        return self.layouts[phase].unpack(content)
+
+    def hello(self, at_round: int) -> bytes:
+        """Return the first frame of a link."""
+        return pb.Frame(hello=pb.Hello(version=VERSION, job=self.job, round=at_round)).SerializeToString()
+
+    def check_hello(self, frame: pb.Frame | memoryview) -> int:
+        """Return the round in which a neighbour says that it is; refuse one that speaks of something else."""
+        if isinstance(frame, memoryview) or frame.WhichOneof("kind") != "hello":
+            raise MessageRefused("order", f"{kind(frame)} before hello")
+        if frame.hello.version != VERSION:
+            raise MessageRefused("version", f"version {frame.hello.version}, this peer speaks {VERSION}")
+        self._check_job(frame.hello.job)
+        if frame.hello.round > LAST_ROUND:
+            raise MessageRefused("round", f"round {frame.hello.round}, the last is {LAST_ROUND}")
+        return frame.hello.round
+
+    def frames(self, parcel: Parcel) -> Iterator[bytes]:
+        """Return all frames of a parcel, made as they are asked for."""
+        layout = self.layouts[parcel.phase]
+        if len(parcel.content) != layout.size:
+            raise ContractError(
+                f"a parcel of phase {parcel.phase} with {len(parcel.content)} bytes; this phase sends {layout.size}"
+            )
+        header = pb.Header(
+            job=self.job, links=parcel.links, phase=parcel.phase, round=parcel.round,
+            leaves=layout.described, size=layout.size,
+        )  # fmt: skip
+        if layout.size <= INLINE:
+            header.content = parcel.content
+        yield pb.Frame(header=header).SerializeToString()
+        if layout.size > INLINE:
+            yield from content_frames(parcel.content)
+
+    def expect(self, header: pb.Header) -> Assembler:
+        """Check a header and return what collects its content."""
+        self._check_job(header.job)
+        if not 0 < len(header.links) <= NAME_LIMIT:
+            raise MessageRefused("address", f"links with a name of {len(header.links)} characters")
+        if header.phase >= len(self.layouts):
+            raise MessageRefused("phase", f"phase {header.phase} of {len(self.layouts)}")
+        if not 1 <= header.round <= LAST_ROUND:
+            raise MessageRefused("round", f"round {header.round}, expected 1 to {LAST_ROUND}")
+        layout = self.layouts[header.phase]
+        _check_leaves(header, layout)
+        if header.size != layout.size:
+            raise MessageRefused("size", f"{header.size} bytes are announced, phase {header.phase} has {layout.size}")
+        assembler = Assembler(layout, header.links, header.phase, header.round)
+        if header.content:
+            assembler.add(memoryview(header.content))
+        return assembler
+
+    def position(self, said: pb.Welcome | pb.Progress) -> Position:
+        """Return a neighbour's position, or refuse one that cannot be."""
+        if said.round > LAST_ROUND:
+            raise MessageRefused("round", f"a position in round {said.round}, the last is {LAST_ROUND}")
+        if said.phase > len(self.layouts):
+            raise MessageRefused("phase", f"a position in phase {said.phase} of {len(self.layouts)}")
+        return Position(said.round, said.phase)
+
+    def _check_job(self, job: str) -> None:
+        if job != self.job:
+            raise MessageRefused("job", f"job {printable(job)}, this peer works on {self.job}; use the same job.toml")
+
+
+class Assembler:
+    """Collects the content of one message, chunk by chunk, in the memory that its spec asks for."""
+
+    def __init__(self, layout: Layout, links: str, phase: int, sent: int) -> None:
+        self.links, self.phase, self.sent = links, phase, sent
+        self._layout = layout
+        # Pages are touched as content comes: who announces a large message and sends none of it costs nothing.
+        self._buffer = np.empty(layout.size, np.uint8)
+        self._view = self._buffer.data
+        self._filled = 0
+
+    @property
+    def missing(self) -> int:
+        """Bytes that have not come yet."""
+        return self._layout.size - self._filled
+
+    def add(self, chunk: memoryview) -> None:
+        """Take the next chunk."""
+        end = self._filled + len(chunk)
+        if end > self._layout.size:
+            raise MessageRefused("oversized", f"at least {end} bytes of content, {self._layout.size} were announced")
+        self._view[self._filled : end] = chunk
+        self._filled = end
+
+    def message(self) -> Message:
+        """Return the message when all of it is here and its numbers are numbers."""
+        if self.missing:
+            raise MessageRefused("truncated", f"{self._filled} of {self._layout.size} bytes of content")
+        return self._layout.unpack(self._buffer)
+
+
+def kind(frame: pb.Frame | memoryview) -> str:
+    """Name the kind of a frame."""
+    return "content" if isinstance(frame, memoryview) else str(frame.WhichOneof("kind"))
+
+
+def _check_leaves(header: pb.Header, layout: Layout) -> None:
+    if len(header.leaves) != len(layout.leaves):
+        count = f"{len(header.leaves)} leaves, expected {len(layout.leaves)}"
+        raise MessageRefused("shape", f"{count} in phase {header.phase}")
+    for number, (said, leaf) in enumerate(zip(header.leaves, layout.leaves, strict=True)):
+        if said.dtype != leaf.name:
+            expected = f"expected {leaf.name}; give all peers the same dtype"
+            raise MessageRefused("dtype", f"leaf {number} of type {printable(said.dtype)}, {expected}")
+        if len(said.shape) != len(leaf.shape) or tuple(said.shape) != leaf.shape:
+            shape = list(said.shape[:8])
+            raise MessageRefused("shape", f"leaf {number} of shape {shape}, expected {list(leaf.shape)}")
+
+
+def _check_values(number: int, array: np.ndarray) -> None:
+    """Refuse infinite numbers, and truth values that are neither."""
+    if array.dtype == np.bool_:
+        if array.size and array.view(np.uint8).max() > 1:
+            raise MessageRefused("content", f"leaf {number} of type bool holds bytes other than 0 and 1")
+        return
+    if not jnp.issubdtype(array.dtype, jnp.inexact):
+        return
+    for begin in range(0, array.size, _FINITE_BLOCK):
+        block = np.isfinite(array[begin : begin + _FINITE_BLOCK])
+        if not block.all():
+            place = begin + int(np.argmin(block))
+            raise MessageRefused("finite", f"leaf {number} holds {array[place]} at place {place}")
+
+
+def _named(leaves: Sequence[tuple[np.dtype, tuple[int, ...]]]) -> str:
+    return ", ".join(f"{dtype.name}{list(shape)}" for dtype, shape in leaves)

@@ -1,0 +1,341 @@
+"""The listening side: neighbours that this peer hears open their links here."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter
+from typing import Any, NamedTuple
+
+from tacit.errors import ConfigError, MessageRefused
+from tacit.peer.codec import NAME_LIMIT, Assembler, Codec, kind
+from tacit.peer.credentials import grpc, peer_name, server_options
+from tacit.peer.exchange import Position, Reception
+from tacit.peer.frames import TEXT_LIMIT, parse_frame, parse_letter, printable
+from tacit.peer.transport import SERVICE, Tally, common_options
+from tacit.peer.wire import tacit_pb2 as pb
+
+_LOG = logging.getLogger(__name__)
+
+
+class Limits(NamedTuple):
+    """What the listener grants to whoever connects. Times in seconds."""
+
+    hello_time: float = 5.0
+    """From the opening of a link to its hello."""
+    letter_time: float = 10.0
+    letters: int = 4
+    """Letters of one neighbour that may be on their way at once."""
+    connection_age: float = 900.0
+    """After this a connection must be made anew, with the certificate that the neighbour has then."""
+    calls: int = 256
+    calls_per_connection: int = 8
+    ping_every: float = 2.0
+    ping_timeout: float = 4.0
+
+
+class Listener:
+    """Hears neighbours: checks who they are, reads their messages one by one, tells them how far this peer is."""
+
+    def __init__(
+        self, reception: Reception, credentials: grpc.ServerCredentials, tally: Tally, limits: Limits | None = None
+    ) -> None:
+        self._reception, self._credentials, self._tally = reception, credentials, tally
+        self._limits = limits or Limits()
+        self._codec = Codec(reception.job, reception.specs)
+        self._links: dict[str, _Link] = {}
+        self._turns: dict[str, asyncio.Lock] = {}
+        """Of each neighbour that was admitted once."""
+        self._relaying: Counter[str] = Counter()
+        self._server: grpc.aio.Server | None = None
+
+    @property
+    def connected(self) -> frozenset[str]:
+        """Names of the neighbours whose link is up."""
+        return frozenset(name for name, link in self._links.items() if link.welcomed)
+
+    async def start(self, address: str) -> int:
+        """Listen at "host:port" (port 0: any that is free); returns the port."""
+        self._server = grpc.aio.server(options=self._options(), maximum_concurrent_rpcs=self._limits.calls)
+        handlers = {
+            "Link": grpc.stream_stream_rpc_method_handler(self._link),
+            "Relay": grpc.unary_unary_rpc_method_handler(self._relay),
+        }
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+        try:
+            port = int(self._server.add_secure_port(address, self._credentials))
+        except RuntimeError as error:
+            raise ConfigError(f"cannot listen at {address!r} ({error}): choose a free port of this host") from None
+        await self._server.start()
+        return port
+
+    async def close(self, grace: float = 1.0) -> None:
+        """End all links; whoever does not take notice within `grace` seconds is cut off."""
+        for link in self._links.values():
+            link.end(grpc.StatusCode.UNAVAILABLE, "this peer stops")
+        if self._server is not None:
+            await self._server.stop(grace)
+
+    def progressed(self) -> None:
+        """Tell every neighbour the new position; several steps close together are told as one."""
+        for link in self._links.values():
+            link.moved.set()
+
+    async def send_letter(self, name: str, sender: str, payload: bytes) -> None:
+        """Hand a letter of `sender` to the neighbour `name`, or raise MessageRefused if its link is not up."""
+        link = self._links.get(name)
+        if link is None or not link.welcomed:
+            raise MessageRefused("recipient", f"{name} is not connected; send the letter again later")
+        gone = False
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._limits.letter_time):
+                gone = await link.write(pb.Frame(letter=pb.Letter(correspondent=sender, payload=payload)))
+        if not gone:
+            raise MessageRefused("recipient", f"the link to {name} broke; send the letter again later")
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _options(self) -> list[tuple[str, Any]]:
+        limits = self._limits
+        return [
+            *server_options(),
+            *common_options(limits.ping_every, limits.ping_timeout),
+            ("grpc.so_reuseport", 0),  # two peers at one port would share the connections between them
+            ("grpc.max_concurrent_streams", limits.calls_per_connection),
+            ("grpc.max_connection_age_ms", round(limits.connection_age * 1000)),
+            ("grpc.max_connection_age_grace_ms", round(limits.hello_time * 1000)),
+            # Senders ping as often as this side does; gRPC would otherwise take that for an attack.
+            ("grpc.http2.min_recv_ping_interval_without_data_ms", 100),
+            ("grpc.http2.max_ping_strikes", 10),
+        ]
+
+    async def _caller(self, context: Any) -> str:
+        """Return the name of a neighbour that this peer hears; whoever else calls gets no further."""
+        name = None
+        try:
+            name = peer_name(context.auth_context())
+            self._reception.admit(name)
+        except MessageRefused as refusal:
+            self._count(refusal, name)
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, _told(refusal))
+        assert name is not None
+        return name
+
+    async def _link(self, _: Any, context: Any) -> None:
+        name = await self._caller(context)
+        link = _Link(name, context)
+        older = self._links.get(name)
+        self._links[name] = link
+        if older is not None:  # half-open, perhaps
+            older.end(grpc.StatusCode.ABORTED, "a newer link of the same peer has taken over")
+        # Cancelled when the connection breaks, which gRPC would log as an error of ours.
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._attend(link)
+
+    async def _attend(self, link: _Link) -> None:
+        conversation = asyncio.ensure_future(self._converse(link))
+        telling = asyncio.ensure_future(self._tell(link))
+        ending = asyncio.ensure_future(link.ending.wait())
+        tasks = (conversation, telling, ending)
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            fault = next((task.exception() for task in (conversation, telling) if task.done()), None)
+            if fault is not None:  # gRPC would tell the neighbour what it was
+                _LOG.error("the link of %s ends by a fault of this peer", link.name, exc_info=fault)
+                await link.context.abort(grpc.StatusCode.INTERNAL, "a fault of this peer")
+            if ending.done():
+                await link.context.abort(*link.status)
+            refusal = conversation.result()
+            if refusal is not None:
+                await link.context.abort(grpc.StatusCode.INVALID_ARGUMENT, _told(refusal))
+        finally:
+            if self._links.get(link.name) is link:
+                del self._links[link.name]
+            if link.receiving is not None and not link.ending.is_set():
+                missing = MessageRefused("truncated", f"the link ended {link.receiving.missing} bytes early")
+                self._count(missing, link.name)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _converse(self, link: _Link) -> MessageRefused | None:
+        """Read until the neighbour ends the link, or return the refusal for which this side must end it."""
+        turn = self._turns.setdefault(link.name, asyncio.Lock())
+        async with turn:  # nothing of an older link may come in after the welcome of this one
+            try:
+                await self._greet(link)
+                while (data := await link.context.read()) is not grpc.aio.EOF:
+                    await self._read(link, data)
+                await link.settle()
+            except MessageRefused as refusal:
+                link.receiving = None
+                await self._refuse(link, refusal, link.about)
+                await link.settle()
+                return refusal
+            finally:
+                if link.welcomed:
+                    link.welcomed = False
+                    self._tally.linked(link.name, "in", False)
+        return None
+
+    async def _greet(self, link: _Link) -> None:
+        try:
+            async with asyncio.timeout(self._limits.hello_time):
+                data = await link.context.read()
+        except TimeoutError:
+            raise MessageRefused("hello", f"no hello within {self._limits.hello_time} s") from None
+        if data is grpc.aio.EOF:
+            raise MessageRefused("hello", "the link was closed before hello")
+        self._reception.announced(link.name, self._codec.check_hello(parse_frame(data)))
+        position = self._reception.position(link.name)
+        await link.write(pb.Frame(welcome=pb.Welcome(round=position.round, phase=position.phase)))
+        link.told, link.welcomed = position, True
+        self._tally.linked(link.name, "in", True)
+        link.moved.set()
+
+    async def _read(self, link: _Link, data: bytes) -> None:
+        """Take the next frame; raises MessageRefused where the link cannot go on."""
+        frame = parse_frame(data)
+        if isinstance(frame, memoryview):
+            self._tally.received(link.name, len(frame))
+            await self._read_content(link, frame)
+        elif frame.WhichOneof("kind") == "header":
+            if link.receiving is not None:
+                raise MessageRefused("order", f"a header while {link.receiving.missing} bytes are missing")
+            await self._read_header(link, frame.header)
+        else:
+            raise MessageRefused("order", f"{kind(frame)} where a header or content was expected")
+
+    async def _read_header(self, link: _Link, header: pb.Header) -> None:
+        self._tally.received(link.name, len(header.content))
+        link.about, link.skipping = header, 0
+        try:
+            link.receiving = self._codec.expect(header)
+        except MessageRefused as refusal:
+            # Its content can be told from what comes after it, so that the link goes on behind it.
+            link.skipping = max((layout.size for layout in self._codec.layouts), default=0)
+            link.about = pb.Header()
+            await self._refuse(link, refusal, header)
+            return
+        await self._finish(link, link.receiving)
+
+    async def _read_content(self, link: _Link, chunk: memoryview) -> None:
+        if link.receiving is not None:
+            link.receiving.add(chunk)
+            await self._finish(link, link.receiving)
+        elif len(chunk) <= link.skipping:
+            link.skipping -= len(chunk)
+        elif link.skipping:
+            raise MessageRefused("oversized", "a refused message is longer than any that this peer takes")
+        else:
+            raise MessageRefused("order", "content without a header")
+
+    async def _finish(self, link: _Link, received: Assembler) -> None:
+        if received.missing:
+            return
+        about, link.about, link.receiving = link.about, pb.Header(), None
+        try:
+            message = received.message()
+            await self._reception.take(link.name, received.links, received.phase, received.sent, message)
+        except MessageRefused as refusal:
+            await self._refuse(link, refusal, about)
+            return
+        self._tally.accepted(link.name)
+        await link.answer(pb.Frame(receipt=_receipt(about)))
+
+    async def _refuse(self, link: _Link, refusal: MessageRefused, about: pb.Header) -> None:
+        self._count(refusal, link.name)
+        await link.answer(pb.Frame(receipt=_receipt(about, refusal)))
+
+    def _count(self, refusal: MessageRefused, name: str | None) -> None:
+        self._tally.refused(refusal.reason, name, printable(refusal.detail))
+
+    async def _tell(self, link: _Link) -> None:
+        while True:
+            await link.moved.wait()
+            link.moved.clear()
+            if not link.welcomed:
+                continue
+            position = self._reception.position(link.name)
+            if position != link.told:
+                link.told = position
+                await link.write(pb.Frame(progress=pb.Progress(round=position.round, phase=position.phase)))
+
+    async def _relay(self, data: bytes, context: Any) -> bytes:
+        name = await self._caller(context)
+        self._relaying[name] += 1
+        try:
+            await self._pass_on(name, data)
+        except MessageRefused as refusal:
+            self._count(refusal, name)
+            return _receipt(pb.Header(), refusal).SerializeToString()
+        finally:
+            self._relaying[name] -= 1
+        return pb.Receipt(accepted=True).SerializeToString()
+
+    async def _pass_on(self, name: str, data: bytes) -> None:
+        if self._relaying[name] > self._limits.letters:
+            raise MessageRefused("busy", f"{self._limits.letters} letters of {name} are on their way; send it later")
+        letter = parse_letter(data)
+        try:
+            async with asyncio.timeout(self._limits.letter_time):
+                await self._reception.letter(name, letter.correspondent, letter.payload)
+        except TimeoutError:
+            raise MessageRefused("recipient", f"not handed on within {self._limits.letter_time} s") from None
+
+
+class _Link:
+    """A link of one neighbour, while it lasts."""
+
+    def __init__(self, name: str, context: Any) -> None:
+        self.name, self.context = name, context
+        self.welcomed = False
+        self.told = Position(-1, 0)
+        self.moved, self.ending = asyncio.Event(), asyncio.Event()
+        self.status = (grpc.StatusCode.OK, "")
+        self.receiving: Assembler | None = None
+        self.about = pb.Header()
+        """Of the message that is being received."""
+        self.skipping = 0
+        """Bytes of content that still may come after a refused header."""
+        self._writing = asyncio.Lock()
+        self._answer: asyncio.Task[bool] | None = None
+
+    def end(self, code: grpc.StatusCode, why: str) -> None:
+        """Have this side end the link."""
+        self.status = code, why
+        self.ending.set()
+
+    async def write(self, frame: pb.Frame) -> bool:
+        """Send one frame; returns whether it went out. If the link broke, whoever reads from it notices."""
+        async with self._writing:
+            try:
+                await self.context.write(frame.SerializeToString())
+            except grpc.aio.BaseError:
+                return False
+            return True
+
+    async def answer(self, frame: pb.Frame) -> None:
+        """Send one frame while the next message is read already.
+
+        Only one is ever under way: who does not read what it is told is not heard either.
+        """
+        await self.settle()
+        self._answer = asyncio.ensure_future(self.write(frame))
+
+    async def settle(self) -> None:
+        """Wait until the last answer is out."""
+        if self._answer is not None:
+            await self._answer
+
+
+def _receipt(about: pb.Header, refusal: MessageRefused | None = None) -> pb.Receipt:
+    receipt = pb.Receipt(links=about.links[:NAME_LIMIT], phase=about.phase, round=about.round, accepted=refusal is None)
+    if refusal is not None:
+        receipt.reason, receipt.detail = refusal.reason, printable(refusal.detail)
+    return receipt
+
+
+def _told(refusal: MessageRefused) -> str:
+    return f"{refusal.reason}: {refusal.detail}"[:TEXT_LIMIT]

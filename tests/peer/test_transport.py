@@ -1,0 +1,329 @@
+"""Links over real mutual TLS on loopback: what is sent arrives once, in order, whatever breaks meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from tacit.errors import ConfigError, MessageRefused, RemoteError, StoreError
+from tacit.peer.exchange import Parcel, Position
+from tacit.peer.listener import Limits
+from tacit.peer.wire import tacit_pb2 as pb
+from tests.peer.linked import (
+    HELLO,
+    QUICK,
+    Federation,
+    Hearing,
+    Sending,
+    ear,
+    far_end,
+    frames,
+    message,
+    mouth,
+    parcel,
+    raw_link,
+    spec,
+    within,
+)
+
+
+@pytest.fixture(scope="module")
+def federation(tmp_path_factory: pytest.TempPathFactory) -> Federation:
+    return Federation(tmp_path_factory.mktemp("federation"), "a", "b", "c")
+
+
+def test_messages_arrive_as_they_were_sent_and_are_forgotten_when_confirmed(federation: Federation) -> None:
+    async def story() -> None:
+        hearing, sending = Hearing("a"), Sending(parcel("b", 1), parcel("b", 1, phase=1), parcel("b", 2))
+        async with ear(federation, "b", hearing) as b, mouth(federation, "a", sending, "b", b.address) as a:
+            await hearing.until(lambda: len(hearing.taken) == 3)
+            assert hearing.taken == [("a", "peers", 0, 1), ("a", "peers", 1, 1), ("a", "peers", 0, 2)]
+            for got, (phase, seed) in zip(hearing.messages, [(0, 1), (1, 1), (0, 2)], strict=True):
+                jax.tree.map(np.testing.assert_array_equal, got, message(phase, seed))
+            assert hearing.rounds == {"a": 7}
+            assert b.listener.connected == {"a"}
+            assert a.dialer.connected
+
+            hearing.at = Position(2, 0)
+            b.listener.progressed()
+            await sending.until(lambda: sending.positions[-1] == (2, 0))
+            assert [p.round for p in sending.parcels] == [2]
+
+            sending.parcels.append(parcel("b", 3))
+            a.dialer.wake()
+            await hearing.until(lambda: len(hearing.taken) == 4)
+            assert hearing.calls == 4  # what was sent on this link is not sent again
+            await b.diary.until(lambda: b.diary.taken["a"] == 4)
+            size = sum(len(parcel("b", 1, phase).content) for phase in (0, 1, 0, 0))
+            assert a.diary.out == {"b": size}
+            assert b.diary.into == {"a": size}
+            assert b.diary.refusals == a.diary.refusals == a.diary.losses == []
+        assert b.diary.links[0] == ("a", "in", True)
+        assert b.diary.links[-1] == ("a", "in", False)
+        assert a.diary.links == [("b", "out", True), ("b", "out", False)]
+
+    within(story())
+
+
+def test_edges_in_both_directions_are_two_links(federation: Federation) -> None:
+    async def story() -> None:
+        at_a, at_b = Hearing("b"), Hearing("a")
+        async with (
+            ear(federation, "a", at_a) as a,
+            ear(federation, "b", at_b) as b,
+            mouth(federation, "a", Sending(parcel("b", 1)), "b", b.address),
+            mouth(federation, "b", Sending(parcel("a", 1)), "a", a.address),
+        ):
+            await at_a.until(lambda: bool(at_a.taken))
+            await at_b.until(lambda: bool(at_b.taken))
+            assert at_a.taken == [("b", "peers", 0, 1)]
+            assert at_b.taken == [("a", "peers", 0, 1)]
+
+    within(story())
+
+
+def test_after_a_restart_only_what_the_position_does_not_cover_is_sent(federation: Federation) -> None:
+    async def story() -> None:
+        first, second = Hearing("a"), Hearing("a")
+        sending = Sending(parcel("b", 1), parcel("b", 2), parcel("b", 3))
+        async with ear(federation, "b", first) as b:
+            port, address = b.port, b.address
+            running = mouth(federation, "a", sending, "b", address)
+            a = await running.__aenter__()
+            await first.until(lambda: len(first.taken) == 3)
+        second.at = Position(3, 0)  # what the first had committed
+        async with ear(federation, "b", second, port=port):
+            await second.until(lambda: len(second.taken) == 1)
+            sending.parcels.append(parcel("b", 4))
+            a.dialer.wake()
+            await second.until(lambda: len(second.taken) == 2)
+            assert [sent for *_, sent in second.taken] == [3, 4]
+            assert second.calls == 2
+            assert [p.round for p in sending.parcels] == [3, 4]
+            assert a.diary.losses[0] == ("b", "ended", "this peer stops")
+            assert {reason for _, reason, _ in a.diary.losses[1:]} <= {"unreachable"}
+            await running.__aexit__(None, None, None)
+
+    within(story())
+
+
+def test_a_link_whose_message_is_held_back_is_replaced_in_time(federation: Federation) -> None:
+    async def story() -> None:
+        hearing, sending = Hearing("a"), Sending(parcel("b", 1))
+        hearing.gate.clear()
+        settings = QUICK._replace(lifetime=0.1, connect_time=0.2)
+        async with ear(federation, "b", hearing) as b, mouth(federation, "a", sending, "b", b.address, settings) as a:
+            await a.diary.until(lambda: a.diary.links.count(("b", "out", True)) == 3)
+            assert a.diary.losses == []
+            hearing.gate.set()
+            await hearing.until(lambda: bool(hearing.taken))
+            assert hearing.taken == [("a", "peers", 0, 1)]
+            assert "truncated" not in b.diary.reasons
+
+    within(story())
+
+
+def test_a_message_that_is_held_when_the_link_breaks_is_let_go(federation: Federation) -> None:
+    async def story() -> None:
+        hearing = Hearing("a")
+        hearing.gate.clear()
+        async with ear(federation, "b", hearing) as b:
+            async with raw_link(federation, "a", b) as link:
+                await link.say(HELLO, *frames(parcel("b", 1)))
+                await link.hear()
+                await b.diary.until(lambda: bool(b.diary.into))
+            await b.diary.until(lambda: b.diary.links[-1] == ("a", "in", False))
+            hearing.gate.set()
+            assert b.listener.connected == set()
+            assert hearing.taken == []
+            assert b.diary.refusals == []
+
+    within(story())
+
+
+def test_a_fault_of_the_receiver_ends_the_link_without_a_word_of_it(
+    federation: Federation, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        hearing = Hearing("a")
+
+        async def fail(*_: Any) -> None:
+            raise StoreError("the disk at /secret is full")
+
+        hearing.take = fail  # type: ignore[method-assign]
+        async with ear(federation, "b", hearing) as b, raw_link(federation, "a", b) as link:
+            await link.say(HELLO, *frames(parcel("b", 1)))
+            code, details = await link.ending()
+            assert (code.name, details) == ("INTERNAL", "a fault of this peer")
+            assert b.diary.refusals == []
+        assert "the disk at /secret is full" in caplog.text
+
+    within(story())
+
+
+def test_the_listener_ends_connections_that_are_too_old(federation: Federation) -> None:
+    async def story() -> None:
+        limits = Limits(connection_age=0.3, hello_time=0.3)
+        async with ear(federation, "b", Hearing("a"), limits) as b, raw_link(federation, "a", b) as link:
+            await link.say(HELLO)
+            assert (await link.hear()).WhichOneof("kind") == "welcome"
+            code, _ = await link.ending()
+            assert code.name == "UNAVAILABLE"
+
+    within(story())
+
+
+def test_a_newer_link_of_the_same_peer_replaces_the_older(federation: Federation) -> None:
+    async def story() -> None:
+        hearing = Hearing("a")
+        hearing.gate.clear()
+        async with ear(federation, "b", hearing) as b, raw_link(federation, "a", b) as old:
+            await old.say(HELLO, *frames(parcel("b", 1)))
+            assert (await old.hear()).WhichOneof("kind") == "welcome"
+            async with raw_link(federation, "a", b) as new:
+                await new.say(HELLO)
+                assert (await new.hear()).WhichOneof("kind") == "welcome"
+                code, details = await old.ending()
+                assert (code.name, "newer link" in details) == ("ABORTED", True)
+                hearing.gate.set()
+                await new.say(*frames(parcel("b", 1)))
+                assert (await new.hear()).receipt.accepted
+                assert hearing.taken == [("a", "peers", 0, 1)]  # that of the old link was never taken in
+                assert b.listener.connected == {"a"}
+                assert b.diary.refusals == []
+                assert b.diary.links == [("a", "in", True), ("a", "in", False), ("a", "in", True)]
+
+    within(story())
+
+
+class Forgetful(Hearing):
+    """Keeps no message, so that only what is under way takes memory."""
+
+    async def take(self, *arguments: Any) -> None:
+        await super().take(*arguments)
+        self.messages.clear()
+
+
+def test_a_message_that_is_held_back_holds_back_the_sender(federation: Federation) -> None:
+    """160 MB wait at the sender while the receiver is not ready: nothing piles up, and the link stays up."""
+    size, count = 2**22, 40
+
+    async def story() -> None:
+        large = (spec(("uint8", (size,))),)
+        hearing = Forgetful("a", specs=large)
+        hearing.gate.clear()
+        content = bytes(size)
+        sending = Sending(*(Parcel("peers", 0, t, "b", content) for t in range(1, count + 1)), specs=large)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        async with ear(federation, "b", hearing) as b, mouth(federation, "a", sending, "b", b.address) as a:
+            with pytest.raises(TimeoutError):  # far longer than it takes to send all of it, and than two pings take
+                async with asyncio.timeout(1.5):
+                    await a.diary.until(lambda: a.diary.out["b"] > 5 * size)
+            assert hearing.calls == 1
+            assert a.diary.losses == []
+            hearing.gate.set()
+            await hearing.until(lambda: len(hearing.taken) == count)
+            assert [sent for *_, sent in hearing.taken] == list(range(1, count + 1))
+            assert b.diary.refusals == []
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before < 15 * size
+
+    within(story())
+
+
+def test_a_listener_notices_a_frozen_neighbour(federation: Federation) -> None:
+    async def story() -> None:
+        limits = Limits(ping_every=0.3, ping_timeout=0.5)
+        async with ear(federation, "b", Hearing("a"), limits) as b:
+            with far_end("mouth", str(federation.directory), b.address) as process:
+                try:
+                    await b.diary.until(lambda: b.listener.connected == {"a"})
+                    os.kill(process.pid, signal.SIGSTOP)
+                    await b.diary.until(lambda: b.diary.links[-1] == ("a", "in", False))
+                    assert b.listener.connected == set()
+                finally:
+                    process.kill()
+
+    within(story())
+
+
+def test_steps_that_are_close_together_are_told_as_one(federation: Federation) -> None:
+    async def story() -> None:
+        hearing = Hearing("a")
+        async with ear(federation, "b", hearing) as b, raw_link(federation, "a", b) as link:
+            await link.say(HELLO)
+            assert (await link.hear()).welcome.round == 1
+            for step in range(2, 1000):
+                hearing.at = Position(step, 0)
+                b.listener.progressed()
+            assert (await link.hear()).progress.round == 999
+            hearing.at = Position(999, 1)
+            b.listener.progressed()
+            assert (await link.hear()).progress == pb.Progress(round=999, phase=1)
+
+    within(story())
+
+
+def test_nobody_is_welcomed_before_the_older_link_is_quite_over(federation: Federation) -> None:
+    class Slow(Hearing):
+        done = asyncio.Event()
+
+        async def take(self, *arguments: Any) -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await self.done.wait()
+
+    async def story() -> None:
+        hearing = Slow("a")
+        async with ear(federation, "b", hearing) as b, raw_link(federation, "a", b) as old:
+            await old.say(HELLO, *frames(parcel("b", 1)))
+            await old.hear()
+            await b.diary.until(lambda: bool(b.diary.into))
+            async with raw_link(federation, "a", b) as new:
+                await new.say(HELLO)
+                answer = asyncio.ensure_future(new.hear())
+                assert (await old.ending())[0].name == "ABORTED"
+                await asyncio.wait((answer,), timeout=0.2)
+                assert not answer.done()
+                hearing.done.set()
+                assert (await answer).WhichOneof("kind") == "welcome"
+
+    within(story())
+
+
+def test_letters_travel_both_ways(federation: Federation) -> None:
+    async def story() -> None:
+        hearing, sending = Hearing("a", "c"), Sending()
+        async with ear(federation, "b", hearing) as b, mouth(federation, "a", sending, "b", b.address) as a:
+            with pytest.raises(RemoteError, match="not connected"):
+                await a.dialer.send_letter("c", b"too early")
+            await a.diary.until(lambda: a.dialer.connected)
+            await a.dialer.send_letter("c", b"sealed" * 1000)
+            assert hearing.letters == [("a", "c", b"sealed" * 1000)]
+            with pytest.raises(MessageRefused, match="d is not a neighbour"):
+                await a.dialer.send_letter("d", b"sealed")
+            assert b.diary.reasons == ["recipient"]
+            await b.listener.send_letter("a", "c", b"answer")
+            await sending.until(lambda: bool(sending.letters))
+            assert sending.letters == [("b", "c", b"answer")]
+            with pytest.raises(MessageRefused, match="c is not connected"):
+                await b.listener.send_letter("c", "a", b"answer")
+
+    within(story())
+
+
+def test_two_peers_cannot_listen_at_one_port(federation: Federation) -> None:
+    async def story() -> None:
+        async with ear(federation, "b", Hearing("a")) as b:
+            with pytest.raises(ConfigError, match="free port"):
+                async with ear(federation, "c", Hearing("a"), port=b.port):
+                    pass
+
+    within(story())

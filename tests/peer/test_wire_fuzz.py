@@ -1,0 +1,242 @@
+"""Mutated bytes: whatever is sent, the peer refuses it or takes a message that fits, and stays as small as it was."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import resource
+from collections import Counter, deque
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from tacit.contract import Message
+from tacit.errors import MessageRefused
+from tacit.peer.codec import LAST_ROUND, REASONS, Codec
+from tacit.peer.credentials import channel_options, grpc
+from tacit.peer.dialer import Dialer, _TurnedAwayError
+from tacit.peer.exchange import Parcel
+from tacit.peer.frames import content_frames, parse_letter, parse_receipt
+from tacit.peer.listener import Listener, _Link
+from tacit.peer.transport import LINK
+from tacit.peer.wire import tacit_pb2 as pb
+from tests.peer.linked import (
+    HELLO,
+    JOB,
+    SPECS,
+    Diary,
+    Federation,
+    Hearing,
+    Sending,
+    ear,
+    frames,
+    parcel,
+    spec,
+    within,
+)
+
+LARGE = spec(("float32", (2**20,)))
+CODEC = Codec(JOB, (*SPECS, LARGE))
+LARGE_FRAMES = frames(Parcel("peers", 2, 1, "b", bytes(2**22)), CODEC)
+GROWTH = 50_000_000
+
+
+def _seeds() -> list[bytes]:
+    def frame(**kind: Any) -> bytes:
+        return pb.Frame(**kind).SerializeToString()
+
+    split = pb.Frame.FromString(frames(parcel("b", 1), CODEC)[0])
+    split.header.ClearField("content")
+    return [
+        HELLO,
+        *frames(parcel("b", 1), CODEC),
+        *frames(parcel("b", 2, phase=1), CODEC),
+        split.SerializeToString(),
+        LARGE_FRAMES[0],
+        *content_frames(parcel("b", 1).content),
+        *content_frames(bytes(5)),
+        frame(welcome=pb.Welcome(round=3, phase=1)),
+        frame(progress=pb.Progress(round=3, phase=1)),
+        frame(receipt=pb.Receipt(links="peers", phase=0, round=1, reason="stale", detail="late")),
+        frame(letter=pb.Letter(correspondent="c", payload=b"sealed")),
+    ]
+
+
+SEEDS = _seeds()
+
+
+def mutated(rng: random.Random) -> bytes:
+    """Return a frame that somebody has damaged once or a few times."""
+    data = bytearray(rng.choice(SEEDS))
+    for _ in range(rng.choice((1, 1, 2, 5))):
+        place = rng.randrange(len(data) + 1)
+        match rng.randrange(7):
+            case 0 if place < len(data):
+                data[place] ^= 1 << rng.randrange(8)
+            case 1:
+                del data[place:]
+            case 2:
+                data[place:place] = rng.randbytes(rng.randrange(1, 9))
+            case 3:
+                data[place:] = rng.choice(SEEDS)[place:]
+            case 4:
+                data[place : place + 1] = b"\xff" * rng.randrange(1, 10) + b"\x01"  # a large number
+            case 5:
+                data += rng.choice(SEEDS)
+            case _:
+                del data[place : place + rng.randrange(1, 9)]
+    return bytes(data)
+
+
+class Checked(Hearing):
+    """Takes what it gets, and looks whether it could have been."""
+
+    async def take(self, name: str, links: str, phase: int, sent: int, message: Message) -> None:
+        self.calls += 1
+        assert name == "a"
+        assert 1 <= sent <= LAST_ROUND
+        leaves, expected = jax.tree.leaves(message), jax.tree.leaves(self.specs[phase].message)
+        assert [(x.shape, x.dtype) for x in leaves] == [(s.shape, s.dtype) for s in expected]
+        assert all(np.isfinite(x).all() for x in leaves)
+        if self.calls % 2:
+            raise MessageRefused("repeated", "every other one")
+
+
+class Wire:
+    """A connection that brings given frames and swallows what is written."""
+
+    def __init__(self, said: list[bytes]) -> None:
+        self.said, self.read_so_far, self.written = deque(said), 0, list[bytes]()
+
+    async def read(self) -> Any:
+        if not self.said:
+            return grpc.aio.EOF
+        self.read_so_far += 1
+        return self.said.popleft()
+
+    async def write(self, data: bytes) -> None:
+        self.written.append(data)
+
+
+def peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def conversations(rng: random.Random, first: bytes) -> Iterator[Wire]:
+    """Make endless conversations, most of which begin well."""
+    while True:
+        begin = [mutated(rng)] if rng.random() < 0.1 else [first]
+        rest = [rng.choice(SEEDS) if rng.random() < 0.2 else mutated(rng) for _ in range(rng.randrange(1, 8))]
+        if rng.random() < 0.02:
+            rest[0:0] = LARGE_FRAMES[: rng.randrange(5)]
+        yield Wire([*begin, *rest])
+
+
+def test_100000_mutated_frames_on_the_listening_side() -> None:
+    async def story() -> None:
+        hearing, diary, rng = Checked("a", specs=(*SPECS, LARGE)), Diary(), random.Random(1)
+        listener = Listener(hearing, object(), diary)
+        read, before = 0, 0
+        for wire in conversations(rng, HELLO):
+            link = _Link("a", wire)
+            refusal = await listener._converse(link)
+            assert refusal is None or refusal.reason in REASONS
+            assert all(pb.Frame.FromString(data).WhichOneof("kind") for data in wire.written)
+            read += wire.read_so_far
+            if read > 5_000 and not before:
+                before = peak()
+            if read > 100_000:
+                break
+        reasons = Counter(diary.reasons)
+        assert peak() - before < GROWTH
+        assert hearing.calls > 1_000  # what was not damaged got through
+        assert {"malformed", "order", "oversized", "job", "dtype", "shape", "size", "phase", "round"} <= reasons.keys()
+        assert not diary.links or diary.links[-1] == ("a", "in", False)
+
+    within(story(), 120)
+
+
+def test_20000_mutated_frames_on_the_dialling_side() -> None:
+    async def story() -> None:
+        sending, diary, rng = Sending(specs=(*SPECS, LARGE)), Diary(), random.Random(2)
+        dialer = Dialer(sending, "b", "127.0.0.1:1", object, diary)
+        welcome = pb.Frame(welcome=pb.Welcome(round=1)).SerializeToString()
+        read, before, refusals = 0, 0, Counter[str]()
+        parcels = {("peers", 0, 1): parcel("b", 1)}
+        for wire in conversations(rng, welcome):
+            try:
+                await dialer._greet(wire)
+                await dialer._listen(wire, parcels)
+            except MessageRefused as refusal:
+                refusals[refusal.reason] += 1
+            except _TurnedAwayError:
+                refusals["turned away"] += 1
+            read += wire.read_so_far
+            if read > 3_000 and not before:
+                before = peak()
+            if read > 20_000:
+                break
+            sending.positions.clear()
+            sending.letters.clear()
+        assert peak() - before < GROWTH
+        assert refusals.keys() <= REASONS | {"turned away"}
+        assert {"malformed", "order", "phase", "turned away"} <= refusals.keys()
+        assert all(reason in REASONS | {"unknown"} for _, _, reason in sending.refusals)
+        assert ("b", 1, "stale") in sending.refusals
+
+    within(story(), 120)
+
+
+def test_20000_mutated_letters_and_receipts() -> None:
+    rng, outcomes = random.Random(3), Counter[str]()
+    for _ in range(10_000):
+        for parse in (parse_letter, parse_receipt):
+            try:
+                parse(mutated(rng))
+            except MessageRefused as refusal:
+                outcomes[refusal.reason] += 1
+    assert outcomes.keys() <= {"malformed", "oversized", "compressed"}
+    assert outcomes["malformed"] > 1_000
+
+
+@pytest.fixture(scope="module")
+def federation(tmp_path_factory: pytest.TempPathFactory) -> Federation:
+    return Federation(tmp_path_factory.mktemp("federation"), "a", "b")
+
+
+def test_2000_mutated_frames_over_a_real_connection(federation: Federation) -> None:
+    async def story() -> None:
+        hearing, rng = Checked("a", specs=(*SPECS, LARGE)), random.Random(4)
+        async with (
+            ear(federation, "b", hearing) as b,
+            grpc.aio.secure_channel(b.address, federation.client("a")(), channel_options("b")) as channel,
+        ):
+            said = 0
+            for wire in conversations(rng, HELLO):
+                call = channel.stream_stream(LINK)(timeout=10)
+
+                async def speak(call: Any = call, wire: Wire = wire) -> None:
+                    for frame in wire.said:
+                        await call.write(frame)
+                    await call.done_writing()
+
+                said += len(wire.said)
+                speaking = asyncio.ensure_future(speak())
+                while True:
+                    try:
+                        if await call.read() is grpc.aio.EOF:
+                            break
+                    except grpc.RpcError:
+                        break
+                await asyncio.gather(speaking, return_exceptions=True)
+                assert (await call.code()).name in ("OK", "INVALID_ARGUMENT", "INTERNAL")
+                if said > 2_000:
+                    break
+            assert "malformed" in b.diary.reasons
+            assert hearing.calls > 20
+            assert b.listener.connected == set()
+
+    within(story(), 120)
