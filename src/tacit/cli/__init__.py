@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from tacit.cli import ledger, privacy
+from tacit.cli import ledger, peer, privacy, swarm
 from tacit.cli.audit import audit
 from tacit.cli.common import INTERRUPTED, print_table, reported
 from tacit.errors import ConfigError, TacitError
@@ -40,6 +40,8 @@ graph_app = typer.Typer(help="Look at graphs before running on them.")
 app.add_typer(graph_app, name="graph")
 app.add_typer(privacy.app, name="privacy")
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(peer.app, name="peer")
+app.add_typer(swarm.app, name="swarm")
 app.command(epilog="Example: tacit audit online_push_sum --mechanism laplace --epsilon 1")(audit)
 
 Out = Annotated[Path | None, typer.Option(help="Directory to write; made if it is not there.")]

@@ -14,11 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit import runtime
-from tacit.contract import Algorithm, Array, Batch, Links, Params, View
+from tacit.contract import Algorithm, Array, Batch, Params
 from tacit.errors import DataError, MessageRefused
-from tacit.graphs import Channel, Graph, RoundGraph, Topology
+from tacit.graphs import Channel, Graph, Topology
+from tacit.peer.functions import AgentFunctions
 from tacit.peer.releases import Releaser
-from tacit.peer.rounds import AgentFunctions, Envelope, RoundMachine, Views
+from tacit.peer.rounds import Envelope, RoundMachine
+from tacit.peer.world import World
 from tacit.streams import Stream
 
 
@@ -34,82 +36,6 @@ class Trajectory(NamedTuple):
     refused: int
     """Messages that arrived and were not accepted."""
     machines: dict[str, list[RoundMachine]]
-
-
-class _Neighbourhoods:
-    """Slots of every agent in one link set, padded to the largest, as the simulator orders them."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        self.into = self._table(graph.receivers, graph.senders, graph.agents)
-        self.out = self._table(graph.senders, graph.receivers, graph.columns)
-
-    @staticmethod
-    def _table(own: np.ndarray, other: np.ndarray, agents: int) -> tuple[np.ndarray, np.ndarray]:
-        """Neighbour and edge per (agent, slot); slot 0 is left for the agent itself, -1 is none."""
-        degree = np.bincount(own, minlength=agents)
-        neighbour = np.full((agents, int(degree.max(initial=0)) + 1), -1, np.int32)
-        edge = neighbour.copy()
-        used = np.zeros(agents, np.int64)
-        for e in np.argsort(own, kind="stable"):
-            used[own[e]] += 1
-            neighbour[own[e], used[own[e]]] = other[e]
-            edge[own[e], used[own[e]]] = e
-        return neighbour, edge
-
-    def links(self, side: str, agent: int, now: RoundGraph, dtype: jnp.dtype) -> Links:
-        neighbour, edge = getattr(self, side)
-        ids, edges = neighbour[agent].copy(), edge[agent]
-        known = edges >= 0
-        live, weight = np.zeros(edges.shape, np.bool_), np.zeros(edges.shape)
-        live[known], weight[known] = now.live[edges[known]], now.edge_weight[edges[known]]
-        if self.graph.sources is None:
-            ids[0], live[0], weight[0] = agent, True, now.self_weight[agent]
-        return Links(jnp.asarray(ids), jnp.asarray(live), jnp.asarray(weight, dtype))
-
-
-class _World:
-    """What the simulator's world is, seen by one agent at a time."""
-
-    def __init__(self, algorithm: Algorithm, topology: Topology, seed: int, dtype: jnp.dtype) -> None:
-        self.ends = runtime.link_ends(algorithm)
-        self.topology, self.dtype, self.root = topology, dtype, jax.random.key(seed)
-        self.neighbourhoods = {name: _Neighbourhoods(topology.links[name]) for name in self.ends}
-
-    def at_first(self) -> dict[str, RoundGraph]:
-        """Round 0, for which first states are made: every link, with its weight where it never changes."""
-        graphs = self.now(1)
-        for name, now in graphs.items():
-            if self.topology.links[name].dynamics is not None:
-                ones, zeros = np.ones_like, np.zeros_like
-                blank = (ones(now.live), zeros(now.edge_weight), zeros(now.self_weight), ones(now.present))
-                graphs[name] = RoundGraph(*map(jnp.asarray, blank))
-        return graphs
-
-    def now(self, t: int) -> dict[str, RoundGraph]:
-        graphs = {
-            name: self.topology.links[name].at(jnp.int32(t), runtime.links_key(self.root, k, t), self.dtype)
-            for k, name in enumerate(self.ends)
-        }
-        in_memory: dict[str, RoundGraph] = jax.tree.map(np.asarray, graphs)
-        return in_memory
-
-    def views(self, role: str, agent: int, t: int, size: int, now: dict[str, RoundGraph]) -> Views:
-        result = {}
-        for name, (source, target) in self.ends.items():
-            if role not in (source, target):
-                continue
-            slots, none = self.neighbourhoods[name], runtime.empty_links((1,), self.dtype)
-            present = bool(now[name].present[agent]) if role == target else True
-            result[name] = View(
-                jnp.int32(agent),
-                jnp.int32(t),
-                jnp.asarray(present),
-                jnp.int32(size),
-                slots.links("out", agent, now[name], self.dtype) if role == source else none,
-                slots.links("into", agent, now[name], self.dtype) if role == target else none,
-            )
-        return result
 
 
 class _Network:
@@ -179,7 +105,7 @@ def _run(
             f"stream {stream.name!r} feeds {stream.agents} agents, but the graph has "
             f"{topology.roles[algorithm.learner]}; make both the same size"
         )
-    world = _World(algorithm, topology, seed, dtype)
+    world = World(algorithm, topology, seed, dtype)
     network = _Network(channel, topology, world.root)
     first = jax.tree.map(lambda leaf: _in_precision(leaf[0, 0], dtype), stream.chunk(0, 1))
     params = runtime.first_params(algorithm, first, dtype, start)

@@ -20,16 +20,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit import runtime
-from tacit.contract import Algorithm, Array, Batch, Key, Message, Outbox, Params, Phase, State, Tree, View
+from tacit.contract import Array, Batch, Key, Message, Outbox, Params, State, View
 from tacit.errors import ContractError, MessageRefused, PrivacyError
+from tacit.peer.functions import AgentFunctions
 from tacit.peer.inbox import StackedInbox
 from tacit.peer.releases import Releaser
-from tacit.privacy import records_in
 from tacit.privacy.clipping import refuse_nonfinite
-from tacit.runtime import MessageSpec
 
 Views = Mapping[str, View]
 """Link set -> the agent's view of it in a round."""
+HORIZON = 2
+"""Messages are kept for this many rounds to come; what is sent further ahead has to wait at its sender."""
 
 
 class Envelope(NamedTuple):
@@ -45,63 +46,18 @@ class Envelope(NamedTuple):
     """Leaves are NumPy arrays; `push` weights are applied already."""
 
 
-class AgentFunctions:
-    """An algorithm's functions compiled for one agent; agents of equal shapes share them."""
+class Snapshot(NamedTuple):
+    """All of a machine that outlives its process. Messages that were heard and not absorbed are not in it."""
 
-    def __init__(self, algorithm: Algorithm, specs: tuple[MessageSpec, ...]) -> None:
-        self.algorithm, self.specs = algorithm, specs
-        self._prepare = [jax.jit(self._preparer(k, phase)) for k, phase in enumerate(algorithm.phases)]
-        self._compute = [jax.jit(self._computer(k, phase)) for k, phase in enumerate(algorithm.phases)]
-        self._emit = [jax.jit(self._emitter(phase)) for phase in algorithm.phases]
-        self._absorb = [jax.jit(self._absorber(k, phase)) for k, phase in enumerate(algorithm.phases)]
-        self.model = jax.jit(algorithm.model)
-        self.init = {role: jax.jit(self._initialiser(role)) for role in algorithm.init}
-
-    def _preparer(self, index: int, phase: Phase) -> Any:
-        return lambda key, state, batch, view: runtime.prepare(phase, index, key, state, batch, view)
-
-    def _computer(self, index: int, phase: Phase) -> Any:
-        def compute(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree, runtime.Declared | None]:
-            state, value = runtime.compute(phase, index, key, state, batch, view)
-            return state, value, runtime.declare(phase, value, records_in(batch), view)
-
-        return compute
-
-    def _emitter(self, phase: Phase) -> Any:
-        def emit(state: State, noisy: Tree, view: View, declared: runtime.Declared | None) -> runtime.Prepared:
-            return runtime.emit(phase, state, runtime.finish(phase, noisy, declared), view, declared)
-
-        return emit
-
-    def _absorber(self, index: int, phase: Phase) -> Any:
-        def absorb(key: Key, state: State, inbox: StackedInbox, view: View) -> State:
-            after = phase.absorb(runtime.absorb_key(key, view.round, index), state, inbox, view)
-            runtime.check_state(self.algorithm, index, phase.target, state, after)
-            return after
-
-        return absorb
-
-    def _initialiser(self, role: str) -> Any:
-        init = self.algorithm.init[role]
-        return lambda key, params, views: init(runtime.init_key(key), params, views)
-
-    def prepare(self, index: int, key: Key, state: State, batch: Batch, view: View) -> runtime.Prepared:
-        """Compute, release with simulated noise, emit."""
-        ready: runtime.Prepared = self._prepare[index](key, state, batch, view)
-        return ready
-
-    def prepare_booked(
-        self, index: int, key: Key, state: State, batch: Batch, view: View, releaser: Releaser, name: str, records: str
-    ) -> runtime.Prepared:
-        """Compute, release through the ledger, emit."""
-        state, value, declared = self._compute[index](key, state, batch, view)
-        noisy = releaser(name, self.specs[index].release, declared, value, records)
-        ready: runtime.Prepared = self._emit[index](state, noisy, view, declared)
-        return ready
-
-    def absorb(self, index: int, key: Key, state: State, inbox: StackedInbox, view: View) -> State:
-        """Take in what arrived."""
-        return self._absorb[index](key, state, inbox, view)
+    round: int
+    phase: int | None
+    records: str
+    state: State
+    batch: Batch
+    own: Message | None
+    addressed: dict[str, list[int]]
+    reached: list[str]
+    absorbed: list[tuple[int, int, int]]
 
 
 class RoundMachine:
@@ -132,8 +88,17 @@ class RoundMachine:
         self._own: Message | None = None
         self._received: dict[tuple[int, int, int], Message] = {}
         """(phase, round sent, in-slot) -> message, until it is absorbed or too old."""
+        self._last: tuple[int, State, Message | None, View] | None = None
+        """Phase, state, own message and view of the last absorption."""
+        self._absorbed: set[tuple[int, int, int]] = set()
+        """Those of them that were absorbed, while a repetition of theirs would not be too old."""
         self._addressed: dict[str, set[int]] = {}
         self._reached: set[str] = set()
+
+    @property
+    def phase(self) -> int | None:
+        """The phase whose messages are awaited; None between rounds."""
+        return self._phase
 
     @property
     def between_rounds(self) -> bool:
@@ -144,6 +109,19 @@ class RoundMachine:
     def model(self) -> Params:
         """Parameters to predict with now."""
         return self.functions.model(self.state)
+
+    @property
+    def model_alone(self) -> Params:
+        """Parameters that the last phase would have led to had only the agent's own message arrived."""
+        if self._last is None:
+            return self.model
+        index, state, own, view = self._last
+        alone = np.zeros(view.into.weight.shape)
+        alone[0] = 1
+        inbox = self._inbox(index, {} if own is None else {0: own}, view)
+        if inbox.weight is not None:
+            inbox.weight = jnp.asarray(alone, inbox.weight.dtype)
+        return self.functions.model(self.functions.absorb(index, self.key, state, inbox, view))
 
     def begin(self, batch: Batch, views: Views, records: str | None = None) -> list[Envelope]:
         """Start the next round with its data and its view of each link set; returns the first messages.
@@ -167,6 +145,50 @@ class RoundMachine:
             self.round -= 1
             raise
 
+    def skip_to(self, round_: int) -> None:
+        """Leave rounds out, so that `round_` is the last one that is over: this agent had no part in them."""
+        if self._phase is not None or round_ < self.round:
+            raise ContractError(f"round {self.round} cannot become {round_}: rounds are left out between two, forwards")
+        self.round = round_
+        self._received = {place: m for place, m in self._received.items() if not self._expired(*place[:2])}
+
+    def too_early(self, sent: int) -> bool:
+        """Whether a message of that round has to wait at its sender."""
+        return sent > self.round + HORIZON
+
+    def compile(self, batch: Batch) -> None:
+        """Compile all that this agent will run, by running it once on nothing; the machine stays as it is."""
+        for index, phase in enumerate(self.algorithm.phases):
+            view = self._views.get(phase.links)
+            if view is not None and phase.source == self.role:
+                given = batch if self.role == self.algorithm.learner else ()
+                self.functions.compile(index, self.key, self.state, given, view, self.releaser is not None)
+            if view is not None and phase.target == self.role:
+                self.functions.absorb(index, self.key, self.state, self._inbox(index, {}, view), view)
+
+    def snapshot(self) -> Snapshot:
+        """Return what `restore` needs to go on from here in another process."""
+        return Snapshot(
+            self.round,
+            self._phase,
+            self._records,
+            self.state,
+            self._batch,
+            self._own,
+            {links: sorted(agents) for links, agents in self._addressed.items()},
+            sorted(self._reached),
+            sorted(self._absorbed),
+        )
+
+    def restore(self, snapshot: Snapshot, views: Views) -> None:
+        """Go on from a snapshot; `views` are those of its round. What was heard meanwhile has to be sent again."""
+        self.round, self._phase, self._records = snapshot.round, snapshot.phase, snapshot.records
+        self.state, self._batch, self._own = snapshot.state, snapshot.batch, snapshot.own
+        self._addressed = {links: set(agents) for links, agents in snapshot.addressed.items()}
+        self._reached, self._absorbed = set(snapshot.reached), set(snapshot.absorbed)
+        self._views = views
+        self._received = {}
+
     def receive(self, envelope: Envelope) -> None:
         """Take a message in; refused unless it fits a link of this agent and is neither too old nor a repetition."""
         if not 0 <= envelope.phase < len(self.algorithm.phases):
@@ -180,8 +202,10 @@ class RoundMachine:
             raise MessageRefused("sender", f"agent {envelope.sender} is not an in-neighbour of {self.agent}")
         if envelope.round < 1 or self._expired(envelope.phase, envelope.round):
             raise MessageRefused("stale", f"sent in round {envelope.round}, now it is round {self.round}")
+        if self.too_early(envelope.round):
+            raise MessageRefused("early", f"sent in round {envelope.round}, but here it is round {self.round}")
         place = (envelope.phase, envelope.round, int(slots[0]) + 1)
-        if place in self._received:
+        if place in self._received or place in self._absorbed:
             raise MessageRefused("repeated", f"round {envelope.round} of agent {envelope.sender} is here already")
         spec = self.functions.specs[envelope.phase].message
         if not _fits(envelope.message, spec):
@@ -252,16 +276,30 @@ class RoundMachine:
         phase = self.algorithm.phases[index]
         view = self._views[phase.links]
         slots = view.into.live.shape[0]
+        live = np.asarray(view.into.live)
         found: dict[int, Message] = {}
         if self._own is not None:
             found[0] = self._own
-        for k, sent, slot in list(self._received):
+        for place in list(self._received):
+            k, sent, slot = place
             if k == index and sent <= self.round:
-                message = self._received.pop((k, sent, slot))
-                if self.round - sent <= self.longest_delay:
+                message = self._received.pop(place)
+                # Over a link that was up when it was sent: for this round that is known.
+                if self.round - sent <= self.longest_delay and (sent < self.round or live[slot]):
                     found[(self.round - sent) * slots + slot] = message
+                    self._absorbed.add(place)
+        # A repetition in a phase that this round has yet to come to is not too old before that phase is over.
+        self._absorbed = {
+            (k, sent, s) for k, sent, s in self._absorbed if sent > self.round - self.longest_delay - (k > index)
+        }
         if any(entry % slots for entry in found):
             self._reached.add(phase.links)
+        inbox = self._inbox(index, found, view)
+        self._last = (index, self.state, self._own, view)
+        self.state = self.functions.absorb(index, self.key, self.state, inbox, view)
+
+    def _inbox(self, index: int, found: Mapping[int, Message], view: View) -> StackedInbox:
+        slots = view.into.live.shape[0]
         entries = slots * (self.longest_delay + 1)
         arrived = np.zeros(entries, np.bool_)
         arrived[list(found)] = True
@@ -275,8 +313,7 @@ class RoundMachine:
         spec = self.functions.specs[index]
         values = jax.tree.map(stacked, spec.message, *found.values())
         weight = None if spec.delivery == "push" else view.into.weight
-        inbox = StackedInbox(values, jnp.asarray(arrived), weight, slots)
-        self.state = self.functions.absorb(index, self.key, self.state, inbox, view)
+        return StackedInbox(values, jnp.asarray(arrived), weight, slots)
 
 
 def _fits(message: Message, spec: Message) -> bool:
@@ -293,7 +330,7 @@ def _for_slot(outbox: Outbox, slot: int, view: View) -> Message:
 
     def share(leaf: Array) -> np.ndarray:
         if outbox.delivery == "per_slot":
-            return np.asarray(leaf[slot])
+            return np.asarray(np.asarray(leaf)[slot])
         return np.asarray(leaf) * weight.astype(leaf.dtype) if outbox.delivery == "push" else np.asarray(leaf)
 
     message: Message = jax.tree.map(share, outbox.message)

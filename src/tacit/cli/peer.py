@@ -1,0 +1,238 @@
+"""`tacit peer`: certificates for peers, and peers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import json
+import os
+import signal
+import time
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tacit.cli.common import print_table, reported
+from tacit.errors import BudgetExceeded, ConfigError, TacitError
+
+if TYPE_CHECKING:
+    from tacit.deploy.peer import Peer
+    from tacit.deploy.settings import PeerSettings
+
+app = typer.Typer(help="Run peers over mutual TLS: identities, start, look, stop.")
+
+ConfigFile = Annotated[Path, typer.Argument(help="The peer's TOML file.", show_default=False)]
+LONGEST_STOP = 60.0
+"""Seconds that `stop` waits for a peer to end."""
+ANSWER_TIME = 5.0
+"""Seconds for a running peer to say where it stands."""
+
+
+@app.command("init-ca", epilog='Example: tacit peer init-ca ca --name "ward study"')
+@reported
+def init_ca(
+    directory: Annotated[Path, typer.Argument(help="Where to put the authority; keep it on a host of its own.")],
+    name: Annotated[str, typer.Option(help="Name of the federation.")] = "tacit federation",
+    days: Annotated[int, typer.Option(min=1, help="Until it expires.")] = 3650,
+) -> None:
+    """Make the certificate authority of a federation."""
+    from tacit.peer.authority import init_ca as make
+
+    certificate = make(directory, name, days)
+    typer.echo(f"authority made: {certificate} goes to every peer, the key beside it to nobody")
+
+
+@app.command(epilog="Example: tacit peer request hospital-a --out identity")
+@reported
+def request(
+    name: Annotated[str, typer.Argument(help="The peer's name in the federation.")],
+    out: Annotated[Path, typer.Option(help="The peer's identity directory.")] = Path("identity"),
+) -> None:
+    """Make a key, which stays here, and a request for a certificate; also to renew one."""
+    from tacit.peer.identity import request as ask
+
+    asked = ask(name, out)
+    typer.echo(f"send {asked.csr} to the authority; the key {asked.key} stays here")
+    typer.echo(f"there: tacit peer issue {name} --csr {asked.csr.name} --ca CA-DIRECTORY")
+
+
+@app.command(epilog="Example: tacit peer issue hospital-a --csr hospital-a.csr --ca ca")
+@reported
+def issue(
+    name: Annotated[str, typer.Argument(help="The peer's name; the request must ask for just this one.")],
+    csr: Annotated[Path | None, typer.Option(help="The request; by default NAME.csr.")] = None,
+    ca: Annotated[Path, typer.Option(help="The authority's directory.")] = Path("ca"),
+    out: Annotated[Path | None, typer.Option(help="The certificate; by default NAME.crt.")] = None,
+    days: Annotated[int, typer.Option(min=1, help="Until it expires.")] = 90,
+) -> None:
+    """Sign a peer's request. Make sure first that it came from that peer: from now on it is believed to be it."""
+    from tacit.peer.authority import issue as sign
+
+    certificate = sign(csr or Path(f"{name}.csr"), name, ca, out or Path(f"{name}.crt"), days)
+    typer.echo(
+        f"send {certificate} and {ca / 'ca.crt'} back to {name}, and there: tacit peer install {certificate.name}"
+    )
+
+
+@app.command(epilog="Example: tacit peer install hospital-a.crt --ca ca.crt --out identity")
+@reported
+def install(
+    certificate: Annotated[Path, typer.Argument(help="What the authority sent.")],
+    ca: Annotated[Path, typer.Option(help="The authority's certificate.")] = Path("ca.crt"),
+    out: Annotated[Path, typer.Option(help="The peer's identity directory.")] = Path("identity"),
+) -> None:
+    """Put a certificate beside its key, having checked both; a running peer takes it up without a restart."""
+    from tacit.peer.identity import install as put
+
+    identity = put(certificate, ca, out)
+    typer.echo(f"{identity.name}: valid until {identity.not_after:%Y-%m-%d %H:%M} UTC")
+
+
+@app.command(epilog="Example: tacit peer check a/peer.toml b/peer.toml c/peer.toml")
+@reported
+def check(
+    files: Annotated[list[Path], typer.Argument(help="One peer's file, or those of all peers.", show_default=False)],
+) -> None:
+    """Check settings before anything runs; with the files of all peers also that they agree and fit the algorithm."""
+    from tacit.deploy.check import check_peers
+
+    report = check_peers(files)
+    for line in report.lines:
+        typer.echo(line)
+    if report.faults:
+        raise ConfigError("\n".join(report.faults))
+
+
+@app.command(epilog="Example: tacit peer run hospital-a/peer.toml")
+@reported
+def run(
+    file: ConfigFile,
+    log: Annotated[str | None, typer.Option(help="json or text, instead of the file's.")] = None,
+) -> None:
+    """Run a peer until it is stopped (SIGTERM or Ctrl-C), or has done its last round."""
+    from tacit.deploy.settings import load_peer
+    from tacit.peer.logs import configure
+
+    operations = load_peer(file).operations
+    if log not in (None, "json", "text"):
+        raise ConfigError(f"--log {log!r}: expected json or text")
+    configure(log or operations.log, operations.level)  # type: ignore[arg-type]
+    os.umask(0o077)  # the store holds samples, and a model without noise
+    asyncio.run(_serve(file))
+
+
+async def _serve(file: Path) -> None:
+    from tacit.peer.tls_log import HandshakeLog
+
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    running: list[Peer] = []
+
+    def refused(reason: str, line: str) -> None:
+        for peer in running:
+            loop.call_soon_threadsafe(peer.note_handshake, reason, line)
+
+    with HandshakeLog(refused):
+        from tacit.deploy.peer import Peer  # after the log, which has to be there before gRPC is
+
+        peer = await Peer.start(file)
+        running.append(peer)
+        working, stopping = asyncio.create_task(peer.finished()), asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if working.done() and isinstance(working.exception(), BudgetExceeded):
+                await stopping  # it goes on to predict, and says in /health why it learns no more
+        finally:
+            await peer.stop()
+        stopping.cancel()
+        if working.done() and not isinstance(working.exception(), BudgetExceeded):
+            working.result()
+        working.cancel()
+
+
+@app.command(epilog="Example: tacit peer status hospital-a/peer.toml")
+@reported
+def status(
+    file: ConfigFile,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Say where a running peer on this host stands."""
+    found = _asked(_settings(file))
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+        return
+    print_table(("", found["name"]), [(key, _shown(value)) for key, value in found.items() if key != "name"])
+
+
+@app.command(epilog="Example: tacit peer stop hospital-a/peer.toml")
+@reported
+def stop(file: ConfigFile) -> None:
+    """Stop a running peer on this host: it commits, lets neighbours confirm, and ends."""
+    settings = _settings(file)
+    found = _asked(settings)
+    name, pid = found["name"], found["pid"]
+    try:
+        os.kill(pid, signal.SIGTERM)
+    except PermissionError:
+        raise ConfigError(f"process {pid} of {name} belongs to another user; stop it as that user or as root") from None
+    deadline = time.monotonic() + LONGEST_STOP
+    while settings.control.exists() and _runs(pid):
+        if time.monotonic() > deadline:
+            raise TacitError(f"process {pid} of {name} still runs after {LONGEST_STOP:g} s; see its log")
+        time.sleep(0.05)
+    typer.echo(f"{name} stopped in round {found['round']} or later")
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _settings(file: Path) -> PeerSettings:
+    from tacit.deploy.settings import load_peer
+
+    return load_peer(file)
+
+
+def _asked(settings: PeerSettings) -> dict[str, Any]:
+    """Ask the running peer for its status, and make sure that it is the one that is meant."""
+    name, path = settings.peer.name, settings.control
+    try:
+        control = json.loads(path.read_text(encoding="utf-8"))
+        pid, port = int(control["pid"]), int(control["port"])
+    except FileNotFoundError:
+        raise ConfigError(f"{name} does not run here: there is no {path}; start it with `tacit peer run`") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); ask as the user that runs the peer") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{path} was not written by a peer; remove it, and start the peer again") from error
+    found: Any = None
+    no_proxy = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with (
+        contextlib.suppress(OSError, ValueError, http.client.HTTPException),
+        no_proxy.open(f"http://127.0.0.1:{port}/status", timeout=ANSWER_TIME) as answer,
+    ):
+        found = json.load(answer)
+    if not isinstance(found, dict) or (found.get("name"), found.get("pid")) != (name, pid):
+        raise ConfigError(
+            f"{name} does not answer: process {pid} was killed, or is frozen; start it again with `tacit peer run`, "
+            "and it goes on from its store"
+        )
+    return found
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {_shown(inner)}" for key, inner in value.items()) or "-"
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "-" if value is None else str(value)

@@ -1,0 +1,154 @@
+"""The command `tacit swarm run`: an experiment as processes on this machine, beside the simulator."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tacit.cli.common import print_table, reported
+from tacit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tacit.deploy.comparison import Outcome
+    from tacit.experiments import Problem
+
+app = typer.Typer(help="Run an experiment's whole graph as real peers on this machine.")
+
+
+@app.callback()
+def _swarm() -> None:
+    """Run an experiment's whole graph as real peers on this machine."""
+
+
+@app.command(epilog="Example: tacit swarm run examples/swarm-ops.toml --out runs/swarm-ops")
+@reported
+def run(
+    file: Annotated[Path, typer.Argument(help="An experiment, see examples/.", show_default=False)],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="New directory for swarm.json, and every member's store, log and models. Default: none."),
+    ] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Rounds, instead of the file's.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed, instead of the file's.")] = None,
+    tolerance: Annotated[float, typer.Option(min=0, help="Largest difference from the simulator.")] = 1e-6,
+    booked: Annotated[
+        bool, typer.Option("--booked", help="Draw noise from entropy and charge it; needs --epsilon.")
+    ] = False,
+    epsilon: Annotated[float | None, typer.Option(help="With --booked: budget of every member.")] = None,
+    delta: Annotated[float | None, typer.Option(help="With --booked: delta of the budget, for Gaussian noise.")] = None,
+    limit: Annotated[float, typer.Option(min=1, help="Seconds that each algorithm may take.")] = 300.0,
+) -> None:
+    """Run one process per agent with mutual TLS, and compare every model of every round with the simulator's.
+
+    Exit code 1 if they differ by more than the tolerance.
+    """
+    from tacit.deploy.comparison import compare
+    from tacit.deploy.rehearsal import refuse_channel
+    from tacit.deploy.swarm import Privacy
+    from tacit.experiments import build, load
+
+    if booked != (epsilon is not None) or (delta is not None and not booked):
+        raise ConfigError("--booked needs --epsilon (the budget), and --epsilon and --delta go with --booked")
+    config = load(file, rounds=rounds, seed=seed)
+    refuse_channel(config)
+    problem = build(config)
+    if out is not None and out.exists() and any(out.iterdir()):
+        raise ConfigError(f"--out {out}: the directory is not empty; name a new one")
+    _announce(problem, booked)
+    privacy = Privacy(epsilon, delta) if epsilon is not None else None
+    outcomes = []
+    with _directory(out) as directory:
+        for index, label in enumerate(config.labels):
+            folder = directory / f"{index + 1}-{re.sub(r'[^a-z0-9]+', '-', label.lower()).strip('-')}"
+            outcomes.append(compare(problem, index, folder, privacy=privacy, limit=limit))
+            typer.echo(f"  {label}: {outcomes[-1].rounds:,} rounds in {outcomes[-1].seconds:.1f} s")
+    _print(outcomes, tolerance)
+    if out is not None:
+        (out / "swarm.json").write_text(json.dumps(_figures(config.settings(), outcomes, tolerance), indent=2) + "\n")
+        typer.echo(f"figures: {out / 'swarm.json'}")
+    if not all(outcome.within(tolerance) for outcome in outcomes):
+        raise typer.Exit(1)
+
+
+def _announce(problem: Problem, booked: bool) -> None:
+    settings = problem.config.run
+    agents = problem.graph(settings.seed).agents
+    typer.echo(
+        f"{settings.name}: {len(problem.algorithms)} algorithm(s), one after the other, {agents:,} agents as processes "
+        f"on loopback with mutual TLS, {settings.rounds:,} rounds, seed {settings.seed}, {settings.dtype}"
+    )
+    if settings.repeats > 1:
+        typer.echo(f"note: repeats = {settings.repeats} in the file; only the first one is run here")
+    if booked:
+        bare = [
+            label
+            for label, algorithm in zip(problem.config.labels, problem.algorithms, strict=True)
+            if not algorithm.privacy.private
+        ]
+        typer.echo("booked: noise is drawn from the operating system's entropy and charged to every member's ledger")
+        if bare:
+            typer.echo(f"note: {', '.join(bare)}: no mechanism, so that nothing is drawn or charged: not private")
+    elif any(algorithm.privacy.private for algorithm in problem.algorithms):
+        typer.echo("REHEARSAL: noise is computed from the seed and hides nothing. Use --booked for real noise.")
+
+
+@contextlib.contextmanager
+def _directory(out: Path | None) -> Iterator[Path]:
+    if out is not None:
+        yield out
+        return
+    with tempfile.TemporaryDirectory(prefix="tacit-swarm-") as folder:
+        yield Path(folder)
+
+
+def _print(outcomes: list[Outcome], tolerance: float) -> None:
+    rows = [
+        (
+            outcome.label,
+            f"{outcome.processes}",
+            f"{outcome.rounds:,}",
+            "-" if outcome.difference is None else f"{outcome.difference:.1e}",
+            "-" if outcome.difference is None else f"{outcome.difference_at}",
+            f"{outcome.loss:.4f}",
+            f"{outcome.simulated_loss:.4f}",
+            "-" if outcome.rounds_per_second is None else f"{outcome.rounds_per_second:.1f}",
+            f"{outcome.seconds:.1f}",
+            _verdict(outcome, tolerance),
+        )
+        for outcome in outcomes
+    ]
+    titles = ("algorithm", "processes", "rounds", "largest difference", "in round", "loss", "simulated loss")
+    print_table((*titles, "rounds/s", "seconds", "verdict"), rows)
+    for outcome in outcomes:
+        budgets = {name: facts["budget"] for name, facts in outcome.spending.items()}
+        if budgets:
+            worst = max(budgets, key=lambda name: float(budgets[name]["spent"]))
+            unit, spent, left = (budgets[worst][key] for key in ("unit", "spent", "left"))
+            releases = sum(facts["releases"] for facts in outcome.spending.values())
+            typer.echo(
+                f"{outcome.label}: {releases:,} releases booked; {worst} spent most: {unit} {spent:.6g}, "
+                f"{left:.6g} left"
+            )
+
+
+def _verdict(outcome: Outcome, tolerance: float) -> str:
+    if outcome.booked:
+        return "not compared: real noise"
+    return "same" if outcome.within(tolerance) else f"DIFFERENT: more than {tolerance:g}"
+
+
+def _figures(settings: dict[str, Any], outcomes: list[Outcome], tolerance: float) -> dict[str, Any]:
+    rows = [{**outcome._asdict(), "verdict": _verdict(outcome, tolerance)} for outcome in outcomes]
+    finite = [
+        {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}
+        for row in rows
+    ]  # JSON has no other numbers
+    return {"experiment": settings, "tolerance": tolerance, "algorithms": finite}

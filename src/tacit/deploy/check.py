@@ -1,0 +1,128 @@
+"""What no peer can see by itself: whether the settings of all of them make one graph that the algorithm can use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from tacit import runtime
+from tacit.deploy.plan import plan_of
+from tacit.deploy.settings import PeerSettings, load_peer
+from tacit.errors import ConfigError, TacitError
+from tacit.graphs import Graph, Topology
+from tacit.peer.identity import expiry_warning, identity_files, load_identity
+
+
+class CheckReport(NamedTuple):
+    """What was found."""
+
+    lines: list[str]
+    faults: list[str]
+
+
+def check_peers(files: Sequence[Path]) -> CheckReport:
+    """Check peers one by one, and together if these are all of a job's members."""
+    report = CheckReport([], [])
+    peers = [load_peer(file) for file in files]
+    jobs = {peer.job.hash for peer in peers}
+    if len(jobs) > 1:
+        found = "\n".join(f"{peer.file}: job {peer.job.hash}" for peer in peers)
+        raise ConfigError(f"the files belong to different jobs, whose peers do not talk:\n{found}")
+    job = peers[0].job
+    names = [peer.peer.name for peer in peers]
+    for peer in peers:
+        if names.count(peer.peer.name) > 1:
+            raise ConfigError(f"{peer.file}: another file is of {peer.peer.name!r} too; name each peer's file once")
+    members = [name for names in job.members.values() for name in names]
+    report.lines.append(f"job {job.settings.name!r}, epoch {job.settings.epoch}: {job.hash}")
+    complete = set(names) == set(members)
+    if complete:
+        _check_links(peers, report)
+        _compare_addresses(peers, report)
+    else:
+        report.lines.append(f"{len(peers)} of {len(members)} members: whether links agree is not checked")
+    for peer in peers:
+        _check_alone(peer, report)
+    return report
+
+
+def _check_alone(peer: PeerSettings, report: CheckReport) -> None:
+    try:
+        plan_of(peer)
+        identity = load_identity(identity_files(peer.identity))
+        if identity.name != peer.peer.name:
+            raise ConfigError(f"the certificate in {peer.identity} names {identity.name!r}, not {peer.peer.name!r}")
+        warning = expiry_warning(identity, datetime.now(UTC))
+        report.lines.append(f"{peer.peer.name}: {warning or 'ok'}")
+    except TacitError as error:
+        report.faults.append(f"{peer.peer.name}: {error}")
+
+
+def _check_links(peers: Sequence[PeerSettings], report: CheckReport) -> None:
+    job = peers[0].job
+    graphs = {}
+    for links, (source, target) in runtime.link_ends(job.algorithm).items():
+        said = {(p.peer.name, to) for p in peers if links in p.links for to in p.links[links].sends_to}
+        heard = {(frm, p.peer.name) for p in peers if links in p.links for frm in p.links[links].hears}
+        for sender, receiver in sorted(said - heard):
+            report.faults.append(f"{sender} sends to {receiver} over {links!r}, but {receiver} does not hear {sender}")
+        for sender, receiver in sorted(heard - said):
+            report.faults.append(f"{receiver} hears {sender} over {links!r}, but {sender} does not send to {receiver}")
+        ids = {name: k for role in (source, target) for k, name in enumerate(job.members[role])}
+        edges = sorted((ids[a], ids[b]) for a, b in said & heard)
+        graphs[links] = Graph.from_edges(
+            len(job.members[target]),
+            [a for a, _ in edges],
+            [b for _, b in edges],
+            sources=None if source == target else len(job.members[source]),
+        )
+        if not (said ^ heard):
+            report.lines.append(f"links {links!r}: {len(edges)}, and both ends of each agree")
+    if report.faults:
+        return
+    roles = {role: len(names) for role, names in job.members.items()}
+    try:
+        topology = runtime.prepared_topology(job.algorithm, Topology(roles, graphs))
+    except TacitError as error:
+        report.faults.append(str(error))
+        return
+    report.lines.append(f"{job.algorithm.name!r} may run on this graph")
+    _suggest_weights(peers, topology, report)
+
+
+def _compare_addresses(peers: Sequence[PeerSettings], report: CheckReport) -> None:
+    """Point out ports that differ, which is right only where something forwards one to the other."""
+    listens = {peer.peer.name: peer.peer.listen for peer in peers}
+    for peer in peers:
+        for name, address in peer.addresses.items():
+            port = listens[name].rpartition(":")[2]
+            if int(port) not in (0, int(address.rpartition(":")[2])):
+                report.lines.append(
+                    f"{peer.peer.name} dials {name} at {address}, but {name} listens at {listens[name]}: does "
+                    "something forward the one to the other?"
+                )
+
+
+def _suggest_weights(peers: Sequence[PeerSettings], topology: Topology, report: CheckReport) -> None:
+    """Print the weights of the algorithm's rule where a peer cannot work them out, or has others."""
+    job = peers[0].job
+    if job.algorithm.weights != "metropolis":
+        return
+    for links, graph in topology.links.items():
+        matrix = graph.matrix()
+        for peer in peers:
+            role, agent = job.role_of(peer.peer.name)
+            hears = peer.links[links].hears
+            wanted = {name: float(matrix[agent, job.members[role].index(name)]) for name in hears}
+            table = peer.links[links]
+            given = {**table.weight_to, **table.weight_from}  # a link weighs the same both ways
+            if given.keys() == wanted.keys() and all(abs(given[name] - w) <= 1e-6 for name, w in wanted.items()):
+                continue
+            inner = ", ".join(f'"{name}" = {weight!r}' for name, weight in wanted.items())
+            line = f"{peer.file}: [links.{links}] should have: weight_from = {{ {inner} }}"
+            if given:
+                report.faults.append(f"{line}, by the rule {job.algorithm.weights!r} on the graph of all links")
+            else:
+                report.lines.append(line)

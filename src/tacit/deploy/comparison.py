@@ -1,0 +1,146 @@
+"""A swarm beside the simulator: the same experiment from the same seed, round by round."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tacit import runtime
+from tacit.contract import Params
+from tacit.deploy.swarm import Privacy, Swarm
+from tacit.experiments import Problem
+from tacit.graphs import Channel, Topology
+from tacit.peer.feeds import in_precision
+from tacit.simulate import simulate
+from tacit.simulate.arrays import joined
+from tacit.simulate.engine import Engine
+from tacit.simulate.layout import lay_out
+
+
+class Outcome(NamedTuple):
+    """One algorithm as processes and in the simulator."""
+
+    label: str
+    rounds: int
+    processes: int
+    booked: bool
+    """Whether noise came from entropy, so that trajectories are not those of the simulator."""
+    difference: float | None
+    """The largest of any coordinate of any agent's model after any round; None if it was booked."""
+    difference_at: int | None
+    """The first round in which it is that large."""
+    final_difference: float | None
+    """Of the models after the last round, by `tacit.simulate` itself."""
+    loss: float
+    """Of the swarm, mean over agents and the last tenth of the rounds, at the models of the round before."""
+    simulated_loss: float
+    """The same of the simulator."""
+    seconds: float
+    """From the start of the processes to their end."""
+    rounds_per_second: float | None
+    """Between the end of the first round, in which all compile, and that of the last; None for one round."""
+    spending: dict[str, dict[str, Any]]
+    """Member -> what its ledger says; empty if nothing was booked."""
+
+    def within(self, tolerance: float) -> bool:
+        """Whether the swarm did what the simulator does; with booked noise there is nothing to hold against it."""
+        differences = (self.difference, self.final_difference)
+        return all(found is None or found <= tolerance for found in differences)
+
+
+def compare(
+    problem: Problem, index: int, directory: Path, *, privacy: Privacy | None = None, limit: float = 300.0
+) -> Outcome:
+    """Run algorithm number `index` as processes for at most `limit` seconds, and hold it against the simulator."""
+    algorithm, settings = problem.algorithms[index], problem.config.run
+    if not algorithm.privacy.private:
+        privacy = None  # without a mechanism there is no noise to draw
+    begun = time.monotonic()
+    with Swarm(problem, index, directory, privacy=privacy) as swarm:
+        swarm.wait(limit)
+    seconds = time.monotonic() - begun
+    models = swarm.models()
+    finished = {name: member.finished or {} for name, member in swarm.members.items()}
+    first, last = (max(report[key] for report in finished.values()) for key in ("first", "last"))
+    simulated = trajectory(problem, index)
+    run = simulate(
+        algorithm, problem.graph, problem.stream, rounds=settings.rounds, seed=settings.seed, dtype=settings.dtype,
+        progress=False,
+    )  # fmt: skip
+    per_round = largest_difference(models, simulated)
+    final = largest_difference(jax.tree.map(lambda leaf: leaf[-1:], models), run.models)
+    return Outcome(
+        label=problem.config.labels[index],
+        rounds=settings.rounds,
+        processes=len(swarm.members),
+        booked=privacy is not None,
+        difference=None if privacy else float(per_round.max()),
+        difference_at=None if privacy else int(per_round.argmax()) + 1,
+        final_difference=None if privacy else float(final.max()),
+        loss=_last_loss(problem, models),
+        simulated_loss=_last_loss(problem, simulated),
+        seconds=seconds,
+        rounds_per_second=(settings.rounds - 1) / (last - first) if settings.rounds > 1 else None,
+        spending={name: report["privacy"] for name, report in finished.items()} if privacy else {},
+    )
+
+
+def trajectory(problem: Problem, index: int) -> Params:
+    """Return the models of the simulator's engine after every round, leading axes (rounds, agents)."""
+    settings = problem.config.run
+    with jax.enable_x64(settings.dtype == "float64"):
+        return _trajectory(problem, index, jnp.dtype(settings.dtype))
+
+
+def _trajectory(problem: Problem, index: int, dtype: jnp.dtype) -> Params:
+    algorithm, seed = problem.algorithms[index], problem.config.run.seed
+    stream, topology = problem.stream(seed), runtime.prepared_topology(algorithm, problem.graph(seed))
+    layout = lay_out(Topology.union([topology]), runtime.link_ends(algorithm), 1)
+    engine, learners = Engine(algorithm, layout, Channel(), dtype), layout.roles[algorithm.learner]
+    batch = _batches(problem)
+    spec = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), batch(1))
+    params = runtime.first_params(algorithm, spec, dtype, None)
+    engine.settle(params, spec)
+    world = engine.world(seed, stream.data_size)
+    carry, desks = jax.jit(engine.start)(world, params), engine.desks()
+    advance = jax.jit(engine.round)
+    models = jax.jit(lambda w, c: jax.tree.map(lambda m: m[learners.position], joined(engine.models(w, c))))
+    found = []
+    for t in range(1, problem.config.run.rounds + 1):
+        carry, desks, _ = advance(world, carry, jax.tree.map(lambda leaf: leaf[learners.order], batch(t)), desks)
+        found.append(jax.tree.map(np.asarray, models(world, carry)))
+    stacked: Params = jax.tree.map(lambda *leaves: np.stack(leaves), *found)
+    return stacked
+
+
+def _batches(problem: Problem) -> Callable[[int], Any]:
+    """Return the function from a round to everybody's batch, in the order of the graph."""
+    settings = problem.config.run
+    stream = problem.stream(settings.seed)
+    return lambda t: jax.tree.map(lambda leaf: in_precision(leaf[0], settings.dtype), stream.chunk(t - 1, t))
+
+
+def largest_difference(one: Params, other: Params) -> np.ndarray:
+    """Return the largest difference of each leading index; one that is no number is infinite."""
+    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    gaps = [
+        np.abs(np.asarray(a, np.float64) - np.asarray(b, np.float64)).reshape(len(a), -1).max(axis=1) for a, b in pairs
+    ]
+    largest: np.ndarray = np.nan_to_num(np.max(gaps, axis=0), nan=np.inf)
+    return largest
+
+
+def _last_loss(problem: Problem, models: Params) -> float:
+    """Return the mean loss at the models of the round before, over the last tenth of the rounds."""
+    rounds = problem.config.run.rounds
+    batch, loss = _batches(problem), jax.jit(jax.vmap(problem.objective.loss))
+    judged = range(max(2, rounds - rounds // 10 + 1), rounds + 1)
+    with jax.enable_x64(problem.config.run.dtype == "float64"):
+        losses = [np.asarray(loss(jax.tree.map(lambda leaf, t=t: leaf[t - 2], models), batch(t))) for t in judged]
+    return float(np.mean(losses, dtype=np.float64)) if losses else float("nan")

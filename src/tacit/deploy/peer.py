@@ -1,0 +1,244 @@
+"""A peer from its TOML file, for `tacit peer run` and for applications that embed one.
+
+async with await tacit.Peer.start("peer.toml") as peer:
+    await peer.learn(x, y)          # returns when the sample is on the disk
+    peer.predict(x)                 # at any time
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from tacit.deploy.plan import plan_of
+from tacit.deploy.settings import PeerSettings, load_peer
+from tacit.errors import ConfigError, DataError, IdentityError
+from tacit.experiments.sections import Place, located
+from tacit.peer.counters import Counters
+from tacit.peer.credentials import IdentityWatch
+from tacit.peer.feeds import Feed, SampleFeed, StreamFeed, with_one
+from tacit.peer.file_tail import FileTail
+from tacit.peer.identity import identity_files
+from tacit.peer.local_http import Handlers, LocalServer
+from tacit.peer.logs import Log
+from tacit.peer.node import Plan
+from tacit.peer.service import Pace, PeerService
+from tacit.peer.sources import SampleQueue
+from tacit.peer.store import PeerStore
+from tacit.peer.tally import REFUSALS
+
+LONGEST_DELIVERY, SHORT_DELIVERY = 60.0, 5.0
+"""Seconds for which a peer whose last round is over waits for neighbours to confirm, if they cannot do without it, and
+if they can."""
+
+
+class Peer:
+    """A running peer. Make it with `await Peer.start(...)`; end it with `await peer.stop()`."""
+
+    def __init__(
+        self, settings: PeerSettings, service: PeerService, queue: SampleQueue | None, worker: ThreadPoolExecutor
+    ) -> None:
+        """Take over what `start` has put together."""
+        self.settings, self._service, self._queue, self._worker = settings, service, queue, worker
+        self._closing: asyncio.Task[None] | None = None
+        self.operations_port = 0
+        """Where this host finds health, metrics and status."""
+        self._local = LocalServer(
+            Handlers(
+                health=self._health, status=self._status, metrics=self._metrics, learn=self._push, predict=self._predict
+            )
+        )
+
+    @classmethod
+    async def start(cls, path: str | os.PathLike[str]) -> Peer:
+        """Start a peer: it listens, dials, and goes on from where its store says that it was."""
+        settings = load_peer(Path(path))
+        plan = plan_of(settings)
+        log, counters = Log(), Counters({name for names in settings.job.members.values() for name in names}, REFUSALS)
+        worker = ThreadPoolExecutor(1, "tacit-rounds")
+        async with contextlib.AsyncExitStack() as undo:
+            undo.callback(worker.shutdown)
+            watch = IdentityWatch(identity_files(settings.identity), partial(_report_identity, log))
+            store = _opened(settings)
+            undo.callback(store.close)
+            feed, queue = _feed(settings, plan, store, worker, counters, log)
+            pace = Pace(settings.rounds.deadline, settings.rounds.interval, last_round=settings.rounds.last)
+            service = PeerService(plan, store, watch, feed, pace, worker=worker, counters=counters, log=log)
+            undo.push_async_callback(service.stop)
+            peer = cls(settings, service, queue, worker)
+            undo.push_async_callback(peer._local.close)
+            await service.listen(settings.peer.listen)
+            with located(Place(str(settings.file), "[operations] port")):
+                await peer._local.start(port=settings.operations.port)
+            peer.operations_port = peer._local.port
+            service.start(settings.addresses)
+            peer._write_control()
+            undo.pop_all()
+        log.info("operations", address=f"http://127.0.0.1:{peer.operations_port}", status=str(settings.control))
+        return peer
+
+    @property
+    def name(self) -> str:
+        """Own name."""
+        return self.settings.peer.name
+
+    @property
+    def round(self) -> int:
+        """The round under way, or the last one."""
+        return self._service.node.round
+
+    @property
+    def port(self) -> int:
+        """Where neighbours are heard."""
+        return self._service.port
+
+    @property
+    def counters(self) -> Counters:
+        """The figures that /metrics shows."""
+        return self._service.counters
+
+    async def learn(self, x: Any, y: Any) -> None:
+        """Give the peer a sample: returns when it is on the disk, and waits while too many are waiting."""
+        await self._queued().learn(x, y)
+        self.counters.add("tacit_samples_total", outcome="queued")
+
+    def predict(self, x: Any) -> np.ndarray:
+        """Return what the model says of one x, a list of the job's features: a number, or one per class."""
+        job = self.settings.job
+        features = job.form.check_features(x).astype(job.settings.dtype)
+        return self._service.predict(with_one(features) if job.settings.bias else features)
+
+    def status(self) -> dict[str, Any]:
+        """Return where the peer stands, as plain data."""
+        found = self._service.status()
+        waiting = None if self._queue is None else self._queue.depth
+        return {**found, "operations_port": self.operations_port, "samples_waiting": waiting}
+
+    def note_handshake(self, reason: str, line: str) -> None:
+        """Count a TLS handshake that gRPC refused; see `tacit.peer.tls_log`."""
+        self._service.note_handshake(reason, line)
+
+    async def finished(self) -> None:
+        """Wait until the last round is over and neighbours have its messages; raises the fault that ended rounds."""
+        await self._service.finished.wait()
+        if self._service.fault is not None:
+            raise self._service.fault
+        await self._service.delivered(LONGEST_DELIVERY if self._service.node.waits else SHORT_DELIVERY)
+
+    async def stop(self) -> None:
+        """Stop: finish the step under way, commit, let neighbours confirm what they got, close everything.
+
+        May be called again, and by a caller that gives up: all is closed nevertheless.
+        """
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        async with contextlib.AsyncExitStack() as after:  # each of them whatever became of the others, the last first
+            after.callback(self.settings.control.unlink, missing_ok=True)
+            after.callback(self._worker.shutdown)
+            after.push_async_callback(self._local.close)
+            await self._service.stop()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _queued(self) -> SampleQueue:
+        if self._queue is None:
+            kind = self.settings.stream.kind
+            raise DataError(f'this peer follows a file ([stream] kind = {kind!r}); append to it, or set kind = "push"')
+        return self._queue
+
+    async def _health(self) -> Sequence[str]:
+        return self._service.faults()
+
+    async def _status(self) -> dict[str, Any]:
+        return self.status()
+
+    async def _metrics(self) -> str:
+        return self.counters.render()
+
+    async def _push(self, samples: Sequence[tuple[object, object]]) -> bool:
+        taken = await self._queued().push(samples)
+        self.counters.add("tacit_samples_total", len(samples), outcome="queued" if taken else "turned_away")
+        return taken
+
+    async def _predict(self, x: object) -> Any:
+        return (await asyncio.to_thread(self.predict, x)).tolist()
+
+    def _write_control(self) -> None:
+        """Tell `tacit peer status` and `stop` how to reach this process."""
+        path = self.settings.control
+        text = json.dumps({"pid": os.getpid(), "port": self.operations_port, "name": self.name})
+        descriptor, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text + "\n")
+        Path(draft).replace(path)
+
+
+def _opened(settings: PeerSettings) -> PeerStore:
+    path = settings.store
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # samples that wait are in the store
+    if settings.witness is not None and settings.witness.exists() and not path.exists():
+        raise ConfigError(
+            f"{path} is gone, but its witness {settings.witness} is there: a store that begins anew would forget what "
+            "was spent; put the store back"
+        )
+    opened = PeerStore.open if path.exists() else PeerStore.create
+    return opened(path, settings.budget, settings.part, settings.witness)
+
+
+def _feed(
+    settings: PeerSettings, plan: Plan, store: PeerStore, worker: ThreadPoolExecutor, counters: Counters, log: Log
+) -> tuple[Feed, SampleQueue | None]:
+    job, stream = settings.job, settings.stream
+    if plan.role != plan.algorithm.learner:
+        return StreamFeed(None, plan.agent, plan.dtype), None
+
+    def spoilt(fault: DataError) -> None:
+        counters.add("tacit_samples_total", outcome="bad")
+        log.seldom("bad sample", "sample skipped", reason=str(fault))
+
+    queue = None
+    source: SampleQueue | FileTail
+    if stream.kind == "push":
+        source = queue = SampleQueue(store, job.form, worker, stream.capacity)
+    else:
+        assert stream.path is not None  # checked with the settings
+        path = settings.beside(stream.path)
+        source = FileTail(
+            path, job.form, format=stream.kind, label=stream.label, features=stream.columns, on_bad=spoilt
+        )
+    feed = SampleFeed(
+        source,
+        job.form,
+        size=job.settings.batch,
+        dtype=job.settings.dtype,
+        patience=settings.rounds.patience,
+        bias=job.settings.bias,
+        on_fault=lambda fault: log.seldom("stream", "the stream cannot be used", reason=str(fault)),
+    )
+    return feed, queue
+
+
+def _report_identity(log: Log, fault: IdentityError) -> None:
+    log.error("new identity files cannot be used, the old ones stay", reason=str(fault))

@@ -1,0 +1,118 @@
+"""What each peer has to do in an experiment, from one seed, exactly as the simulator has it.
+
+A rehearsal hides nothing: whoever knows the seed can compute the noise. `booked` plans differ from it in their noise
+only, which then comes from the operating system and is charged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tacit import runtime
+from tacit.contract import Algorithm
+from tacit.errors import ConfigError
+from tacit.experiments import Config, Problem
+from tacit.graphs import Graph, Topology
+from tacit.peer.exchange import VERSION
+from tacit.peer.feeds import in_precision
+from tacit.peer.node import Plan
+from tacit.peer.rounds import Views
+from tacit.peer.world import World
+from tacit.streams import Stream
+
+
+def job_hash(config: Config, index: int) -> str:
+    """Return the hash on which the peers of an experiment's algorithm must agree, in hexadecimal."""
+    facts = {"experiment": config.settings(only=index), "algorithm": index, "version": VERSION}
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, allow_nan=False).encode()).hexdigest()
+
+
+def roster(algorithm: Algorithm, graph: Graph | Topology) -> dict[str, list[str]]:
+    """Return the names of the peers of each role, by id."""
+    topology = runtime.prepared_topology(algorithm, graph)
+    return {role: [f"{role}-{k}" for k in range(topology.roles[role])] for role in algorithm.init}
+
+
+def plans(
+    algorithm: Algorithm,
+    graph: Graph | Topology,
+    stream: Stream,
+    *,
+    job: str,
+    seed: int = 0,
+    booked: bool = False,
+    dtype: str = "float32",
+    longest_delay: int = 0,
+    only: str | None = None,
+) -> list[Plan]:
+    """Return what each agent has to do, or only the one of that name; as in `tacit.peer.run_in_process`."""
+    with jax.enable_x64(dtype == "float64"):
+        topology = runtime.prepared_topology(algorithm, graph)
+        world = World(algorithm, topology, seed, jnp.dtype(dtype))
+        first = jax.tree.map(lambda leaf: in_precision(leaf[0, 0], dtype), stream.chunk(0, 1))
+        params = runtime.first_params(algorithm, first, jnp.dtype(dtype), None)
+        members = roster(algorithm, graph)
+        sizes = {role: np.zeros(len(names), np.int32) for role, names in members.items()}
+        sizes[algorithm.learner] = stream.data_size
+        at_first = world.at_first()
+        role_views = {role: world.views(role, 0, 0, 0, at_first) for role in members}
+        return [
+            Plan(
+                job,
+                algorithm,
+                role,
+                agent,
+                members,
+                runtime.agent_key(world.root, index, 0, agent),
+                params,
+                first,
+                _views(world, role, agent, int(sizes[role][agent])),
+                role_views,
+                longest_delay,
+                dtype,
+                booked,
+            )
+            for index, (role, names) in enumerate(members.items())
+            for agent, name in enumerate(names)
+            if only in (None, name)
+        ]
+
+
+def _views(world: World, role: str, agent: int, size: int) -> Callable[[int], Views]:
+    return lambda t: world.views(role, agent, t, size, world.now(t) if t else world.at_first())
+
+
+def plan_for(problem: Problem, index: int, name: str, *, booked: bool = False) -> Plan:
+    """Return what one peer has to do in one of an experiment's algorithms, in its first repeat."""
+    settings = problem.config.run
+    found = plans(
+        problem.algorithms[index],
+        problem.graph(settings.seed),
+        problem.stream(settings.seed),
+        job=job_hash(problem.config, index),
+        seed=settings.seed,
+        booked=booked,
+        dtype=settings.dtype,
+        only=name,
+    )
+    if not found:
+        raise ConfigError(f"there is no peer {name!r} in this experiment")
+    return found[0]
+
+
+def refuse_channel(config: Config) -> None:
+    """Refuse an experiment whose messages are to be lost or late: a real network takes no orders."""
+    channel: dict[str, Any] = config.run.channel.model_dump()
+    for key, value in channel.items():
+        if value:
+            raise ConfigError(
+                f"{config.file}: [run.channel] {key} = {value!r}: real links lose and delay what they do, not what a "
+                "file says; remove the key, or use `tacit run`, which simulates it"
+            )

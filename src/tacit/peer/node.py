@@ -1,0 +1,399 @@
+"""A whole peer without input or output of its own: round machine, store, outbox, and who waits for whom.
+
+A shell tells it what happened and when (`now`, in seconds of any clock), and asks what there is to do. The service
+drives it over gRPC in real time; tests drive it over a simulated network in virtual time. Per phase there is one
+commit, of what is charged, of the state and of the messages, and nothing is handed out to be sent before it::
+
+    node.begin(batch, now)                      # when node.ready_to_begin
+    node.receive(name, links, phase, sent, message)
+    node.proceed(now)                           # when node.due(now), until node.between_rounds
+    node.waiting(name)                          # what a neighbour has not confirmed yet
+
+After a crash a new node goes on from the store as if nothing had happened: in-neighbours send again what its position
+does not cover, and it sends again what its out-neighbours have not confirmed, byte by byte the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from tacit import runtime
+from tacit.contract import Algorithm, Batch, Key, Message, Params
+from tacit.errors import ContractError, DataError, MessageRefused, StoreError
+from tacit.peer.codec import LAST_ROUND, Codec
+from tacit.peer.exchange import Parcel, Position
+from tacit.peer.functions import AgentFunctions
+from tacit.peer.releases import BookedReleaser
+from tacit.peer.rounds import HORIZON, Envelope, RoundMachine, Views
+from tacit.peer.snapshots import decode, encode
+from tacit.peer.store import PeerStore
+from tacit.privacy.accounting import Budget
+from tacit.privacy.entropy import NoiseSource
+
+FURTHEST_AHEAD = 8
+"""A peer gets at most this many rounds ahead of a neighbour that does not confirm them, if it must not lose messages;
+otherwise it keeps them so long, and a peer that is further behind leaves rounds out."""
+GIVEN_UP_AFTER = 3
+"""Phases that wait in vain for a neighbour that says nothing; later ones do not wait for it, until it is heard of. Not
+at the first: who goes on at once, through data that have piled up, leaves behind those who are only late."""
+NOTHING_BOOKED = Budget(epsilon=sys.float_info.min)
+"""Of a store whose peer books nothing: its ledger would refuse any charge."""
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What a peer has to do: all that stays the same while it runs."""
+
+    job: str
+    """Hash of the job in hexadecimal; peers of different jobs do not talk."""
+    algorithm: Algorithm
+    role: str
+    agent: int
+    members: Mapping[str, Sequence[str]]
+    """Role -> names of its agents, by id. No name is used twice."""
+    key: Key
+    params: Params
+    batch: Batch
+    """One of the shape that every round's batch has."""
+    views: Callable[[int], Views]
+    """Round -> this agent's view of its link sets; round 0 for the first state, with every link there will be."""
+    role_views: Mapping[str, Views]
+    """Role -> views of one of its agents, for the shapes."""
+    longest_delay: int = 0
+    dtype: str = "float32"
+    booked: bool = True
+    """Whether releases are drawn from the operating system's entropy and charged. Otherwise noise is computed from the
+    key, as in the simulator: a rehearsal, or a method that has no noise."""
+
+    @property
+    def name(self) -> str:
+        """Own name."""
+        return self.members[self.role][self.agent]
+
+
+class Node:
+    """One peer: see the top of this file."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        store: PeerStore,
+        deadline: float,
+        now: float,
+        functions: AgentFunctions | None = None,
+    ) -> None:
+        """Begin, or go on from what the store holds; `deadline` is how long a phase waits, in seconds.
+
+        Peers of one job in the same process may share `functions`, which are compiled once.
+        """
+        self.plan, self.store, self.deadline = plan, store, deadline
+        self._places = {name: (role, k) for role, names in plan.members.items() for k, name in enumerate(names)}
+        with self._precision():
+            first = plan.views(0)
+            if functions is None:
+                specs = runtime.settle(plan.algorithm, plan.params, plan.batch, plan.role_views)
+                functions = AgentFunctions(plan.algorithm, specs)
+            self.machine = RoundMachine(
+                functions,
+                plan.role,
+                plan.agent,
+                plan.key,
+                plan.params,
+                first,
+                plan.longest_delay,
+                BookedReleaser(store.staged, NoiseSource()) if plan.booked else None,
+            )
+        self.specs = functions.specs
+        self.codec = Codec(plan.job, self.specs)
+        ends = runtime.link_ends(plan.algorithm)
+        self.hears = self._names(first, ends, "into")
+        self.sends_to = self._names(first, ends, "out")
+        self.cursor: Any = None
+        """Where the source of the data stands, as the last round that began found it."""
+        self._phase_began = now
+        self._announced: dict[str, int] = {}
+        self._missed: Counter[str] = Counter()
+        """Neighbour -> phases that ended without it since it was last heard of."""
+        self._outbox: dict[str, list[Parcel]] = {name: [] for name in self.sends_to}
+        self._unneeded: list[Parcel] = []
+        self._confirmed: dict[str, Position] = {}
+        self._news: dict[str, Parcel] = {}
+        """What a neighbour that is far behind was sent, until it says where it stands."""
+        self._restore()
+
+    # -- what the shell asks -------------------------------------------------------------------------------------------
+
+    @property
+    def waits(self) -> bool:
+        """Whether a round waits for every neighbour, however long that takes."""
+        return self.plan.algorithm.missing == "wait"
+
+    @property
+    def round(self) -> int:
+        """The round under way, or the last one."""
+        return self.machine.round
+
+    @property
+    def between_rounds(self) -> bool:
+        """Whether no round is under way."""
+        return self.machine.between_rounds
+
+    @property
+    def position(self) -> Position:
+        """Where this peer stands by its last commit."""
+        return self._position
+
+    @property
+    def held_back_by(self) -> set[str]:
+        """Out-neighbours that have to confirm before the next round may begin."""
+        if not self.waits:
+            return set()
+        oldest = self.round + 1 - FURTHEST_AHEAD - self.plan.longest_delay  # so long they are kept in any case
+        return {name for name, parcels in self._outbox.items() if parcels and parcels[0].round <= oldest}
+
+    @property
+    def ready_to_begin(self) -> bool:
+        """Whether the next round may begin."""
+        return self.between_rounds and not self.held_back_by
+
+    def missing(self) -> set[str]:
+        """Names of the neighbours whose message of this phase is not here."""
+        phase = self.machine.phase
+        if phase is None:
+            return set()
+        names = self.plan.members[self.plan.algorithm.phases[phase].source]
+        return {names[agent] for agent in self.machine.waiting_for()}
+
+    def due(self, now: float) -> bool:
+        """Whether the round should proceed: all are here, or those that are not will not be waited for."""
+        if self.between_rounds:
+            return False
+        missing = self.missing()
+        if not missing:
+            return True
+        if self.waits:
+            return False
+        given_up = all(self._missed[name] >= GIVEN_UP_AFTER for name in missing)
+        return given_up or now >= self._phase_began + self.deadline
+
+    def due_at(self) -> float | None:
+        """Return when the phase's deadline is; None where it has none."""
+        return None if self.between_rounds or self.waits else self._phase_began + self.deadline
+
+    def lag(self) -> int:
+        """Return how many rounds the furthest in-neighbour is ahead."""
+        return max(0, max(self._announced.values(), default=0) - self.round)
+
+    def model(self) -> Params:
+        """Return the parameters to predict with now."""
+        with self._precision():
+            return self.machine.model
+
+    @property
+    def predicts(self) -> bool:
+        """Whether an agent of this role has a model."""
+        return self.plan.role == self.plan.algorithm.predictor
+
+    def model_alone(self) -> Params:
+        """Return the model that the last phase would have given had nobody been heard."""
+        with self._precision():
+            return self.machine.model_alone
+
+    def compile(self) -> None:
+        """Compile all that will be run, so that the first deadline is not spent on that."""
+        with self._precision():
+            self.machine.compile(self.plan.batch)
+
+    # -- rounds --------------------------------------------------------------------------------------------------------
+
+    def begin(
+        self, batch: Batch, now: float, *, records: str | None = None, cursor: Any = None, used: int | None = None
+    ) -> None:
+        """Begin the next round with its data; when this returns its messages are in the outbox, and charged.
+
+        `cursor` says where the source of the data stands after this batch, `used` up to which number the store's queue
+        of samples is used up: both are committed together with what is made of the batch.
+        """
+        if not self.ready_to_begin:
+            raise ContractError(
+                f"round {self.round + 1} cannot begin: round {self.round} is not over, or not confirmed"
+            )
+        self._refuse_other_form(batch)
+        with self._precision():
+            self._catch_up()
+            envelopes = self.machine.begin(batch, self.plan.views(self.round + 1), records)
+            self.cursor = cursor
+            self._give_away_expired()
+            self._commit(envelopes, used)
+        self._phase_began = now
+
+    def proceed(self, now: float) -> None:
+        """Absorb what is here, and go on to the next phase or to the end of the round."""
+        missing = self.missing()
+        if missing and self.waits:
+            raise ContractError(f"round {self.round} cannot go on without {', '.join(sorted(missing))}: wait for them")
+        with self._precision():
+            envelopes = self.machine.proceed()
+            if envelopes or self.store.staged.charges:
+                self._commit(envelopes)
+        self._missed.update(missing)
+        self._phase_began = now
+
+    def flush(self) -> None:
+        """Commit where this peer stands, as before it stops."""
+        self._commit([])
+
+    # -- links ---------------------------------------------------------------------------------------------------------
+
+    def admit(self, name: str) -> None:
+        """Refuse whoever is not heard on any link."""
+        if name not in self.hears:
+            raise MessageRefused("sender", f"{name!r} is not among those whom {self.plan.name!r} hears")
+
+    def announced(self, name: str, at_round: int) -> None:
+        """Note the round in which an in-neighbour says that it is."""
+        self.admit(name)
+        if not 0 <= at_round <= LAST_ROUND:
+            raise MessageRefused("round", f"round {at_round}: expected 0 to {LAST_ROUND}")
+        self._announced[name] = max(at_round, self._announced.get(name, 0))
+        del self._missed[name]
+
+    def too_early(self, sent: int) -> bool:
+        """Whether a message of that round has to be held back for now."""
+        return self.machine.too_early(sent)
+
+    def receive(self, name: str, links: str, phase: int, sent: int, message: Message) -> None:
+        """Take a message in, or refuse it; `name` comes from a certificate."""
+        self.announced(name, sent)
+        role, agent = self._places[name]
+        phases = self.plan.algorithm.phases
+        if 0 <= phase < len(phases) and phases[phase].source != role:
+            raise MessageRefused(
+                "address", f"phase {phase} comes from a {phases[phase].source!r}, {name!r} is a {role!r}"
+            )
+        self.machine.receive(Envelope(links, phase, sent, agent, self.plan.agent, message))
+
+    def waiting(self, name: str) -> Sequence[Parcel]:
+        """Return what to send to an out-neighbour that has not confirmed it, oldest first.
+
+        Of a method that does not wait, one that is behind gets what it can use; one that is far behind gets a single
+        message that says how far. Otherwise it would have to read through all that is on the way before it knows.
+        """
+        parcels = tuple(self._outbox[name])  # a copy: another thread may be about to commit
+        if self.waits or name not in self._confirmed:
+            return parcels
+        latest = self._confirmed[name].round + HORIZON
+        if not parcels or parcels[0].round <= latest:
+            return tuple(parcel for parcel in parcels if parcel.round <= latest)
+        return (self._news.setdefault(name, parcels[-1]),)
+
+    def confirmed(self, name: str, position: Position) -> None:
+        """Forget what an out-neighbour needs no more."""
+        if position < self._confirmed.get(name, position):
+            raise MessageRefused(
+                "position",
+                f"{name!r} is back at {tuple(position)} and was at {tuple(self._confirmed[name])}: it has lost its "
+                "store, and what it confirmed is gone here; begin a new epoch of the job",
+            )
+        self._confirmed[name] = position
+        self._news.pop(name, None)
+        done = [parcel for parcel in self._outbox[name] if self._not_needed(parcel, position)]
+        self._forget(done)
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _refuse_other_form(self, batch: Batch) -> None:
+        expected, found = (
+            [(np.shape(leaf), np.asarray(leaf).dtype) for leaf in jax.tree.leaves(tree)]
+            for tree in (self.plan.batch, batch)
+        )
+        if found != expected and self.plan.role == self.plan.algorithm.learner:
+            raise DataError(f"a batch of {found}; every round's is {expected}: fill it up, and convert its numbers")
+
+    def _precision(self) -> contextlib.AbstractContextManager[Any]:
+        precision: contextlib.AbstractContextManager[Any] = jax.enable_x64(self.plan.dtype == "float64")
+        return precision
+
+    def _names(self, views: Views, ends: Mapping[str, tuple[str, str]], side: str) -> frozenset[str]:
+        found = set()
+        for links, view in views.items():
+            source, target = ends[links]
+            if self.plan.role == (target if side == "into" else source):
+                names = self.plan.members[source if side == "into" else target]
+                found |= {names[int(agent)] for agent in np.asarray(getattr(view, side).agent)[1:] if agent >= 0}
+        return frozenset(found)
+
+    def _not_needed(self, parcel: Parcel, position: Position) -> bool:
+        if self.plan.longest_delay == 0:
+            return (parcel.round, parcel.phase) < position
+        return parcel.round < position.round - self.plan.longest_delay  # late ones may still be wanted
+
+    def _forget(self, parcels: Sequence[Parcel]) -> None:
+        for parcel in parcels:
+            self._outbox[parcel.receiver].remove(parcel)
+        self._unneeded += parcels
+
+    def _catch_up(self) -> None:
+        """Rejoin at the current round after having been away; whoever waits was waited for."""
+        if self.waits:
+            return
+        heard = max(self._announced.values(), default=0)
+        listening = max((position.round for position in self._confirmed.values()), default=0)
+        if heard > self.round + 1 + FURTHEST_AHEAD:
+            self.machine.skip_to(heard - 1)
+        if listening - self.plan.longest_delay > self.round + 1:  # there the next round would come too late
+            self.machine.skip_to(listening - 1)
+
+    def _give_away_expired(self) -> None:
+        """Drop what no neighbour of a method that does not wait would still take."""
+        if not self.waits:
+            oldest = self.round - self.plan.longest_delay - FURTHEST_AHEAD
+            self._forget([parcel for parcels in self._outbox.values() for parcel in parcels if parcel.round < oldest])
+
+    def _commit(self, envelopes: Sequence[Envelope], used: int | None = None) -> None:
+        parcels = self._parcels(envelopes)
+        drop = [(p.receiver, p.links, p.round, p.phase) for p in self._unneeded]
+        self.store.commit(snapshot=encode(self.machine.snapshot(), self.cursor), parcels=parcels, drop=drop, used=used)
+        self._unneeded = []
+        for parcel in parcels:
+            self._outbox[parcel.receiver].append(parcel)
+        self._position = self._standing()
+
+    def _parcels(self, envelopes: Sequence[Envelope]) -> list[Parcel]:
+        once: dict[bytes, bytes] = {}  # what is shared with many is stored once
+        parcels = []
+        for envelope in envelopes:
+            target = self.plan.algorithm.phases[envelope.phase].target
+            content = self.codec.pack(envelope.phase, envelope.message)
+            receiver = self.plan.members[target][envelope.receiver]
+            parcels.append(
+                Parcel(envelope.links, envelope.phase, envelope.round, receiver, once.setdefault(content, content))
+            )
+        return parcels
+
+    def _standing(self) -> Position:
+        phase = self.machine.phase
+        return Position(self.machine.round + 1, 0) if phase is None else Position(self.machine.round, phase)
+
+    def _restore(self) -> None:
+        data = self.store.snapshot()
+        if data is not None:
+            with self._precision():
+                snapshot, self.cursor = decode(data, self.machine.state, self.specs, self.plan.batch)
+            self.machine.restore(snapshot, self.plan.views(snapshot.round))
+        for parcel in self.store.outbox():
+            if parcel.receiver not in self._outbox:
+                raise StoreError(
+                    f"the outbox holds a message to {parcel.receiver!r}, to whom this peer no longer sends: a change "
+                    "of the graph is a new epoch, with a job and a store of its own"
+                )
+            self._outbox[parcel.receiver].append(parcel)
+        self._position = self._standing()

@@ -1,0 +1,465 @@
+"""A running peer: the sans-IO node, driven over gRPC in real time.
+
+All that touches the node happens in turn: steps of a round run in one worker thread while the event loop answers
+pings and reads messages, which are let in between two steps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tacit.contract import Message, Params
+from tacit.errors import BudgetExceeded, ConfigError, IdentityError, MessageRefused, PrivacyError, TacitError
+from tacit.peer.counters import Counters
+from tacit.peer.credentials import IdentityWatch, channel_credentials, server_credentials
+from tacit.peer.dialer import Dialer
+from tacit.peer.exchange import Parcel, Position
+from tacit.peer.feeds import Feed, Given
+from tacit.peer.identity import expiry_warning
+from tacit.peer.letters import PairwiseSecrets
+from tacit.peer.listener import Listener
+from tacit.peer.logs import Log
+from tacit.peer.node import Node, Plan
+from tacit.peer.store import PeerStore
+from tacit.peer.tally import LinkTally, Spending, spending
+from tacit.runtime import MessageSpec
+
+LOOK_AT_CERTIFICATE = 60.0
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How a peer spends its time, in seconds."""
+
+    deadline: float = 5.0
+    """How long a phase waits for neighbours that may be done without."""
+    interval: float = 0.0
+    """From the beginning of a round to that of the next, at least."""
+    grace: float = 5.0
+    """For neighbours to confirm what was sent, when the peer stops."""
+    last_round: int | None = None
+    """After this one the peer only serves what its neighbours still need."""
+
+
+class PeerService:
+    """One peer at work. Make it, `start` it, and `stop` it or wait until it is `finished`."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        store: PeerStore,
+        watch: IdentityWatch,
+        feed: Feed,
+        pace: Pace,
+        *,
+        worker: ThreadPoolExecutor,
+        counters: Counters,
+        log: Log | None = None,
+        after_round: Callable[[int, Params], None] = lambda round_, model: None,
+    ) -> None:
+        """Take all that a peer is made of; `after_round` is called in the worker with each round's model."""
+        name = watch.current().name
+        if name != plan.name:
+            raise ConfigError(f"the certificate names {name!r}, but this is {plan.name!r}; install its own certificate")
+        self._watch, self._feed, self.pace = watch, feed, pace
+        self.log, self.counters = log or Log(), counters
+        self._after_round = after_round
+        self._worker = worker
+        self._store = store
+        self.node = Node(plan, store, pace.deadline, time.monotonic())
+        if self.node.cursor is not None:
+            feed.resume(self.node.cursor)
+        self.job = plan.job
+        self.specs: Sequence[MessageSpec] = self.node.specs
+        self._turn = asyncio.Lock()
+        self._wake = asyncio.Event()
+        self._progress = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._heard_of: dict[str, int] = {}
+        self._confirmations: dict[str, list[Position]] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._rounds: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
+        self._dialers: dict[str, Dialer] = {}
+        self._tally = LinkTally(counters, self.log)
+        self._listener = Listener(self, server_credentials(watch), self._tally)
+        self._secrets: list[PairwiseSecrets] = []
+        self._letter_boxes: dict[str, Callable[[str, bytes], None]] = {}
+        self.port = 0
+        self.fault: TacitError | None = None
+        """Why the rounds ended before their time."""
+        self.finished = asyncio.Event()
+        """Set when the last round is over, or rounds ended with a fault."""
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+
+    async def listen(self, address: str) -> int:
+        """Take messages at "host:port"; returns the port."""
+        await self._in_worker(self.node.compile)
+        self.port = await self._listener.start(address)
+        return self.port
+
+    def start(self, addresses: Mapping[str, str]) -> None:
+        """Dial the neighbours at their addresses and begin, or go on with, the rounds."""
+        missing = self.node.sends_to - addresses.keys()
+        if missing:
+            raise ConfigError(f"no address for {', '.join(sorted(missing))}, to whom this peer sends; add it")
+        for name in sorted(self.node.sends_to):
+            dialer = Dialer(self, name, addresses[name], lambda: channel_credentials(self._watch), self._tally)
+            self._dialers[name] = dialer
+            self._tasks.append(asyncio.create_task(dialer.run()))
+        self._tasks.append(asyncio.create_task(self._look_at_certificate()))
+        self._rounds = asyncio.create_task(self._run())
+        position = self.node.position
+        self.log.info("peer started", name=self.node.plan.name, job=self.job, round=position.round, port=self.port)
+
+    async def stop(self) -> None:
+        """Finish the step under way, commit, let neighbours confirm for a while, and close everything.
+
+        May be called again, and by a caller that gives up: all is closed nevertheless.
+        """
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        self._stopping.set()
+        self._wake.set()
+        async with contextlib.AsyncExitStack() as after:  # each of them whatever became of the others, the last first
+            after.callback(self._store.close)
+            after.push_async_callback(self._feed.close)
+            after.push_async_callback(self._listener.close, min(1.0, self.pace.grace))
+            after.push_async_callback(self._end_tasks)
+            if self._rounds is not None:
+                await self._rounds
+            if not isinstance(self.fault, PrivacyError):
+                with contextlib.suppress(PrivacyError):  # a ledger that is closed for good has been reported
+                    async with self._turn:
+                        self._apply_news()
+                        if self.node.between_rounds:
+                            await self._in_worker(self.node.flush)
+                    self._listener.progressed()
+                    await self.delivered(self.pace.grace, connected=True)
+        self.log.info("peer stopped", name=self.node.plan.name, round=self.node.round)
+
+    async def _end_tasks(self) -> None:
+        for secret in self._secrets:
+            await secret.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def delivered(self, seconds: float, connected: bool = False) -> None:
+        """Wait until neighbours, or only those that are `connected`, have confirmed all, but no longer than this."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while any(
+                    self.node.waiting(name) and (dialer.connected or not connected)
+                    for name, dialer in self._dialers.items()
+                ):
+                    self._wake.clear()
+                    await self._wake.wait()
+                    async with self._turn:
+                        self._apply_news()
+
+    # -- what an application asks --------------------------------------------------------------------------------------
+
+    def predict(self, x: np.ndarray) -> np.ndarray:
+        """Return what the model of the last step says of x."""
+        predict = self.node.plan.algorithm.objective.predict
+        if not self.node.predicts:
+            raise ConfigError(
+                f"a {self.node.plan.role!r} has no model of its own; ask a {self.node.plan.algorithm.predictor!r}"
+            )
+        if predict is None:
+            raise ConfigError("this objective has no `predict`; give it one to ask a peer for predictions")
+        with jax.enable_x64(self.node.plan.dtype == "float64"):
+            return np.asarray(predict(self.node.model(), jnp.asarray(x)))
+
+    def spending(self) -> Spending:
+        """Return what the ledger says of the budget."""
+        ledger = self._store.ledger
+        return spending(ledger.budget, ledger.spent())
+
+    def status(self) -> dict[str, Any]:
+        """Return where this peer stands, as plain data."""
+        node, plan, ledger = self.node, self.node.plan, self._store.ledger
+        identity = self._watch.current()
+        statement = plan.algorithm.privacy
+        return {
+            "name": plan.name,
+            "role": plan.role,
+            "job": plan.job,
+            "algorithm": plan.algorithm.name,
+            "on_missing_neighbour": plan.algorithm.missing,
+            "pid": os.getpid(),
+            "port": self.port,
+            "round": node.round,
+            "position": list(node.position),
+            "waiting_for": sorted(node.missing()),
+            "held_back_by": sorted(node.held_back_by),
+            "lag": node.lag(),
+            "hears": {name: name in self._listener.connected for name in sorted(node.hears)},
+            "sends_to": {name: dialer.connected for name, dialer in sorted(self._dialers.items())},
+            "unconfirmed": {name: len(node.waiting(name)) for name in sorted(node.sends_to)},
+            "privacy": {
+                "booked": plan.booked,
+                "holds": statement.holds if plan.booked else "nothing: noise is not drawn from entropy, or not at all",
+                "releases": ledger.releases,
+                "budget": self.spending()._asdict() if plan.booked else None,
+            },
+            "certificate": {"expires": identity.not_after.isoformat(), "fingerprint": identity.fingerprint},
+            "fault": None if self.fault is None else str(self.fault),
+            "stopping": self._stopping.is_set(),
+        }
+
+    def note_handshake(self, reason: str, line: str) -> None:
+        """Count a TLS handshake that gRPC refused."""
+        self._tally.refused(reason, None, line)
+
+    def faults(self) -> list[str]:
+        """Return what is wrong, nothing if the peer is well."""
+        found = [] if self.fault is None else [str(self.fault)]
+        if self._stopping.is_set():
+            found.append("the peer is stopping")
+        identity = self._watch.current()
+        if identity.not_after <= datetime.now(UTC):
+            found.append(f"the certificate expired at {identity.not_after.isoformat()}; install a new one")
+        return found
+
+    # -- what the transport asks: Reception ----------------------------------------------------------------------------
+
+    def admit(self, name: str) -> None:
+        """Refuse whoever this peer does not hear."""
+        self.node.admit(name)
+
+    def position(self, name: str) -> Position:
+        """Return from where on messages are wanted."""
+        return self.node.position
+
+    def announced(self, name: str, at_round: int) -> None:
+        """Note the round of a neighbour, for the next turn."""
+        self.node.admit(name)
+        self._heard_of[name] = max(at_round, self._heard_of.get(name, 0))
+        self._wake.set()
+
+    async def take(self, name: str, links: str, phase: int, sent: int, message: Message) -> None:
+        """Let a message in between two steps; one that is early is held until its time has come."""
+        self.announced(name, sent)
+        if self.log.detailed:  # what came, without its values: that no release has two forms can be seen in the logs
+            digest = hashlib.sha256(self.node.codec.pack(phase, message)).hexdigest()
+            self.log.debug("message", neighbour=name, links=links, phase=phase, round=sent, digest=digest)
+        while self.node.too_early(sent):
+            await self._progress.wait()
+        async with self._turn:
+            self.node.receive(name, links, phase, sent, message)
+        self._wake.set()
+
+    async def letter(self, name: str, recipient: str, payload: bytes) -> None:
+        """Pass on a sealed letter from one in-neighbour to another."""
+        if recipient == name or recipient not in self.node.hears:
+            raise MessageRefused("recipient", f"{recipient!r} is no other neighbour of {self.node.plan.name!r}")
+        await self._listener.send_letter(recipient, name, payload)
+
+    # -- Dispatch ------------------------------------------------------------------------------------------------------
+
+    def standing(self) -> int:
+        """Return the round in which this peer is."""
+        return self.node.round
+
+    def waiting(self, name: str) -> tuple[Parcel, ...]:
+        """Return what a neighbour has not confirmed."""
+        return tuple(self.node.waiting(name))
+
+    def confirmed(self, name: str, position: Position) -> None:
+        """Note a neighbour's position, for the next turn."""
+        self._confirmations.setdefault(name, []).append(position)
+        self._wake.set()
+
+    def refused(self, name: str, parcel: Parcel, reason: str, detail: str) -> None:
+        """Log what a neighbour did not accept."""
+        where = {"neighbour": name, "round": parcel.round, "phase": parcel.phase}
+        self.log.seldom(f"refused by {name} {reason}", "refused by a neighbour", reason=reason, detail=detail, **where)
+
+    def letter_from(self, relay: str, sender: str, payload: bytes) -> None:
+        """Hand a letter to whoever opened the letter box of its relay."""
+        box = self._letter_boxes.get(relay)
+        if box is None:
+            self._tally.refused("recipient", sender, f"a letter relayed by {relay!r}, which nobody here expects")
+            return
+        box(sender, payload)
+
+    # -- letters -------------------------------------------------------------------------------------------------------
+
+    def secrets(
+        self,
+        receiver: str,
+        partners: Collection[str],
+        opened: Callable[[str, bytes], None] = lambda sender, plaintext: None,
+    ) -> PairwiseSecrets:
+        """Share secrets with the other senders of an out-neighbour, who carries the letters and learns nothing."""
+        found = PairwiseSecrets(
+            self, self._watch.current, self.job, receiver, partners, refused=self._tally.refused, opened=opened
+        )
+        self._secrets.append(found)
+        return found
+
+    def open_letter_box(self, relay: str, box: Callable[[str, bytes], None]) -> Callable[[str, bytes], Awaitable[None]]:
+        """Hear letters that the out-neighbour `relay` passes on; returns what sends them through it."""
+        if relay not in self._dialers:
+            raise ConfigError(f"{relay!r} is not among those to whom this peer sends, so it can pass nothing on")
+        self._letter_boxes[relay] = box
+        return self._dialers[relay].send_letter
+
+    # -- rounds --------------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        try:
+            while not self._stopping.is_set() and not self._is_over():
+                await self._one_round()
+            if self._is_over():
+                await self._step(self.node.flush)
+        except TacitError as error:
+            self.fault = error
+            event = "the budget is spent" if isinstance(error, BudgetExceeded) else "rounds ended with a fault"
+            self.log.error(event, reason=str(error))
+        except Exception as error:
+            self.fault = TacitError(f"an error in tacit or in the algorithm: {error!r}")
+            self.log.error("rounds ended with a fault", fault=error)
+        self.finished.set()
+        await self._until(lambda: False)  # what neighbours confirm is still taken in, until the peer is stopped
+
+    def _is_over(self) -> bool:
+        last = self.pace.last_round
+        return last is not None and self.node.between_rounds and self.node.round >= last
+
+    async def _one_round(self) -> None:
+        node = self.node
+        if node.between_rounds:
+            began = time.monotonic()
+            if not await self._until(lambda: node.ready_to_begin):
+                return
+            given = await self._unless_stopping(self._feed.next(node.round + 1))
+            if given is None:
+                return
+            await self._step(lambda: self._begin(given))
+            earliest = began + self.pace.interval
+        else:
+            earliest = time.monotonic()
+        while not node.between_rounds:
+            if not await self._until(lambda: node.due(time.monotonic())):
+                return
+            missing = sorted(node.missing())
+            await self._step(self._proceed)
+            self.log.debug("phase over", round=node.round, missing=missing, over=node.between_rounds)
+        if time.monotonic() < earliest:
+            await self._until(lambda: time.monotonic() >= earliest, earliest)
+
+    def _begin(self, given: Given) -> None:
+        self.node.begin(given.batch, time.monotonic(), records=given.records, cursor=given.cursor, used=given.used)
+        self.counters.add("tacit_samples_total", given.samples, outcome="used")
+
+    def _proceed(self) -> None:
+        node = self.node
+        node.proceed(time.monotonic())
+        if node.between_rounds and node.predicts:
+            model = node.model()
+            self._after_round(node.round, model)
+            self.counters.set("tacit_consensus_distance", _distance(node.model_alone(), model))
+
+    async def _step(self, work: Callable[[], None]) -> None:
+        async with self._turn:
+            self._apply_news()
+            await self._in_worker(work)
+        self._moved()
+
+    async def _in_worker(self, work: Callable[[], None]) -> None:
+        # Not to be left half-way: the turn is over when the thread is.
+        await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._worker, work))
+
+    def _moved(self) -> None:
+        self._progress.set()
+        self._progress = asyncio.Event()
+        self._listener.progressed()
+        for dialer in self._dialers.values():
+            dialer.wake()
+        self.counters.set("tacit_round", self.node.round)
+        self.counters.set("tacit_lag_rounds", self.node.lag())
+        if self.node.plan.booked:
+            unit, spent, left, _ = self.spending()
+            self.counters.set(f"tacit_{unit}_spent", spent)
+            self.counters.set(f"tacit_{unit}_left", left)
+
+    async def _until(self, condition: Callable[[], bool], at: float | None = None) -> bool:
+        """Wait until a condition holds, which news, the deadline of the phase or the time `at` may bring about."""
+        while True:
+            self._wake.clear()
+            async with self._turn:
+                self._apply_news()
+                if condition():
+                    return True
+            if self._stopping.is_set():
+                return False
+            times = [due for due in (self.node.due_at(), at) if due is not None and due > time.monotonic()]
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(times) - time.monotonic() if times else None):
+                    await self._wake.wait()
+
+    async def _unless_stopping(self, coming: Any) -> Given | None:
+        task, stop = asyncio.ensure_future(coming), asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
+            given: Given | None = task.result() if task.done() else None
+            return given
+        finally:
+            for pending in (task, stop):
+                pending.cancel()
+            await asyncio.gather(task, stop, return_exceptions=True)
+
+    def _apply_news(self) -> None:
+        """Let in what was heard since the last turn; called with the turn taken."""
+        heard, self._heard_of = self._heard_of, {}
+        for name, at_round in heard.items():
+            self.node.announced(name, at_round)
+        confirmations, self._confirmations = self._confirmations, {}
+        for name, positions in confirmations.items():
+            for position in positions:
+                try:
+                    self.node.confirmed(name, position)
+                except MessageRefused as refusal:
+                    self._tally.refused(refusal.reason, name, refusal.detail)
+            if name in self._dialers:
+                self._dialers[name].wake()  # it may be sent more now
+
+    async def _look_at_certificate(self) -> None:
+        while True:
+            identity, now = self._watch.current(), datetime.now(UTC)
+            self.counters.set("tacit_certificate_expiry_seconds", (identity.not_after - now).total_seconds())
+            try:
+                warning = expiry_warning(identity, now)
+            except IdentityError as expired:
+                warning = str(expired)
+            if warning is not None:
+                self.log.seldom("certificate", "certificate", warning=warning)
+            await asyncio.sleep(LOOK_AT_CERTIFICATE)
+
+
+def _distance(alone: Params, together: Params) -> float:
+    """Return by how much neighbours have moved the model: the root mean square over its coordinates."""
+    pairs = zip(jax.tree.leaves(alone), jax.tree.leaves(together), strict=True)
+    squares = [np.square(np.asarray(a, np.float64) - np.asarray(b, np.float64)) for a, b in pairs]
+    count = sum(part.size for part in squares)
+    return float(np.sqrt(sum(part.sum() for part in squares) / max(count, 1)))
