@@ -1,0 +1,225 @@
+"""Rounds per second of eight peers, beside bare gRPC among as many processes: `python -m benchmarks.swarm`.
+
+Peers are processes of their own with mutual TLS and a store each; they run online push-sum on a graph in which everyone
+sends to four others, with models of 10 KB and of 1 MB. Bare gRPC is eight processes that send each other as many bytes,
+over the same links with the same certificates, and go on to the next round when all of a round has arrived: an echo
+with four others at once, with no arithmetic, no disk and nothing checked. Both are counted from the end of the first
+round, and run in turn; the median of the repetitions counts. Prints a table and writes benchmarks/results/swarm.json.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.transport import RESULTS, watch
+
+AGENTS, DEGREE = 8, 4
+WORKLOADS = {"10 KB": (25, 100, 300), "1 MB": (250, 1000, 30)}
+"""Features and classes of a softmax model in float32, and rounds."""
+REPETITIONS = 3
+LIMIT = 300.0
+
+EXPERIMENT = """
+[run]
+rounds = {rounds}
+regret_points = 0
+[graph]
+kind = "k_regular"
+agents = {agents}
+k = {degree}
+[stream]
+kind = "npz"
+path = "data.npz"
+label = "label"
+task = "multiclass"
+bias = false
+standardise = false
+[objective]
+kind = "softmax"
+classes = {classes}
+[[algorithm]]
+name = "online_push_sum"
+step = 0.1
+"""
+
+
+def make_problem(directory: Path, features: int, classes: int, rounds: int) -> Any:
+    import numpy as np
+
+    from tacit.experiments import build, load
+
+    random = np.random.default_rng(0)
+    rows = 16 * AGENTS
+    np.savez(directory / "data.npz", X=random.normal(size=(rows, features)), label=random.integers(classes, size=rows))
+    settings = {"agents": AGENTS, "degree": DEGREE, "rounds": rounds, "classes": classes}
+    (directory / "experiment.toml").write_text(EXPERIMENT.format(**settings))
+    return build(load(directory / "experiment.toml"))
+
+
+def peers(problem: Any, directory: Path) -> float:
+    """Run the swarm; returns rounds per second."""
+    from tacit.deploy.swarm import Swarm
+
+    with Swarm(problem, 0, directory, record=False) as swarm:
+        swarm.wait(LIMIT)
+    reports = [member.finished or {} for member in swarm.members.values()]
+    first, last = (max(report[key] for report in reports) for key in ("first", "last"))
+    return (problem.config.run.rounds - 1) / (last - first)
+
+
+class Bare:
+    """One process of the bare exchange."""
+
+    def __init__(self, directory: Path, name: str, size: int) -> None:
+        self.watch, self.name, self.content = watch(directory, name), name, os.urandom(size)
+        self.got: dict[str, int] = {}
+        self.news = asyncio.Event()
+
+    async def take(self, _: Any, context: Any) -> None:
+        """Count the bytes of one neighbour."""
+        from tacit.peer.credentials import grpc, peer_name
+
+        sender = peer_name(context.auth_context())
+        while (data := await context.read()) is not grpc.aio.EOF:
+            self.got[sender] = self.got.get(sender, 0) + len(data)
+            self.news.set()
+
+    async def run(self, rounds: int) -> float:
+        """Exchange with neighbours; returns the seconds of all rounds but the first."""
+        from tacit.peer.credentials import channel_credentials, channel_options, grpc, server_credentials
+        from tacit.peer.frames import CHUNK
+        from tacit.peer.transport import common_options
+
+        server = grpc.aio.server(options=common_options(2.0, 4.0))
+        handlers = {"Link": grpc.stream_stream_rpc_method_handler(self.take)}
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bare", handlers),))
+        print(server.add_secure_port("127.0.0.1:0", server_credentials(self.watch)), flush=True)
+        await server.start()
+        plan = json.loads(await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline))
+        chunks = [self.content[begin : begin + CHUNK] for begin in range(0, len(self.content), CHUNK)]
+        channels = [
+            grpc.aio.secure_channel(
+                address, channel_credentials(self.watch), options=channel_options(name, *common_options(2.0, 4.0))
+            )
+            for name, address in plan["sends_to"].items()
+        ]
+        calls = [channel.stream_stream("/bare/Link")(wait_for_ready=True) for channel in channels]
+
+        async def send(call: Any) -> None:
+            for chunk in chunks:
+                await call.write(chunk)
+
+        begun = 0.0
+        for t in range(1, rounds + 1):
+            await asyncio.gather(*map(send, calls))
+            while any(self.got.get(name, 0) < t * len(self.content) for name in plan["hears"]):
+                self.news.clear()
+                await self.news.wait()
+            if t == 1:
+                begun = time.perf_counter()
+        seconds = time.perf_counter() - begun
+        print(json.dumps(seconds), flush=True)
+        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+        for call in calls:
+            await call.done_writing()
+        await server.stop(5)  # neighbours end their calls at the same time
+        for channel in channels:
+            await channel.close()
+        return seconds
+
+
+def bare(problem: Any, directory: Path, size: int) -> float:
+    """Run the bare exchange over the identities of a swarm that is over; returns rounds per second."""
+    rounds, graph = problem.config.run.rounds, problem.graph(problem.config.run.seed)
+    names = [f"peer-{k}" for k in range(AGENTS)]
+    command = [sys.executable, "-m", "benchmarks.swarm", str(directory)]
+    processes = [
+        subprocess.Popen(
+            [*command, n, str(size), str(rounds)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for n in names
+    ]
+    try:
+        addresses = [f"127.0.0.1:{_answer(process)}" for process in processes]
+        for k, process in enumerate(processes):
+            sends_to = {names[r]: addresses[r] for s, r in zip(graph.senders, graph.receivers, strict=True) if s == k}
+            hears = [names[s] for s, r in zip(graph.senders, graph.receivers, strict=True) if r == k]
+            assert process.stdin is not None
+            process.stdin.write(json.dumps({"sends_to": sends_to, "hears": hears}) + "\n")
+            process.stdin.flush()
+        seconds = max(float(_answer(process)) for process in processes)
+    finally:
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.close()
+        for process in processes:
+            process.wait()
+    return (rounds - 1) / seconds
+
+
+def _answer(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+def main() -> int:
+    if len(sys.argv) == 5:
+        directory, name, size, rounds = sys.argv[1:]
+        asyncio.run(_bare_process(Path(directory), name, int(size), int(rounds)))
+        return 0
+    rows = []
+    print(f"{'model':>6}  {'peers':>14}  {'bare gRPC':>14}  ratio   peers send")
+    for label, (features, classes, rounds) in WORKLOADS.items():
+        size = features * classes * 4
+        found: dict[str, list[float]] = {"peers": [], "bare": []}
+        for _ in range(REPETITIONS):
+            with tempfile.TemporaryDirectory() as folder:
+                problem = make_problem(Path(folder), features, classes, rounds)
+                found["peers"].append(peers(problem, Path(folder) / "swarm"))
+                found["bare"].append(bare(problem, Path(folder) / "swarm", size))
+        rates = {kind: statistics.median(values) for kind, values in found.items()}
+        edges = problem.graph(problem.config.run.seed).edges
+        rows.append(
+            {"model": label, "bytes": size, "rounds": rounds, "messages_per_round": edges, "rounds_per_second": found}
+        )
+        cells = "  ".join(f"{rates[kind]:>8.1f} /s   " for kind in ("peers", "bare"))
+        sent = rates["peers"] * edges * size / 1e6
+        print(f"{label:>6}  {cells}  {rates['peers'] / rates['bare']:.2f}  {sent:>8,.0f} MB/s", flush=True)
+    save(rows)
+    return 0
+
+
+async def _bare_process(directory: Path, name: str, size: int, rounds: int) -> None:
+    await Bare(directory, name, size).run(rounds)
+
+
+def save(rows: list[dict[str, Any]]) -> None:
+    """Write the figures with what they were measured on."""
+    from tacit.peer.credentials import grpc
+
+    about = {
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "load": os.getloadavg(),
+        "python": platform.python_version(),
+        "grpc": grpc.__version__,
+        "agents": AGENTS,
+        "neighbours": DEGREE,
+    }
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "swarm.json").write_text(json.dumps({"about": about, "rows": rows}, indent=1) + "\n")
+    print("written to benchmarks/results/swarm.json")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
