@@ -16,8 +16,8 @@ from tacit.peer.counters import Counters
 from tacit.peer.credentials import IdentityWatch
 from tacit.peer.feeds import StreamFeed
 from tacit.peer.identity import identity_files, install, request
-from tacit.peer.node import NOTHING_BOOKED
-from tacit.peer.service import Pace, PeerService
+from tacit.peer.plan import NOTHING_BOOKED, Pace
+from tacit.peer.service import PeerService
 from tacit.peer.store import PeerStore
 from tacit.peer.tally import REFUSALS
 

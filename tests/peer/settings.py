@@ -13,7 +13,7 @@ from tacit import runtime
 from tacit.contract import Algorithm
 from tacit.graphs import Channel, Delay, Graph, Topology
 from tacit.peer import AgentFunctions, run_in_process
-from tacit.peer.node import Plan
+from tacit.peer.plan import Plan
 from tacit.peer.world import World
 from tacit.streams import Stream
 

@@ -11,7 +11,8 @@ from tacit import graphs, objectives, privacy, streams
 from tacit.algorithms import distributed_online, online_push_sum
 from tacit.errors import BudgetExceeded, ContractError, MessageRefused, StoreError
 from tacit.peer.exchange import Position
-from tacit.peer.node import FURTHEST_AHEAD, GIVEN_UP_AFTER, NOTHING_BOOKED, Node
+from tacit.peer.node import FURTHEST_AHEAD, GIVEN_UP_AFTER, Node
+from tacit.peer.plan import NOTHING_BOOKED
 from tacit.peer.rounds import HORIZON
 from tacit.peer.store import PeerStore
 from tacit.privacy.accounting import Budget

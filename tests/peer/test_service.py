@@ -10,7 +10,8 @@ import tacit
 from tacit.errors import BudgetExceeded, ConfigError, ContractError, LedgerError, TacitError
 from tacit.peer import run_in_process
 from tacit.peer.node import Node
-from tacit.peer.service import Pace
+from tacit.peer.plan import Pace
+from tacit.peer.rounds import RoundMachine
 from tacit.peer.store import PeerStore
 from tests.peer.services import Federation, plans
 
@@ -151,6 +152,38 @@ def test_a_fault_ends_rounds_and_all_is_closed(tmp_path, monkeypatch, fault):
     reopened(federation, "peer-0")
 
 
+def alone(tmp_path, **settings):
+    """One peer, which has nobody to wait for."""
+    few = tacit.streams.logistic_drift(agents=1, dim=DIM, seed=3)
+    method = tacit.algorithms.online_push_sum(OBJECTIVE, step=0.5)
+    graph_ = tacit.graphs.Graph.from_edges(1, [], [])
+    return Federation(tmp_path, plans(method, graph_, few, **settings), few, rounds=5)
+
+
+def test_a_round_that_broke_is_begun_again_after_a_restart(tmp_path, monkeypatch):
+    federation, enter = alone(tmp_path), RoundMachine._enter
+
+    def fail(machine, phase):
+        if machine.round == 3:
+            raise MemoryError("no room")
+        return enter(machine, phase)
+
+    async def scenario():
+        with monkeypatch.context() as patch:
+            patch.setattr(RoundMachine, "_enter", fail)
+            await federation.run()
+            await federation.stop()
+        (service,) = federation.services.values()
+        assert "no room" in str(service.fault)
+        again = await federation.launch("peer-0")
+        assert again.node.round == 2
+        await federation.stop()
+        async with federation.running():
+            assert sorted(federation.models["peer-0"]) == [1, 2, 3, 4, 5]
+
+    leaves_nothing(scenario())
+
+
 def test_a_last_commit_that_fails_is_a_fault_and_nobody_waits_for_ever(tmp_path, monkeypatch):
     federation = pair(tmp_path, rounds=1)
 
@@ -236,14 +269,10 @@ def test_two_peers_go_on_together_after_a_stop(tmp_path):
 
 
 def test_questions_are_answered_in_the_precision_of_the_job(tmp_path):
-    few = tacit.streams.logistic_drift(agents=1, dim=DIM, seed=3)
-    method = tacit.algorithms.online_push_sum(OBJECTIVE, step=0.5)
-    alone = Federation(
-        tmp_path, plans(method, tacit.graphs.Graph.from_edges(1, [], []), few, dtype="float64"), few, rounds=2
-    )
+    federation = alone(tmp_path, dtype="float64")
 
     async def scenario():
-        async with alone.running() as federation:
+        async with federation.running():
             (service,) = federation.services.values()
             x = np.array([1 / 3, 1.0, -1 / 7])
             found = service.predict(x)

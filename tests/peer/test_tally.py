@@ -10,7 +10,8 @@ import pytest
 import tacit.peer
 from tacit.peer.counters import Counters
 from tacit.peer.logs import NAME, Log
-from tacit.peer.tally import REFUSALS, LinkTally, spending
+from tacit.peer.standing import spending
+from tacit.peer.tally import REFUSALS, LinkTally
 from tacit.privacy.accounting import Budget
 from tacit.privacy.conversions import tight
 from tacit.privacy.events import Loss

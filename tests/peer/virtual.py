@@ -18,7 +18,8 @@ from pathlib import Path
 
 from tacit.errors import MessageRefused
 from tacit.peer.exchange import Position
-from tacit.peer.node import NOTHING_BOOKED, Node
+from tacit.peer.node import Node
+from tacit.peer.plan import NOTHING_BOOKED
 from tacit.peer.store import PeerStore
 from tests.peer.settings import Setting
 from tests.peer.weather import (

@@ -139,8 +139,8 @@ async def member(directory: Path) -> int:
     from tacit.peer.feeds import StreamFeed
     from tacit.peer.identity import identity_files
     from tacit.peer.logs import Log, configure
-    from tacit.peer.node import NOTHING_BOOKED
-    from tacit.peer.service import Pace, PeerService
+    from tacit.peer.plan import NOTHING_BOOKED, Pace
+    from tacit.peer.service import PeerService
     from tacit.peer.store import PeerStore
     from tacit.peer.tally import REFUSALS
     from tacit.privacy.accounting import Budget

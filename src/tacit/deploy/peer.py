@@ -32,8 +32,8 @@ from tacit.peer.file_tail import FileTail
 from tacit.peer.identity import identity_files
 from tacit.peer.local_http import Handlers, LocalServer
 from tacit.peer.logs import Log
-from tacit.peer.node import Plan
-from tacit.peer.service import Pace, PeerService
+from tacit.peer.plan import Pace, Plan
+from tacit.peer.service import PeerService
 from tacit.peer.sources import SampleQueue
 from tacit.peer.store import PeerStore
 from tacit.peer.tally import REFUSALS

@@ -13,7 +13,7 @@ from tacit import runtime
 from tacit.contract import Algorithm, Links, View
 from tacit.deploy.settings import LinksTable, PeerSettings
 from tacit.errors import ConfigError
-from tacit.peer.node import Plan
+from tacit.peer.plan import Plan
 from tacit.peer.rounds import Views
 
 

@@ -22,7 +22,7 @@ from tacit.experiments import Config, Problem
 from tacit.graphs import Graph, Topology
 from tacit.peer.exchange import VERSION
 from tacit.peer.feeds import in_precision
-from tacit.peer.node import Plan
+from tacit.peer.plan import Plan
 from tacit.peer.rounds import Views
 from tacit.peer.world import World
 from tacit.streams import Stream

@@ -30,7 +30,7 @@ from tacit.contract import Algorithm
 from tacit.deploy.job import Job, load_job, read_toml, refuse_unknown, table_of
 from tacit.errors import ConfigError
 from tacit.experiments.sections import Place, Section, check, located
-from tacit.peer.node import NOTHING_BOOKED
+from tacit.peer.plan import NOTHING_BOOKED
 from tacit.privacy.accounting import Budget
 from tacit.runtime import link_ends
 

@@ -16,26 +16,25 @@ does not cover, and it sends again what its out-neighbours have not confirmed, b
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from tacit import runtime
-from tacit.contract import Algorithm, Batch, Key, Message, Params
-from tacit.errors import ContractError, DataError, MessageRefused, StoreError
+from tacit.contract import Batch, Message, Params
+from tacit.errors import ConfigError, ContractError, DataError, MessageRefused, StoreError
 from tacit.peer.codec import LAST_ROUND, Codec
 from tacit.peer.exchange import Parcel, Position
 from tacit.peer.functions import AgentFunctions
+from tacit.peer.plan import Plan
 from tacit.peer.releases import BookedReleaser
 from tacit.peer.rounds import HORIZON, Envelope, RoundMachine, Views
 from tacit.peer.snapshots import decode, encode
 from tacit.peer.store import PeerStore
-from tacit.privacy.accounting import Budget
 from tacit.privacy.entropy import NoiseSource
 
 FURTHEST_AHEAD = 8
@@ -44,39 +43,6 @@ otherwise it keeps them so long, and a peer that is further behind leaves rounds
 GIVEN_UP_AFTER = 3
 """Phases that wait in vain for a neighbour that says nothing; later ones do not wait for it, until it is heard of. Not
 at the first: who goes on at once, through data that have piled up, leaves behind those who are only late."""
-NOTHING_BOOKED = Budget(epsilon=sys.float_info.min)
-"""Of a store whose peer books nothing: its ledger would refuse any charge."""
-
-
-@dataclass(frozen=True, eq=False)
-class Plan:
-    """What a peer has to do: all that stays the same while it runs."""
-
-    job: str
-    """Hash of the job in hexadecimal; peers of different jobs do not talk."""
-    algorithm: Algorithm
-    role: str
-    agent: int
-    members: Mapping[str, Sequence[str]]
-    """Role -> names of its agents, by id. No name is used twice."""
-    key: Key
-    params: Params
-    batch: Batch
-    """One of the shape that every round's batch has."""
-    views: Callable[[int], Views]
-    """Round -> this agent's view of its link sets; round 0 for the first state, with every link there will be."""
-    role_views: Mapping[str, Views]
-    """Role -> views of one of its agents, for the shapes."""
-    longest_delay: int = 0
-    dtype: str = "float32"
-    booked: bool = True
-    """Whether releases are drawn from the operating system's entropy and charged. Otherwise noise is computed from the
-    key, as in the simulator: a rehearsal, or a method that has no noise."""
-
-    @property
-    def name(self) -> str:
-        """Own name."""
-        return self.members[self.role][self.agent]
 
 
 class Node:
@@ -157,7 +123,7 @@ class Node:
         if not self.waits:
             return set()
         oldest = self.round + 1 - FURTHEST_AHEAD - self.plan.longest_delay  # so long they are kept in any case
-        return {name for name, parcels in self._outbox.items() if parcels and parcels[0].round <= oldest}
+        return {name for name, parcels in self._outbox.items() if any(p.round <= oldest for p in tuple(parcels))}
 
     @property
     def ready_to_begin(self) -> bool:
@@ -206,6 +172,16 @@ class Node:
         """Return the model that the last phase would have given had nobody been heard."""
         with self._precision():
             return self.machine.model_alone
+
+    def predict(self, x: np.ndarray) -> np.ndarray:
+        """Return what the model says of x."""
+        algorithm = self.plan.algorithm
+        if not self.predicts:
+            raise ConfigError(f"a {self.plan.role!r} has no model of its own; ask a {algorithm.predictor!r}")
+        if algorithm.objective.predict is None:
+            raise ConfigError("this objective has no `predict`; give it one to ask a peer for predictions")
+        with self._precision():
+            return np.asarray(algorithm.objective.predict(self.machine.model, jnp.asarray(x)))
 
     def compile(self) -> None:
         """Compile all that will be run, so that the first deadline is not spent on that."""

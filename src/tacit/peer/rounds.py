@@ -219,7 +219,7 @@ class RoundMachine:
         phase = self.algorithm.phases[self._phase]
         into = self._views[phase.links].into
         agents, live = np.asarray(into.agent), np.asarray(into.live)
-        here = {slot for k, sent, slot in self._received if (k, sent) == (self._phase, self.round)}
+        here = {slot for k, sent, slot in list(self._received) if (k, sent) == (self._phase, self.round)}
         missing = {int(agents[s]) for s in range(1, len(agents)) if live[s] and s not in here}
         if phase.answers is None or runtime.link_ends(self.algorithm)[phase.answers][0] != self.role:
             return missing

@@ -13,45 +13,27 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from tacit.contract import Message, Params
-from tacit.errors import BudgetExceeded, ConfigError, IdentityError, MessageRefused, PrivacyError, TacitError
+from tacit.errors import BudgetExceeded, ConfigError, MessageRefused, PrivacyError, TacitError
 from tacit.peer.counters import Counters
 from tacit.peer.credentials import IdentityWatch, channel_credentials, server_credentials
 from tacit.peer.dialer import Dialer
 from tacit.peer.exchange import Parcel, Position
 from tacit.peer.feeds import Feed, Given
-from tacit.peer.identity import expiry_warning
 from tacit.peer.letters import PairwiseSecrets
 from tacit.peer.listener import Listener
 from tacit.peer.logs import Log
-from tacit.peer.node import Node, Plan
+from tacit.peer.node import Node
+from tacit.peer.plan import Pace, Plan
+from tacit.peer.standing import distance, spending, standing, watch_certificate
 from tacit.peer.store import PeerStore
-from tacit.peer.tally import LinkTally, Spending, spending
+from tacit.peer.tally import LinkTally
 from tacit.runtime import MessageSpec
-
-LOOK_AT_CERTIFICATE = 60.0
-
-
-@dataclass(frozen=True)
-class Pace:
-    """How a peer spends its time, in seconds."""
-
-    deadline: float = 5.0
-    """How long a phase waits for neighbours that may be done without."""
-    interval: float = 0.0
-    """From the beginning of a round to that of the next, at least."""
-    grace: float = 5.0
-    """For neighbours to confirm what was sent, when the peer stops."""
-    last_round: int | None = None
-    """After this one the peer only serves what its neighbours still need."""
 
 
 class PeerService:
@@ -121,7 +103,7 @@ class PeerService:
             dialer = Dialer(self, name, addresses[name], lambda: channel_credentials(self._watch), self._tally)
             self._dialers[name] = dialer
             self._tasks.append(asyncio.create_task(dialer.run()))
-        self._tasks.append(asyncio.create_task(self._look_at_certificate()))
+        self._tasks.append(asyncio.create_task(watch_certificate(self._watch, self.counters, self.log)))
         self._rounds = asyncio.create_task(self._run())
         position = self.node.position
         self.log.info("peer started", name=self.node.plan.name, job=self.job, round=position.round, port=self.port)
@@ -145,7 +127,7 @@ class PeerService:
             after.push_async_callback(self._end_tasks)
             if self._rounds is not None:
                 await self._rounds
-            if not isinstance(self.fault, PrivacyError):
+            if self.fault is None:  # else the last commit is the truth: what came after it may be half done
                 with contextlib.suppress(PrivacyError):  # a ledger that is closed for good has been reported
                     async with self._turn:
                         self._apply_news()
@@ -179,49 +161,16 @@ class PeerService:
 
     def predict(self, x: np.ndarray) -> np.ndarray:
         """Return what the model of the last step says of x."""
-        predict = self.node.plan.algorithm.objective.predict
-        if not self.node.predicts:
-            raise ConfigError(
-                f"a {self.node.plan.role!r} has no model of its own; ask a {self.node.plan.algorithm.predictor!r}"
-            )
-        if predict is None:
-            raise ConfigError("this objective has no `predict`; give it one to ask a peer for predictions")
-        with jax.enable_x64(self.node.plan.dtype == "float64"):
-            return np.asarray(predict(self.node.model(), jnp.asarray(x)))
-
-    def spending(self) -> Spending:
-        """Return what the ledger says of the budget."""
-        ledger = self._store.ledger
-        return spending(ledger.budget, ledger.spent())
+        return self.node.predict(x)
 
     def status(self) -> dict[str, Any]:
         """Return where this peer stands, as plain data."""
-        node, plan, ledger = self.node, self.node.plan, self._store.ledger
-        identity = self._watch.current()
-        statement = plan.algorithm.privacy
         return {
-            "name": plan.name,
-            "role": plan.role,
-            "job": plan.job,
-            "algorithm": plan.algorithm.name,
-            "on_missing_neighbour": plan.algorithm.missing,
+            **standing(self.node, self._store.ledger, self._watch.current()),
             "pid": os.getpid(),
             "port": self.port,
-            "round": node.round,
-            "position": list(node.position),
-            "waiting_for": sorted(node.missing()),
-            "held_back_by": sorted(node.held_back_by),
-            "lag": node.lag(),
-            "hears": {name: name in self._listener.connected for name in sorted(node.hears)},
+            "hears": {name: name in self._listener.connected for name in sorted(self.node.hears)},
             "sends_to": {name: dialer.connected for name, dialer in sorted(self._dialers.items())},
-            "unconfirmed": {name: len(node.waiting(name)) for name in sorted(node.sends_to)},
-            "privacy": {
-                "booked": plan.booked,
-                "holds": statement.holds if plan.booked else "nothing: noise is not drawn from entropy, or not at all",
-                "releases": ledger.releases,
-                "budget": self.spending()._asdict() if plan.booked else None,
-            },
-            "certificate": {"expires": identity.not_after.isoformat(), "fingerprint": identity.fingerprint},
             "fault": None if self.fault is None else str(self.fault),
             "stopping": self._stopping.is_set(),
         }
@@ -378,7 +327,7 @@ class PeerService:
         if node.between_rounds and node.predicts:
             model = node.model()
             self._after_round(node.round, model)
-            self.counters.set("tacit_consensus_distance", _distance(node.model_alone(), model))
+            self.counters.set("tacit_consensus_distance", distance(node.model_alone(), model))
 
     async def _step(self, work: Callable[[], None]) -> None:
         async with self._turn:
@@ -399,7 +348,7 @@ class PeerService:
         self.counters.set("tacit_round", self.node.round)
         self.counters.set("tacit_lag_rounds", self.node.lag())
         if self.node.plan.booked:
-            unit, spent, left, _ = self.spending()
+            unit, spent, left, _ = spending(self._store.ledger.budget, self._store.ledger.spent())
             self.counters.set(f"tacit_{unit}_spent", spent)
             self.counters.set(f"tacit_{unit}_left", left)
 
@@ -443,23 +392,3 @@ class PeerService:
                     self._tally.refused(refusal.reason, name, refusal.detail)
             if name in self._dialers:
                 self._dialers[name].wake()  # it may be sent more now
-
-    async def _look_at_certificate(self) -> None:
-        while True:
-            identity, now = self._watch.current(), datetime.now(UTC)
-            self.counters.set("tacit_certificate_expiry_seconds", (identity.not_after - now).total_seconds())
-            try:
-                warning = expiry_warning(identity, now)
-            except IdentityError as expired:
-                warning = str(expired)
-            if warning is not None:
-                self.log.seldom("certificate", "certificate", warning=warning)
-            await asyncio.sleep(LOOK_AT_CERTIFICATE)
-
-
-def _distance(alone: Params, together: Params) -> float:
-    """Return by how much neighbours have moved the model: the root mean square over its coordinates."""
-    pairs = zip(jax.tree.leaves(alone), jax.tree.leaves(together), strict=True)
-    squares = [np.square(np.asarray(a, np.float64) - np.asarray(b, np.float64)) for a, b in pairs]
-    count = sum(part.size for part in squares)
-    return float(np.sqrt(sum(part.sum() for part in squares) / max(count, 1)))

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
-
 from tacit.peer import pairwise, tls_log
 from tacit.peer.codec import REASONS
 from tacit.peer.counters import Counters
 from tacit.peer.logs import Log
 from tacit.peer.transport import Direction
-from tacit.privacy.accounting import Budget
-from tacit.privacy.conversions import tight
-from tacit.privacy.events import Loss
 
 REFUSALS = tuple(sorted({*REASONS, *tls_log.REASONS, *pairwise.REASONS, "server name", "position"}))
 """Every reason that is counted by itself."""
@@ -49,23 +44,3 @@ class LinkTally:
         """Note that a link came up or went down."""
         self._counters.set("tacit_connected", float(up), neighbour=name, direction=direction)
         self._log.info("link up" if up else "link down", neighbour=name, direction=direction)
-
-
-class Spending(NamedTuple):
-    """A budget in its own unit."""
-
-    unit: Literal["epsilon", "rho"]
-    spent: float
-    left: float
-    delta: float | None
-
-
-def spending(budget: Budget, spent: Loss) -> Spending:
-    """Return what is spent of a budget; with a delta the smaller of the two bounds on epsilon that hold at it."""
-    if budget.rho is not None:
-        return Spending("rho", spent.rho, max(0.0, budget.rho - spent.rho), None)
-    assert budget.epsilon is not None  # a budget has one of the two
-    epsilon = spent.epsilon
-    if budget.delta is not None:
-        epsilon = min(epsilon, tight(spent.rho, budget.delta - budget.reserve))
-    return Spending("epsilon", epsilon, max(0.0, budget.epsilon - epsilon), budget.delta)

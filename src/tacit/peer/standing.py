@@ -1,0 +1,92 @@
+"""Where a peer stands, in figures: its round, its links, its budget, how far neighbours move its model."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any, Literal, NamedTuple
+
+import jax
+import numpy as np
+
+from tacit.contract import Params
+from tacit.errors import IdentityError
+from tacit.peer.counters import Counters
+from tacit.peer.credentials import IdentityWatch
+from tacit.peer.identity import Identity, expiry_warning
+from tacit.peer.logs import Log
+from tacit.peer.node import Node
+from tacit.privacy.accounting import Budget
+from tacit.privacy.conversions import tight
+from tacit.privacy.events import Loss
+from tacit.privacy.ledger import Ledger
+
+LOOK_AT_CERTIFICATE = 60.0
+"""Seconds."""
+
+
+class Spending(NamedTuple):
+    """A budget in its own unit."""
+
+    unit: Literal["epsilon", "rho"]
+    spent: float
+    left: float
+    delta: float | None
+
+
+def spending(budget: Budget, spent: Loss) -> Spending:
+    """Return what is spent of a budget; with a delta the smaller of the two bounds on epsilon that hold at it."""
+    if budget.rho is not None:
+        return Spending("rho", spent.rho, max(0.0, budget.rho - spent.rho), None)
+    assert budget.epsilon is not None  # a budget has one of the two
+    epsilon = spent.epsilon
+    if budget.delta is not None:
+        epsilon = min(epsilon, tight(spent.rho, budget.delta - budget.reserve))
+    return Spending("epsilon", epsilon, max(0.0, budget.epsilon - epsilon), budget.delta)
+
+
+def standing(node: Node, ledger: Ledger, identity: Identity) -> dict[str, Any]:
+    """Return what there is to say of a peer, as plain data."""
+    plan = node.plan
+    return {
+        "name": plan.name,
+        "role": plan.role,
+        "job": plan.job,
+        "algorithm": plan.algorithm.name,
+        "on_missing_neighbour": plan.algorithm.missing,
+        "round": node.round,
+        "position": list(node.position),
+        "waiting_for": sorted(node.missing()),
+        "held_back_by": sorted(node.held_back_by),
+        "lag": node.lag(),
+        "unconfirmed": {name: len(node.waiting(name)) for name in sorted(node.sends_to)},
+        "privacy": {
+            "booked": plan.booked,
+            "holds": plan.algorithm.privacy.holds if plan.booked else "nothing: no noise, or noise from a seed",
+            "releases": ledger.releases,
+            "budget": spending(ledger.budget, ledger.spent())._asdict() if plan.booked else None,
+        },
+        "certificate": {"expires": identity.not_after.isoformat(), "fingerprint": identity.fingerprint},
+    }
+
+
+async def watch_certificate(watch: IdentityWatch, counters: Counters, log: Log) -> None:
+    """Count down to the end of the certificate, and warn before it, until cancelled."""
+    while True:
+        identity, now = watch.current(), datetime.now(UTC)
+        counters.set("tacit_certificate_expiry_seconds", (identity.not_after - now).total_seconds())
+        try:
+            warning = expiry_warning(identity, now)
+        except IdentityError as expired:
+            warning = str(expired)
+        if warning is not None:
+            log.seldom("certificate", "certificate", warning=warning)
+        await asyncio.sleep(LOOK_AT_CERTIFICATE)
+
+
+def distance(alone: Params, together: Params) -> float:
+    """Return by how much neighbours have moved a model: the root mean square over its coordinates."""
+    pairs = zip(jax.tree.leaves(alone), jax.tree.leaves(together), strict=True)
+    squares = [np.square(np.asarray(a, np.float64) - np.asarray(b, np.float64)) for a, b in pairs]
+    count = sum(part.size for part in squares)
+    return float(np.sqrt(sum(part.sum() for part in squares) / max(count, 1)))
