@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 WORKERS ?= 2
 
-.PHONY: setup demo test check proto bench lock clean
+.PHONY: setup demo test test-slow check proto bench lock clean
 
 setup: $(STAMP)
 
@@ -25,7 +25,10 @@ check: setup
 	$(BIN)/lint-imports --no-cache
 
 test: check
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not slow"
+
+test-slow: setup  # docs/deploy.md in network namespaces (as root), swarms and peers that are killed
+	$(BIN)/pytest -m slow
 
 proto: setup  # after a change of tacit.proto
 	$(BIN)/python -m grpc_tools.protoc -I src/tacit/peer --python_out=src/tacit/peer/wire --pyi_out=src/tacit/peer/wire src/tacit/peer/tacit.proto

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -28,10 +30,42 @@ def test_a_private_run_says_so(capsys):
     assert capsys.readouterr().out.startswith("Epsilon = 1 per record (pure;")
 
 
+def test_a_peer_in_an_application(monkeypatch):
+    class Standing:
+        learnt: ClassVar[list] = []
+
+        @classmethod
+        async def start(cls, path):
+            assert path == "peer.toml"
+            return cls()
+
+        async def __aenter__(self):
+            return self
+
+        async def __aexit__(self, *fault):
+            pass
+
+        def predict(self, x):
+            return 2 * x
+
+        async def learn(self, x, y):
+            self.learnt.append((x, y))
+
+    async def samples():
+        yield 1, 2
+
+    assert {"start", "predict", "learn", "__aenter__", "__aexit__"} <= set(dir(tacit.Peer))
+    monkeypatch.setattr(tacit, "Peer", Standing, raising=False)
+    names: dict = {}
+    exec(BLOCKS[2], names)
+    asyncio.run(names["serve"](samples()))
+    assert Standing.learnt == [(1, 2)]
+
+
 def test_an_own_algorithm_runs_in_both_runtimes(monkeypatch):
     monkeypatch.setattr(registry, "REGISTRY", dict(registry.REGISTRY))
     names: dict = {}
-    exec(BLOCKS[2], names)
+    exec(BLOCKS[3], names)
     algorithm = names["gossip"](tacit.objectives.logistic(l2=1e-4))
     graph, stream = tacit.graphs.ring(6), tacit.streams.logistic_drift(agents=6, dim=4, rounds=20)
     run = tacit.simulate(algorithm, graph, stream, rounds=20)

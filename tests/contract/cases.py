@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -42,9 +41,6 @@ def cases() -> list[Case]:
         found.append(Case(name, make, graph, Channel()))
         if "reliable" not in algorithm.requires and name != "local_online":
             found.append(Case(f"{name}, lossy", make, graph, LOSSY))
-        if "missing" in inspect.signature(entry.constructor).parameters:
-            make = lambda entry=entry: entry.constructor(OBJECTIVE, step=0.2, missing="renormalise")  # noqa: E731
-            found.append(Case(f"{name}, renormalised, lossy", make, graph, LOSSY))
         if name != "local_online":
             # One mechanism each, in turn: what they have in common is tested with the mechanisms themselves.
             mine = MECHANISMS if name == "online_push_sum" else (MECHANISMS[len(found) % 2],)
@@ -53,6 +49,12 @@ def cases() -> list[Case]:
                 found.append(Case(f"{name}, {mechanism.name} on {mechanism.perturbs}", make, graph, Channel()))
     return [
         *found,
+        Case(  # for all that can renormalise: the others do it in the same words
+            "distributed_online, renormalised, lossy",
+            lambda: tacit.algorithms.distributed_online(OBJECTIVE, step=0.2, missing="renormalise"),
+            ring,
+            LOSSY,
+        ),
         Case("on paper: ATC", lambda: on_paper.adapt_then_combine(OBJECTIVE, 0.2), ring, Channel()),
         Case("on paper: ADMM", lambda: on_paper.networked_admm(OBJECTIVE, 0.5, 0.3), ring, Channel()),
         Case(

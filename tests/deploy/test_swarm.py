@@ -76,6 +76,7 @@ def alive(pid: int) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_a_swarm_is_the_simulator_even_after_a_member_was_killed(tmp_path):
     """The private one, through kill -9: the member goes on from its store at its old address, unasked."""
     made = problem(tmp_path, rounds=40)
@@ -120,6 +121,7 @@ def test_the_command_compares_and_writes_its_figures(tmp_path, capsys):
     assert "not empty" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_booked_members_draw_their_own_noise_and_charge_it(tmp_path):
     made = problem(tmp_path, TWO, rounds=3)
     outcome = comparison.compare(made, PRIVATE, tmp_path / "swarm", privacy=Privacy(epsilon=1.5), limit=60)

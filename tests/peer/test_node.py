@@ -1,5 +1,6 @@
 """One whole peer, step by step: what it commits, sends again, waits for, forgets and leaves out."""
 
+import dataclasses
 import functools
 from pathlib import Path
 
@@ -178,6 +179,22 @@ class TestDurability:
             for a, b in zip(jax.tree.leaves(one.machine.state), jax.tree.leaves(other.machine.state), strict=True):
                 np.testing.assert_array_equal(a, b)
             other.store.close()
+
+    def test_views_are_made_in_the_precision_of_the_job_after_a_crash_too(self, bench):
+        table = bench("double")
+        one = table.node("peer-0")
+        table.begin(one)
+        one.store.close()
+        asked = []
+
+        def views(t):
+            asked.append((t, jax.config.jax_enable_x64))
+            return one.plan.views(t)
+
+        store = PeerStore.open(Path(table.folder) / "peer-0.db", table.budget, "job")
+        table.open.append(store)
+        Node(dataclasses.replace(one.plan, views=views), store, 1.0, 0.0, table.setting.functions)
+        assert asked == [(0, True), (1, True)]
 
     def test_a_flush_moves_the_position_beyond_the_round(self, bench):
         table = bench("goes on")

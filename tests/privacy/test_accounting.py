@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tacit.errors import ConfigError, PrivacyError
 from tacit.privacy.accounting import TOLERANCE, Account, Budget, composed, guarantee, observers, spent
 from tacit.privacy.conversions import gaussian_delta, gaussian_epsilon, loose, rho_within, tight
-from tacit.privacy.events import EVERYONE, Event, Loss
+from tacit.privacy.events import EVERYONE, Event, Loss, fresh, fresh_number
 
 fixed = settings(derandomize=True, deadline=None, max_examples=150)
 rhos = st.floats(-12, 12).map(lambda power: 10.0**power)
@@ -238,6 +238,32 @@ def test_an_account_keeps_no_events() -> None:
     assert len(account._sums.items()) == 6  # three labels, for everyone and for all together
     gc.collect()
     assert sum(type(thing).__name__ == "_Sums" for thing in gc.get_objects()) < 50  # older versions are gone
+
+
+@fixed
+@given(st.lists(st.tuples(events, st.integers(0, 2)), max_size=12), st.sampled_from([EVERYONE, "p", "q", "nobody"]))
+def test_fresh_labels_cost_what_any_others_would(every: list[tuple[Event, int]], observer: str) -> None:
+    """Events of fresh records, one number after the other, with others between them."""
+    number, booked, account = 0, [], Account()
+    for event, step in every:
+        number += step
+        booked.append(event if step == 2 else dataclasses.replace(event, records=fresh(number)))
+        account = account.charged(booked[-1])
+    assert account.spent(observer) == pytest.approx(spent(booked, observer), rel=1e-14)
+    assert account.observers == tuple(n for n in observers(booked) if any(n in _booked(e) for e in booked))
+
+
+def test_an_account_forgets_fresh_labels_and_takes_none_back() -> None:
+    account = Account()
+    for number in range(2000):
+        account = account.charged(laplace(0.5 if number == 7 else 0.1, records=fresh(number)))
+        account = account.charged(laplace(0.1, records=fresh(number)))
+    assert len(account._sums.items()) == 2  # the newest, for everyone and for all together
+    assert account.spent().epsilon == account.spent("p").epsilon == pytest.approx(0.6)
+    with pytest.raises(PrivacyError, match="'fresh 7' after 'fresh 1999': fresh records come in growing numbers"):
+        account.charged(laplace(0.1, records=fresh(7)))
+    assert fresh_number("fresh 12") == 12
+    assert [fresh_number(label) for label in ("", "fresh", "fresh x", "fresh 1 ", "round 1")] == [None] * 5
 
 
 def test_a_hundred_thousand_events_add_up() -> None:

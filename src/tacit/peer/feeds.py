@@ -106,7 +106,7 @@ class StreamFeed:
         chunk = self._stream.chunk(round_ - 1, round_)
         batch = jax.tree.map(lambda leaf: in_precision(leaf[0, self._agent], self._dtype), chunk)
         period = self._stream.period
-        return Given(batch, records=f"round {round_ if period is None else (round_ - 1) % period + 1}")
+        return Given(batch, records=None if period is None else f"round {(round_ - 1) % period + 1}")
 
     async def close(self) -> None:
         """Do nothing."""

@@ -93,7 +93,8 @@ class Node:
         self._confirmed: dict[str, Position] = {}
         self._news: dict[str, Parcel] = {}
         """What a neighbour that is far behind was sent, until it says where it stands."""
-        self._restore()
+        with self._precision():
+            self._restore()
 
     # -- what the shell asks -------------------------------------------------------------------------------------------
 
@@ -362,8 +363,7 @@ class Node:
     def _restore(self) -> None:
         data = self.store.snapshot()
         if data is not None:
-            with self._precision():
-                snapshot, self.cursor = decode(data, self.machine.state, self.specs, self.plan.batch)
+            snapshot, self.cursor = decode(data, self.machine.state, self.specs, self.plan.batch)
             self.machine.restore(snapshot, self.plan.views(snapshot.round))
         for parcel in self.store.outbox():
             if parcel.receiver not in self._outbox:

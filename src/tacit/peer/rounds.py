@@ -26,6 +26,7 @@ from tacit.peer.functions import AgentFunctions
 from tacit.peer.inbox import StackedInbox
 from tacit.peer.releases import Releaser
 from tacit.privacy.clipping import refuse_nonfinite
+from tacit.privacy.events import fresh
 
 Views = Mapping[str, View]
 """Link set -> the agent's view of it in a round."""
@@ -136,7 +137,7 @@ class RoundMachine:
             refuse_nonfinite(batch, f"batch of {self.role} {self.agent} in round {self.round + 1}")
         self.round += 1
         self._batch, self._views = batch, views
-        self._records = f"round {self.round}" if records is None else records
+        self._records = fresh(self.round) if records is None else records
         self._addressed, self._reached = {}, set()
         try:
             return self._enter(0)

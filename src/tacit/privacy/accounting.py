@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from tacit.contract import Adjacency
 from tacit.errors import ConfigError, PrivacyError
 from tacit.privacy.conversions import rho_within, tight
-from tacit.privacy.events import EVERYONE, Event, Loss
+from tacit.privacy.events import EVERYONE, Event, Loss, fresh, fresh_number
 
 TOLERANCE = 1e-9
 """A budget is kept if it is exceeded by no more than this share of it, so that n charges of budget / n fit."""
@@ -104,12 +104,15 @@ class _Sums:
         self._differs: Mapping[_Key, Loss | None] = {}
         self._lock = lock or threading.RLock()
 
-    def extended(self, losses: Mapping[_Key, Loss]) -> _Sums:
+    def extended(self, losses: Mapping[_Key, Loss | None]) -> _Sums:
+        """Return a version with other sums; None takes one out."""
         with self._lock:
             entries = self._current()
             newer = _Sums(entries, self._lock)
             self._differs = {key: entries.get(key) for key in losses}
-            entries.update(losses)
+            entries.update({key: loss for key, loss in losses.items() if loss is not None})
+            for key in [key for key, loss in losses.items() if loss is None]:
+                entries.pop(key, None)
             self._newer, self._entries = newer, {}
             return newer
 
@@ -133,7 +136,7 @@ class _Sums:
             newer._differs = {key: entries.get(key) for key in older._differs}
             for key, loss in older._differs.items():
                 if loss is None:
-                    del entries[key]
+                    entries.pop(key, None)
                 else:
                     entries[key] = loss
             newer._newer, newer._entries = older, {}
@@ -145,16 +148,21 @@ class _Sums:
 class Account:
     """Running sums of what was charged, by observer and label: what `spent` says, without keeping the events.
 
-    Immutable. Charging costs O(1) and so does `spent` of EVERYONE; `spent` of one observer costs O(labels).
+    Immutable. Charging costs O(1) and so does `spent` of EVERYONE; `spent` of one observer costs O(labels). Of `fresh`
+    labels only the newest is kept.
     """
 
-    __slots__ = ("_adjacency", "_of_all", "_sums", "_worst")
+    __slots__ = ("_adjacency", "_fresh", "_of_all", "_past", "_sums", "_worst")
 
     def __init__(self) -> None:
         self._adjacency: Adjacency | None = None
         self._sums = _Sums({})
         self._of_all = Loss()
         self._worst = Loss()
+        self._fresh: tuple[int, frozenset[str | None]] = (-1, frozenset())
+        """Number of the newest fresh label, and whom its events are booked for."""
+        self._past: Mapping[str | None, Loss] = {}
+        """Observer -> the worst of the fresh labels before it."""
 
     def charged(self, event: Event) -> Account:
         """Return the account after one more event."""
@@ -166,12 +174,36 @@ class Account:
         changes = {(name, label): self._sums.get((name, label)).plus(loss) for name in names | {None}}
         after = Account()
         after._adjacency = event.adjacency
-        after._sums = self._sums.extended(changes)
+        after._fresh, after._past, gone = self._renewed(label, names | {None})
+        after._sums = self._sums.extended({**gone, **changes})
         together = changes[None, label]
         # Sums only grow, so that the worst label can be kept as a running maximum.
         after._of_all = self._of_all if label else together
         after._worst = self._worst.worst(together) if label else self._worst
         return after
+
+    def _renewed(
+        self, label: str, names: set[str | None]
+    ) -> tuple[tuple[int, frozenset[str | None]], Mapping[str | None, Loss], Mapping[_Key, None]]:
+        """Return newest fresh label, the worst of those before, and the sums that are no longer needed."""
+        number = fresh_number(label)
+        newest, known = self._fresh
+        if number is None:
+            return self._fresh, self._past, {}
+        if number == newest:
+            return (newest, known | names), self._past, {}
+        if number < newest:
+            raise PrivacyError(
+                f"records {label!r} after {fresh(newest)!r}: fresh records come in growing numbers, and what was spent "
+                "on earlier ones is no longer known apart; give records that come again a label of another form"
+            )
+        past, before = dict(self._past), fresh(newest)
+        for name in known:
+            together = self._sums.get((name, before))
+            if name not in (None, EVERYONE):
+                together = together.plus(self._sums.get((EVERYONE, before)))
+            past[name] = past.get(name, Loss()).worst(together)
+        return (number, frozenset(names)), past, {(name, before): None for name in known}
 
     def spent(self, observer: str = EVERYONE) -> Loss:
         """Return what an observer has learnt of any one unit; EVERYONE stands for all observers together."""
@@ -182,12 +214,14 @@ class Account:
             if name in (observer, EVERYONE):
                 by_label[label] = by_label.get(label, Loss()).plus(loss)
         of_all = by_label.pop("", Loss())
-        return of_all.plus(functools.reduce(Loss.worst, by_label.values(), Loss()))
+        past = [self._past.get(name, Loss()) for name in (observer, EVERYONE)]
+        return of_all.plus(functools.reduce(Loss.worst, [*by_label.values(), *past], Loss()))
 
     @property
     def observers(self) -> tuple[str, ...]:
         """Who has seen at least one event, in order of name."""
-        return tuple(sorted({name for (name, _), _ in self._sums.items() if name is not None}))
+        names = {name for (name, _), _ in self._sums.items()} | self._past.keys()
+        return tuple(sorted(name for name in names if name is not None))
 
 
 @dataclass(frozen=True)

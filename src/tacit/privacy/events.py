@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import NamedTuple, get_args
 
@@ -12,6 +13,22 @@ from tacit.errors import ConfigError
 EVERYONE = "*"
 """The observer who sees every release."""
 _SMALLEST = math.ulp(0.0)
+_FRESH = re.compile(r"fresh ([0-9]{1,18})")
+
+
+def fresh(number: int) -> str:
+    """Return the label of records that come in no other number: a stream that never repeats, counted upwards.
+
+    An account forgets a fresh label when the next one comes, so that an endless stream takes no memory; to come back
+    to an earlier one is refused.
+    """
+    return f"fresh {number}"
+
+
+def fresh_number(label: str) -> int | None:
+    """Return the number of a fresh label; None for any other."""
+    found = _FRESH.fullmatch(label)
+    return None if found is None else int(found[1])
 
 
 class Loss(NamedTuple):
