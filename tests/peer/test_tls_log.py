@@ -96,6 +96,15 @@ def test_what_the_dialler_tells_itself_is_only_taken_out(capfd, monkeypatch):
     assert logged(capfd, monkeypatch, notice + CORE + b"No match found for server name: other\nx\n") == (b"x\n", [])
 
 
+def test_other_lines_of_the_core_can_be_taken_over(capfd):
+    said = []
+    line = "I1115 15:28:43.742871   32536 chttp2_transport.cc:1234] Got goaway"
+    with HandshakeLog(print, said.append):
+        os.write(2, f"{line}\nno line of the core\n".encode())
+    assert said == [line]
+    assert capfd.readouterr().err == "no line of the core\n"
+
+
 def test_a_callback_that_fails_does_not_stop_the_log(capfd, monkeypatch):
     def fail(reason, line):
         raise ValueError("no")

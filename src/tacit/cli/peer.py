@@ -10,6 +10,7 @@ import os
 import signal
 import time
 import urllib.request
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -125,6 +126,7 @@ def run(
 
 
 async def _serve(file: Path) -> None:
+    from tacit.peer.logs import Log
     from tacit.peer.tls_log import HandshakeLog
 
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
@@ -136,7 +138,10 @@ async def _serve(file: Path) -> None:
         for peer in running:
             loop.call_soon_threadsafe(peer.note_handshake, reason, line)
 
-    with HandshakeLog(refused):
+    def said(line: str) -> None:
+        loop.call_soon_threadsafe(partial(Log().info, "grpc", line=line))
+
+    with HandshakeLog(refused, said):
         from tacit.deploy.peer import Peer  # after the log, which has to be there before gRPC is
 
         peer = await Peer.start(file)

@@ -76,8 +76,9 @@ class HandshakeLog:
     for example with `loop.call_soon_threadsafe`. A child started meanwhile writes into the pipe as well.
     """
 
-    def __init__(self, on_refusal: Callable[[str, str], None]) -> None:
-        self._on_refusal = on_refusal
+    def __init__(self, on_refusal: Callable[[str, str], None], on_other: Callable[[str], None] | None = None) -> None:
+        """Begin; `on_other` gets the core's other lines, which go to standard error as they are where it is None."""
+        self._on_refusal, self._on_other = on_refusal, on_other
         self._begun, self._inside_line, self._closed = b"", False, False
         os.environ["GRPC_VERBOSITY"] = "INFO"
         _flush_stderr()
@@ -145,14 +146,22 @@ class HandshakeLog:
     def _take_line(self, line: bytes) -> None:
         found = None if self._inside_line else _CORE_LINE.fullmatch(line)
         self._inside_line = False
-        if found is None or not found["text"].startswith((_FAILED, *_TOLD_ELSEWHERE)):
+        if found is None:
             self._pass_on(line + b"\n")
-        elif found["text"].startswith(_FAILED):
+        elif not found["text"].startswith(_TOLD_ELSEWHERE):
             text = line.decode("utf-8", "backslashreplace")
             try:
-                self._on_refusal(handshake_reason(text), text)
+                self._hand_over(found["text"].startswith(_FAILED), text)
             except Exception as error:  # the log goes on: it carries everybody's standard error
                 self._pass_on(line + f"\nthis line could not be counted: {error!r}\n".encode())
+
+    def _hand_over(self, refusal: bool, text: str) -> None:
+        if refusal:
+            self._on_refusal(handshake_reason(text), text)
+        elif self._on_other is not None:
+            self._on_other(text)
+        else:
+            self._pass_on(f"{text}\n".encode())
 
     def _pass_on(self, data: bytes) -> None:
         with contextlib.suppress(OSError):  # nobody reads standard error any more: that must not stop its writers
