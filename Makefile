@@ -27,7 +27,7 @@ check: setup
 test: check
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not slow"
 
-test-slow: setup  # docs/deploy.md in network namespaces (as root), swarms and peers that are killed
+test-slow: setup  # what takes minutes: docs/deploy.md in network namespaces (as root), swarms, killed peers, whole experiments
 	$(BIN)/pytest -m slow
 
 proto: setup  # after a change of tacit.proto

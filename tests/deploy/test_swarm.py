@@ -153,6 +153,7 @@ def test_a_member_that_dies_is_reported_with_the_end_of_its_log(tmp_path, monkey
     assert not any(alive(member.pid) for member in swarm.members.values())
 
 
+@pytest.mark.slow
 def test_members_do_not_outlive_a_launcher_that_is_killed(tmp_path):
     (tmp_path / "two.toml").write_text(TWO.replace("rounds = 10", "rounds = 1000000"))
     launcher = (

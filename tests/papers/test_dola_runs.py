@@ -204,6 +204,7 @@ def test_synthetic_end_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
     assert findings.tables[0].columns[2:5] == ("epsilon", "delta", "unit")
 
 
+@pytest.mark.slow
 def test_rcv1_end_to_end(made_up: Documents, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rcv1, "NODES", (1, 2))
     monkeypatch.setattr(rcv1, "EPSILONS", (None, 1.0))
@@ -218,6 +219,7 @@ def test_rcv1_end_to_end(made_up: Documents, monkeypatch: pytest.MonkeyPatch) ->
     assert len(findings.tables[0].rows) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("rough_comparator")
 def test_minibatch_end_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(minibatch, "NODES", 2)

@@ -71,7 +71,10 @@ class Listener:
         return port
 
     async def close(self, grace: float = 1.0) -> None:
-        """End all links; whoever does not take notice within `grace` seconds is cut off."""
+        """Say where this peer stands, and end all links; who does not take notice in `grace` seconds is cut off."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace):
+                await asyncio.gather(*(self._tell_once(link) for link in tuple(self._links.values())))
         for link in self._links.values():
             link.end(grpc.StatusCode.UNAVAILABLE, "this peer stops")
         if self._server is not None:
@@ -255,12 +258,13 @@ class Listener:
         while True:
             await link.moved.wait()
             link.moved.clear()
-            if not link.welcomed:
-                continue
-            position = self._reception.position(link.name)
-            if position != link.told:
-                link.told = position
-                await link.write(pb.Frame(progress=pb.Progress(round=position.round, phase=position.phase)))
+            await self._tell_once(link)
+
+    async def _tell_once(self, link: _Link) -> None:
+        position = self._reception.position(link.name)
+        if link.welcomed and position != link.told:
+            link.told = position
+            await link.write(pb.Frame(progress=pb.Progress(round=position.round, phase=position.phase)))
 
     async def _relay(self, data: bytes, context: Any) -> bytes:
         name = await self._caller(context)

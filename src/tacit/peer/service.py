@@ -148,14 +148,16 @@ class PeerService:
         """Wait until neighbours, or only those that are `connected`, have confirmed all, but no longer than this."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while any(
-                    self.node.waiting(name) and (dialer.connected or not connected)
-                    for name, dialer in self._dialers.items()
-                ):
-                    self._wake.clear()
-                    await self._wake.wait()
+                while True:
+                    self._wake.clear()  # before the news are looked at, or some that come meanwhile would wake nobody
                     async with self._turn:
                         self._apply_news()
+                    if not any(
+                        self.node.waiting(name) and (dialer.connected or not connected)
+                        for name, dialer in self._dialers.items()
+                    ):
+                        return
+                    await self._wake.wait()
 
     # -- what an application asks --------------------------------------------------------------------------------------
 
