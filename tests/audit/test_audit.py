@@ -37,8 +37,16 @@ def test_every_private_algorithm_is_found():
     assert set(tacit.algorithms.REGISTRY) - {e.name for e in PRIVATE} == {"local_online"}  # it sends nothing
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-@pytest.mark.parametrize("entry", PRIVATE, ids=lambda e: e.name)
+@pytest.mark.parametrize(
+    ("entry", "mechanism"),
+    [
+        # Every method with one kind of noise each time, and with the other in `make test-slow`.
+        pytest.param(entry, mechanism, marks=() if k % len(MECHANISMS) == m else pytest.mark.slow)
+        for k, entry in enumerate(PRIVATE)
+        for m, mechanism in enumerate(MECHANISMS)
+    ],
+    ids=lambda value: getattr(value, "name", value),
+)
 def test_the_claim_of_every_private_algorithm_holds_and_is_nearly_reached(entry, mechanism):
     found = audit(entry.constructor, MECHANISMS[mechanism], seed=PRIVATE.index(entry))
     assert found.claim.unit == "record"

@@ -10,7 +10,7 @@ from tests.peer.weather import CALM, DEADLINE
 
 CHOSEN = ("ops, double precision", "dola, booked", "renormalise, late", "totals", "three phases, late")
 """Of the settings, those that make the most of it: compiling takes longer than the runs."""
-EACH = 1
+EACH = 3
 
 
 @pytest.mark.parametrize("name", CHOSEN)

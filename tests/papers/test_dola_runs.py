@@ -189,6 +189,7 @@ def rough_comparator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tacit.metrics.comparator.SMALLEST_MU", 0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("rough_comparator")
 def test_synthetic_end_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(synthetic, "NODES", (1, 2))
