@@ -3,6 +3,7 @@
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
+import jax
 import numpy as np
 import pytest
 
@@ -173,7 +174,8 @@ def test_numbers_are_those_that_jax_has():
     assert in_precision(np.ones(2, np.int64), "float32").dtype == np.int32
     assert in_precision(np.ones(2, np.uint64), "float32").dtype == np.uint32
     assert in_precision(np.ones(2, np.int64), "float64").dtype == np.int64
-    assert in_precision(np.ones(2, bool), "float32").dtype == np.bool_
+    for kept in (bool, np.int8, np.uint16):
+        assert in_precision(np.ones(2, kept), "float32").dtype == jax.dtypes.canonicalize_dtype(kept)
 
 
 def test_one_more_feature():

@@ -118,9 +118,12 @@ def with_one(x: Any, present: Any = 1) -> np.ndarray:
     return np.concatenate([x, ones], axis=-1)
 
 
+NARROW = {"int64": np.int32, "uint64": np.uint32, "complex128": np.complex64}
+"""What JAX makes of 64 bits unless it is set to them."""
+
+
 def in_precision(leaf: np.ndarray, dtype: str) -> np.ndarray:
-    """Return floating numbers in the run's precision and others as JAX has them."""
+    """Return floating numbers in the run's precision, and others as JAX has them in it."""
     if np.issubdtype(leaf.dtype, np.floating):
         return np.asarray(leaf, dtype)
-    wide = dtype == "float64"
-    return np.asarray(leaf, leaf.dtype if wide else {"i": np.int32, "u": np.uint32}.get(leaf.dtype.kind, leaf.dtype))
+    return np.asarray(leaf, leaf.dtype if dtype == "float64" else NARROW.get(leaf.dtype.name, leaf.dtype))

@@ -155,7 +155,7 @@ def load_identity(files: IdentityFiles, now: datetime | None = None) -> Identity
             f"that answers the last request, or make a new request"
         )
     authorities = load_certificates(files.ca)
-    if not any(_issued(certificate, authority, now) for authority in authorities):
+    if not any(issued_by(certificate, authority) and is_valid(authority, now) for authority in authorities):
         raise IdentityError(
             f"the certificate of {name!r} ({files.certificate}) was not issued by the authority in {files.ca}, or "
             f"that authority's certificate is not valid on {now:%Y-%m-%d}: get both from the same authority"
@@ -209,9 +209,13 @@ def _only_name(certificate: x509.Certificate, path: Path) -> str:
     return checked_peer_name(general[0].value)
 
 
-def _issued(certificate: x509.Certificate, authority: x509.Certificate, now: datetime) -> bool:
-    if not authority.not_valid_before_utc <= now <= authority.not_valid_after_utc:
-        return False
+def is_valid(certificate: x509.Certificate, now: datetime) -> bool:
+    """Whether a certificate's time has come and is not over."""
+    return certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc
+
+
+def issued_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    """Whether an authority's key signed a certificate, and the authority may do so; dates are not looked at."""
     try:
         certificate.verify_directly_issued_by(authority)
         return authority.extensions.get_extension_for_class(x509.BasicConstraints).value.ca

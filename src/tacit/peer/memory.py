@@ -17,6 +17,7 @@ from tacit import runtime
 from tacit.contract import Algorithm, Array, Batch, Params
 from tacit.errors import DataError, MessageRefused
 from tacit.graphs import Channel, Graph, Topology
+from tacit.peer.feeds import in_precision
 from tacit.peer.functions import AgentFunctions
 from tacit.peer.releases import Releaser
 from tacit.peer.rounds import Envelope, RoundMachine
@@ -107,7 +108,7 @@ def _run(
         )
     world = World(algorithm, topology, seed, dtype)
     network = _Network(channel, topology, world.root)
-    first = jax.tree.map(lambda leaf: _in_precision(leaf[0, 0], dtype), stream.chunk(0, 1))
+    first = jax.tree.map(lambda leaf: in_precision(leaf[0, 0], dtype.name), stream.chunk(0, 1))
     params = runtime.first_params(algorithm, first, dtype, start)
     sizes = {role: np.zeros(n, np.int32) for role, n in topology.roles.items()}
     sizes[algorithm.learner] = stream.data_size
@@ -134,7 +135,7 @@ def _run(
     loss = jax.jit(algorithm.objective.loss)
     for t in range(1, rounds + 1):
         now = world.now(t)
-        batches = jax.tree.map(lambda leaf: _in_precision(leaf[0], dtype), stream.chunk(t - 1, t))
+        batches = jax.tree.map(lambda leaf: in_precision(leaf[0], dtype.name), stream.chunk(t - 1, t))
         mine = [jax.tree.map(lambda leaf, a=a: leaf[a], batches) for a in range(stream.agents)]
         losses.append(_mean_loss(loss, machines, algorithm, mine, topology))
         sent = 0
@@ -165,11 +166,6 @@ def _run(
         refused,
         machines,
     )
-
-
-def _in_precision(leaf: np.ndarray, dtype: jnp.dtype) -> np.ndarray:
-    floating = np.issubdtype(leaf.dtype, np.floating)
-    return np.asarray(leaf, dtype if floating else jax.dtypes.canonicalize_dtype(leaf.dtype))
 
 
 def _mean_loss(

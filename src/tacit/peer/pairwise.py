@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import ConfigError, IdentityError, MessageRefused, PrivacyError
 from tacit.peer import pairwise_wire as wire
-from tacit.peer.identity import Identity
+from tacit.peer.identity import Identity, is_valid, issued_by
 
 REASONS = frozenset(
     {"content", "version", "address", "sender", "receiver", "job"}
@@ -317,12 +317,12 @@ def _certified_key(
         certificate = x509.load_der_x509_certificate(der)
         key, extensions = certificate.public_key(), certificate.extensions
         names = list(extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
-        issued = any(_issued(certificate, authority) and _valid(authority, now) for authority in authorities)
+        issued = any(issued_by(certificate, authority) and is_valid(authority, now) for authority in authorities)
     except Exception as error:  # bytes from outside: whatever the parser has to say of them
         raise MessageRefused("certificate", f"it cannot be read: {type(error).__name__}") from None
     if not issued:
         raise MessageRefused("certificate", f"that of {name!r} was not issued by a valid authority of this federation")
-    if not _valid(certificate, now):
+    if not is_valid(certificate, now):
         times = f"{certificate.not_valid_before_utc} to {certificate.not_valid_after_utc}"
         raise MessageRefused("certificate", f"that of {name!r} is valid from {times}, and now it is {now}")
     if names != [x509.DNSName(name)]:
@@ -336,14 +336,6 @@ def _certified_key(
     return key
 
 
-def _issued(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
-    try:
-        certificate.verify_directly_issued_by(authority)
-        return authority.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-    except (InvalidSignature, ValueError, TypeError, x509.ExtensionNotFound):
-        return False
-
-
 def _permits_signing(extension: x509.Extension[x509.ExtensionType]) -> bool:
     """Whether an extension lets a peer sign with its key; what is absent restricts nothing (RFC 5280, 4.2.1)."""
     match extension.value:
@@ -354,10 +346,6 @@ def _permits_signing(extension: x509.Extension[x509.ExtensionType]) -> bool:
         case x509.SubjectAlternativeName() | x509.BasicConstraints():
             return True
     return not extension.critical
-
-
-def _valid(certificate: x509.Certificate, now: datetime.datetime) -> bool:
-    return certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc
 
 
 def _refuse_stale(sender: str) -> NoReturn:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -33,7 +34,7 @@ class Header:
     """CSV: fields per row."""
 
 
-class Rows:
+class Rows(ABC):
     """How a format is read."""
 
     def __init__(self, name: str, form: SampleForm, label: str, features: Sequence[str] | None) -> None:
@@ -45,8 +46,8 @@ class Rows:
             raise DataError(f"{self.name}: it is compressed by gzip, which cannot be followed; write plain lines")
         return self._header(read)
 
-    def _header(self, read: Read) -> Header | None:
-        raise NotImplementedError
+    @abstractmethod
+    def _header(self, read: Read) -> Header | None: ...
 
     def sample(self, header: Header, line: bytes, where: str) -> Sample:
         """Return the sample of a line, or refuse it."""
@@ -56,8 +57,8 @@ class Rows:
             raise DataError(f"{where}: byte {fault.start} is not UTF-8; write the file in UTF-8") from None
         return self._sample(header, text, where)
 
-    def _sample(self, header: Header, text: str, where: str) -> Sample:
-        raise NotImplementedError
+    @abstractmethod
+    def _sample(self, header: Header, text: str, where: str) -> Sample: ...
 
 
 class CsvRows(Rows):
