@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.contract import share
+from tacit.algorithms.duals import Observation, State
+from tacit.contract import Extent, share
 from tacit.errors import ContractError
+from tacit.objectives import Constraint, spending_limit
 from tacit.privacy import laplace
 from tacit.runtime import depends_on
 
@@ -82,3 +84,50 @@ def test_what_is_released_from_a_state_with_data_is_not_free():
     assert not run(passed_on(tacit.privacy.unprotected)).privacy.private
     twice = run(passed_on(MECHANISM), rounds=3).privacy.guarantee
     assert twice.epsilon == pytest.approx(2 * 3 * 1.0)
+
+
+DUALS = {
+    "constrained_mirror_descent": {},
+    "lagrangian_descent": {"rounds": 3},
+}
+
+
+def with_dual(name, dual, **settings):
+    objective = tacit.objectives.from_loss(lambda params, batch: jnp.mean(batch.y * (batch.x @ params)), np.zeros(2))
+    settings = {"constraints": spending_limit(0.1), **DUALS[name], **settings}
+    return tacit.algorithms.find(name).constructor(objective, mechanism=MECHANISM, dual=dual, **settings)
+
+
+@pytest.mark.parametrize("name", DUALS)
+def test_a_private_dual_may_not_be_said_to_compose_in_parallel(name):
+    private, released = with_dual(name, "private"), with_dual(name, "released")
+    assert (private.privacy.composition, released.privacy.composition) == ("sequential", "parallel")
+    with pytest.raises(ContractError, match=f"{name}.*lets data into the state"):
+        run(private._replace(privacy=released.privacy))
+
+
+@pytest.mark.parametrize("name", DUALS)
+def test_a_dual_moves_all_records_of_a_batch_by_no_more_than_is_declared(name):
+    """Of two histories that differ in one record, the duals differ: every gradient of a later batch may turn round."""
+    away = Constraint("away", lambda params, batch: -params[0])  # against what all records say
+    records = tacit.streams.Batch(np.tile([3.0, 0.0], (3, 1)), np.ones(3))
+    clip = MECHANISM.clip.bound
+
+    def released(dual, value):
+        algorithm = with_dual(name, dual, constraints=away)
+        seen = Observation(jnp.zeros(1), jnp.zeros((1, 2)) if name == "lagrangian_descent" else ())
+        state = State(jnp.zeros(2), jnp.array([value]), seen if dual == "private" else ())
+        phase = algorithm.phases[0]
+        return phase.compute(None, state, records, None)[1], phase.mechanism
+
+    (one, mechanism), (other, _) = released("private", 0.0), released("private", 1e3)
+    moved = float(np.abs(np.asarray(one) - np.asarray(other)).sum())
+    per_record = 2 * clip * np.sqrt(2) / 3  # what a replaced record of this batch could do
+    assert moved == pytest.approx(2 * clip, rel=1e-4)
+    assert per_record < moved <= float(mechanism.sensitivity(None, Extent(2, 3)))
+    assert float(mechanism.sensitivity(None, Extent(2, 3))) == pytest.approx(2 * clip * np.sqrt(2))
+    # What is released with the dual does not depend on it, and the batch counts.
+    (one, mechanism), (other, _) = released("released", 0.0), released("released", 1e3)
+    np.testing.assert_array_equal(one.gradient, other.gradient)
+    np.testing.assert_array_equal(one.observation.slopes, other.observation.slopes)
+    assert float(mechanism.sensitivity(None, Extent(5, 3))) == pytest.approx(2 * clip * np.sqrt(5) / 3)

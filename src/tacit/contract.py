@@ -14,6 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -245,6 +246,16 @@ class Mechanism(NamedTuple):
             return self
         return self._replace(sensitivity=lambda view, extent: gain(view) * sensitivity(view, extent))
 
+    def for_whole_batch(self) -> Mechanism:
+        """Return the mechanism for a value of which one record can move every other record's part as well.
+
+        That is so where a state that depends on data enters the computation: a batch of many records helps no more.
+        """
+        sensitivity = self.sensitivity
+        if sensitivity is None:
+            return self
+        return self._replace(sensitivity=lambda view, extent: sensitivity(view, extent._replace(records=1)))
+
 
 class PrivacyStatement(NamedTuple):
     """What a neighbour may learn, in words that travel with every figure."""
@@ -315,6 +326,20 @@ class Objective(NamedTuple):
     """Parameters and x -> what is said of x: a number, or one per class. Peers need it to answer questions."""
 
 
+class Domain(Protocol):
+    """The set that a method keeps its parameters in."""
+
+    @property
+    def within(self) -> Any:
+        """The convex set itself (`tacit.objectives.ConvexSet`), with whose points regret compares; None: no bounds."""
+
+    def first(self, like: Params) -> Params:
+        """Return where a run starts that was not told where."""
+
+    def fault(self, params: Params) -> str | None:
+        """Say what keeps parameters out of the set; None where nothing does."""
+
+
 Requirement = Literal[
     "strongly_connected",
     "connected_over_time",
@@ -355,6 +380,13 @@ class Algorithm(NamedTuple):
     """Whether peers wait for a neighbour that is late; whoever does not require reliable links goes on without it."""
     predictor: str = "peer"
     """The role whose states `model` reads; a server's model speaks for the learners that it serves."""
+    domain: Domain | None = None
+    """Where the parameters live: a start outside of it is refused, and without a start it says where to begin."""
+    window: int | None = None
+    """B of a method for links that come and go: those of every B rounds in a row must connect everybody together. None:
+    those of all rounds."""
+    constraints: Mapping[str, Callable[[Params, Batch], Array]] = MappingProxyType({})
+    """Name -> c(params, batch), which the method keeps at 0 or below in the long run; noted in every round."""
 
 
 unprotected = Mechanism("unprotected")

@@ -29,8 +29,8 @@ from tacit.contract import (
     Tree,
     View,
 )  # fmt: skip
-from tacit.errors import ConfigError, ContractError
-from tacit.graphs import Channel, Graph, Topology, as_topology, require
+from tacit.errors import ConfigError, ContractError, RequirementError
+from tacit.graphs import Channel, Graph, Topology, as_topology, first_gap_of_run, require
 from tacit.privacy import records_in, release
 from tacit.privacy.unit_noise import noise_words
 
@@ -68,10 +68,40 @@ def _stage(key: Key, t: Array | int, phase: int, stage: int) -> Key:
     return jax.random.fold_in(jax.random.fold_in(key, t), phase * 4 + stage)
 
 
+class FirstParams(NamedTuple):
+    """Where the agents of a run begin."""
+
+    common: Params
+    """Of everybody who has none of its own."""
+    own: tuple[Params, ...] | None
+    """Of each learner, where they differ."""
+
+
+def starting_points(
+    algorithm: Algorithm, spec: Batch, dtype: jnp.dtype, start: Params | Callable[[int], Params] | None, learners: int
+) -> FirstParams:
+    """Return the first parameters of a run whose `start` is given for all, or as a function of the learner's number."""
+    if not callable(start):
+        return FirstParams(first_params(algorithm, spec, dtype, start), None)
+    own = tuple(first_params(algorithm, spec, dtype, start(learner)) for learner in range(learners))
+    return FirstParams(own[0], own)
+
+
 def first_params(algorithm: Algorithm, spec: Batch, dtype: jnp.dtype, start: Params | None) -> Params:
     """Return the parameters from which every agent starts, floating leaves in the run's precision."""
     params = algorithm.objective.initial(spec) if start is None else start
-    return jax.tree.map(lambda leaf: _cast(jnp.asarray(leaf), dtype), params)
+    given = jax.tree.map(lambda leaf: _cast(jnp.asarray(leaf), dtype), params)
+    if algorithm.domain is None:
+        return given
+    if start is None:
+        return algorithm.domain.first(given)
+    fault = algorithm.domain.fault(given)
+    if fault is not None:
+        raise ConfigError(
+            f"the start lies outside of the set of {algorithm.name!r} ({algorithm.domain}): {fault}; give one inside, "
+            "or none, and the run begins inside"
+        )
+    return given
 
 
 def _cast(leaf: Array, dtype: jnp.dtype) -> Array:
@@ -316,6 +346,28 @@ def prepared_topology(algorithm: Algorithm, graph: Graph | Topology, channel: Ch
     # Connectivity was checked above and does not depend on weights; whether these sum to one does.
     require(ready, algorithm.requires - {"strongly_connected", "connected_over_time"}, algorithm.name)
     return ready
+
+
+def check_window(algorithm: Algorithm, topology: Topology, root: Key, rounds: int, repeats: int = 1) -> None:
+    """Refuse a run in which the links of some `algorithm.window` rounds in a row leave somebody unreached.
+
+    Who comes and goes is drawn from the run's own keys, so that the very rounds to come are looked at. `topology` is
+    the disjoint union of the repeats. A run that is shorter than the window must connect everybody over all of it.
+    """
+    if algorithm.window is None:
+        return
+    window = min(algorithm.window, rounds)
+    for index, (name, graph) in enumerate(topology.links.items()):
+        if graph.sources is not None:
+            continue
+        keys = jax.vmap(partial(links_key, root, index))(jnp.arange(1, rounds + 1))
+        gap = first_gap_of_run(graph, keys, window, parts=repeats)
+        if gap is not None:
+            where = f" (repeat {gap.part})" if repeats > 1 else ""
+            raise RequirementError(
+                f"{algorithm.name} requires that the links of every {window} rounds in a row connect everybody, but of "
+                f"{name!r} {gap}{where}: let fewer agents stay away at a time, add links, or declare a longer window"
+            )
 
 
 def _check_ends(name: str, graph: Graph, source: str, target: str, roles: Mapping[str, int]) -> None:

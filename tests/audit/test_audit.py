@@ -8,8 +8,10 @@ from __future__ import annotations
 import inspect
 import json
 from dataclasses import replace
+from functools import partial
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -17,8 +19,10 @@ import tacit
 from tacit.audit import Audit, audit, experiment
 from tacit.contract import Algorithm, PrivacyStatement
 from tacit.errors import ConfigError, ContractError
+from tacit.objectives import Constraint, entropy
 from tacit.privacy import bounded_laplace, decaying_gaussian, gaussian, laplace, unprotected
 from tacit.streams import Batch, from_function
+from tests.audit.duals import SWITCHED, with_private_dual
 
 MECHANISMS = {
     "laplace": laplace(epsilon=1.0, clip=0.5, perturbs="model"),
@@ -30,30 +34,59 @@ PRIVATE = [
     if "mechanism" in inspect.signature(entry.constructor).parameters
 ]
 ONLINE = tacit.algorithms.distributed_online
+TELLING = Constraint("telling", lambda params, batch: jnp.mean(batch.y * (batch.x @ (1 + params))))
+"""Value and slope are the record itself, as the loss's gradient is: nothing tells more within the clip."""
+SISTERS = ("dynamic_mirror_descent", "lagrangian_descent")
+"""Of mirror_descent and constrained_mirror_descent, with which they share what is released."""
+DUALS = {
+    "constrained_mirror_descent": {"constraints": TELLING, "dual": "released"},
+    "lagrangian_descent": {"constraints": TELLING, "dual": "released", "rounds": 4},
+}
 
 
 def test_every_private_algorithm_is_found():
-    assert {e.name for e in PRIVATE} >= {"online_push_sum", "distributed_online", "distributed_minibatch"}
+    assert {e.name for e in PRIVATE} >= {"online_push_sum", "distributed_online", "mirror_descent", "fedavg", *DUALS}
     assert set(tacit.algorithms.REGISTRY) - {e.name for e in PRIVATE} == {"local_online"}  # it sends nothing
 
 
 @pytest.mark.parametrize(
     ("entry", "mechanism"),
     [
-        # Every method with one kind of noise each time, and with the other in `make test-slow`.
-        pytest.param(entry, mechanism, marks=() if k % len(MECHANISMS) == m else pytest.mark.slow)
+        # Every method with one kind of noise each time, and with the other in `make test-slow`; so are sisters.
+        pytest.param(entry, mechanism, marks=pytest.mark.slow if (k - m) % 2 or entry.name in SISTERS else ())
         for k, entry in enumerate(PRIVATE)
         for m, mechanism in enumerate(MECHANISMS)
     ],
     ids=lambda value: getattr(value, "name", value),
 )
 def test_the_claim_of_every_private_algorithm_holds_and_is_nearly_reached(entry, mechanism):
-    found = audit(entry.constructor, MECHANISMS[mechanism], seed=PRIVATE.index(entry))
+    constructor, noise = partial(entry.constructor, **DUALS.get(entry.name, {})), MECHANISMS[mechanism]
+    if entry.name in DUALS:  # they have no model to noise: what they release is made of gradients
+        noise = noise._replace(perturbs="gradient")
+    found = audit(constructor, noise, seed=PRIVATE.index(entry))
     assert found.claim.unit == "record"
     assert found.claim.epsilon == pytest.approx({"laplace": 1.0, "gaussian": 4.728}[mechanism], rel=1e-3)
     assert found.claim.delta == {"laplace": 0.0, "gaussian": 1e-5}[mechanism]
     assert found.holds
     assert 0.7 * found.claim.epsilon <= found.lower_bound <= found.claim.epsilon
+
+
+@pytest.mark.slow
+def test_the_claim_holds_in_another_geometry_and_with_push_sum():
+    constructor = partial(tacit.algorithms.mirror_descent, mirror=entropy(), unbiased=True)
+    found = audit(constructor, MECHANISMS["gaussian"], coordinates=2)
+    assert 0.7 * found.claim.epsilon <= found.lower_bound <= found.claim.epsilon
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n.startswith("constrained") else pytest.mark.slow) for n in DUALS]
+)
+def test_a_private_dual_costs_every_round_and_nearly_reaches_that(name):
+    """The record of one round is in the multiplier, and so in all later rounds."""
+    found = audit(with_private_dual(name), SWITCHED, records=1)
+    assert found.claim.epsilon == pytest.approx(4.728, rel=1e-3)  # four releases at twice the noise of one
+    assert 0.6 * found.claim.epsilon <= found.lower_bound <= found.claim.epsilon
+    assert found.finding.test.group == "round 1"
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,9 @@ import pytest
 import tacit
 from tacit import runtime
 from tacit.audit import audit
-from tacit.contract import Clip, Inbox, Phase, per_slot, share
+from tacit.contract import Clip, Inbox, Mechanism, Phase, per_slot, share
 from tacit.privacy import clipping, gaussian, laplace
+from tests.audit.duals import SWITCHED, said_to_be_parallel, with_private_dual
 
 ONLINE = tacit.algorithms.distributed_online
 LAPLACE = laplace(epsilon=1.0, clip=0.5, perturbs="model")
@@ -158,6 +159,20 @@ def test_a_state_that_keeps_its_own_value_without_noise():
         )
 
     caught(audit(remembering, LAPLACE, trials=TRIALS), margin=1.4)
+
+
+def test_a_dual_variable_made_of_data_under_a_claim_for_one_round():
+    """What the texts claim of 2.2 and 2.3; an ordinary run refuses such a statement."""
+    constructor = said_to_be_parallel(with_private_dual("constrained_mirror_descent"))
+    caught(audit(constructor, SWITCHED, records=1, trials=TRIALS), margin=1.3)
+
+
+def test_a_dual_variable_under_the_sensitivity_of_one_record(monkeypatch):
+    """It moves the gradients of all three records of a later batch, not a third of their mean."""
+    monkeypatch.setattr(Mechanism, "for_whole_batch", lambda self: self)
+    found = audit(with_private_dual("constrained_mirror_descent"), SWITCHED, records=3, trials=TRIALS)
+    assert found.claim.epsilon == pytest.approx(4.728, rel=1e-3)  # that of all four rounds
+    caught(found, margin=1.3)
 
 
 def test_data_in_the_public_part_of_a_message():

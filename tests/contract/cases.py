@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 import tacit
-from tacit.contract import Algorithm
-from tacit.graphs import Channel, Delay, Graph, Topology
+from tacit.contract import Algorithm, Mechanism
+from tacit.graphs import Attendance, Channel, Delay, Graph, Topology
+from tacit.objectives import Constraint, entropy, euclidean_ball, spending_limit
 from tests.contract import on_paper
 
-AGENTS, DIM = 9, 8
+AGENTS, DIM, ROUNDS = 9, 8, 50
 OBJECTIVE = tacit.objectives.logistic(l2=1e-3)
 MECHANISMS = (
     tacit.privacy.laplace(epsilon=4.0, clip=1.0, norm="l1", perturbs="update"),
@@ -18,6 +21,21 @@ MECHANISMS = (
     tacit.privacy.gaussian(noise_multiplier=0.5, clip=1.0, perturbs="model"),
 )
 LOSSY = Channel(loss=0.3, delay=Delay(p=0.4, longest=2))
+LIMITS = (spending_limit(-0.5), Constraint("share", lambda params, batch: 0.2 - params[0]))
+"""Both violated at the first parameters of a run, whichever the geometry: their dual variables grow."""
+FORMS = {
+    # Of a method that has several: what it is run as without noise, and with.
+    "mirror_descent": ({"mirror": entropy(), "unbiased": True}, {"mirror": entropy()}),
+    "dynamic_mirror_descent": ({"mirror": entropy()}, {"mirror": euclidean_ball(0.5), "unbiased": True}),
+    "constrained_mirror_descent": ({"mirror": entropy()}, {"mirror": euclidean_ball(0.5), "dual": "released"}),
+    "lagrangian_descent": ({"mirror": euclidean_ball(0.5), "dual": "released"}, {"mirror": entropy()}),
+}
+SISTERS = {
+    "dynamic_mirror_descent": "mirror_descent",
+    "lagrangian_descent": "constrained_mirror_descent",
+    "fedavg": "on paper: FedAvg",
+}
+"""Methods that share their code with another, whose tests are enough for every day."""
 
 
 class Case(NamedTuple):
@@ -27,26 +45,57 @@ class Case(NamedTuple):
     channel: Channel
 
 
+def build(name: str, mechanism: Mechanism | None = None, **settings: Any) -> Algorithm:
+    """Make a registered method with what it cannot do without."""
+    if name == "lagrangian_descent":
+        settings = {"rounds": ROUNDS, **settings}
+    else:
+        settings = {"step": 0.2, **settings}
+    if name in ("constrained_mirror_descent", "lagrangian_descent"):
+        settings = {"constraints": LIMITS, **settings}
+    if mechanism is not None:
+        settings["mechanism"] = mechanism
+    return tacit.algorithms.find(name).constructor(OBJECTIVE, **settings)
+
+
 def digraph() -> Graph:
     return tacit.graphs.random_digraph(AGENTS, 4, seed=1)
 
 
+def coming_and_going() -> Graph:
+    """Everybody stays away now and then, agent 0 in round 2."""
+    table = np.random.default_rng(0).random((5, AGENTS)) < 0.8
+    table[:, 0] = [True, False, True, True, True]
+    return digraph().with_dynamics(Attendance(table))
+
+
+def graph_of(algorithm: Algorithm) -> Graph | Topology:
+    if algorithm.learner != "peer":
+        return tacit.graphs.star_roles(AGENTS)
+    if algorithm.name == "dynamic_mirror_descent":
+        return coming_and_going()
+    if "doubly_stochastic" in algorithm.requires and algorithm.topology is None:
+        return tacit.graphs.small_world(AGENTS, 4, 0.2, seed=0)
+    return digraph()
+
+
 def cases() -> list[Case]:
     found = []
-    ring = tacit.graphs.small_world(AGENTS, 4, 0.2, seed=0)
-    for name, entry in tacit.algorithms.REGISTRY.items():
-        make = lambda entry=entry: entry.constructor(OBJECTIVE, step=0.2)  # noqa: E731
+    for k, name in enumerate(tacit.algorithms.REGISTRY):
+        plain, noisy = FORMS.get(name, ({}, {}))
+        make = lambda name=name, form=plain: build(name, **form)  # noqa: E731
         algorithm = make()
-        graph = ring if "doubly_stochastic" in algorithm.requires and algorithm.topology is None else digraph()
+        graph = graph_of(algorithm)
         found.append(Case(name, make, graph, Channel()))
         if "reliable" not in algorithm.requires and name != "local_online":
             found.append(Case(f"{name}, lossy", make, graph, LOSSY))
         if name != "local_online":
             # One mechanism each, in turn: what they have in common is tested with the mechanisms themselves.
-            mine = MECHANISMS if name == "online_push_sum" else (MECHANISMS[len(found) % 2],)
+            mine = MECHANISMS if name == "online_push_sum" else (MECHANISMS[k % 2],)
             for mechanism in mine:
-                make = lambda entry=entry, m=mechanism: entry.constructor(OBJECTIVE, step=0.2, mechanism=m)  # noqa: E731
+                make = lambda name=name, m=mechanism, form=noisy: build(name, m, **form)  # noqa: E731
                 found.append(Case(f"{name}, {mechanism.name} on {mechanism.perturbs}", make, graph, Channel()))
+    ring = tacit.graphs.small_world(AGENTS, 4, 0.2, seed=0)
     return [
         *found,
         Case(  # for all that can renormalise: the others do it in the same words

@@ -17,16 +17,17 @@ from tacit.contract import Mechanism
 from tacit.errors import RequirementError
 from tacit.graphs import Channel, Graph, Periodic
 from tacit.peer import RoundMachine, run_in_process
-from tests.contract.cases import AGENTS, CASES, DIM, OBJECTIVE, Case, stream
+from tests.contract.cases import AGENTS, CASES, DIM, FORMS, ROUNDS, SISTERS, Case, build, stream
 
-ROUNDS = 50
 ON_PEERS = [c for c in CASES if isinstance(c.graph, Graph)]
 REGISTERED = list(tacit.algorithms.REGISTRY.values())
-SUPPORT = {"descent", "registry", "schedules"}
+SUPPORT = {"descent", "duals", "registry", "schedules"}
 
 
-def every(cases: list[Case]):
-    return pytest.mark.parametrize("case", cases, ids=lambda c: c.name)
+def every(cases: list[Case], but: frozenset[str] = frozenset()):
+    """Give all of the cases; those whose name is in `but` to `make test-slow` only."""
+    marked = [pytest.param(c, marks=pytest.mark.slow if c.name in but else ()) for c in cases]
+    return pytest.mark.parametrize("case", marked, ids=lambda c: c.name)
 
 
 def relative(a, b) -> float:
@@ -53,15 +54,22 @@ def test_every_module_registers_its_methods_and_every_method_has_a_case():
     assert all(e.summary and e.source for e in REGISTERED)
 
 
+REPEATED = {c.name for c in CASES if c.name.partition(",")[0] in (*FORMS, *SISTERS) and c.make().privacy.private}
+HAVE_DUALS = ("constrained_mirror_descent", "lagrangian_descent")
 PRECISIONS = {"float64": 1e-10, "float32": 1e-6}
 QUICK_IN_BOTH = ("online_push_sum", "online_push_sum, laplace on update", "loss_tolerant_push_sum, lossy")
+SLOW_IN = {
+    # Of these methods another form, or a sister, runs every day.
+    "float64": ["lagrangian_descent", *(n for n in REPEATED if n.partition(",")[0] not in HAVE_DUALS)],
+    "float32": [c.name for c in CASES if c.name not in QUICK_IN_BOTH],
+}
 IN_BOTH = [c for c in CASES if not c.make().privacy.private or c.name.startswith("online_push_sum")]
 
 
 @pytest.mark.parametrize(
     ("case", "dtype"),
     [
-        pytest.param(c, d, marks=() if d == "float64" or c.name in QUICK_IN_BOTH else pytest.mark.slow)
+        pytest.param(c, d, marks=pytest.mark.slow if c.name in SLOW_IN[d] else ())
         for c in CASES
         for d in PRECISIONS
         if d == "float64" or c in IN_BOTH
@@ -82,7 +90,7 @@ def test_simulator_equals_peers(case, dtype):
     assert np.all(np.isfinite(run.per_round["loss"]))
 
 
-@every([c for c in ON_PEERS if c.channel.reliable and not c.make().privacy.private])
+@every([c for c in ON_PEERS if c.channel.reliable and not c.make().privacy.private], frozenset(SISTERS))
 def test_what_did_not_arrive_is_invisible(case):
     """Agent 0's data are NaN: after three rounds exactly those have heard of it to whom live links lead from it.
 
@@ -115,7 +123,7 @@ def test_what_did_not_arrive_is_invisible(case):
     assert bad == heard or case.name == "on paper: ADMM"
 
 
-@every([c for c in CASES if c.channel.reliable])
+@every([c for c in CASES if c.channel.reliable], frozenset(SISTERS) | REPEATED)
 def test_public_parts_ignore_the_data(case, monkeypatch):
     seen: list = []
     receive = RoundMachine.receive
@@ -143,20 +151,28 @@ def test_public_parts_ignore_the_data(case, monkeypatch):
             np.testing.assert_array_equal(x, y)
 
 
-@pytest.mark.parametrize("entry", REGISTERED, ids=lambda e: e.name)
+@pytest.mark.parametrize(
+    "entry",
+    [pytest.param(e, marks=pytest.mark.slow if e.name in SISTERS else ()) for e in REGISTERED],
+    ids=lambda e: e.name,
+)
 def test_zero_noise_equals_no_noise(entry):
     if "mechanism" not in entry.constructor.__code__.co_varnames:
         assert entry.name == "local_online"  # it sends nothing
         return
     silent = Mechanism("silent", "laplace", lambda view, extent: jnp.float32(0), lambda view, sensitivity: sensitivity)
+    if entry.name in FORMS:  # whose other forms than the Euclidean one have no noise on the model
+        silent = silent._replace(perturbs="gradient")
+    form, _ = FORMS.get(entry.name, ({}, {}))
     graph = next(case.graph for case in CASES if case.name == entry.name)
     runs = [
-        tacit.simulate(entry.constructor(OBJECTIVE, step=0.2, mechanism=m), graph, stream(), rounds=10)
+        tacit.simulate(build(entry.name, m, **form), graph, stream(), rounds=10)
         for m in (silent, tacit.privacy.unprotected)
     ]
     np.testing.assert_allclose(runs[0].models, runs[1].models, rtol=1e-6, atol=1e-7)
 
 
+DYNAMIC = "dynamic_mirror_descent"
 LOSSY_RESTARTS = ("loss_tolerant_push_sum, lossy", "on paper: partial sharing")
 
 
@@ -166,7 +182,8 @@ LOSSY_RESTARTS = ("loss_tolerant_push_sum, lossy", "on paper: partial sharing")
         for c in CASES
         if (not c.make().privacy.private and (c.channel.reliable or c.name in LOSSY_RESTARTS))
         or c.name.startswith("online_push_sum, laplace")
-    ]
+    ],
+    frozenset(SISTERS) | {"mirror_descent"},
 )
 def test_restart_gives_the_same_trajectory(case, tmp_path):
     whole = simulate(case, rounds=30, seed=5)
@@ -178,7 +195,10 @@ def test_restart_gives_the_same_trajectory(case, tmp_path):
     jax.tree.map(np.testing.assert_array_equal, rest.models, whole.models)
 
 
-@every([c for c in ON_PEERS if c.channel.reliable and not c.make().privacy.private])  # noise goes by the agent's number
+@every(  # without noise, which goes by the agent's number; a sister with members who stay away is of interest
+    [c for c in ON_PEERS if c.channel.reliable and not c.make().privacy.private],
+    frozenset(SISTERS) - {DYNAMIC} | {"mirror_descent"},
+)
 def test_relabelling_agents_changes_nothing(case):
     permutation = np.random.default_rng(0).permutation(AGENTS)
     original = stream()
@@ -204,6 +224,7 @@ BREAKS = {
     "strongly_connected": (tacit.graphs.from_edges(AGENTS, [0, 1], [1, 0]), None),
     "connected_over_time": (tacit.graphs.from_edges(AGENTS, [0, 1], [1, 0]), None),
     "sender_normalised": (tacit.graphs.star(AGENTS).with_weights("receiver"), None),
+    "receiver_normalised": (tacit.graphs.star(AGENTS).with_weights("sender"), None),
     "symmetric": (tacit.graphs.directed_ring(AGENTS), None),
     "doubly_stochastic": (tacit.graphs.star(AGENTS).with_weights("sender"), None),
 }

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tacit import graphs
 from tacit.errors import GraphError
-from tacit.graphs import LinkDrop, OptOut, Periodic, RandomMatching
+from tacit.graphs import Attendance, LinkDrop, OptOut, Periodic, checks
 
 QUICK = settings(max_examples=40, deadline=None, derandomize=True)
 
@@ -70,18 +70,12 @@ def test_normalisation_of_a_period_looks_at_every_round():
     assert graphs.doubly_stochastic(graphs.periodic([one, one]).with_weights("sender"))
 
 
-def test_window_of_a_period_is_exact():
-    assert graphs.connection_window(graphs.ring(4)).rounds == 1
-    halves = [graphs.from_edges(4, [0, 1], [1, 2]), graphs.from_edges(4, [2, 3], [3, 0])]
-    assert graphs.connection_window(graphs.periodic(halves)).rounds == 2
-    uneven = graphs.periodic([halves[0], halves[0], halves[0], halves[1]])
-    window = graphs.connection_window(uneven)
-    assert (window.rounds, window.exact) == (4, True)
-    wrapped = graphs.periodic([halves[0], halves[1], halves[0]])  # the last round and the first of the next period
-    assert graphs.connection_window(wrapped).rounds == 3
-    mixed = graphs.periodic([graphs.ring(4), halves[0], halves[0]])
-    assert graphs.connection_window(mixed).rounds == 3
-    assert graphs.connection_window(graphs.periodic([halves[0]])).rounds is None
+def test_given_weights_in_turn_are_summed_in_every_round():
+    both = graphs.complete(2).with_dynamics(Periodic(np.array([[True, True], [True, False]])))
+    graph = both.with_weights(graphs.given(np.full((2, 2), 0.5), np.full((2, 2), 0.5)))
+    # The receiver takes the weight of the link that is down in round 2, so that the sender's is missing.
+    assert graphs.receiver_normalised(graph)
+    assert "in round 2" in checks.normalisation_fault(graph, "sender")
 
 
 def test_links_that_are_never_up_do_not_connect():
@@ -91,14 +85,23 @@ def test_links_that_are_never_up_do_not_connect():
     assert graphs.missing_path(dead) == (0, 2)
 
 
-def test_window_of_random_dynamics_is_a_sample():
-    window = graphs.connection_window(graphs.ring(6).with_dynamics(RandomMatching()))
-    assert not window.exact
-    assert 2 <= window.rounds <= 64
-    assert "probability 1" in window.statement
-    never = graphs.connection_window(graphs.ring(6).with_dynamics(LinkDrop(0.99)), horizon=5)
-    assert never.rounds is None
-    assert "not within 5 sampled rounds" in never.statement
+def test_agents_that_never_meet_are_not_connected():
+    table = np.array([[True, True, False], [False, True, True]])
+    assert graphs.missing_path(graphs.complete(3).with_dynamics(Attendance(table))) is None  # 0 and 2 meet 1
+    one_way = graphs.directed_ring(3).with_dynamics(Attendance(table))
+    assert not graphs.is_strongly_connected(one_way)
+    assert graphs.missing_path(one_way) == (1, 0)  # 2 -> 0 is never up
+
+
+def test_normalisation_under_attendance_is_asked_of_every_round():
+    table = np.ones((3, 4), bool)
+    table[2, 0] = False
+    ring, complete = (g.with_dynamics(Attendance(table)) for g in (graphs.ring(4), graphs.complete(4)))
+    assert graphs.sender_normalised(ring.with_weights("sender"))
+    # Without agent 0 the ring is a line, whose middle sends and hears more than its ends.
+    fault = checks.normalisation_fault(ring.with_weights("sender"), "receiver")
+    assert fault == "the row of receiver 1 sums to 0.833333 in round 3, not to 1"
+    assert graphs.doubly_stochastic(complete.with_weights("sender"))  # everybody present splits alike
 
 
 @pytest.mark.parametrize("n", [2, 30, 600])

@@ -8,8 +8,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from tacit import graphs
-from tacit.errors import GraphError, RequirementError
-from tacit.graphs import Graph, LinkDrop, OptOut, Periodic, RandomMatching
+from tacit.errors import ConfigError, GraphError, RequirementError
+from tacit.experiments.build import graph_maker
+from tacit.experiments.config import load_graph
+from tacit.graphs import Attendance, Graph, LinkDrop, OptOut, Periodic, RandomMatching
 from tacit.graphs import dynamics as dynamics_module
 from tests.graphs.dense import as_matrix, weight_matrix
 
@@ -27,7 +29,15 @@ def live(dynamics, graph, seed, t=1):
     return np.asarray(up), np.asarray(present)
 
 
-EVERY_KIND = [None, LinkDrop(0.3), LinkDrop(0.3, symmetric=True), OptOut(0.3), RandomMatching()]
+WHO_COMES = np.random.default_rng(0).random((2, 12)) < 0.7
+EVERY_KIND = [
+    None,
+    LinkDrop(0.3),
+    LinkDrop(0.3, symmetric=True),
+    OptOut(0.3),
+    RandomMatching(),
+    Attendance(WHO_COMES),
+]
 
 
 @pytest.mark.parametrize(
@@ -38,7 +48,7 @@ EVERY_KIND = [None, LinkDrop(0.3), LinkDrop(0.3, symmetric=True), OptOut(0.3), R
         for dynamics in EVERY_KIND
         if not (rule == "metropolis" and dynamics == LinkDrop(0.3))  # refused: see test_weights
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_at_equals_a_dense_transcription(rule, dynamics):
     graph = graphs.erdos_renyi(12, 0.4, seed=1)
@@ -202,6 +212,85 @@ def test_periodic_refuses_what_does_not_match():
         graphs.periodic([])
     with pytest.raises(GraphError, match="one column per edge"):
         ring.with_dynamics(Periodic(np.ones((2, 7), bool)))
+
+
+def test_attendance_follows_its_table():
+    table = np.array([[True, True, False, True], [True, False, True, True], [False] * 4])
+    graph = graphs.directed_ring(4).with_dynamics(Attendance(table)).with_weights("receiver")
+    play = jax.jit(graph.at)
+    for t in range(1, 8):
+        at = play(jnp.int32(t), jax.random.key(0))
+        here = table[(t - 1) % 3]
+        np.testing.assert_array_equal(at.present, here)
+        up = {(int(s), int(r)) for s, r in zip(graph.senders[at.live], graph.receivers[at.live], strict=True)}
+        assert up == {(i, (i + 1) % 4) for i in range(4) if here[i] and here[(i + 1) % 4]}
+        np.testing.assert_array_equal(graph.live_at(t), at.live)
+        assert np.all(np.asarray(at.self_weight)[~here] == 1)
+    assert graph.dynamics.period == 3
+
+
+def test_attendance_goes_along_with_the_agents():
+    rng = np.random.default_rng(1)
+    tables = [rng.random((3, 5)) < 0.6 for _ in range(2)]
+    graph = graphs.random_digraph(5, 3, seed=2).with_dynamics(Attendance(tables[0]))
+    for changed in (graph.reverse(), graph.mutual(), graph.completed(), graph.disconnected()):
+        np.testing.assert_array_equal(changed.dynamics.table, tables[0])
+    permutation = np.array([3, 0, 4, 1, 2])
+    moved = graph.with_weights("sender").relabelled(permutation)
+    for t in (1, 2, 3):
+        W = graph.with_weights("sender").matrix(t).toarray()
+        np.testing.assert_array_equal(moved.matrix(t).toarray()[np.ix_(permutation, permutation)], W)
+    union = Graph.union([graph, graph.with_dynamics(Attendance(tables[1]))])
+    np.testing.assert_array_equal(union.dynamics.table, np.concatenate(tables, axis=1))
+    for other in (None, OptOut(0.1), Attendance(tables[1][:2]), Periodic(np.ones((3, graph.edges), bool))):
+        with pytest.raises(GraphError, match=r"equal dynamics: these are .*one kind and one period"):
+            Graph.union([graph, graph.with_dynamics(other)])
+
+
+def test_given_weights_of_absent_agents_are_absorbed():
+    ring = graphs.ring(5)
+    graph = ring.with_weights(ring.with_weights("metropolis").matrix())
+    table = np.ones((2, 5), bool)
+    table[1, [0, 3]] = False
+    graph = graph.with_dynamics(Attendance(table))
+    W = graph.matrix(2).toarray()
+    assert W[0, 0] == pytest.approx(1)
+    assert W[1, 2] == pytest.approx(1 / 3)
+    assert W[1, 1] == pytest.approx(2 / 3)
+    assert graphs.doubly_stochastic(graph)
+
+
+@pytest.mark.parametrize(
+    "table", [np.ones((2, 5), bool), np.ones(4, bool), np.ones((0, 4), bool), np.ones((2, 4)), np.ones((2, 4), int)]
+)
+def test_attendance_tables_that_do_not_fit_are_refused(table):
+    with pytest.raises(
+        GraphError, match=r"expected \(rounds, 4\) of bool, one row per round.*set False where"
+    ) as fault:
+        graphs.ring(4).with_dynamics(Attendance(table))
+    assert f"shape {table.shape} and type {table.dtype}" in str(fault.value)
+
+
+def test_attendance_is_for_agents_of_one_role():
+    with pytest.raises(GraphError, match="Attendance needs a graph among agents of one role"):
+        Graph.from_edges(1, [0, 1], [0, 0], sources=2).with_dynamics(Attendance(np.ones((1, 1), bool)))
+
+
+def test_attendance_of_a_configuration(tmp_path):
+    file = tmp_path / "graph.toml"
+
+    def made(table):
+        file.write_text(f'[graph]\nkind = "ring"\nagents = 3\n[graph.dynamics]\nkind = "attendance"\ntable = {table}\n')
+        return graph_maker(*load_graph(file))(0)
+
+    np.testing.assert_array_equal(
+        made("[[true, true, false], [true, false, true]]").dynamics.table, [[True, True, False], [True, False, True]]
+    )
+    for ragged, lengths in (("[[true, true, true], [true]]", r"2 rows of lengths \[1, 3\]"), ("[]", "0 rows")):
+        with pytest.raises(GraphError, match=rf"graph.toml.*{lengths}.*one entry per agent"):
+            made(ragged)
+    with pytest.raises(ConfigError, match="true or false"):
+        made("[[1, 1, 2]]")
 
 
 @pytest.mark.parametrize("n", [2, 3, 8, 12])

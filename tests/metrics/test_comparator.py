@@ -11,7 +11,7 @@ import sklearn.linear_model
 
 import tacit.metrics.comparator as module
 from tacit.errors import ConfigError, DataError
-from tacit.metrics import Comparator, best_fixed, best_fixed_prefixes
+from tacit.metrics import Comparator, best_fixed, best_fixed_prefixes, blocks
 from tacit.objectives import absolute, from_loss, hinge, l2, logistic, regularised, softmax, squared
 
 
@@ -191,13 +191,13 @@ def test_data_too_large_to_hold_give_the_same_result(monkeypatch: pytest.MonkeyP
 
     held = best_fixed_prefixes(objective, chunks, spec_of(data), [12, 30])
     assert reads == 1
-    monkeypatch.setattr(module, "HOLD_BYTES", 100)
+    monkeypatch.setattr(blocks, "HOLD_BYTES", 100)
     streamed = best_fixed_prefixes(objective, chunks, spec_of(data), [12, 30])
     assert reads > 2
     for a, b in zip(held, streamed, strict=True):
         assert a.total_loss == pytest.approx(b.total_loss, rel=1e-9)
     monkeypatch.undo()
-    monkeypatch.setattr(module, "BLOCK_BYTES", 4 * 10 * 7 * 4)  # blocks of 4 rounds, the last one padded
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 4 * 10 * 7 * 4)  # blocks of 4 rounds, the last one padded
     blocked = best_fixed_prefixes(objective, chunks, spec_of(data), [12, 30])
     for a, b in zip(held, blocked, strict=True):
         assert a.total_loss == pytest.approx(b.total_loss, rel=1e-9)

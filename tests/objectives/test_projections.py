@@ -15,6 +15,7 @@ from tacit.errors import ConfigError
 from tacit.objectives import PROJECTIONS, Ball, Box, Simplex
 
 quick = settings(max_examples=30, deadline=None, derandomize=True)
+quicker = settings(quick, max_examples=10)
 SETS = {
     "ball": Ball(1.5),
     "small ball": Ball(1e-3),
@@ -109,6 +110,60 @@ def test_ball_survives_values_whose_squares_overflow_or_vanish() -> None:
     np.testing.assert_allclose(far, [1.2, -1.6], rtol=1e-6)
     np.testing.assert_array_equal(Ball(2.0)(jnp.zeros(3)), np.zeros(3))
     np.testing.assert_array_equal(Ball(2.0)(jnp.full(3, 1e-30)), np.full(3, 1e-30, np.float32))
+
+
+@pytest.mark.parametrize("name", [n for n in SETS if n != "orthant"])
+@quicker
+@given(seed=st.integers(0, 2**32 - 1), dim=st.sampled_from([1, 7]))
+def test_the_lowest_point_is_in_the_set_and_none_is_lower(name: str, seed: int, dim: int) -> None:
+    kind, rng = SETS[name], np.random.default_rng(seed)
+    direction = rng.normal(size=dim).astype(np.float32)
+    found = kind.lowest({"a": jnp.asarray(direction[:1]), "b": jnp.asarray(direction[1:])})
+    assert kind.fault(found) is None
+    lowest = np.concatenate([found["a"], found["b"]]).astype(np.float64)
+    for _ in range(10):
+        point = feasible_point(kind, dim, rng)
+        assert direction @ point >= direction @ lowest - 1e-5 * np.linalg.norm(direction) * np.linalg.norm(lowest)
+
+
+def test_the_lowest_point_of_a_box_is_finite_where_it_is_bounded_that_way() -> None:
+    direction = jnp.array([2.0, 0.0])
+    np.testing.assert_array_equal(Box(0.0, math.inf).lowest(direction), [0.0, 0.0])
+    np.testing.assert_array_equal(Box(0.5, math.inf).lowest(direction), [0.5, 0.5])
+    np.testing.assert_array_equal(Box(-math.inf, -1.0).lowest(-direction), [-1.0, -1.0])
+
+
+def test_the_lowest_point_of_a_ball_survives_directions_of_any_size() -> None:
+    for size in (1e-30, 1e30):
+        np.testing.assert_allclose(Ball(2.0).lowest(jnp.array([3 * size, -4 * size])), [-1.2, 1.6], rtol=1e-6)
+    np.testing.assert_array_equal(Ball(2.0).lowest(jnp.zeros(2)), np.zeros(2))
+
+
+@pytest.mark.parametrize("name", SETS)
+@quicker
+@given(seed=st.integers(0, 2**32 - 1), dim=st.sampled_from([7, 5000]), spread=st.sampled_from([1e-3, 1.0, 1e3]))
+def test_what_a_projection_returns_counts_as_inside(name: str, seed: int, dim: int, spread: float) -> None:
+    """Also in single precision and many coordinates, so that a run may go on from where one has ended."""
+    kind, rng = SETS[name], np.random.default_rng(seed)
+    assert kind.fault(kind(jnp.asarray(spread * rng.normal(size=dim), jnp.float32))) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "params", "words"),
+    [
+        (Ball(1.0), [0.8, -0.7], "their l2 norm is 1.06301, expected at most 1"),
+        (Ball(1.0), [math.nan, 0.0], "their l2 norm is nan"),
+        (Box(-1.0, 2.0), [0.0, 2.1], "coordinate 1 is 2.1, expected -1 to 2"),
+        (Box(-1.0, 2.0), [math.nan, 0.0], "coordinate 0 is nan"),
+        (Box(0.0, math.inf), [1e30, -1e-3], "coordinate 1 is -0.001, expected 0 to inf"),
+        (Simplex(), [0.5, -1e-6], "coordinate 1 is -1e-06, expected no coordinate below 0"),
+        (Simplex(), [0.5, 0.4], "they sum to 0.9, expected 1"),
+        (Simplex(), [math.nan, 0.4], "coordinate 0 is nan"),
+        (Simplex(), [math.inf, 0.4], "they sum to inf, expected 1"),
+    ],
+)
+def test_what_keeps_a_point_outside_is_said(kind: Any, params: list[float], words: str) -> None:
+    assert words in (kind.fault(np.array(params, np.float32)) or "")
 
 
 def test_registered_names_make_them() -> None:

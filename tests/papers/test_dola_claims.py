@@ -8,9 +8,9 @@ import pytest
 from tacit.experiments.papers import Claim
 from tacit.experiments.papers.dola import minibatch, rcv1, synthetic
 from tacit.experiments.papers.dola.accuracies import Outcome as Accuracy
-from tacit.experiments.papers.dola.judging import Chain, breaks, brief, rising, shown
 from tacit.experiments.papers.dola.minibatch import Noise, variance_ratio
 from tacit.experiments.papers.dola.table import EPSILONS, NODES, PROTOCOLS, TABLE_1, Entry, Protocol
+from tacit.experiments.papers.judging import Chain, breaks, brief, rising, shown
 from tacit.privacy import laplace, statement
 from tacit.privacy.accounting import guarantee
 from tacit.privacy.events import Loss

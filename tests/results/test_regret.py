@@ -7,8 +7,8 @@ from scipy.optimize import minimize_scalar
 
 from tacit.contract import Objective
 from tacit.errors import ConfigError
-from tacit.objectives import squared
-from tacit.results.regret import prefixes, regret_curve
+from tacit.objectives import Box, from_loss, squared
+from tacit.results.regret import dynamic_regret, prefixes, regret_curve
 from tacit.streams import Batch, Stream, from_function
 
 AGENTS, ROUNDS = 3, 30
@@ -123,3 +123,70 @@ def test_an_objective_of_ones_own_can_be_compared() -> None:
     curve = regret_curve(objective, [stream_of(y)], np.zeros((1, 8)), None, points=1)
     found = minimize_scalar(lambda w: np.mean((w - y.astype(np.float32)) ** 4), tol=1e-10)
     assert -curve.per_agent_round[0, 0] == pytest.approx(found.fun, abs=1e-6)
+
+
+def squared_distance(params: jnp.ndarray, batch: Batch) -> jnp.ndarray:
+    return 0.5 * jnp.sum(jnp.square(params - batch.y))
+
+
+def surplus(params: jnp.ndarray, batch: Batch) -> jnp.ndarray:
+    return jnp.sum(params) - 0.5 * batch.y
+
+
+DISTANCE = from_loss(squared_distance, jnp.zeros(1))
+
+
+def test_in_a_set_the_comparator_is_the_best_of_the_set(targets: np.ndarray) -> None:
+    loss = np.zeros((2, ROUNDS))
+    curve = regret_curve(DISTANCE, [stream_of(t) for t in targets], loss, None, points=3, within=Box(-0.5, 0.5))
+    for repeat in range(2):
+        for k, t in enumerate(curve.rounds):
+            seen = targets[repeat, :t].astype(np.float32).astype(np.float64)
+            best = np.clip(seen.mean(), -0.5, 0.5)
+            assert -curve.total[repeat, k] == pytest.approx(0.5 * np.sum((seen - best) ** 2), abs=1e-5)
+    assert np.abs(targets.mean()) > 0.5  # the set binds
+    assert curve.gap is not None
+    assert curve.gap <= 1e-7
+    assert curve.window is None
+
+
+def test_under_constraints_the_comparator_keeps_every_window(targets: np.ndarray) -> None:
+    """The constraint asks x <= half the mean target of every agent's every 10 rounds in a row: so the least one."""
+    stream, loss, constraints = stream_of(targets[0]), np.zeros((1, ROUNDS)), {"surplus": surplus}
+    where = {"within": Box(-9, 9), "constraints": constraints}
+    curve = regret_curve(DISTANCE, [stream], loss, None, points=3, window=10, **where)
+    y = targets[0].astype(np.float32).astype(np.float64)
+    for k, t in enumerate(curve.rounds):
+        means = [y[s : s + 10, i].mean() for s in range(t - 9) for i in range(AGENTS)]
+        best = min([y[:t].mean(), *(0.5 * mean for mean in means)])
+        assert -curve.total[0, k] == pytest.approx(0.5 * np.sum((y[:t] - best) ** 2), abs=1e-4)
+    assert curve.window == 10
+    assert curve.converged
+    # Without a window the constraints do not bind, and another window is another comparator.
+    free = regret_curve(DISTANCE, [stream], loss, None, points=3, **where)
+    tight = regret_curve(DISTANCE, [stream], loss, None, points=3, window=3, **where)
+    assert free.total[0, -1] > curve.total[0, -1] + 1e-3
+    assert curve.total[0, -1] > tight.total[0, -1] + 1e-3
+
+
+def test_dynamic_regret_is_against_the_best_of_every_round(targets: np.ndarray) -> None:
+    loss = np.random.default_rng(1).random((2, ROUNDS))
+    found = dynamic_regret(DISTANCE, [stream_of(t) for t in targets], loss, within=Box(-1, 2))
+    y = targets.astype(np.float32).astype(np.float64)
+    best = np.clip(y.mean(axis=2), -1, 2)
+    least = 0.5 * np.sum((y - best[..., None]) ** 2, axis=2)
+    np.testing.assert_allclose(found.total, np.cumsum(AGENTS * loss - least, axis=1), atol=1e-5)
+    steps = np.abs(np.diff(best, axis=1, prepend=best[:, :1]))
+    np.testing.assert_allclose(found.path_length, np.cumsum(steps, axis=1), atol=1e-4)
+    np.testing.assert_array_equal(found.rounds, np.arange(1, ROUNDS + 1))
+    assert found.converged
+    assert found.gap is not None
+    assert found.gap <= 1e-7
+
+
+def test_one_stream_for_all_repeats_gives_all_the_same_path(targets: np.ndarray) -> None:
+    loss = np.random.default_rng(1).random((4, ROUNDS))
+    found = dynamic_regret(DISTANCE, [stream_of(targets[0])], loss, within=None)
+    assert found.total.shape == found.path_length.shape == (4, ROUNDS)
+    assert np.ptp(found.path_length, axis=0).max() == 0
+    assert found.gap is None

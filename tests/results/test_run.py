@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tacit.errors import ConfigError
 from tacit.metrics import mean_interval
+from tacit.objectives import Ball
 from tacit.privacy.conversions import tight
 from tacit.results import Run
 
@@ -107,3 +111,58 @@ def test_privacy_fits_into_a_cell(make_run: MakeRun) -> None:
 def test_a_run_is_called_by_its_label(make_run: MakeRun) -> None:
     assert make_run().record().label == "online_push_sum"
     assert make_run(label="OPS").record().label == "OPS"
+
+
+def spent(params: jnp.ndarray, batch: Any) -> jnp.ndarray:
+    return jnp.sum(params) - 0.1
+
+
+def test_a_run_in_a_set_is_measured_against_the_best_of_the_set(make_run: MakeRun) -> None:
+    wide, narrow = make_run(), make_run(within=Ball(0.01))
+    assert np.all(narrow.regret(2).total < wide.regret(2).total)
+    gap = narrow.regret(2).gap
+    assert gap is not None
+    assert gap <= 1e-7
+
+
+def test_regret_under_constraints_is_asked_for_by_a_window(make_run: MakeRun) -> None:
+    run = make_run(within=Ball(2.0), constraints={"spent": spent})
+    run.per_round = {**run.per_round, "spent": np.zeros_like(run.per_round["loss"])}
+    free = run.regret(points=1)
+    assert run.known_regret is free
+    kept = run.regret(points=1, window=4)
+    assert run.regret(points=1, window=4) is kept
+    assert run.regret(points=1) is free
+    assert np.all(kept.total <= free.total)
+    assert np.any(kept.total < free.total - 1e-3)
+    assert run.known_regret is kept
+    assert run.metrics()["regret_total"]["values"] == kept.total[:, -1].tolist()
+    with pytest.raises(ConfigError, match="window = 4 in a run of 'online_push_sum', which has no constraints"):
+        make_run().regret(window=4)
+
+
+def test_violation_is_the_sum_of_a_constraint_over_agents_and_rounds(make_run: MakeRun) -> None:
+    run = make_run(constraints={"spent": spent})
+    noted = np.random.default_rng(5).normal(size=(3, run.rounds)).astype(np.float32)
+    noted[0] -= 1
+    noted[2] += 1
+    run.per_round = {**run.per_round, "spent": noted}
+    expected = run.agents * np.cumsum(noted.astype(np.float64), axis=1)
+    np.testing.assert_allclose(run.violation()["spent"], expected)
+    final = run.metrics()["violation: spent"]["values"]
+    assert final == pytest.approx(np.maximum(expected[:, -1], 0).tolist())
+    assert final[0] == 0 < final[2]
+    assert make_run().violation() == {}
+    assert not any("violation" in name for name in make_run().metrics())
+    assert run.record().summary["metrics"]["violation: spent"]["values"] == final
+
+
+def test_dynamic_regret_is_found_once(make_run: MakeRun) -> None:
+    run = make_run(within=Ball(0.01))
+    found = run.dynamic_regret()
+    assert run.dynamic_regret() is found
+    assert found.total.shape == (run.repeats, run.rounds)
+    # The best of each round together are better than any fixed model.
+    assert np.all(found.total[:, -1] > run.regret(points=1).total[:, -1])
+    assert np.all(np.diff(found.path_length, axis=1) >= 0)
+    assert np.all(found.path_length[:, -1] <= 0.02 * run.rounds)  # no step is longer than the set is wide

@@ -126,10 +126,10 @@ def example_carry(fill=1.0):
 
 
 def example_log(rounds=3):
-    log = checkpoints.Log({"algorithm": "example", "seed": 1})
+    log = checkpoints.Log({"algorithm": "example", "seed": 1}, ["consensus"])
     if rounds:
         log.add(rounds, np.ones((rounds, 2, 1)), np.ones((1, 1, 1), np.int32), np.ones((rounds, 1, 2)))
-        log.record(rounds, np.ones(1))
+        log.record(rounds, {"consensus": np.ones(1)})
     return log
 
 

@@ -269,6 +269,10 @@ class TestRefusals:
             ({"record_every": -2}, ConfigError, "record_every is -2"),
             ({"node_loss": AGENTS}, ConfigError, "0 to 4"),
             ({"rounds": ROUNDS + 1}, DataError, "8 were asked for"),
+            ({"figures": {"loss": specimens.loss}}, ConfigError, "figure named 'loss' is asked for"),
+            ({"figures": {"bits": specimens.loss}}, ConfigError, "'bits'.*give it another name"),
+            ({"figures": {"node_loss": specimens.loss}, "node_loss": 0}, ConfigError, "figure named 'node_loss'"),
+            ({"record": {"consensus": np.asarray}}, ConfigError, "record named 'consensus' is asked for"),
         ],
     )
     def test_numbers(self, settings, error, says):

@@ -8,8 +8,13 @@ from tacit.algorithms.averaging import (
     decentralised_symmetric,
     local_online,
 )
+from tacit.algorithms.constrained_mirror_descent import constrained_mirror_descent, saddle_constants
 from tacit.algorithms.distributed_online import distributed_minibatch, distributed_online
+from tacit.algorithms.dynamic_mirror_descent import dynamic_mirror_descent
+from tacit.algorithms.fedavg import fedavg
+from tacit.algorithms.lagrangian_descent import lagrangian_descent
 from tacit.algorithms.loss_tolerant_push_sum import loss_tolerant_push_sum
+from tacit.algorithms.mirror_descent import mirror_descent
 from tacit.algorithms.online_push_sum import online_push_sum
 from tacit.algorithms.registry import REGISTRY, Entry, find, register
 from tacit.algorithms.schedules import inverse, inverse_sqrt
@@ -18,15 +23,21 @@ __all__ = [
     "REGISTRY",
     "Entry",
     "centralised_online",
+    "constrained_mirror_descent",
     "decentralised_asymmetric",
     "decentralised_symmetric",
     "distributed_minibatch",
     "distributed_online",
+    "dynamic_mirror_descent",
+    "fedavg",
     "find",
     "inverse",
     "inverse_sqrt",
+    "lagrangian_descent",
     "local_online",
     "loss_tolerant_push_sum",
+    "mirror_descent",
     "online_push_sum",
     "register",
+    "saddle_constants",
 ]

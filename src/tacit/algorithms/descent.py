@@ -19,6 +19,7 @@ import jax.numpy as jnp
 
 from tacit.contract import Batch, Mechanism, Objective, Params, Schedule, Tree, View
 from tacit.errors import ConfigError
+from tacit.objectives import Euclidean, MirrorMap
 from tacit.privacy import gradient_parts
 
 
@@ -37,21 +38,15 @@ def gradient_step(
     objective: Objective,
     schedule: Schedule,
     mechanism: Mechanism,
-    project: Callable[[Params], Params] | None = None,
+    mirror: MirrorMap | None = None,
 ) -> Step:
-    """Return start - schedule(t) * gradient, projected, with noise on the gradient, the update or the model.
+    """Return the mirror step by schedule(t) * gradient, with noise on the gradient, the update or the model.
 
-    A projection on a convex set brings points nearer to each other in the l2 norm but not in the l1 norm (erratum of
-    002 Lemma 1). With noise on the projected model only an l2 clip bounds the change, then.
+    Without a mirror map it is start - schedule(t) * gradient.
     """
-    clip = mechanism.clip
-    if project is not None and mechanism.perturbs == "model" and clip is not None and clip.norm != "l2":
-        raise ConfigError(
-            f"mechanism {mechanism.name!r} clips in the {clip.norm} norm and noises the projected model, whose change "
-            "only the l2 norm bounds; clip in l2, or say perturbs='update' (then the projection comes after the noise)"
-        )
-    data, penalty = gradient_parts(objective, clip)
-    onto = project or (lambda params: params)
+    geometry = Euclidean() if mirror is None else mirror
+    _check_model_noise(mechanism, geometry)
+    data, penalty = gradient_parts(objective, mechanism.clip)
 
     def whole(at: Params, gradient: Tree) -> Tree:
         return gradient if penalty is None else jax.tree.map(jnp.add, gradient, penalty(at))
@@ -61,7 +56,7 @@ def gradient_step(
         return jax.tree.map(lambda g: gamma.astype(g.dtype) * g, gradient)
 
     def minus(start: Params, step: Tree) -> Params:
-        return onto(jax.tree.map(lambda x, s: x - s.astype(x.dtype), start, step))
+        return geometry.step(start, step)
 
     def value(at: Params, start: Params, batch: Batch, view: View) -> Tree:
         gradient = data(at, batch)
@@ -81,3 +76,25 @@ def gradient_step(
 
     amplifies = mechanism.perturbs != "gradient"
     return Step(mechanism.amplified(lambda view: schedule(view.round)) if amplifies else mechanism, value, moved)
+
+
+def _check_model_noise(mechanism: Mechanism, geometry: MirrorMap) -> None:
+    """Refuse noise on a model after a step that does not bound what a record can change there.
+
+    A projection on a convex set brings points nearer to each other in the l2 norm but not in the l1 norm (erratum of
+    002 Lemma 1), so that only an l2 clip bounds the change. Other geometries bound it in no norm.
+    """
+    clip = mechanism.clip
+    if mechanism.distribution is None or mechanism.perturbs != "model":
+        return
+    remedy = "say perturbs='update' or 'gradient' (then the step comes after the noise)"
+    if not isinstance(geometry, Euclidean):
+        raise ConfigError(
+            f"mechanism {mechanism.name!r} noises the model after a step in {geometry}, where nothing bounds what a "
+            f"record changes; {remedy}"
+        )
+    if geometry.within is not None and clip is not None and clip.norm != "l2":
+        raise ConfigError(
+            f"mechanism {mechanism.name!r} clips in the {clip.norm} norm and noises the projected model, whose change "
+            f"only the l2 norm bounds; clip in l2, or {remedy}"
+        )

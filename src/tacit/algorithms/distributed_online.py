@@ -46,7 +46,7 @@ from tacit.contract import (
     share,
     unprotected,
 )
-from tacit.objectives import Ball
+from tacit.objectives import euclidean_ball
 from tacit.privacy import statement
 
 TEXT_CLAIMS = "eps-differential privacy of the whole run, since every round reads other records (002 Theorems 1 and 3)"
@@ -73,7 +73,7 @@ def distributed_online(
     missing: Literal["wait", "renormalise"] = "wait",
 ) -> Algorithm:
     """DOLA: average the neighbours' noisy models, take a projected gradient step, share it with noise."""
-    descent = gradient_step(objective, as_schedule(step), mechanism, None if radius is None else Ball(radius))
+    descent = gradient_step(objective, as_schedule(step), mechanism, euclidean_ball(radius))
 
     def init(key: Key, params: Params, views: Mapping[str, View]) -> Params:
         return params

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
-from tacit.contract import Algorithm
+from tacit.contract import Algorithm, Objective
 from tacit.errors import ConfigError
 
 
@@ -16,6 +17,12 @@ class Entry(NamedTuple):
     source: str
     """Text and place, e.g. "003 Alg. 1"."""
     constructor: Callable[..., Algorithm]
+    example_settings: Mapping[str, Any]
+    """Values for the parameters that have no default, so that there is an example to show and to try."""
+
+    def example(self, objective: Objective, **settings: Any) -> Algorithm:
+        """Return the method for an objective, with example values for what is not given."""
+        return self.constructor(objective, **{**self.example_settings, **settings})
 
     @property
     def summary(self) -> str:
@@ -26,12 +33,14 @@ class Entry(NamedTuple):
 REGISTRY: dict[str, Entry] = {}
 
 
-def register(source: str) -> Callable[[Callable[..., Algorithm]], Callable[..., Algorithm]]:
-    """Register a constructor under its own name."""
+def register(
+    source: str, example: Mapping[str, Any] = MappingProxyType({})
+) -> Callable[[Callable[..., Algorithm]], Callable[..., Algorithm]]:
+    """Register a constructor under its own name, with example values for parameters that have no default."""
 
     def add(constructor: Callable[..., Algorithm]) -> Callable[..., Algorithm]:
         name = constructor.__name__
-        REGISTRY[name] = Entry(name, source, constructor)
+        REGISTRY[name] = Entry(name, source, constructor, example)
         return constructor
 
     return add

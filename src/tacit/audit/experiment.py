@@ -18,7 +18,7 @@ from tacit.audit.report import Audit
 from tacit.audit.watch import Evidence, audited
 from tacit.contract import Algorithm, Batch, Mechanism, PrivacyStatement
 from tacit.errors import ConfigError, ContractError
-from tacit.graphs import Channel, Graph, Topology, complete
+from tacit.graphs import Channel, Graph, Topology, complete, star_roles
 from tacit.privacy.accounting import Guarantee
 from tacit.privacy.spending import DELTA, spent_in_run
 from tacit.simulate import simulate
@@ -49,13 +49,13 @@ def audit(
     """Attack a method's claim: `constructor(objective, mechanism=mechanism)`, run `trials` times under watch.
 
     Agent 0 is the victim; `records` are read per round and agent, and one of the first, the middle or the last round
-    differs between the two data sets. `graph` is one of three agents who all hear each other unless given. `delta` is
-    where claims made by Gaussian noise are compared.
+    differs between the two data sets. `graph` is, unless given, one of three agents who all hear each other, or three
+    clients of one server. `delta` is where claims made by Gaussian noise are compared.
     """
     begun = time.perf_counter()
     _check(mechanism, trials, rounds, coordinates, records, confidence)
     algorithm = constructor(linear(), mechanism=mechanism)
-    given = complete(3) if graph is None else graph
+    given = _smallest_network(algorithm) if graph is None else graph
     topology = runtime.prepared_topology(algorithm, given)
     stream = neighbouring(mechanism, coordinates, records, rounds, topology.roles[algorithm.learner])
     batch = _one_batch(stream.batch_spec().given)
@@ -86,6 +86,10 @@ def audit(
     )
     name, seconds = algorithm.name, time.perf_counter() - begun
     return Audit(name, mechanism.name, claim, finding, confidence, trials, rounds, coordinates, seed, seconds)
+
+
+def _smallest_network(algorithm: Algorithm) -> Graph | Topology:
+    return star_roles(3) if algorithm.learner == "client" else complete(3)
 
 
 def _one_batch(pairs: Batch) -> Batch:

@@ -37,8 +37,9 @@ from tacit.contract import (
 from tacit.privacy import records_in
 
 _SAME = 1e-9
-"""Messages of a run and of its replay that differ by more than this share of the message are different. In double
-precision rounding is 1e-15 of it: a replay may add the same numbers in another order."""
+"""Messages of a run and of its replay that differ by more than this share of the largest number at hand (of the
+message, the state or what was released) are different. In double precision rounding is 1e-15 of it: a replay may add
+the same numbers in another order. Of the message alone it may be any share, where what is added nearly cancels."""
 
 
 class Worlds(NamedTuple):
@@ -139,6 +140,7 @@ def audited(
         # Its state holds data, for the attacker to look at: nothing may be promised of this run itself.
         privacy=PrivacyStatement.none(),
         predictor=algorithm.learner,
+        constraints={},  # of models, which are the evidence here
     )
 
 
@@ -203,7 +205,8 @@ def _watched(algorithm: Algorithm, index: int, rounds: int, batch: Batch, every_
         seen = view.out.live.at[0].set(False)
         entry = (view.round - 1) * len(algorithm.phases) + index
         evidence = _noted(phase, watched.evidence, entry, released, _replays(values), records, view, seen)
-        leaks = jax.vmap(lambda other: _differs(outbox, other, seen))(replayed)
+        size = _largest((outbox, released, _actual(watched.states)))
+        leaks = jax.vmap(lambda other: _differs(outbox, other, seen, size))(replayed)
         own = dict(watched.own)
         if to_itself:
             own[str(index)] = jax.tree.map(
@@ -279,14 +282,19 @@ def _noted(
     )
 
 
-def _differs(outbox: Outbox, other: Outbox, seen: Array) -> Array:
-    """Whether someone got another message than this replay would have sent."""
+def _largest(tree: Tree) -> Array:
+    """Return the largest finite number, sign aside."""
+    leaves = [jnp.abs(leaf) for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    sizes = [jnp.max(jnp.where(jnp.isfinite(leaf), leaf, 0), initial=0) for leaf in leaves]
+    return jnp.max(jnp.stack(sizes)) if sizes else jnp.zeros(())
+
+
+def _differs(outbox: Outbox, other: Outbox, seen: Array, size: Array) -> Array:
+    """Whether someone got another message than this replay would have sent, made of numbers up to `size`."""
     different = jnp.zeros(seen.shape, bool)
     pairs = list(zip(jax.tree.leaves(outbox), jax.tree.leaves(other), strict=True))
-    sizes = [jnp.max(jnp.abs(a), initial=0) for a, _ in pairs if jnp.issubdtype(a.dtype, jnp.floating)]
-    largest = jnp.max(jnp.stack(sizes)) if sizes else 0.0
     for a, b in pairs:
-        apart = ~(jnp.abs(a - b) <= _SAME * largest) if jnp.issubdtype(a.dtype, jnp.floating) else a != b
+        apart = ~(jnp.abs(a - b) <= _SAME * size) if jnp.issubdtype(a.dtype, jnp.floating) else a != b
         per_slot = outbox.delivery == "per_slot" and a is not outbox.to
         different |= jnp.any(apart.reshape(apart.shape[0], -1), axis=1) if per_slot else jnp.any(apart)
     return jnp.any(different & seen)

@@ -24,7 +24,6 @@ from tacit.errors import ConfigError, TacitError
 
 if TYPE_CHECKING:
     from tacit.algorithms import Entry
-    from tacit.contract import Algorithm
     from tacit.experiments.execute import Outcome
     from tacit.graphs import Graph
     from tacit.results import Comparison
@@ -105,7 +104,6 @@ def algorithms(
 ) -> None:
     """List the algorithms: where each comes from, what it requires and which parameters it has."""
     from tacit.algorithms import REGISTRY
-    from tacit.experiments.sections import MECHANISMS
 
     facts = [_facts(entry) for entry in REGISTRY.values()]
     if as_json:
@@ -122,9 +120,14 @@ def algorithms(
         for fact in facts
     ]
     print_table(("name", "what it does", "source", "requires", "parameters"), rows)
+    kinds = {p["name"]: ", ".join(p["kinds"]) for fact in facts for p in fact["parameters"] if "kinds" in p}
     typer.echo(
-        f"mechanism: the noise ({', '.join(MECHANISMS)}), set in a table [algorithm.mechanism]; without one a run "
+        f"mechanism: the noise ({kinds['mechanism']}), set in a table [algorithm.mechanism]; without one a run "
         "is not private. `tacit privacy explain NAME` says what holds with it."
+    )
+    typer.echo(
+        f"mirror: the geometry ({kinds['mirror']}), in [algorithm.mirror]. constraints: what is kept in the long run "
+        f"({kinds['constraints']}), in [[algorithm.constraints]]."
     )
 
 
@@ -264,49 +267,35 @@ def _command() -> str:
 
 
 def _facts(entry: Entry) -> dict[str, Any]:
-    from tacit.experiments.sections import parameters
+    from tacit.experiments.sections import parameters, table_kinds
+    from tacit.objectives import logistic
 
-    algorithm = _example_of(entry)
+    kinds = table_kinds(entry.constructor)
     return {
         "name": entry.name,
         "summary": entry.summary,
         "source": entry.source,
-        "requires": sorted(algorithm.requires) if algorithm is not None else [],
-        "parameters": [_parameter(key, p) for key, p in parameters(entry.constructor).items()],
+        "requires": sorted(entry.example(logistic()).requires),
+        "parameters": [_parameter(key, p, kinds.get(key)) for key, p in parameters(entry.constructor).items()],
     }
 
 
-def _parameter(key: str, parameter: inspect.Parameter) -> dict[str, Any]:
-    """Describe a parameter so that JSON can hold it: a mechanism and a schedule by their names."""
-    from tacit.contract import Mechanism
-    from tacit.experiments.sections import MECHANISMS
-
-    default = parameter.default
-    if isinstance(default, Mechanism):
-        return {"name": key, "default": default.name, "kinds": list(MECHANISMS)}
-    if default is parameter.empty:
-        return {"name": key, "default": None}
+def _parameter(key: str, parameter: inspect.Parameter, kinds: list[str] | None) -> dict[str, Any]:
+    """Describe a parameter so that JSON can hold it: what has a table by its kinds, a schedule by its name."""
+    default = None if parameter.default is parameter.empty else parameter.default
+    if kinds is not None:
+        name = None if default is None else getattr(default, "name", str(default))
+        return {"name": key, "default": name, "kinds": kinds}
     # A schedule is called by the function that made it.
     return {"name": key, "default": default.__qualname__.partition(".")[0] if callable(default) else default}
 
 
-def _example_of(entry: Entry) -> Algorithm | None:
-    """Return the algorithm for a logistic regression, or None where it needs more settings than that."""
-    from tacit.experiments.sections import parameters
-    from tacit.objectives import logistic
-
-    needed = [p for p in parameters(entry.constructor).values() if p.default is inspect.Parameter.empty]
-    return None if needed else entry.constructor(logistic())
-
-
 def _fitness(entry: Entry, graph: Graph) -> tuple[str, str]:
+    from tacit.objectives import logistic
     from tacit.runtime import prepared_topology
 
-    algorithm = _example_of(entry)
-    if algorithm is None:
-        return "?", "it has required parameters, on which this may depend"
     try:
-        prepared_topology(algorithm, graph)
+        prepared_topology(entry.example(logistic()), graph)
     except TacitError as error:
         return "no", str(error)
     return "yes", ""

@@ -42,7 +42,7 @@ def audit(
     takes_noise = "mechanism" in inspect.signature(entry.constructor).parameters
     if not takes_noise and noise.distribution is not None:
         raise ConfigError(f"{algorithm} takes no mechanism, since nothing leaves it; audit it with --mechanism none")
-    constructor = entry.constructor if takes_noise else lambda objective, mechanism: entry.constructor(objective)
+    constructor = entry.example if takes_noise else lambda objective, mechanism: entry.example(objective)
     found = attack(constructor, noise, trials=trials, rounds=rounds, seed=seed)
     if as_json:
         typer.echo(json.dumps(found.to_json(), indent=2))

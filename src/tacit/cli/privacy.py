@@ -112,16 +112,13 @@ def _explained(name: str, settings: dict[str, Any]) -> dict[str, Any]:
     from tacit.privacy.spending import composition_in_words
 
     entry = find(name)
-    needed = [key for key, p in parameters(entry.constructor).items() if p.default is p.empty]
-    if needed:
-        raise ConfigError(f"{name} cannot be explained without its {', '.join(needed)}, which have no defaults")
-    bare = entry.constructor(logistic()).privacy
+    bare = entry.example(logistic()).privacy
     facts: dict[str, Any] = {"algorithm": name, "source": entry.source, "text_claims": bare.text_claims}
     if "mechanism" not in parameters(entry.constructor):
         return {**facts, "mechanism": "it takes none", "holds": bare.holds}
     choice = choose(MECHANISMS, settings, Place("privacy explain", "options"))
     mechanism = choice.function(**choice.arguments())
-    statement = entry.constructor(logistic(), mechanism=mechanism).privacy
+    statement = entry.example(logistic(), mechanism=mechanism).privacy
     return {
         **facts,
         "text_claims": statement.text_claims,

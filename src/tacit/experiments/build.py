@@ -66,7 +66,7 @@ class Problem:
             stopped: KeyboardInterrupt | None = None
             if settings.regret_points and not run.partial:
                 try:
-                    run.regret(settings.regret_points)
+                    run.regret(settings.regret_points, settings.regret_window if run.constraints else None)
                 except KeyboardInterrupt as error:
                     stopped = error
             yield run
@@ -140,7 +140,8 @@ class _Tabular:
             found, self.owner = self._read()
             data = found.standardised() if self.settings.standardise else found
         self.x = with_bias(data.x) if self.settings.bias else data.x
-        self.y, self.name, self.description = data.y, data.name, data.description
+        self.y, self.task = data.y, getattr(self.settings, "task", data.task)
+        self.name, self.description = data.name, data.description
         self.stream = functools.cache(self._stream)
 
     def _read(self) -> tuple[Dataset, Any]:
@@ -163,7 +164,7 @@ class _Tabular:
                 batch=self.settings.batch,
                 exhausted=self.settings.exhausted,
                 shuffle_seed=seed if self.settings.shuffle else None,
-                task=getattr(self.settings, "task", "binary"),
+                task=self.task,
                 name=self.name,
                 description=f"{self.description}, {words}",
             )

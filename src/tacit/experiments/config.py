@@ -6,6 +6,7 @@
     [objective]  kind and its parameters
     [[algorithm]] name and its parameters; label. One table per algorithm.
     [algorithm.mechanism]  below an [[algorithm]]: kind of its noise and the parameters; without it nothing is private.
+    [algorithm.mirror], [[algorithm.constraints]]  likewise: its geometry, and what it keeps in the long run.
 
 Every fault is a ConfigError that names the file, the key, the value and what to do.
 """
@@ -28,6 +29,7 @@ from tacit.errors import ConfigError
 from tacit.experiments.sections import Choice, Place, Section, check, choose
 from tacit.graphs import Graph
 from tacit.streams import Stream, datasets, partition
+from tacit.streams.mnist import mnist
 
 GRAPHS: Mapping[str, Callable[..., Graph]] = {
     "ring": graphs.ring,
@@ -47,6 +49,7 @@ GRAPHS: Mapping[str, Callable[..., Graph]] = {
 DYNAMICS: Mapping[str, Callable[..., Any]] = {
     "link_drop": graphs.LinkDrop,
     "opt_out": graphs.OptOut,
+    "attendance": graphs.attendance,
     "random_matching": graphs.RandomMatching,
 }
 SYNTHETIC: Mapping[str, Callable[..., Stream]] = {
@@ -56,6 +59,7 @@ SYNTHETIC: Mapping[str, Callable[..., Stream]] = {
 DATASETS: Mapping[str, Callable[[], datasets.Dataset]] = {
     "occupancy": datasets.occupancy,
     "susy": datasets.susy,
+    "mnist": mnist,
 }
 FILES: Mapping[str, Callable[..., streams.Table]] = dict.fromkeys(("csv", "parquet", "npz"), streams.read_table)
 PARTITIONS: Mapping[str, Callable[..., Any]] = {
@@ -100,6 +104,8 @@ class RunSettings(Section):
     channel: ChannelSettings = ChannelSettings()
     regret_points: int = Field(default=8, ge=0)
     """Rounds at which static regret is computed; 0 leaves it out."""
+    regret_window: int | None = Field(default=None, ge=1)
+    """K: regret is against models that keep the constraints over every K rounds; without it those do not count."""
     node_loss: int | None = Field(default=None, ge=0)
     """An agent whose model is also judged on everybody's data."""
     record_every: int | None = Field(default=None, ge=1)

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from tacit.algorithms import inverse, inverse_sqrt
 from tacit.contract import Mechanism, Objective, Schedule
 from tacit.errors import ConfigError, TacitError
+from tacit.objectives import CONSTRAINTS, MIRROR_MAPS, Constraint, MirrorMap
 from tacit.privacy import bounded_laplace, decaying_gaussian, gaussian, laplace
 
 SCHEDULES: Mapping[str, Callable[[float], Schedule]] = {"inverse_sqrt": inverse_sqrt, "inverse": inverse}
@@ -30,8 +31,13 @@ MECHANISMS: Mapping[str, Callable[..., Mechanism]] = {
     "decaying_gaussian": decaying_gaussian,
     "bounded_laplace": bounded_laplace,
 }
-TABLES: Mapping[type, Mapping[str, Callable[..., Any]]] = {Mechanism: MECHANISMS}
-"""Type of a parameter that has a table of its own -> what the table's `kind` names."""
+TABLES: Mapping[type, Mapping[str, Callable[..., Any]]] = {
+    Mechanism: MECHANISMS,
+    MirrorMap: MIRROR_MAPS,
+    Constraint: CONSTRAINTS,
+}
+"""Type of a parameter that has a table of its own -> what the table's `kind` names. Where a parameter also takes a
+sequence of the type, it may have several tables."""
 PLAIN_WORDS = {
     "Input should be": "expected",
     "a valid integer": "a whole number",
@@ -91,9 +97,9 @@ def located(place: Place) -> Iterator[None]:
 
 
 class Table(NamedTuple):
-    """A table inside a section, and what was made of it."""
+    """A table inside a section, or a list of them, and what was made of it."""
 
-    settings: Mapping[str, Any]
+    settings: dict[str, Any] | list[dict[str, Any]]
     made: Any
 
 
@@ -125,7 +131,7 @@ class Choice(NamedTuple):
     def settings(self, key: str = "kind") -> dict[str, Any]:
         """Return the section as it would stand in a file, defaults spelt out."""
         plain = self.values.model_dump(exclude_none=True)
-        return {key: self.kind, **plain, **{name: dict(table.settings) for name, table in self.tables.items()}}
+        return {key: self.kind, **plain, **{name: table.settings for name, table in self.tables.items()}}
 
 
 def choose(
@@ -149,21 +155,28 @@ def choose(
     values = check(model, {k: v for k, v in data.items() if k != key}, place, also=(key,))
     hints = get_type_hints(functions[name])
     tables = {
-        inner: _table(TABLES[hints[parameter]], getattr(values, inner), place.table(inner))
+        inner: _table(kinds, getattr(values, inner), place.table(inner))
         for inner, parameter in own.items()
-        if _has_table(hints[parameter]) and getattr(values, inner) is not None
+        if (kinds := _table_kinds(hints[parameter])) and getattr(values, inner) is not None
     }
     return Choice(name, functions[name], values, own, place, tables)
 
 
-def _table(functions: Mapping[str, Callable[..., Any]], data: Mapping[str, Any], place: Place) -> Table:
+def _table(
+    functions: Mapping[str, Callable[..., Any]], data: Mapping[str, Any] | list[Mapping[str, Any]], place: Place
+) -> Table:
+    if isinstance(data, list):
+        each = [_table(functions, one, place) for one in data]
+        return Table([one.settings for one in each], [one.made for one in each])  # type: ignore[misc]
     choice = choose(functions, data, place)
     with located(place):
         return Table(choice.settings(), choice.function(**choice.arguments()))
 
 
-def _has_table(hint: Any) -> bool:
-    return isinstance(hint, type) and hint in TABLES
+def _table_kinds(hint: Any) -> Mapping[str, Callable[..., Any]] | None:
+    """Return what a parameter's table may name, for one that has a table."""
+    members = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    return next((TABLES[member] for member in members if isinstance(member, type) and member in TABLES), None)
 
 
 def _is_own_default(function: Callable[..., Any], parameter: str, value: Any) -> bool:
@@ -192,6 +205,13 @@ def parameters(function: Callable[..., Any], hidden: frozenset[str] = frozenset(
     }
 
 
+def table_kinds(function: Callable[..., Any]) -> dict[str, list[str]]:
+    """Return the parameters of a function that are tables in a configuration -> the kinds that each can be of."""
+    hints = get_type_hints(function)
+    found = {key: _table_kinds(hints[parameter.name]) for key, parameter in parameters(function).items()}
+    return {key: list(kinds) for key, kinds in found.items() if kinds}
+
+
 def _model(
     function: Callable[..., Any], common: type[Section], hidden: frozenset[str]
 ) -> tuple[type[BaseModel], dict[str, str]]:
@@ -201,7 +221,7 @@ def _model(
     for key, parameter in parameters(function, hidden).items():
         default = ... if parameter.default is inspect.Parameter.empty else parameter.default
         settable = _settable(hints[parameter.name])
-        if callable(default) or isinstance(default, Mechanism):
+        if callable(default) or isinstance(default, tuple(TABLES)):
             settable, default = Union[settable, None], None  # noqa: UP007 - the type is known at run time only
         fields[key] = (settable, default)
         own[key] = parameter.name
@@ -217,8 +237,8 @@ def _settable(hint: Any) -> Any:
     """Return the type that a TOML value must have for a parameter of this type."""
     if hint is Any:  # a matrix
         return list[list[float]]
-    if _has_table(hint):
-        return dict[str, Any]
+    if _table_kinds(hint):
+        return dict[str, Any] if isinstance(hint, type) else dict[str, Any] | list[dict[str, Any]]
     if get_origin(hint) not in (Union, types.UnionType):
         return hint
     members = [m for m in get_args(hint) if get_origin(m) is not os.PathLike]

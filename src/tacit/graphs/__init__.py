@@ -16,9 +16,7 @@ from tacit.graphs.build import (
 from tacit.graphs.channel import Channel, Delay
 from tacit.graphs.checks import (
     Perron,
-    Window,
     column_sums,
-    connection_window,
     doubly_stochastic,
     is_strongly_connected,
     is_symmetric,
@@ -32,20 +30,23 @@ from tacit.graphs.checks import (
     spectral_gap,
 )
 from tacit.graphs.convert import from_edge_list, from_matrix, from_networkx
-from tacit.graphs.dynamics import Dynamics, LinkDrop, OptOut, Periodic, RandomMatching
+from tacit.graphs.dynamics import Attendance, Dynamics, LinkDrop, OptOut, Periodic, RandomMatching, attendance
 from tacit.graphs.graph import Graph, RoundGraph
 from tacit.graphs.random_graphs import erdos_renyi, geometric, k_regular, random_digraph, small_world
 from tacit.graphs.report import GraphReport, describe
 from tacit.graphs.requirements import check_channel, check_requirements, require
 from tacit.graphs.topology import Topology, as_topology, star_roles
 from tacit.graphs.weights import Weights, by_rule, evaluate, given
+from tacit.graphs.windows import Gap, Window, connection_window, first_gap, first_gap_of_run, live_rounds
 
 from_edges = Graph.from_edges
 
 __all__ = [
+    "Attendance",
     "Channel",
     "Delay",
     "Dynamics",
+    "Gap",
     "Graph",
     "GraphReport",
     "LinkDrop",
@@ -58,6 +59,7 @@ __all__ = [
     "Weights",
     "Window",
     "as_topology",
+    "attendance",
     "by_rule",
     "check_channel",
     "check_requirements",
@@ -70,6 +72,8 @@ __all__ = [
     "erdos_renyi",
     "evaluate",
     "exponential",
+    "first_gap",
+    "first_gap_of_run",
     "from_edge_list",
     "from_edges",
     "from_matrix",
@@ -79,6 +83,7 @@ __all__ = [
     "is_strongly_connected",
     "is_symmetric",
     "k_regular",
+    "live_rounds",
     "missing_path",
     "one_peer_exponential",
     "one_sided_edge",

@@ -1,44 +1,40 @@
 """What can be said of a graph: connectivity, symmetry, sums of weights, spectral gap, Perron vectors.
 
-On sparse structures throughout; a dense matrix is made for at most 500 agents.
+On sparse structures throughout; a dense matrix is made for at most 500 agents. Over how many rounds a
+time-varying graph is connected is asked in `windows`.
 """
 
 from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
-import jax
 import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import GraphError
-from tacit.graphs.dynamics import Periodic
-from tacit.graphs.edges import LARGEST_DENSE, BoolArray, FloatArray, reverse_positions
+from tacit.graphs.dynamics import Attendance, Scheduled
+from tacit.graphs.edges import LARGEST_DENSE, BoolArray, FloatArray, IntArray, reverse_positions
 from tacit.graphs.graph import Graph
 from tacit.graphs.weights import TOLERANCE
 
 Side = Literal["sender", "receiver"]
+LARGEST_TABLE = 1 << 21
+"""Rounds times links that are looked at together, so that no table grows with the length of a run."""
 
 
 def is_strongly_connected(graph: Graph) -> bool:
     """Whether there is a path between any two agents, over the links that are ever up."""
     from scipy.sparse.csgraph import connected_components
 
-    _one_role(graph)
-    links = _adjacency(graph, _ever_up(graph))
+    one_role(graph)
+    links = adjacency(graph.agents, graph.senders, graph.receivers, ever_up(graph))
     return int(connected_components(links, connection="strong", return_labels=False)) == 1
 
 
 def missing_path(graph: Graph) -> tuple[int, int] | None:
     """Return two agents (a, b) without a path from a to b, or None where there is a path between any two."""
-    if is_strongly_connected(graph):
-        return None
-    into = _adjacency(graph, _ever_up(graph))
-    # Agent 0 reaches not everybody, or not everybody reaches it.
-    unreached = _unreached(into.T.tocsr(), 0)
-    if len(unreached):
-        return 0, int(unreached[0])
-    return int(_unreached(into, 0)[0]), 0
+    one_role(graph)
+    return pair_without_path(adjacency(graph.agents, graph.senders, graph.receivers, ever_up(graph)))
 
 
 def is_symmetric(graph: Graph) -> bool:
@@ -88,24 +84,23 @@ def doubly_stochastic(graph: Graph) -> bool:
 def normalisation_fault(graph: Graph, side: Side) -> str | None:
     """Return what keeps the weights from being normalised on this side in every round, or None.
 
-    Exact for fixed and periodic graphs; under random dynamics by what the rule promises for any live links.
+    Exact for fixed graphs and for schedules; under random dynamics by what the rule promises for any live links.
     """
-    _one_role(graph)
+    one_role(graph)
     if graph.weights is None:
         raise GraphError(f"graph {graph.name!r} has no weights yet: use with_weights({side!r}), for one")
-    rounds = len(graph.dynamics.table) if isinstance(graph.dynamics, Periodic) else 1
-    for t in range(1, rounds + 1):
+    kept = graph.weights.rule if graph.weights.rule != "given" else graph.weights.absorbs
+    promised = graph.weights.period is None and kept in (side, "metropolis", "either")
+    rounds = [1] if promised else _different_rounds(graph)
+    for t in rounds:
         sums = row_sums(graph, t) if side == "receiver" else column_sums(graph, t)
         wrong = np.abs(sums - 1) > TOLERANCE
         if wrong.any():
             agent = int(np.argmax(wrong))
             line = "row of receiver" if side == "receiver" else "column of sender"
-            when = f" in round {t}" if rounds > 1 else ""
+            when = f" in round {t}" if len(rounds) > 1 else ""
             return f"the {line} {agent} sums to {sums[agent]:.6g}{when}, not to 1"
-    if graph.dynamics is None or isinstance(graph.dynamics, Periodic):
-        return None
-    kept = graph.weights.rule if graph.weights.rule != "given" else graph.weights.absorbs
-    if kept in (side, "metropolis", "either"):
+    if promised or graph.dynamics is None or isinstance(graph.dynamics, Scheduled):
         return None
     sums_of = "rows" if side == "receiver" else "columns"
     return (
@@ -114,49 +109,12 @@ def normalisation_fault(graph: Graph, side: Side) -> str | None:
     )
 
 
-class Window(NamedTuple):
-    """Over how many rounds a graph is connected."""
-
-    rounds: int | None
-    """Least B such that the links of any B rounds in a row connect everybody; None: not found."""
-    exact: bool
-    """True for fixed and periodic graphs; otherwise found on sampled rounds."""
-    statement: str
-
-
-def connection_window(graph: Graph, *, horizon: int = 64, seed: int = 0) -> Window:
-    """Return the least B such that the links of every B rounds in a row are strongly connected.
-
-    Exact for fixed and periodic graphs. Random dynamics have no such B for certain: each link is up in
-    each round with a probability above 0, independently of earlier rounds, so a strongly connected graph is
-    connected infinitely often with probability 1; B is then the figure of `horizon` sampled rounds.
-    """
-    if not is_strongly_connected(graph):
-        return Window(None, True, "never connected: not even all links together connect everybody")
-    if graph.dynamics is None:
-        return Window(1, True, "connected in every round")
-    if isinstance(graph.dynamics, Periodic):
-        table = np.asarray(graph.dynamics.table)
-        rounds = _least_window(graph, np.concatenate([table, table[:-1]]), len(table))
-        return Window(rounds, True, f"connected over every {rounds} rounds in a row (period {len(table)})")
-    keys = jax.random.split(jax.random.key(seed), horizon)
-    table = np.stack([graph.live_at(t, key) for t, key in enumerate(keys, start=1)])
-    promise = "connected infinitely often with probability 1"
-    sampled = _least_window(graph, table, horizon)
-    found = (
-        f"not within {horizon} sampled rounds"
-        if sampled is None
-        else f"over every {sampled} of {horizon} sampled rounds"
-    )
-    return Window(sampled, False, f"{promise}; {found}")
-
-
 def spectral_gap(graph: Graph, t: int = 1) -> float:
     """1 - |second largest eigenvalue| of W in round t: the larger, the sooner agents agree.
 
     Dense up to 500 agents, then by Arnoldi or (symmetric W) Lanczos iteration.
     """
-    _one_role(graph)
+    one_role(graph)
     W = graph.matrix(t)
     if graph.agents == 1:
         return 1.0
@@ -224,44 +182,36 @@ def _leading_eigenvalues(W: Any) -> npt.NDArray[np.complexfloating[Any, Any]]:
         ) from error
 
 
-def _least_window(graph: Graph, table: BoolArray, longest: int) -> int | None:
-    """Return the least B <= longest such that every B rows in a row, within the table, connect everybody."""
-    # Longer windows hold more links, so the answer can be halved in on.
-    low, high = 1, longest + 1
-    while low < high:
-        middle = (low + high) // 2
-        if _connected_windows(graph, table, middle):
-            high = middle
-        else:
-            low = middle + 1
-    return low if low <= longest else None
+def ever_up(graph: Graph) -> BoolArray | None:
+    """Return which links are up in any round; None where dynamics are random, or there are none: all of them."""
+    if not isinstance(graph.dynamics, Scheduled):
+        return None
+    up = np.zeros(graph.edges, dtype=np.bool_)
+    size = max(LARGEST_TABLE // max(graph.edges, 1), 1)
+    for first in range(1, graph.dynamics.period + 1, size):
+        rounds = np.arange(first, min(first + size, graph.dynamics.period + 1))
+        up |= graph.dynamics.links_in(rounds, graph.senders, graph.receivers).any(axis=0)
+    return up
 
 
-def _connected_windows(graph: Graph, table: BoolArray, length: int) -> bool:
-    from scipy.sparse.csgraph import connected_components
-
-    for start in range(len(table) - length + 1):
-        links = _adjacency(graph, _any_row(table[start : start + length]))
-        if connected_components(links, connection="strong", return_labels=False) != 1:
-            return False
-    return True
-
-
-def _ever_up(graph: Graph) -> BoolArray | None:
-    return _any_row(graph.dynamics.table) if isinstance(graph.dynamics, Periodic) else None
-
-
-def _any_row(table: BoolArray) -> BoolArray:
-    return np.asarray(np.any(table, axis=0), dtype=np.bool_)
-
-
-def _adjacency(graph: Graph, up: BoolArray | None) -> Any:
-    """Return the links as a csr array, row = receiver, straight from the sorted edge list."""
+def adjacency(agents: int, senders: IntArray, receivers: IntArray, up: BoolArray | None = None) -> Any:
+    """Return the links that are up as a csr array, row = receiver, straight from the sorted edge list."""
     from scipy.sparse import csr_array
 
-    senders, receivers = (graph.senders, graph.receivers) if up is None else (graph.senders[up], graph.receivers[up])
-    starts = np.concatenate([[0], np.cumsum(np.bincount(receivers, minlength=graph.agents))])
-    return csr_array((np.ones(len(senders), dtype=np.int8), senders, starts), shape=(graph.agents, graph.agents))
+    if up is not None:
+        senders, receivers = senders[up], receivers[up]
+    starts = np.concatenate([[0], np.cumsum(np.bincount(receivers, minlength=agents))])
+    return csr_array((np.ones(len(senders)), senders, starts.astype(np.int32)), shape=(agents, agents))
+
+
+def pair_without_path(links: Any) -> tuple[int, int] | None:
+    """Return two agents (a, b) without a path from a to b over these links (row = receiver), or None."""
+    # Where there is such a pair, agent 0 reaches not everybody, or not everybody reaches it.
+    unreached = _unreached(links.T.tocsr(), 0)
+    if len(unreached):
+        return 0, int(unreached[0])
+    unheard = _unreached(links, 0)
+    return (int(unheard[0]), 0) if len(unheard) else None
 
 
 def _unreached(links: Any, start: int) -> npt.NDArray[np.int64]:
@@ -273,11 +223,22 @@ def _unreached(links: Any, start: int) -> npt.NDArray[np.int64]:
     return np.flatnonzero(left)
 
 
+def _different_rounds(graph: Graph) -> list[int]:
+    """Return the rounds of a schedule whose weights may differ; the first one of anything else."""
+    if not isinstance(graph.dynamics, Scheduled):
+        return [1]
+    if isinstance(graph.dynamics, Attendance):
+        _, found = np.unique(graph.dynamics.table, axis=0, return_index=True)
+        return [int(index) + 1 for index in np.sort(found)]
+    return list(range(1, graph.dynamics.period + 1))
+
+
 def _reverse(graph: Graph) -> npt.NDArray[np.int64]:
-    _one_role(graph)
+    one_role(graph)
     return reverse_positions(graph.senders, graph.receivers, graph.agents)
 
 
-def _one_role(graph: Graph) -> None:
+def one_role(graph: Graph) -> None:
+    """Raise where the graph links two roles."""
     if graph.sources is not None:
         raise GraphError(f"{graph.name!r} links two roles: this is a question about agents of one role")

@@ -16,7 +16,7 @@ import numpy as np
 from jax.extend.random import threefry_2x32
 
 from tacit.errors import GraphError, RequirementError
-from tacit.graphs.edges import BoolArray, reverse_positions
+from tacit.graphs.edges import BoolArray, IntArray, reverse_positions
 
 if TYPE_CHECKING:
     from tacit.graphs.graph import Graph
@@ -43,6 +43,16 @@ class Periodic:
     table: BoolArray
     """(P, E) bool, in canonical edge order."""
 
+    @property
+    def period(self) -> int:
+        """Number of rounds after which the links repeat."""
+        return len(self.table)
+
+    def links_in(self, t: Any, senders: IntArray, receivers: IntArray) -> BoolArray:
+        """Return which links are up in round t (NumPy); of several rounds, one row each."""
+        rows: BoolArray = self.table[(t - 1) % self.period]
+        return rows
+
     def live(self, t: Any, key: jax.Array, senders: Any, receivers: Any, agents: int) -> tuple[jax.Array, jax.Array]:
         """Return the links of round t; everybody is present."""
         table = jnp.asarray(self.table)
@@ -63,6 +73,64 @@ class Periodic:
         back = reverse_positions(graph.senders, graph.receivers, graph.agents)
         paired = back >= 0
         return bool(np.all(self.table[:, paired] == self.table[:, back[paired]]))
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class Attendance:
+    """Agents come and go as they please: row (t - 1) mod P of the table says who is present in round t.
+
+    Links are up among those present. See `attendance` for a table of plain lists.
+    """
+
+    table: BoolArray
+    """(P, n) bool, one column per agent."""
+
+    @property
+    def period(self) -> int:
+        """Number of rounds after which the attendance repeats."""
+        return len(self.table)
+
+    def live(self, t: Any, key: jax.Array, senders: Any, receivers: Any, agents: int) -> tuple[jax.Array, jax.Array]:
+        """Return the links among those present, and who is present."""
+        table = jnp.asarray(self.table)
+        present = table[(t - 1) % table.shape[0]]
+        return present[jnp.asarray(senders)] & present[jnp.asarray(receivers)], present
+
+    def links_in(self, t: Any, senders: IntArray, receivers: IntArray) -> BoolArray:
+        """Return which links are up in round t (NumPy); of several rounds, one row each."""
+        present: BoolArray = self.table[(t - 1) % self.period]
+        return present[..., senders] & present[..., receivers]
+
+    def check(self, graph: Graph) -> None:
+        """Raise where the table does not have one column per agent, or where the links are between two roles."""
+        _refuse_two_roles(graph, "Attendance")
+        table = np.asarray(self.table)
+        if table.ndim != 2 or table.shape[0] == 0 or table.shape[1] != graph.agents or table.dtype != np.bool_:
+            raise GraphError(
+                f"the attendance table has shape {table.shape} and type {table.dtype}: expected "
+                f"(rounds, {graph.agents}) of bool, one row per round of the period and one column per agent; "
+                "make it with np.ones((rounds, agents), bool) and set False where an agent stays away"
+            )
+
+    def keeps_links_mutual(self, graph: Graph) -> bool:
+        """Return True: an absent agent neither sends nor hears."""
+        return True
+
+
+def attendance(table: list[list[bool]]) -> Attendance:
+    """Return the attendance of plain lists, one per round of the period: whether each agent is present."""
+    lengths = {len(row) for row in table}
+    if len(lengths) != 1:
+        raise GraphError(
+            f"the attendance table has {len(table)} rows of lengths {sorted(lengths)}: expected at least one row, "
+            "and in each one entry per agent (true: present)"
+        )
+    return Attendance(np.asarray(table))
+
+
+Scheduled = Periodic | Attendance
+"""Dynamics that are known in advance, and repeat."""
 
 
 @jax.tree_util.register_dataclass

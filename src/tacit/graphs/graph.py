@@ -19,7 +19,7 @@ import numpy.typing as npt
 from tacit.errors import GraphError
 from tacit.graphs import edges as edge_lists
 from tacit.graphs.compatibility import checked
-from tacit.graphs.dynamics import Dynamics, Periodic
+from tacit.graphs.dynamics import Attendance, Dynamics, Periodic, Scheduled
 from tacit.graphs.edges import BoolArray, FloatArray, IntArray
 from tacit.graphs.weights import Rule, Weights, by_rule, evaluate, evaluate_exactly, given
 
@@ -164,9 +164,8 @@ class Graph:
 
     def live_at(self, t: int, key: jax.Array | None = None) -> BoolArray:
         """Return which links are up in round t (NumPy); all of them for random dynamics without a key."""
-        if isinstance(self.dynamics, Periodic):
-            row: BoolArray = self.dynamics.table[(t - 1) % len(self.dynamics.table)]
-            return row
+        if isinstance(self.dynamics, Scheduled):
+            return self.dynamics.links_in(t, self.senders, self.receivers)
         if self.dynamics is None or key is None:
             return np.ones(self.edges, dtype=bool)
         return np.asarray(self.dynamics.live(t, key, self.senders, self.receivers, self.agents)[0])
@@ -243,7 +242,7 @@ class Graph:
     def completed(self) -> Graph:
         """Return the complete graph on the same agents, weights to be chosen anew.
 
-        Random dynamics stay; a periodic table speaks of the old links and is dropped.
+        Dynamics stay; only a periodic table speaks of the old links and is dropped.
         """
         self._refuse_two_roles("completed()")
         senders, receivers = edge_lists.complete_edges(self.agents)
@@ -264,7 +263,10 @@ class Graph:
             own = np.empty_like(weights.own)
             own[..., new] = weights.own
             weights = replace(weights, edge=weights.edge[..., order], own=own)
-        return Graph(self.agents, senders, receivers, weights, self._dynamics_of(order), None, self.name)
+        dynamics = self._dynamics_of(order)
+        if isinstance(dynamics, Attendance):
+            dynamics = Attendance(dynamics.table[:, np.argsort(new)])
+        return Graph(self.agents, senders, receivers, weights, dynamics, None, self.name)
 
     def to_networkx(self) -> Any:
         """Return a networkx.DiGraph with nodes 0..n-1."""
@@ -280,7 +282,8 @@ class Graph:
     def union(graphs: Sequence[Graph]) -> Graph:
         """Return the disjoint union of graphs of equal size: agent i of the r-th becomes r * agents + i.
 
-        It runs R repeats as one graph. All must have the same kind of weights and equal dynamics.
+        It runs R repeats as one graph. All must have the same kind of weights and equal dynamics; tables of
+        links or of attendance may differ, but not in their number of rounds.
         """
         if not graphs:
             raise GraphError("the union of no graphs: give at least one")
@@ -356,11 +359,16 @@ def _joined_weights(parts: list[Weights | None]) -> Weights | None:
 
 def _joined_dynamics(parts: list[Dynamics | None]) -> Dynamics | None:
     first = parts[0]
-    tables = [d.table for d in parts if isinstance(d, Periodic)]
-    if tables:
-        if len(tables) < len(parts) or len({len(table) for table in tables}) > 1:
-            raise GraphError("a union needs equal dynamics: these are not all periodic with one period")
-        return Periodic(np.concatenate(tables, axis=1))
+    scheduled = [d for d in parts if isinstance(d, Scheduled)]
+    if scheduled:
+        kinds = sorted({"fixed" if d is None else type(d).__name__ for d in parts})
+        periods = sorted({d.period for d in scheduled})
+        if len(kinds) > 1 or len(periods) > 1:
+            raise GraphError(
+                f"a union needs equal dynamics: these are {' and '.join(kinds)} with periods {periods}; give all of "
+                "them one kind and one period"
+            )
+        return type(scheduled[0])(np.concatenate([d.table for d in scheduled], axis=1))
     if any(d != first for d in parts):
         raise GraphError(f"a union needs equal dynamics, but these have {sorted({str(d) for d in parts})}")
     return first

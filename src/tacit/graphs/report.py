@@ -9,6 +9,7 @@ from tacit.errors import GraphError
 from tacit.graphs import checks
 from tacit.graphs.edges import IntArray
 from tacit.graphs.graph import Graph
+from tacit.graphs.windows import Window, connection_window
 
 LARGEST_SPECTRAL = 20_000
 """Agents above which eigenvalues are not computed."""
@@ -49,7 +50,7 @@ class GraphReport:
     symmetric: bool
     sender_normalised: bool | None
     receiver_normalised: bool | None
-    window: checks.Window | None
+    window: Window | None
     """Over how many rounds it is connected."""
     spectral_gap: float | None
     perron_ratio: float | None
@@ -114,11 +115,11 @@ def describe(graph: Graph) -> GraphReport:
     )
 
 
-def _window(graph: Graph, notes: list[str]) -> checks.Window | None:
+def _window(graph: Graph, notes: list[str]) -> Window | None:
     if graph.dynamics is not None and graph.edges > LARGEST_SAMPLED:
         notes.append(f"rounds are not sampled above {LARGEST_SAMPLED:,} edges: window of connection left out")
         return None
-    return checks.connection_window(graph)
+    return connection_window(graph)
 
 
 def _spectrum(graph: Graph, connected: bool, notes: list[str]) -> tuple[float | None, float | None]:

@@ -80,7 +80,7 @@ def _connected_over_time(graph: Graph) -> Fault:
         return None
     return (
         f"there is no path from agent {path[0]} to agent {path[1]}, not even over all rounds together",
-        "let the graphs that are played in turn connect everybody between them",
+        "let the rounds connect everybody between them",
     )
 
 

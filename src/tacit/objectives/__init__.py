@@ -1,27 +1,42 @@
-"""What is learnt: losses, regularisers and the sets that parameters are kept in."""
+"""What is learnt: losses, regularisers, constraints, and the sets and geometries that parameters live in."""
 
+from tacit.objectives.constraints import Constraint, size_limit, spending_limit
 from tacit.objectives.custom import from_loss
 from tacit.objectives.losses import absolute, hinge, logistic, regularised, softmax, squared
-from tacit.objectives.projections import Ball, Box, Projection, Simplex
-from tacit.objectives.registry import OBJECTIVES, PROJECTIONS
+from tacit.objectives.mirror_maps import Euclidean, MirrorMap, NegativeEntropy, entropy, euclidean_ball
+from tacit.objectives.networks import cnn
+from tacit.objectives.projections import Ball, Box, ConvexSet, Projection, Simplex
+from tacit.objectives.registry import CONSTRAINTS, MIRROR_MAPS, OBJECTIVES, PROJECTIONS
 from tacit.objectives.regularisers import Regulariser, elastic_net, l1, l2
 
 __all__ = [
+    "CONSTRAINTS",
+    "MIRROR_MAPS",
     "OBJECTIVES",
     "PROJECTIONS",
     "Ball",
     "Box",
+    "Constraint",
+    "ConvexSet",
+    "Euclidean",
+    "MirrorMap",
+    "NegativeEntropy",
     "Projection",
     "Regulariser",
     "Simplex",
     "absolute",
+    "cnn",
     "elastic_net",
+    "entropy",
+    "euclidean_ball",
     "from_loss",
     "hinge",
     "l1",
     "l2",
     "logistic",
     "regularised",
+    "size_limit",
     "softmax",
+    "spending_limit",
     "squared",
 ]

@@ -1,12 +1,17 @@
-"""Euclidean projections on convex sets. A pytree of parameters is taken as one vector."""
+"""Convex sets: the nearest point, the point that lies farthest down a direction, and whether a point is inside.
+
+A pytree of parameters is taken as one vector.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from tacit.contract import Array, Params
@@ -15,6 +20,22 @@ from tacit.objectives.checks import bound, positive
 
 Projection = Callable[[Params], Params]
 """Parameters -> the nearest ones in the set."""
+ROUNDINGS = 64
+"""A point counts as inside if it is off by no more than this many roundings of its own precision."""
+
+
+@runtime_checkable
+class ConvexSet(Protocol):
+    """A closed convex set of parameters."""
+
+    def __call__(self, params: Params) -> Params:
+        """Return the nearest point of the set."""
+
+    def lowest(self, direction: Params) -> Params:
+        """Return a point of the set at which <direction, .> is least; the set must be bounded that way."""
+
+    def fault(self, params: Params) -> str | None:
+        """Say what keeps parameters (numbers, not traced ones) out of the set; None where nothing does."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +60,22 @@ class Ball:
         scale = jnp.where(outside, limit / jnp.where(outside, norm, 1), 1)
         return jax.tree.map(lambda leaf: (leaf * scale).astype(leaf.dtype), params)
 
+    def lowest(self, direction: Params) -> Params:
+        """Return the point of the sphere against the direction; 0 where it has none."""
+        vector, unravel = ravel_pytree(direction)
+        largest = jnp.max(jnp.abs(vector), initial=0)
+        scaled = vector / jnp.where(largest > 0, largest, 1)
+        norm = jnp.linalg.norm(scaled)
+        return unravel(-self.radius * scaled / jnp.where(norm > 0, norm, 1))
+
+    def fault(self, params: Params) -> str | None:
+        """Say by how much the parameters are too long."""
+        vector, spare = _concrete(params)
+        norm = float(np.linalg.norm(vector))
+        if norm <= self.radius * (1 + spare):
+            return None
+        return f"their l2 norm is {norm:.6g}, expected at most {self.radius:g}"
+
 
 @dataclass(frozen=True)
 class Box:
@@ -59,6 +96,24 @@ class Box:
     def __call__(self, params: Params) -> Params:
         """Return the nearest point of the box."""
         return jax.tree.map(lambda leaf: jnp.clip(leaf, self.low, self.high), params)
+
+    def lowest(self, direction: Params) -> Params:
+        """Return the corner against the direction; where that is 0, what is nearest to 0."""
+        middle = min(max(0.0, self.low), self.high)  # an end may be infinite
+        return jax.tree.map(
+            lambda leaf: jnp.select([leaf > 0, leaf < 0], [self.low, self.high], middle).astype(leaf.dtype), direction
+        )
+
+    def fault(self, params: Params) -> str | None:
+        """Name a coordinate outside."""
+        vector, spare = _concrete(params)
+        bounds = np.array([self.low, self.high])
+        room = spare * float(np.max(np.abs(bounds[np.isfinite(bounds)]), initial=0))
+        outside = ~((vector >= self.low - room) & (vector <= self.high + room))
+        if not outside.any():
+            return None
+        worst = int(np.argmax(outside))
+        return f"coordinate {worst} is {vector[worst]:.6g}, expected {self.low:g} to {self.high:g}"
 
 
 @dataclass(frozen=True)
@@ -84,3 +139,27 @@ class Simplex:
         counts = jnp.arange(1, vector.size + 1, dtype=vector.dtype)
         threshold = jnp.max((sums - self.total) / counts)
         return jnp.maximum(shifted - threshold, 0)
+
+    def lowest(self, direction: Params) -> Params:
+        """Return the corner with all of the total where the direction is least."""
+        vector, unravel = ravel_pytree(direction)
+        return unravel(jnp.zeros_like(vector).at[jnp.argmin(vector)].set(self.total))
+
+    def fault(self, params: Params) -> str | None:
+        """Name a negative coordinate, or the sum where it is not the total."""
+        vector, spare = _concrete(params)
+        below = ~(vector >= 0)
+        if below.any():
+            worst = int(np.argmax(below))
+            return f"coordinate {worst} is {vector[worst]:.6g}, expected no coordinate below 0"
+        found = float(vector.sum())
+        if not abs(found - self.total) <= self.total * spare:
+            return f"they sum to {found:.6g}, expected {self.total:g}"
+        return None
+
+
+def _concrete(params: Params) -> tuple[np.ndarray, float]:
+    """Return the parameters as one vector in double precision, and how far relative rounding may have moved a sum."""
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(params)]
+    coarsest = max(float(np.finfo(leaf.dtype).eps) for leaf in leaves)
+    return np.concatenate([leaf.astype(np.float64).ravel() for leaf in leaves]), ROUNDINGS * coarsest

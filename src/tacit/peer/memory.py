@@ -77,7 +77,7 @@ def run_in_process(
     seed: int = 0,
     channel: Channel | None = None,
     dtype: str = "float32",
-    start: Params | None = None,
+    start: Params | Callable[[int], Params] | None = None,
     releaser: Callable[[str, int], Releaser] | None = None,
 ) -> Trajectory:
     """Run every agent as its own round machine; the same seed gives the trajectory of `simulate`'s first repeat.
@@ -98,7 +98,7 @@ def _run(
     seed: int,
     channel: Channel,
     dtype: jnp.dtype,
-    start: Params | None,
+    start: Params | Callable[[int], Params] | None,
     releaser: Callable[[str, int], Releaser] | None,
 ) -> Trajectory:
     if stream.agents != topology.roles[algorithm.learner]:
@@ -107,9 +107,10 @@ def _run(
             f"{topology.roles[algorithm.learner]}; make both the same size"
         )
     world = World(algorithm, topology, seed, dtype)
+    runtime.check_window(algorithm, topology, world.root, rounds)
     network = _Network(channel, topology, world.root)
     first = jax.tree.map(lambda leaf: in_precision(leaf[0, 0], dtype.name), stream.chunk(0, 1))
-    params = runtime.first_params(algorithm, first, dtype, start)
+    params, own = runtime.starting_points(algorithm, first, dtype, start, stream.agents)
     sizes = {role: np.zeros(n, np.int32) for role, n in topology.roles.items()}
     sizes[algorithm.learner] = stream.data_size
     now = world.at_first()
@@ -122,7 +123,7 @@ def _run(
                 role,
                 agent,
                 runtime.agent_key(world.root, index, 0, agent),
-                params,
+                params if own is None or role != algorithm.learner else own[agent],
                 world.views(role, agent, 0, int(sizes[role][agent]), now),
                 channel.longest_delay,
                 None if releaser is None else releaser(role, agent),

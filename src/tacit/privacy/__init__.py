@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tacit.contract import unprotected
-from tacit.privacy.clipping import clipped_gradient, gradient_parts, records_in
+from tacit.privacy.clipping import clipped_gradient, clipped_mean, gradient_parts, records_in
 from tacit.privacy.events import EVERYONE, Event, Loss
 from tacit.privacy.mechanisms import bounded_laplace, decaying_gaussian, gaussian, laplace
 from tacit.privacy.release import release
@@ -15,6 +15,7 @@ __all__ = [
     "Loss",
     "bounded_laplace",
     "clipped_gradient",
+    "clipped_mean",
     "decaying_gaussian",
     "gaussian",
     "gradient_parts",

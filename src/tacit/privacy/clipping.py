@@ -103,18 +103,26 @@ def gradient_parts(objective: Objective, clip: Clip | None) -> GradientParts:
     loss = objective.loss
     if clip is None:
         return GradientParts(jax.grad(loss), None)
+    data, regulariser = (loss.data, loss.regulariser) if isinstance(loss, Separable) else (loss, None)
+    return GradientParts(clipped_mean(jax.grad(data), clip), None if regulariser is None else jax.grad(regulariser))
+
+
+def clipped_mean(of_one: Callable[[Params, Batch], Tree], clip: Clip) -> Callable[[Params, Batch], Tree]:
+    """Return the mean over a batch of a function of one record, with each record's value clipped.
+
+    The mean is over the places of the batch, as in `gradient_parts`.
+    """
     bounded = clip
     _check(bounded)
-    data, regulariser = (loss.data, loss.regulariser) if isinstance(loss, Separable) else (loss, None)
 
-    def of_record(params: Params, record: Batch) -> Params:
-        clipped = _clip(jax.grad(data)(params, record), bounded)
+    def of_record(params: Params, record: Batch) -> Tree:
+        clipped = _clip(of_one(params, record), bounded)
         weight = getattr(record, "weight", None)
         if weight is None:
             return clipped
         return jax.tree.map(lambda leaf: jnp.where(jnp.asarray(weight) > 0, leaf, 0), clipped)
 
-    def mean(params: Params, batch: Batch) -> Params:
+    def mean(params: Params, batch: Batch) -> Tree:
         places = records_in(batch)
         if jnp.ndim(getattr(batch, "y", 0)) == 0:
             return of_record(params, batch)
@@ -123,7 +131,7 @@ def gradient_parts(objective: Objective, clip: Clip | None) -> GradientParts:
         each = jax.vmap(of_record, in_axes=(None, axes))(params, batch)
         return jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0) / places, each)
 
-    return GradientParts(mean, None if regulariser is None else jax.grad(regulariser))
+    return mean
 
 
 def clipped_gradient(objective: Objective, clip: Clip | None) -> Callable[[Params, Batch], Params]:

@@ -1,24 +1,39 @@
-"""True static regret of a run: the comparator is solved for on all the data that the agents saw."""
+"""True regret of a run: its comparators are solved for on all the data that the agents saw."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.contract import Objective, Tree
+from tacit.contract import Array, Batch, Objective, Params, Tree
 from tacit.errors import ConfigError
-from tacit.metrics import Comparator, best_fixed_prefixes, static_regret
+from tacit.metrics import (
+    Comparator,
+    DynamicComparator,
+    FeasibleComparator,
+    best_fixed_prefixes,
+    best_fixed_within,
+    dynamic_comparator,
+    static_regret,
+)
+from tacit.objectives import ConvexSet
 from tacit.streams import Stream
+
+Constraints = Mapping[str, Callable[[Params, Batch], Array]]
+Found = TypeVar("Found")
+NO_CONSTRAINTS: Constraints = MappingProxyType({})
 
 CHUNK_BYTES = 2**26
 """Data are read in pieces of about this size."""
 
-_solved: WeakKeyDictionary[Stream, dict[tuple[Objective, tuple[int, ...]], list[Comparator]]] = WeakKeyDictionary()
+_solved: WeakKeyDictionary[Stream, dict[Hashable, Any]] = WeakKeyDictionary()
 # A stream is pure, so its comparator is a fact about it: algorithms that are compared on one stream share it.
 
 
@@ -27,8 +42,8 @@ class RegretCurve:
     """Static regret after some rounds, the last of which is the final one.
 
     Sums are over all agents and rounds 1..t: loss at prediction time minus that of the one model that would
-    have been best for all agents over those rounds. Negative values are possible: agents that may differ, or
-    move with a drift, can beat every fixed model.
+    have been best for all agents over those rounds, among those of the run's set. Negative values are possible: agents
+    that may differ, or move with a drift, can beat every fixed model.
     """
 
     rounds: NDArray[np.int64]
@@ -41,9 +56,33 @@ class RegretCurve:
     """(repeats, k) the same for one agent's model on everybody's data, where the run recorded its loss."""
     node_per_agent_round: NDArray[np.float64] | None
     gap: float | None
-    """Certified: no comparator's average loss is above the optimum by more than this; None: unknown."""
+    """Certified: no comparator's average loss is above the optimum by more than this; None: unknown. In a set or under
+    constraints this takes the loss to be convex."""
     converged: bool
     """Whether the solver reached its tolerance everywhere."""
+    window: int | None = None
+    """The comparator keeps the run's constraints over every so many rounds in a row; None: it need not keep them."""
+
+
+@dataclass(frozen=True, eq=False)
+class DynamicRegret:
+    """Regret against the best model of every single round, and how far that model moved.
+
+    Sums over all agents and rounds 1..t: loss at prediction time minus f_is(x*_s), x*_s = argmin of round s's total
+    loss in the run's set.
+    """
+
+    rounds: NDArray[np.int64]
+    """(rounds,) t = 1, 2, ..."""
+    total: NDArray[np.float64]
+    """(repeats, rounds)."""
+    path_length: NDArray[np.float64]
+    """(repeats, rounds) sum over the rounds up to t of ||x*_s - x*_(s-1)||_2."""
+    gap: float | None
+    """Certified for convex losses: in no round is the comparator's loss, averaged over the agents, above the optimum by
+    more than this; None: unknown."""
+    converged: bool
+    """Whether the solver reached its tolerance in all rounds."""
 
 
 def prefixes(rounds: int, points: int) -> NDArray[np.int64]:
@@ -62,10 +101,14 @@ def regret_curve(
     loss: NDArray[np.floating],
     node_loss: NDArray[np.floating] | None,
     points: int,
+    *,
+    within: ConvexSet | None = None,
+    constraints: Constraints = NO_CONSTRAINTS,
+    window: int | None = None,
 ) -> RegretCurve:
     """Return the regret of (repeats, rounds) losses averaged over agents; one stream, or one per repeat."""
     rounds = prefixes(loss.shape[1], points)
-    found = [_comparators(objective, stream, rounds) for stream in streams]
+    found = [_comparators(objective, stream, rounds, within, constraints, window) for stream in streams]
     best = np.array([[c.total_loss for c in row] for row in found])  # (streams, k): broadcasts over repeats if shared
     agents = streams[0].agents
 
@@ -85,15 +128,62 @@ def regret_curve(
         node_per_agent_round,
         gap=None if None in gaps else max(g for g in gaps if g is not None),
         converged=all(c.converged for row in found for c in row),
+        window=window,
     )
 
 
-def _comparators(objective: Objective, stream: Stream, rounds: NDArray[np.int64]) -> list[Comparator]:
-    key = (objective, tuple(rounds.tolist()))
-    known = _solved.setdefault(stream, {})
+def dynamic_regret(
+    objective: Objective, streams: Sequence[Stream], loss: NDArray[np.floating], *, within: ConvexSet | None = None
+) -> DynamicRegret:
+    """Return the dynamic regret of (repeats, rounds) losses averaged over agents; one stream, or one per repeat."""
+    repeats, rounds = loss.shape
+    found = [_dynamic_comparator(objective, stream, rounds, within) for stream in streams]
+    own = streams[0].agents * np.asarray(loss, np.float64)
+    best = np.array([each.loss for each in found])  # (streams, rounds): broadcasts over repeats if shared
+    moves = np.broadcast_to(np.array([each.moves for each in found]), (repeats, rounds))
+    gaps = [each.gap for each in found]
+    return DynamicRegret(
+        np.arange(1, rounds + 1),
+        np.cumsum(own - best, axis=1),
+        np.cumsum(moves, axis=1),
+        gap=None if any(gap is None for gap in gaps) else max(float(np.max(gap)) for gap in gaps if gap is not None),
+        converged=all(each.converged for each in found),
+    )
+
+
+def _comparators(
+    objective: Objective,
+    stream: Stream,
+    rounds: NDArray[np.int64],
+    within: ConvexSet | None,
+    constraints: Constraints,
+    window: int | None,
+) -> Sequence[Comparator | FeasibleComparator]:
+    at, spec = rounds.tolist(), stream.batch_spec()
+    limits = tuple(constraints.items()) if window is not None else ()
+
+    def solve() -> Sequence[Comparator | FeasibleComparator]:
+        chunks = _reader(stream, at[-1])
+        if within is None and window is None:
+            return best_fixed_prefixes(objective, chunks, spec, at)
+        return best_fixed_within(objective, chunks, spec, at, within=within, constraints=limits, window=window)
+
+    return _once(stream, (objective, tuple(at), within, limits, window), solve)
+
+
+def _dynamic_comparator(
+    objective: Objective, stream: Stream, rounds: int, within: ConvexSet | None
+) -> DynamicComparator:
+    def solve() -> DynamicComparator:
+        return dynamic_comparator(objective, _reader(stream, rounds), stream.batch_spec(), within=within)
+
+    return _once(stream, (objective, rounds, within), solve)
+
+
+def _once(stream: Stream, key: Hashable, solve: Callable[[], Found]) -> Found:
+    known: dict[Hashable, Found] = _solved.setdefault(stream, {})
     if key not in known:
-        chunks = _reader(stream, int(rounds[-1]))
-        known[key] = best_fixed_prefixes(objective, chunks, stream.batch_spec(), rounds.tolist())
+        known[key] = solve()
     return known[key]
 
 

@@ -11,10 +11,18 @@ from typing import Any
 import numpy as np
 
 from tacit.contract import Objective, Params
+from tacit.errors import ConfigError
+from tacit.objectives import ConvexSet
 from tacit.privacy.spending import RunPrivacy
 from tacit.results.record import Record, figure
 from tacit.results.record import record as make_record
-from tacit.results.regret import RegretCurve, regret_curve
+from tacit.results.regret import (
+    Constraints,
+    DynamicRegret,
+    RegretCurve,
+    dynamic_regret,
+    regret_curve,
+)
 from tacit.streams import Stream
 
 Series = np.ndarray
@@ -55,9 +63,15 @@ class Run:
     """Whether the run was interrupted; all figures are those of the rounds that were finished."""
     settings: dict[str, Any] = field(default_factory=dict)
     """The experiment as configured, which config.toml holds; empty for a run made in Python."""
+    within: ConvexSet | None = None
+    """The set that the models were kept in; None: no bounds."""
+    constraints: Constraints = field(default_factory=dict)
+    """Name -> c(params, batch), which the algorithm keeps at 0 or below in the long run; `per_round` holds the means
+    over agents."""
     label: str = ""
     """What tables and legends call it; the algorithm's name where empty."""
-    _regret: dict[int, RegretCurve] = field(default_factory=dict, init=False, repr=False)
+    _regret: dict[tuple[int, int | None], RegretCurve] = field(default_factory=dict, init=False, repr=False)
+    _dynamic_regret: DynamicRegret | None = field(default=None, init=False, repr=False)
 
     def average_loss(self) -> np.ndarray:
         """(repeats,) average over rounds and agents of the loss at prediction time."""
@@ -72,27 +86,65 @@ class Run:
         """Return the stream that a repeat saw."""
         return self.streams[repeat if len(self.streams) > 1 else 0]
 
-    def regret(self, points: int = 8) -> RegretCurve:
+    def regret(self, points: int = 8, window: int | None = None) -> RegretCurve:
         """Return the static regret at log-spaced rounds, the last one final.
+
+        The comparator is the best fixed model of the run's set. With `window` = K it also keeps the run's constraints,
+        at every agent and in sum over any K rounds in a row (before round K there are none): K = 1 is the benchmark of
+        000 ch. 3, a longer one that of ch. 4. Without it the comparator need not keep them, which no method can match.
 
         The comparator of each prefix is solved for on all the data of that prefix, so this takes a while on
         large data; it is done once. Afterwards `metrics`, `save` and `plot` include it.
         """
-        if points not in self._regret:
-            loss, node = self.per_round["loss"], self.per_round.get("node_loss")
-            self._regret[points] = regret_curve(self.objective, self.streams, loss, node, points)
-        return self._regret[points]
+        if window is not None and not self.constraints:
+            raise ConfigError(
+                f"window = {window} in a run of {self.algorithm!r}, which has no constraints; leave the window out"
+            )
+        if (points, window) not in self._regret:
+            self._regret[points, window] = regret_curve(
+                self.objective,
+                self.streams,
+                self.per_round["loss"],
+                self.per_round.get("node_loss"),
+                points,
+                within=self.within,
+                constraints=self.constraints,
+                window=window,
+            )
+        return self._regret[points, window]
 
     @property
     def known_regret(self) -> RegretCurve | None:
-        """The regret curve with the most points among those computed so far."""
-        return self._regret[max(self._regret)] if self._regret else None
+        """The regret curve with the most points among those computed so far; of several, the one with constraints."""
+        known = self._regret
+        return known[max(known, key=lambda asked: (asked[0], asked[1] or 0))] if known else None
+
+    def dynamic_regret(self) -> DynamicRegret:
+        """Return the regret against the best model of each single round, and that model's path length.
+
+        One model per round is solved for, in the run's set; it is done once.
+        """
+        if self._dynamic_regret is None:
+            loss = self.per_round["loss"]
+            self._dynamic_regret = dynamic_regret(self.objective, self.streams, loss, within=self.within)
+        return self._dynamic_regret
+
+    def violation(self) -> dict[str, Series]:
+        """(repeats, rounds) per constraint: sum over all agents and rounds 1..t of c_is(x_is).
+
+        It is signed: below 0 there is room left. The cumulative violation of 000 is its positive part, max(0, .).
+        """
+        return {
+            name: self.agents * np.cumsum(np.asarray(self.per_round[name], np.float64), axis=1)
+            for name in self.constraints
+        }
 
     def metrics(self) -> dict[str, Any]:
         """Return the final figures: mean, 95 % interval over repeats and the repeats' values of each.
 
         Bounds are None with one repeat, and so is whatever is not finite. "messages" and "bits_per_agent" are
-        totals of the run; regret is among the figures once `regret` was asked for.
+        totals of the run; regret is among the figures once `regret` was asked for. "violation: NAME" is the sum of a
+        constraint over all agents and rounds, 0 where that is negative.
         """
         score = self.objective.score_name
         consensus = self.recorded["consensus"]
@@ -103,6 +155,8 @@ class Run:
             "messages": self.per_round["messages"].sum(axis=1, dtype=np.int64),
             "bits_per_agent": self.per_round["bits"].sum(axis=1, dtype=np.int64) / self.agents,
         }
+        for name, sums in self.violation().items():
+            figures[f"violation: {name}"] = np.maximum(sums[:, -1], 0)
         regret = self.known_regret
         if regret is not None:
             figures["regret_total"] = regret.total[:, -1]

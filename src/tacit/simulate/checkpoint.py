@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +17,18 @@ from tacit.contract import Tree
 from tacit.errors import ResultError
 from tacit.simulate.arrays import Carry
 
-FORMAT = 2
+FORMAT = 3
+RECORDED = "recorded/"
 
 
 class Log:
     """Figures collected so far."""
 
-    ARRAYS = ("figures", "messages", "costs", "recorded_rounds", "consensus")
-
-    def __init__(self, fingerprint: dict[str, Any]) -> None:
+    def __init__(self, fingerprint: dict[str, Any], recorded: Sequence[str]) -> None:
         self.fingerprint = fingerprint
         self.rounds = 0
         self.recorded_rounds: list[int] = []
-        self.consensus: list[np.ndarray] = []
+        self.recorded: dict[str, list[np.ndarray]] = {name: [] for name in recorded}
         self._figures: list[np.ndarray] = []
         self._messages: list[np.ndarray] = []
         self._costs: list[np.ndarray] = []
@@ -52,10 +52,11 @@ class Log:
         """(rounds, phases, 2)."""
         return np.concatenate(self._costs)
 
-    def record(self, rounds: int, consensus: np.ndarray) -> None:
+    def record(self, rounds: int, figures: Mapping[str, np.ndarray]) -> None:
         """Add figures of the state after some round."""
         self.recorded_rounds.append(int(rounds))
-        self.consensus.append(consensus)
+        for name, values in self.recorded.items():
+            values.append(figures[name])
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return everything as named arrays."""
@@ -64,14 +65,18 @@ class Log:
             "messages": self.messages(),
             "costs": self.costs(),
             "recorded_rounds": np.array(self.recorded_rounds),
-            "consensus": np.array(self.consensus),
+            **{RECORDED + name: np.array(values) for name, values in self.recorded.items()},
         }
+
+    def names(self) -> list[str]:
+        """Return the names of the arrays that `arrays` gives."""
+        return ["figures", "messages", "costs", "recorded_rounds", *(RECORDED + name for name in self.recorded)]
 
     def restore(self, rounds: int, arrays: dict[str, np.ndarray]) -> None:
         """Take back what `arrays` gave."""
         self.rounds = rounds
         self.recorded_rounds = [int(r) for r in arrays["recorded_rounds"]]
-        self.consensus = list(arrays["consensus"])
+        self.recorded = {name: list(arrays[RECORDED + name]) for name in self.recorded}
         self._figures, self._messages, self._costs = [arrays["figures"]], [arrays["messages"]], [arrays["costs"]]
 
 
@@ -106,7 +111,7 @@ def load(path: Path, log: Log, like: Carry) -> Carry:
             arrays = dict(archive.items())
         about = json.loads(str(arrays["about"]))
         found = {key: about.get(key) for key in ("format", "rounds", *log.fingerprint)}
-        figures = {key: arrays[key] for key in log.ARRAYS}
+        figures = {key: arrays[key] for key in log.names() if key in arrays}
     except Exception as error:  # a broken file makes its readers raise anything
         raise ResultError(f"{path} is not a checkpoint that can be read ({error}); delete it to start over") from error
     expected = {"format": FORMAT, "rounds": found["rounds"], **log.fingerprint}
@@ -118,6 +123,8 @@ def load(path: Path, log: Log, like: Carry) -> Carry:
     for old, new in zip(leaves, saved, strict=True):
         if new is None or new.shape != old.shape or new.dtype != old.dtype:
             raise ResultError(f"{path} holds a state of another shape; delete it to start over")
+    if len(figures) < len(log.names()):
+        raise ResultError(f"{path} lacks {sorted(set(log.names()) - figures.keys())}; delete it to start over")
     log.restore(int(found["rounds"]), figures)
     carry: Carry = jax.tree_util.tree_unflatten(structure, [jnp.asarray(leaf) for leaf in saved])
     return carry

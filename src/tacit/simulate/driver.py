@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,13 +25,13 @@ from tacit.results.run import Run
 from tacit.simulate import checkpoint as checkpoints
 from tacit.simulate.arrays import Carry, Desks, World, joined
 from tacit.simulate.engine import Engine
-from tacit.simulate.figures import Figures
+from tacit.simulate.figures import Figures, Noted, all_noted
 from tacit.simulate.layout import lay_out
 from tacit.simulate.progress import Interrupts, Progress
 from tacit.streams import Stream
 
-RESIDENT_BYTES = 2**30
-"""A stream whose period is at most this large is put on the device once."""
+RESIDENT_BYTES, RESIDENT_SHARE = 2**30, 0.25
+"""A stream whose period is at most this large, or this share of an accelerator's memory, is put on the device once."""
 CHUNK_BYTES = 2**28
 """Otherwise rounds are fed in chunks of at most this size, the next one read while one runs."""
 LONGEST_CHUNK = 4096
@@ -41,6 +40,9 @@ FEW_AGENTS = 4096
 
 GraphSource = Graph | Topology | Callable[[int], Graph | Topology]
 StreamSource = Stream | Callable[[int], Stream]
+Recorder = Callable[[Params], Any]
+"""The models of one repeat, leading axis over the agents -> a number or an array."""
+NOTHING: Mapping[str, Any] = {}
 
 
 def simulate(
@@ -53,8 +55,10 @@ def simulate(
     seed: int = 0,
     channel: Channel | None = None,
     dtype: str = "float32",
-    start: Params | None = None,
+    start: Params | Callable[[int], Params] | None = None,
     node_loss: int | None = None,
+    figures: Noted = NOTHING,
+    record: Mapping[str, Recorder] = NOTHING,
     record_every: int | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
@@ -62,17 +66,33 @@ def simulate(
     """Run an algorithm over a graph and a stream, all agents and repeats at once.
 
     `graph` and `stream` may be functions of a seed: repeat r then gets `seed + r`, its own graph and its own data.
-    `start` replaces the objective's first parameters. `node_loss=j` also evaluates agent j's model on everyone's batch
-    in every round (one-node regret). `checkpoint` is a file to which the state is saved on the way; a run that finds it
-    goes on from there and ends with the same figures as one that was never stopped. `progress=None` shows a bar on a
-    terminal.
+    `start` replaces the objective's first parameters: the same for all, or a function from an agent's number to its
+    own. `node_loss=j` also evaluates agent j's model on everyone's batch in every round (one-node regret). `figures`
+    are functions of an agent's model and batch, noted in every round as means over the agents (`run.per_round`);
+    `record` are functions of all agents' models of one repeat, called outside of compiled code after every
+    `record_every`-th round (`run.recorded`). `checkpoint` is a file to which the state is saved on the way; a run that
+    finds it goes on from there and ends with the same figures as one that was never stopped. `progress=None` shows a
+    bar on a terminal.
 
     Ctrl-C ends the run after the current chunk with `partial=True`; what was done so far is valid.
     """
     _check_numbers(rounds, repeats, dtype)
+    if "consensus" in record:
+        raise ConfigError("a record named 'consensus' is asked for, but every run has one: give it another name")
     with jax.enable_x64(dtype == "float64"):
         return _Simulation(
-            algorithm, graph, stream, rounds, repeats, seed, channel or Channel(), dtype, start, node_loss
+            algorithm,
+            graph,
+            stream,
+            rounds,
+            repeats,
+            seed,
+            channel or Channel(),
+            dtype,
+            start,
+            node_loss,
+            figures,
+            record,
         ).run(record_every, None if checkpoint is None else Path(checkpoint), progress)
 
 
@@ -102,6 +122,12 @@ def _one_thread_if_small(agents: int) -> Iterator[None]:
             del os.environ["PJRT_NPROC"]
 
 
+def _resident_bytes() -> int:
+    """Return how large data may be to be kept on the device."""
+    memory = jax.devices()[0].memory_stats()  # None on the CPU
+    return max(RESIDENT_BYTES, int(RESIDENT_SHARE * memory["bytes_limit"]) if memory else 0)
+
+
 class _Trace(NamedTuple):
     """What is noted of each round of a chunk."""
 
@@ -124,8 +150,10 @@ class _Simulation:
         seed: int,
         channel: Channel,
         dtype: str,
-        start: Params | None,
+        start: Params | Callable[[int], Params] | None,
         node: int | None,
+        figures: Noted,
+        record: Mapping[str, Recorder],
     ) -> None:
         self.algorithm, self.rounds, self.repeats, self.seed = algorithm, rounds, repeats, seed
         self.dtype, self.node = jnp.dtype(dtype), node
@@ -139,20 +167,26 @@ class _Simulation:
         self.graph_name = ", ".join(g.name for g in parts[0].links.values())
         self._check_streams(parts[0])
         with _one_thread_if_small(repeats * parts[0].roles[algorithm.learner]):
-            layout = lay_out(Topology.union(parts), runtime.link_ends(algorithm), repeats)
+            together = Topology.union(parts)
+            runtime.check_window(algorithm, together, jax.random.key(seed), rounds, repeats)
+            layout = lay_out(together, runtime.link_ends(algorithm), repeats)
         self.engine = Engine(algorithm, layout, channel, self.dtype)
         self.learners = layout.roles[algorithm.learner]
         self.spec = jax.tree.map(self._leaf_spec, self.streams[0].batch_spec())
-        self.params = runtime.first_params(algorithm, self.spec, self.dtype, start)
+        self.params, own = runtime.starting_points(algorithm, self.spec, self.dtype, start, self.learners.agents)
+        self.own_params = None if own is None else jax.tree.map(lambda *leaves: jnp.stack(leaves), *own)
         self.engine.settle(self.params, self.spec)
         sizes = np.concatenate([s.data_size for s in self.streams])
         self.world = self.engine.world(seed, np.tile(sizes, repeats) if self.shared else sizes)
-        self.figures = Figures(algorithm.objective, self.learners, repeats, node, self.dtype)
+        noted = all_noted(algorithm.constraints, figures)
+        self.figures = Figures(algorithm.objective, self.learners, repeats, node, noted, self.dtype)
+        self.recorders = dict(record)
         self.period = self._resident_period()
         # The chunk length fixes the shape of one compiled program; the number of rounds to run in it is an argument.
         self.chunk = self._chunk_length()
         self.advance: Callable[..., tuple[Carry, _Trace]] = self._advance
-        self.consensus: Callable[..., Array] = self._consensus
+        self.models: Callable[..., Params] = self._models
+        self.consensus: Callable[[Params], Array] = jax.jit(jax.vmap(consensus_distance))
 
     def _check_streams(self, topology: Topology) -> None:
         learners = topology.roles[self.algorithm.learner]
@@ -186,7 +220,7 @@ class _Simulation:
         if None in periods or len(periods) > 1:
             return None
         period = min(periods.pop() or 0, self.rounds) if len(periods) == 1 else 0
-        return period if period * self._bytes_per_round() <= RESIDENT_BYTES else None
+        return period if period * self._bytes_per_round() <= _resident_bytes() else None
 
     def _chunk_length(self) -> int:
         if self.period is not None:
@@ -256,8 +290,14 @@ class _Simulation:
             lambda m: m[self.learners.position].reshape(self.repeats, self.learners.agents, *m.shape[1:]), models
         )
 
-    def _consensus(self, world: World, carry: Carry) -> Array:
-        return jax.vmap(consensus_distance)(self._models(world, carry))
+    def _recorded(self, carry: Carry) -> dict[str, np.ndarray]:
+        """What is recorded of the state, (repeats, ...) each."""
+        models = self.models(self.world, carry)
+        found = {"consensus": np.asarray(self.consensus(models))}
+        if self.recorders:
+            each = [jax.tree.map(lambda m, r=r: m[r], models) for r in range(self.repeats)]
+            found |= {name: np.stack([np.asarray(f(m)) for m in each]) for name, f in self.recorders.items()}
+        return found
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
@@ -266,8 +306,8 @@ class _Simulation:
         every = max(1, self.rounds // 50) if record_every is None else record_every
         if not isinstance(every, int) or every < 1:
             raise ConfigError(f"record_every is {record_every}; expected a whole number from 1 on")
-        carry = jax.jit(self.engine.start)(self.world, self.params)
-        log = checkpoints.Log({} if path is None else self._fingerprint(carry))
+        carry = jax.jit(self.engine.start)(self.world, self.params, self.own_params)
+        log = checkpoints.Log({} if path is None else self._fingerprint(carry), ["consensus", *self.recorders])
         if path is not None and path.exists():
             carry = checkpoints.load(path, log, carry)
             if log.rounds > self.rounds:
@@ -288,7 +328,7 @@ class _Simulation:
                 done = first + count
                 recorded = done % every == 0 or done == self.rounds
                 if recorded:
-                    log.record(done, np.asarray(self.consensus(self.world, carry)))
+                    log.record(done, self._recorded(carry))
                 if path is not None and (recorded or interrupts.asked):
                     checkpoints.save(path, log, carry)
                 bar.at(done)
@@ -309,6 +349,7 @@ class _Simulation:
             "data": checkpoints.digest([s.chunk(0, 1) for s in self.streams]),
             "channel": str(self.engine.channel),
             "figures": self.figures.names,
+            "recorded": list(self.recorders),
             "algorithm": self.algorithm.name,
             "graph": self.graph_name,
             "stream": self.streams[0].name,
@@ -323,7 +364,7 @@ class _Simulation:
         data = resident if resident is not None else self._abstract_chunk()
         number = jax.ShapeDtypeStruct((), jnp.int32)
         self.advance = jax.jit(self._advance, donate_argnums=1).lower(self.world, carry, data, number, number).compile()
-        self.consensus = jax.jit(self._consensus).lower(self.world, carry).compile()
+        self.models = jax.jit(self._models).lower(self.world, carry).compile()
         return time.perf_counter() - begun
 
     def _abstract_chunk(self) -> Tree:
@@ -357,7 +398,7 @@ class _Simulation:
         bits = np.array([message_bits(spec.message) for spec in self.engine.specs], np.int64)
         per_round["messages"] = messages.sum(axis=1).T
         per_round["bits"] = np.einsum("tpr,p->rt", messages, bits)
-        models = jax.tree.map(np.asarray, jax.jit(partial(self._models, self.world))(carry))
+        models = jax.tree.map(np.asarray, self.models(self.world, carry))
         streams: Sequence[Stream] = self.streams
         reads = max(int(stream.reads(log.rounds).max()) for stream in streams)
         releases = [spec.release for spec in self.engine.specs]
@@ -372,7 +413,10 @@ class _Simulation:
             dtype=self.dtype.name,
             per_round=per_round,
             recorded_rounds=np.array(log.recorded_rounds),
-            recorded={"consensus": np.stack(log.consensus, axis=1) if log.consensus else np.zeros((self.repeats, 0))},
+            recorded={
+                name: np.stack(values, axis=1) if values else np.zeros((self.repeats, 0))
+                for name, values in log.recorded.items()
+            },
             models=models,
             privacy=RunPrivacy(self.algorithm.privacy, spent, reads),
             streams=streams,
@@ -381,4 +425,6 @@ class _Simulation:
             seconds=seconds,
             compile_seconds=compile_seconds,
             partial=log.rounds < self.rounds,
+            within=None if self.algorithm.domain is None else self.algorithm.domain.within,
+            constraints=self.algorithm.constraints,
         )

@@ -2,24 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from tacit.contract import Array, Batch, Objective, Params
+from tacit.errors import ConfigError
 from tacit.simulate.arrays import joined, slices
 from tacit.simulate.layout import RoleLayout
 
+Noted = Mapping[str, Callable[[Params, Batch], Array]]
+"""Name -> a number of one agent's model and batch."""
+TAKEN = {"messages", "bits", "consensus"}
+"""Names of figures that every run has besides."""
+
+
+def all_noted(constraints: Noted, asked: Noted) -> Noted:
+    """Return what is noted of a method's constraints and what else was asked for."""
+    for name in constraints.keys() & asked.keys():
+        raise ConfigError(f"a figure named {name!r} is asked for, but a constraint is called so: give it another name")
+    return {**constraints, **asked}
+
 
 class Figures:
-    """The loss, the score where the objective has one, and one node's loss where it was asked for."""
+    """The loss, the score where the objective has one, one node's loss where it was asked for, and what else was."""
 
     def __init__(
-        self, objective: Objective, learners: RoleLayout, repeats: int, node: int | None, dtype: jnp.dtype
+        self,
+        objective: Objective,
+        learners: RoleLayout,
+        repeats: int,
+        node: int | None,
+        also: Noted,
+        dtype: jnp.dtype,
     ) -> None:
         self.objective, self.learners, self.repeats, self.node, self.dtype = objective, learners, repeats, node, dtype
+        self.also = also
         score = [] if objective.score is None else [objective.score_name]
-        self.names = ["loss", *score, *([] if node is None else ["node_loss"])]
+        own = ["loss", *score, *([] if node is None else ["node_loss"])]
+        double = sorted(set(also) & (TAKEN | set(own)))
+        if double:
+            raise ConfigError(f"a figure named {double[0]!r} is asked for, but every run has one: give it another name")
+        self.names = [*own, *also]
 
     def of_round(self, models: list[Params], batch: Batch) -> Array:
         """Return (figures, repeats) of the learners' models, bucket by bucket, and everybody's batch."""
@@ -32,6 +58,9 @@ class Figures:
         if self.node is not None:
             losses = jax.vmap(self.objective.loss)(self._models_of_node(joined(models), self.node), batch)
             figures.append(self._per_repeat(losses))
+        for function in self.also.values():
+            values = joined([jax.vmap(function)(*part).astype(self.dtype) for part in parts])
+            figures.append(self._per_repeat(values))
         return jnp.stack(figures)
 
     def _mean_score(self, scores: Array, weight: Array | None) -> Array:

@@ -153,8 +153,8 @@ class Stage:
         )
         return view
 
-    def start(self, world: World, params: Params) -> Carry:
-        """First states of all agents, and empty channels."""
+    def start(self, world: World, params: Params, own: Params | None = None) -> Carry:
+        """First states of all agents, and empty channels; `own` are the learners' own parameters, (agents, ...)."""
         links = {name: self._links_now(world, name, None) for name in world.links}
         states: dict[str, tuple[PackedState, ...]] = {}
         for role, init in self.algorithm.init.items():
@@ -163,8 +163,11 @@ class Stage:
             for b, members in enumerate(world.members[role]):
                 views = {name: self._view(role, name, b, members, links[name], jnp.int32(0)) for name in names}
                 keys = jax.vmap(runtime.init_key)(members.key)
-                make = jax.vmap(init, in_axes=(0, None, dict.fromkeys(names, VIEW_AXES)))
-                per_bucket.append(make(keys, params, views))
+                given, axis = params, None
+                if own is not None and role == self.algorithm.learner:
+                    given, axis = jax.tree.map(lambda leaf, who=members.agent: leaf[who], own), 0
+                make = jax.vmap(init, in_axes=(0, axis, dict.fromkeys(names, VIEW_AXES)))
+                per_bucket.append(make(keys, given, views))
             self.packed[role] = tuple(map(StatePacking, per_bucket))
             states[role] = self._pack(role, tuple(per_bucket), [{}] * len(per_bucket))
         return Carry(jnp.int32(0), states, tuple(self._empty_flight(k) for k in range(len(self.specs))))

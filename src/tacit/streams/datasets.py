@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import DataError
-from tacit.streams.validate import check_features, check_labels
+from tacit.streams.validate import Task, check_features, check_labels
 
 TIMEOUT_S = 30.0
 OCCUPANCY_URL = "https://archive.ics.uci.edu/static/public/357/occupancy+detection.zip"
@@ -39,6 +39,15 @@ SUSY_DRAWN_FILE = "susy_official_subset.npz"
 RCV1_URL = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/rcv1_train.binary.bz2"
 RCV1_FILE = "rcv1_v2_subset.npz"
 RCV1_CONVERTED_FILE = "rcv1_official_train.npz"
+MNIST_URL = "http://yann.lecun.com/exdb/mnist/"
+MNIST_MIRROR = "https://ossci-datasets.s3.amazonaws.com/mnist/"
+MNIST_FOLDER = "mnist"
+MNIST_SHA256 = {
+    "train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+    "train-labels-idx1-ubyte.gz": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+    "t10k-images-idx3-ubyte.gz": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+    "t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+}
 SUSY_COLUMNS = (
     *("lepton 1 pT", "lepton 1 eta", "lepton 1 phi", "lepton 2 pT", "lepton 2 eta", "lepton 2 phi"),
     *("missing energy magnitude", "missing energy phi", "MET_rel", "axial MET", "M_R", "M_TR_2"),
@@ -66,8 +75,8 @@ class Dataset:
     name: str
     x: NDArray[np.float32]
     """(rows, columns), as published unless `standardised`."""
-    y: NDArray[np.float32]
-    """(rows,) -1 or +1."""
+    y: NDArray[Any]
+    """(rows,) -1 or +1 (float32); where `task` is multiclass 0, 1, 2, ... (int32)."""
     columns: tuple[str, ...]
     description: str
     """One sentence for reports; it says where this is only a part of the original."""
@@ -75,6 +84,8 @@ class Dataset:
     """Whether these are all rows of the original."""
     parts: dict[str, slice]
     """The publisher's own division of the rows, where there is one."""
+    task: Task = "binary"
+    """What the labels are."""
 
     def standardised(self) -> Dataset:
         """Return it with columns of mean 0 and standard deviation 1 (a constant column becomes 0).
@@ -210,6 +221,12 @@ def _occupancy_folder() -> Path | None:
     return found and found.parent
 
 
+def mnist_folder() -> Path | None:
+    """Return the folder in which all of MNIST's files are."""
+    found = find(*(f"{MNIST_FOLDER}/{file}" for file in MNIST_SHA256))
+    return found and found.parent
+
+
 _KNOWN = {
     "occupancy": _Known(
         _occupancy_folder,
@@ -228,6 +245,12 @@ _KNOWN = {
         RCV1_FILE,
         "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary.html#rcv1.binary",
         RCV1_URL,
+    ),
+    "mnist": _Known(
+        mnist_folder,
+        ", ".join(f"{MNIST_FOLDER}/{file}" for file in MNIST_SHA256),
+        MNIST_URL,
+        f"{MNIST_URL} and {MNIST_MIRROR}",
     ),
 }
 

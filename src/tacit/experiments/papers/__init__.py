@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from tacit.experiments.papers import dola, push_sum
+from tacit.experiments.papers import dola, mirror, push_sum
 from tacit.experiments.papers.experiment import Claim, Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
-    for experiment in (push_sum.OCCUPANCY, push_sum.SUSY, dola.SYNTHETIC, dola.RCV1, dola.MINIBATCH)
+    for experiment in (
+        push_sum.OCCUPANCY,
+        push_sum.SUSY,
+        dola.SYNTHETIC,
+        dola.RCV1,
+        dola.MINIBATCH,
+        mirror.THREE_CLIENTS,
+        mirror.DYNAMIC,
+        mirror.MNIST,
+    )
 }
 """Name -> experiment, as `tacit reproduce` lists them."""
 

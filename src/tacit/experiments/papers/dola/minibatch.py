@@ -10,14 +10,15 @@ from numpy.typing import NDArray
 
 from tacit import algorithms, objectives
 from tacit.algorithms.schedules import inverse
-from tacit.experiments.papers.dola import documents, promises
-from tacit.experiments.papers.dola.charts import Points, points
-from tacit.experiments.papers.dola.judging import brief, shown
+from tacit.experiments.papers import promises
+from tacit.experiments.papers.charts import Points, points
+from tacit.experiments.papers.dola import documents
 from tacit.experiments.papers.dola.networks import matchings
 from tacit.experiments.papers.dola.protocol import ORDERS, SEEDS_APART, NoiseOrder, noise, pegasos_radius
 from tacit.experiments.papers.dola.samples import DIMENSIONS, Samples, dealt, unit_ball
 from tacit.experiments.papers.dola.table import PRINTED
 from tacit.experiments.papers.experiment import Claim, Experiment, Figure, Findings, Table, reproducible
+from tacit.experiments.papers.judging import brief, shown
 from tacit.experiments.papers.workers import crew
 from tacit.privacy.spending import RunPrivacy
 from tacit.results.record import figure

@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tacit.experiments.papers.dola import promises
+from tacit.experiments.papers import promises
+from tacit.experiments.papers.charts import Points, points
 from tacit.experiments.papers.dola.accuracies import Cell, Outcome, Plan, run_cell
-from tacit.experiments.papers.dola.charts import Points, points
 from tacit.experiments.papers.dola.documents import Documents, load
-from tacit.experiments.papers.dola.judging import Chain, brief, rising
 from tacit.experiments.papers.dola.protocol import SEEDS_APART, in_words, level, pegasos_radius
 from tacit.experiments.papers.dola.table import (
     EPSILONS,
@@ -27,6 +26,7 @@ from tacit.experiments.papers.dola.table import (
     representation,
 )
 from tacit.experiments.papers.experiment import Claim, Experiment, Figure, Findings, Table, reproducible
+from tacit.experiments.papers.judging import Chain, brief, rising
 from tacit.experiments.papers.workers import crew
 from tacit.metrics import mean_interval
 from tacit.results.record import figure

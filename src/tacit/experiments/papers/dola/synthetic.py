@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from tacit import algorithms, objectives
 from tacit.algorithms.schedules import inverse, inverse_sqrt
 from tacit.contract import Schedule
-from tacit.experiments.papers.dola import promises
-from tacit.experiments.papers.dola.charts import Curve, log_curves
-from tacit.experiments.papers.dola.judging import Chain, brief, rising, shown
+from tacit.experiments.papers import promises
+from tacit.experiments.papers.charts import Curve, log_curves
 from tacit.experiments.papers.dola.networks import matchings
 from tacit.experiments.papers.dola.protocol import (
     ORDERS,
@@ -26,6 +25,7 @@ from tacit.experiments.papers.dola.protocol import (
 )
 from tacit.experiments.papers.dola.samples import DIMENSIONS, FLIPPED, dealt, unit_ball
 from tacit.experiments.papers.experiment import Claim, Experiment, Figure, Findings, Table, reproducible
+from tacit.experiments.papers.judging import Chain, brief, rising, shown
 from tacit.experiments.papers.workers import crew
 from tacit.privacy.spending import RunPrivacy
 from tacit.results import Run

@@ -1,0 +1,96 @@
+"""Federated averaging around a server, with noise on what each client makes of its data (baseline of 000 section 5.5).
+
+    client:  w_i <- w_i - eta_t ghat_i(w_i)        ghat: the clipped gradient of its batch, released with noise
+    server:  w   <- mean of the w_i that arrived
+    client:  w_i <- w                              if it arrived; else it keeps its own
+
+One gradient step per round. Several steps between two communications are rounds in which both link sets are down: the
+clients go on alone, and the server keeps what it has (`tacit.graphs.Periodic` dynamics on "uplink" and "downlink").
+
+Privacy (DP-FedAvg at the level of records): noise enters at the client, before anything leaves, so that nobody has to
+trust the server. A client's model is made of released values only, hence the server's is, and sending it back is free.
+A record is charged for the rounds that read it, whether or not the links are up: what is released then goes into the
+model and leaves later.
+
+With the Euclidean mirror map this and `dynamic_mirror_descent` are one recursion with different averages: the exact
+mean of everybody here, a weighted mean of the neighbours there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+
+from tacit.algorithms.descent import gradient_step
+from tacit.algorithms.registry import register
+from tacit.algorithms.schedules import as_schedule
+from tacit.contract import (
+    Algorithm,
+    Array,
+    Batch,
+    Inbox,
+    Key,
+    Mechanism,
+    Objective,
+    Outbox,
+    Params,
+    Phase,
+    Tree,
+    View,
+    share,
+    unprotected,
+)
+from tacit.privacy import statement
+
+
+@register("000 section 5.5, baseline")
+def fedavg(
+    objective: Objective,
+    step: float | Callable[[Array], Array] = 0.1,
+    mechanism: Mechanism = unprotected,
+    missing: Literal["wait", "renormalise"] = "wait",
+) -> Algorithm:
+    """Federated averaging: clients step with noise, a server averages and hands the mean back (`star_roles`).
+
+    With `renormalise` the server averages who arrived, and a client that hears nothing goes on with its own model.
+    """
+    descent = gradient_step(objective, as_schedule(step), mechanism)
+
+    def init(key: Key, params: Params, views: Mapping[str, View]) -> Params:
+        return params
+
+    def train(key: Key, state: Params, batch: Batch, view: View) -> tuple[Params, Tree]:
+        return state, descent.value(state, state, batch, view)
+
+    def upload(state: Params, released: Tree, view: View) -> tuple[Params, Outbox]:
+        moved = descent.moved(state, state, released, view)
+        return moved, share(moved)
+
+    def answer(key: Key, state: Params, batch: Batch, view: View) -> tuple[Params, Tree]:
+        return state, state
+
+    def average(key: Key, state: Params, inbox: Inbox, view: View) -> Params:
+        """Take the mean of what arrived, on a client the server's one model; without any keep what there is."""
+        heard = jnp.any(inbox.arrived)
+        kept: Params = jax.tree.map(lambda new, old: jnp.where(heard, new, old), inbox.mean().private, state)
+        return kept
+
+    return Algorithm(
+        name="fedavg",
+        objective=objective,
+        init={"client": init, "server": init},
+        phases=(
+            Phase("uplink", train, descent.mechanism, average, upload, source="client", target="server"),
+            # A server that nobody reached has nothing new: its old model would undo the clients' own steps.
+            Phase("downlink", answer, unprotected, average, source="server", target="client", answers="uplink"),
+        ),
+        model=lambda state: state,
+        requires=frozenset({"reliable"}) if missing == "wait" else frozenset(),
+        privacy=statement(mechanism, "the epsilon of one round and one component of the gradient (000 section 5.5)"),
+        learner="client",
+        missing=missing,
+        predictor="client",
+    )

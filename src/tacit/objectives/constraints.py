@@ -1,0 +1,60 @@
+"""Constraints c(params, batch) <= 0 that shall hold in the long run (000 ch. 3 and 4).
+
+A constraint is a convex function of the parameters that each round's batch defines anew, like a loss. Losses of one
+batch are means over its records, and so are these. A method may have several at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from tacit.contract import Array, Batch, Params
+from tacit.errors import ConfigError
+from tacit.objectives.checks import bound, positive
+from tacit.objectives.losses import MeanLoss, linear
+
+
+class Constraint(NamedTuple):
+    """A convex function of the parameters that shall be at most 0 on average over the rounds."""
+
+    name: str
+    value: Callable[[Params, Batch], Array]
+    """Parameters and one agent's batch -> a number, the mean over the batch's records; above 0: violated."""
+
+
+def spending_limit(limit: float) -> Constraint:
+    """Return <x, params> <= limit, where the batch's x are prices: what is bought may cost `limit` a round."""
+    most = bound("limit", limit, "it is what may be spent per round on average")
+
+    return Constraint(f"spending at most {most:g}", MeanLoss(linear, lambda cost, y: cost - most))
+
+
+def size_limit(limit: float) -> Constraint:
+    """Return ||params||_1 <= limit: a model whose use costs what its coordinates add up to."""
+    most = positive("limit", limit, "it is the largest l1 norm")
+
+    def value(params: Params, batch: Batch) -> Array:
+        return jnp.sum(jnp.abs(params)) - most
+
+    return Constraint(f"l1 norm at most {most:g}", value)
+
+
+def as_constraints(given: Constraint | Sequence[Constraint]) -> tuple[Constraint, ...]:
+    """Return one or several constraints as a tuple, none of them twice."""
+    found = (given,) if isinstance(given, Constraint) else tuple(given)
+    if not found or not all(isinstance(each, Constraint) for each in found):
+        raise ConfigError(
+            f"constraints = {given!r}: expected a tacit.objectives.Constraint, or a list of at least one of them"
+        )
+    names = [each.name for each in found]
+    if len(set(names)) < len(names):
+        raise ConfigError(f"constraints named {names}: expected different names, under which their values are reported")
+    return found
+
+
+def stacked(constraints: tuple[Constraint, ...]) -> Callable[[Params, Batch], Array]:
+    """Return the vector (k,) of all values as one function."""
+    return lambda params, batch: jnp.stack([each.value(params, batch) for each in constraints])

@@ -1,0 +1,131 @@
+"""Mirror maps: the geometry in which a step is taken (000 ch. 2).
+
+A mirror map is a strictly convex potential R on a convex set X. Mirror descent steps in the dual and comes back::
+
+    grad R(y) = grad R(x) - eta g;   z = argmin_{x in X} B_R(x, y),   B_R(x, y) = R(x) - R(y) - <grad R(y), x - y>
+
+Both are `from_dual(to_dual(x) - eta g)`, since argmin_{x in X} B_R(x, y) = argmin_{x in X} R(x) - <grad R(y), x>.
+A map of your own is one class with `potential`, `to_dual`, `from_dual` and `within`; everything else follows. A pytree
+of parameters is taken as one vector.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from tacit.contract import Array, Params, Tree
+from tacit.objectives.projections import Ball, ConvexSet, Simplex
+
+
+class MirrorMap(ABC):
+    """A potential on a convex set."""
+
+    @property
+    @abstractmethod
+    def within(self) -> ConvexSet | None:
+        """The set X; None: no bounds."""
+
+    @abstractmethod
+    def potential(self, params: Params) -> Array:
+        """R(x)."""
+
+    @abstractmethod
+    def to_dual(self, params: Params) -> Tree:
+        """Return grad R(x)."""
+
+    @abstractmethod
+    def from_dual(self, dual: Tree) -> Params:
+        """Return argmin over X of R(x) - <dual, x>: where a mirror step leads, Bregman projection included."""
+
+    def divergence(self, params: Params, other: Params) -> Array:
+        """B_R(x, y) = R(x) - R(y) - <grad R(y), x - y>."""
+        slope = jax.tree.map(lambda g, x, y: jnp.sum(g * (x - y)), self.to_dual(other), params, other)
+        return self.potential(params) - self.potential(other) - sum(jax.tree.leaves(slope))
+
+    def project(self, params: Params) -> Params:
+        """Return the point of X that is nearest in the Bregman divergence: argmin_{x in X} B_R(x, params)."""
+        return self.from_dual(self.to_dual(params))
+
+    def step(self, params: Params, step: Tree) -> Params:
+        """Return where a mirror step leads: from_dual(to_dual(x) - step)."""
+        return self.from_dual(jax.tree.map(lambda d, s: d - s.astype(d.dtype), self.to_dual(params), step))
+
+    def first(self, like: Params) -> Params:
+        """Return the point of X nearest to the objective's own first parameters: of zeros, that of least potential."""
+        return self.project(like)
+
+    def fault(self, params: Params) -> str | None:
+        """Say what keeps parameters (numbers, not traced ones) out of X; None where nothing does."""
+        return None if self.within is None else self.within.fault(params)
+
+
+@dataclass(frozen=True)
+class Euclidean(MirrorMap):
+    """R(x) = ||x||^2 / 2: mirror descent is projected gradient descent."""
+
+    within: ConvexSet | None = None
+
+    def potential(self, params: Params) -> Array:
+        """||x||^2 / 2."""
+        return 0.5 * sum((jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(params)), start=jnp.zeros(()))
+
+    def to_dual(self, params: Params) -> Tree:
+        """Return x itself."""
+        return params
+
+    def from_dual(self, dual: Tree) -> Params:
+        """Return the nearest point of the set."""
+        return dual if self.within is None else self.within(dual)
+
+
+@dataclass(frozen=True)
+class NegativeEntropy(MirrorMap):
+    """R(x) = sum_j x_j log x_j on the simplex: mirror descent is exponentiated gradient.
+
+    R is (1 / total)-strongly convex in the l1 norm. All exponentials are taken relative to the largest, so that no step
+    overflows. A coordinate that underflows counts as the smallest normal number: it can grow again, where log 0 would
+    keep it at 0 for ever.
+    """
+
+    total: float = 1.0
+
+    @property
+    def within(self) -> Simplex:
+        """The simplex."""
+        return Simplex(self.total)
+
+    def __post_init__(self) -> None:
+        Simplex(self.total)  # refuses a total that is none
+
+    def potential(self, params: Params) -> Array:
+        """Sum of x_j log x_j, with 0 log 0 = 0."""
+        return sum((jnp.sum(leaf * jnp.log(_positive(leaf))) for leaf in jax.tree.leaves(params)), start=jnp.zeros(()))
+
+    def to_dual(self, params: Params) -> Tree:
+        """Return 1 + log x."""
+        return jax.tree.map(lambda leaf: 1 + jnp.log(_positive(leaf)), params)
+
+    def from_dual(self, dual: Tree) -> Params:
+        """Return total * softmax(dual)."""
+        vector, unravel = ravel_pytree(dual)
+        return unravel(self.total * jax.nn.softmax(vector))
+
+
+def euclidean_ball(radius: float | None = None) -> Euclidean:
+    """Return the Euclidean map on the ball ||x||_2 <= radius; without a radius on the whole space."""
+    return Euclidean(None if radius is None else Ball(radius))
+
+
+def entropy(total: float = 1.0) -> NegativeEntropy:
+    """Return the negative entropy on the simplex of points x >= 0 that sum to `total`."""
+    return NegativeEntropy(total)
+
+
+def _positive(leaf: Array) -> Array:
+    return jnp.maximum(leaf, np.finfo(leaf.dtype).tiny)
