@@ -14,6 +14,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         dola.RCV1,
         dola.MINIBATCH,
         mirror.THREE_CLIENTS,
+        mirror.CONSTRAINED,
+        mirror.LAGRANGIAN,
         mirror.DYNAMIC,
         mirror.MNIST,
     )

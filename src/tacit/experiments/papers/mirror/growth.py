@@ -10,13 +10,16 @@ from numpy.typing import NDArray
 
 from tacit.experiments.papers.experiment import Claim
 from tacit.experiments.papers.judging import brief
-from tacit.metrics import loglog_slope, mean_interval, paired_difference
+from tacit.experiments.papers.mirror.slopes import pseudo_slopes
+from tacit.metrics import mean_interval, paired_difference
 
 Floats = NDArray[np.float64]
 FEWEST = 3
 """Horizons that a slope is taken over."""
 NEARLY_LINEAR = 0.9
 """What grows with a slope above this counts as in proportion to the rounds."""
+BELOW_LINEAR = 1 - 1e-6
+"""A slope of exactly 1 must not pass for rounding."""
 HOW = (
     "A slope is that of the logarithm of the mean over the seeds over the logarithm of T; its standard error comes "
     "from leaving out one seed at a time, and the interval is 95 %, Student's t. Where the mean is not above 0 there "
@@ -39,8 +42,6 @@ class Growth(NamedTuple):
 
 def growth(horizons: Sequence[int], totals: Floats) -> Growth | None:
     """Return the slope of the mean of totals (seeds, horizons); None where fewer than FEWEST in a row are above 0."""
-    from scipy.special import stdtrit
-
     seeds = len(totals)
     whole = totals.mean(axis=0)
     without_one = (totals.sum(axis=0) - totals) / (seeds - 1)
@@ -48,12 +49,10 @@ def growth(horizons: Sequence[int], totals: Floats) -> Growth | None:
     begin = len(horizons) - int(np.argmin(positive[::-1])) if not positive.all() else 0
     if len(horizons) - begin < FEWEST or not positive[-1]:
         return None
-    at = np.array(horizons[begin:])
-    slope = loglog_slope(at, whole[begin:]).slope
-    others = np.array([loglog_slope(at, row[begin:]).slope for row in without_one])
-    stderr = float(np.sqrt((seeds - 1) / seeds * np.sum((others - others.mean()) ** 2)))
-    half = float(stdtrit(seeds - 1, 0.975)) * stderr
-    return Growth(slope, stderr, slope - half, slope + half, horizons[begin])
+    slopes = pseudo_slopes(horizons[begin:], totals[:, begin:])
+    found = mean_interval(slopes)
+    stderr = float(np.std(slopes, ddof=1) / np.sqrt(seeds))
+    return Growth(found.mean, stderr, found.low, found.high, horizons[begin])
 
 
 def sublinear(claim: str, horizons: Sequence[int], curves: Mapping[str, Floats], agents: int, note: str = "") -> Claim:
@@ -72,7 +71,7 @@ def sublinear(claim: str, horizons: Sequence[int], curves: Mapping[str, Floats],
             change = f"{brief(fall.mean / agents, 3)} [{brief(fall.low / agents, 3)}, {brief(fall.high / agents, 3)}]"
             words.append(f"{name}: too seldom above 0 for a slope, {end}, {change} from the shortest horizon to it")
         else:
-            verdicts.append(found.high < 1)
+            verdicts.append(found.high < BELOW_LINEAR)
             words.append(f"{name}: {in_words(found, horizons)}, {end}")
     figure = f"{'; '.join(words)}; {len(next(iter(curves.values())))} seeds"
     return Claim(claim, all(verdicts), f"{figure}. {note}" if note else figure)

@@ -11,7 +11,7 @@ from tacit.experiments.papers.mirror.mnist_cells import Outcome
 from tacit.metrics import mean_band
 from tacit.results.plots import COLOURS, LINES, MARKERS, STYLE
 
-ACROSS = 4
+ACROSS = 3
 """Panels in a row."""
 
 
@@ -25,7 +25,7 @@ def accuracy_curves(name: str, title: str, caption: str, panels: Mapping[str, Ma
         across = min(ACROSS, len(panels))
         rows = -(-len(panels) // across)
         canvas = Canvas(figsize=(max(6.0, 3.6 * across), 3.0 * rows + 0.6), layout="constrained")
-        grid: Any = canvas.subplots(rows, across, squeeze=False, sharex=True, sharey=True)
+        grid: Any = canvas.subplots(rows, across, squeeze=False, sharey=True)
         places = list(grid.flat)
         for place in places[len(panels) :]:
             place.set_visible(False)

@@ -232,7 +232,7 @@ def run_limits(task: tuple[Design, DataName, int]) -> dict[LimitCell, Limit]:
     design, data, first = task
     rounds, seeds = design.limit_rounds, range(first, first + design.seeds)
     streams = {seed: (text_stream if data == "text" else apart_stream)(rounds, seed) for seed in seeds}
-    shares = CLIENTS * np.asarray(perron(network()).left)
+    shares = CLIENTS * np.asarray(perron(network()).left, np.float64)
     plain = np.stack([_best(stream, rounds) for stream in streams.values()])
     weighted = np.stack([_best(stream, rounds, shares) for stream in streams.values()])
     wanted = [LimitCell(data, "none", False), LimitCell(data, "none", True)]
