@@ -91,7 +91,7 @@ def cases() -> list[Case]:
             found.append(Case(f"{name}, lossy", make, graph, LOSSY))
         if name != "local_online":
             # One mechanism each, in turn: what they have in common is tested with the mechanisms themselves.
-            mine = MECHANISMS if name == "online_push_sum" else (MECHANISMS[k % 2],)
+            mine = MECHANISMS if name == "online_push_sum" else (MECHANISMS[(k + 1) % 2],)
             for mechanism in mine:
                 make = lambda name=name, m=mechanism, form=noisy: build(name, m, **form)  # noqa: E731
                 found.append(Case(f"{name}, {mechanism.name} on {mechanism.perturbs}", make, graph, Channel()))

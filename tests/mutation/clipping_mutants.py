@@ -106,8 +106,8 @@ MUTANTS = of(
         ),
         (
             "the mean is clipped, not each record",
-            "        clipped = _clip(jax.grad(data)(params, record), bounded)\n",
-            "        clipped = jax.grad(data)(params, record)\n",
+            "        clipped = _clip(of_one(params, record), bounded)\n",
+            "        clipped = of_one(params, record)\n",
             "test_each_record_is_clipped_and_the_regulariser_is_not",
             "test_opposite_records_reach_the_sensitivity",
         ),

@@ -17,7 +17,7 @@ class Entry(NamedTuple):
     source: str
     """Text and place, e.g. "003 Alg. 1"."""
     constructor: Callable[..., Algorithm]
-    example_settings: Mapping[str, Any]
+    example_settings: Mapping[str, Any] = MappingProxyType({})
     """Values for the parameters that have no default, so that there is an example to show and to try."""
 
     def example(self, objective: Objective, **settings: Any) -> Algorithm:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 WIDTH_OF_A_FILE = 120
 """Tables that do not go to a terminal may be this wide."""
-LONGEST_NAME = 24
+LONGEST_NAME = 26
 
 
 def reported(command: Callable[..., None]) -> Callable[..., None]:
