@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -89,12 +89,17 @@ def starting_points(
 
 def first_params(algorithm: Algorithm, spec: Batch, dtype: jnp.dtype, start: Params | None) -> Params:
     """Return the parameters from which every agent starts, floating leaves in the run's precision."""
-    params = algorithm.objective.initial(spec) if start is None else start
-    given = jax.tree.map(lambda leaf: _cast(jnp.asarray(leaf), dtype), params)
+    own = jax.tree.map(lambda leaf: _cast(jnp.asarray(leaf), dtype), algorithm.objective.initial(spec))
+    if start is None:
+        return own if algorithm.domain is None else algorithm.domain.first(own)
+    if not same_structure(start, own) or any(map(_misshapen, jax.tree.leaves(start), jax.tree.leaves(own))):
+        raise ConfigError(
+            f"the start is {jax.tree.map(jnp.shape, start)}; expected the shapes of the parameters of "
+            f"{algorithm.objective.name!r}, {jax.tree.map(jnp.shape, own)}"
+        )
+    given = jax.tree.map(lambda leaf, like: jnp.asarray(leaf, like.dtype), start, own)
     if algorithm.domain is None:
         return given
-    if start is None:
-        return algorithm.domain.first(given)
     fault = algorithm.domain.fault(given)
     if fault is not None:
         raise ConfigError(
@@ -102,6 +107,10 @@ def first_params(algorithm: Algorithm, spec: Batch, dtype: jnp.dtype, start: Par
             "or none, and the run begins inside"
         )
     return given
+
+
+def _misshapen(leaf: Any, like: Array) -> bool:
+    return jnp.shape(leaf) != like.shape
 
 
 def _cast(leaf: Array, dtype: jnp.dtype) -> Array:

@@ -15,7 +15,12 @@ ONE_WAY_IN_TURN = graphs.periodic([graphs.directed_ring(6), graphs.directed_ring
     ("graph", "requirement", "evidence", "remedy"),
     [
         (LINE, "strongly_connected", "no path from agent 1 to agent 0", "random_digraph"),
-        (graphs.periodic([LINE]), "connected_over_time", "not even over all rounds", "let the rounds connect everybody"),
+        (
+            graphs.periodic([LINE]),
+            "connected_over_time",
+            "not even over all rounds",
+            "let the rounds connect everybody",
+        ),
         (graphs.directed_ring(5), "symmetric", "the edge 4 -> 0 has no reverse", "mutual()"),
         (
             RING.with_dynamics(LinkDrop(0.1)),

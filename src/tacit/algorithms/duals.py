@@ -195,3 +195,8 @@ def _check(name: str, mechanism: Mechanism, dual: Dual) -> None:
             f"mechanism {mechanism.name!r} noises the model, but {name} releases what it learns of loss and "
             "constraints; say perturbs='gradient'"
         )
+    if mechanism.finish is not None and dual == "released":
+        raise ConfigError(
+            f"mechanism {mechanism.name!r} reshapes what it noises, which the values of constraints do not survive; "
+            "use laplace or gaussian noise, or dual = 'private'"
+        )

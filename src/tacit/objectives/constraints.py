@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 
 from tacit.contract import Array, Batch, Params
-from tacit.errors import ConfigError
+from tacit.errors import ConfigError, ContractError
 from tacit.objectives.checks import bound, positive
 from tacit.objectives.losses import MeanLoss, linear
 
@@ -37,7 +38,7 @@ def size_limit(limit: float) -> Constraint:
     most = positive("limit", limit, "it is the largest l1 norm")
 
     def value(params: Params, batch: Batch) -> Array:
-        return jnp.sum(jnp.abs(params)) - most
+        return sum((jnp.sum(jnp.abs(leaf)) for leaf in jax.tree.leaves(params)), start=jnp.asarray(-most))
 
     return Constraint(f"l1 norm at most {most:g}", value)
 
@@ -57,4 +58,15 @@ def as_constraints(given: Constraint | Sequence[Constraint]) -> tuple[Constraint
 
 def stacked(constraints: tuple[Constraint, ...]) -> Callable[[Params, Batch], Array]:
     """Return the vector (k,) of all values as one function."""
-    return lambda params, batch: jnp.stack([each.value(params, batch) for each in constraints])
+
+    def values(params: Params, batch: Batch) -> Array:
+        found = [jnp.asarray(each.value(params, batch)) for each in constraints]
+        for each, value in zip(constraints, found, strict=True):
+            if value.shape != ():
+                raise ContractError(
+                    f"constraint {each.name!r} gives an array of shape {value.shape}: expected one number, the mean "
+                    "over the batch; make several constraints of several numbers"
+                )
+        return jnp.stack(found)
+
+    return values
