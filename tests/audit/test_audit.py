@@ -36,8 +36,8 @@ PRIVATE = [
 ONLINE = tacit.algorithms.distributed_online
 TELLING = Constraint("telling", lambda params, batch: jnp.mean(batch.y * (batch.x @ (1 + params))))
 """Value and slope are the record itself, as the loss's gradient is: nothing tells more within the clip."""
-SISTERS = ("dynamic_mirror_descent", "lagrangian_descent")
-"""Of mirror_descent and constrained_mirror_descent, with which they share what is released."""
+SISTERS = ("dynamic_mirror_descent", "lagrangian_descent", "decentralised_symmetric", "decentralised_asymmetric")
+"""Of mirror_descent, constrained_mirror_descent and centralised_online, with which they share what is released."""
 DUALS = {
     "constrained_mirror_descent": {"constraints": TELLING, "dual": "released"},
     "lagrangian_descent": {"constraints": TELLING, "dual": "released", "rounds": 4},

@@ -31,6 +31,8 @@ FORMS = {
     "lagrangian_descent": ({"mirror": euclidean_ball(0.5), "dual": "released"}, {"mirror": entropy()}),
 }
 SISTERS = {
+    "decentralised_symmetric": "centralised_online",
+    "decentralised_asymmetric": "centralised_online",
     "dynamic_mirror_descent": "mirror_descent",
     "lagrangian_descent": "constrained_mirror_descent",
     "fedavg": "on paper: FedAvg",

@@ -57,7 +57,7 @@ def test_every_module_registers_its_methods_and_every_method_has_a_case():
 REPEATED = {c.name for c in CASES if c.name.partition(",")[0] in (*FORMS, *SISTERS) and c.make().privacy.private}
 HAVE_DUALS = ("constrained_mirror_descent", "lagrangian_descent")
 PRECISIONS = {"float64": 1e-10, "float32": 1e-6}
-QUICK_IN_BOTH = ("online_push_sum", "online_push_sum, laplace on update", "loss_tolerant_push_sum, lossy")
+QUICK_IN_BOTH = ("online_push_sum", "online_push_sum, laplace on update")
 SLOW_IN = {
     # Of these methods another form, or a sister, runs every day.
     "float64": ["lagrangian_descent", *(n for n in REPEATED if n.partition(",")[0] not in HAVE_DUALS)],
@@ -183,7 +183,7 @@ LOSSY_RESTARTS = ("loss_tolerant_push_sum, lossy", "on paper: partial sharing")
         if (not c.make().privacy.private and (c.channel.reliable or c.name in LOSSY_RESTARTS))
         or c.name.startswith("online_push_sum, laplace")
     ],
-    frozenset(SISTERS) | {"mirror_descent"},
+    frozenset(SISTERS) | {"mirror_descent", "on paper: ATC", "on paper: ADMM", "on paper: FedAvg"},
 )
 def test_restart_gives_the_same_trajectory(case, tmp_path):
     whole = simulate(case, rounds=30, seed=5)

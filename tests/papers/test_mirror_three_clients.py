@@ -197,6 +197,7 @@ def test_bounded_noise_leaves_the_clients_where_they_began(limits: dict[LimitCel
     np.testing.assert_allclose(stuck.to_true, stuck.begun, rtol=0.05)
 
 
+@pytest.mark.slow
 def test_a_horizon_runs_with_its_starts_and_books_the_noise_for_records(monkeypatch: pytest.MonkeyPatch) -> None:
     own = Cell(20, "bounded", "own", "text")
     monkeypatch.setattr(runs, "cells", lambda design, rounds: [own])

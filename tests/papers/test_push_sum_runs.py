@@ -92,6 +92,7 @@ def plan(samples: Samples, setting: Setting, seeds: range, rounds: int, method: 
     return Plan(samples, cell_of(method, setting), rounds, seeds.start, holders)
 
 
+@pytest.mark.slow
 def test_a_cell_has_the_same_bytes_each_time_in_any_process(samples: Samples) -> None:
     task = (plan(samples, Setting(5, 2, 0.5), range(2), 6), 0.5)
     here, again = evaluate(task), evaluate(task)

@@ -86,7 +86,9 @@ def buckets(monkeypatch):
     monkeypatch.setattr(inbox_module, "UNROLL", 3)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(c, marks=pytest.mark.slow if c == "static, given weights, delay" else ()) for c in CASES]
+)
 def test_every_delivery_equals_the_dense_transcription(case, request):
     if case in IN_BUCKETS:
         request.getfixturevalue("buckets")
@@ -154,8 +156,10 @@ def with_drops(topology):
 
 @pytest.mark.parametrize(
     ("channel", "change"),
-    [(Channel(), lambda topology: topology), (Channel(loss=0.2, delay=Delay(0.4, 1)), with_drops)],
-    ids=["static, buckets", "link drop, delay"],
+    [
+        pytest.param(Channel(), lambda topology: topology, marks=pytest.mark.slow, id="static, buckets"),
+        pytest.param(Channel(loss=0.2, delay=Delay(0.4, 1)), with_drops, id="link drop, delay"),
+    ],
 )
 def test_sampled_cohorts_equal_the_dense_transcription(channel, change, request):
     """Two roles, addressed messages, answers, models of several servers, links among these."""
