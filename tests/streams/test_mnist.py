@@ -123,6 +123,7 @@ def test_an_experiment_can_name_it(placed, tmp_path: Path) -> None:
         (gzip.compress(idx(np.zeros((3, 2, 2)))[:-1]), "11 values after the header, expected 12; it is cut off"),
         (gzip.compress(idx(np.zeros((3, 2, 2))) + b"x"), "13 values after the header, expected 12"),
     ],
+    ids=["no gzip", "cut off", "no header", "labels", "type", "rows", "a value short", "a value more"],
 )
 def test_a_file_of_another_kind_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "images.gz"
