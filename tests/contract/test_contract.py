@@ -174,6 +174,7 @@ def test_zero_noise_equals_no_noise(entry):
 
 DYNAMIC = "dynamic_mirror_descent"
 LOSSY_RESTARTS = ("loss_tolerant_push_sum, lossy", "on paper: partial sharing")
+COVERED = {"mirror_descent", "on paper: ATC", "on paper: ADMM", "on paper: FedAvg", "loss_tolerant_push_sum, lossy"}
 
 
 @every(
@@ -183,7 +184,7 @@ LOSSY_RESTARTS = ("loss_tolerant_push_sum, lossy", "on paper: partial sharing")
         if (not c.make().privacy.private and (c.channel.reliable or c.name in LOSSY_RESTARTS))
         or c.name.startswith("online_push_sum, laplace")
     ],
-    frozenset(SISTERS) | {"mirror_descent", "on paper: ATC", "on paper: ADMM", "on paper: FedAvg"},
+    frozenset(SISTERS) | COVERED,
 )
 def test_restart_gives_the_same_trajectory(case, tmp_path):
     whole = simulate(case, rounds=30, seed=5)
