@@ -35,6 +35,13 @@ def test_the_private_example_runs_and_says_what_it_spent() -> None:
     }
 
 
+def test_the_budget_example_keeps_its_limit_at_the_price_of_one_epsilon() -> None:
+    made = small("budget.toml")
+    runs = list(made.runs(progress=False))
+    assert [run.record().privacy for run in runs] == ["not private", "not private", "eps 4 per record"]
+    assert [list(run.constraints) for run in runs] == [[], *[["l1 norm at most 1.5"]] * 2]
+
+
 @pytest.mark.data
 @pytest.mark.skipif(not datasets.available("occupancy"), reason=datasets.where("occupancy"))
 def test_the_occupancy_example_runs() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.errors import ConfigError
+from tacit.errors import ConfigError, ContractError
 from tacit.objectives import CONSTRAINTS, Constraint, size_limit, spending_limit
 from tacit.objectives.constraints import as_constraints, stacked
 from tacit.streams import Batch
@@ -101,3 +101,18 @@ def test_constraints_that_cannot_be_used_are_refused(make, given, words):
 def test_limits_that_are_none_are_refused(make, words):
     with pytest.raises(ConfigError, match=words):
         make()
+
+
+def test_a_limit_of_the_parameters_alone_costs_no_privacy_and_one_that_only_says_so_is_refused():
+    mechanism = tacit.privacy.laplace(epsilon=2.0, clip=1.0, perturbs="gradient")
+    stream = tacit.streams.logistic_drift(agents=3, dim=2, batch=4, rounds=6, seed=0)
+
+    def run(limit):
+        algorithm = tacit.algorithms.lagrangian_descent(
+            tacit.objectives.logistic(), limit, rounds=6, mechanism=mechanism
+        )
+        return tacit.simulate(algorithm, tacit.graphs.complete(3), stream, rounds=6)
+
+    assert run(tacit.objectives.size_limit(0.1)).privacy.guarantee.epsilon == pytest.approx(2.0)
+    with pytest.raises(ContractError, match="compute lets data into the state"):
+        run(tacit.objectives.spending_limit(0.1)._replace(reads_data=False))

@@ -14,6 +14,9 @@ that a record has a say in all of them. Two ways to account for that:
 - dual = "released": gradient and value of the constraint leave compute through the mechanism too, clipped together with
   the gradient of the loss. All states are made of released values, and records compose in parallel.
 
+Constraints on the parameters alone (`reads_data=False`) let no data into the dual: with a private one, too, records
+compose in parallel then, and there is nothing to release.
+
 Erratum (000 ch. 3 and 4): the texts noise the loss's gradient alone and claim eps for the run, though the constraint is
 a function of the same data.
 """
@@ -112,9 +115,12 @@ def primal_dual(
     # A step that was released is the gradient times a number that everybody knows: the same noise for the same eps.
     noise = mechanism._replace(perturbs="gradient")
     if dual == "private":
-        noise, sight = noise.for_whole_batch(), _kept(data, stacked(kept), noise.clip, needs_slopes)
+        sight = _kept(data, stacked(kept), noise.clip, needs_slopes)
     else:
         sight = _released(data, stacked(kept), noise.clip)
+    data_in_dual = dual == "private" and any(each.reads_data for each in kept)
+    if data_in_dual:
+        noise = noise.for_whole_batch()
 
     def init(key: Key, params: Params, views: Mapping[str, View]) -> State:
         duals = jnp.zeros(len(kept), views["peers"].into.weight.dtype)
@@ -139,7 +145,7 @@ def primal_dual(
     def absorb(key: Key, state: State, inbox: Inbox, view: View) -> State:
         return state._replace(model=inbox.mix().private)
 
-    composition: Literal["sequential", "parallel"] = "sequential" if dual == "private" else "parallel"
+    composition: Literal["sequential", "parallel"] = "sequential" if data_in_dual else "parallel"
     return Algorithm(
         name=name,
         objective=objective,

@@ -27,11 +27,11 @@ from tacit.metrics.comparator import ASSUMED_CURVATURE, SMALLEST_MU, falling
 from tacit.metrics.floor import Floor
 from tacit.metrics.quadratic import Solution, minimise_quadratic, region
 from tacit.metrics.windows import Windows
-from tacit.objectives import ConvexSet
+from tacit.objectives import Constraint, ConvexSet
 from tacit.objectives.losses import certified_regulariser
 
-Constraints = Mapping[str, Loss] | Iterable[tuple[str, Loss]]
-"""Name -> c(params, batch); a list of `tacit.objectives.Constraint` will do."""
+Constraints = Mapping[str, Loss] | Iterable[Constraint]
+"""Name -> c(params, batch), or constraints as such."""
 
 ITERATIONS = 60
 CUT_ROUNDS = 400
@@ -88,7 +88,8 @@ def best_fixed_within(
                 "leave it out or give more data"
             )
     with jax.enable_x64(True):
-        solver = _Solver(objective, data, spec, within, dict(constraints), window, tolerance, max(rounds, default=0))
+        named = _by_name(constraints)
+        solver = _Solver(objective, data, spec, within, named, window, tolerance, max(rounds, default=0))
         return [solver.solve(last) for last in rounds]
 
 
@@ -109,11 +110,17 @@ def check_feasible(
     """
     data = Data(chunks)
     with jax.enable_x64(True):
-        solver = _Solver(objective, data, spec, within, dict(constraints), window, tolerance, data.rounds)
+        solver = _Solver(objective, data, spec, within, _by_name(constraints), window, tolerance, data.rounds)
         while True:
             largest = solver.least_violation(data.rounds, 0.0)
             if solver.windows.confirm(solver.x, data.rounds):
                 return largest / window
+
+
+def _by_name(constraints: Constraints) -> dict[str, Loss]:
+    if isinstance(constraints, Mapping):
+        return dict(constraints)
+    return {each.name: each.value for each in constraints}
 
 
 class _Solver:

@@ -24,6 +24,8 @@ class Constraint(NamedTuple):
     name: str
     value: Callable[[Params, Batch], Array]
     """Parameters and one agent's batch -> a number, the mean over the batch's records; above 0: violated."""
+    reads_data: bool = True
+    """Whether the batch matters. One that is about the parameters alone costs no privacy; the runtimes check that."""
 
 
 def spending_limit(limit: float) -> Constraint:
@@ -40,7 +42,7 @@ def size_limit(limit: float) -> Constraint:
     def value(params: Params, batch: Batch) -> Array:
         return sum((jnp.sum(jnp.abs(leaf)) for leaf in jax.tree.leaves(params)), start=jnp.asarray(-most))
 
-    return Constraint(f"l1 norm at most {most:g}", value)
+    return Constraint(f"l1 norm at most {most:g}", value, reads_data=False)
 
 
 def as_constraints(given: Constraint | Sequence[Constraint]) -> tuple[Constraint, ...]:

@@ -166,7 +166,7 @@ def _comparators(
         chunks = _reader(stream, at[-1])
         if within is None and window is None:
             return best_fixed_prefixes(objective, chunks, spec, at)
-        return best_fixed_within(objective, chunks, spec, at, within=within, constraints=limits, window=window)
+        return best_fixed_within(objective, chunks, spec, at, within=within, constraints=dict(limits), window=window)
 
     return _once(stream, (objective, tuple(at), within, limits, window), solve)
 
