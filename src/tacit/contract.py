@@ -171,9 +171,36 @@ class Inbox(ABC):
 
 
 Distribution = Literal["laplace", "gaussian", "bounded_laplace"]
+Spread = Literal["common", "per_edge", "homomorphic", "masked"]
+"""How the noise of a release lies on an agent's links.
+
+- common: one draw, one noisy value for everybody, the agent itself included.
+- per_edge: an independent draw for every link, and one for the agent's own copy.
+- homomorphic: one draw for all neighbours; what the agent keeps carries it with `own_share`, so that nothing of it is
+  left in the (weighed) sum over the network.
+- masked: the sender multiplies by W[receiver, sender] and rounds to a fixed-point grid, so that what a receiver adds
+  up is a sum of integers, exact in whatever order it is taken. Masks that pairs of the receiver's senders have agreed
+  on cancel in it to the bit. The runtime adds them as the message leaves: no agent could draw them alone.
+"""
 Adjacency = Literal["record", "component", "dataset"]
 """What differs between two neighbouring data sets: one record is replaced; one component of one record's clipped
 gradient differs; all records of one agent are replaced."""
+
+
+Requirement = Literal[
+    "strongly_connected",
+    "connected_over_time",
+    "symmetric",
+    "sender_normalised",
+    "receiver_normalised",
+    "doubly_stochastic",
+    "fixed",
+    "reliable",
+    "hears_itself",
+    "several_senders",
+]
+"""hears_itself: every agent gives its own value a weight above 0. several_senders: nobody hears exactly one other
+agent, whose masks would have nothing to cancel against."""
 
 
 class Noise(NamedTuple):
@@ -226,8 +253,20 @@ class Mechanism(NamedTuple):
     """Bounded Laplace only: view and scale -> bound."""
     finish: Callable[[Tree, Noise], Tree] | None = None
     """Post-processing of the noisy value that belongs to the mechanism."""
-    per_slot: bool = False
-    """Draw for every out-slot by itself: the released value then has a leading slot axis."""
+    spread: Spread = "common"
+    own_share: Callable[[View], Array] | None = None
+    """Homomorphic only: view -> the factor with which the agent's own copy carries the draw."""
+    grid: float | None = None
+    """Masked only: the step of the fixed-point grid; None takes the one of the value's precision."""
+    mask_scale: float = 0.0
+    """Masked only: the scale of one pair's Laplace mask; 0 leaves messages as they are, on the grid."""
+    requires: frozenset[Requirement] = frozenset()
+    """What the spread needs of the links that carry it."""
+
+    @property
+    def per_slot(self) -> bool:
+        """Whether the released value has a leading axis over the out-slots."""
+        return self.spread != "common"
 
     def noise(self, view: View, extent: Extent) -> Noise | None:
         """Return the declaration for this round and agent; None where nothing is added."""
@@ -236,6 +275,10 @@ class Mechanism(NamedTuple):
         assert self.sensitivity is not None  # the constructors see to it
         assert self.scale is not None
         sensitivity = self.sensitivity(view, extent)
+        if self.spread == "per_edge":
+            # One release of many copies: in the l1 norm their changes add, in the l2 norm the squares.
+            copies = (1 + view.out.degree).astype(jnp.result_type(float))
+            sensitivity = sensitivity * (jnp.sqrt(copies) if self.distribution == "gaussian" else copies)
         scale = self.scale(view, sensitivity)
         return Noise(self.distribution, scale, sensitivity, None if self.bound is None else self.bound(view, scale))
 
@@ -293,7 +336,8 @@ class Phase(NamedTuple):
     target: str = "peer"
     answers: str | None = None
     """Name of an earlier phase's links. Only agents which that phase reached in this round take part, so that a sampled
-    cohort works and is waited for, and nobody else; the others keep their state."""
+    cohort works and is waited for, and nobody else; the others keep their state. Between two roles, whoever the earlier
+    phase did not reach keeps its state in that phase as well."""
 
 
 @runtime_checkable
@@ -338,18 +382,6 @@ class Domain(Protocol):
 
     def fault(self, params: Params) -> str | None:
         """Say what keeps parameters out of the set; None where nothing does."""
-
-
-Requirement = Literal[
-    "strongly_connected",
-    "connected_over_time",
-    "symmetric",
-    "sender_normalised",
-    "receiver_normalised",
-    "doubly_stochastic",
-    "fixed",
-    "reliable",
-]
 
 
 Missing = Literal["wait", "renormalise", "totals"]

@@ -34,7 +34,7 @@ from tacit.graphs import Channel, Graph, Topology, as_topology, first_gap_of_run
 from tacit.privacy import records_in, release
 from tacit.privacy.unit_noise import noise_words
 
-_AGENT, _LINKS, _CHANNEL = 0, 1, 2
+_AGENT, _LINKS, _CHANNEL, _MASKS = 0, 1, 2, 3
 _INIT, _COMPUTE, _ABSORB = 0, 1, 3
 
 
@@ -52,6 +52,11 @@ def links_key(root: Key, links: int, t: Array | int) -> Key:
 def channel_key(root: Key, phase: int, t: Array | int) -> Key:
     """Key of what the network does to the messages of one phase in round t."""
     return jax.random.fold_in(jax.random.fold_in(jax.random.fold_in(root, _CHANNEL), phase), t)
+
+
+def masks_key(root: Key) -> Key:
+    """Key of the masks that pairs of senders agree on (simulation only)."""
+    return jax.random.fold_in(root, _MASKS)
 
 
 def init_key(key: Key) -> Key:
@@ -251,6 +256,7 @@ def settle(
         after, outbox, _, _ = jax.eval_shape(partial(prepare, phase, index), key, states[phase.source], own_batch, view)
         check_state(algorithm, index, phase.source, states[phase.source], after)
         _check_outbox(algorithm, index, outbox)
+        _check_spread(algorithm, index, outbox)
         skip = 1 if outbox.delivery == "per_slot" else 0
         message = jax.tree.map(
             lambda leaf, skip=skip: jax.ShapeDtypeStruct(leaf.shape[skip:], leaf.dtype), outbox.message
@@ -311,6 +317,23 @@ def _check_outbox(algorithm: Algorithm, index: int, outbox: Outbox) -> None:
             )
 
 
+def _check_spread(algorithm: Algorithm, index: int, outbox: Outbox) -> None:
+    """Refuse a mechanism that releases link by link in a phase that sends one value to all."""
+    mechanism = algorithm.phases[index].mechanism
+    if mechanism.per_slot and outbox.delivery != "per_slot":
+        raise ConfigError(
+            f"mechanism {mechanism.name!r} releases a value for each link, but algorithm {algorithm.name!r} sends "
+            f"one to all in phase {index}; use it with a diffusion method, or take laplace or gaussian noise"
+        )
+    if mechanism.spread == "masked":
+        other = [leaf for leaf in jax.tree.leaves(outbox.message) if not jnp.issubdtype(leaf.dtype, jnp.integer)]
+        if other:
+            raise ContractError(
+                f"algorithm {algorithm.name!r}, phase {index}: masks are added to whole numbers of steps, but a "
+                f"leaf of type {other[0].dtype} is sent; send what was released as it is"
+            )
+
+
 def empty_links(shape: tuple[int, ...], dtype: jnp.dtype) -> Links:
     """Links of an agent on the side where a phase gives it none."""
     return Links(jnp.full(shape, -1, jnp.int32), jnp.zeros(shape, bool), jnp.zeros(shape, dtype))
@@ -334,6 +357,12 @@ def link_ends(algorithm: Algorithm) -> Mapping[str, tuple[str, str]]:
     return ends
 
 
+def is_answered(algorithm: Algorithm, index: int) -> bool:
+    """Whether agents of another role which a phase does not reach are left alone in it."""
+    phase = algorithm.phases[index]
+    return phase.source != phase.target and any(p.answers == phase.links for p in algorithm.phases[index + 1 :])
+
+
 def prepared_topology(algorithm: Algorithm, graph: Graph | Topology, channel: Channel | None = None) -> Topology:
     """Return what the algorithm makes of a graph, with weights, its requirements checked (the channel's too)."""
     topology = as_topology(graph)
@@ -350,11 +379,16 @@ def prepared_topology(algorithm: Algorithm, graph: Graph | Topology, channel: Ch
     used = replace(topology, links={name: topology.links[name] for name in ends})
     require(used, algorithm.requires, algorithm.name, channel)
     unweighted = [name for name in ends if used.links[name].weights is None]
-    chosen = {name: used.links[name].with_weights(algorithm.weights) for name in unweighted}
+    chosen = {name: used.links[name].with_weights(_rule(algorithm, used.links[name])) for name in unweighted}
     ready = replace(used, links={**used.links, **chosen})
     # Connectivity was checked above and does not depend on weights; whether these sum to one does.
     require(ready, algorithm.requires - {"strongly_connected", "connected_over_time"}, algorithm.name)
     return ready
+
+
+def _rule(algorithm: Algorithm, graph: Graph) -> str:
+    """Return the rule for the weights of links that have none; Metropolis weights are for links within one role."""
+    return "receiver" if algorithm.weights == "metropolis" and graph.sources is not None else algorithm.weights
 
 
 def check_window(algorithm: Algorithm, topology: Topology, root: Key, rounds: int, repeats: int = 1) -> None:

@@ -202,7 +202,7 @@ def test_fresh_noise_for_every_neighbour_under_a_claim_for_one():
     """Two neighbours who compare what they got have seen the value twice."""
 
     def to_each(objective, mechanism):
-        algorithm = ONLINE(objective, mechanism=mechanism._replace(per_slot=True))
+        algorithm = ONLINE(objective, mechanism=mechanism._replace(spread="per_edge"))
         phase = algorithm.phases[0]
 
         def emit(state, released, view):

@@ -11,6 +11,7 @@ import tacit
 from tacit.contract import Algorithm, Mechanism
 from tacit.graphs import Attendance, Channel, Delay, Graph, Topology
 from tacit.objectives import Constraint, entropy, euclidean_ball, spending_limit
+from tacit.privacy import graph_homomorphic, local_graph_homomorphic, per_edge
 from tests.contract import on_paper
 
 AGENTS, DIM, ROUNDS = 9, 8, 50
@@ -29,6 +30,8 @@ FORMS = {
     "dynamic_mirror_descent": ({"mirror": entropy()}, {"mirror": euclidean_ball(0.5), "unbiased": True}),
     "constrained_mirror_descent": ({"mirror": entropy()}, {"mirror": euclidean_ball(0.5), "dual": "released"}),
     "lagrangian_descent": ({"mirror": euclidean_ball(0.5), "dual": "released"}, {"mirror": entropy()}),
+    "diffusion": ({"after": "peers"}, {"within": "peers", "after": "peers"}),
+    "graph_federated": ({"cohort": 2, "server_mechanism": graph_homomorphic(0.1)}, {"cohort": 2, "local_steps": 2}),
 }
 SISTERS = {
     "decentralised_symmetric": "centralised_online",
@@ -36,6 +39,8 @@ SISTERS = {
     "dynamic_mirror_descent": "mirror_descent",
     "lagrangian_descent": "constrained_mirror_descent",
     "fedavg": "on paper: FedAvg",
+    "combine_then_adapt": "diffusion",
+    "consensus": "diffusion",
 }
 """Methods that share their code with another, whose tests are enough for every day."""
 
@@ -72,11 +77,13 @@ def coming_and_going() -> Graph:
 
 
 def graph_of(algorithm: Algorithm) -> Graph | Topology:
+    if algorithm.name == "graph_federated":
+        return tacit.graphs.federation(tacit.graphs.ring(3), AGENTS // 3)
     if algorithm.learner != "peer":
         return tacit.graphs.star_roles(AGENTS)
     if algorithm.name == "dynamic_mirror_descent":
         return coming_and_going()
-    if "doubly_stochastic" in algorithm.requires and algorithm.topology is None:
+    if algorithm.weights == "metropolis" and algorithm.topology is None:
         return tacit.graphs.small_world(AGENTS, 4, 0.2, seed=0)
     return digraph()
 
@@ -105,6 +112,16 @@ def cases() -> list[Case]:
             lambda: tacit.algorithms.distributed_online(OBJECTIVE, step=0.2, missing="renormalise"),
             ring,
             LOSSY,
+        ),
+        *(
+            Case(f"adapt_then_combine, {m.name}", lambda m=m: build("adapt_then_combine", m), ring, Channel())
+            for m in (per_edge(0.1, clip=1.0), graph_homomorphic(0.1, clip=1.0), local_graph_homomorphic(0.1))
+        ),
+        Case(
+            "fedavg, sampled",
+            lambda: build("fedavg", MECHANISMS[1], cohort=3, local_steps=[1, 2, 3] * 3),
+            tacit.graphs.star_roles(AGENTS),
+            Channel(),
         ),
         Case("on paper: ATC", lambda: on_paper.adapt_then_combine(OBJECTIVE, 0.2), ring, Channel()),
         Case("on paper: ADMM", lambda: on_paper.networked_admm(OBJECTIVE, 0.5, 0.3), ring, Channel()),

@@ -15,13 +15,13 @@ import tacit
 from tacit import runtime
 from tacit.contract import Mechanism
 from tacit.errors import RequirementError
-from tacit.graphs import Channel, Graph, Periodic
+from tacit.graphs import Channel, Graph, LinkDrop, Periodic, given
 from tacit.peer import RoundMachine, run_in_process
 from tests.contract.cases import AGENTS, CASES, DIM, FORMS, ROUNDS, SISTERS, Case, build, stream
 
 ON_PEERS = [c for c in CASES if isinstance(c.graph, Graph)]
 REGISTERED = list(tacit.algorithms.REGISTRY.values())
-SUPPORT = {"descent", "duals", "registry", "schedules"}
+SUPPORT = {"cohorts", "descent", "duals", "federated", "mixing", "registry", "schedules"}
 
 
 def every(cases: list[Case], but: frozenset[str] = frozenset()):
@@ -63,7 +63,10 @@ SLOW_IN = {
     "float64": ["lagrangian_descent", *(n for n in REPEATED if n.partition(",")[0] not in HAVE_DUALS)],
     "float32": [c.name for c in CASES if c.name not in QUICK_IN_BOTH],
 }
-IN_BOTH = [c for c in CASES if not c.make().privacy.private or c.name.startswith("online_push_sum")]
+ON_A_GRID = "adapt_then_combine, local_graph_homomorphic"  # whose steps are as large as single precision's tolerance
+IN_BOTH = [
+    c for c in CASES if (not c.make().privacy.private or c.name.startswith("online_push_sum")) and c.name != ON_A_GRID
+]
 
 
 @pytest.mark.parametrize(
@@ -85,18 +88,21 @@ def test_simulator_equals_peers(case, dtype):
     np.testing.assert_allclose(run.per_round["loss"][0], peers.loss, rtol=tolerance)
     last = jax.tree.map(lambda m: m[-1], peers.models)
     if case.make().predictor != case.make().learner:  # a simulated run reports the model that serves each learner
-        last = jax.tree.map(lambda m: np.repeat(m, AGENTS, axis=0), last)
+        last = jax.tree.map(lambda m: np.repeat(m, AGENTS // len(m), axis=0), last)
     assert relative(jax.tree.map(lambda m: m[0], run.models), last) <= tolerance
     assert np.all(np.isfinite(run.per_round["loss"]))
 
 
-@every([c for c in ON_PEERS if c.channel.reliable and not c.make().privacy.private], frozenset(SISTERS))
+@every(
+    [c for c in ON_PEERS if c.channel.reliable and not c.make().privacy.private and "fixed" not in c.make().requires],
+    frozenset(SISTERS),
+)
 def test_what_did_not_arrive_is_invisible(case):
     """Agent 0's data are NaN: after three rounds exactly those have heard of it to whom live links lead from it.
 
     (A clip takes gradients that are not finite for zero, so that a private method's poison would not spread.)
     """
-    mutual = bool({"symmetric", "doubly_stochastic"} & case.make().requires)
+    mutual = case.make().weights == "metropolis" or "symmetric" in case.make().requires
     graph = case.graph.mutual() if mutual else case.graph
     silent = (graph.senders == 0) & (graph.receivers > 2)
     both = silent | ((graph.receivers == 0) & (graph.senders > 2))
@@ -228,6 +234,9 @@ BREAKS = {
     "receiver_normalised": (tacit.graphs.star(AGENTS).with_weights("sender"), None),
     "symmetric": (tacit.graphs.directed_ring(AGENTS), None),
     "doubly_stochastic": (tacit.graphs.star(AGENTS).with_weights("sender"), None),
+    "fixed": (tacit.graphs.ring(AGENTS).with_dynamics(LinkDrop(0.1, symmetric=True)), None),
+    "hears_itself": (tacit.graphs.ring(AGENTS).with_weights(given(np.full(2 * AGENTS, 0.5), np.zeros(AGENTS))), None),
+    "several_senders": (tacit.graphs.directed_ring(AGENTS), None),
 }
 
 
@@ -254,6 +263,8 @@ def test_a_broken_requirement_is_refused_before_round_0(case):
         graph, channel = BREAKS[requirement]
         if graph is not None and algorithm.topology is not None:
             continue  # it makes its own graph, which meets its requirements: seen by every other test here
+        if graph is not None and algorithm.learner != "peer":
+            graph = tacit.graphs.federation(graph, 1)
         with pytest.raises(RequirementError, match=requirement) as refusal:
             tacit.simulate(algorithm, graph or case.graph, _no_data(), rounds=5, channel=channel)
         assert algorithm.name in str(refusal.value)

@@ -93,7 +93,7 @@ def noisy(per_slot=False):
         "gaussian",
         sensitivity=lambda view, extent: jnp.float32(1.0),
         scale=lambda view, sensitivity: jnp.float32(0.1),
-        per_slot=per_slot,
+        spread="per_edge" if per_slot else "common",
     )
 
 

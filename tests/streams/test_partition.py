@@ -89,12 +89,100 @@ def test_label_shards_limit_the_classes_of_an_agent() -> None:
     assert max(len(np.unique(y[part])) for part in parts) <= 2
 
 
+@fast
+@given(st.integers(1, 12), st.integers(1, 9), st.integers(0, 20), st.floats(0, 1.5), seeds)
+def test_random_sizes_keep_their_range_and_the_rows(agents, smallest, width, plenty, seed) -> None:
+    largest = smallest + width
+    rows = agents * smallest + int(plenty * agents * width)
+    sizes = partition.random_sizes(rows, agents, smallest, largest, seed)
+    assert len(sizes) == agents
+    assert smallest <= sizes.min() <= sizes.max() <= largest
+    assert sizes.sum() <= rows
+    wanted = partition.random_sizes(agents * largest, agents, smallest, largest, seed)
+    if wanted.sum() <= rows:
+        np.testing.assert_array_equal(sizes, wanted)  # more rows change nothing
+    else:
+        assert sizes.sum() == rows
+        assert (sizes <= wanted).all()
+        assert not ((wanted[:, None] < wanted) & (sizes[:, None] > sizes)).any()  # who drew more gets no less
+
+
+def test_random_sizes_are_uniform_where_rows_suffice() -> None:
+    """A chi-square test of 20,000 sizes on 7 values; at 40.5 the false-alarm rate is below 1e-6."""
+    sizes = partition.random_sizes(10**6, 20_000, 3, 9)
+    counts = np.bincount(sizes)[3:]
+    assert len(counts) == 7
+    assert ((counts - 20_000 / 7) ** 2 / (20_000 / 7)).sum() < 40.5
+
+
+def test_the_sizes_of_the_text() -> None:
+    """004, section 2.6.2: 35,000 rows, 100 agents, 79 to 688 rows each."""
+    sizes = np.array([partition.random_sizes(35_000, 100, 79, 688, seed) for seed in range(20)])
+    assert (sizes.sum(axis=1) <= 35_000).all()
+    assert (sizes.sum(axis=1) == 35_000).sum() >= 15
+    assert sizes.min() < 85
+    assert sizes.max() > 680
+
+
+@fast
+@given(st.integers(1, 8), st.integers(1, 4), st.sampled_from([1e-8, 1e-2, 1.0, 1e6]), seeds, st.booleans())
+def test_unequal_gives_each_agent_its_size_without_repetition(agents, classes, alpha, seed, scarce) -> None:
+    rows = agents * (4 if scarce else 20)
+    y = np.random.default_rng(seed).integers(0, classes, rows) * 3 - 1
+    parts = partition.unequal(y, agents, 2, 9, alpha, seed)
+    sizes = partition.random_sizes(rows, agents, 2, 9, seed)
+    np.testing.assert_array_equal([len(part) for part in parts], sizes)
+    held = np.concatenate(parts)
+    assert len(np.unique(held)) == len(held)
+    assert 0 <= held.min() <= held.max() < rows
+    assert all((np.diff(part) > 0).all() for part in parts)
+
+
+def test_unequal_mixes_have_the_spread_of_their_alpha() -> None:
+    """Shares of a class in 400 agents with rows enough: their mean and variance are those of Dirichlet(alpha q).
+
+    Bounds are 6 standard errors of the mean and about as many of the variance: no false alarm in 1e6 runs.
+    """
+    y = np.repeat([1, 3, 4, 5, 8], [20_000, 45_000, 45_000, 45_000, 45_000])
+    for alpha in (1.0, 9.0, 1e6):
+        parts = partition.unequal(y, 400, 80, 120, alpha)
+        shares = np.array([(y[part] == 1).mean() for part in parts])
+        # Of N = 100 rows each: beta-binomial, variance q (1 - q) (1 / (alpha + 1) + alpha / (alpha + 1) / N).
+        variance = 0.09 * (1 / (alpha + 1) + alpha / (alpha + 1) / 100)
+        assert abs(shares.mean() - 0.1) < 6 * np.sqrt(variance / 400)
+        assert 0.5 < shares.var() / variance < 1.8
+        rows = np.concatenate(parts)
+        ones = rows[y[rows] == 1]  # any of the 20,000, not just the first ones
+        assert abs(ones.mean() - 10_000) < 6 * np.sqrt(20_000**2 / 12 / len(ones))
+
+
+def test_unequal_treats_first_and_last_agents_alike() -> None:
+    """All rows are needed: what is left over at the end must not go to the agents that come last.
+
+    The ratio of two variances from 200 draws each has a logarithm of deviation 0.14; ln 2.4 is 6 of them.
+    """
+    y = np.arange(400) % 2
+    drawn = (partition.unequal(y, 10, 40, 40, 1e6, seed) for seed in range(200))
+    first, last = np.transpose([[y[parts[0]].mean(), y[parts[-1]].mean()] for parts in drawn])
+    assert 1 / 2.4 < last.var() / first.var() < 2.4
+
+
+def test_unequal_uses_up_all_rows_where_they_are_scarce() -> None:
+    y = np.arange(400) % 2
+    parts = partition.unequal(y, 10, 5, 80, 0.01, seed=1)
+    assert sum(map(len, parts)) == 400  # so half of what they hold is of either class, though mixes are one-sided
+    shares = np.array([y[part].mean() for part in parts])
+    assert ((shares < 0.1) | (shares > 0.9)).sum() >= 4
+
+
 @pytest.mark.parametrize(
     "split",
     [
         lambda seed: partition.iid(60, 5, seed),
         lambda seed: partition.label_shards(np.arange(60) % 3, 5, 2, seed),
         lambda seed: partition.dirichlet(np.arange(60) % 3, 5, 0.5, seed),
+        lambda seed: partition.random_sizes(60, 5, 3, 30, seed),
+        lambda seed: partition.unequal(np.arange(60) % 3, 5, 6, 6, 0.5, seed),
         lambda seed: partition.stochastic_adversarial(np.arange(120.0).reshape(60, 2) % 17, 5, 0.5, seed),
     ],
 )
@@ -121,6 +209,15 @@ def test_a_seed_decides_the_split(split) -> None:
         ),
         (lambda: partition.label_shards([[0], [1]], 2, 1), DataError, r"labels of shape \(2, 1\)"),
         (lambda: partition.dirichlet([0, 1, 1], 2, 0.0), ConfigError, "alpha=0.0"),
+        (lambda: partition.unequal([0, 1, 1], 2, 1, 2, np.inf), ConfigError, "alpha=inf"),
+        (lambda: partition.unequal([[0], [1]], 2, 1, 2, 1.0), DataError, r"labels of shape \(2, 1\)"),
+        (
+            lambda: partition.unequal([0, 1, 1], 2, 2, 3, 1.0),
+            DataError,
+            "3 rows for 2 agents with at least 2 each; expected at least 4 rows: use fewer agents",
+        ),
+        (lambda: partition.random_sizes(9, 2, 0, 3), ConfigError, "smallest=0"),
+        (lambda: partition.random_sizes(9, 2, 3, 2), ConfigError, "smallest=3, largest=2: expected a range"),
         (lambda: partition.stochastic_adversarial(np.ones((9, 1)), 2, 1.5), ConfigError, "fraction=1.5"),
         (
             lambda: partition.stochastic_adversarial(np.ones((9, 1)), 4, 0.8),

@@ -9,9 +9,11 @@ from tacit.algorithms.averaging import (
     local_online,
 )
 from tacit.algorithms.constrained_mirror_descent import constrained_mirror_descent, saddle_constants
+from tacit.algorithms.diffusion import adapt_then_combine, combine_then_adapt, consensus, diffusion
 from tacit.algorithms.distributed_online import distributed_minibatch, distributed_online
 from tacit.algorithms.dynamic_mirror_descent import dynamic_mirror_descent
 from tacit.algorithms.fedavg import fedavg
+from tacit.algorithms.graph_federated import graph_federated
 from tacit.algorithms.lagrangian_descent import lagrangian_descent
 from tacit.algorithms.loss_tolerant_push_sum import loss_tolerant_push_sum
 from tacit.algorithms.mirror_descent import mirror_descent
@@ -22,15 +24,20 @@ from tacit.algorithms.schedules import inverse, inverse_sqrt
 __all__ = [
     "REGISTRY",
     "Entry",
+    "adapt_then_combine",
     "centralised_online",
+    "combine_then_adapt",
+    "consensus",
     "constrained_mirror_descent",
     "decentralised_asymmetric",
     "decentralised_symmetric",
+    "diffusion",
     "distributed_minibatch",
     "distributed_online",
     "dynamic_mirror_descent",
     "fedavg",
     "find",
+    "graph_federated",
     "inverse",
     "inverse_sqrt",
     "lagrangian_descent",

@@ -4,6 +4,10 @@
     server:  w   <- mean of the w_i that arrived
     client:  w_i <- w                              if it arrived; else it keeps its own
 
+With a `cohort` it is the sampled method of 004 ch. 2: in each round the server calls so many of its clients, and these
+alone train, in several local steps on batches of their own drawing if asked for; see `tacit.algorithms.federated`.
+Without one everybody takes part:
+
 One gradient step per round. Several steps between two communications are rounds in which both link sets are down: the
 clients go on alone, and the server keeps what it has (`tacit.graphs.Periodic` dynamics on "uplink" and "downlink").
 
@@ -18,18 +22,18 @@ mean of everybody here, a weighted mean of the neighbours there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Literal
 
 import jax
 import jax.numpy as jnp
 
 from tacit.algorithms.descent import gradient_step
+from tacit.algorithms.federated import PerClient, Step, called_rounds, client_init, sampled_training, server_init
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import as_schedule
 from tacit.contract import (
     Algorithm,
-    Array,
     Batch,
     Inbox,
     Key,
@@ -43,20 +47,32 @@ from tacit.contract import (
     share,
     unprotected,
 )
+from tacit.errors import ConfigError
 from tacit.privacy import statement
 
 
 @register("000 section 5.5, baseline")
 def fedavg(
     objective: Objective,
-    step: float | Callable[[Array], Array] = 0.1,
+    step: Step = 0.1,
     mechanism: Mechanism = unprotected,
     missing: Literal["wait", "renormalise"] = "wait",
+    cohort: int | None = None,
+    local_steps: PerClient = 1,
+    batch_size: PerClient | None = None,
 ) -> Algorithm:
     """Federated averaging: clients step with noise, a server averages and hands the mean back (`star_roles`).
 
-    With `renormalise` the server averages who arrived, and a client that hears nothing goes on with its own model.
+    With `renormalise` the server averages who arrived, and a client that hears nothing goes on with its own model. With
+    a `cohort` the server calls so many clients, who take `local_steps` steps on `batch_size` of their records each.
     """
+    if cohort is not None:
+        return _sampled(objective, step, mechanism, missing, cohort, local_steps, batch_size)
+    if batch_size is not None or not (isinstance(local_steps, int) and local_steps == 1):
+        raise ConfigError(
+            f"local_steps = {local_steps!r}, batch_size = {batch_size!r} without a cohort; say how many clients the "
+            "server calls, all of them if need be"
+        )
     descent = gradient_step(objective, as_schedule(step), mechanism)
 
     def init(key: Key, params: Params, views: Mapping[str, View]) -> Params:
@@ -93,4 +109,30 @@ def fedavg(
         learner="client",
         missing=missing,
         predictor="client",
+    )
+
+
+def _sampled(
+    objective: Objective,
+    step: Step,
+    mechanism: Mechanism,
+    missing: Literal["wait", "renormalise"],
+    cohort: int,
+    local_steps: PerClient,
+    batch_size: PerClient | None,
+) -> Algorithm:
+    training = sampled_training(objective, step, mechanism, local_steps, batch_size)
+    return Algorithm(
+        name="fedavg",
+        objective=objective,
+        init={"client": client_init, "server": server_init(cohort)},
+        phases=called_rounds(training, cohort),
+        model=lambda state: state.w,
+        requires=frozenset({"reliable"}) if missing == "wait" else frozenset(),
+        privacy=statement(
+            mechanism, "epsilon(i) growing linearly, per client, with a probability below 1 (004 (2.69))"
+        ),
+        learner="client",
+        missing=missing,
+        predictor="server",
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import jax
 import jax.numpy as jnp
 
 from tacit.contract import Array, Schedule
@@ -32,3 +33,11 @@ def inverse_sqrt(scale: float) -> Schedule:
 def inverse(scale: float) -> Schedule:
     """Return scale / t, the step of strongly convex losses."""
     return lambda t: scale / t.astype(_precision())
+
+
+def sum_until(schedule: Schedule, t: Array) -> Array:
+    """Return schedule(1) + ... + schedule(t)."""
+    total: Array = jax.lax.fori_loop(
+        jnp.int32(1), t + 1, lambda k, total: total + schedule(k), jnp.zeros((), _precision())
+    )
+    return total

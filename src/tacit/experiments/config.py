@@ -29,6 +29,7 @@ from tacit.errors import ConfigError
 from tacit.experiments.sections import Choice, Place, Section, check, choose
 from tacit.graphs import Graph
 from tacit.streams import Stream, datasets, partition
+from tacit.streams.ijcnn1 import ijcnn1
 from tacit.streams.mnist import mnist
 
 GRAPHS: Mapping[str, Callable[..., Graph]] = {
@@ -60,6 +61,7 @@ DATASETS: Mapping[str, Callable[[], datasets.Dataset]] = {
     "occupancy": datasets.occupancy,
     "susy": datasets.susy,
     "mnist": mnist,
+    "ijcnn1": ijcnn1,
 }
 FILES: Mapping[str, Callable[..., streams.Table]] = dict.fromkeys(("csv", "parquet", "npz"), streams.read_table)
 PARTITIONS: Mapping[str, Callable[..., Any]] = {
@@ -67,6 +69,7 @@ PARTITIONS: Mapping[str, Callable[..., Any]] = {
     "label_shards": partition.label_shards,
     "dirichlet": partition.dirichlet,
     "stochastic_adversarial": partition.stochastic_adversarial,
+    "unequal": partition.unequal,
 }
 OBJECTIVES: Mapping[str, Callable[..., Objective]] = objectives.OBJECTIVES
 

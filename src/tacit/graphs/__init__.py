@@ -32,10 +32,11 @@ from tacit.graphs.checks import (
 from tacit.graphs.convert import from_edge_list, from_matrix, from_networkx
 from tacit.graphs.dynamics import Attendance, Dynamics, LinkDrop, OptOut, Periodic, RandomMatching, attendance
 from tacit.graphs.graph import Graph, RoundGraph
+from tacit.graphs.masking import MaskingPairs, masking_pairs, masking_sides
 from tacit.graphs.random_graphs import erdos_renyi, geometric, k_regular, random_digraph, small_world
 from tacit.graphs.report import GraphReport, describe
 from tacit.graphs.requirements import check_channel, check_requirements, require
-from tacit.graphs.topology import Topology, as_topology, star_roles
+from tacit.graphs.topology import Topology, as_topology, federation, star_roles
 from tacit.graphs.weights import Weights, by_rule, evaluate, given
 from tacit.graphs.windows import Gap, Window, connection_window, first_gap, first_gap_of_run, live_rounds
 
@@ -50,6 +51,7 @@ __all__ = [
     "Graph",
     "GraphReport",
     "LinkDrop",
+    "MaskingPairs",
     "OptOut",
     "Periodic",
     "Perron",
@@ -72,6 +74,7 @@ __all__ = [
     "erdos_renyi",
     "evaluate",
     "exponential",
+    "federation",
     "first_gap",
     "first_gap_of_run",
     "from_edge_list",
@@ -84,6 +87,8 @@ __all__ = [
     "is_symmetric",
     "k_regular",
     "live_rounds",
+    "masking_pairs",
+    "masking_sides",
     "missing_path",
     "one_peer_exponential",
     "one_sided_edge",

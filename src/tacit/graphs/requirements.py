@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from tacit.contract import Requirement
 from tacit.errors import RequirementError
 from tacit.graphs import checks
@@ -132,6 +134,29 @@ def _fixed(graph: Graph) -> Fault:
     )
 
 
+def _hears_itself(graph: Graph) -> Fault:
+    if graph.weights is None:
+        return None  # every rule gives an agent a part of its own
+    own = graph.matrix().diagonal()
+    if np.all(own > 0):
+        return None
+    return (
+        f"agent {int(np.argmin(own))} gives its own value the weight {float(own.min()):g}",
+        "use graph.with_weights('metropolis'), under which everybody hears itself",
+    )
+
+
+def _several_senders(graph: Graph) -> Fault:
+    alone = np.flatnonzero(graph.in_degree == 1)
+    if alone.size == 0:
+        return None
+    agent = int(alone[0])
+    return (
+        f"agent {agent} hears agent {int(graph.neighbours_in(agent)[0])} alone",
+        "give it a second sender, so that masks can cancel, or use privacy.per_edge, whose noise stays in the result",
+    )
+
+
 _CHECKS: dict[Requirement, Callable[[Graph], Fault]] = {
     "strongly_connected": _strongly_connected,
     "connected_over_time": _connected_over_time,
@@ -140,4 +165,6 @@ _CHECKS: dict[Requirement, Callable[[Graph], Fault]] = {
     "receiver_normalised": _receiver_normalised,
     "doubly_stochastic": _doubly_stochastic,
     "fixed": _fixed,
+    "hears_itself": _hears_itself,
+    "several_senders": _several_senders,
 }

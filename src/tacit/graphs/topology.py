@@ -58,6 +58,29 @@ def as_topology(graph: Graph | Topology) -> Topology:
     return Topology({"peer": graph.agents}, {"peers": graph})
 
 
+def federation(servers: Graph, clients: int) -> Topology:
+    """Return servers on a graph of their own, links "servers", each with so many clients around it.
+
+    Client c belongs to server c // clients, on links "uplink" and "downlink" (004 ch. 3). One server is `star_roles`
+    with a server that hears itself alone.
+    """
+    if servers.sources is not None:
+        raise GraphError(f"graph {servers.name!r} links two roles: servers are of one role")
+    if clients < 1:
+        raise GraphError(f"{clients} clients per server: expected at least one")
+    every = np.arange(servers.agents * clients)
+    home = every // clients
+    count, size = servers.agents, servers.agents * clients
+    return Topology(
+        {"client": size, "server": count},
+        {
+            "uplink": Graph.from_edges(count, every, home, sources=size, name="uplink"),
+            "downlink": Graph.from_edges(size, home, every, sources=count, name="downlink"),
+            "servers": servers,
+        },
+    )
+
+
 def star_roles(clients: int) -> Topology:
     """Return clients around one server: links "uplink" (to the server) and "downlink" (from it)."""
     if clients < 1:

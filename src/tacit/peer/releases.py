@@ -107,7 +107,10 @@ def booked(spec: ReleaseSpec, declared: Declared | None, records: str) -> Event:
     """Return the event that stands for a release; everyone sees it, since what leaves is passed on in mixtures."""
     mechanism = spec.mechanism
     if mechanism.per_slot:
-        raise ContractError(f"mechanism {mechanism.name!r} draws for each neighbour by itself, which is not booked yet")
+        raise ContractError(
+            f"mechanism {mechanism.name!r} draws link by link, which peers do not do: it perturbs models, whose "
+            "rounding is not in the declared sensitivity; use laplace or gaussian on the update"
+        )
     if declared is None:
         return Event(mechanism.name, None, 0.0, 0.0, spec.coordinates, adjacency=mechanism.adjacency, records=records)
     bound = float(declared.bound)

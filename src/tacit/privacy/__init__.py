@@ -5,8 +5,15 @@ from __future__ import annotations
 from tacit.contract import unprotected
 from tacit.privacy.clipping import clipped_gradient, clipped_mean, gradient_parts, records_in
 from tacit.privacy.events import EVERYONE, Event, Loss
+from tacit.privacy.graph_noise import (
+    graph_homomorphic,
+    laplace_of_size,
+    local_graph_homomorphic,
+    on_grid,
+    per_edge,
+)
 from tacit.privacy.mechanisms import bounded_laplace, decaying_gaussian, gaussian, laplace
-from tacit.privacy.release import release
+from tacit.privacy.release import from_grid, release
 from tacit.privacy.statements import statement
 
 __all__ = [
@@ -17,9 +24,15 @@ __all__ = [
     "clipped_gradient",
     "clipped_mean",
     "decaying_gaussian",
+    "from_grid",
     "gaussian",
     "gradient_parts",
+    "graph_homomorphic",
     "laplace",
+    "laplace_of_size",
+    "local_graph_homomorphic",
+    "on_grid",
+    "per_edge",
     "records_in",
     "release",
     "statement",

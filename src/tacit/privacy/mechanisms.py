@@ -44,7 +44,7 @@ def laplace(
     `clip` bounds every record's gradient in `norm`; with l2 the l1 sensitivity that counts is sqrt(d) times as large,
     so that l1 is the better choice for sparse gradients.
     """
-    target = _positive("epsilon", epsilon, "a larger one means less noise")
+    target = positive("epsilon", epsilon, "a larger one means less noise")
     return _mechanism("laplace", clip, norm, perturbs, adjacency, scale=lambda view, sensitivity: sensitivity / target)
 
 
@@ -59,7 +59,7 @@ def gaussian(
 
     `tacit privacy plan` finds the multiplier m for a target (epsilon, delta).
     """
-    multiplier = _positive("noise_multiplier", noise_multiplier, "a larger one means more noise")
+    multiplier = positive("noise_multiplier", noise_multiplier, "a larger one means more noise")
     return _mechanism(
         "gaussian", clip, norm, perturbs, adjacency, scale=lambda view, sensitivity: multiplier * sensitivity
     )
@@ -77,8 +77,8 @@ def decaying_gaussian(
 
     The first round costs rho = 1 / (2 m^2), round t costs decay^-(t-1) times that.
     """
-    multiplier = _positive("noise_multiplier", noise_multiplier, "a larger one means more noise")
-    ratio = _positive("decay", decay, "1 keeps the variance as it is")
+    multiplier = positive("noise_multiplier", noise_multiplier, "a larger one means more noise")
+    ratio = positive("decay", decay, "1 keeps the variance as it is")
     if ratio > 1:
         raise ConfigError(f"decay = {decay!r}: expected a number from 0 to 1, by which the variance shrinks per round")
     half_log = math.log(ratio) / 2
@@ -104,7 +104,7 @@ def bounded_laplace(
     1, hence the defaults. Errata: noise of bounded support is not epsilon-DP (it is booked with its delta > 0), and
     the squeezed gradient is biased.
     """
-    target = _positive("epsilon", epsilon, "a larger one means less noise")
+    target = positive("epsilon", epsilon, "a larger one means less noise")
     if not (isinstance(rounds, int) and rounds >= 2):
         raise ConfigError(f"rounds = {rounds!r}: expected a whole number from 2 on, the T of b = (log T)^2 / epsilon")
     width = math.log(rounds) ** 2
@@ -132,14 +132,8 @@ def _mechanism(
     scale: Callable[[View, Array], Array],
     name: str | None = None,
 ) -> Mechanism:
-    bound = _positive("clip", clip, "without a clip no sensitivity holds")
-    for what, value, known in (
-        ("norm", norm, get_args(Norm)),
-        ("perturbs", perturbs, get_args(Perturbs)),
-        ("adjacency", adjacency, get_args(Adjacency)),
-    ):
-        if value not in known:
-            raise ConfigError(f"{what} = {value!r}: expected one of {', '.join(known)}")
+    bound = positive("clip", clip, "without a clip no sensitivity holds")
+    check_one_of(norm=norm, perturbs=perturbs, adjacency=adjacency)
     limit = Clip(bound, norm)
     target: Literal["l1", "l2"] = "l2" if distribution == "gaussian" else "l1"
 
@@ -171,7 +165,19 @@ def largest_change(clip: Clip, norm: Literal["l1", "l2"], adjacency: Adjacency, 
     return 2 * clip.bound * spread / records
 
 
-def _positive(name: str, value: float, remedy: str) -> float:
+def check_one_of(*, norm: str, perturbs: str, adjacency: str) -> None:
+    """Refuse a word that none of the settings knows."""
+    for what, value, known in (
+        ("norm", norm, get_args(Norm)),
+        ("perturbs", perturbs, get_args(Perturbs)),
+        ("adjacency", adjacency, get_args(Adjacency)),
+    ):
+        if value not in known:
+            raise ConfigError(f"{what} = {value!r}: expected one of {', '.join(known)}")
+
+
+def positive(name: str, value: float, remedy: str) -> float:
+    """Return a setting as a float; refuse one that is not a positive finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
         raise ConfigError(f"{name} = {value!r}: expected a positive finite number; {remedy}")
     return float(value)

@@ -104,8 +104,8 @@ def spent_in_run(
     for phase, spec in charged:
         if spec.mechanism.distribution is None:
             return _nothing(f"phase {phase} releases values as they were computed", adjacency)
-        if spec.mechanism.per_slot:
-            return _nothing(f"phase {phase} draws for each neighbour by itself, and neighbours may pool", adjacency)
+        if spec.mechanism.clip is None and np.isinf(np.asarray(costs)[:, phase, 0]).any():
+            return _nothing(f"phase {phase} adds noise, but no clip bounds what a record can change", adjacency)
     table = np.asarray(costs, np.float64)
     rounds = len(table)
     losses = np.zeros((rounds, len(Loss._fields)))

@@ -8,6 +8,11 @@ from tacit.contract import Mechanism, PrivacyStatement
 from tacit.privacy.accounting import NEIGHBOURS
 
 Composition = Literal["parallel", "sequential"]
+_MASKED = (
+    "not differentially private towards a receiver, which learns the exact weighed sum of its senders' values and "
+    "nothing else of them unless it pools with all partners of one; whoever sees single messages (a wire-tapper, "
+    "another neighbour) sees each under at least one Laplace mask that only the sender and a partner know"
+)
 
 
 def statement(
@@ -22,12 +27,15 @@ def statement(
     released values; the runtimes check this by following the data through `compute`. `sequential`: every release may
     depend on every record.
     """
+    if mechanism.spread == "masked" and mechanism.mask_scale > 0:
+        return PrivacyStatement.none(text_claims)._replace(holds=_MASKED)
     if mechanism.distribution is None:
         return PrivacyStatement.none(text_claims)
     clip = mechanism.clip
-    bounded = (
-        () if clip is None else (f"each record's gradient is clipped to {clip.norm} norm {clip.bound:g} (enforced)",)
-    )
+    if clip is None:
+        noise = f"not private per record: {mechanism.name} noise is on every message, but no clip bounds what a record"
+        return PrivacyStatement.none(text_claims)._replace(holds=f"{noise} can change; give the mechanism a clip")
+    bounded = (f"each record's gradient is clipped to {clip.norm} norm {clip.bound:g} (enforced)",)
     how = (
         "each release is charged to the records of its round alone, because all states are made of released values"
         if composition == "parallel" and mechanism.adjacency != "dataset"

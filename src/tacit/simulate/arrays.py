@@ -50,12 +50,26 @@ class Members(NamedTuple):
     data_size: Array
 
 
+class Masks(NamedTuple):
+    """Rows of the per-slot messages that carry the same mask, one entry per pair of senders."""
+
+    adds: Array
+    subtracts: Array
+    scale: Mapping[str, Array]
+    """Integer type -> scale of a mask in steps of the grid. An argument of the compiled round, not a constant of it: a
+    masked run and one without masks are then one program, and the same to the bit wherever masks cancel."""
+
+
 class World(NamedTuple):
     """Everything that stays the same through a run, as device arrays."""
 
     root: Key
     members: Mapping[str, tuple[Members, ...]]
     links: Mapping[str, LinkArrays]
+    masks: tuple[Masks | tuple[()], ...]
+    """Per phase, where its mechanism masks messages."""
+    called: tuple[Any, ...]
+    """Per phase that calls a cohort, its tables (`calls.Called`)."""
     served_by: Array | tuple[()]
     """Position of the predictor that speaks for each learner, where these are different roles."""
 
@@ -80,6 +94,8 @@ class Carry(NamedTuple):
     round: Array
     states: Mapping[str, tuple[PackedState, ...]]
     flights: tuple[Flight | tuple[()], ...]
+    taken_part: Array | tuple[()]
+    """(learners,) in how many rounds each was called, of a method that calls cohorts."""
 
 
 class PackedState(NamedTuple):

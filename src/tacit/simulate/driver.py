@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -38,6 +39,7 @@ LONGEST_CHUNK = 4096
 FEW_AGENTS = 4096
 """Up to this many agents one thread is faster than two on the CPU (docs/performance.md)."""
 
+Evaluate = Literal["everyone", "cohort"]
 GraphSource = Graph | Topology | Callable[[int], Graph | Topology]
 StreamSource = Stream | Callable[[int], Stream]
 Recorder = Callable[[Params], Any]
@@ -58,6 +60,7 @@ def simulate(
     start: Params | Callable[[int], Params] | None = None,
     node_loss: int | None = None,
     figures: Noted = NOTHING,
+    evaluate: Evaluate = "everyone",
     record: Mapping[str, Recorder] = NOTHING,
     record_every: int | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -69,6 +72,8 @@ def simulate(
     `start` replaces the objective's first parameters: the same for all, or a function from an agent's number to its
     own. `node_loss=j` also evaluates agent j's model on everyone's batch in every round (one-node regret). `figures`
     are functions of an agent's model and batch, noted in every round as means over the agents (`run.per_round`);
+    `evaluate="cohort"` takes these means and the loss over the agents that a round called, so that a method that
+    samples 50 of 100,000 clients costs what 50 cost (no regret can be told then);
     `record` are functions of all agents' models of one repeat, called outside of compiled code after every
     `record_every`-th round (`run.recorded`). `checkpoint` is a file to which the state is saved on the way; a run that
     finds it goes on from there and ends with the same figures as one that was never stopped. `progress=None` shows a
@@ -93,6 +98,7 @@ def simulate(
             node_loss,
             figures,
             record,
+            evaluate,
         ).run(record_every, None if checkpoint is None else Path(checkpoint), progress)
 
 
@@ -154,6 +160,7 @@ class _Simulation:
         node: int | None,
         figures: Noted,
         record: Mapping[str, Recorder],
+        evaluate: Evaluate,
     ) -> None:
         self.algorithm, self.rounds, self.repeats, self.seed = algorithm, rounds, repeats, seed
         self.dtype, self.node = jnp.dtype(dtype), node
@@ -180,6 +187,14 @@ class _Simulation:
         self.world = self.engine.world(seed, np.tile(sizes, repeats) if self.shared else sizes)
         noted = all_noted(algorithm.constraints, figures)
         self.figures = Figures(algorithm.objective, self.learners, repeats, node, noted, self.dtype)
+        self.evaluate = evaluate
+        if evaluate not in get_args(Evaluate) or (
+            evaluate == "cohort" and (node is not None or not self.engine.has_cohorts)
+        ):
+            raise ConfigError(
+                f"evaluate is {evaluate!r}; expected 'everyone', or 'cohort' for a method that calls some of its "
+                "clients in each round, over fixed and reliable links, without node_loss"
+            )
         self.recorders = dict(record)
         self.period = self._resident_period()
         # The chunk length fixes the shape of one compiled program; the number of rounds to run in it is an argument.
@@ -254,6 +269,13 @@ class _Simulation:
 
         return jax.tree.map(leaf, data)
 
+    def _batches_of(self, data: Tree, index: Array, position: Array) -> Batch:
+        """Return the batches of some learners, reading no others'."""
+        place = jnp.minimum(position, self.learners.order.size - 1)
+        if self.shared and self.repeats > 1:
+            place = jnp.asarray(self.learners.order % self.learners.agents)[place]
+        return jax.tree.map(lambda values: values[index, place], data)
+
     # -- compiled ------------------------------------------------------------------------------------------------------
 
     def _advance(self, world: World, carry: Carry, data: Tree, offset: Array, count: Array) -> tuple[Carry, _Trace]:
@@ -268,10 +290,17 @@ class _Simulation:
         )
 
         def body(k: Array, loop: tuple[Carry, Desks, _Trace]) -> tuple[Carry, Desks, _Trace]:
-            carry, desks, trace = loop
+            before, desks, trace = loop
             batch = self._batch(data, (offset + k) % length)
-            figures = self.figures.of_round(self.engine.models(world, carry), batch)
-            carry, desks, tally = self.engine.round(world, carry, batch, desks)
+            pick = partial(self._batches_of, data, (offset + k) % length)
+            carry, desks, tally = self.engine.round(world, before, batch, desks, pick)
+            if self.evaluate == "everyone":
+                figures = self.figures.of_round(self.engine.models(world, before), batch)
+            else:
+                assert tally.cohort is not None  # checked before the run
+                figures = self.figures.of_cohort(
+                    self.engine.models_of(world, before, tally.cohort), pick(tally.cohort.position), tally.cohort
+                )
             note = jax.lax.dynamic_update_index_in_dim
             trace = _Trace(
                 note(trace.figures, figures, k, 0),
@@ -401,6 +430,8 @@ class _Simulation:
         models = jax.tree.map(np.asarray, self.models(self.world, carry))
         streams: Sequence[Stream] = self.streams
         reads = max(int(stream.reads(log.rounds).max()) for stream in streams)
+        if not isinstance(carry.taken_part, tuple):  # who is not called releases nothing
+            reads = min(reads, int(carry.taken_part.max()))
         releases = [spec.release for spec in self.engine.specs]
         spent = spent_in_run(self.algorithm.privacy, releases, log.costs(), reads)
         return Run(

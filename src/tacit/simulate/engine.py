@@ -7,6 +7,7 @@ that they are nothing but more agents.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -15,6 +16,8 @@ import numpy as np
 
 from tacit import runtime
 from tacit.contract import Array, Batch, Key, Params, Phase, State, View
+from tacit.privacy.release import mask_draws
+from tacit.privacy.unit_noise import noise_words
 from tacit.simulate.arrays import (
     Carry,
     Departure,
@@ -23,6 +26,7 @@ from tacit.simulate.arrays import (
     Entry,
     Flight,
     LinksNow,
+    Masks,
     World,
     fixed_weights,
     joined,
@@ -30,8 +34,9 @@ from tacit.simulate.arrays import (
     slices,
     where,
 )
+from tacit.simulate.calls import Calls, Cohort, Pick
 from tacit.simulate.inbox import GatheredInbox, Packed
-from tacit.simulate.stage import VIEW_AXES, Stage
+from tacit.simulate.stage import VIEW_AXES
 
 
 class Tally(NamedTuple):
@@ -39,6 +44,8 @@ class Tally(NamedTuple):
 
     messages: Array
     """(phases, repeats)."""
+    cohort: Cohort | None
+    """The learners that were called, where these are run by themselves."""
     costs: Array
     """(phases, 2): of the dearest release by any agent, its sensitivity, and minus its bound, both in units of its
     scale; 0 and minus infinity where no noise was added."""
@@ -60,7 +67,29 @@ def _in_scales(declared: runtime.Declared | None, dtype: jnp.dtype) -> Array:
     return jnp.stack([declared.sensitivity / scale, jnp.where(free, -jnp.inf, -declared.bound / scale)]).astype(dtype)
 
 
-class Engine(Stage):
+class _Round:
+    """A round under way."""
+
+    def __init__(self, states: dict[str, tuple[State, ...]], tails: dict[str, Sequence[Packed]]) -> None:
+        self.states, self.tails = states, tails
+        self.reached: dict[str, Array] = {}
+        """Links -> which agents a phase on them has reached."""
+        self.cohorts: dict[str, tuple[str, Cohort]] = {}
+        """Links -> the role and who of it was called on them."""
+        self.desks: list[Packed] = []
+        self.costs: list[Array] = []
+        self.flights: list[Flight | tuple[()]] = []
+        self.sent: list[Array] = []
+
+    def note(self, desk: Packed, cost: Array, flight: Flight | tuple[()], sent: Array) -> None:
+        """Note what a phase leaves behind."""
+        self.desks.append(desk)
+        self.costs.append(cost)
+        self.flights.append(flight)
+        self.sent.append(sent)
+
+
+class Engine(Calls):
     """The round of one algorithm on one layout, compiled once."""
 
     def models(self, world: World, carry: Carry) -> list[Params]:
@@ -71,6 +100,15 @@ class Engine(Stage):
             return models
         serving = jax.tree.map(lambda m: m[world.served_by], joined(models))
         return [slices(serving, bucket) for bucket in self.layout.roles[self.algorithm.learner].buckets]
+
+    def models_of(self, world: World, carry: Carry, cohort: Cohort) -> Params:
+        """Parameters with which the learners of a cohort predict."""
+        states = joined(list(self._unpack(self.algorithm.predictor, carry.states[self.algorithm.predictor])))
+        who = cohort.position
+        if not isinstance(world.served_by, tuple):
+            who = world.served_by.at[who].get(mode="clip")
+        mine = jax.tree.map(lambda leaf: leaf.at[who].get(mode="clip"), states)
+        return jax.vmap(self.algorithm.model)(mine)
 
     def desks(self) -> Desks:
         """Room for the messages of each phase, to be written in place round after round."""
@@ -85,34 +123,121 @@ class Engine(Stage):
         answers = any(phase.answers is not None for phase in self.algorithm.phases)
         return any(self.varying.values()) or any(s.addressed for s in self.specs) or answers
 
-    def round(self, world: World, carry: Carry, batch: Batch, desks: Desks) -> tuple[Carry, Desks, Tally]:
-        """Run every phase once. Returns the desks with this round's messages, and what was sent and released."""
+    def round(
+        self, world: World, carry: Carry, batch: Batch, desks: Desks, pick: Pick | None = None
+    ) -> tuple[Carry, Desks, Tally]:
+        """Run every phase once. Returns the desks with this round's messages, and what was sent and released.
+
+        `pick` gives the batches of some learners by their positions, without touching those of all.
+        """
+        if pick is None:
+            pick = lambda position: jax.tree.map(lambda leaf: leaf[position], batch)  # noqa: E731
         t = carry.round + 1
-        new_desks = []
-        states = {role: self._unpack(role, packed) for role, packed in carry.states.items()}
-        tails: dict[str, Sequence[Packed]] = {role: [{}] * len(parts) for role, parts in states.items()}
-        reached: dict[str, Array] = {}
-        flights, sent_counts, costs = [], [], []
+        under_way = _Round(
+            {role: self._unpack(role, packed) for role, packed in carry.states.items()},
+            {role: [{}] * len(packed) for role, packed in carry.states.items()},
+        )
         now = {name: self._links_now(world, name, t) for name in world.links}
         for index, phase in enumerate(self.algorithm.phases):
-            takes_part = None if phase.answers is None else reached[phase.answers]
-            rows, sent, states[phase.source], cost = self._send(
-                world, index, phase, states[phase.source], batch, now[phase.links], t, takes_part, desks[index]
-            )
-            new_desks.append(rows)
-            costs.append(cost)
-            departures = self._depart(world, index, phase, now[phase.links], sent, takes_part, t)
-            flight, entries = self._fly(index, rows, departures, carry.flights[index], world, now[phase.links])
-            flights.append(flight)
-            sent_counts.append(self._count_sent(world, phase, departures))
-            states[phase.target], tails[phase.target] = self._absorb(
-                world, index, phase, states[phase.target], entries, now[phase.links], t
-            )
-            if any(p.answers == phase.links for p in self.algorithm.phases):
-                now_reached = joined([jnp.any(e.arrived[1:], axis=0) for e in entries.buckets])
-                reached[phase.links] = reached.get(phase.links, jnp.zeros((), bool)) | now_reached
-        packed = {role: self._pack(role, state, tails[role]) for role, state in states.items()}
-        return Carry(t, packed, tuple(flights)), tuple(new_desks), Tally(jnp.stack(sent_counts), jnp.stack(costs))
+            links, desk = now[phase.links], desks[index]
+            if phase.answers in under_way.cohorts:
+                self._run_answer(world, index, phase, under_way, pick, links, t, desk)
+            elif self.calls(index):
+                self._run_call(world, index, phase, under_way, batch, links, t, desk)
+            else:
+                self._run_phase(world, index, phase, under_way, batch, links, t, desk, carry.flights[index])
+        packed = {role: self._pack(role, state, under_way.tails[role]) for role, state in under_way.states.items()}
+        cohorts = [cohort for role, cohort in under_way.cohorts.values() if role == self.algorithm.learner]
+        tally = Tally(jnp.stack(under_way.sent), cohorts[-1] if cohorts else None, jnp.stack(under_way.costs))
+        taken_part = carry.taken_part
+        for cohort in cohorts:
+            assert not isinstance(taken_part, tuple)  # made by `start` for a method that calls
+            taken_part = taken_part.at[cohort.position].add(1, mode="drop")
+        return Carry(t, packed, tuple(under_way.flights), taken_part), tuple(under_way.desks), tally
+
+    def _run_phase(
+        self,
+        world: World,
+        index: int,
+        phase: Phase,
+        under_way: _Round,
+        batch: Batch,
+        links: LinksNow,
+        t: Array,
+        desk: Packed,
+        flight: Flight | tuple[()],
+    ) -> None:
+        """Run a phase for all agents of its roles."""
+        states = under_way.states
+        takes_part = None if phase.answers is None else under_way.reached[phase.answers]
+        rows, sent, states[phase.source], cost, _ = self._send(
+            world, index, phase, states[phase.source], batch, links, t, takes_part, desk
+        )
+        departures = self._depart(world, index, phase, links, sent, takes_part, t)
+        flight, entries = self._fly(index, rows, departures, flight, world, links)
+        under_way.note(rows, cost, flight, self._count_sent(world, phase, departures))
+        states[phase.target], under_way.tails[phase.target] = self._absorb(
+            world, index, phase, states[phase.target], entries, links, t
+        )
+        if any(p.answers == phase.links for p in self.algorithm.phases):
+            now_reached = joined([jnp.any(e.arrived[1:], axis=0) for e in entries.buckets])
+            before = under_way.reached.get(phase.links, jnp.zeros((), bool))
+            under_way.reached[phase.links] = before | now_reached
+
+    def _run_call(
+        self,
+        world: World,
+        index: int,
+        phase: Phase,
+        under_way: _Round,
+        batch: Batch,
+        links: LinksNow,
+        t: Array,
+        desk: Packed,
+    ) -> None:
+        """Run a phase that calls a cohort."""
+        states = under_way.states
+        rows, _, states[phase.source], cost, to = self._send(
+            world, index, phase, states[phase.source], batch, links, t, None, desk
+        )
+        cohort = self.cohort(world, phase, index, to)
+        under_way.cohorts[phase.links] = phase.target, cohort
+        (state,) = states[phase.target]
+        states[phase.target] = (self.absorb_call(world, index, phase, state, rows, cohort, links, t),)
+        under_way.note(rows, cost, (), cohort.called_in(self.layout.repeats))
+
+    def _run_answer(
+        self,
+        world: World,
+        index: int,
+        phase: Phase,
+        under_way: _Round,
+        pick: Pick,
+        links: LinksNow,
+        t: Array,
+        desk: Packed,
+    ) -> None:
+        """Run a phase in which a cohort answers."""
+        states = under_way.states
+        assert phase.answers is not None
+        _, cohort = under_way.cohorts[phase.answers]
+        (state,) = states[phase.source]
+        rows, state, costs = self.answer(
+            world, phase, state, pick, cohort, links, t, partial(self._one_sends, phase, index)
+        )
+        states[phase.source] = (state,)
+        states[phase.target] = self.absorb_answers(world, index, phase, states[phase.target], rows, cohort, links, t)
+        costs = jnp.where(cohort.called[:, None], costs, jnp.asarray(NO_COST, self.dtype))
+        under_way.note(desk, jnp.max(costs, axis=0), (), cohort.called_in(self.layout.repeats))
+
+    def _one_sends(
+        self, phase: Phase, index: int, key: Key, state: State, batch: Batch, view: View
+    ) -> tuple[State, Packed, Array, Array, Array]:
+        """One agent's state, message, addressed slots, cost, and the outbox's own list of addresses."""
+        ready = runtime.prepare(phase, index, key, state, batch, view)
+        packed = self.packings[index].pack(ready.outbox.message)
+        to = jnp.zeros(0, jnp.int32) if ready.outbox.to is None else ready.outbox.to
+        return ready.state, packed, ready.addressed, _in_scales(ready.declared, self.dtype), to
 
     def _send(
         self,
@@ -125,26 +250,23 @@ class Engine(Stage):
         t: Array,
         takes_part: Array | None,
         desk: Packed,
-    ) -> tuple[Packed, Array | None, tuple[State, ...], Array]:
+    ) -> tuple[Packed, Array | None, tuple[State, ...], Array, Array]:
         """Compute, release and emit for every source agent.
 
-        Returns all messages, which slots were addressed, new states, and the cost of the dearest release.
+        Returns all messages, which slots were addressed, new states, the cost of the dearest release, and the lists of
+        addresses.
         """
         spec = self.specs[index]
         role = self.layout.roles[phase.source]
-        new_states, addressed, costs = [], [], []
+        new_states, addressed, costs, lists = [], [], [], []
         rows = dict(desk)
         first = 0
 
-        def one(key: Key, state: State, own_batch: Batch, view: View) -> tuple[State, Packed, Array, Array]:
-            ready = runtime.prepare(phase, index, key, state, own_batch, view)
-            packed = self.packings[index].pack(ready.outbox.message)
-            return ready.state, packed, ready.addressed, _in_scales(ready.declared, self.dtype)
-
+        one = partial(self._one_sends, phase, index)
         for b, (members, state) in enumerate(zip(world.members[phase.source], states, strict=True)):
             part = slices(batch, role.buckets[b]) if phase.source == self.algorithm.learner else ()
             view = self._view(phase.source, phase.links, b, members, now, t)
-            new, message, sent, cost = jax.vmap(one, in_axes=(0, 0, 0, VIEW_AXES))(members.key, state, part, view)
+            new, message, sent, cost, to = jax.vmap(one, in_axes=(0, 0, 0, VIEW_AXES))(members.key, state, part, view)
             if takes_part is not None:
                 cost = jnp.where(takes_part[role.buckets[b]][:, None], cost, jnp.asarray(NO_COST, self.dtype))
             costs.append(jnp.max(cost, axis=0))
@@ -158,8 +280,21 @@ class Engine(Stage):
                 rows[name] = jax.lax.dynamic_update_slice(rows[name], part, (first, 0)) if len(states) > 1 else part
             first += next(iter(message.values())).shape[0] if message else 0
             addressed.append(sent.reshape(-1))
+            lists.append(to)
+        masks = world.masks[index]
+        if isinstance(masks, Masks):
+            rows = dict(self._masked(index, rows, masks, world, t))
         addresses = joined(addressed) if spec.addressed else None
-        return rows, addresses, tuple(new_states), jnp.max(jnp.stack(costs), axis=0)
+        return rows, addresses, tuple(new_states), jnp.max(jnp.stack(costs), axis=0), joined(lists)
+
+    def _masked(self, index: int, rows: Packed, masks: Masks, world: World, t: Array) -> Packed:
+        """Add each pair's mask to one message and take it from the other: their sum stays what it was, to the bit."""
+        words = noise_words(runtime.masks_key(world.root), t, index)
+        masked = {}
+        for name, values in rows.items():
+            draw = mask_draws(words, masks.scale[name], (masks.adds.size, values.shape[1]), values.dtype)
+            masked[name] = values.at[masks.adds].add(draw).at[masks.subtracts].add(-draw)
+        return masked
 
     def _depart(
         self,
@@ -266,6 +401,8 @@ class Engine(Stage):
             new, tail = jax.vmap(one, in_axes=(0, 0, VIEW_AXES, 1, 1, 1, 0))(
                 members.key, state, view, entry.place, entry.arrived, entry.weight, members.repeat
             )
+            if runtime.is_answered(self.algorithm, index):
+                new = where(jnp.any(entry.arrived[1:], axis=0), new, state)
             result.append(new)
             tails.append(tail)
         return tuple(result), tails

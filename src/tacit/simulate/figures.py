@@ -11,6 +11,7 @@ import numpy as np
 from tacit.contract import Array, Batch, Objective, Params
 from tacit.errors import ConfigError
 from tacit.simulate.arrays import joined, slices
+from tacit.simulate.calls import Cohort
 from tacit.simulate.layout import RoleLayout
 
 Noted = Mapping[str, Callable[[Params, Batch], Array]]
@@ -62,6 +63,20 @@ class Figures:
             values = joined([jax.vmap(function)(*part).astype(self.dtype) for part in parts])
             figures.append(self._per_repeat(values))
         return jnp.stack(figures)
+
+    def of_cohort(self, models: Params, batch: Batch, cohort: Cohort) -> Array:
+        """Return (figures, repeats) of the learners that were called, given their models and batches."""
+        count = jnp.maximum(cohort.called_in(self.repeats), 1)
+
+        def mean(values: Array) -> Array:
+            counted = jnp.where(cohort.called, values.astype(self.dtype), 0)
+            return jnp.zeros(self.repeats, self.dtype).at[cohort.repeat].add(counted) / count
+
+        functions = [self.objective.loss]
+        if self.objective.score is not None:
+            functions.append(self.objective.score)
+        functions += self.also.values()
+        return jnp.stack([mean(jax.vmap(function)(models, batch)) for function in functions])
 
     def _mean_score(self, scores: Array, weight: Array | None) -> Array:
         """As `metrics.network_score` for each repeat: who has no sample in this round is neither right nor wrong."""

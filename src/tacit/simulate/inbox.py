@@ -154,3 +154,24 @@ class GatheredInbox(Inbox):
         if get_opaque_trace_state(convention="nnx") == self._made_in:
             self.tail = self._packing.tail(combined)
         return self._packing.unpack(combined)
+
+
+class CalledInbox(Inbox):
+    """What passes between a caller and its cohort: one entry per place in the call, not one per link."""
+
+    def __init__(
+        self, packing: Packing, rows: Packed, place: Array, arrived: Array, slot: Array, weight: Array, slots: int
+    ) -> None:
+        """Bind the arrays of all messages and, per entry, its row there, whether it is one, and its in-slot."""
+        self._packing, self._rows, self._place = packing, rows, place
+        self.arrived, self.slot, self.weight, self.slots = arrived, slot, weight, slots
+        self.age = jnp.zeros(slot.shape, jnp.int32)
+
+    def values(self) -> Message:
+        """Gather every entry."""
+
+        def gather(rows: Array) -> Array:
+            taken = rows.at[self._place].get(mode="promise_in_bounds")
+            return jnp.where(self.arrived[:, None], taken, jnp.zeros((), taken.dtype))
+
+        return self._packing.unpack({name: gather(rows) for name, rows in self._rows.items()})

@@ -12,13 +12,15 @@ import numpy as np
 from tacit import runtime
 from tacit.contract import Algorithm, Array, Batch, Links, Params, Phase, State, View
 from tacit.errors import ConfigError, ContractError
-from tacit.graphs import Channel
+from tacit.graphs import Channel, masking_pairs
+from tacit.privacy.release import GRID_TYPES, grid_step
 from tacit.runtime import MessageSpec
 from tacit.simulate.arrays import (
     Carry,
     Flight,
     LinkArrays,
     LinksNow,
+    Masks,
     Members,
     PackedState,
     Slots,
@@ -73,7 +75,27 @@ class Stage:
                 for b in role_layout.buckets
             )
         links = {name: self._link_arrays(name) for name in self.layout.links}
-        return World(root, members, links, self._served_by())
+        masks = tuple(self._masks(phase) for phase in self.algorithm.phases)
+        return World(root, members, links, masks, self._called(), self._served_by())
+
+    def _called(self) -> tuple[Any, ...]:
+        """Tables of the phases that call cohorts, where these are run by themselves (`calls.Calls`)."""
+        return ((),) * len(self.algorithm.phases)
+
+    def _masks(self, phase: Phase) -> Masks | tuple[()]:
+        if phase.mechanism.spread != "masked":
+            return ()
+        layout = self.layout.links[phase.links]
+        row = np.zeros(layout.graph.edges, np.int32)
+        for table in layout.into:
+            links = table.live & (table.edge < row.size)
+            row[table.edge[links]] = table.slot_row[links]
+        pairs = masking_pairs(layout.graph)
+        mechanism = phase.mechanism
+        scale = {
+            name: jnp.asarray(mechanism.mask_scale / grid_step(mechanism, name), self.dtype) for name in GRID_TYPES
+        }
+        return Masks(jnp.asarray(row[pairs.adds]), jnp.asarray(row[pairs.subtracts]), scale)
 
     def _link_arrays(self, name: str) -> LinkArrays:
         layout = self.layout.links[name]
@@ -170,7 +192,12 @@ class Stage:
                 per_bucket.append(make(keys, given, views))
             self.packed[role] = tuple(map(StatePacking, per_bucket))
             states[role] = self._pack(role, tuple(per_bucket), [{}] * len(per_bucket))
-        return Carry(jnp.int32(0), states, tuple(self._empty_flight(k) for k in range(len(self.specs))))
+        flights = tuple(self._empty_flight(k) for k in range(len(self.specs)))
+        return Carry(jnp.int32(0), states, flights, self._nobody_called())
+
+    def _nobody_called(self) -> Array | tuple[()]:
+        """Counters of those who are called, where cohorts are (`calls.Calls`)."""
+        return ()
 
     def _empty_flight(self, phase: int) -> Flight | tuple[()]:
         if self.channel.longest_delay == 0:

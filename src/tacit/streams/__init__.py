@@ -3,19 +3,24 @@
 from tacit.streams import datasets, partition
 from tacit.streams.arrays import from_arrays
 from tacit.streams.files import Table, read_table
+from tacit.streams.regression import LinearRegression, linear_regression
 from tacit.streams.stream import Batch, Stream, from_function
 from tacit.streams.synthetic import DriftStream, linear_drift, logistic_drift
+from tacit.streams.whole import whole
 
 __all__ = [
     "Batch",
     "DriftStream",
+    "LinearRegression",
     "Stream",
     "Table",
     "datasets",
     "from_arrays",
     "from_function",
     "linear_drift",
+    "linear_regression",
     "logistic_drift",
     "partition",
     "read_table",
+    "whole",
 ]

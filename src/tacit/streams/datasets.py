@@ -48,6 +48,9 @@ MNIST_SHA256 = {
     "t10k-images-idx3-ubyte.gz": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
     "t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
 }
+IJCNN1_URL = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/"
+IJCNN1_FOLDER = "ijcnn1"
+IJCNN1_FILES = ("ijcnn1.tr.bz2", "ijcnn1.val.bz2", "ijcnn1.t.bz2")
 SUSY_COLUMNS = (
     *("lepton 1 pT", "lepton 1 eta", "lepton 1 phi", "lepton 2 pT", "lepton 2 eta", "lepton 2 phi"),
     *("missing energy magnitude", "missing energy phi", "MET_rel", "axial MET", "M_R", "M_TR_2"),
@@ -227,6 +230,12 @@ def mnist_folder() -> Path | None:
     return found and found.parent
 
 
+def ijcnn1_folder() -> Path | None:
+    """Return the folder in which all of ijcnn1's files are."""
+    found = find(*(f"{IJCNN1_FOLDER}/{file}" for file in IJCNN1_FILES))
+    return found and found.parent
+
+
 _KNOWN = {
     "occupancy": _Known(
         _occupancy_folder,
@@ -251,6 +260,12 @@ _KNOWN = {
         ", ".join(f"{MNIST_FOLDER}/{file}" for file in MNIST_SHA256),
         MNIST_URL,
         f"{MNIST_URL} and {MNIST_MIRROR}",
+    ),
+    "ijcnn1": _Known(
+        ijcnn1_folder,
+        ", ".join(f"{IJCNN1_FOLDER}/{file}" for file in IJCNN1_FILES),
+        f"{IJCNN1_URL[:-1]}.html#ijcnn1",
+        IJCNN1_URL,
     ),
 }
 

@@ -1,4 +1,7 @@
-"""Who holds which rows: each function cuts range(rows) into one index array per agent, each row in one."""
+"""Who holds which rows: each function cuts range(rows) into one index array per agent, each row in one.
+
+Only `unequal` may leave rows over, which nobody holds then.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +52,7 @@ def dirichlet(y: Any, agents: int, alpha: float, seed: int = 0) -> Parts:
     """
     labels = _labels(y)
     _enough(len(labels), agents)
-    if not 0 < alpha < np.inf:
-        raise ConfigError(f"alpha={alpha!r}: expected a finite number above 0")
+    _check_alpha(alpha)
     rng = _generator(seed)
     holder = np.empty(len(labels), np.int64)
     for label in np.unique(labels):
@@ -61,6 +63,63 @@ def dirichlet(y: Any, agents: int, alpha: float, seed: int = 0) -> Parts:
             holder[share] = agent
     _fill_empty(holder, agents, rng.random(len(labels)))
     return _by_holder(holder, agents)
+
+
+def random_sizes(rows: int, agents: int, smallest: int, largest: int, seed: int = 0) -> NDArray[np.int64]:
+    """Draw how many rows each agent gets, from `smallest` to `largest`, together no more than there are.
+
+    Each size is uniform on that range where the rows suffice for what was drawn; the others are left over. Where they
+    do not, u in smallest + floor(u (largest - smallest + 1)), uniform on [0, 1), becomes u ** p with the smallest
+    p > 1 for which they do: small sizes are then more frequent, the range stays, and no row is left over (in the
+    case of ties fewer than `agents` are).
+    """
+    check_count("rows", rows, least=0)
+    check_count("agents", agents)
+    check_count("smallest", smallest)
+    check_count("largest", largest)
+    if smallest > largest:
+        raise ConfigError(f"smallest={smallest!r}, largest={largest!r}: expected a range; exchange the two")
+    if agents * smallest > rows:
+        raise DataError(
+            f"{rows} rows for {agents} agents with at least {smallest} each; expected at least {agents * smallest} "
+            "rows: use fewer agents, or a smaller `smallest`"
+        )
+    u = _generator(seed).random(agents)
+
+    def sizes(power: float) -> NDArray[np.int64]:
+        return smallest + np.floor(u**power * (largest - smallest + 1)).astype(np.int64)
+
+    low, high = 1.0, 1.0
+    while sizes(high).sum() > rows:
+        low, high = high, 2 * high
+    while low < (middle := (low + high) / 2) < high:  # until the two are neighbouring numbers
+        low, high = (middle, high) if sizes(middle).sum() > rows else (low, middle)
+    return sizes(high)
+
+
+def unequal(y: Any, agents: int, smallest: int, largest: int, alpha: float, seed: int = 0) -> Parts:
+    """Give agents random numbers of rows (`random_sizes`) and class mixes of their own: 004, section 2.6.2.
+
+    The text says only "randomly in a non-IID fashion", with sizes from 79 to 688. Here agent k's mix of classes is
+    drawn from Dirichlet(alpha q), q the mix of all rows: its mean is q, and the share of class c has variance
+    q_c (1 - q_c) / (alpha + 1), so that a large alpha makes agents alike. Then the places of all agents are filled
+    in random order: each draws a class from its agent's mix, and a row of that class at random, without repetition.
+    A class that has run out is left out of the mix; an agent none of whose classes is left draws from what is.
+    """
+    labels = _labels(y)
+    sizes = random_sizes(len(labels), agents, smallest, largest, seed)
+    _check_alpha(alpha)
+    # Not the generator that drew the sizes: their number must not decide the mixes.
+    rng = np.random.default_rng([seed, 1])
+    classes, label, supply = np.unique(labels, return_inverse=True, return_counts=True)
+    mix = rng.dirichlet(alpha * supply / len(labels), agents)
+    holder = rng.permutation(np.repeat(np.arange(agents), sizes))
+    drawn = _classes_drawn(mix, holder, supply, rng)
+    chosen = np.empty(len(holder), np.int64)
+    for c in range(len(classes)):
+        places = np.flatnonzero(drawn == c)
+        chosen[places] = rng.permutation(np.flatnonzero(label == c))[: len(places)]
+    return _sorted([chosen[holder == agent] for agent in range(agents)])
 
 
 def stochastic_adversarial(x: Any, agents: int, fraction: float, seed: int = 0) -> Parts:
@@ -90,6 +149,27 @@ def stochastic_adversarial(x: Any, agents: int, fraction: float, seed: int = 0) 
     if len(clustered):
         holder[clustered] = _clusters(features[clustered], agents, int(rng.integers(1 << 31)))
     return _by_holder(holder, agents)
+
+
+def _classes_drawn(
+    mix: NDArray[np.float64], holder: NDArray[np.int64], supply: NDArray[np.int64], rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Draw a class for each place in turn from its holder's mix, no class more often than it has rows."""
+    drawn = np.empty(len(holder), np.int64)
+    left, done = supply.copy(), 0
+    while done < len(holder):  # one pass for each class that runs out
+        open_mix = mix * (left > 0)
+        open_mix[open_mix.sum(axis=1) == 0] = left
+        edges = np.cumsum(open_mix, axis=1)
+        edges /= edges[:, -1:]
+        turn = (rng.random((len(holder) - done, 1)) >= edges[holder[done:]]).sum(axis=1)
+        taken = np.cumsum(turn[:, None] == np.arange(len(left)), axis=0)
+        beyond = (taken > left).any(axis=1)
+        stop = int(np.argmax(beyond)) if beyond.any() else len(turn)
+        drawn[done : done + stop] = turn[:stop]
+        left -= np.bincount(turn[:stop], minlength=len(left))
+        done += stop
+    return drawn
 
 
 def _clusters(x: NDArray[np.float32], clusters: int, seed: int) -> NDArray[np.int64]:
@@ -127,6 +207,11 @@ def _by_holder(holder: NDArray[np.int64], agents: int) -> Parts:
 
 def _sorted(parts: list[NDArray[Any]]) -> Parts:
     return [np.sort(part).astype(np.int64) for part in parts]
+
+
+def _check_alpha(alpha: float) -> None:
+    if not 0 < alpha < np.inf:
+        raise ConfigError(f"alpha={alpha!r}: expected a finite number above 0")
 
 
 def _labels(y: Any) -> NDArray[Any]:

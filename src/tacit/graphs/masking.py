@@ -1,0 +1,43 @@
+"""Which senders of a receiver share masks: local graph-homomorphic noise (004 section 4.3.4).
+
+The senders of each receiver, in ascending order, go alternately to two sides, N+ and N-; every agent of one side shares
+a mask with every agent of the other, adds it (N+) or subtracts it (N-), and the receiver's sum is free of it. The rule
+is public and needs no message: whoever knows whom a receiver hears knows the pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from tacit.graphs.edges import IntArray
+from tacit.graphs.graph import Graph
+
+Sender = TypeVar("Sender")
+
+
+class MaskingPairs(NamedTuple):
+    """One entry per pair: positions in the graph's list of edges. Both edges lead to the same receiver."""
+
+    adds: IntArray
+    subtracts: IntArray
+
+
+def masking_sides(senders: Sequence[Sender]) -> tuple[list[Sender], list[Sender]]:
+    """Return N+ and N- of one receiver, given its senders in ascending order."""
+    return list(senders[0::2]), list(senders[1::2])
+
+
+def masking_pairs(graph: Graph) -> MaskingPairs:
+    """Return the pairs of all receivers, receiver by receiver."""
+    adds, subtracts = [], []
+    first = np.concatenate([[0], np.cumsum(graph.in_degree)])  # edges are sorted by receiver, then sender
+    for start, stop in pairwise(first):
+        plus, minus = masking_sides(range(int(start), int(stop)))
+        adds.append(np.repeat(np.asarray(plus, np.int32), len(minus)))
+        subtracts.append(np.tile(np.asarray(minus, np.int32), len(plus)))
+    none = np.zeros(0, np.int32)
+    return MaskingPairs(np.concatenate([none, *adds]), np.concatenate([none, *subtracts]))

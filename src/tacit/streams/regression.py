@@ -1,0 +1,113 @@
+"""Linear regression with data of different kinds at the agents, as in the regression experiments of 004."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import ConfigError, DataError
+from tacit.streams.stream import Stream
+from tacit.streams.validate import check_count
+from tacit.streams.whole import whole
+
+Range = tuple[float, float]
+# What a random stream is for: a sweep over one setting leaves all other draws as they are.
+TRUTH, COVARIANCE, FEATURES, LEVEL, NOISE, OFFSET = range(6)
+
+
+class LinearRegression(NamedTuple):
+    """Samples d_k(n) = <u_k(n), w_k> + v_k(n) of all agents. Make it with `linear_regression`."""
+
+    x: NDArray[np.float32]
+    """(agents, samples, dim) u."""
+    y: NDArray[np.float32]
+    """(agents, samples) d."""
+    w_star: NDArray[np.float64]
+    """(dim,) the generating parameter, without the agents' offsets."""
+
+    def stream(self, sizes: Any = None, name: str = "linear_regression") -> Stream:
+        """Make a stream in which every round brings an agent its whole data set (`tacit.streams.whole`).
+
+        `sizes` (agents,) keeps just so many samples of each agent, its first ones.
+        """
+        counts = self._counts(sizes)
+        agents, samples, dim = self.x.shape
+        own = [agent * samples + np.arange(count) for agent, count in enumerate(counts.tolist())]
+        words = f"linear regression in {dim} dimensions, {counts.sum():,} samples of {agents} agents"
+        return whole(self.x.reshape(-1, dim), self.y.reshape(-1), own, task="regression", name=name, description=words)
+
+    def optima(self, ridge: float, sizes: Any = None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return w^o (dim,) and every w_k^o (agents, dim) of the risks with `ridge` ||w||^2 added: 004 (2.71), (2.74).
+
+        Agents count alike, whatever their sizes. `objectives.squared(l2=ridge)`, half of that risk, has the same
+        optima; mu of 004 is a step of 2 mu there. The largest ||w_k^o - w^o|| is the text's xi.
+        """
+        if not 0 < ridge < math.inf:
+            raise ConfigError(f"ridge={ridge!r}: expected a finite number above 0, so that every optimum is unique")
+        counts = self._counts(sizes)
+        _, samples, dim = self.x.shape
+        share = (np.arange(samples) < counts[:, None]) / counts[:, None]
+        x = self.x.astype(np.float64)
+        curvature = np.einsum("kn,kni,knj->kij", share, x, x) + ridge * np.eye(dim)
+        slope = np.einsum("kn,kni,kn->ki", share, x, self.y)
+        local = np.linalg.solve(curvature, slope[..., None])[..., 0]
+        return np.linalg.solve(curvature.mean(axis=0), slope.mean(axis=0)), local
+
+    def _counts(self, sizes: Any) -> NDArray[np.int64]:
+        agents, samples, _ = self.x.shape
+        counts = np.asarray(samples if sizes is None else sizes)
+        if counts.shape not in ((), (agents,)) or counts.dtype.kind not in "iu":
+            raise DataError(f"sizes of type {counts.dtype} and shape {counts.shape}; expected {agents} whole numbers")
+        if counts.min() < 1 or counts.max() > samples:
+            raise DataError(
+                f"sizes from {counts.min()} to {counts.max()}; expected from 1 to {samples}, as there are {samples} "
+                "samples per agent: make more of them"
+            )
+        return np.broadcast_to(counts.astype(np.int64), (agents,))
+
+
+def linear_regression(
+    agents: int,
+    samples: int,
+    dim: int,
+    seed: int = 0,
+    *,
+    feature_variance: Range = (0.5, 1.5),
+    common_features: bool = False,
+    noise_variance: Range = (0.01, 0.1),
+    heterogeneity: float = 0.0,
+) -> LinearRegression:
+    """Draw d_k(n) = <u_k(n), w* + heterogeneity o_k> + v_k(n), w* and the offsets o_k standard normal.
+
+    u_k(n) is normal with covariance R_k, whose eigenvalues are uniform on `feature_variance` and whose directions are
+    uniform; each agent has its own, or all have one (`common_features`). v_k(n) is normal; each agent's variance is
+    uniform on `noise_variance`. 004 does not give its ranges. Two ways lead to local optima that are further apart:
+    larger noise on few samples, as section 2.6.3 has it, or `heterogeneity`, which remains with many samples.
+    """
+    for setting, count in (("agents", agents), ("samples", samples), ("dim", dim)):
+        check_count(setting, count)
+    check_count("seed", seed, least=0)
+    for setting, (low, high) in (("feature_variance", feature_variance), ("noise_variance", noise_variance)):
+        if not 0 <= low <= high < math.inf:
+            raise ConfigError(f"{setting}={(low, high)!r}: expected a range of variances, 0 <= lowest <= highest")
+    if not 0 <= heterogeneity < math.inf:
+        raise ConfigError(f"heterogeneity={heterogeneity!r}: expected a finite number of at least 0")
+
+    def rng(purpose: int) -> np.random.Generator:
+        return np.random.default_rng([seed, purpose])
+
+    w_star = rng(TRUTH).standard_normal(dim)
+    covariance = rng(COVARIANCE)
+    kinds = 1 if common_features else agents
+    # Directions are those of a normal matrix by QR. Signs do not matter: what they scale is symmetric.
+    directions = np.linalg.qr(covariance.standard_normal((kinds, dim, dim)))[0]
+    root = directions * np.sqrt(covariance.uniform(*feature_variance, (kinds, 1, dim)))
+    x = rng(FEATURES).standard_normal((agents, samples, dim)) @ root.swapaxes(1, 2)
+    x = x.astype(np.float32).astype(np.float64)  # y must belong to the features that are given out
+    deviation = np.sqrt(rng(LEVEL).uniform(*noise_variance, (agents, 1)))
+    w = w_star + heterogeneity * rng(OFFSET).standard_normal((agents, dim))
+    y = np.einsum("kni,ki->kn", x, w) + deviation * rng(NOISE).standard_normal((agents, samples))
+    return LinearRegression(x.astype(np.float32), y.astype(np.float32), w_star)
