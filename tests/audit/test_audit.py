@@ -36,8 +36,18 @@ PRIVATE = [
 ONLINE = tacit.algorithms.distributed_online
 TELLING = Constraint("telling", lambda params, batch: jnp.mean(batch.y * (batch.x @ (1 + params))))
 """Value and slope are the record itself, as the loss's gradient is: nothing tells more within the clip."""
-SISTERS = ("dynamic_mirror_descent", "lagrangian_descent", "decentralised_symmetric", "decentralised_asymmetric")
-"""Of mirror_descent, constrained_mirror_descent and centralised_online, with which they share what is released."""
+SISTERS = (
+    "dynamic_mirror_descent",
+    "lagrangian_descent",
+    "decentralised_symmetric",
+    "decentralised_asymmetric",
+    "combine_then_adapt",
+    "adapt_then_combine",
+)
+"""Of mirror_descent, constrained_mirror_descent, centralised_online and diffusion, with which they share what is
+released."""
+FROM_GRADIENTS = ("constrained_mirror_descent", "lagrangian_descent", "consensus")
+"""They have no stepped model to noise: what they release is made of gradients."""
 DUALS = {
     "constrained_mirror_descent": {"constraints": TELLING, "dual": "released"},
     "lagrangian_descent": {"constraints": TELLING, "dual": "released", "rounds": 4},
@@ -60,8 +70,8 @@ def test_every_private_algorithm_is_found():
     ids=lambda value: getattr(value, "name", value),
 )
 def test_the_claim_of_every_private_algorithm_holds_and_is_nearly_reached(entry, mechanism):
-    constructor, noise = partial(entry.constructor, **DUALS.get(entry.name, {})), MECHANISMS[mechanism]
-    if entry.name in DUALS:  # they have no model to noise: what they release is made of gradients
+    constructor, noise = partial(entry.example, **DUALS.get(entry.name, {})), MECHANISMS[mechanism]
+    if entry.name in FROM_GRADIENTS:
         noise = noise._replace(perturbs="gradient")
     found = audit(constructor, noise, seed=PRIVATE.index(entry))
     assert found.claim.unit == "record"

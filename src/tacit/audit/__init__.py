@@ -10,7 +10,8 @@ proves nothing, but near the claim it shows that the attack is sharp enough to h
 from __future__ import annotations
 
 from tacit.audit.experiment import audit
+from tacit.audit.masks import MaskAudit, audit_masks
 from tacit.audit.report import Audit
 from tacit.audit.watch import audited
 
-__all__ = ["Audit", "audit", "audited"]
+__all__ = ["Audit", "MaskAudit", "audit", "audit_masks", "audited"]

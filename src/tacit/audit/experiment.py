@@ -18,7 +18,7 @@ from tacit.audit.report import Audit
 from tacit.audit.watch import Evidence, audited
 from tacit.contract import Algorithm, Batch, Mechanism, PrivacyStatement
 from tacit.errors import ConfigError, ContractError
-from tacit.graphs import Channel, Graph, Topology, complete, star_roles
+from tacit.graphs import Channel, Graph, Topology, complete, federation, star_roles
 from tacit.privacy.accounting import Guarantee
 from tacit.privacy.spending import DELTA, spent_in_run
 from tacit.simulate import simulate
@@ -42,6 +42,7 @@ def audit(
     coordinates: int = 1,
     records: int = 3,
     graph: Graph | Topology | None = None,
+    one_link: bool = False,
     delta: float = DELTA,
     confidence: float = CONFIDENCE,
     seed: int = 0,
@@ -50,7 +51,8 @@ def audit(
 
     Agent 0 is the victim; `records` are read per round and agent, and one of the first, the middle or the last round
     differs between the two data sets. `graph` is, unless given, one of three agents who all hear each other, or three
-    clients of one server. `delta` is where claims made by Gaussian noise are compared.
+    clients of one server. With `one_link` the attacker sees what the victim sends to one neighbour, not to all; the
+    claim stays that of the whole. `delta` is where claims made by Gaussian noise are compared.
     """
     begun = time.perf_counter()
     _check(mechanism, trials, rounds, coordinates, records, confidence)
@@ -61,7 +63,7 @@ def audit(
     batch = _one_batch(stream.batch_spec().given)
     positions = sorted({1, (rounds + 1) // 2, rounds})
     everywhere = mechanism.adjacency == "dataset"
-    watched = audited(algorithm, batch, rounds, positions, everywhere)
+    watched = audited(algorithm, batch, rounds, positions, everywhere, one_link)
     run = simulate(
         watched,
         given,
@@ -89,7 +91,10 @@ def audit(
 
 
 def _smallest_network(algorithm: Algorithm) -> Graph | Topology:
-    return star_roles(3) if algorithm.learner == "client" else complete(3)
+    if algorithm.learner == "peer":
+        return complete(3)
+    between_servers = any(phase.source == phase.target for phase in algorithm.phases)
+    return federation(complete(2), 2) if between_servers else star_roles(3)
 
 
 def _one_batch(pairs: Batch) -> Batch:
@@ -159,6 +164,8 @@ def _check(mechanism: Mechanism, trials: int, rounds: int, coordinates: int, rec
             raise ConfigError(f"{name} = {value!r}: expected a whole number from {least} on")
     if not 0.5 <= confidence < 1:
         raise ConfigError(f"confidence = {confidence!r}: expected a number from 0.5 to below 1")
+    if mechanism.spread == "masked":
+        raise ConfigError(f"mechanism {mechanism.name!r} adds masks, not noise of its own; use audit_masks")
     if mechanism.finish is not None or mechanism.distribution == "bounded_laplace":
         raise ConfigError(
             f"mechanism {mechanism.name!r} changes the value after its noise, so that the noise cannot be read off "

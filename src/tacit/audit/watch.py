@@ -24,6 +24,7 @@ from tacit.contract import (
     Batch,
     Inbox,
     Key,
+    Mechanism,
     Message,
     Objective,
     Outbox,
@@ -118,14 +119,21 @@ class _OwnMessage(Inbox):
 
 
 def audited(
-    algorithm: Algorithm, batch: Batch, rounds: int, positions: Sequence[int], every_round: bool = False
+    algorithm: Algorithm,
+    batch: Batch,
+    rounds: int,
+    positions: Sequence[int],
+    every_round: bool = False,
+    one_link: bool = False,
 ) -> Algorithm:
     """Return the algorithm under watch, for a stream of `Worlds` whose batches are like `batch` (shapes are enough).
 
     A trial draws by lot which of the two data sets is read, which pair of them, and at which of `positions` they
-    differ, unless they differ in `every_round`. What `model` returns is the `Evidence`.
+    differ, unless they differ in `every_round`. With `one_link` the attacker sees the first of the victim's links
+    alone. What `model` returns is the `Evidence`.
     """
-    phases = tuple(_watched(algorithm, index, rounds, batch, every_round) for index in range(len(algorithm.phases)))
+    indices = range(len(algorithm.phases))
+    phases = tuple(_watched(algorithm, index, rounds, batch, every_round, one_link) for index in indices)
     objective = Objective(
         name=algorithm.objective.name,
         loss=lambda evidence, worlds: jnp.zeros(()),
@@ -183,7 +191,7 @@ def _watched_init(
     return watched_init
 
 
-def _watched(algorithm: Algorithm, index: int, rounds: int, batch: Batch, every_round: bool) -> Phase:
+def _watched(algorithm: Algorithm, index: int, rounds: int, batch: Batch, every_round: bool, one_link: bool) -> Phase:
     phase = algorithm.phases[index]
     learns = phase.source == algorithm.learner
     records = records_in(batch) if learns else 1
@@ -198,11 +206,12 @@ def _watched(algorithm: Algorithm, index: int, rounds: int, batch: Batch, every_
         watched, values = computed
         # With noise anything could have been released under either hypothesis; without, only the replay's own value.
         noisy = phase.mechanism.distribution is not None
-        states, outboxes = jax.vmap(phase.emit, in_axes=(0, None if noisy else 0, None))(
-            watched.states, released if noisy else values, view
-        )
+        given = _released_under(phase.mechanism, released, values, view) if noisy else values
+        states, outboxes = jax.vmap(phase.emit, in_axes=(0, 0, None))(watched.states, given, view)
         outbox, replayed = _actual(outboxes), _replays(outboxes)
         seen = view.out.live.at[0].set(False)
+        if one_link:
+            seen &= jnp.arange(seen.size) == 1
         entry = (view.round - 1) * len(algorithm.phases) + index
         evidence = _noted(phase, watched.evidence, entry, released, _replays(values), records, view, seen)
         size = _largest((outbox, released, _actual(watched.states)))
@@ -226,6 +235,23 @@ def _watched(algorithm: Algorithm, index: int, rounds: int, batch: Batch, every_
         return watched._replace(states=states)
 
     return phase._replace(compute=compute, absorb=absorb, emit=emit)
+
+
+def _released_under(mechanism: Mechanism, released: Tree, values: Tree, view: View) -> Tree:
+    """Return what was released, and what must have been under either hypothesis: leading axis of 3.
+
+    What others got is what they got. But of homomorphic noise the agent's own copy carries the draw otherwise, and the
+    draw that explains what the neighbours got differs between the hypotheses.
+    """
+
+    def under(out: Array, value: Array) -> Array:
+        everyone = jnp.broadcast_to(out, (3, *out.shape))
+        if mechanism.own_share is None:
+            return everyone
+        own = value + mechanism.own_share(view).astype(out.dtype) * (out[1] - value)
+        return everyone.at[1:, 0].set(own[1:])
+
+    return jax.tree.map(under, released, values)
 
 
 def _actual(states: Tree) -> Tree:

@@ -1,0 +1,160 @@
+"""Masks under attack: what one link shows, and whether the masks cancel where they must (004 section 4.3.4).
+
+The run of masked messages is the one without masks, so a wire-tapper who knows both data sets knows what each message
+would be under either, and hence the mask that must have been added. Two things are tried:
+
+- the link's view: the messages of the victim to one receiver, round by round. Under one Laplace mask of scale b they
+  cost at most sum_t ||difference of the two shares||_1 / b. Masks that come again, or are too small, show.
+- the receiver's sum: it must be the sum of the true shares to the bit. A wrong sign shows.
+
+The receiver itself learns that exact sum: towards it nothing is claimed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit import runtime
+from tacit.algorithms import adapt_then_combine
+from tacit.audit import attack
+from tacit.audit.bounds import Finding, strongest
+from tacit.audit.problem import linear
+from tacit.contract import Algorithm, Mechanism
+from tacit.errors import ConfigError
+from tacit.graphs import Channel, Topology, complete
+from tacit.privacy import on_grid
+from tacit.privacy.release import grid_step
+from tacit.simulate.engine import Engine
+from tacit.simulate.layout import LinkLayout, lay_out
+from tacit.streams import Batch
+
+_AGENTS, _VICTIM, _RECEIVER = 4, 0, 1
+"""The receiver hears agents 0, 2 and 3: 0 and 3 share a mask with 2 each, so that the victim has one partner."""
+_PRECISION = "float64"
+
+
+@dataclass(frozen=True)
+class MaskAudit:
+    """What was found."""
+
+    claim: float
+    """Epsilon that the link's view may cost at most, for the two data sets that were tried."""
+    finding: Finding
+    confidence: float
+    exact: bool
+    """Whether the receiver's sum was the sum of the true shares, to the bit, in every round and trial."""
+    hidden: bool
+    """Whether no message was the victim's share as it is."""
+    trials: int
+    rounds: int
+
+    @property
+    def lower_bound(self) -> float:
+        """Epsilon of the link's view is at least this, with the stated confidence."""
+        return self.finding.epsilon
+
+    @property
+    def holds(self) -> bool:
+        """Whether masks hide what they should and cancel where they must."""
+        return self.exact and self.hidden and self.lower_bound <= self.claim
+
+    def words(self) -> str:
+        """Say what was found."""
+        sums = "exact to the bit" if self.exact else "NOT exact: masks do not cancel"
+        open_ = "" if self.hidden else " Some messages left WITHOUT a mask."
+        verdict = "consistent" if self.lower_bound <= self.claim else "BROKEN"
+        return (
+            f"One link's view over {self.rounds} rounds: epsilon >= {self.lower_bound:.3g} with "
+            f"{100 * self.confidence:g} % confidence (test: {self.finding.test.statistic}), claimed at most "
+            f"{self.claim:.4g}: {verdict}. The receiver's sums are {sums}.{open_}"
+        )
+
+
+def audit_masks(
+    mechanism: Mechanism,
+    *,
+    trials: int = 4000,
+    rounds: int = 4,
+    coordinates: int = 1,
+    constructor: Callable[..., Algorithm] = adapt_then_combine,
+    step: float = 0.1,
+    confidence: float = 0.999,
+    seed: int = 0,
+) -> MaskAudit:
+    """Attack the masks of a diffusion method in the simulator; the victim's data differ in the first round."""
+    if mechanism.spread != "masked" or mechanism.mask_scale == 0:
+        raise ConfigError(f"mechanism {mechanism.name!r} masks nothing; audit local_graph_homomorphic here")
+    other = np.arange(trials) % 2 == 1
+    with jax.enable_x64(True):
+        plain, masked = (constructor(linear(), step, m) for m in (on_grid(mechanism.grid), mechanism))
+        shares, true_sums = _messages(plain, rounds, coordinates, other[:2], seed)
+        sent, received = _messages(masked, rounds, coordinates, other, seed)
+    unit = grid_step(mechanism, sent.dtype)
+    residuals = np.stack([(sent - shares[world]) * unit for world in (0, 1)], axis=1)
+    scales = np.full((trials, rounds), mechanism.mask_scale)
+    nothing_known = np.zeros((trials, 0))
+    scores = {
+        "likelihood": attack.likelihood(residuals, scales, ["laplace"] * rounds),
+        "repeated noise": attack.repeated_noise(residuals, scales, nothing_known),
+    }
+    finding = strongest(
+        scores,
+        {"first round": np.ones(trials, bool)},
+        other,
+        np.arange(trials) % 4 < 2,
+        delta=0.0,
+        alpha=1 - confidence,
+        curves=("epsilon-delta",),
+    )
+    claim = float(np.abs((shares[0] - shares[1]) * unit).sum() / mechanism.mask_scale)
+    truth = true_sums[other.astype(int)]
+    mine = shares[other.astype(int)]
+    exact, hidden = bool(np.array_equal(received, truth)), not bool(np.any(np.all(sent == mine, axis=2)))
+    return MaskAudit(claim, finding, confidence, exact, hidden, trials, rounds)
+
+
+def _messages(
+    algorithm: Algorithm, rounds: int, coordinates: int, other: NDArray[np.bool_], seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Run trials side by side: (trials, rounds, width) messages of the victim to the receiver, and the sums there."""
+    trials = len(other)
+    topology = runtime.prepared_topology(algorithm, complete(_AGENTS))
+    layout = lay_out(Topology.union([topology] * trials), runtime.link_ends(algorithm), trials)
+    engine = Engine(algorithm, layout, Channel(), jnp.dtype(_PRECISION))
+    x = np.ones((trials, _AGENTS, coordinates))
+    y = np.ones((trials, _AGENTS))
+    spec = Batch(jax.ShapeDtypeStruct((coordinates,), _PRECISION), jax.ShapeDtypeStruct((), _PRECISION))  # type: ignore[arg-type]
+    params = runtime.first_params(algorithm, spec, jnp.dtype(_PRECISION), None)
+    engine.settle(params, spec)
+    world = engine.world(seed, np.zeros(trials * _AGENTS, np.int32))
+    carry, desks = jax.jit(engine.start)(world, params), engine.desks()
+    advance = jax.jit(engine.round)
+    rows = {sender: _rows(layout.links["peers"], trials, sender) for sender in range(_AGENTS) if sender != _RECEIVER}
+    sent, sums = [], []
+    for t in range(rounds):
+        y[:, _VICTIM] = np.where(other & (t == 0), -1.0, 1.0)
+        batch = Batch(jnp.asarray(x.reshape(-1, coordinates)), jnp.asarray(y.reshape(-1)))
+        carry, desks, _ = advance(world, carry, batch, desks)
+        messages = np.asarray(desks[0]["int64"])
+        sent.append(messages[rows[_VICTIM]])
+        sums.append(np.sum([messages[row] for row in rows.values()], axis=0))
+    return np.stack(sent, axis=1), np.stack(sums, axis=1)
+
+
+def _rows(links: LinkLayout, trials: int, sender: int) -> NDArray[np.int64]:
+    """Row of the message from a sender to the receiver, per trial."""
+    graph = links.graph
+    edges = np.flatnonzero((graph.senders % _AGENTS == sender) & (graph.receivers % _AGENTS == _RECEIVER))
+    edges = edges[np.argsort(graph.receivers[edges])]
+    assert len(edges) == trials
+    row = np.zeros(graph.edges, np.int64)
+    for table in links.into:
+        known = table.live & (table.edge < row.size)
+        row[table.edge[known]] = table.slot_row[known]
+    return row[edges]
