@@ -11,7 +11,8 @@ from tacit import algorithms, graphs, objectives
 from tacit.errors import ResultError
 from tacit.graphs import Channel, Delay
 from tacit.simulate import checkpoint as checkpoints
-from tacit.simulate import driver, simulate
+from tacit.simulate import data as round_data
+from tacit.simulate import simulate
 from tacit.simulate.arrays import Carry, PackedState
 from tests.simulate import specimens
 from tests.simulate.test_driver import same_figures
@@ -29,8 +30,8 @@ def digraph(seed=0):
 
 
 def in_chunks_of_two(monkeypatch, dtype_bytes=4):
-    monkeypatch.setattr(driver, "RESIDENT_BYTES", 1)
-    monkeypatch.setattr(driver, "CHUNK_BYTES", 2 * AGENTS * specimens.DIM * dtype_bytes)
+    monkeypatch.setattr(round_data, "RESIDENT_BYTES", 1)
+    monkeypatch.setattr(round_data, "CHUNK_BYTES", 2 * AGENTS * specimens.DIM * dtype_bytes)
 
 
 CASES = {

@@ -9,8 +9,9 @@ from tacit import algorithms, graphs, objectives, streams
 from tacit.contract import Phase, unprotected
 from tacit.errors import ConfigError, ContractError, DataError, RequirementError
 from tacit.graphs import Channel, Delay, Graph, Topology
-from tacit.simulate import driver, simulate
+from tacit.simulate import data as round_data
 from tacit.simulate import layout as layout_module
+from tacit.simulate import simulate
 from tests.simulate import specimens
 
 AGENTS, ROUNDS = 5, 7
@@ -42,8 +43,8 @@ def digraph(seed=0):
 
 def in_chunks(monkeypatch, rounds):
     """Feed chunks of so many rounds of the standard stream instead of keeping it on the device."""
-    monkeypatch.setattr(driver, "RESIDENT_BYTES", 1)
-    monkeypatch.setattr(driver, "CHUNK_BYTES", rounds * AGENTS * specimens.DIM * 8)
+    monkeypatch.setattr(round_data, "RESIDENT_BYTES", 1)
+    monkeypatch.setattr(round_data, "CHUNK_BYTES", rounds * AGENTS * specimens.DIM * 8)
 
 
 def same_figures(one, other):

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from tacit import algorithms, graphs, objectives, streams
-from tacit.simulate import driver, simulate
+from tacit.simulate import data as round_data
+from tacit.simulate import simulate
 from tacit.simulate.progress import Interrupts
 from tests.simulate import specimens
 from tests.simulate.test_driver import same_figures
@@ -72,8 +73,8 @@ def test_other_threads_run_without_a_handler():
 
 
 def test_an_interrupted_run_is_valid_and_goes_on(monkeypatch, tmp_path):
-    monkeypatch.setattr(driver, "RESIDENT_BYTES", 1)
-    monkeypatch.setattr(driver, "CHUNK_BYTES", 2 * AGENTS * specimens.DIM * 4)
+    monkeypatch.setattr(round_data, "RESIDENT_BYTES", 1)
+    monkeypatch.setattr(round_data, "CHUNK_BYTES", 2 * AGENTS * specimens.DIM * 4)
     path, at = tmp_path / "state.npz", 7
     settings = {"rounds": ROUNDS, "record_every": 5}
     stopped = simulate(
@@ -98,8 +99,8 @@ def test_an_interrupted_run_is_valid_and_goes_on(monkeypatch, tmp_path):
 
 
 def test_a_stream_that_fails_is_not_hidden(monkeypatch):
-    monkeypatch.setattr(driver, "RESIDENT_BYTES", 1)
-    monkeypatch.setattr(driver, "CHUNK_BYTES", 2 * AGENTS * specimens.DIM * 4)
+    monkeypatch.setattr(round_data, "RESIDENT_BYTES", 1)
+    monkeypatch.setattr(round_data, "CHUNK_BYTES", 2 * AGENTS * specimens.DIM * 4)
 
     def fail():
         raise ZeroDivisionError("of the stream")
@@ -112,12 +113,13 @@ CHILD = """
 import json, sys
 import numpy as np
 from tacit import graphs
-from tacit.simulate import driver, simulate
+from tacit.simulate import data as round_data
+from tacit.simulate import simulate
 from tests.simulate import specimens
 from tests.simulate.test_interrupts import local
 from tacit import streams
 
-driver.RESIDENT_BYTES, driver.CHUNK_BYTES = 1, 10 * 5 * specimens.DIM * 4
+round_data.RESIDENT_BYTES, round_data.CHUNK_BYTES = 1, 10 * 5 * specimens.DIM * 4
 
 def read(start, stop):
     if start == 10:

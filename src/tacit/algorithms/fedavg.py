@@ -29,7 +29,15 @@ import jax
 import jax.numpy as jnp
 
 from tacit.algorithms.descent import gradient_step
-from tacit.algorithms.federated import PerClient, Step, called_rounds, client_init, sampled_training, server_init
+from tacit.algorithms.federated import (
+    PerClient,
+    Step,
+    around_one_server,
+    called_rounds,
+    client_init,
+    sampled_training,
+    server_init,
+)
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import as_schedule
 from tacit.contract import (
@@ -61,8 +69,9 @@ def fedavg(
     local_steps: PerClient = 1,
     batch_size: PerClient | None = None,
 ) -> Algorithm:
-    """Federated averaging: clients step with noise, a server averages and hands the mean back (`star_roles`).
+    """Federated averaging: clients step with noise, a server averages and hands the mean back.
 
+    It runs on `star_roles`; a graph of peers is taken as so many clients of one server, whoever they trust.
     With `renormalise` the server averages who arrived, and a client that hears nothing goes on with its own model. With
     a `cohort` the server calls so many clients, who take `local_steps` steps on `batch_size` of their records each.
     """
@@ -106,6 +115,7 @@ def fedavg(
         model=lambda state: state,
         requires=frozenset({"reliable"}) if missing == "wait" else frozenset(),
         privacy=statement(mechanism, "the epsilon of one round and one component of the gradient (000 section 5.5)"),
+        topology=around_one_server,
         learner="client",
         missing=missing,
         predictor="client",
@@ -132,6 +142,7 @@ def _sampled(
         privacy=statement(
             mechanism, "epsilon(i) growing linearly, per client, with a probability below 1 (004 (2.69))"
         ),
+        topology=around_one_server,
         learner="client",
         missing=missing,
         predictor="server",

@@ -43,6 +43,7 @@ from tacit.contract import (
     unprotected,
 )
 from tacit.errors import ConfigError
+from tacit.graphs import Topology, star_roles
 from tacit.privacy import gradient_parts
 
 Step = float | Callable[[Array], Array]
@@ -198,6 +199,11 @@ def called_rounds(training: Training, cohort: int) -> tuple[Phase, Phase]:
         Phase("downlink", call, unprotected, download, send, source="server", target="client"),
         Phase("uplink", train, training.mechanism, collect, upload, "client", "server", answers="downlink"),
     )
+
+
+def around_one_server(given: Topology) -> Topology:
+    """Take a graph of agents of one role as so many clients of one server, whoever they trust."""
+    return star_roles(given.roles["peer"]) if set(given.roles) == {"peer"} else given
 
 
 def server_init(cohort: int) -> Callable[[Key, Params, Mapping[str, View]], Server]:

@@ -21,7 +21,17 @@ from tacit.algorithms import inverse, inverse_sqrt
 from tacit.contract import Mechanism, Objective, Schedule
 from tacit.errors import ConfigError, TacitError
 from tacit.objectives import CONSTRAINTS, MIRROR_MAPS, Constraint, MirrorMap
-from tacit.privacy import bounded_laplace, decaying_gaussian, gaussian, laplace
+from tacit.privacy import (
+    bounded_laplace,
+    decaying_gaussian,
+    gaussian,
+    graph_homomorphic,
+    laplace,
+    laplace_of_size,
+    local_graph_homomorphic,
+    on_grid,
+    per_edge,
+)
 
 SCHEDULES: Mapping[str, Callable[[float], Schedule]] = {"inverse_sqrt": inverse_sqrt, "inverse": inverse}
 """Name -> schedule of the round with one scale."""
@@ -30,6 +40,11 @@ MECHANISMS: Mapping[str, Callable[..., Mechanism]] = {
     "gaussian": gaussian,
     "decaying_gaussian": decaying_gaussian,
     "bounded_laplace": bounded_laplace,
+    "laplace_of_size": laplace_of_size,
+    "per_edge": per_edge,
+    "graph_homomorphic": graph_homomorphic,
+    "local_graph_homomorphic": local_graph_homomorphic,
+    "on_grid": on_grid,
 }
 TABLES: Mapping[type, Mapping[str, Callable[..., Any]]] = {
     Mechanism: MECHANISMS,

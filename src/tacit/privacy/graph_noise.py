@@ -21,11 +21,11 @@ Who sees what:
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 import jax.numpy as jnp
 import numpy as np
-import numpy.typing as npt
 
 from tacit.contract import Adjacency, Array, Clip, Extent, Mechanism, Requirement, Spread, View
 from tacit.errors import ConfigError
@@ -61,7 +61,7 @@ def graph_homomorphic(
     clip: float | None = None,
     norm: Norm = "l2",
     adjacency: Adjacency = "record",
-    perron: npt.ArrayLike | None = None,
+    perron: Sequence[float] | None = None,
 ) -> Mechanism:
     """Noise whose (weighed) sum over the network is zero (004 (3.51), (4.50)): the centroid is left as it was.
 

@@ -68,6 +68,8 @@ class Run:
     constraints: Constraints = field(default_factory=dict)
     """Name -> c(params, batch), which the algorithm keeps at 0 or below in the long run; `per_round` holds the means
     over agents."""
+    evaluated: str = "everyone"
+    """Over whom losses are means: everyone, or the "cohort" that a round called."""
     label: str = ""
     """What tables and legends call it; the algorithm's name where empty."""
     _regret: dict[tuple[int, int | None], RegretCurve] = field(default_factory=dict, init=False, repr=False)
@@ -96,6 +98,7 @@ class Run:
         The comparator of each prefix is solved for on all the data of that prefix, so this takes a while on
         large data; it is done once. Afterwards `metrics`, `save` and `plot` include it.
         """
+        self._refuse_cohort("regret")
         if window is not None and not self.constraints:
             raise ConfigError(
                 f"window = {window} in a run of {self.algorithm!r}, which has no constraints; leave the window out"
@@ -124,10 +127,18 @@ class Run:
 
         One model per round is solved for, in the run's set; it is done once.
         """
+        self._refuse_cohort("dynamic regret")
         if self._dynamic_regret is None:
             loss = self.per_round["loss"]
             self._dynamic_regret = dynamic_regret(self.objective, self.streams, loss, within=self.within)
         return self._dynamic_regret
+
+    def _refuse_cohort(self, what: str) -> None:
+        if self.evaluated != "everyone":
+            raise ConfigError(
+                f"{what} of a run whose losses are those of a {self.evaluated}, but it compares everybody's; run it "
+                "with evaluate='everyone'"
+            )
 
     def violation(self) -> dict[str, Series]:
         """(repeats, rounds) per constraint: sum over all agents and rounds 1..t of c_is(x_is).

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -17,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit import runtime
-from tacit.contract import Algorithm, Array, Batch, Params, Tree
+from tacit.contract import Algorithm, Array, Params, Tree
 from tacit.errors import ConfigError, DataError, ResultError
 from tacit.graphs import Channel, Graph, Topology
 from tacit.metrics import consensus_distance, message_bits
@@ -25,17 +23,13 @@ from tacit.privacy.spending import RunPrivacy, spent_in_run
 from tacit.results.run import Run
 from tacit.simulate import checkpoint as checkpoints
 from tacit.simulate.arrays import Carry, Desks, World, joined
+from tacit.simulate.data import RoundData
 from tacit.simulate.engine import Engine
 from tacit.simulate.figures import Figures, Noted, all_noted
 from tacit.simulate.layout import lay_out
 from tacit.simulate.progress import Interrupts, Progress
 from tacit.streams import Stream
 
-RESIDENT_BYTES, RESIDENT_SHARE = 2**30, 0.25
-"""A stream whose period is at most this large, or this share of an accelerator's memory, is put on the device once."""
-CHUNK_BYTES = 2**28
-"""Otherwise rounds are fed in chunks of at most this size, the next one read while one runs."""
-LONGEST_CHUNK = 4096
 FEW_AGENTS = 4096
 """Up to this many agents one thread is faster than two on the CPU (docs/performance.md)."""
 
@@ -128,12 +122,6 @@ def _one_thread_if_small(agents: int) -> Iterator[None]:
             del os.environ["PJRT_NPROC"]
 
 
-def _resident_bytes() -> int:
-    """Return how large data may be to be kept on the device."""
-    memory = jax.devices()[0].memory_stats()  # None on the CPU
-    return max(RESIDENT_BYTES, int(RESIDENT_SHARE * memory["bytes_limit"]) if memory else 0)
-
-
 class _Trace(NamedTuple):
     """What is noted of each round of a chunk."""
 
@@ -166,7 +154,6 @@ class _Simulation:
         self.dtype, self.node = jnp.dtype(dtype), node
         seeds = range(seed, seed + repeats)
         self.streams = [stream(s) for s in seeds] if callable(stream) else [stream]
-        self.shared = not callable(stream)
         if callable(graph):
             parts = [runtime.prepared_topology(algorithm, graph(s), channel) for s in seeds]
         else:
@@ -179,12 +166,13 @@ class _Simulation:
             layout = lay_out(together, runtime.link_ends(algorithm), repeats)
         self.engine = Engine(algorithm, layout, channel, self.dtype)
         self.learners = layout.roles[algorithm.learner]
-        self.spec = jax.tree.map(self._leaf_spec, self.streams[0].batch_spec())
+        self.data = RoundData(self.streams, self.learners, repeats, rounds, self.dtype)
+        self.spec = self.data.spec
         self.params, own = runtime.starting_points(algorithm, self.spec, self.dtype, start, self.learners.agents)
         self.own_params = None if own is None else jax.tree.map(lambda *leaves: jnp.stack(leaves), *own)
         self.engine.settle(self.params, self.spec)
         sizes = np.concatenate([s.data_size for s in self.streams])
-        self.world = self.engine.world(seed, np.tile(sizes, repeats) if self.shared else sizes)
+        self.world = self.engine.world(seed, np.tile(sizes, repeats) if self.data.shared else sizes)
         noted = all_noted(algorithm.constraints, figures)
         self.figures = Figures(algorithm.objective, self.learners, repeats, node, noted, self.dtype)
         self.evaluate = evaluate
@@ -196,9 +184,8 @@ class _Simulation:
                 "clients in each round, over fixed and reliable links, without node_loss"
             )
         self.recorders = dict(record)
-        self.period = self._resident_period()
         # The chunk length fixes the shape of one compiled program; the number of rounds to run in it is an argument.
-        self.chunk = self._chunk_length()
+        self.chunk = self.data.chunk
         self.advance: Callable[..., tuple[Carry, _Trace]] = self._advance
         self.models: Callable[..., Params] = self._models
         self.consensus: Callable[[Params], Array] = jax.jit(jax.vmap(consensus_distance))
@@ -219,63 +206,6 @@ class _Simulation:
         if self.node is not None and not 0 <= self.node < learners:
             raise ConfigError(f"node_loss is {self.node}; expected an agent's number from 0 to {learners - 1}")
 
-    def _leaf_spec(self, leaf: Any) -> Any:
-        floating = jnp.issubdtype(leaf.dtype, jnp.floating)
-        return jax.ShapeDtypeStruct(leaf.shape, self.dtype if floating else jax.dtypes.canonicalize_dtype(leaf.dtype))
-
-    # -- data ----------------------------------------------------------------------------------------------------------
-
-    def _bytes_per_round(self) -> int:
-        leaf_bytes = sum(math.prod(s.shape) * s.dtype.itemsize for s in jax.tree.leaves(self.spec))
-        return max(1, int(leaf_bytes) * self.streams[0].agents * len(self.streams))
-
-    def _resident_period(self) -> int | None:
-        """Rounds to keep on the device for the whole run, or None to feed chunks."""
-        periods = {s.period if s.period is not None else s.rounds for s in self.streams}
-        if None in periods or len(periods) > 1:
-            return None
-        period = min(periods.pop() or 0, self.rounds) if len(periods) == 1 else 0
-        return period if period * self._bytes_per_round() <= _resident_bytes() else None
-
-    def _chunk_length(self) -> int:
-        if self.period is not None:
-            return min(self.rounds, LONGEST_CHUNK)
-        return int(np.clip(CHUNK_BYTES // self._bytes_per_round(), 1, min(self.rounds, LONGEST_CHUNK)))
-
-    def _fetch(self, first: int, count: int, padded: int) -> Tree:
-        """Rounds first..first+count of every repeat on the device, in internal order, padded to a fixed length."""
-
-        def leaf(*parts: np.ndarray) -> Array:
-            data = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
-            order = self.learners.order
-            if not self.shared or self.repeats == 1:
-                data = data if np.array_equal(order, np.arange(order.size)) else data[:, order]
-            if count < padded:
-                data = np.concatenate([data, np.zeros((padded - count, *data.shape[1:]), data.dtype)])
-            target = (
-                self.dtype if jnp.issubdtype(data.dtype, jnp.floating) else jax.dtypes.canonicalize_dtype(data.dtype)
-            )
-            return jnp.asarray(data, target)
-
-        with jax.enable_x64(self.dtype == jnp.float64):  # a setting of the thread, and the reader has its own
-            return jax.tree.map(leaf, *[s.chunk(first, first + count) for s in self.streams])
-
-    def _batch(self, data: Tree, index: Array) -> Batch:
-        def leaf(values: Array) -> Array:
-            now: Array = jax.lax.dynamic_index_in_dim(values, index, keepdims=False)
-            if self.shared and self.repeats > 1:
-                now = now[self.learners.order % self.learners.agents]
-            return now
-
-        return jax.tree.map(leaf, data)
-
-    def _batches_of(self, data: Tree, index: Array, position: Array) -> Batch:
-        """Return the batches of some learners, reading no others'."""
-        place = jnp.minimum(position, self.learners.order.size - 1)
-        if self.shared and self.repeats > 1:
-            place = jnp.asarray(self.learners.order % self.learners.agents)[place]
-        return jax.tree.map(lambda values: values[index, place], data)
-
     # -- compiled ------------------------------------------------------------------------------------------------------
 
     def _advance(self, world: World, carry: Carry, data: Tree, offset: Array, count: Array) -> tuple[Carry, _Trace]:
@@ -291,8 +221,8 @@ class _Simulation:
 
         def body(k: Array, loop: tuple[Carry, Desks, _Trace]) -> tuple[Carry, Desks, _Trace]:
             before, desks, trace = loop
-            batch = self._batch(data, (offset + k) % length)
-            pick = partial(self._batches_of, data, (offset + k) % length)
+            batch = self.data.batch(data, (offset + k) % length)
+            pick = partial(self.data.batches_of, data, (offset + k) % length)
             carry, desks, tally = self.engine.round(world, before, batch, desks, pick)
             if self.evaluate == "everyone":
                 figures = self.figures.of_round(self.engine.models(world, before), batch)
@@ -344,14 +274,14 @@ class _Simulation:
                     f"{path} holds {log.rounds} rounds, but {self.rounds} were asked for; ask for more, or name "
                     "another file"
                 )
-        resident = self._fetch(0, self.period, self.period) if self.period is not None else None
+        resident = self.data.resident()
         done = log.rounds
         compile_seconds = self._compile(carry, resident)
         jax.block_until_ready((carry, resident))
         begun = time.perf_counter()
         with Progress(self.rounds, done, self.algorithm.name, progress) as bar, Interrupts() as interrupts:
-            for first, count, data in self._pieces(done, every, resident):
-                offset = np.int32(0 if self.period is None else first % self.period)
+            for first, count, data in self.data.pieces(done, every, resident):
+                offset = np.int32(0 if self.data.period is None else first % self.data.period)
                 carry, trace = self.advance(self.world, carry, data, offset, count)
                 log.add(int(count), *map(np.asarray, (trace.figures[:count], trace.messages, trace.costs[:count])))
                 done = first + count
@@ -390,36 +320,11 @@ class _Simulation:
 
     def _compile(self, carry: Carry, resident: Tree | None) -> float:
         begun = time.perf_counter()
-        data = resident if resident is not None else self._abstract_chunk()
+        data = resident if resident is not None else self.data.abstract_chunk()
         number = jax.ShapeDtypeStruct((), jnp.int32)
         self.advance = jax.jit(self._advance, donate_argnums=1).lower(self.world, carry, data, number, number).compile()
         self.models = jax.jit(self._models).lower(self.world, carry).compile()
         return time.perf_counter() - begun
-
-    def _abstract_chunk(self) -> Tree:
-        agents = self.learners.agents * (1 if self.shared else self.repeats)
-        lead = (self.chunk, agents)
-        return jax.tree.map(lambda s: jax.ShapeDtypeStruct((*lead, *s.shape), s.dtype), self.spec)
-
-    def _pieces(self, done: int, every: int, resident: Tree | None) -> Iterator[tuple[Any, Any, Tree]]:
-        """(first round, number of rounds, data) up to each recorded round, reading ahead."""
-        stops = []
-        at = done
-        while at < self.rounds:
-            at = min(at + self.chunk, (at // every + 1) * every, self.rounds)
-            stops.append(at)
-        starts = [done, *stops][:-1]
-        if resident is not None:
-            for first, stop in zip(starts, stops, strict=True):
-                yield np.int32(first), np.int32(stop - first), resident
-            return
-        with ThreadPoolExecutor(1) as reader:
-            ahead: Future[Tree] | None = None
-            for k, (first, stop) in enumerate(zip(starts, stops, strict=True)):
-                job = ahead or reader.submit(self._fetch, first, stop - first, self.chunk)
-                if k + 1 < len(stops):
-                    ahead = reader.submit(self._fetch, starts[k + 1], stops[k + 1] - starts[k + 1], self.chunk)
-                yield np.int32(first), np.int32(stop - first), job.result()
 
     def _collect(self, carry: Carry, log: checkpoints.Log, seconds: float, compile_seconds: float) -> Run:
         figures, messages = log.figures(), log.messages().astype(np.int64)
@@ -458,4 +363,5 @@ class _Simulation:
             partial=log.rounds < self.rounds,
             within=None if self.algorithm.domain is None else self.algorithm.domain.within,
             constraints=self.algorithm.constraints,
+            evaluated=self.evaluate,
         )
