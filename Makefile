@@ -38,6 +38,7 @@ bench: setup
 	-$(BIN)/python -m benchmarks.noise
 	-$(BIN)/python -m benchmarks.sampler
 	-$(BIN)/python -m benchmarks.transport
+	-$(BIN)/python -m benchmarks.cohort
 	-$(BIN)/python -m benchmarks.swarm
 
 lock:  # regenerate requirements.txt from pyproject.toml: hashes only, no addresses

@@ -35,6 +35,13 @@ def test_geometry_budgets_and_absence(capsys):
     assert "l1 norm at most 1" in capsys.readouterr().out
 
 
+def test_noise_that_knows_the_graph_and_servers(capsys):
+    exec(BLOCKS[3], {})
+    plain, masked, homomorphic, independent = (line.partition(" ") for line in capsys.readouterr().out.splitlines())
+    assert plain[2] == masked[2]
+    assert plain[2] not in (homomorphic[2], independent[2])
+
+
 def test_a_peer_in_an_application(monkeypatch):
     class Standing:
         learnt: ClassVar[list] = []
@@ -62,7 +69,7 @@ def test_a_peer_in_an_application(monkeypatch):
     assert {"start", "predict", "learn", "__aenter__", "__aexit__"} <= set(dir(tacit.Peer))
     monkeypatch.setattr(tacit, "Peer", Standing, raising=False)
     names: dict = {}
-    exec(BLOCKS[3], names)
+    exec(BLOCKS[4], names)
     asyncio.run(names["serve"](samples()))
     assert Standing.learnt == [(1, 2)]
 
@@ -70,7 +77,7 @@ def test_a_peer_in_an_application(monkeypatch):
 def test_an_own_algorithm_runs_in_both_runtimes(monkeypatch):
     monkeypatch.setattr(registry, "REGISTRY", dict(registry.REGISTRY))
     names: dict = {}
-    exec(BLOCKS[4], names)
+    exec(BLOCKS[5], names)
     algorithm = names["gossip"](tacit.objectives.logistic(l2=1e-4))
     graph, stream = tacit.graphs.ring(6), tacit.streams.logistic_drift(agents=6, dim=4, rounds=20)
     run = tacit.simulate(algorithm, graph, stream, rounds=20)
