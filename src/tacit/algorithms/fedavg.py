@@ -37,6 +37,7 @@ from tacit.algorithms.federated import (
     client_init,
     sampled_training,
     server_init,
+    with_clients,
 )
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import as_schedule
@@ -142,7 +143,7 @@ def _sampled(
         privacy=statement(
             mechanism, "epsilon(i) growing linearly, per client, with a probability below 1 (004 (2.69))"
         ),
-        topology=around_one_server,
+        topology=with_clients(around_one_server, local_steps=local_steps, batch_size=batch_size),
         learner="client",
         missing=missing,
         predictor="server",

@@ -44,7 +44,7 @@ from tacit.contract import (
 )
 from tacit.errors import ConfigError
 from tacit.graphs import Topology, star_roles
-from tacit.privacy import gradient_parts
+from tacit.privacy import gradient_parts, records_in
 
 Step = float | Callable[[Array], Array]
 PerClient = int | Sequence[int]
@@ -82,6 +82,17 @@ def of_client(table: np.ndarray, view: View) -> Array:
     return jnp.asarray(table) if table.ndim == 0 else jnp.asarray(table)[view.agent]
 
 
+def records_held(batch: Batch, view: View) -> Array:
+    """Return how many records a client can draw from: its data set, without the padding; of a stream, its batch."""
+    if jnp.ndim(getattr(batch, "y", 0)) == 0:
+        raise ConfigError(
+            "batch_size is given, but a round brings a client one record only, so that there is nothing to draw from; "
+            "leave it out, or feed whole data sets (tacit.streams.whole)"
+        )
+    places = records_in(batch)
+    return jnp.where(view.data_size > 0, jnp.minimum(view.data_size, places), places)
+
+
 def rows(batch: Batch, chosen: Array) -> Batch:
     """Take records out of a batch; places numbered -1 get weight 0."""
     taken = jax.tree.map(lambda leaf: leaf[jnp.maximum(chosen, 0)], batch)
@@ -101,7 +112,7 @@ def sampled_training(
     def drawn(key: Key, batch: Batch, view: View) -> Batch:
         if sizes is None:
             return batch
-        return rows(batch, uniform_cohort(key, view.data_size, most_records, of_client(sizes, view)))
+        return rows(batch, uniform_cohort(key, records_held(batch, view), most_records, of_client(sizes, view)))
 
     def scaled(gradient: Tree, own: Array) -> Tree:
         """Turn a clipped mean over the places of a batch into one over the records that are drawn."""
@@ -204,6 +215,21 @@ def called_rounds(training: Training, cohort: int) -> tuple[Phase, Phase]:
 def around_one_server(given: Topology) -> Topology:
     """Take a graph of agents of one role as so many clients of one server, whoever they trust."""
     return star_roles(given.roles["peer"]) if set(given.roles) == {"peer"} else given
+
+
+def with_clients(make: Callable[[Topology], Topology], **of_each: PerClient | None) -> Callable[[Topology], Topology]:
+    """Return what a method makes of a topology, refusing one whose clients are not those that settings speak of."""
+    lengths = {name: len(value) for name, value in of_each.items() if isinstance(value, Sequence | np.ndarray)}
+
+    def topology(given: Topology) -> Topology:
+        made = make(given)
+        clients = made.roles.get("client", 0)
+        for name, length in lengths.items():
+            if length != clients:
+                raise ConfigError(f"{name} has {length} entries, but there are {clients} clients; give one for each")
+        return made
+
+    return topology
 
 
 def server_init(cohort: int) -> Callable[[Key, Params, Mapping[str, View]], Server]:

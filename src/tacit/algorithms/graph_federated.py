@@ -18,6 +18,7 @@ from tacit.algorithms.federated import (
     client_init,
     sampled_training,
     server_init,
+    with_clients,
 )
 from tacit.algorithms.mixing import combined, outbox
 from tacit.algorithms.registry import register
@@ -36,6 +37,8 @@ from tacit.contract import (
     View,
     unprotected,
 )
+from tacit.errors import ConfigError
+from tacit.graphs import Topology
 from tacit.privacy import statement
 
 NEEDS: frozenset[Requirement] = frozenset({"strongly_connected", "doubly_stochastic", "reliable"})
@@ -77,9 +80,19 @@ def graph_federated(
         requires=NEEDS | server_mechanism.requires,
         privacy=_statement(mechanism, server_mechanism),
         weights="metropolis",
+        topology=with_clients(_of_servers, local_steps=local_steps, batch_size=batch_size),
         learner="client",
         predictor="server",
     )
+
+
+def _of_servers(given: Topology) -> Topology:
+    if set(given.roles) == {"peer"}:
+        raise ConfigError(
+            f"graph_federated got a graph of {given.roles['peer']} peers; say who serves whom with "
+            "tacit.graphs.federation(graph of the servers, clients=how many each of them has)"
+        )
+    return given
 
 
 def _statement(mechanism: Mechanism, server_mechanism: Mechanism) -> PrivacyStatement:

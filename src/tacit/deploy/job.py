@@ -136,7 +136,8 @@ def _job(data: Mapping[str, Any], path: Path) -> Job:
         made = objective.function(**objective.arguments())
     with located(method.place):
         algorithm: Algorithm = method.function(made, **method.arguments())
-    if algorithm.topology is not None:
+    # A method with servers makes them of a graph that has none; here the members say who is what.
+    if algorithm.topology is not None and set(algorithm.init) == {"peer"}:
         raise ConfigError(
             f"{method.place} name = {algorithm.name!r}: it makes its own graph of the given one, which takes somebody "
             "who sees all of it; use a method that takes the graph as it is"
