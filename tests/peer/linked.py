@@ -179,7 +179,7 @@ class Hearing:
     def announced(self, name: str, at_round: int) -> None:
         self.rounds[name] = at_round
 
-    async def take(self, name: str, links: str, phase: int, sent: int, message: Message) -> None:
+    async def take(self, name: str, links: str, phase: int, sent: int, message: Message, masks: bytes = b"") -> None:
         self.calls += 1
         if (sent, phase) < self.at:
             raise MessageRefused("stale", f"round {sent} is over")

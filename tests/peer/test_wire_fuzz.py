@@ -94,7 +94,7 @@ def mutated(rng: random.Random) -> bytes:
 class Checked(Hearing):
     """Takes what it gets, and looks whether it could have been."""
 
-    async def take(self, name: str, links: str, phase: int, sent: int, message: Message) -> None:
+    async def take(self, name: str, links: str, phase: int, sent: int, message: Message, masks: bytes = b"") -> None:
         self.calls += 1
         assert name == "a"
         assert 1 <= sent <= LAST_ROUND

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +14,7 @@ from tacit.deploy.settings import PeerSettings, load_peer
 from tacit.errors import ConfigError, TacitError
 from tacit.graphs import Graph, Topology
 from tacit.peer.identity import expiry_warning, identity_files, load_identity
+from tacit.privacy.mask_noise import hides
 
 
 class CheckReport(NamedTuple):
@@ -90,6 +92,7 @@ def _check_links(peers: Sequence[PeerSettings], report: CheckReport) -> None:
         return
     report.lines.append(f"{job.algorithm.name!r} may run on this graph")
     _suggest_weights(peers, topology, report)
+    _suggest_co_senders(peers, topology, report)
 
 
 def _compare_addresses(peers: Sequence[PeerSettings], report: CheckReport) -> None:
@@ -103,6 +106,30 @@ def _compare_addresses(peers: Sequence[PeerSettings], report: CheckReport) -> No
                     f"{peer.peer.name} dials {name} at {address}, but {name} listens at {listens[name]}: does "
                     "something forward the one to the other?"
                 )
+
+
+def _suggest_co_senders(peers: Sequence[PeerSettings], topology: Topology, report: CheckReport) -> None:
+    """Print who shares a receiver with whom where messages are masked and a peer does not say, or says otherwise."""
+    job = peers[0].job
+    for links in sorted({phase.links for phase in job.algorithm.phases if hides(phase.mechanism)}):
+        source, target = runtime.link_ends(job.algorithm)[links]
+        graph = topology.links[links]
+        for peer in peers:
+            role, agent = job.role_of(peer.peer.name)
+            receivers = graph.neighbours_out(agent) if role == source else ()
+            wanted = {
+                job.members[target][k]: [job.members[source][s] for s in graph.neighbours_in(int(k)) if s != agent]
+                for k in receivers
+            }
+            given = {receiver: sorted(names) for receiver, names in peer.links[links].co_senders.items()}
+            if given == {receiver: sorted(names) for receiver, names in wanted.items()}:
+                continue
+            inner = ", ".join(f'"{receiver}" = {json.dumps(names)}' for receiver, names in wanted.items())
+            line = f"{peer.file}: [links.{links}] should have: co_senders = {{ {inner} }}"
+            if given:
+                report.faults.append(f"{line}, by the graph of all links")
+            else:
+                report.lines.append(line)
 
 
 def _suggest_weights(peers: Sequence[PeerSettings], topology: Topology, report: CheckReport) -> None:

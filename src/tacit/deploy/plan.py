@@ -15,6 +15,7 @@ from tacit.deploy.settings import LinksTable, PeerSettings
 from tacit.errors import ConfigError
 from tacit.peer.plan import Plan
 from tacit.peer.rounds import Views
+from tacit.privacy.mask_noise import hides
 
 
 def plan_of(settings: PeerSettings) -> Plan:
@@ -57,7 +58,28 @@ def plan_of(settings: PeerSettings) -> Plan:
         longest_delay=job.settings.longest_delay,
         dtype=dtype,
         booked=settings.booked,
+        co_senders=_co_senders(settings, role, ends),
     )
+
+
+def _co_senders(
+    settings: PeerSettings, role: str, ends: Mapping[str, tuple[str, str]]
+) -> dict[tuple[str, str], list[str]]:
+    """Return everybody whom each receiver of masked messages hears, by id."""
+    algorithm, members = settings.job.algorithm, settings.job.members
+    found = {}
+    for links in {phase.links for phase in algorithm.phases if hides(phase.mechanism) and phase.source == role}:
+        table, order = settings.links[links], members[ends[links][0]]
+        for receiver in table.sends_to:
+            if receiver not in table.co_senders:
+                raise ConfigError(
+                    f"{settings.file}: [links.{links}] co_senders has no {receiver!r}: messages to it are masked, with "
+                    "masks shared with the others whom it hears; `tacit peer check` with all peers' files prints the "
+                    "line to add"
+                )
+            names = [settings.peer.name, *table.co_senders[receiver]]
+            found[links, receiver] = sorted(names, key=order.index)
+    return found
 
 
 def _view(agent: int, t: int, out: Links, into: Links) -> View:
@@ -139,8 +161,10 @@ def _check_weights(
     into: Links,
 ) -> None:
     """Refuse links whose weights somebody has to know and nobody does."""
-    deliveries = {spec.delivery for spec, phase in zip(specs, algorithm.phases, strict=True) if phase.links == name}
-    by_sender = "push" in deliveries or ("per_slot" in deliveries and algorithm.weights == "sender")
+    own = [(spec, phase) for spec, phase in zip(specs, algorithm.phases, strict=True) if phase.links == name]
+    masked = any(phase.mechanism.spread == "masked" for _, phase in own)  # weighed shares leave, on a grid
+    deliveries = {spec.delivery for spec, _ in own}
+    by_sender = masked or "push" in deliveries or ("per_slot" in deliveries and algorithm.weights == "sender")
     by_receiver = "share" in deliveries or ("per_slot" in deliveries and algorithm.weights != "sender")
     table = settings.links[name]
     for key, side, names, needed in (

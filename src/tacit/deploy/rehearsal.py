@@ -78,6 +78,7 @@ def plans(
                 longest_delay,
                 dtype,
                 booked,
+                world.co_senders(role, agent, members),
             )
             for index, (role, names) in enumerate(members.items())
             for agent, name in enumerate(names)

@@ -4,7 +4,8 @@
 
     [peer]       name, listen, store
     [identity]   directory: where `tacit peer install` put certificate and key
-    [links.X]    per link set: sends_to, hears; weight_to, weight_from where the weight rule needs more than it knows
+    [links.X]    per link set: sends_to, hears; weight_to, weight_from where the weight rule needs more than it knows;
+                 co_senders where messages are masked
     [addresses]  NAME = "host:port" for everybody to whom it sends
     [privacy]    epsilon, or rho, or epsilon and delta; witness. Or unprotected = true, said aloud
     [stream]     kind = "push", "csv" or "jsonl", and its parameters
@@ -32,6 +33,7 @@ from tacit.errors import ConfigError
 from tacit.experiments.sections import Place, Section, check, located
 from tacit.peer.plan import NOTHING_BOOKED
 from tacit.privacy.accounting import Budget
+from tacit.privacy.mask_noise import hides
 from tacit.runtime import link_ends
 
 TABLES = ("job", "peer", "identity", "links", "addresses", "privacy", "stream", "rounds", "operations")
@@ -67,6 +69,8 @@ class LinksTable(Section):
     """W[receiver, this peer], where the rule does not give it."""
     weight_from: Weights = Field(default_factory=dict)
     """W[this peer, sender], where the rule does not give it."""
+    co_senders: dict[str, list[str]] = Field(default_factory=dict)
+    """Receiver -> whom else it hears, where messages are masked: those with whom this peer shares masks are there."""
 
 
 class PrivacyTable(Section):
@@ -247,8 +251,25 @@ def _links(table: Mapping[str, Any], job: Job, name: str, path: Path) -> dict[st
                     )
                 if not 0 < weight <= 1:
                     raise ConfigError(f"{place} {key}.{other} = {weight!r}: expected a weight above 0 and at most 1")
+        _check_co_senders(place, one, name, job, links, source)
         found[links] = one
     return found
+
+
+def _check_co_senders(place: Place, table: LinksTable, own: str, job: Job, links: str, source: str) -> None:
+    """Check what is there; whether something is missing `plan_of` says, so that `tacit peer check` can help."""
+    masked = any(phase.links == links and hides(phase.mechanism) for phase in job.algorithm.phases)
+    for receiver, names in table.co_senders.items():
+        what = f"{place} co_senders.{receiver} = {names!r}"
+        if not masked:
+            raise ConfigError(f"{what}: messages over {links!r} are not masked, so that it would do nothing; remove it")
+        if receiver not in table.sends_to:
+            raise ConfigError(f"{what}: this peer does not send to {receiver!r}; remove it, or add it to sends_to")
+        possible = [name for name in job.members[source] if name not in (own, receiver)]
+        if not names or len(set(names)) < len(names) or not set(names) <= set(possible):
+            raise ConfigError(
+                f"{what}: expected the others whom {receiver!r} hears, each once: at least one of {', '.join(possible)}"
+            )
 
 
 def _check_neighbours(place: Place, key: str, names: list[str], own: str, possible: tuple[str, ...]) -> None:
@@ -289,6 +310,20 @@ def _check_address(address: Any, place: Place, lowest_port: int = 1) -> None:
 
 def _budget(table: PrivacyTable, algorithm: Algorithm) -> tuple[bool, Budget]:
     given = table.epsilon is not None or table.rho is not None
+    for phase in algorithm.phases:
+        if phase.mechanism.distribution is not None and not algorithm.privacy.private:
+            raise ConfigError(
+                f"mechanism {phase.mechanism.name!r} of {algorithm.name!r} promises nothing (no clip bounds what a "
+                "record can change), so that nothing would be booked and its noise drawn from the job's seed, which "
+                "every member knows; give the mechanism a clip, or rehearse with `tacit swarm`"
+            )
+    if all(hides(phase.mechanism) for phase in algorithm.phases):
+        if given or table.delta is not None or table.reserve or table.unprotected:
+            raise ConfigError(
+                f"a budget, or unprotected = true, but {algorithm.name!r} masks its messages in this job: masks are "
+                "not charged, and nothing leaves without them; leave the table empty"
+            )
+        return False, NOTHING_BOOKED
     if not algorithm.privacy.private:
         if given or table.delta is not None or table.reserve:
             raise ConfigError(

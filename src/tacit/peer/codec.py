@@ -14,11 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit.contract import Message
-from tacit.errors import ContractError, MessageRefused
+from tacit.errors import ContractError, MessageRefused, PrivacyError
 from tacit.peer import tls_log
 from tacit.peer.exchange import VERSION, Parcel, Position
 from tacit.peer.frames import INLINE, content_frames, printable
 from tacit.peer.wire import tacit_pb2 as pb
+from tacit.privacy.mask_noise import hides
 from tacit.runtime import MessageSpec, same_structure
 
 REASONS = frozenset(
@@ -46,6 +47,7 @@ REASONS = frozenset(
         "repeated",
         "early",
         "content",
+        "masks",  # it names no sessions where it must be masked, or other ones than it should
         "recipient",  # a letter for someone who cannot get it
         "busy",  # too many letters at once
     }
@@ -76,6 +78,8 @@ class Layout:
 
     def __init__(self, spec: MessageSpec) -> None:
         self._spec = spec.message
+        self.masked = hides(spec.release.mechanism)
+        """Whether such messages leave under masks, or not at all."""
         leaves = jax.tree.leaves(spec.message)
         self.leaves: list[_Leaf] = []
         begin = 0
@@ -153,9 +157,14 @@ class Codec:
             raise ContractError(
                 f"a parcel of phase {parcel.phase} with {len(parcel.content)} bytes; this phase sends {layout.size}"
             )
+        if layout.masked and not parcel.masks:  # nobody should have got this far with it
+            raise PrivacyError(
+                f"a parcel of phase {parcel.phase} to {parcel.receiver!r} without masks, of a phase whose messages are "
+                "masked; send what `Masker.masked` returns"
+            )
         header = pb.Header(
             job=self.job, links=parcel.links, phase=parcel.phase, round=parcel.round,
-            leaves=layout.described, size=layout.size,
+            leaves=layout.described, size=layout.size, masks=parcel.masks,
         )  # fmt: skip
         if layout.size <= INLINE:
             header.content = parcel.content
@@ -176,7 +185,10 @@ class Codec:
         _check_leaves(header, layout)
         if header.size != layout.size:
             raise MessageRefused("size", f"{header.size} bytes are announced, phase {header.phase} has {layout.size}")
-        assembler = Assembler(layout, header.links, header.phase, header.round)
+        if layout.masked != bool(header.masks):
+            expected = "some, one per partner" if layout.masked else "none"
+            raise MessageRefused("masks", f"{len(header.masks)} bytes of tags in phase {header.phase}, not {expected}")
+        assembler = Assembler(layout, header.links, header.phase, header.round, header.masks)
         if header.content:
             assembler.add(memoryview(header.content))
         return assembler
@@ -197,8 +209,8 @@ class Codec:
 class Assembler:
     """Collects the content of one message, chunk by chunk, in the memory that its spec asks for."""
 
-    def __init__(self, layout: Layout, links: str, phase: int, sent: int) -> None:
-        self.links, self.phase, self.sent = links, phase, sent
+    def __init__(self, layout: Layout, links: str, phase: int, sent: int, masks: bytes = b"") -> None:
+        self.links, self.phase, self.sent, self.masks = links, phase, sent, masks
         self._layout = layout
         # Pages are touched as content comes: who announces a large message and sends none of it costs nothing.
         self._buffer = np.empty(layout.size, np.uint8)

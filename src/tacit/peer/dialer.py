@@ -21,8 +21,8 @@ LOSSES = ("unreachable", "silent", "untrusted", "turned away", "ended", "own ide
 does not want this peer's messages; it closed the link; this peer's own certificate cannot be used."""
 
 
-_Key = tuple[str, int, int]
-"""Links, phase and round: what tells the parcels for one neighbour apart."""
+_Key = tuple[str, int, int, bytes]
+"""Links, phase, round and masks: what tells the parcels for one neighbour apart."""
 
 
 class Settings(NamedTuple):
@@ -224,7 +224,8 @@ class Dialer:
                 self._note_refusal(frame.receipt, sent)
 
     def _note_refusal(self, receipt: pb.Receipt, sent: Mapping[_Key, Parcel]) -> None:
-        parcel = sent.get((receipt.links, receipt.phase, receipt.round))
+        about = receipt.links, receipt.phase, receipt.round
+        parcel = next((parcel for key, parcel in sent.items() if key[:3] == about), None)
         if parcel is not None:
             self._dispatch.refused(self._name, parcel, _known(receipt.reason), printable(receipt.detail))
 
@@ -256,7 +257,7 @@ class _TurnedAwayError(RemoteError):
 
 
 def _key(parcel: Parcel) -> _Key:
-    return parcel.links, parcel.phase, parcel.round
+    return parcel.links, parcel.phase, parcel.round, parcel.masks
 
 
 def _known(reason: str) -> str:

@@ -39,6 +39,8 @@ class Parcel(NamedTuple):
     """Name of the neighbour."""
     content: bytes
     """The leaves of the message one after the other, little-endian."""
+    masks: bytes = b""
+    """Tags of the sessions that its masks come from; empty on the disk, and where messages are not masked."""
 
 
 class Reception(Protocol):
@@ -58,7 +60,7 @@ class Reception(Protocol):
     def announced(self, name: str, at_round: int) -> None:
         """Note the round in which a neighbour says that it is."""
 
-    async def take(self, name: str, links: str, phase: int, sent: int, message: Message) -> None:
+    async def take(self, name: str, links: str, phase: int, sent: int, message: Message, masks: bytes) -> None:
         """Take in a message that fits its phase's spec; returns when it is in, or raises MessageRefused.
 
         A message that is too early is held here until its time has come. While it is held nothing more is read from
@@ -79,7 +81,7 @@ class Dispatch(Protocol):
         """Return the round in which this peer is."""
 
     def waiting(self, name: str) -> Sequence[Parcel]:
-        """Return what the neighbour has not confirmed yet, oldest first."""
+        """Return what may leave now of all that the neighbour has not confirmed, oldest first."""
 
     def confirmed(self, name: str, position: Position) -> None:
         """Forget what a neighbour needs no more."""

@@ -39,14 +39,17 @@ class PairwiseSecrets:
         *,
         refused: Refused,
         opened: Callable[[str, bytes], None] = lambda sender, plaintext: None,
+        changed: Callable[[], None] = lambda: None,
         retry: float = 0.5,
     ) -> None:
         """Speak to `partners` through `receiver`; `opened` gets what they seal for this peer. Call it in an event loop.
 
-        Offers are repeated every `retry` seconds until each partner has answered.
+        Offers are repeated every `retry` seconds until each partner has answered. `changed` is called whenever there
+        may be another session than before.
         """
         self._party = PairwiseParty(identity(), bytes.fromhex(job), receiver, partners, datetime.now(UTC))
         self._identity, self._refused, self._opened, self._retry = identity, refused, opened, retry
+        self._on_change = changed
         self._known = self._identity().fingerprint
         self._send = office.open_letter_box(receiver, self._take)
         self._changed = asyncio.Event()
@@ -117,6 +120,7 @@ class PairwiseSecrets:
         if reply is not None:
             self._reply(writer, reply)
         self._changed.set()
+        self._on_change()
 
     def _reply(self, partner: str, payload: bytes) -> None:
         task = asyncio.create_task(self._post(partner, payload))

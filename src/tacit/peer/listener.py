@@ -240,7 +240,8 @@ class Listener:
         about, link.about, link.receiving = link.about, pb.Header(), None
         try:
             message = received.message()
-            await self._reception.take(link.name, received.links, received.phase, received.sent, message)
+            where = received.links, received.phase, received.sent
+            await self._reception.take(link.name, *where, message, received.masks)
         except MessageRefused as refusal:
             await self._refuse(link, refusal, about)
             return

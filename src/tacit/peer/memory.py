@@ -6,7 +6,8 @@ channel that the simulator draws, so that both can be compared round by round.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -17,11 +18,13 @@ from tacit import runtime
 from tacit.contract import Algorithm, Array, Batch, Params
 from tacit.errors import DataError, MessageRefused
 from tacit.graphs import Channel, Graph, Topology
+from tacit.peer.exchange import Parcel
 from tacit.peer.feeds import in_precision
 from tacit.peer.functions import AgentFunctions
 from tacit.peer.releases import Releaser
 from tacit.peer.rounds import Envelope, RoundMachine
 from tacit.peer.world import World
+from tacit.privacy.mask_noise import hides
 from tacit.streams import Stream
 
 
@@ -37,6 +40,30 @@ class Trajectory(NamedTuple):
     refused: int
     """Messages that arrived and were not accepted."""
     machines: dict[str, list[RoundMachine]]
+
+
+class _Masks:
+    """Masks what machines send each other as peers do, but from a seed."""
+
+    def __init__(self, algorithm: Algorithm, world: World, specs: Sequence[runtime.MessageSpec], seed: int) -> None:
+        from tacit.peer.codec import Codec
+        from tacit.peer.masks import Masker, SeededPads
+
+        self.codec, self.phases = Codec("", specs), algorithm.phases
+        self.names = {role: [f"{role}-{k}" for k in range(count)] for role, count in world.topology.roles.items()}
+        self.maskers = {
+            name: Masker(name, specs, world.co_senders(role, agent, self.names), partial(SeededPads, seed, name))
+            for role, names in self.names.items()
+            for agent, name in enumerate(names)
+        }
+
+    def applied(self, envelope: Envelope) -> Envelope:
+        phase = self.phases[envelope.phase]
+        sender, receiver = self.names[phase.source][envelope.sender], self.names[phase.target][envelope.receiver]
+        content = self.codec.pack(envelope.phase, envelope.message)
+        parcel = Parcel(envelope.links, envelope.phase, envelope.round, receiver, content)
+        (left,) = self.maskers[sender].masked(receiver, [parcel])
+        return envelope._replace(message=self.codec.unpack(envelope.phase, left.content), masks=left.masks)
 
 
 class _Network:
@@ -132,6 +159,8 @@ def _run(
         ]
         for index, role in enumerate(algorithm.init)
     }
+    masked = any(hides(phase.mechanism) for phase in algorithm.phases)
+    masks = _Masks(algorithm, world, functions.specs, seed) if masked else None
     losses, models, messages, refused = [], [], [], 0
     loss = jax.jit(algorithm.objective.loss)
     for t in range(1, rounds + 1):
@@ -149,7 +178,7 @@ def _run(
                 outgoing += machine.begin(batch, view, f"round {first_read}")
         for index in range(len(algorithm.phases)):
             sent += len(outgoing)
-            network.send(index, t, outgoing)
+            network.send(index, t, outgoing if masks is None else [masks.applied(envelope) for envelope in outgoing])
             for envelope in network.arriving(index, t):
                 try:
                     machines[algorithm.phases[index].target][envelope.receiver].receive(envelope)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -30,6 +30,7 @@ from tacit.errors import ConfigError, ContractError, DataError, MessageRefused, 
 from tacit.peer.codec import LAST_ROUND, Codec
 from tacit.peer.exchange import Parcel, Position
 from tacit.peer.functions import AgentFunctions
+from tacit.peer.masks import Pads, masker_of
 from tacit.peer.plan import Plan
 from tacit.peer.releases import BookedReleaser
 from tacit.peer.rounds import HORIZON, Envelope, RoundMachine, Views
@@ -55,10 +56,12 @@ class Node:
         deadline: float,
         now: float,
         functions: AgentFunctions | None = None,
+        pads: Callable[[str], Pads | None] | None = None,
     ) -> None:
         """Begin, or go on from what the store holds; `deadline` is how long a phase waits, in seconds.
 
-        Peers of one job in the same process may share `functions`, which are compiled once.
+        Peers of one job in the same process may share `functions`, which are compiled once. `pads` (receiver -> key
+        streams shared with its other senders) is what masks are made from, where messages are masked.
         """
         self.plan, self.store, self.deadline = plan, store, deadline
         self._places = {name: (role, k) for role, names in plan.members.items() for k, name in enumerate(names)}
@@ -82,6 +85,8 @@ class Node:
         ends = runtime.link_ends(plan.algorithm)
         self.hears = self._names(first, ends, "into")
         self.sends_to = self._names(first, ends, "out")
+        self.masker = masker_of(plan, self.specs, pads)
+        """What masks messages as they leave, if they are to be masked."""
         self.cursor: Any = None
         """Where the source of the data stands, as the last round that began found it."""
         self._phase_began = now
@@ -247,7 +252,7 @@ class Node:
         """Whether a message of that round has to be held back for now."""
         return self.machine.too_early(sent)
 
-    def receive(self, name: str, links: str, phase: int, sent: int, message: Message) -> None:
+    def receive(self, name: str, links: str, phase: int, sent: int, message: Message, masks: bytes = b"") -> None:
         """Take a message in, or refuse it; `name` comes from a certificate."""
         self.announced(name, sent)
         role, agent = self._places[name]
@@ -256,10 +261,26 @@ class Node:
             raise MessageRefused(
                 "address", f"phase {phase} comes from a {phases[phase].source!r}, {name!r} is a {role!r}"
             )
-        self.machine.receive(Envelope(links, phase, sent, agent, self.plan.agent, message))
+        self.machine.receive(Envelope(links, phase, sent, agent, self.plan.agent, message, masks))
 
     def waiting(self, name: str) -> Sequence[Parcel]:
-        """Return what to send to an out-neighbour that has not confirmed it, oldest first.
+        """Return what may be sent now of all that an out-neighbour has not confirmed, oldest first, under its masks.
+
+        Called from one thread, the one that sends.
+        """
+        parcels = self._wanted(name)
+        if self.masker.needed:
+            # One that is early would be held there, and the new version of an older one wait behind it.
+            latest = self._confirmed.get(name, Position(1, 0)).round - 1 + HORIZON
+            parcels = tuple(parcel for parcel in parcels if parcel.round <= latest)
+        return self.masker.masked(name, parcels)
+
+    def unconfirmed(self, name: str) -> int:
+        """Return how many messages wait for an out-neighbour, those that lack a mask included."""
+        return len(self._wanted(name))
+
+    def _wanted(self, name: str) -> tuple[Parcel, ...]:
+        """Return what an out-neighbour has not confirmed and can use.
 
         Of a method that does not wait, one that is behind gets what it can use; one that is far behind gets a single
         message that says how far. Otherwise it would have to read through all that is on the way before it knows.

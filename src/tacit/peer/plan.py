@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tacit.contract import Algorithm, Batch, Key, Params
 from tacit.peer.rounds import Views
@@ -38,6 +38,8 @@ class Plan:
     booked: bool = True
     """Whether releases are drawn from the operating system's entropy and charged. Otherwise noise is computed from the
     key, as in the simulator: a rehearsal, or a method that has no noise."""
+    co_senders: Mapping[tuple[str, str], Sequence[str]] = field(default_factory=dict)
+    """(Links, receiver) -> everybody whom it hears there, this peer too, by id; of all to whom it sends under masks."""
 
     @property
     def name(self) -> str:

@@ -24,9 +24,11 @@ from tacit.contract import Array, Batch, Key, Message, Outbox, Params, State, Vi
 from tacit.errors import ContractError, MessageRefused, PrivacyError
 from tacit.peer.functions import AgentFunctions
 from tacit.peer.inbox import StackedInbox
+from tacit.peer.matching import TAG_BYTES, partners_of, unmatched
 from tacit.peer.releases import Releaser
 from tacit.privacy.clipping import refuse_nonfinite
 from tacit.privacy.events import fresh
+from tacit.privacy.mask_noise import hides
 
 Views = Mapping[str, View]
 """Link set -> the agent's view of it in a round."""
@@ -45,6 +47,8 @@ class Envelope(NamedTuple):
     receiver: int
     message: Message
     """Leaves are NumPy arrays; `push` weights are applied already."""
+    masks: bytes = b""
+    """Tags of the sessions that its masks come from; empty where it has none."""
 
 
 class Snapshot(NamedTuple):
@@ -89,6 +93,8 @@ class RoundMachine:
         self._own: Message | None = None
         self._received: dict[tuple[int, int, int], Message] = {}
         """(phase, round sent, in-slot) -> message, until it is absorbed or too old."""
+        self._masks: dict[tuple[int, int, int], bytes] = {}
+        """The same -> tags of its masks; of a masked message the newest version is kept."""
         self._last: tuple[int, State, Message | None, View] | None = None
         """Phase, state, own message and view of the last absorption."""
         self._absorbed: set[tuple[int, int, int]] = set()
@@ -188,7 +194,7 @@ class RoundMachine:
         self._addressed = {links: set(agents) for links, agents in snapshot.addressed.items()}
         self._reached, self._absorbed = set(snapshot.reached), set(snapshot.absorbed)
         self._views = views
-        self._received = {}
+        self._received, self._masks = {}, {}
 
     def receive(self, envelope: Envelope) -> None:
         """Take a message in; refused unless it fits a link of this agent and is neither too old nor a repetition."""
@@ -206,12 +212,17 @@ class RoundMachine:
         if self.too_early(envelope.round):
             raise MessageRefused("early", f"sent in round {envelope.round}, but here it is round {self.round}")
         place = (envelope.phase, envelope.round, int(slots[0]) + 1)
-        if place in self._received or place in self._absorbed:
+        again = place in self._received and self._masks.get(place, b"") == envelope.masks
+        if again or place in self._absorbed:
             raise MessageRefused("repeated", f"round {envelope.round} of agent {envelope.sender} is here already")
+        if self._is_masked(envelope.phase):
+            self._check_tags(envelope)
         spec = self.functions.specs[envelope.phase].message
         if not _fits(envelope.message, spec):
             raise MessageRefused("content", f"agent {envelope.sender} sent leaves of other shapes or types than {spec}")
         self._received[place] = envelope.message
+        if envelope.masks:
+            self._masks[place] = envelope.masks
 
     def waiting_for(self) -> set[int]:
         """Agents whose message of this round the current phase could still get."""
@@ -222,6 +233,10 @@ class RoundMachine:
         agents, live = np.asarray(into.agent), np.asarray(into.live)
         here = {slot for k, sent, slot in list(self._received) if (k, sent) == (self._phase, self.round)}
         missing = {int(agents[s]) for s in range(1, len(agents)) if live[s] and s not in here}
+        if self._is_masked(self._phase):
+            return unmatched(
+                self._senders(self._phase), {int(agents[s]): self._masks[self._phase, self.round, s] for s in here}
+            )
         if phase.answers is None or runtime.link_ends(self.algorithm)[phase.answers][0] != self.role:
             return missing
         return missing & self._addressed.get(phase.answers, set())
@@ -231,11 +246,33 @@ class RoundMachine:
         if self._phase is None:
             raise ContractError(f"round {self.round} is over; begin the next one")
         index = self._phase
+        if self._is_masked(index) and (apart := self.waiting_for()):
+            raise ContractError(
+                f"round {self.round}, phase {index} cannot go on: messages of agents {sorted(apart)} are not here, or "
+                "their masks do not cancel; wait for those that do"
+            )
         if self.algorithm.phases[index].target == self.role:
             self._take_in(index)
         return self._enter(index + 1)
 
     # ------------------------------------------------------------------------------------------------------------------
+
+    def _is_masked(self, index: int) -> bool:
+        return hides(self.algorithm.phases[index].mechanism)
+
+    def _senders(self, index: int) -> list[int]:
+        agents = np.asarray(self._views[self.algorithm.phases[index].links].into.agent)[1:]
+        return sorted(int(agent) for agent in agents if agent >= 0)
+
+    def _check_tags(self, envelope: Envelope) -> None:
+        """Refuse a message that was masked for other senders than this agent hears."""
+        partners, _ = partners_of(envelope.sender, self._senders(envelope.phase))
+        if len(envelope.masks) != TAG_BYTES * len(partners):
+            raise MessageRefused(
+                "masks",
+                f"agent {envelope.sender} names {len(envelope.masks) / TAG_BYTES:g} sessions, its partners here are "
+                f"agents {partners}; give all peers the same co_senders",
+            )
 
     def _expired(self, phase: int, sent: int) -> bool:
         done = self.round if self._phase is None or phase < self._phase else self.round - 1
@@ -285,6 +322,7 @@ class RoundMachine:
             k, sent, slot = place
             if k == index and sent <= self.round:
                 message = self._received.pop(place)
+                self._masks.pop(place, None)
                 # Over a link that was up when it was sent: for this round that is known.
                 if self.round - sent <= self.longest_delay and (sent < self.round or live[slot]):
                     found[(self.round - sent) * slots + slot] = message
@@ -295,6 +333,8 @@ class RoundMachine:
         }
         if any(entry % slots for entry in found):
             self._reached.add(phase.links)
+        elif runtime.is_answered(self.algorithm, index):
+            return
         inbox = self._inbox(index, found, view)
         self._last = (index, self.state, self._own, view)
         self.state = self.functions.absorb(index, self.key, self.state, inbox, view)

@@ -61,15 +61,15 @@ class PeerService:
         self._after_round = after_round
         self._worker = worker
         self._store = store
-        self.node = Node(plan, store, pace.deadline, time.monotonic())
+        self._pads: dict[str, PairwiseSecrets] = {}
+        self.node = Node(plan, store, pace.deadline, time.monotonic(), pads=self._pads.get)
         if self.node.cursor is not None:
             feed.resume(self.node.cursor)
         self.job = plan.job
         self.specs: Sequence[MessageSpec] = self.node.specs
         self._turn = asyncio.Lock()
         self._wake = asyncio.Event()
-        self._progress = asyncio.Event()
-        self._stopping = asyncio.Event()
+        self._progress, self._stopping = asyncio.Event(), asyncio.Event()
         self._heard_of: dict[str, int] = {}
         self._confirmations: dict[str, list[Position]] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -103,6 +103,8 @@ class PeerService:
             dialer = Dialer(self, name, addresses[name], lambda: channel_credentials(self._watch), self._tally)
             self._dialers[name] = dialer
             self._tasks.append(asyncio.create_task(dialer.run()))
+        for name, partners in self.node.masker.partners().items():
+            self._pads[name] = self.secrets(name, partners, changed=self._dialers[name].wake)
         self._tasks.append(asyncio.create_task(watch_certificate(self._watch, self.counters, self.log)))
         self._rounds = asyncio.create_task(self._run())
         position = self.node.position
@@ -153,7 +155,7 @@ class PeerService:
                     async with self._turn:
                         self._apply_news()
                     if not any(
-                        self.node.waiting(name) and (dialer.connected or not connected)
+                        self.node.unconfirmed(name) and (dialer.connected or not connected)
                         for name, dialer in self._dialers.items()
                     ):
                         return
@@ -183,7 +185,7 @@ class PeerService:
 
     def faults(self) -> list[str]:
         """Return what is wrong, nothing if the peer is well."""
-        found = [] if self.fault is None else [str(self.fault)]
+        found = self.node.masker.faults() + ([] if self.fault is None else [str(self.fault)])
         if self._stopping.is_set():
             found.append("the peer is stopping")
         identity = self._watch.current()
@@ -207,7 +209,7 @@ class PeerService:
         self._heard_of[name] = max(at_round, self._heard_of.get(name, 0))
         self._wake.set()
 
-    async def take(self, name: str, links: str, phase: int, sent: int, message: Message) -> None:
+    async def take(self, name: str, links: str, phase: int, sent: int, message: Message, masks: bytes) -> None:
         """Let a message in between two steps; one that is early is held until its time has come."""
         self.announced(name, sent)
         if self.log.detailed:  # what came, without its values: that no release has two forms can be seen in the logs
@@ -216,7 +218,7 @@ class PeerService:
         while self.node.too_early(sent):
             await self._progress.wait()
         async with self._turn:
-            self.node.receive(name, links, phase, sent, message)
+            self.node.receive(name, links, phase, sent, message, masks)
         self._wake.set()
 
     async def letter(self, name: str, recipient: str, payload: bytes) -> None:
@@ -260,10 +262,12 @@ class PeerService:
         receiver: str,
         partners: Collection[str],
         opened: Callable[[str, bytes], None] = lambda sender, plaintext: None,
+        changed: Callable[[], None] = lambda: None,
     ) -> PairwiseSecrets:
         """Share secrets with the other senders of an out-neighbour, who carries the letters and learns nothing."""
+        identity, refused = self._watch.current, self._tally.refused
         found = PairwiseSecrets(
-            self, self._watch.current, self.job, receiver, partners, refused=self._tally.refused, opened=opened
+            self, identity, self.job, receiver, partners, refused=refused, opened=opened, changed=changed
         )
         self._secrets.append(found)
         return found

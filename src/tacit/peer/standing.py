@@ -59,7 +59,7 @@ def standing(node: Node, ledger: Ledger, identity: Identity) -> dict[str, Any]:
         "waiting_for": sorted(node.missing()),
         "held_back_by": sorted(node.held_back_by),
         "lag": node.lag(),
-        "unconfirmed": {name: len(node.waiting(name)) for name in sorted(node.sends_to)},
+        "unconfirmed": {name: node.unconfirmed(name) for name in sorted(node.sends_to)},
         "privacy": {
             "booked": plan.booked,
             "holds": plan.algorithm.privacy.holds if plan.booked else "nothing: no noise, or noise from a seed",

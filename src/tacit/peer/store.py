@@ -309,10 +309,11 @@ class PeerStore:
     ) -> int:
         newest = max((row.id for row, _ in self._state.outbox.values()), default=0)
         shared: dict[int, Content] = {}  # by identity: a broadcast is one object for all of its receivers
-        for number, (links, phase, round_, receiver, content) in enumerate(parcels, newest + 1):
+        for number, parcel in enumerate(parcels, newest + 1):
+            content = parcel.content
             if id(content) not in shared:
                 shared[id(content)] = self._put(connection, content)
-            row = Waiting(number, receiver, links, round_, phase, shared[id(content)])
+            row = Waiting(number, parcel.receiver, parcel.links, parcel.round, parcel.phase, shared[id(content)])
             outbox[row.key] = row, row.fingerprint
             connection.execute("INSERT INTO parcel VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*row[:5], *row.content))
         return sum(len(content) for content in {id(p.content): p.content for p in parcels}.values())

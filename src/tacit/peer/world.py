@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +12,7 @@ from tacit import runtime
 from tacit.contract import Algorithm, Links, View
 from tacit.graphs import Graph, RoundGraph, Topology
 from tacit.peer.rounds import Views
+from tacit.privacy.mask_noise import hides
 
 
 class Neighbourhoods:
@@ -50,6 +53,7 @@ class World:
 
     def __init__(self, algorithm: Algorithm, topology: Topology, seed: int, dtype: jnp.dtype) -> None:
         self.ends = runtime.link_ends(algorithm)
+        self._masked = {phase.links for phase in algorithm.phases if hides(phase.mechanism)}
         self.topology, self.dtype, self.root = topology, dtype, jax.random.key(seed)
         self.neighbourhoods = {name: Neighbourhoods(topology.links[name]) for name in self.ends}
         # Weights that differ from round to round come with dynamics, see graphs.compatibility.
@@ -95,6 +99,19 @@ class World:
                 self._links(name, "into", agent, now[name]) if role == target else self._none,
             )
         return result
+
+    def co_senders(
+        self, role: str, agent: int, members: Mapping[str, Sequence[str]]
+    ) -> dict[tuple[str, str], list[str]]:
+        """Return (links, receiver) -> whom it hears there, by id, for all to whom an agent sends under masks."""
+        found = {}
+        for name in self._masked:
+            source, target = self.ends[name]
+            graph = self.topology.links[name]
+            for receiver in graph.neighbours_out(agent) if role == source else ():
+                senders = [members[source][sender] for sender in graph.neighbours_in(int(receiver))]
+                found[name, members[target][receiver]] = senders
+        return found
 
     def _links(self, name: str, side: str, agent: int, now: RoundGraph) -> Links:
         place = (name, side, agent)

@@ -59,7 +59,7 @@ class Leaf(_message.Message):
     def __init__(self, dtype: _Optional[str] = ..., shape: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Header(_message.Message):
-    __slots__ = ("job", "links", "phase", "round", "leaves", "size", "content")
+    __slots__ = ("job", "links", "phase", "round", "leaves", "size", "content", "masks")
     JOB_FIELD_NUMBER: _ClassVar[int]
     LINKS_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
@@ -67,6 +67,7 @@ class Header(_message.Message):
     LEAVES_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
     CONTENT_FIELD_NUMBER: _ClassVar[int]
+    MASKS_FIELD_NUMBER: _ClassVar[int]
     job: str
     links: str
     phase: int
@@ -74,7 +75,8 @@ class Header(_message.Message):
     leaves: _containers.RepeatedCompositeFieldContainer[Leaf]
     size: int
     content: bytes
-    def __init__(self, job: _Optional[str] = ..., links: _Optional[str] = ..., phase: _Optional[int] = ..., round: _Optional[int] = ..., leaves: _Optional[_Iterable[_Union[Leaf, _Mapping]]] = ..., size: _Optional[int] = ..., content: _Optional[bytes] = ...) -> None: ...
+    masks: bytes
+    def __init__(self, job: _Optional[str] = ..., links: _Optional[str] = ..., phase: _Optional[int] = ..., round: _Optional[int] = ..., leaves: _Optional[_Iterable[_Union[Leaf, _Mapping]]] = ..., size: _Optional[int] = ..., content: _Optional[bytes] = ..., masks: _Optional[bytes] = ...) -> None: ...
 
 class Receipt(_message.Message):
     __slots__ = ("links", "phase", "round", "accepted", "reason", "detail")

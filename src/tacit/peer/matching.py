@@ -1,0 +1,39 @@
+"""Which masks a receiver's senders share, and whether those of the messages that are here cancel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from tacit.graphs import masking_sides
+
+TAG_BYTES = 8
+"""Of a session's name, in a message."""
+
+Sender = TypeVar("Sender")
+
+
+def partners_of(own: Sender, senders: Sequence[Sender]) -> tuple[list[Sender], bool]:
+    """Return with whom one of a receiver's senders (in the order of ids) shares masks, and whether it adds them."""
+    plus, minus = masking_sides(senders)
+    return (minus, True) if own in plus else (plus, False)
+
+
+def unmatched(senders: Sequence[int], tags: Mapping[int, bytes]) -> set[int]:
+    """Return those of a receiver's senders whose message is not here, or whose masks would not cancel.
+
+    `tags` are those of the messages that are here: of the session with each partner, in the order of ids.
+    """
+    plus, minus = masking_sides(senders)
+    apart = {
+        sender
+        for k, adds in enumerate(plus)
+        for j, subtracts in enumerate(minus)
+        if adds in tags and subtracts in tags and _tag(tags[adds], j) != _tag(tags[subtracts], k)
+        for sender in (adds, subtracts)
+    }
+    return apart | (set(senders) - tags.keys())
+
+
+def _tag(tags: bytes, place: int) -> bytes:
+    return tags[place * TAG_BYTES : (place + 1) * TAG_BYTES]
