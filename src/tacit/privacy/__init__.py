@@ -15,6 +15,7 @@ from tacit.privacy.graph_noise import (
 from tacit.privacy.mechanisms import bounded_laplace, decaying_gaussian, gaussian, laplace
 from tacit.privacy.release import from_grid, release
 from tacit.privacy.statements import statement
+from tacit.privacy.trajectory import trajectory_claim
 
 __all__ = [
     "EVERYONE",
@@ -36,5 +37,6 @@ __all__ = [
     "records_in",
     "release",
     "statement",
+    "trajectory_claim",
     "unprotected",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tacit.experiments.papers import dola, mirror, push_sum
+from tacit.experiments.papers import diffusion, dola, mirror, push_sum
 from tacit.experiments.papers.experiment import Claim, Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -18,6 +18,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         mirror.LAGRANGIAN,
         mirror.DYNAMIC,
         mirror.MNIST,
+        diffusion.REGRESSION,
+        diffusion.IJCNN1,
     )
 }
 """Name -> experiment, as `tacit reproduce` lists them."""
