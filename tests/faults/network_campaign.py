@@ -20,7 +20,7 @@ import jax
 import numpy as np
 
 from tacit import graphs, objectives, privacy, streams
-from tacit.algorithms import distributed_online, loss_tolerant_push_sum, online_push_sum
+from tacit.algorithms import distributed_online, fedavg, loss_tolerant_push_sum, online_push_sum
 from tacit.graphs import LinkDrop
 from tacit.peer.node import FURTHEST_AHEAD
 from tacit.peer.rounds import HORIZON
@@ -105,6 +105,15 @@ SETTINGS: dict[str, Callable[[], Setting]] = {
             specimens.federated(cohort=4),
             specimens.served(4, 2),
             specimens.targets(4, ROUNDS),
+            ROUNDS,
+        )
+    ),
+    "a cohort is called": functools.cache(
+        lambda: Setting(
+            "a cohort is called",
+            fedavg(objectives.squared(), 0.1, cohort=2, local_steps=2),
+            graphs.star_roles(5),
+            _stream(5),
             ROUNDS,
         )
     ),

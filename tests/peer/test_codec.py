@@ -211,3 +211,23 @@ def test_content_is_cut_without_a_rest() -> None:
 
 def test_texts_of_others_are_short_and_on_one_line() -> None:
     assert printable("a\nb\x1b[0m" + "x" * 1000) == "a?b?[0m" + "x" * 493
+
+
+def test_whoever_is_not_called_is_told_so_by_an_empty_content() -> None:
+    called = spec(("float32", (3,)))._replace(addressed=True)
+    codec = Codec(JOB, (called, spec(("float32", (3,)))))
+    assert codec.pack(0, None) == b""
+    (frame,) = codec.frames(Parcel("peers", 0, 1, "b", b""))
+    parsed = parse_frame(frame)
+    assert isinstance(parsed, pb.Frame)
+    received = codec.expect(parsed.header)
+    assert received.missing == 0
+    assert received.message() is None
+    # Of a phase that is for everybody nothing may be left out, and a message that is cut off is none.
+    with pytest.raises(ContractError, match="0 bytes"):
+        list(codec.frames(Parcel("peers", 1, 1, "b", b"")))
+    parsed.header.phase = 1
+    refusal("size", "0 bytes are announced", codec.expect, parsed.header)
+    refusal("size", "4 bytes of content", codec.unpack, 0, bytes(4))
+    with pytest.raises(ContractError, match="empty messages"):
+        Codec(JOB, (spec()._replace(addressed=True),))

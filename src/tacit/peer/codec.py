@@ -78,6 +78,8 @@ class Layout:
 
     def __init__(self, spec: MessageSpec) -> None:
         self._spec = spec.message
+        self.optional = spec.addressed
+        """Whether a neighbour may be told that nothing is for it: an empty content."""
         self.masked = hides(spec.release.mechanism)
         """Whether such messages leave under masks, or not at all."""
         leaves = jax.tree.leaves(spec.message)
@@ -89,6 +91,8 @@ class Layout:
             self.leaves.append(_Leaf(dtype.name, dtype, dtype.newbyteorder("<"), tuple(leaf.shape), begin, end))
             begin = end
         self.size = begin
+        if self.optional and not self.size:
+            raise ContractError("a phase that names whom it is for sends empty messages; send a number at least")
         self.described = [pb.Leaf(dtype=leaf.name, shape=leaf.shape) for leaf in self.leaves]
 
     def pack(self, message: Message) -> bytes:
@@ -100,9 +104,14 @@ class Layout:
         arrays = (np.ascontiguousarray(array, leaf.wire) for array, leaf in zip(leaves, self.leaves, strict=True))
         return b"".join(array.reshape(-1).view(np.uint8).data for array in arrays)
 
-    def unpack(self, content: bytes | np.ndarray) -> Message:
-        """Return the message in `content`, as views of it; refuse one of another size or with numbers that are none."""
+    def unpack(self, content: bytes | np.ndarray) -> Message | None:
+        """Return the message in `content`, as views of it; refuse one of another size or with numbers that are none.
+
+        None where nothing is for this peer.
+        """
         size = len(content)
+        if self.optional and size == 0:
+            return None
         if size != self.size:
             raise MessageRefused("size", f"{size} bytes of content, expected {self.size}")
         arrays = []
@@ -127,11 +136,11 @@ class Codec:
         self.job = job
         self.layouts = tuple(Layout(spec) for spec in specs)
 
-    def pack(self, phase: int, message: Message) -> bytes:
-        """Return the content of a message of one phase."""
-        return self.layouts[phase].pack(message)
+    def pack(self, phase: int, message: Message | None) -> bytes:
+        """Return the content of a message of one phase; none where nothing is for the receiver."""
+        return b"" if message is None else self.layouts[phase].pack(message)
 
-    def unpack(self, phase: int, content: bytes | np.ndarray) -> Message:
+    def unpack(self, phase: int, content: bytes | np.ndarray) -> Message | None:
         """Return the message of one phase in `content`, or refuse it."""
         return self.layouts[phase].unpack(content)
 
@@ -153,7 +162,7 @@ class Codec:
     def frames(self, parcel: Parcel) -> Iterator[bytes]:
         """Return all frames of a parcel, made as they are asked for."""
         layout = self.layouts[parcel.phase]
-        if len(parcel.content) != layout.size:
+        if len(parcel.content) != layout.size and not (layout.optional and not parcel.content):
             raise ContractError(
                 f"a parcel of phase {parcel.phase} with {len(parcel.content)} bytes; this phase sends {layout.size}"
             )
@@ -164,12 +173,12 @@ class Codec:
             )
         header = pb.Header(
             job=self.job, links=parcel.links, phase=parcel.phase, round=parcel.round,
-            leaves=layout.described, size=layout.size, masks=parcel.masks,
+            leaves=layout.described, size=len(parcel.content), masks=parcel.masks,
         )  # fmt: skip
-        if layout.size <= INLINE:
+        if len(parcel.content) <= INLINE:
             header.content = parcel.content
         yield pb.Frame(header=header).SerializeToString()
-        if layout.size > INLINE:
+        if len(parcel.content) > INLINE:
             yield from content_frames(parcel.content)
 
     def expect(self, header: pb.Header) -> Assembler:
@@ -183,12 +192,12 @@ class Codec:
             raise MessageRefused("round", f"round {header.round}, expected 1 to {LAST_ROUND}")
         layout = self.layouts[header.phase]
         _check_leaves(header, layout)
-        if header.size != layout.size:
+        if header.size != layout.size and not (layout.optional and header.size == 0):
             raise MessageRefused("size", f"{header.size} bytes are announced, phase {header.phase} has {layout.size}")
         if layout.masked != bool(header.masks):
             expected = "some, one per partner" if layout.masked else "none"
             raise MessageRefused("masks", f"{len(header.masks)} bytes of tags in phase {header.phase}, not {expected}")
-        assembler = Assembler(layout, header.links, header.phase, header.round, header.masks)
+        assembler = Assembler(layout, header.links, header.phase, header.round, header.masks, header.size)
         if header.content:
             assembler.add(memoryview(header.content))
         return assembler
@@ -209,31 +218,32 @@ class Codec:
 class Assembler:
     """Collects the content of one message, chunk by chunk, in the memory that its spec asks for."""
 
-    def __init__(self, layout: Layout, links: str, phase: int, sent: int, masks: bytes = b"") -> None:
+    def __init__(self, layout: Layout, links: str, phase: int, sent: int, masks: bytes, size: int) -> None:
+        """Take the size that was announced and found right: the layout's, or 0 where nothing is for this peer."""
         self.links, self.phase, self.sent, self.masks = links, phase, sent, masks
-        self._layout = layout
+        self._layout, self._size = layout, size
         # Pages are touched as content comes: who announces a large message and sends none of it costs nothing.
-        self._buffer = np.empty(layout.size, np.uint8)
+        self._buffer = np.empty(size, np.uint8)
         self._view = self._buffer.data
         self._filled = 0
 
     @property
     def missing(self) -> int:
         """Bytes that have not come yet."""
-        return self._layout.size - self._filled
+        return self._size - self._filled
 
     def add(self, chunk: memoryview) -> None:
         """Take the next chunk."""
         end = self._filled + len(chunk)
-        if end > self._layout.size:
-            raise MessageRefused("oversized", f"at least {end} bytes of content, {self._layout.size} were announced")
+        if end > self._size:
+            raise MessageRefused("oversized", f"at least {end} bytes of content, {self._size} were announced")
         self._view[self._filled : end] = chunk
         self._filled = end
 
-    def message(self) -> Message:
-        """Return the message when all of it is here and its numbers are numbers."""
+    def message(self) -> Message | None:
+        """Return the message when all of it is here and its numbers are numbers; None: nothing is for this peer."""
         if self.missing:
-            raise MessageRefused("truncated", f"{self._filled} of {self._layout.size} bytes of content")
+            raise MessageRefused("truncated", f"{self._filled} of {self._size} bytes of content")
         return self._layout.unpack(self._buffer)
 
 

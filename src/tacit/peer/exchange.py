@@ -60,7 +60,7 @@ class Reception(Protocol):
     def announced(self, name: str, at_round: int) -> None:
         """Note the round in which a neighbour says that it is."""
 
-    async def take(self, name: str, links: str, phase: int, sent: int, message: Message, masks: bytes) -> None:
+    async def take(self, name: str, links: str, phase: int, sent: int, message: Message | None, masks: bytes) -> None:
         """Take in a message that fits its phase's spec; returns when it is in, or raises MessageRefused.
 
         A message that is too early is held here until its time has come. While it is held nothing more is read from

@@ -214,7 +214,7 @@ class Node:
             envelopes = self.machine.begin(batch, self.plan.views(self.round + 1), records)
             self.cursor = cursor
             self._give_away_expired()
-            self._commit(envelopes, used)
+            self._commit(self._parcels(envelopes), used)
         self._phase_began = now
 
     def proceed(self, now: float) -> None:
@@ -224,8 +224,9 @@ class Node:
             raise ContractError(f"round {self.round} cannot go on without {', '.join(sorted(missing))}: wait for them")
         with self._precision():
             envelopes = self.machine.proceed()
-            if envelopes or self.store.staged.charges:
-                self._commit(envelopes)
+            parcels = self._parcels(envelopes)
+            if parcels or self.store.staged.charges:
+                self._commit(parcels)
         self._missed.update(missing)
         self._phase_began = now
 
@@ -252,7 +253,9 @@ class Node:
         """Whether a message of that round has to be held back for now."""
         return self.machine.too_early(sent)
 
-    def receive(self, name: str, links: str, phase: int, sent: int, message: Message, masks: bytes = b"") -> None:
+    def receive(
+        self, name: str, links: str, phase: int, sent: int, message: Message | None, masks: bytes = b""
+    ) -> None:
         """Take a message in, or refuse it; `name` comes from a certificate."""
         self.announced(name, sent)
         role, agent = self._places[name]
@@ -356,8 +359,7 @@ class Node:
             oldest = self.round - self.plan.longest_delay - FURTHEST_AHEAD
             self._forget([parcel for parcels in self._outbox.values() for parcel in parcels if parcel.round < oldest])
 
-    def _commit(self, envelopes: Sequence[Envelope], used: int | None = None) -> None:
-        parcels = self._parcels(envelopes)
+    def _commit(self, parcels: Sequence[Parcel], used: int | None = None) -> None:
         drop = [(p.receiver, p.links, p.round, p.phase) for p in self._unneeded]
         self.store.commit(snapshot=encode(self.machine.snapshot(), self.cursor), parcels=parcels, drop=drop, used=used)
         self._unneeded = []
@@ -366,6 +368,7 @@ class Node:
         self._position = self._standing()
 
     def _parcels(self, envelopes: Sequence[Envelope]) -> list[Parcel]:
+        """Return what a phase sends; those whom it does not call get an empty parcel, or they would wait for ever."""
         once: dict[bytes, bytes] = {}  # what is shared with many is stored once
         parcels = []
         for envelope in envelopes:
@@ -375,6 +378,11 @@ class Node:
             parcels.append(
                 Parcel(envelope.links, envelope.phase, envelope.round, receiver, once.setdefault(content, content))
             )
+        index = self.machine.phase
+        if index is not None and self.waits:
+            phase = self.plan.algorithm.phases[index]
+            names = [self.plan.members[phase.target][agent] for agent in self.machine.not_called]
+            parcels += [Parcel(phase.links, index, self.round, name, b"") for name in names]
         return parcels
 
     def _standing(self) -> Position:

@@ -45,8 +45,8 @@ class Envelope(NamedTuple):
     """Round in which it was sent."""
     sender: int
     receiver: int
-    message: Message
-    """Leaves are NumPy arrays; `push` weights are applied already."""
+    message: Message | None
+    """Leaves are NumPy arrays; `push` weights are applied already. None: nothing is for the receiver in this round."""
     masks: bytes = b""
     """Tags of the sessions that its masks come from; empty where it has none."""
 
@@ -91,7 +91,7 @@ class RoundMachine:
         self._batch: Batch = ()
         self._records = ""
         self._own: Message | None = None
-        self._received: dict[tuple[int, int, int], Message] = {}
+        self._received: dict[tuple[int, int, int], Message | None] = {}
         """(phase, round sent, in-slot) -> message, until it is absorbed or too old."""
         self._masks: dict[tuple[int, int, int], bytes] = {}
         """The same -> tags of its masks; of a masked message the newest version is kept."""
@@ -101,6 +101,12 @@ class RoundMachine:
         """Those of them that were absorbed, while a repetition of theirs would not be too old."""
         self._addressed: dict[str, set[int]] = {}
         self._reached: set[str] = set()
+        self._not_called: tuple[int, ...] = ()
+
+    @property
+    def not_called(self) -> tuple[int, ...]:
+        """Neighbours for whom the messages of this phase, which name whom they are for, hold nothing."""
+        return self._not_called
 
     @property
     def phase(self) -> int | None:
@@ -217,8 +223,8 @@ class RoundMachine:
             raise MessageRefused("repeated", f"round {envelope.round} of agent {envelope.sender} is here already")
         if self._is_masked(envelope.phase):
             self._check_tags(envelope)
-        spec = self.functions.specs[envelope.phase].message
-        if not _fits(envelope.message, spec):
+        spec, addressed = self.functions.specs[envelope.phase].message, self.functions.specs[envelope.phase].addressed
+        if not (addressed if envelope.message is None else _fits(envelope.message, spec)):
             raise MessageRefused("content", f"agent {envelope.sender} sent leaves of other shapes or types than {spec}")
         self._received[place] = envelope.message
         if envelope.masks:
@@ -280,7 +286,7 @@ class RoundMachine:
 
     def _enter(self, index: int) -> list[Envelope]:
         """Start a phase: prepare this agent's messages if it is a source there."""
-        self._own = None
+        self._own, self._not_called = None, ()
         if index == len(self.algorithm.phases):
             self._phase = None
             return []
@@ -308,6 +314,9 @@ class RoundMachine:
             else:
                 envelopes.append(Envelope(phase.links, index, self.round, self.agent, int(agents[slot]), message))
         self._addressed.setdefault(phase.links, set()).update(e.receiver for e in envelopes)
+        if outbox.to is not None:
+            others = np.flatnonzero(np.asarray(view.out.live) & ~addressed)
+            self._not_called = tuple(int(agents[slot]) for slot in others if slot)
         return envelopes
 
     def _take_in(self, index: int) -> None:
@@ -325,7 +334,8 @@ class RoundMachine:
                 self._masks.pop(place, None)
                 # Over a link that was up when it was sent: for this round that is known.
                 if self.round - sent <= self.longest_delay and (sent < self.round or live[slot]):
-                    found[(self.round - sent) * slots + slot] = message
+                    if message is not None:
+                        found[(self.round - sent) * slots + slot] = message
                     self._absorbed.add(place)
         # A repetition in a phase that this round has yet to come to is not too old before that phase is over.
         self._absorbed = {

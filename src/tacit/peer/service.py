@@ -209,7 +209,7 @@ class PeerService:
         self._heard_of[name] = max(at_round, self._heard_of.get(name, 0))
         self._wake.set()
 
-    async def take(self, name: str, links: str, phase: int, sent: int, message: Message, masks: bytes) -> None:
+    async def take(self, name: str, links: str, phase: int, sent: int, message: Message | None, masks: bytes) -> None:
         """Let a message in between two steps; one that is early is held until its time has come."""
         self.announced(name, sent)
         if self.log.detailed:  # what came, without its values: that no release has two forms can be seen in the logs
