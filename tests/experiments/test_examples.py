@@ -4,6 +4,7 @@ import runpy
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tacit.experiments import Problem, build, load
@@ -33,6 +34,15 @@ def test_the_private_example_runs_and_says_what_it_spent() -> None:
         "Laplace": "eps 1 per record",
         "Gaussian": "eps 0.999, delta 1e-05 per record",
     }
+
+
+def test_the_example_of_noise_that_knows_the_graph() -> None:
+    runs = {run.label: run for run in small("graph-noise.toml").runs(progress=False)}
+    plain, masked = (runs[label].per_round["loss"] for label in ("no noise", "masks"))
+    np.testing.assert_allclose(plain, masked, rtol=1e-4)  # the grid
+    assert not np.allclose(plain, runs["on every link"].per_round["loss"], rtol=1e-4)
+    assert "exact weighed sum" in runs["masks"].privacy.words()
+    assert runs["a server that calls ten"].per_round["messages"][0, 0] == 20
 
 
 def test_the_budget_example_keeps_its_limit_at_the_price_of_one_epsilon() -> None:
