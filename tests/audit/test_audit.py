@@ -56,7 +56,7 @@ DUALS = {
 
 def test_every_private_algorithm_is_found():
     assert {e.name for e in PRIVATE} >= {"online_push_sum", "distributed_online", "mirror_descent", "fedavg", *DUALS}
-    assert set(tacit.algorithms.REGISTRY) - {e.name for e in PRIVATE} == {"local_online"}  # it sends nothing
+    assert set(tacit.algorithms.REGISTRY) - {e.name for e in PRIVATE} == {"local_online", "importance_fedavg"}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Every registered algorithm, and the four written on paper, with a problem that suits it."""
+"""Every registered algorithm, and two that were written on paper only, with a problem that suits it."""
 
 from __future__ import annotations
 
@@ -24,6 +24,9 @@ MECHANISMS = (
 LOSSY = Channel(loss=0.3, delay=Delay(p=0.4, longest=2))
 LIMITS = (spending_limit(-0.5), Constraint("share", lambda params, batch: 0.2 - params[0]))
 """Both violated at the first parameters of a run, whichever the geometry: their dual variables grow."""
+SHARES = tacit.algorithms.Shares(np.arange(1.0, AGENTS + 1))
+WITHOUT_NOISE = ("local_online", "importance_fedavg")
+"""The first sends nothing; the second has a sister for noise, `fedavg`."""
 FORMS = {
     # Of a method that has several: what it is run as without noise, and with.
     "mirror_descent": ({"mirror": entropy(), "unbiased": True}, {"mirror": entropy()}),
@@ -31,6 +34,8 @@ FORMS = {
     "constrained_mirror_descent": ({"mirror": entropy()}, {"mirror": euclidean_ball(0.5), "dual": "released"}),
     "lagrangian_descent": ({"mirror": euclidean_ball(0.5), "dual": "released"}, {"mirror": entropy()}),
     "diffusion": ({"after": "peers"}, {"within": "peers", "after": "peers"}),
+    # Given shares: with those that are made from data, who is called tells of them.
+    "importance_fedavg": ({"cohort": 3, "local_steps": [1, 2, 3] * 3, "probabilities": SHARES}, {}),
     "graph_federated": ({"cohort": 2, "server_mechanism": graph_homomorphic(0.1)}, {"cohort": 2, "local_steps": 2}),
 }
 SISTERS = {
@@ -38,7 +43,9 @@ SISTERS = {
     "decentralised_asymmetric": "centralised_online",
     "dynamic_mirror_descent": "mirror_descent",
     "lagrangian_descent": "constrained_mirror_descent",
-    "fedavg": "on paper: FedAvg",
+    "fedavg": "fedavg, sampled",
+    "adapt_then_combine": "diffusion",
+    "importance_fedavg": "fedavg, sampled",
     "combine_then_adapt": "diffusion",
     "consensus": "diffusion",
 }
@@ -98,7 +105,7 @@ def cases() -> list[Case]:
         found.append(Case(name, make, graph, Channel()))
         if "reliable" not in algorithm.requires and name != "local_online":
             found.append(Case(f"{name}, lossy", make, graph, LOSSY))
-        if name != "local_online":
+        if name not in WITHOUT_NOISE:
             # One mechanism each, in turn: what they have in common is tested with the mechanisms themselves.
             mine = MECHANISMS if name == "online_push_sum" else (MECHANISMS[(k + 1) % 2],)
             for mechanism in mine:
@@ -123,14 +130,7 @@ def cases() -> list[Case]:
             tacit.graphs.star_roles(AGENTS),
             Channel(),
         ),
-        Case("on paper: ATC", lambda: on_paper.adapt_then_combine(OBJECTIVE, 0.2), ring, Channel()),
         Case("on paper: ADMM", lambda: on_paper.networked_admm(OBJECTIVE, 0.5, 0.3), ring, Channel()),
-        Case(
-            "on paper: FedAvg",
-            lambda: on_paper.sampled_fedavg(OBJECTIVE, 0.2, 3, AGENTS),
-            tacit.graphs.star_roles(AGENTS),
-            Channel(),
-        ),
         Case(
             "on paper: partial sharing",
             lambda: on_paper.delayed_partial_sharing(OBJECTIVE, 0.2, 2, 0.5),

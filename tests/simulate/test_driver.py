@@ -376,3 +376,11 @@ def test_progress_is_shown_on_request_and_silent_otherwise(capsys, monkeypatch):
     shown = capsys.readouterr()
     assert shown.out == ""
     assert "decentralised_asymmetric" in shown.err
+
+
+def test_repeats_with_batches_of_other_shapes_are_refused():
+    def stream(seed):
+        return specimens.targets(AGENTS, 4) if seed == 0 else streams.linear_drift(AGENTS, 3, seed=1)
+
+    with pytest.raises(DataError, match="of repeat 1 has batches.*same shapes"):
+        simulate(specimens.everything(1), digraph(), stream, rounds=2, repeats=2)

@@ -14,6 +14,8 @@ from tacit.algorithms.distributed_online import distributed_minibatch, distribut
 from tacit.algorithms.dynamic_mirror_descent import dynamic_mirror_descent
 from tacit.algorithms.fedavg import fedavg
 from tacit.algorithms.graph_federated import graph_federated
+from tacit.algorithms.importance import Shares, optimal_shares
+from tacit.algorithms.importance_fedavg import importance_fedavg
 from tacit.algorithms.lagrangian_descent import lagrangian_descent
 from tacit.algorithms.loss_tolerant_push_sum import loss_tolerant_push_sum
 from tacit.algorithms.mirror_descent import mirror_descent
@@ -24,6 +26,7 @@ from tacit.algorithms.schedules import inverse, inverse_sqrt
 __all__ = [
     "REGISTRY",
     "Entry",
+    "Shares",
     "adapt_then_combine",
     "centralised_online",
     "combine_then_adapt",
@@ -38,6 +41,7 @@ __all__ = [
     "fedavg",
     "find",
     "graph_federated",
+    "importance_fedavg",
     "inverse",
     "inverse_sqrt",
     "lagrangian_descent",
@@ -45,6 +49,7 @@ __all__ = [
     "loss_tolerant_push_sum",
     "mirror_descent",
     "online_push_sum",
+    "optimal_shares",
     "register",
     "saddle_constants",
 ]

@@ -43,36 +43,53 @@ class Sample(NamedTuple):
 
 
 def systematic_cohort(key: Key, share: Array, size: int, taken: Array | int | None = None) -> Sample:
-    """Draw with inclusion probabilities taken * share: systematic sampling on progressive totals, 004 (2.55).
+    """Draw with inclusion probabilities taken * share: systematic sampling, 004 (2.55).
+
+    `share` sums to 1 and is at most 1 / taken, see `capped`. `taken` as in `uniform_cohort`.
+    """
+    return systematic_draw(key, progressive_totals(share, size if taken is None else taken), size, taken)
+
+
+def progressive_totals(share: Array, taken: Array | int) -> Array:
+    """Return the sums of the first inclusion probabilities, 004 (2.55), which end at `taken`."""
+    total = jax.lax.cummax(jnp.cumsum(share))  # a sum taken as a tree may fall by a rounding
+    return total * (jnp.asarray(taken, share.dtype) / total[-1])
+
+
+def systematic_draw(key: Key, total: Array, size: int, taken: Array | int | None = None) -> Sample:
+    """Draw from progressive totals, in O(size log count): for who draws from the same ones again and again.
 
     Number k is drawn if one of d, d + 1, d + 2, ..., for one uniform d in [0, 1), falls between the totals up to k - 1
-    and up to k. `share` sums to 1 and is at most 1 / taken, see `capped`. `taken` as in `uniform_cohort`.
+    and up to k. Its probability is read off the totals: what rounding does to them biases no estimate.
     """
-    wanted = jnp.asarray(size if taken is None else taken, share.dtype)
-    total = jnp.cumsum(share)
-    total = total * (wanted / total[-1])  # rounding must not push the last point beyond the end
-    place = jnp.arange(size, dtype=share.dtype)
-    points = jax.random.uniform(key, (), share.dtype) + place
-    found = jnp.minimum(jnp.searchsorted(total, points, side="right"), share.shape[0] - 1).astype(jnp.int32)
+    wanted = jnp.asarray(size if taken is None else taken, total.dtype)
+    place = jnp.arange(size, dtype=total.dtype)
+    points = jax.random.uniform(key, (), total.dtype) + place
+    found = jnp.minimum(jnp.searchsorted(total, points, side="right"), total.shape[0] - 1).astype(jnp.int32)
+    width = total[found] - jnp.where(found > 0, total[jnp.maximum(found - 1, 0)], 0)
     filled = place < wanted
-    return Sample(jnp.where(filled, found, -1), jnp.where(filled, share[found], 1))
+    return Sample(jnp.where(filled, found, -1), jnp.where(filled, width / wanted, 1))
 
 
 def capped(weight: Array, size: Array | int) -> Array:
     """Return shares in proportion to the weights, none above 1 / size: an inclusion probability is at most 1.
 
-    What is taken in any case has the share 1 / size; the others keep their proportions. The number of those at the
-    cap is found exactly, from the sorted weights. Entries with a weight of 0 get a share only if the others are fewer
-    than `size`.
+    What is taken in any case has the share 1 / size; the others keep their proportions. Who is above the cap is set to
+    it, which gives the others more, until nobody else is above: in fewer than `size` steps. Entries with a weight of 0
+    get a share only if the others are fewer than `size`.
     """
     most = 1 / jnp.asarray(size, weight.dtype)
-    count = weight.shape[0]
-    ordered = jnp.sort(weight)[::-1]
-    rest = jnp.cumsum(ordered[::-1])[::-1]  # sum of the k-th largest and all smaller ones
-    number = jnp.arange(count, dtype=weight.dtype)
-    left = 1 - number * most  # what k entries at the cap leave for the rest
-    fits = ordered * left <= most * rest  # with k at the cap the largest of the rest is within it
-    k = jnp.argmax(fits)
-    scale = left[k] / jnp.where(rest[k] > 0, rest[k], 1)
-    equal = left[k] / jnp.maximum(count - k, 1)  # where all with a weight are at the cap
-    return jnp.where(rest[k] > 0, jnp.minimum(weight * scale, most), jnp.where(weight > 0, most, equal))
+
+    def shares(at_cap: Array) -> Array:
+        rest = jnp.where(at_cap, 0, weight)
+        left, total = 1 - most * jnp.sum(at_cap), jnp.sum(rest)
+        equal = left / jnp.maximum(jnp.sum(~at_cap), 1)  # where all with a weight are at the cap
+        return jnp.where(at_cap, most, jnp.where(total > 0, rest * (left / jnp.where(total > 0, total, 1)), equal))
+
+    def beyond(at_cap: Array) -> Array:
+        return ~at_cap & (shares(at_cap) > most)
+
+    at_cap: Array = jax.lax.while_loop(
+        lambda at_cap: jnp.any(beyond(at_cap)), lambda at_cap: at_cap | beyond(at_cap), jnp.zeros(weight.shape, bool)
+    )
+    return shares(at_cap)

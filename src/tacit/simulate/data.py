@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit.contract import Array, Batch, Tree
+from tacit.errors import DataError
 from tacit.simulate.layout import RoleLayout
 from tacit.streams import Stream
 
@@ -32,6 +33,12 @@ class RoundData:
         self.streams, self.learners, self.repeats, self.rounds, self.dtype = streams, learners, repeats, rounds, dtype
         self.shared = len(streams) < repeats or repeats == 1
         self.spec: Tree = jax.tree.map(self._leaf_spec, streams[0].batch_spec())
+        for repeat, stream in enumerate(streams):
+            if stream.batch_spec() != streams[0].batch_spec():
+                raise DataError(
+                    f"stream {stream.name!r} of repeat {repeat} has batches {stream.batch_spec()}, that of repeat 0 "
+                    f"{streams[0].batch_spec()}; all run as one, so give them the same shapes, padded with weight 0"
+                )
         self.period = self._resident_period()
         """Rounds that stay on the device; None: they are fed in chunks."""
         self.chunk = self._chunk_length()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tacit.experiments.papers import diffusion, dola, mirror, push_sum
+from tacit.experiments.papers import diffusion, dola, federated, mirror, push_sum
 from tacit.experiments.papers.experiment import Claim, Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -20,6 +20,11 @@ EXPERIMENTS: dict[str, Experiment] = {
         mirror.MNIST,
         diffusion.REGRESSION,
         diffusion.IJCNN1,
+        federated.IMPORTANCE_REGRESSION,
+        federated.IMPORTANCE_IJCNN1,
+        federated.PRIVATE,
+        federated.GRAPH_REGRESSION,
+        federated.GRAPH_CLASSIFICATION,
     )
 }
 """Name -> experiment, as `tacit reproduce` lists them."""
