@@ -8,7 +8,14 @@ from tests.faults import network_campaign as campaign
 from tests.peer.virtual import Network
 from tests.peer.weather import CALM, DEADLINE
 
-CHOSEN = ("ops, double precision", "dola, booked", "renormalise, late", "totals", "three phases, late", "a cohort is called")
+CHOSEN = (
+    "ops, double precision",
+    "dola, booked",
+    "renormalise, late",
+    "totals",
+    "three phases, late",
+    "a cohort is called",
+)
 """Of the settings, those that make the most of it: compiling takes longer than the runs."""
 EACH = 3
 
