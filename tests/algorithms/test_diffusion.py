@@ -14,7 +14,6 @@ from tacit.errors import ConfigError, RequirementError
 from tacit.graphs import Topology, from_edges, perron, ring, small_world
 from tacit.privacy import graph_homomorphic, laplace, local_graph_homomorphic, on_grid, per_edge
 from tacit.privacy.unit_noise import noise_words, unit_laplace
-from tests.audit.conftest import quick_compiler  # noqa: F401
 
 AGENTS, DIM, ROUNDS, STEP, L2, STD = 6, 3, 22, 0.3, 1e-2, 0.2
 OBJECTIVE = tacit.objectives.logistic(l2=L2)

@@ -43,9 +43,10 @@ SISTERS = (
     "decentralised_asymmetric",
     "combine_then_adapt",
     "adapt_then_combine",
+    "graph_federated",
 )
-"""Of mirror_descent, constrained_mirror_descent, centralised_online and diffusion, with which they share what is
-released."""
+"""Of mirror_descent, constrained_mirror_descent, centralised_online, diffusion and fedavg, with which they share what
+is released."""
 FROM_GRADIENTS = ("constrained_mirror_descent", "lagrangian_descent", "consensus")
 """They have no stepped model to noise: what they release is made of gradients."""
 DUALS = {

@@ -44,6 +44,7 @@ SISTERS = {
     "dynamic_mirror_descent": "mirror_descent",
     "lagrangian_descent": "constrained_mirror_descent",
     "fedavg": "fedavg, sampled",
+    "graph_federated": "fedavg, sampled",
     "adapt_then_combine": "diffusion",
     "importance_fedavg": "fedavg, sampled",
     "combine_then_adapt": "diffusion",

@@ -180,7 +180,14 @@ def test_zero_noise_equals_no_noise(entry):
 
 DYNAMIC = "dynamic_mirror_descent"
 LOSSY_RESTARTS = ("loss_tolerant_push_sum, lossy", "on paper: partial sharing")
-COVERED = {"mirror_descent", "diffusion", "on paper: ADMM", "fedavg, sampled", "loss_tolerant_push_sum, lossy"}
+COVERED = {
+    ON_A_GRID,
+    "mirror_descent",
+    "diffusion",
+    "on paper: ADMM",
+    "fedavg, sampled",
+    "loss_tolerant_push_sum, lossy",
+}
 
 
 @every(

@@ -80,7 +80,9 @@ def test_comparator_is_the_optimum_of_a_solver(objective: Any, l1: float, l2: fl
     assert best.iterations > 0
 
 
-@pytest.mark.parametrize("objective", [logistic(l2=1e-2), hinge(l2=1e-2), hinge(l1=1e-2)])
+@pytest.mark.parametrize(
+    "objective", [logistic(l2=1e-2), pytest.param(hinge(l2=1e-2), marks=pytest.mark.slow), hinge(l1=1e-2)]
+)
 def test_certified_gap_holds_even_if_the_solver_stops_early(objective: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     data = make_data(30, 10, 6, "classes")
     data = data._replace(x=data.x * np.geomspace(0.1, 10, 6, dtype=np.float32))

@@ -211,6 +211,7 @@ def shorter(monkeypatch, runs):
     monkeypatch.setattr(runs.Cell, "rounds", property(lambda cell: 60))
 
 
+@pytest.mark.slow
 def test_noise_on_updates_is_what_the_moments_say(monkeypatch):
     """Steps and variances in the text's unit, though our loss is half of its; a stretch each, in one run."""
     for name, value in (("CLIENTS", 8), ("COHORT", 3), ("BATCH_SIZES", (1, 6)), ("LOCAL_STEPS", (1, 3))):

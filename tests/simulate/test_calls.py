@@ -60,7 +60,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [pytest.param("one server", marks=pytest.mark.slow), *list(CASES)[1:]])
 def test_the_same_as_running_everybody(case, stream, monkeypatch):
     make, topology = CASES[case]
     asked = watched(monkeypatch)
@@ -109,7 +109,10 @@ def test_whoever_is_not_called_is_not_charged(stream):
     assert run.privacy.guarantee.epsilon == pytest.approx(0.5 * run.privacy.reads)
 
 
-@pytest.mark.parametrize("why", ["links come and go", "a lossy channel", "a client with two servers"])
+@pytest.mark.parametrize(
+    "why",
+    ["links come and go", *(pytest.param(w, marks=pytest.mark.slow) for w in ("a lossy channel", "two servers"))],
+)
 def test_where_cohorts_cannot_be_run_by_themselves_everybody_is(why, stream, monkeypatch):
     star = star_roles(CLIENTS)
     topology, channel = star, None
