@@ -38,10 +38,14 @@ class Points(NamedTuple):
     high: Floats
 
 
+FEW_PLACES = 8
+
+
 def log_curves(
     name: str, title: str, caption: str, panels: Mapping[str, Mapping[str, Curve]], x_label: str, y_label: str
 ) -> Figure:
     """Draw curves on doubly logarithmic axes: means over seeds and bands of their 95 % intervals."""
+    from matplotlib.ticker import NullFormatter
 
     def draw(axes: Any, curves: Mapping[str, Curve]) -> None:
         for k, (label, curve) in enumerate(curves.items()):
@@ -53,6 +57,10 @@ def log_curves(
                 axes.fill_between(curve.x, low, band.high, color=_of(COLOURS, k), alpha=0.18, lw=0)
         axes.set_xscale("log")
         axes.set_yscale("log")
+        places = np.unique([float(x) for curve in curves.values() for x in curve.x])
+        if 0 < places.size <= FEW_PLACES:  # of a sweep: its own values, where powers of ten would be too few
+            axes.set_xticks(places, [f"{place:g}" for place in places])
+            axes.xaxis.set_minor_formatter(NullFormatter())
 
     # Each panel has its own heights: with noise after the projection they are powers of ten above the others.
     return _drawn(name, title, caption, panels, draw, x_label, y_label, shared_height=False)
