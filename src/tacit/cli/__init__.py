@@ -112,14 +112,13 @@ def algorithms(
     rows = [
         (
             fact["name"],
-            fact["summary"],
-            fact["source"],
+            f"{fact['summary']} ({fact['source']})",
             ", ".join(fact["requires"]) or "nothing",
             ", ".join(p["name"] if "kinds" in p else f"{p['name']}={p['default']}" for p in fact["parameters"]),
         )
         for fact in facts
     ]
-    print_table(("name", "what it does", "source", "requires", "parameters"), rows)
+    print_table(("name", "what it does (source)", "requires", "parameters"), rows)
     kinds = {p["name"]: ", ".join(p["kinds"]) for fact in facts for p in fact["parameters"] if "kinds" in p}
     typer.echo(
         f"mechanism: the noise ({kinds['mechanism']}), set in a table [algorithm.mechanism]; without one a run "
