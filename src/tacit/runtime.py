@@ -254,9 +254,9 @@ def settle(
         own_batch = batch if phase.source == algorithm.learner else ()
         view = views[phase.source][phase.links]
         after, outbox, _, _ = jax.eval_shape(partial(prepare, phase, index), key, states[phase.source], own_batch, view)
+        _check_spread(algorithm, index, outbox)
         check_state(algorithm, index, phase.source, states[phase.source], after)
         _check_outbox(algorithm, index, outbox)
-        _check_spread(algorithm, index, outbox)
         skip = 1 if outbox.delivery == "per_slot" else 0
         message = jax.tree.map(
             lambda leaf, skip=skip: jax.ShapeDtypeStruct(leaf.shape[skip:], leaf.dtype), outbox.message

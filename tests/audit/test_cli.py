@@ -37,6 +37,14 @@ def test_a_broken_claim_is_exit_code_1(monkeypatch):
     assert facts["lower_bound"] > 2
 
 
+def test_masks_are_audited_by_what_one_link_shows_and_by_the_receiver_s_sum():
+    outcome = run("adapt_then_combine", "--mechanism", "local_graph_homomorphic", "--noise-std", "0.1", "--json")
+    assert outcome.exit_code == 0
+    facts = json.loads(outcome.output)
+    assert facts["holds"] is facts["exact"] is facts["hidden"] is True
+    assert "exact to the bit" in facts["words"]
+
+
 def test_what_is_not_private_is_no_error():
     outcome = run("local_online", "--mechanism", "none")
     assert outcome.exit_code == 0
@@ -52,6 +60,9 @@ def test_what_is_not_private_is_no_error():
         (["online_push_sum", "--noise-multiplier", "1"], "--noise-multiplier 1"),
         (["online_push_sum", "--mechanism", "gaussian", "--epsilon", "1"], "--epsilon 1"),
         (["online_push_sum", "--epsilon", "0"], "epsilon = 0"),
+        (["online_push_sum", "--mechanism", "per_edge"], "for each link"),
+        (["fedavg", "--mechanism", "local_graph_homomorphic"], "for each link"),
+        (["consensus", "--mechanism", "per_edge", "--epsilon", "1"], "--epsilon 1"),
     ],
 )
 def test_settings_that_cannot_be_used_are_named(arguments, names):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -87,7 +88,8 @@ def audit(
         curves=_curves(algorithm),
     )
     name, seconds = algorithm.name, time.perf_counter() - begun
-    return Audit(name, mechanism.name, claim, finding, confidence, trials, rounds, coordinates, seed, seconds)
+    found = Audit(name, mechanism.name, claim, finding, confidence, trials, rounds, coordinates, seed, seconds)
+    return replace(found, sees="what the victim sends to one neighbour") if one_link else found
 
 
 def _smallest_network(algorithm: Algorithm) -> Graph | Topology:

@@ -92,7 +92,7 @@ def audit_masks(
         raise ConfigError(f"mechanism {mechanism.name!r} masks nothing; audit local_graph_homomorphic here")
     other = np.arange(trials) % 2 == 1
     with jax.enable_x64(True):
-        plain, masked = (constructor(linear(), step, m) for m in (on_grid(mechanism.grid), mechanism))
+        plain, masked = (constructor(linear(), step=step, mechanism=m) for m in (on_grid(mechanism.grid), mechanism))
         shares, true_sums = _messages(plain, rounds, coordinates, other[:2], seed)
         sent, received = _messages(masked, rounds, coordinates, other, seed)
     unit = grid_step(mechanism, sent.dtype)

@@ -26,6 +26,8 @@ class Audit:
     coordinates: int
     seed: int
     seconds: float
+    sees: str = "every message of the victim"
+    """What the attacker has."""
 
     @property
     def lower_bound(self) -> float:
@@ -47,7 +49,7 @@ class Audit:
         (n, hits), (m, misses) = self.finding.right, self.finding.wrong
         bound = f"epsilon >= {_down(self.lower_bound)} with {100 * self.confidence:g} % confidence"
         attack = (
-            f"An attacker who sees every message of the victim tells two neighbouring data sets apart by its test in "
+            f"An attacker who sees {self.sees} tells two neighbouring data sets apart by its test in "
             f"{hits:,} of {n:,} trials, and is misled in {misses:,} of {m:,}: {bound}"
         )
         claim = self.claim
@@ -90,6 +92,7 @@ class Audit:
             "rounds": self.rounds,
             "coordinates": self.coordinates,
             "seed": self.seed,
+            "sees": self.sees,
             "seconds": self.seconds,
             "words": self.words(),
         }
