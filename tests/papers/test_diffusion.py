@@ -122,7 +122,7 @@ def test_random_noise_that_costs_little_is_reported_with_where_it_would() -> Non
 
 
 def test_whole_intervals_decide() -> None:
-    far, close = regression_claims._above(6.0), regression_claims._within(1.0)
+    far, close = regression_claims.above(6.0), regression_claims.within(1.0)
     assert far(Interval(6.5, 6.0, 7.0, 9))
     assert not far(Interval(6.5, 5.9, 7.1, 9))
     assert close(Interval(0.5, -0.9, 0.9, 9))

@@ -19,8 +19,8 @@ from tacit.experiments.papers.federated import (
     private_runs,
 )
 from tacit.experiments.papers.federated.graph_moments import Clients, deviations, growth, one_round
-from tacit.experiments.papers.federated.private_gaps import Gap, all_close, in_decibels, judged, within
 from tacit.experiments.papers.federated.private_segments import piecewise, stretches, thinned
+from tacit.experiments.papers.gaps import Gap, all_close, in_decibels, judged, within
 from tacit.experiments.papers.page import page
 from tacit.privacy import trajectory_claim, unprotected
 from tacit.privacy.accounting import guarantee

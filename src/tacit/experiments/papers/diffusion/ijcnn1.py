@@ -5,12 +5,10 @@ The text uses click-through data (Avazu); here it is ijcnn1.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit import objectives
 from tacit.experiments.papers.charts import Points, points
@@ -26,6 +24,7 @@ from tacit.experiments.papers.diffusion.protocol import (
 )
 from tacit.experiments.papers.drawing import Panel, draw_curves
 from tacit.experiments.papers.experiment import Claim, Experiment, Figure, Findings, Table, reproducible
+from tacit.experiments.papers.ijcnn1_rows import Samples, load
 from tacit.experiments.papers.judging import shown
 from tacit.experiments.papers.verdicts import lower, not_worse
 from tacit.experiments.papers.workers import crew
@@ -34,8 +33,6 @@ from tacit.results import Run
 from tacit.results.record import figure
 from tacit.simulate import simulate
 from tacit.streams import partition
-from tacit.streams.datasets import with_bias
-from tacit.streams.ijcnn1 import ijcnn1
 
 AGENTS = 50
 STEP, RHO = 0.5, 0.001
@@ -68,16 +65,6 @@ FULL = Design(seeds=20, rounds=1000)
 QUICK = Design(seeds=5, rounds=400)
 
 
-class Samples(NamedTuple):
-    """Rows with columns of mean 0 and deviation 1, and a constant."""
-
-    x: NDArray[np.float32]
-    y: NDArray[np.float32]
-    test_x: NDArray[np.float32]
-    test_y: NDArray[np.float32]
-    description: str
-
-
 class Outcome(NamedTuple):
     """Test errors in per cent, the mean of both classes' errors: guessing has 50."""
 
@@ -95,16 +82,6 @@ class Outcome(NamedTuple):
 
 
 Evidence = Mapping[Noise, Outcome]
-
-
-@functools.cache
-def load() -> Samples:
-    """Load ijcnn1; where it cannot be had the error says where it was looked for."""
-    data = ijcnn1()
-    train, test = data.parts["train"], data.parts["test"]
-    mean, deviation = (of(data.x[train], axis=0) for of in (np.mean, np.std))
-    x = with_bias(((data.x - mean) / deviation).astype(np.float32))
-    return Samples(x[train], data.y[train], x[test], data.y[test], data.description)
 
 
 def shared_out(samples: Samples, rounds: int, seed: int) -> Draws:

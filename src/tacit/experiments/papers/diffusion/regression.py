@@ -16,7 +16,7 @@ from tacit.experiments.papers.diffusion.protocol import (
     Noise,
 )
 from tacit.experiments.papers.diffusion.regression_charts import figures
-from tacit.experiments.papers.diffusion.regression_claims import decibels, judge
+from tacit.experiments.papers.diffusion.regression_claims import judge
 from tacit.experiments.papers.diffusion.regression_runs import (
     AGENTS,
     DATA_NOISE,
@@ -42,6 +42,7 @@ from tacit.experiments.papers.diffusion.regression_runs import (
     run_private,
 )
 from tacit.experiments.papers.experiment import Experiment, Findings, Table, reproducible
+from tacit.experiments.papers.gaps import decibels
 from tacit.experiments.papers.judging import brief, shown
 from tacit.experiments.papers.workers import crew
 from tacit.privacy import trajectory_claim

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tacit.experiments.papers.diffusion.protocol import METHODS, Floats, Method, Noise
 from tacit.experiments.papers.diffusion.regression_runs import TEXT_STEP, Cell, Evidence
 from tacit.experiments.papers.experiment import Claim
+from tacit.experiments.papers.gaps import Gap, above, decibels, judged, within
 from tacit.experiments.papers.judging import Chain, rising
 from tacit.experiments.papers.mirror.slopes import slope_of_mean
-from tacit.metrics import Interval, paired_difference
 
 CLOSE, FAR = 1.0, 6.0
 """dB: at most this far apart is "as good", at least that far "much worse"."""
@@ -21,24 +20,6 @@ UNTOUCHED = 0.1
 SLOPE_SPARE = 0.15
 LARGEST_OF_SLOPE = 0.1
 """Steps from here down are small enough for the theory."""
-
-
-class Gap(NamedTuple):
-    """Two samples of deviations to compare."""
-
-    name: str
-    value: Floats
-    reference: Floats
-
-    @property
-    def interval(self) -> Interval:
-        """How far the value is above the reference, in dB."""
-        return paired_difference(decibels(self.value), decibels(self.reference))
-
-
-def decibels(values: Floats) -> Floats:
-    """Return 10 log10, where there is one."""
-    return np.asarray(10 * np.log10(np.where(np.isfinite(values) & (values > 0), values, np.nan)))
 
 
 def smallest(evidence: Evidence) -> float:
@@ -90,31 +71,6 @@ def _gaps(evidence: Evidence, noise: Noise, step: float) -> list[Gap]:
     return [Gap(m, *(_settled(evidence, m, which, step) for which in (noise, "none"))) for m in methods]
 
 
-def _judged(claim: str, gaps: Sequence[Gap], holds: Callable[[Interval], bool], why: str = "", note: str = "") -> Claim:
-    parts, failed = [], []
-    for gap in gaps:
-        found = gap.interval
-        mean, reference = (float(np.mean(decibels(values))) for values in (gap.value, gap.reference))
-        difference = f"{found.mean:+.2f} [{found.low:+.2f}, {found.high:+.2f}]"
-        parts.append(f"{gap.name}: {mean:.2f} against {reference:.2f} dB, {difference}")
-        if not holds(found):
-            failed.append(gap.name)
-    seeds = len(gaps[0].value)
-    figure = f"{'; '.join(parts)} (95 %, paired over {seeds} seeds)"
-    if failed:
-        figure += f". Not so: {', '.join(failed)}"
-        figure += f". Why: {why}" if why else ""
-    return Claim(claim, not failed, f"{figure}. {note}" if note else figure)
-
-
-def _within(limit: float) -> Callable[[Interval], bool]:
-    return lambda found: -limit < found.low and found.high < limit
-
-
-def _above(limit: float) -> Callable[[Interval], bool]:
-    return lambda found: found.low >= limit
-
-
 def _bits(evidence: Evidence) -> Claim:
     parts = [
         f"{method}: {found.numbers:,} numbers, {'all the same' if found.same else 'not all the same'}"
@@ -133,13 +89,13 @@ def _grid(evidence: Evidence) -> Claim:
     claim = (
         f"Centroid MSD under local graph-homomorphic noise is that of the run without noise, within {UNTOUCHED:g} dB"
     )
-    return _judged(claim, gaps, _within(UNTOUCHED), "the grid is too coarse for such small deviations")
+    return judged(claim, gaps, within(UNTOUCHED), "the grid is too coarse for such small deviations")
 
 
 def _close(evidence: Evidence, step: float) -> Claim:
     claim = f"Centroid MSD under graph-homomorphic noise is within {CLOSE:g} dB of that without noise: mu = {step:g}"
     note = f"In general: {_gap_in_words(evidence, 1.0)}."
-    return _judged(claim, _gaps(evidence, "homomorphic", step), _within(CLOSE), note=note)
+    return judged(claim, _gaps(evidence, "homomorphic", step), within(CLOSE), note=note)
 
 
 def _gap_in_words(evidence: Evidence, level: float) -> str:
@@ -161,14 +117,14 @@ def _far(evidence: Evidence, step: float) -> Claim:
         f"have {float(np.mean(theory.sampling)):.1e} mu of their own, so that the first is more than the second only "
         f"below mu = {crossing:.2f}, and both together are {FAR:g} dB above the second below mu = {far:.2f}"
     )
-    return _judged(claim, _gaps(evidence, "random", step), _above(FAR), why)
+    return judged(claim, _gaps(evidence, "random", step), above(FAR), why)
 
 
 def _ordered(evidence: Evidence) -> Claim:
     gaps = [Gap(m, *(_settled(evidence, m, noise, TEXT_STEP) for noise in ("random", "homomorphic"))) for m in METHODS]
     claim = f"Centroid MSD is higher under random than under graph-homomorphic noise: mu = {TEXT_STEP:g} (figure 4.4)"
     why = "at this step the gradients' own noise hides both kinds, see the claim on 6 dB"
-    return _judged(claim, gaps, lambda found: found.low > 0, why)
+    return judged(claim, gaps, lambda found: found.low > 0, why)
 
 
 def _whole(evidence: Evidence) -> list[Claim]:
@@ -183,15 +139,15 @@ def _whole(evidence: Evidence) -> list[Claim]:
         "have curvatures that differ, so that what the noise does to their gradients does not cancel quite"
     )
     return [
-        _judged(
+        judged(
             f"Centroid MSD under random noise is at least {FAR:g} dB above that under graph-homomorphic noise: {where}",
             [Gap("ATC", random, homomorphic)],
-            _above(FAR),
+            above(FAR),
         ),
-        _judged(
+        judged(
             f"Centroid MSD under graph-homomorphic noise is within {CLOSE:g} dB of that without noise: {where}",
             [Gap("ATC", homomorphic, none)],
-            _within(CLOSE),
+            within(CLOSE),
             why,
         ),
     ]
@@ -275,7 +231,7 @@ def _prediction(evidence: Evidence) -> Claim:
         expected = (theory.sampling + theory.homomorphic) * step
         gaps.append(Gap(f"{method}, homomorphic", _settled(evidence, method, "homomorphic", step), expected))
     claim = f"Theory, from data and network alone, gives the centroid's MSD within {CLOSE:g} dB: mu = {step:g}"
-    return _judged(claim, gaps, _within(CLOSE))
+    return judged(claim, gaps, within(CLOSE))
 
 
 def _levels(evidence: Evidence) -> list[Claim]:
@@ -288,5 +244,5 @@ def _levels(evidence: Evidence) -> list[Claim]:
             f"data with {level:g} times the noise variance"
         )
         why = f"{_gap_in_words(evidence, level)}; the less noise the data have, the more that is"
-        claims.append(_judged(claim, [Gap("ATC", value, none)], _within(CLOSE), why))
+        claims.append(judged(claim, [Gap("ATC", value, none)], within(CLOSE), why))
     return claims

@@ -36,8 +36,8 @@ from tacit.experiments.papers.federated.graph_runs import (
     run_one_server,
     run_theory,
 )
-from tacit.experiments.papers.federated.private_gaps import decibels, in_decibels
 from tacit.experiments.papers.federated.private_segments import thinned
+from tacit.experiments.papers.gaps import decibels, in_decibels
 from tacit.experiments.papers.workers import crew
 from tacit.metrics import mean_interval
 from tacit.results.record import figure

@@ -7,7 +7,7 @@ import numpy as np
 from tacit.experiments.papers.experiment import Claim
 from tacit.experiments.papers.federated.graph_moments import Floats
 from tacit.experiments.papers.federated.graph_runs import LONGER, TEXT_STEP, TEXT_VARIANCE, Cell, Evidence, Noise
-from tacit.experiments.papers.federated.private_gaps import Gap, above, all_close, decibels, judged, within
+from tacit.experiments.papers.gaps import Gap, above, all_close, decibels, judged, within
 from tacit.experiments.papers.judging import Chain, rising
 
 CLOSE, FAR = 1.0, 6.0

@@ -5,7 +5,6 @@ The text uses click-through data (Avazu); here it is ijcnn1.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -20,6 +19,7 @@ from tacit.experiments.papers.experiment import Claim, Experiment, Figure, Findi
 from tacit.experiments.papers.federated.graph_moments import Floats
 from tacit.experiments.papers.federated.graph_runs import BATCH_SIZES, LOCAL_STEPS, WORDS, Noise
 from tacit.experiments.papers.federated.private_segments import second_half
+from tacit.experiments.papers.ijcnn1_rows import Samples, load
 from tacit.experiments.papers.judging import shown
 from tacit.experiments.papers.verdicts import difference_in_words, lower
 from tacit.experiments.papers.workers import crew
@@ -28,8 +28,6 @@ from tacit.privacy import graph_homomorphic, per_edge, unprotected
 from tacit.results.record import figure
 from tacit.simulate import simulate
 from tacit.streams import Stream, partition, whole
-from tacit.streams.datasets import with_bias
-from tacit.streams.ijcnn1 import ijcnn1
 
 SERVERS, CLIENTS = 5, 10
 COHORT = 3
@@ -64,16 +62,6 @@ FULL = Design(seeds=20, rounds=400)
 QUICK = Design(seeds=6, rounds=200)
 
 
-class Samples(NamedTuple):
-    """Rows with columns of mean 0 and deviation 1, and a constant."""
-
-    x: NDArray[np.float32]
-    y: NDArray[np.float32]
-    test_x: NDArray[np.float32]
-    test_y: NDArray[np.float32]
-    description: str
-
-
 class Outcome(NamedTuple):
     """Test errors in per cent, the mean of both classes' errors: guessing has 50."""
 
@@ -89,16 +77,6 @@ class Outcome(NamedTuple):
 
 
 Evidence = Mapping[Noise, Outcome]
-
-
-@functools.cache
-def load() -> Samples:
-    """Load ijcnn1; where it cannot be had the error says where it was looked for."""
-    data = ijcnn1()
-    train, test = data.parts["train"], data.parts["test"]
-    mean, deviation = (of(data.x[train], axis=0) for of in (np.mean, np.std))
-    x = with_bias(((data.x - mean) / deviation).astype(np.float32))
-    return Samples(x[train], data.y[train], x[test], data.y[test], data.description)
 
 
 def shared_out(samples: Samples, seed: int) -> Stream:

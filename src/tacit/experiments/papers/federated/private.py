@@ -11,7 +11,6 @@ from tacit.experiments.papers import promises
 from tacit.experiments.papers.charts import Curve, Points, log_curves, points
 from tacit.experiments.papers.experiment import Experiment, Figure, Findings, Table, reproducible
 from tacit.experiments.papers.federated.private_claims import gain, judge, settled, steps, variances
-from tacit.experiments.papers.federated.private_gaps import decibels, in_decibels
 from tacit.experiments.papers.federated.private_runs import (
     BATCH_SIZES,
     CALLS,
@@ -38,6 +37,7 @@ from tacit.experiments.papers.federated.private_runs import (
     text_claim,
 )
 from tacit.experiments.papers.federated.private_segments import thinned
+from tacit.experiments.papers.gaps import decibels, in_decibels
 from tacit.experiments.papers.workers import crew
 from tacit.metrics import mean_interval
 from tacit.results.record import figure

@@ -6,8 +6,8 @@ import numpy as np
 
 from tacit.experiments.papers.experiment import Claim
 from tacit.experiments.papers.federated.graph_moments import Floats
-from tacit.experiments.papers.federated.private_gaps import Gap, above, all_close, decibels, judged, within
 from tacit.experiments.papers.federated.private_runs import TEXT_STEP, TEXT_VARIANCE, Cell, Evidence, Share
+from tacit.experiments.papers.gaps import Gap, above, all_close, decibels, judged, within
 from tacit.experiments.papers.judging import Chain, rising
 from tacit.experiments.papers.mirror.slopes import slope_of_mean
 from tacit.metrics import Interval, loglog_slope, paired_difference

@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.experiments.papers.experiment import Claim
-from tacit.experiments.papers.federated.graph_moments import Floats
 from tacit.metrics import Interval, mean_interval, paired_difference
+
+Floats = NDArray[np.float64]
 
 
 class Gap(NamedTuple):
