@@ -19,7 +19,13 @@ from tacit.privacy.sampling import grid_step
 from tacit.runtime import Declared, ReleaseSpec, declare, finish
 from tests.contract.cases import AGENTS, CASES, DIM, stream
 
-PRIVATE = [c for c in CASES if isinstance(c.graph, Graph) and c.make().privacy.private and "model" not in c.name]
+PRIVATE = [
+    c
+    for c in CASES
+    if isinstance(c.graph, Graph)
+    and c.make().privacy.private
+    and all(p.mechanism.perturbs != "model" for p in c.make().phases if p.mechanism.distribution)
+]
 ROUNDS = 3
 
 
@@ -189,3 +195,11 @@ def test_a_peer_squeezes_what_has_bounded_noise():
     np.testing.assert_allclose(
         np.concatenate([squeezed["a"], squeezed["b"]]), np.array([1, 0, 1]) / np.sqrt(2), rtol=1e-6
     )
+
+
+@pytest.mark.parametrize("kind", ["per_edge", "graph_homomorphic"])
+def test_noise_that_lies_on_links_of_its_own_is_not_drawn_by_peers(kind, tmp_path):
+    case = next(c for c in CASES if c.name == f"adapt_then_combine, {kind}")
+    _, releaser = releasers(tmp_path, Budget(rho=1000.0))
+    with pytest.raises(PrivacyError, match=f"{kind}.*perturbs the model.*laplace or gaussian noise on the update"):
+        run_in_process(case.make(), case.graph, stream(), rounds=1, releaser=releaser)

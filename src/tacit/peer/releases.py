@@ -58,9 +58,12 @@ class BookedReleaser:
         if not spec.from_data:
             return value
         if spec.mechanism.distribution is not None and spec.mechanism.perturbs == "model":
+            remedy = (
+                "use laplace or gaussian noise on the update" if spec.mechanism.per_slot else "say perturbs='update'"
+            )
             raise PrivacyError(
                 f"mechanism {spec.mechanism.name!r} perturbs the model, whose rounding errors grow with its size and "
-                "are not in the declared sensitivity; say perturbs='update' (docs/privacy.md)"
+                f"are not in the declared sensitivity; {remedy} (docs/privacy.md)"
             )
         if declared is not None:
             declared = widened(declared, rounding(spec.records, value))
