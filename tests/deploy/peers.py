@@ -8,6 +8,7 @@ import threading
 import urllib.error
 import urllib.request
 
+import numpy as np
 import pytest
 
 from tacit.deploy.peer import Peer
@@ -83,3 +84,25 @@ def opens_again(file):
     """Whether the store is free."""
     loaded = load_peer(file)
     PeerStore.open(loaded.store, loaded.budget, loaded.part).close()
+
+
+def learnt_together(files, chunk):
+    """Push samples (rounds, agents) one by one to peers from files; returns each one's model after every round."""
+    models = {name: [] for name in files}
+
+    async def one(name, agent):
+        peer = await Peer.start(files[name])
+        try:
+            peer._service._after_round = lambda t, model: models[name].append(np.asarray(model))
+            for x, y in zip(chunk.x[:, agent], chunk.y[:, agent], strict=True):
+                await peer.learn(x, float(y))
+            await peer.finished()
+        finally:
+            await peer.stop()
+
+    async def scenario():
+        async with asyncio.timeout(60):
+            await asyncio.gather(*(one(name, agent) for agent, name in enumerate(files)))
+
+    asyncio.run(scenario())
+    return models

@@ -1,6 +1,5 @@
 """Jobs with masks, from files: who shares a receiver with whom, and what is refused."""
 
-import asyncio
 import re
 from pathlib import Path
 
@@ -11,13 +10,13 @@ import tacit
 from tacit import graphs, objectives, privacy, runtime
 from tacit.algorithms import adapt_then_combine
 from tacit.deploy.check import check_peers
-from tacit.deploy.peer import Peer
 from tacit.deploy.plan import plan_of
 from tacit.deploy.settings import PrivacyTable, _budget, load_peer
 from tacit.errors import ConfigError
 from tacit.peer import run_in_process
 from tacit.peer.plan import NOTHING_BOOKED
 from tests.deploy.homes import BOTH_WAYS, NAMES, found, job_text
+from tests.deploy.peers import learnt_together
 
 MASKED = '\n[algorithm.mechanism]\nkind = "local_graph_homomorphic"\nnoise_std = 0.5\n'
 FOUR = {"d": ["a", "b", "c"], "a": ["b", "c", "d"], "b": ["a", "c", "d"], "c": ["a", "d", "b"]}
@@ -127,23 +126,7 @@ def test_peers_from_files_do_what_the_simulator_does_on_the_grid(tmp_path):
     complete(files)
     stream = tacit.streams.logistic_drift(agents=3, dim=dim, seed=3)
     chunk = stream.chunk(0, rounds)
-    models = {name: [] for name in files}
-
-    async def one(name, agent):
-        peer = await Peer.start(files[name])
-        try:
-            peer._service._after_round = lambda t, model: models[name].append(np.asarray(model))
-            for t in range(rounds):
-                await peer.learn(chunk.x[t, agent], float(chunk.y[t, agent]))
-            await peer.finished()
-        finally:
-            await peer.stop()
-
-    async def scenario():
-        async with asyncio.timeout(60):
-            await asyncio.gather(*(one(name, agent) for agent, name in enumerate(files)))
-
-    asyncio.run(scenario())
+    models = learnt_together(files, chunk)
     algorithm = adapt_then_combine(objectives.logistic(), step=0.5, mechanism=privacy.on_grid())
     expected = run_in_process(algorithm, graphs.complete(3), stream, rounds=rounds).models
     for agent, name in enumerate(NAMES):  # a gradient that differs in its last place may fall on the next step

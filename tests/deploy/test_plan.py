@@ -1,6 +1,5 @@
 """Plans from files: the views that the simulator's world gives, and its trajectory over real mutual TLS."""
 
-import asyncio
 import re
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from tacit.algorithms import REGISTRY
 from tacit.algorithms.registry import Entry
 from tacit.contract import Objective
 from tacit.deploy.check import check_peers
-from tacit.deploy.peer import Peer
 from tacit.deploy.plan import plan_of
 from tacit.deploy.settings import load_peer
 from tacit.errors import ConfigError
@@ -24,6 +22,7 @@ from tacit.peer import run_in_process
 from tacit.peer.world import World
 from tests.contract.on_paper import adapt_then_combine, sampled_fedavg
 from tests.deploy.homes import BOTH_WAYS, NAMES, RING, found, job_text
+from tests.deploy.peers import learnt_together
 
 UNEVEN = {"a": ["c", "b", "d"], "b": ["a"], "c": ["a", "b"], "d": ["c"]}
 """Links one way and both ways, listed out of order."""
@@ -207,23 +206,7 @@ def test_three_peers_from_files_go_the_way_of_the_simulator(tmp_path, algorithm,
     files = found(tmp_path, job, sends_to, rounds=f"last = {ROUNDS}\npatience = 30.0")
     add_weights(files)
     chunk = stream().chunk(0, ROUNDS)
-    models = {name: [] for name in files}
-
-    async def one(name, agent):
-        peer = await Peer.start(files[name])
-        try:
-            peer._service._after_round = lambda t, model: models[name].append(np.asarray(model))
-            for t in range(ROUNDS):
-                await peer.learn(chunk.x[t, agent], float(chunk.y[t, agent]))
-            await peer.finished()
-        finally:
-            await peer.stop()
-
-    async def scenario():
-        async with asyncio.timeout(60):
-            await asyncio.gather(*(one(name, agent) for agent, name in enumerate(files)))
-
-    asyncio.run(scenario())
+    models = learnt_together(files, chunk)
     method = load_peer(files["hospital-a"]).job.algorithm
     expected = run_in_process(method, graph_of(sends_to), stream(), rounds=ROUNDS).models
     for agent, name in enumerate(NAMES):

@@ -66,8 +66,8 @@ def simulate(
     `start` replaces the objective's first parameters: the same for all, or a function from an agent's number to its
     own. `node_loss=j` also evaluates agent j's model on everyone's batch in every round (one-node regret). `figures`
     are functions of an agent's model and batch, noted in every round as means over the agents (`run.per_round`);
-    `evaluate="cohort"` takes these means and the loss over the agents that a round called, so that a method that
-    samples 50 of 100,000 clients costs what 50 cost (no regret can be told then);
+    `evaluate="cohort"` takes these means and the loss over the agents that a round called, so that what a round costs
+    goes with the cohort and not with the number of clients (no regret can be told then);
     `record` are functions of all agents' models of one repeat, called outside of compiled code after every
     `record_every`-th round (`run.recorded`). `checkpoint` is a file to which the state is saved on the way; a run that
     finds it goes on from there and ends with the same figures as one that was never stopped. `progress=None` shows a

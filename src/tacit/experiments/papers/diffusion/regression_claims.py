@@ -17,7 +17,7 @@ CLOSE, FAR = 1.0, 6.0
 """dB: at most this far apart is "as good", at least that far "much worse"."""
 UNTOUCHED = 0.1
 """dB that a grid may cost."""
-SLOPE_SPARE = 0.15
+SLOPE_SPARE = 0.1
 LARGEST_OF_SLOPE = 0.1
 """Steps from here down are small enough for the theory."""
 
