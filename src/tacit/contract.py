@@ -69,6 +69,8 @@ class View(NamedTuple):
     """Whom it sends to in this phase."""
     into: Links
     """Whom it hears in this phase."""
+    cluster: Array | int = 0
+    """Which cluster it belongs to, counted from 0; 0 where there are none."""
 
 
 class Message(NamedTuple):
@@ -419,6 +421,12 @@ class Algorithm(NamedTuple):
     those of all rounds."""
     constraints: Mapping[str, Callable[[Params, Batch], Array]] = MappingProxyType({})
     """Name -> c(params, batch), which the method keeps at 0 or below in the long run; noted in every round."""
+    prepare: Callable[[Batch], Batch] | None = None
+    """What `compute` gets in a batch's place: the batch with more leaves, a factorisation for instance. Pure, so that a
+    runtime may do it once where data repeat."""
+    diagnostics: Mapping[str, Callable[[State], Array]] = MappingProxyType({})
+    """Name -> a number or an array of a learner's state to look at (a residual, a tuned strength); it never leaves the
+    agent."""
 
 
 unprotected = Mechanism("unprotected")

@@ -246,6 +246,7 @@ def settle(
 
     `views` gives one agent's view per role and link set. An algorithm that breaks its promises is refused.
     """
+    algorithm = self_contained(algorithm)
     key = jax.eval_shape(lambda: jax.random.key(0))
     specs = []
     flows = _data_flow(algorithm, key, params, batch, views)
@@ -263,6 +264,20 @@ def settle(
         )
         specs.append(MessageSpec(message, outbox.delivery, outbox.to is not None, flows[index]))
     return tuple(specs)
+
+
+def self_contained(algorithm: Algorithm) -> Algorithm:
+    """Return the algorithm with its preparation of a batch as part of `compute`, for data as they come."""
+    prepare = algorithm.prepare
+    if prepare is None:
+        return algorithm
+
+    def preparing(phase: Phase) -> Phase:
+        work = phase.compute
+        return phase._replace(compute=lambda key, state, batch, view: work(key, state, prepare(batch), view))
+
+    phases = (preparing(phase) if phase.source == algorithm.learner else phase for phase in algorithm.phases)
+    return algorithm._replace(prepare=None, phases=tuple(phases))
 
 
 def _data_flow(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -37,6 +38,12 @@ FORMS = {
     # Given shares: with those that are made from data, who is called tells of them.
     "importance_fedavg": ({"cohort": 3, "local_steps": [1, 2, 3] * 3, "probabilities": SHARES}, {}),
     "graph_federated": ({"cohort": 2, "server_mechanism": graph_homomorphic(0.1)}, {"cohort": 2, "local_steps": 2}),
+    "personalised_graph_federated": (
+        {"clusters": 3, "tau": 0.3, "exact": True},
+        {"clusters": 3, "tau": 0.3, "cohort": 2},
+    ),
+    "clustered_federated": ({"clusters": 3, "tau": 0.3, "cohort": 2}, {"clusters": 1}),
+    "networked_personalised": ({"tau": 0.2}, {"tau": 0.2}),
 }
 SISTERS = {
     "decentralised_symmetric": "centralised_online",
@@ -49,6 +56,9 @@ SISTERS = {
     "importance_fedavg": "fedavg, sampled",
     "combine_then_adapt": "diffusion",
     "consensus": "diffusion",
+    "dp_admm": "zcdp_admm",
+    "zcdp_subgradient": "diffusion",
+    "clustered_federated": "personalised_graph_federated",
 }
 """Methods that share their code with another, whose tests are enough for every day."""
 
@@ -62,15 +72,16 @@ class Case(NamedTuple):
 
 def build(name: str, mechanism: Mechanism | None = None, **settings: Any) -> Algorithm:
     """Make a registered method with what it cannot do without."""
+    constructor = tacit.algorithms.find(name).constructor
     if name == "lagrangian_descent":
         settings = {"rounds": ROUNDS, **settings}
-    else:
+    elif "step" in inspect.signature(constructor).parameters:
         settings = {"step": 0.2, **settings}
     if name in ("constrained_mirror_descent", "lagrangian_descent"):
         settings = {"constraints": LIMITS, **settings}
     if mechanism is not None:
         settings["mechanism"] = mechanism
-    return tacit.algorithms.find(name).constructor(OBJECTIVE, **settings)
+    return constructor(OBJECTIVE, **settings)
 
 
 def digraph() -> Graph:
@@ -85,13 +96,20 @@ def coming_and_going() -> Graph:
 
 
 def graph_of(algorithm: Algorithm) -> Graph | Topology:
-    if algorithm.name == "graph_federated":
-        return tacit.graphs.federation(tacit.graphs.ring(3), AGENTS // 3)
     if algorithm.learner != "peer":
-        return tacit.graphs.star_roles(AGENTS)
+        servers = {phase.links for phase in algorithm.phases} >= {"servers"} or algorithm.name == "clustered_federated"
+        # A server without a client of cluster 2, and one with clients of all.
+        clusters = [0, 1, 0, 0, 1, 2, 1, 2, 2]
+        return (
+            tacit.graphs.federation(tacit.graphs.ring(3), AGENTS // 3, clusters)
+            if servers
+            else tacit.graphs.star_roles(AGENTS)
+        )
+    if algorithm.name == "networked_personalised":
+        return tacit.graphs.small_world(AGENTS, 4, 0.2, seed=0).with_clusters(np.arange(AGENTS) % 3)
     if algorithm.name == "dynamic_mirror_descent":
         return coming_and_going()
-    if algorithm.weights == "metropolis" and algorithm.topology is None:
+    if (algorithm.weights == "metropolis" or "symmetric" in algorithm.requires) and algorithm.topology is None:
         return tacit.graphs.small_world(AGENTS, 4, 0.2, seed=0)
     return digraph()
 
@@ -131,7 +149,6 @@ def cases() -> list[Case]:
             tacit.graphs.star_roles(AGENTS),
             Channel(),
         ),
-        Case("on paper: ADMM", lambda: on_paper.networked_admm(OBJECTIVE, 0.5, 0.3), ring, Channel()),
         Case(
             "on paper: partial sharing",
             lambda: on_paper.delayed_partial_sharing(OBJECTIVE, 0.2, 2, 0.5),

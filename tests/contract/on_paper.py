@@ -1,12 +1,10 @@
 """The five methods against which the contract was written on paper, as real files against it (docs/design.md).
 
-Online push-sum is in the package. The other four are here, without the trimmings of a product: they show that the
-contract holds what later work needs, in both runtimes.
+Online push-sum and ADMM are in the package. The other three are here, without the trimmings of a product: they show
+that the contract holds what later work needs, in both runtimes.
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,41 +32,6 @@ def adapt_then_combine(objective, step):
         model=lambda state: state,
         requires=frozenset({"symmetric", "doubly_stochastic", "reliable"}),
         weights="metropolis",
-    )
-
-
-class AdmmState(NamedTuple):
-    u: jax.Array
-    neighbours: jax.Array
-    """Sum over neighbours of the values they released last."""
-    gamma: jax.Array
-
-
-def networked_admm(objective, eta, rho):
-    """001 (3.x): its own *released* value and the neighbours' memory enter the primal step."""
-
-    def init(key, params, views):
-        return AdmmState(params, views["peers"].into.degree * params, jnp.zeros_like(params))
-
-    def compute(key, state, batch, view):
-        degree = view.into.degree
-        gradient = jax.grad(objective.loss)(state.u, batch)
-        numerator = state.u / eta + rho * (degree * state.u + state.neighbours) - gradient - state.gamma
-        return state, numerator / (1 / eta + 2 * rho * degree)
-
-    def absorb(key, state, inbox, view):
-        heard = inbox.values().private
-        own, others = heard[0], jnp.sum(heard[1:], axis=0)
-        gamma = state.gamma + rho * (view.into.degree * own - others)
-        return AdmmState(own, others, gamma)
-
-    return _plain(
-        name="networked_admm",
-        objective=objective,
-        init={"peer": init},
-        phases=(Phase("peers", compute, unprotected, absorb),),
-        model=lambda state: state.u,
-        requires=frozenset({"symmetric", "strongly_connected", "reliable"}),
     )
 
 

@@ -19,9 +19,14 @@ from tacit.algorithms.importance_fedavg import importance_fedavg
 from tacit.algorithms.lagrangian_descent import lagrangian_descent
 from tacit.algorithms.loss_tolerant_push_sum import loss_tolerant_push_sum
 from tacit.algorithms.mirror_descent import mirror_descent
+from tacit.algorithms.networked_personalised import networked_personalised
 from tacit.algorithms.online_push_sum import online_push_sum
+from tacit.algorithms.personalised_graph_federated import clustered_federated, personalised_graph_federated
+from tacit.algorithms.private_admm import private_admm
 from tacit.algorithms.registry import REGISTRY, Entry, find, register
 from tacit.algorithms.schedules import inverse, inverse_sqrt
+from tacit.algorithms.zcdp_admm import dp_admm, zcdp_admm
+from tacit.algorithms.zcdp_subgradient import zcdp_subgradient
 
 __all__ = [
     "REGISTRY",
@@ -29,6 +34,7 @@ __all__ = [
     "Shares",
     "adapt_then_combine",
     "centralised_online",
+    "clustered_federated",
     "combine_then_adapt",
     "consensus",
     "constrained_mirror_descent",
@@ -37,6 +43,7 @@ __all__ = [
     "diffusion",
     "distributed_minibatch",
     "distributed_online",
+    "dp_admm",
     "dynamic_mirror_descent",
     "fedavg",
     "find",
@@ -48,8 +55,13 @@ __all__ = [
     "local_online",
     "loss_tolerant_push_sum",
     "mirror_descent",
+    "networked_personalised",
     "online_push_sum",
     "optimal_shares",
+    "personalised_graph_federated",
+    "private_admm",
     "register",
     "saddle_constants",
+    "zcdp_admm",
+    "zcdp_subgradient",
 ]

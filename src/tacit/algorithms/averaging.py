@@ -17,7 +17,7 @@ from typing import Literal
 
 from tacit.algorithms.descent import gradient_step
 from tacit.algorithms.registry import register
-from tacit.algorithms.schedules import as_schedule
+from tacit.algorithms.schedules import as_rate
 from tacit.contract import (
     Algorithm,
     Array,
@@ -52,7 +52,7 @@ def _averaging(
     rewire: Callable[[Graph], Graph] | None,
     missing: Missing = "wait",
 ) -> Algorithm:
-    descent = gradient_step(objective, as_schedule(step), mechanism)
+    descent = gradient_step(objective, as_rate(step), mechanism)
 
     def init(key: Key, params: Params, views: Mapping[str, View]) -> Params:
         return params

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from tacit.contract import Batch, Mechanism, Objective, Params, Schedule, Tree, View
+from tacit.contract import Array, Batch, Mechanism, Objective, Params, Tree, View
 from tacit.errors import ConfigError
 from tacit.objectives import Euclidean, MirrorMap
 from tacit.privacy import gradient_parts
@@ -36,13 +36,14 @@ class Step(NamedTuple):
 
 def gradient_step(
     objective: Objective,
-    schedule: Schedule,
+    rate: Callable[[View], Array],
     mechanism: Mechanism,
     mirror: MirrorMap | None = None,
 ) -> Step:
-    """Return the mirror step by schedule(t) * gradient, with noise on the gradient, the update or the model.
+    """Return the mirror step by rate * gradient, with noise on the gradient, the update or the model.
 
-    Without a mirror map it is start - schedule(t) * gradient.
+    Without a mirror map it is start - rate * gradient. The rate may depend on all that an agent sees: its round, and
+    how many neighbours it has.
     """
     geometry = Euclidean() if mirror is None else mirror
     _check_model_noise(mechanism, geometry)
@@ -52,7 +53,7 @@ def gradient_step(
         return gradient if penalty is None else jax.tree.map(jnp.add, gradient, penalty(at))
 
     def scaled(gradient: Tree, view: View) -> Tree:
-        gamma = schedule(view.round)
+        gamma = rate(view)
         return jax.tree.map(lambda g: gamma.astype(g.dtype) * g, gradient)
 
     def minus(start: Params, step: Tree) -> Params:
@@ -75,7 +76,7 @@ def gradient_step(
         return minus(start, step)
 
     amplifies = mechanism.perturbs != "gradient"
-    return Step(mechanism.amplified(lambda view: schedule(view.round)) if amplifies else mechanism, value, moved)
+    return Step(mechanism.amplified(rate) if amplifies else mechanism, value, moved)
 
 
 def _check_model_noise(mechanism: Mechanism, geometry: MirrorMap) -> None:

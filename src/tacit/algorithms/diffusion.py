@@ -33,7 +33,7 @@ import jax.numpy as jnp
 from tacit.algorithms.descent import gradient_step
 from tacit.algorithms.mixing import combined, outbox, own_copy
 from tacit.algorithms.registry import register
-from tacit.algorithms.schedules import as_schedule, sum_until
+from tacit.algorithms.schedules import as_rate, as_schedule, sum_until
 from tacit.contract import (
     Algorithm,
     Array,
@@ -113,8 +113,8 @@ def _diffusion(
     if not links:
         raise ConfigError("no combination is asked for: name the links of `before`, `within` or `after`")
     schedule = as_schedule(step)
-    exactly = gradient_step(objective, schedule, unprotected._replace(clip=mechanism.clip))
-    descent = gradient_step(objective, schedule, mechanism)
+    exactly = gradient_step(objective, as_rate(step), unprotected._replace(clip=mechanism.clip))
+    descent = gradient_step(objective, as_rate(step), mechanism)
     on_model = mechanism.perturbs == "model"
     forgets = mechanism.spread in ("common", "per_edge")
     keeps = on_model and (within is not None or len(links) > 1 or not forgets)

@@ -28,7 +28,7 @@ import jax.numpy as jnp
 
 from tacit.algorithms.descent import gradient_step
 from tacit.algorithms.registry import register
-from tacit.algorithms.schedules import as_schedule, inverse_sqrt
+from tacit.algorithms.schedules import as_rate, inverse_sqrt
 from tacit.contract import (
     Algorithm,
     Array,
@@ -73,7 +73,7 @@ def distributed_online(
     missing: Literal["wait", "renormalise"] = "wait",
 ) -> Algorithm:
     """DOLA: average the neighbours' noisy models, take a projected gradient step, share it with noise."""
-    descent = gradient_step(objective, as_schedule(step), mechanism, euclidean_ball(radius))
+    descent = gradient_step(objective, as_rate(step), mechanism, euclidean_ball(radius))
 
     def init(key: Key, params: Params, views: Mapping[str, View]) -> Params:
         return params

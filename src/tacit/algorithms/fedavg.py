@@ -40,7 +40,7 @@ from tacit.algorithms.federated import (
     with_clients,
 )
 from tacit.algorithms.registry import register
-from tacit.algorithms.schedules import as_schedule
+from tacit.algorithms.schedules import as_rate
 from tacit.contract import (
     Algorithm,
     Batch,
@@ -83,7 +83,7 @@ def fedavg(
             f"local_steps = {local_steps!r}, batch_size = {batch_size!r} without a cohort; say how many clients the "
             "server calls, all of them if need be"
         )
-    descent = gradient_step(objective, as_schedule(step), mechanism)
+    descent = gradient_step(objective, as_rate(step), mechanism)
 
     def init(key: Key, params: Params, views: Mapping[str, View]) -> Params:
         return params

@@ -29,7 +29,7 @@ from tacit.algorithms.descent import gradient_step
 from tacit.algorithms.online_push_sum import State as Parts
 from tacit.algorithms.online_push_sum import ratio
 from tacit.algorithms.registry import register
-from tacit.algorithms.schedules import as_schedule
+from tacit.algorithms.schedules import as_rate
 from tacit.contract import (
     Algorithm,
     Array,
@@ -102,7 +102,7 @@ def loss_tolerant_push_sum(
     mechanism: Mechanism = unprotected,
 ) -> Algorithm:
     """Push-sum by running totals: lost, repeated or reordered messages are healed by the next one."""
-    descent = gradient_step(objective, as_schedule(step), mechanism)
+    descent = gradient_step(objective, as_rate(step), mechanism)
 
     def init(key: Key, params: Params, views: Mapping[str, View]) -> State:
         view = views["peers"]

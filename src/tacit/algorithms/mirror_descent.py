@@ -30,7 +30,7 @@ import jax.numpy as jnp
 
 from tacit.algorithms.descent import gradient_step
 from tacit.algorithms.registry import register
-from tacit.algorithms.schedules import as_schedule, inverse
+from tacit.algorithms.schedules import as_rate, inverse
 from tacit.contract import (
     Algorithm,
     Array,
@@ -95,7 +95,7 @@ def mirror_descent(
 def _in_the_set(
     objective: Objective, step: Step, mechanism: Mechanism, mirror: MirrorMap, missing: Literal["wait", "renormalise"]
 ) -> Algorithm:
-    descent = gradient_step(objective, as_schedule(step), mechanism, mirror)
+    descent = gradient_step(objective, as_rate(step), mechanism, mirror)
 
     def init(key: Key, params: Params, views: Mapping[str, View]) -> Params:
         return params
@@ -121,7 +121,7 @@ def _in_the_set(
 
 
 def _in_the_dual(objective: Objective, step: Step, mechanism: Mechanism, mirror: MirrorMap) -> Algorithm:
-    descent = gradient_step(objective, as_schedule(step), mechanism)
+    descent = gradient_step(objective, as_rate(step), mechanism)
 
     def init(key: Key, params: Params, views: Mapping[str, View]) -> DualState:
         return DualState(mirror.to_dual(params), jnp.ones((), views["peers"].out.weight.dtype))

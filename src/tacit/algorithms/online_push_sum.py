@@ -27,7 +27,7 @@ import jax.numpy as jnp
 
 from tacit.algorithms.descent import gradient_step
 from tacit.algorithms.registry import register
-from tacit.algorithms.schedules import as_schedule
+from tacit.algorithms.schedules import as_rate
 from tacit.contract import (
     Algorithm,
     Array,
@@ -66,7 +66,7 @@ def online_push_sum(
     mechanism: Mechanism = unprotected,
 ) -> Algorithm:
     """Online push-sum (OPS): senders split their model and a mass; one-sided links are enough."""
-    descent = gradient_step(objective, as_schedule(step), mechanism)
+    descent = gradient_step(objective, as_rate(step), mechanism)
 
     def init(key: Key, params: Params, views: Mapping[str, View]) -> State:
         return State(params, jnp.ones((), views["peers"].out.weight.dtype))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from tacit.contract import Array, Schedule
+from tacit.contract import Array, Schedule, View
 from tacit.errors import ConfigError
 
 
@@ -18,6 +18,12 @@ def as_schedule(step: float | Callable[[Array], Array], name: str = "step") -> S
     if not (isinstance(step, int | float) and 0 < step < float("inf")):
         raise ConfigError(f"{name} is {step!r}; expected a positive number or a function of the round t")
     return lambda t: jnp.asarray(step, _precision())
+
+
+def as_rate(step: float | Callable[[Array], Array]) -> Callable[[View], Array]:
+    """Return a schedule of steps as a function of what an agent sees."""
+    schedule = as_schedule(step)
+    return lambda view: schedule(view.round)
 
 
 def _precision() -> jnp.dtype:

@@ -57,6 +57,8 @@ class Graph:
     sources: int | None = field(default=None, metadata=STATIC)
     """Number of senders of links between two roles; None: one role, and each agent has a self."""
     name: str = field(default="graph", metadata=STATIC)
+    clusters: IntArray | None = None
+    """(agents,) which cluster each agent belongs to, counted from 0; None: there are none."""
 
     @classmethod
     def from_edges(
@@ -202,6 +204,26 @@ class Graph:
         """Return the graph with these dynamics in place of its own; None: the same in every round."""
         return checked(replace(self, dynamics=dynamics))
 
+    def with_clusters(self, clusters: npt.ArrayLike) -> Graph:
+        """Return the graph with its agents in clusters: one number from 0 on for each agent.
+
+        A run then has the links within clusters as "cluster" and the others as "bridge", besides all as "peers".
+        """
+        self._refuse_two_roles("with_clusters()")
+        return replace(self, clusters=checked_clusters(clusters, self.agents, "agents"))
+
+    def among(self, keep: BoolArray, name: str) -> Graph:
+        """Return the same agents with some of the links (E,), weights to be chosen anew."""
+        chosen = np.flatnonzero(keep)
+        return replace(
+            self,
+            senders=self.senders[chosen],
+            receivers=self.receivers[chosen],
+            weights=None,
+            dynamics=self._dynamics_of(chosen),
+            name=name,
+        )
+
     def reverse(self) -> Graph:
         """Return the graph with every edge turned round, its weights to be chosen anew."""
         order = edge_lists.order_by_sender(self.senders)
@@ -214,6 +236,7 @@ class Graph:
             self._dynamics_of(order),
             sources,
             self.name,
+            self.clusters,
         )
 
     def mutual(self) -> Graph:
@@ -266,7 +289,8 @@ class Graph:
         dynamics = self._dynamics_of(order)
         if isinstance(dynamics, Attendance):
             dynamics = Attendance(dynamics.table[:, np.argsort(new)])
-        return Graph(self.agents, senders, receivers, weights, dynamics, None, self.name)
+        clusters = None if self.clusters is None else self.clusters[np.argsort(new)]
+        return Graph(self.agents, senders, receivers, weights, dynamics, None, self.name, clusters)
 
     def to_networkx(self) -> Any:
         """Return a networkx.DiGraph with nodes 0..n-1."""
@@ -304,6 +328,7 @@ class Graph:
             _joined_dynamics([g.dynamics for g in graphs]),
             None if first.sources is None else count * first.sources,
             first.name if count == 1 else f"{count} x {first.name}",
+            joined_clusters([g.clusters for g in graphs]),
         )
 
     def _dynamics_of(self, order: npt.NDArray[np.int64]) -> Dynamics | None:
@@ -343,6 +368,35 @@ def _refuse(senders: IntArray, receivers: IntArray, fault: BoolArray, why: str) 
     if fault.any():
         edge = int(np.argmax(fault))
         raise GraphError(f"edge {senders[edge]} -> {receivers[edge]}: {why}")
+
+
+def checked_clusters(clusters: npt.ArrayLike, agents: int, of: str) -> IntArray:
+    """Return one cluster per agent as an array; every number from 0 to the largest must have a member."""
+    labels = np.asarray(clusters)
+    if labels.shape != (agents,) or not np.issubdtype(labels.dtype, np.integer):
+        raise GraphError(
+            f"clusters of shape {labels.shape} and type {labels.dtype}: expected one whole number for each of "
+            f"{agents} {of}"
+        )
+    if labels.min() < 0:
+        raise GraphError(f"clusters: {labels.min()} is negative; number them 0, 1, 2, ...")
+    empty = np.flatnonzero(np.bincount(labels) == 0)
+    if empty.size:
+        raise GraphError(
+            f"clusters: nobody belongs to cluster {empty[0]}, but somebody to cluster {labels.max()}; number them "
+            "0, 1, 2, ... without gaps"
+        )
+    return labels.astype(np.int32)
+
+
+def joined_clusters(parts: Sequence[IntArray | None]) -> IntArray | None:
+    """Return the clusters of a union: agents keep their numbers."""
+    known = [part for part in parts if part is not None]
+    if not known:
+        return None
+    if len(known) < len(parts):
+        raise GraphError("a union needs all of its parts in clusters, or none")
+    return np.concatenate(known)
 
 
 def _joined_weights(parts: list[Weights | None]) -> Weights | None:

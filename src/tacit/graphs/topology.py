@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from tacit.errors import GraphError
-from tacit.graphs.graph import Graph
+from tacit.graphs.edges import IntArray
+from tacit.graphs.graph import Graph, checked_clusters, joined_clusters
 
 
 @dataclass(frozen=True, eq=False)
 class Topology:
-    """Who there is (role -> number of agents) and how they are linked (name -> graph)."""
+    """Who there is (role -> number of agents), how they are linked (name -> graph) and in which clusters they are."""
 
     roles: Mapping[str, int]
     links: Mapping[str, Graph]
+    clusters: Mapping[str, IntArray] = field(default_factory=dict)
+    """Role -> which cluster each of its agents belongs to, counted from 0; a role without clusters is not there."""
 
     def __post_init__(self) -> None:
+        for role, labels in self.clusters.items():
+            checked_clusters(labels, self.roles.get(role, 0), f"agents of role {role!r}")
         if not self.roles:
             raise GraphError("a topology needs at least one role, e.g. {'peer': 10}")
         for role, size in self.roles.items():
@@ -46,23 +52,36 @@ class Topology:
         return Topology(
             {role: len(topologies) * size for role, size in first.roles.items()},
             {name: Graph.union([part.links[name] for part in topologies]) for name in first.links},
+            {
+                role: labels
+                for role in first.roles
+                if (labels := joined_clusters([part.clusters.get(role) for part in topologies])) is not None
+            },
         )
 
 
 def as_topology(graph: Graph | Topology) -> Topology:
-    """Return a topology: a plain graph has the role "peer" and the links "peers"."""
+    """Return a topology: a plain graph has the role "peer" and the links "peers".
+
+    Of a graph in clusters there are also the links within them, "cluster", and those between them, "bridge".
+    """
     if isinstance(graph, Topology):
         return graph
     if graph.sources is not None:
         raise GraphError(f"graph {graph.name!r} links two roles: name them in a Topology(roles, links)")
-    return Topology({"peer": graph.agents}, {"peers": graph})
+    if graph.clusters is None:
+        return Topology({"peer": graph.agents}, {"peers": graph})
+    within = graph.clusters[graph.senders] == graph.clusters[graph.receivers]
+    links = {"peers": graph, "cluster": graph.among(within, "cluster"), "bridge": graph.among(~within, "bridge")}
+    return Topology({"peer": graph.agents}, links, {"peer": graph.clusters})
 
 
-def federation(servers: Graph, clients: int) -> Topology:
+def federation(servers: Graph, clients: int, clusters: npt.ArrayLike | None = None) -> Topology:
     """Return servers on a graph of their own, links "servers", each with so many clients around it.
 
-    Client c belongs to server c // clients, on links "uplink" and "downlink" (004 ch. 3). One server is `star_roles`
-    with a server that hears itself alone.
+    Client c belongs to server c // clients, on links "uplink" and "downlink" (004 ch. 3), and to the cluster
+    `clusters[c]` where clusters are given (001 ch. 5). One server is `star_roles` with a server that hears itself
+    alone.
     """
     if servers.sources is not None:
         raise GraphError(f"graph {servers.name!r} links two roles: servers are of one role")
@@ -78,6 +97,7 @@ def federation(servers: Graph, clients: int) -> Topology:
             "downlink": Graph.from_edges(size, home, every, sources=count, name="downlink"),
             "servers": servers,
         },
+        {} if clusters is None else {"client": checked_clusters(clusters, size, "clients")},
     )
 
 

@@ -2,7 +2,18 @@
 
 from tacit.objectives.constraints import Constraint, size_limit, spending_limit
 from tacit.objectives.custom import from_loss
-from tacit.objectives.losses import absolute, hinge, logistic, regularised, softmax, squared
+from tacit.objectives.losses import (
+    MeanLoss,
+    PenalisedLoss,
+    absolute,
+    hinge,
+    linear,
+    logistic,
+    regularised,
+    softmax,
+    squared,
+    squared_loss,
+)
 from tacit.objectives.mirror_maps import Euclidean, MirrorMap, NegativeEntropy, entropy, euclidean_ball
 from tacit.objectives.networks import cnn
 from tacit.objectives.projections import Ball, Box, ConvexSet, Projection, Simplex
@@ -19,8 +30,10 @@ __all__ = [
     "Constraint",
     "ConvexSet",
     "Euclidean",
+    "MeanLoss",
     "MirrorMap",
     "NegativeEntropy",
+    "PenalisedLoss",
     "Projection",
     "Regulariser",
     "Simplex",
@@ -33,10 +46,12 @@ __all__ = [
     "hinge",
     "l1",
     "l2",
+    "linear",
     "logistic",
     "regularised",
     "size_limit",
     "softmax",
     "spending_limit",
     "squared",
+    "squared_loss",
 ]

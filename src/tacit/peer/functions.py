@@ -19,6 +19,7 @@ class AgentFunctions:
     """An algorithm's functions compiled for one agent; agents of equal shapes share them."""
 
     def __init__(self, algorithm: Algorithm, specs: tuple[MessageSpec, ...]) -> None:
+        algorithm = runtime.self_contained(algorithm)
         self.algorithm, self.specs = algorithm, specs
         self._prepare = [jax.jit(self._preparer(k, phase)) for k, phase in enumerate(algorithm.phases)]
         self._compute = [jax.jit(self._computer(k, phase)) for k, phase in enumerate(algorithm.phases)]

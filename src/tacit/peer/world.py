@@ -97,6 +97,7 @@ class World:
                 jnp.asarray(np.int32(size)),
                 self._links(name, "out", agent, now[name]) if role == source else self._none,
                 self._links(name, "into", agent, now[name]) if role == target else self._none,
+                jnp.asarray(np.int32(self.topology.clusters[role][agent] if role in self.topology.clusters else 0)),
             )
         return result
 

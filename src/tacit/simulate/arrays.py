@@ -48,6 +48,7 @@ class Members(NamedTuple):
     agent: Array
     repeat: Array
     data_size: Array
+    cluster: Array
 
 
 class Masks(NamedTuple):

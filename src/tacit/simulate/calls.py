@@ -176,6 +176,7 @@ class Calls(Stage):
             members.data_size,
             columns(now.out[0]) if role == source else none,
             columns(now.into[0]) if role == target else none,
+            members.cluster,
         )
         return members, view, jax.tree.map(lambda leaf: leaf.at[position].get(mode="clip"), states)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -27,12 +27,22 @@ class RoundData:
     """Batches of the learners of all repeats, round by round."""
 
     def __init__(
-        self, streams: Sequence[Stream], learners: RoleLayout, repeats: int, rounds: int, dtype: jnp.dtype
+        self,
+        streams: Sequence[Stream],
+        learners: RoleLayout,
+        repeats: int,
+        rounds: int,
+        dtype: jnp.dtype,
+        prepare: Callable[[Batch], Batch] | None = None,
     ) -> None:
-        """Take one stream for all repeats, or one for each."""
+        """Take one stream for all repeats, or one for each; `prepare` is done to every batch as it is put there."""
         self.streams, self.learners, self.repeats, self.rounds, self.dtype = streams, learners, repeats, rounds, dtype
         self.shared = len(streams) < repeats or repeats == 1
         self.spec: Tree = jax.tree.map(self._leaf_spec, streams[0].batch_spec())
+        self._prepare: Callable[[Tree], Tree] | None = None
+        if prepare is not None:
+            self.spec = jax.eval_shape(prepare, self.spec)
+            self._prepare = jax.jit(jax.vmap(jax.vmap(prepare)))
         for repeat, stream in enumerate(streams):
             if stream.batch_spec() != streams[0].batch_spec():
                 raise DataError(
@@ -110,7 +120,8 @@ class RoundData:
             return jnp.asarray(data, self._precise(data.dtype))
 
         with jax.enable_x64(self.dtype == jnp.float64):  # a setting of the thread, and the reader has its own
-            return jax.tree.map(leaf, *[s.chunk(first, first + count) for s in self.streams])
+            found = jax.tree.map(leaf, *[s.chunk(first, first + count) for s in self.streams])
+            return found if self._prepare is None else self._prepare(found)
 
     # -- in compiled code ----------------------------------------------------------------------------------------------
 

@@ -76,8 +76,8 @@ def simulate(
     Ctrl-C ends the run after the current chunk with `partial=True`; what was done so far is valid.
     """
     _check_numbers(rounds, repeats, dtype)
-    if "consensus" in record:
-        raise ConfigError("a record named 'consensus' is asked for, but every run has one: give it another name")
+    for name in sorted(record.keys() & {"consensus", *algorithm.diagnostics}):
+        raise ConfigError(f"a record named {name!r} is asked for, but every such run has one: give it another name")
     with jax.enable_x64(dtype == "float64"):
         return _Simulation(
             algorithm,
@@ -164,9 +164,10 @@ class _Simulation:
             together = Topology.union(parts)
             runtime.check_window(algorithm, together, jax.random.key(seed), rounds, repeats)
             layout = lay_out(together, runtime.link_ends(algorithm), repeats)
-        self.engine = Engine(algorithm, layout, channel, self.dtype)
+        # Data that stay where they are put are prepared there, once.
+        self.engine = Engine(algorithm._replace(prepare=None), layout, channel, self.dtype)
         self.learners = layout.roles[algorithm.learner]
-        self.data = RoundData(self.streams, self.learners, repeats, rounds, self.dtype)
+        self.data = RoundData(self.streams, self.learners, repeats, rounds, self.dtype, algorithm.prepare)
         self.spec = self.data.spec
         self.params, own = runtime.starting_points(algorithm, self.spec, self.dtype, start, self.learners.agents)
         self.own_params = None if own is None else jax.tree.map(lambda *leaves: jnp.stack(leaves), *own)
@@ -188,6 +189,7 @@ class _Simulation:
         self.chunk = self.data.chunk
         self.advance: Callable[..., tuple[Carry, _Trace]] = self._advance
         self.models: Callable[..., Params] = self._models
+        self.diagnostics: Callable[[Carry], dict[str, Array]] = jax.jit(self._diagnostics)
         self.consensus: Callable[[Params], Array] = jax.jit(jax.vmap(consensus_distance))
 
     def _check_streams(self, topology: Topology) -> None:
@@ -244,15 +246,29 @@ class _Simulation:
 
     def _models(self, world: World, carry: Carry) -> Params:
         """Models with leading axes (repeats, agents), in the order of the graph."""
-        models = joined(self.engine.models(world, carry))
+        return self._by_repeat(joined(self.engine.models(world, carry)))
+
+    def _diagnostics(self, carry: Carry) -> dict[str, Array]:
+        """What the method shows of the learners' states, leading axes (repeats, agents)."""
+        states = self.engine.states(self.algorithm.learner, carry)
+        shown = self.algorithm.diagnostics.items()
+        return {name: self._by_repeat(joined([jax.vmap(f)(state) for state in states])) for name, f in shown}
+
+    def _by_repeat(self, values: Tree) -> Tree:
+        """Put values in internal order into the order of the graph, repeat by repeat."""
         return jax.tree.map(
-            lambda m: m[self.learners.position].reshape(self.repeats, self.learners.agents, *m.shape[1:]), models
+            lambda m: m[self.learners.position].reshape(self.repeats, self.learners.agents, *m.shape[1:]), values
         )
+
+    def _recorded_names(self) -> list[str]:
+        return ["consensus", *self.algorithm.diagnostics, *self.recorders]
 
     def _recorded(self, carry: Carry) -> dict[str, np.ndarray]:
         """What is recorded of the state, (repeats, ...) each."""
         models = self.models(self.world, carry)
         found = {"consensus": np.asarray(self.consensus(models))}
+        if self.algorithm.diagnostics:
+            found |= {name: np.asarray(shown) for name, shown in self.diagnostics(carry).items()}
         if self.recorders:
             each = [jax.tree.map(lambda m, r=r: m[r], models) for r in range(self.repeats)]
             found |= {name: np.stack([np.asarray(f(m)) for m in each]) for name, f in self.recorders.items()}
@@ -266,7 +282,7 @@ class _Simulation:
         if not isinstance(every, int) or every < 1:
             raise ConfigError(f"record_every is {record_every}; expected a whole number from 1 on")
         carry = jax.jit(self.engine.start)(self.world, self.params, self.own_params)
-        log = checkpoints.Log({} if path is None else self._fingerprint(carry), ["consensus", *self.recorders])
+        log = checkpoints.Log({} if path is None else self._fingerprint(carry), self._recorded_names())
         if path is not None and path.exists():
             carry = checkpoints.load(path, log, carry)
             if log.rounds > self.rounds:

@@ -92,16 +92,20 @@ class Engine(Calls, Carriage):
 
     def models(self, world: World, carry: Carry) -> list[Params]:
         """Parameters with which the learners of each bucket predict."""
-        states = self._unpack(self.algorithm.predictor, carry.states[self.algorithm.predictor])
+        states = self.states(self.algorithm.predictor, carry)
         models = [jax.vmap(self.algorithm.model)(state) for state in states]
         if isinstance(world.served_by, tuple):
             return models
         serving = jax.tree.map(lambda m: m[world.served_by], joined(models))
         return [slices(serving, bucket) for bucket in self.layout.roles[self.algorithm.learner].buckets]
 
+    def states(self, role: str, carry: Carry) -> tuple[State, ...]:
+        """States of a role's agents, bucket by bucket."""
+        return self._unpack(role, carry.states[role])
+
     def models_of(self, world: World, carry: Carry, cohort: Cohort) -> Params:
         """Parameters with which the learners of a cohort predict."""
-        states = joined(list(self._unpack(self.algorithm.predictor, carry.states[self.algorithm.predictor])))
+        states = joined(list(self.states(self.algorithm.predictor, carry)))
         who = cohort.position
         if not isinstance(world.served_by, tuple):
             who = world.served_by.at[who].get(mode="clip")

@@ -64,6 +64,8 @@ class RoleLayout(NamedTuple):
     """The inverse."""
     buckets: tuple[slice, ...]
     """Slices of internal positions."""
+    cluster: np.ndarray
+    """Of each agent of the union, by id; zeros where there are none."""
 
 
 class Layout(NamedTuple):
@@ -82,7 +84,11 @@ def lay_out(topology: Topology, ends: Mapping[str, tuple[str, str]], repeats: in
         into[target] += topology.links[links].in_degree
         out[source] += topology.links[links].out_degree
     roles = {
-        role: _lay_out_role(_bucketing_degree(into[role], out[role]), size // repeats)
+        role: _lay_out_role(
+            _bucketing_degree(into[role], out[role]),
+            size // repeats,
+            topology.clusters.get(role, np.zeros(size, np.int32)),
+        )
         for role, size in topology.roles.items()
     }
     return Layout(
@@ -108,7 +114,7 @@ def _bucketing_degree(into: np.ndarray, out: np.ndarray) -> np.ndarray:
     return np.maximum(into, out) if slots > 4 * (into.size + int(out.sum())) else into
 
 
-def _lay_out_role(degree: np.ndarray, agents: int) -> RoleLayout:
+def _lay_out_role(degree: np.ndarray, agents: int, cluster: np.ndarray) -> RoleLayout:
     bounds = _bucket_bounds(degree)
     if len(bounds) == 1:
         order = np.arange(degree.size, dtype=np.int32)
@@ -120,7 +126,7 @@ def _lay_out_role(degree: np.ndarray, agents: int) -> RoleLayout:
         buckets = tuple(slice(int(a), int(b)) for a, b in zip([0, *ends[:-1]], ends, strict=True))
     position = np.empty_like(order)
     position[order] = np.arange(order.size, dtype=np.int32)
-    return RoleLayout(agents, order, position, buckets)
+    return RoleLayout(agents, order, position, buckets, cluster)
 
 
 def _bucket_bounds(in_degree: np.ndarray) -> list[int]:

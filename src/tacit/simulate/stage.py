@@ -33,7 +33,7 @@ from tacit.simulate.layout import Layout, SlotTable
 
 # Axes over which the functions of one agent are vectorised: slots come first in slot tables, agents elsewhere.
 LINK_AXES: Any = Links(agent=1, live=1, weight=1)  # type: ignore[arg-type]
-VIEW_AXES: Any = View(agent=0, round=None, present=0, data_size=0, out=LINK_AXES, into=LINK_AXES)  # type: ignore[arg-type]
+VIEW_AXES: Any = View(0, None, 0, 0, out=LINK_AXES, into=LINK_AXES, cluster=0)  # type: ignore[arg-type]
 
 
 class Stage:
@@ -46,7 +46,8 @@ class Stage:
         channel: Channel,
         dtype: jnp.dtype,
     ) -> None:
-        self.algorithm, self.layout, self.channel, self.dtype = algorithm, layout, channel, dtype
+        self.algorithm = runtime.self_contained(algorithm)
+        self.layout, self.channel, self.dtype = layout, channel, dtype
         self.role_index = {role: k for k, role in enumerate(algorithm.init)}
         self.links_index = {name: k for k, name in enumerate(layout.links)}
         self.varying = {
@@ -70,9 +71,9 @@ class Stage:
             index = self.role_index[role]
             keys = jax.vmap(lambda r, a, role=index: runtime.agent_key(root, role, r, a))(repeat, agent)
             size = data_size[ids] if role == self.algorithm.learner else np.zeros(ids.size, np.int32)
+            columns = (agent, repeat, size, role_layout.cluster[ids])
             members[role] = tuple(
-                Members(keys[b], jnp.asarray(agent[b]), jnp.asarray(repeat[b]), jnp.asarray(size[b]))
-                for b in role_layout.buckets
+                Members(keys[b], *(jnp.asarray(column[b]) for column in columns)) for b in role_layout.buckets
             )
         links = {name: self._link_arrays(name) for name in self.layout.links}
         masks = tuple(self._masks(phase) for phase in self.algorithm.phases)
@@ -171,6 +172,7 @@ class Stage:
                 jnp.int32(0),
                 side(layout.out, role == source),
                 side(layout.into, role == target),
+                jnp.int32(0),
             )
         )
         return view
@@ -255,4 +257,5 @@ class Stage:
             members.data_size,
             now.out[bucket] if role == source else none,
             now.into[bucket] if role == target else none,
+            members.cluster,
         )

@@ -6,6 +6,7 @@ from tacit.streams.files import Table, read_table
 from tacit.streams.regression import LinearRegression, linear_regression
 from tacit.streams.stream import Batch, Stream, from_function
 from tacit.streams.synthetic import DriftStream, linear_drift, logistic_drift
+from tacit.streams.validation import with_validation
 from tacit.streams.whole import whole
 
 __all__ = [
@@ -23,4 +24,5 @@ __all__ = [
     "partition",
     "read_table",
     "whole",
+    "with_validation",
 ]

@@ -1,0 +1,56 @@
+"""Streams whose batches carry records that are held back: for choosing settings, never for fitting."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+from tacit.contract import Array, Tree
+from tacit.errors import DataError
+from tacit.streams.stream import Batch, Stream
+
+
+class ValidatedBatch(NamedTuple):
+    """A batch to fit, as `Batch`, and one to judge by."""
+
+    x: Array | NDArray[Any]
+    y: Array | NDArray[Any]
+    weight: Array | NDArray[Any] | None
+    validation: Batch
+
+
+class ValidatedStream(Stream):
+    """Two streams side by side. Make it with `with_validation`."""
+
+    def __init__(self, fitted: Stream, validation: Stream) -> None:
+        self._fitted, self._validation = fitted, validation
+        self.agents, self.rounds, self.period = fitted.agents, fitted.rounds, fitted.period
+        self.data_size, self.name = fitted.data_size, fitted.name
+        self.description = f"{fitted.description}; judged by {validation.description}"
+
+    def batch_spec(self) -> Tree:
+        """Return the shapes and types of one agent's batch."""
+        x, y, weight = self._fitted.batch_spec()
+        return ValidatedBatch(x, y, weight, self._validation.batch_spec())
+
+    def chunk(self, start: int, stop: int) -> Tree:
+        """Return the rounds of both."""
+        x, y, weight = self._fitted.chunk(start, stop)
+        return ValidatedBatch(x, y, weight, self._validation.chunk(start, stop))
+
+
+def with_validation(stream: Stream, validation: Stream) -> Stream:
+    """Return a stream whose batches have those of `validation` beside their own, agent by agent.
+
+    Both must feed the same agents and start over together: two of `tacit.streams.whole`, for instance.
+    """
+    if (stream.agents, stream.rounds, stream.period) != (validation.agents, validation.rounds, validation.period):
+        raise DataError(
+            f"stream {stream.name!r} has {stream.agents} agents, {stream.rounds} rounds and a period of "
+            f"{stream.period}, its validation {validation.agents}, {validation.rounds} and {validation.period}: make "
+            "them the same"
+        )
+    if not isinstance(stream.batch_spec(), Batch):
+        raise DataError(f"stream {stream.name!r} has batches of its own kind; expected x, y and weight")
+    return ValidatedStream(stream, validation)
