@@ -408,6 +408,8 @@ class Algorithm(NamedTuple):
     """Rule for the weights of a graph that was given without any."""
     topology: Callable[[Any], Any] | None = None
     """What the method makes of the given graph before a run (COL: completes it; DOL-Symm: keeps mutual links)."""
+    check: Callable[[Any], None] | None = None
+    """Raises if the method cannot run on a topology for reasons that `requires` has no word for."""
     learner: str = "peer"
     """The role that holds data."""
     missing: Missing = "wait"

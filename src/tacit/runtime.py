@@ -383,6 +383,8 @@ def prepared_topology(algorithm: Algorithm, graph: Graph | Topology, channel: Ch
     topology = as_topology(graph)
     if algorithm.topology is not None:
         topology = algorithm.topology(topology)
+    if algorithm.check is not None:
+        algorithm.check(topology)
     ends = link_ends(algorithm)
     for name, (source, target) in ends.items():
         if name not in topology.links or {source, target} - topology.roles.keys():

@@ -167,8 +167,7 @@ def networked_personalised(
         model=lambda state: state.shared.u,
         requires=NEEDS,
         privacy=statement(mechanism, "no guarantee is claimed", "parallel", proximal.ASSUMPTIONS),
-        weights="metropolis",
-        topology=lambda given: _checked_graph(given, step.l2),
+        check=lambda given: _refuse_unsolvable(given, step.l2),
         prepare=step.prepare,
         diagnostics={"tau": lambda state: state.tau, "residual": lambda state: state.residual},
     )
@@ -209,17 +208,26 @@ def _checked_policy(mechanism: Mechanism, tau: float, policy: str, rate: float, 
     return True
 
 
-def _checked_graph(given: Topology, l2: float) -> Topology:
+def _refuse_unsolvable(given: Topology, l2: float) -> None:
     """Refuse a graph without clusters, and agents whose local problem has no unique solution."""
     if not {"cluster", "bridge"} <= given.links.keys():
         raise ConfigError(
             f"networked_personalised got links {', '.join(sorted(given.links))}; say who belongs to which cluster with "
-            "graph.with_clusters([0, 1, ...])"
+            "graph.with_clusters([0, 1, ...]), or clusters = [0, 1, ...] in a file's [graph]"
         )
+    labels = given.clusters.get("peer", np.zeros(given.roles["peer"], np.int32))
+    for name, inside in (("cluster", True), ("bridge", False)):
+        links = given.links[name]
+        strange = np.flatnonzero((labels[links.senders] == labels[links.receivers]) != inside)
+        if strange.size:
+            a, b = links.senders[strange[0]], links.receivers[strange[0]]
+            raise ConfigError(
+                f"the link {a} -> {b} is of {name!r}, but agent {a} is in cluster {labels[a]} and agent {b} in "
+                f"{labels[b]}; {name!r} links lead {'within one cluster' if inside else 'from one cluster to another'}"
+            )
     alone = np.flatnonzero(given.links["cluster"].in_degree == 0)
     if alone.size and l2 == 0:
         raise ConfigError(
             f"agent {alone[0]} has no neighbour of its own cluster, so that nothing makes its local problem's solution "
             "unique; link it to one, or give the objective l2 > 0"
         )
-    return given

@@ -226,7 +226,7 @@ def _around_servers(
         model=lambda state: state.w,
         requires=frozenset({"fixed", "reliable"}),
         privacy=statement(mechanism, TEXT, "sequential", proximal.ASSUMPTIONS),
-        topology=lambda given: _checked(given, name, clusters),
+        check=lambda given: _refuse_other_clusters(given, name, clusters),
         learner="client",
         predictor="client",
         prepare=step.prepare,
@@ -254,7 +254,7 @@ def _check_count(name: str, value: int, meaning: str) -> None:
         raise ConfigError(f"{name} = {value!r}: expected a whole number from 1 on, {meaning}")
 
 
-def _checked(given: Topology, name: str, clusters: int) -> Topology:
+def _refuse_other_clusters(given: Topology, name: str, clusters: int) -> None:
     """Refuse a topology without servers and clients, or whose clusters are others than the method's."""
     if "server" not in given.roles or "client" not in given.roles:
         roles = ", ".join(f"{size} {role}s" for role, size in given.roles.items())
@@ -269,4 +269,3 @@ def _checked(given: Topology, name: str, clusters: int) -> Topology:
             f"clusters = {clusters}, but the clients are in {found}; give tacit.graphs.federation(..., clusters=...) "
             "one number from 0 on per client, or say clusters=1 to learn one model for all"
         )
-    return given

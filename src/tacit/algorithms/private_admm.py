@@ -89,7 +89,6 @@ def private_admm(
             "sequential",
             proximal.ASSUMPTIONS,
         ),
-        weights="metropolis",
         prepare=step.prepare,
         diagnostics={"residual": lambda state: state.residual},
     )

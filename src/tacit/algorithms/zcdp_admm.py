@@ -110,5 +110,4 @@ def _linearised(
         model=lambda state: state.u,
         requires=admm.NEEDS,
         privacy=statement(mechanism, claim),
-        weights="metropolis",
     )

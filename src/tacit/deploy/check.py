@@ -86,7 +86,7 @@ def _check_links(peers: Sequence[PeerSettings], report: CheckReport) -> None:
         return
     roles = {role: len(names) for role, names in job.members.items()}
     try:
-        topology = runtime.prepared_topology(job.algorithm, Topology(roles, graphs))
+        topology = runtime.prepared_topology(job.algorithm, Topology(roles, graphs, job.clusters))
     except TacitError as error:
         report.faults.append(str(error))
         return

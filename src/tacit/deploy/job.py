@@ -2,6 +2,7 @@
 
     [job]        name, epoch, features, bias, batch, dtype, longest_delay, seed
     [members]    role = names in order, e.g. peer = ["hospital-a", "hospital-b"]
+    [clusters]   name = number, of every member of a role that is in clusters; optional
     [objective]  kind and its parameters
     [algorithm]  name and its parameters; [algorithm.mechanism] for its noise
 
@@ -27,15 +28,16 @@ from pydantic import Field
 from tacit import runtime
 from tacit.algorithms import REGISTRY
 from tacit.contract import Algorithm
-from tacit.errors import ConfigError, IdentityError
+from tacit.errors import ConfigError, GraphError, IdentityError
 from tacit.experiments.config import OBJECTIVES
 from tacit.experiments.sections import Choice, Place, Section, check, choose, located
+from tacit.graphs import checked_clusters
 from tacit.peer.exchange import VERSION
 from tacit.peer.identity import checked_peer_name
 from tacit.peer.sources import SampleForm
 from tacit.streams import Batch
 
-TABLES = ("job", "members", "objective", "algorithm")
+TABLES = ("job", "members", "clusters", "objective", "algorithm")
 
 
 class JobSettings(Section):
@@ -67,6 +69,8 @@ class Job:
     algorithm: Algorithm
     described: Mapping[str, Any]
     """All of it as plain data, defaults spelt out."""
+    clusters: Mapping[str, np.ndarray]
+    """Role -> which cluster each member belongs to; a role without clusters is not there."""
 
     @property
     def hash(self) -> str:
@@ -148,15 +152,17 @@ def _job(data: Mapping[str, Any], path: Path) -> Job:
             "round, so that none comes late; remove it, or use a method that goes on without a neighbour"
         )
     members = _members(table_of(data, "members", path), algorithm, Place(str(path), "[members]"))
+    clusters = _clusters(table_of(data, "clusters", path, required=False), members, Place(str(path), "[clusters]"))
     described = {
         "job": settings.model_dump(),
         "members": {role: list(names) for role, names in members.items()},
+        **({"clusters": {role: labels.tolist() for role, labels in clusters.items()}} if clusters else {}),
         "objective": objective.settings(),
         "algorithm": method.settings("name"),
     }
     with located(objective.place):
         form = SampleForm.of(settings.features, *_task(objective))
-    job = Job(settings, members, form, algorithm, described)
+    job = Job(settings, members, form, algorithm, described, clusters)
     with located(objective.place):
         _check_start(job)
     return job
@@ -192,6 +198,30 @@ def _members(table: Mapping[str, Any], algorithm: Algorithm, place: Place) -> di
     if doubled is not None:
         raise ConfigError(f"{place}: {doubled!r} is there twice; a name is one peer: remove one of them, or rename it")
     return members
+
+
+def _clusters(table: Mapping[str, Any], members: Mapping[str, tuple[str, ...]], place: Place) -> dict[str, np.ndarray]:
+    """Return the clusters of every role of which somebody is in one."""
+    known = {name for names in members.values() for name in names}
+    for name, number in table.items():
+        if name not in known:
+            raise ConfigError(f"{place} {name} = {number!r}: {name!r} is not a member; remove the line")
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise ConfigError(f"{place} {name} = {number!r}: expected the number of a cluster, counted from 0")
+    found = {}
+    for role, names in members.items():
+        missing = [name for name in names if name not in table]
+        if len(missing) == len(names):
+            continue
+        if missing:
+            raise ConfigError(
+                f"{place} has no {missing[0]!r}, but other members of role {role!r}; say of each which cluster it is in"
+            )
+        try:
+            found[role] = checked_clusters([table[name] for name in names], len(names), f"members of role {role!r}")
+        except GraphError as error:
+            raise ConfigError(f"{place}: {error}") from error
+    return found
 
 
 def _check_start(job: Job) -> None:

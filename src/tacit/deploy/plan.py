@@ -31,11 +31,13 @@ def plan_of(settings: PeerSettings) -> Plan:
             for name, table in settings.links.items()
         }
 
+        cluster = int(job.clusters[role][agent]) if role in job.clusters else 0
+
         def views(t: int) -> Views:
-            return {name: _view(agent, t, *both) for name, both in sides.items()}
+            return {name: _view(agent, t, *both, cluster) for name, both in sides.items()}
 
         role_views = {
-            other: {name: _view(0, 0, *_stand_in(precision)) for name, pair in ends.items() if other in pair}
+            other: {name: _view(0, 0, *_stand_in(precision), 0) for name, pair in ends.items() if other in pair}
             for other in algorithm.init
         }
         role_views[role] = dict(views(0))
@@ -82,10 +84,10 @@ def _co_senders(
     return found
 
 
-def _view(agent: int, t: int, out: Links, into: Links) -> View:
+def _view(agent: int, t: int, out: Links, into: Links, cluster: int) -> View:
     known = (jnp.nan_to_num(side.weight, nan=0.0) for side in (out, into))
     out, into = (side._replace(weight=weight) for side, weight in zip((out, into), known, strict=True))
-    return View(jnp.int32(agent), jnp.int32(t), jnp.asarray(True), jnp.int32(0), out, into)
+    return View(jnp.int32(agent), jnp.int32(t), jnp.asarray(True), jnp.int32(0), out, into, jnp.int32(cluster))
 
 
 def _stand_in(dtype: jnp.dtype) -> tuple[Links, Links]:

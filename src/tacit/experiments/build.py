@@ -102,8 +102,9 @@ def graph_maker(choice: Choice, dynamics: Choice | None) -> Callable[[int], Grap
             made: Graph = choice.function(**choice.arguments(), **seeded)
             if dynamics is not None:
                 made = made.with_dynamics(dynamics.function(**dynamics.arguments()))
-            weights = getattr(choice.values, "weights", None)
-            return made if weights is None else made.with_weights(weights)
+            weights, clusters = (getattr(choice.values, name, None) for name in ("weights", "clusters"))
+            made = made if weights is None else made.with_weights(weights)
+            return made if clusters is None else made.with_clusters(clusters)
 
     return graph
 

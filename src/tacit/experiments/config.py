@@ -1,7 +1,7 @@
 """An experiment as a TOML file: read, checked, and turned into named choices.
 
     [run]        name, rounds, repeats, seed, dtype, channel, regret_points, node_loss, record_every
-    [graph]      kind and its parameters; weights, dynamics
+    [graph]      kind and its parameters; weights, dynamics, clusters
     [stream]     kind and its parameters; for data sets and files also partition, batch, ...
     [objective]  kind and its parameters
     [[algorithm]] name and its parameters; label. One table per algorithm.
@@ -120,6 +120,8 @@ class GraphSettings(Section):
     weights: Literal["sender", "receiver", "metropolis"] | None = None
     """None: the algorithm's rule."""
     dynamics: dict[str, Any] | None = None
+    clusters: list[int] | None = None
+    """Which cluster each agent belongs to, counted from 0."""
 
 
 class SeededGraph(GraphSettings):

@@ -31,7 +31,7 @@ from tacit.graphs.checks import (
 )
 from tacit.graphs.convert import from_edge_list, from_matrix, from_networkx
 from tacit.graphs.dynamics import Attendance, Dynamics, LinkDrop, OptOut, Periodic, RandomMatching, attendance
-from tacit.graphs.graph import Graph, RoundGraph
+from tacit.graphs.graph import Graph, RoundGraph, checked_clusters
 from tacit.graphs.masking import MaskingPairs, masking_pairs, masking_sides
 from tacit.graphs.random_graphs import erdos_renyi, geometric, k_regular, random_digraph, small_world
 from tacit.graphs.report import GraphReport, describe
@@ -65,6 +65,7 @@ __all__ = [
     "by_rule",
     "check_channel",
     "check_requirements",
+    "checked_clusters",
     "column_sums",
     "complete",
     "connection_window",
