@@ -52,6 +52,14 @@ def test_noise_that_knows_the_graph_and_servers(capsys):
     assert plain[2] not in (homomorphic[2], independent[2])
 
 
+def test_one_model_for_each_cluster(capsys):
+    exec(BLOCKS[4], {})
+    rho, tau = capsys.readouterr().out.split("\n", 1)
+    total = sum(0.99**-t for t in range(100)) / (2 * 5.0**2)
+    assert 0.3 * total < float(rho) < total  # of the client that was called most often
+    assert len(tau.replace("[", "").replace("]", "").split()) == 30
+
+
 def test_a_peer_in_an_application(monkeypatch):
     class Standing:
         learnt: ClassVar[list] = []
@@ -79,7 +87,7 @@ def test_a_peer_in_an_application(monkeypatch):
     assert {"start", "predict", "learn", "__aenter__", "__aexit__"} <= set(dir(tacit.Peer))
     monkeypatch.setattr(tacit, "Peer", Standing, raising=False)
     names: dict = {}
-    exec(BLOCKS[4], names)
+    exec(BLOCKS[5], names)
     asyncio.run(names["serve"](samples()))
     assert Standing.learnt == [(1, 2)]
 
@@ -87,7 +95,7 @@ def test_a_peer_in_an_application(monkeypatch):
 def test_an_own_algorithm_runs_in_both_runtimes(monkeypatch):
     monkeypatch.setattr(registry, "REGISTRY", dict(registry.REGISTRY))
     names: dict = {}
-    exec(BLOCKS[5], names)
+    exec(BLOCKS[6], names)
     algorithm = names["gossip"](tacit.objectives.logistic(l2=1e-4))
     graph, stream = tacit.graphs.ring(6), tacit.streams.logistic_drift(agents=6, dim=4, rounds=20)
     run = tacit.simulate(algorithm, graph, stream, rounds=20)

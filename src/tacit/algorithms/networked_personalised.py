@@ -129,10 +129,9 @@ def networked_personalised(
         v, mu = centre(state, state.tau, view)
         solution = step.solve(v, mu, batch, view)
         value = step.value(v, mu, solution.w, view)
-        if mechanism.distribution is not None:  # what a state kept of data would leave with later messages
-            return state, value
         strength = next_tau(key, state, batch, view) if tuned else state.tau
-        return state._replace(residual=solution.residual, tau=strength), value
+        residual = proximal.noted(mechanism, state.residual, solution)
+        return state._replace(tau=strength, residual=residual), value
 
     def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
         u = step.moved(*centre(state, state.tau, view), released, view)  # tau is tuned for models sent as they are

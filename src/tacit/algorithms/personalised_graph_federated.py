@@ -8,7 +8,9 @@
     client k, when called:  phi_k <- phi_k + rho (w_sq - what it sent of w_k last)                          (5.5)
 
 A client's dual step is made when it hears its server again: with everybody called in every round that is the text's
-order. Where a server hears nobody of a cluster in a round, or has nobody of it, it hands on its own model of it.
+order. Where a server hears nobody of a cluster in a round, or has nobody of it, it hands on its own model of it. A
+client predicts with w_sq as it heard it last. The text judges w_k, to which it is equal in the end; under noise w_k
+carries all of the client's own noise of the round before, by way of phi_k, and w_sq only its share of it.
 
 What a client sends is w_sq less its gradient / rho: to the server it is a gradient step at what the client came to. So
 (5.9) has the fixed point of decentralised gradient descent, which is the cluster's optimum only where all servers hear
@@ -58,16 +60,15 @@ TEXT = "phi_n-zCDP in round n and the sum of phi_n over the run (001 Theorems 5.
 class Client(NamedTuple):
     """What a client carries."""
 
-    w: Params
-    """Its own model, which never leaves it as it is."""
     anchor: Params
-    """w_sq, as it was sent last."""
+    """w_sq, as it was heard last."""
     phi: Params
     sent: Params
-    """Of w, what was released last."""
+    """Of w_k, what was released last."""
     answered: Array
     """Whether it has sent anything yet."""
     residual: Array
+    """Of its last local problem; of models sent with noise it is not kept."""
 
 
 class Server(NamedTuple):
@@ -174,7 +175,7 @@ def _around_servers(
 
     def client_init(key: Key, params: Params, views: Mapping[str, View]) -> Client:
         nothing = jnp.zeros_like(params)
-        return Client(params, params, nothing, params, jnp.asarray(False), jnp.zeros((), params.dtype))
+        return Client(params, nothing, params, jnp.asarray(False), jnp.zeros((), params.dtype))
 
     def server_init(key: Key, params: Params, views: Mapping[str, View]) -> Server:
         models = jnp.broadcast_to(params, (clusters, *params.shape))
@@ -200,7 +201,7 @@ def _around_servers(
         v = centre(state)
         solution = step.solve(v, curvature(view), batch, view)
         value = step.value(v, curvature(view), solution.w, view)
-        return state._replace(w=solution.w, residual=solution.residual), value
+        return state._replace(residual=proximal.noted(mechanism, state.residual, solution)), value
 
     def upload(state: Client, released: Tree, view: View) -> tuple[Client, Outbox]:
         sent = step.moved(centre(state), curvature(view), released, view)
@@ -223,9 +224,9 @@ def _around_servers(
             Phase("downlink", call, unprotected, download, send, source="server", target="client"),
             Phase("uplink", train, step.mechanism, gather, upload, "client", "server", answers="downlink"),
         ),
-        model=lambda state: state.w,
+        model=lambda state: state.anchor,
         requires=frozenset({"fixed", "reliable"}),
-        privacy=statement(mechanism, TEXT, "sequential", proximal.ASSUMPTIONS),
+        privacy=statement(mechanism, TEXT, "parallel", proximal.ASSUMPTIONS),
         check=lambda given: _refuse_other_clusters(given, name, clusters),
         learner="client",
         predictor="client",

@@ -40,7 +40,7 @@ class State(NamedTuple):
 
     shared: admm.State
     residual: Array
-    """Of its last local problem."""
+    """Of its last local problem; of models sent with noise it is not kept."""
 
 
 @register("001 section 3.4, baseline")
@@ -67,7 +67,8 @@ def private_admm(
     def compute(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
         v, mu = centre(state, view), curvature(view)
         solution = step.solve(v, mu, batch, view)
-        return state._replace(residual=solution.residual), step.value(v, mu, solution.w, view)
+        residual = proximal.noted(mechanism, state.residual, solution)
+        return state._replace(residual=residual), step.value(v, mu, solution.w, view)
 
     def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
         u = step.moved(centre(state, view), curvature(view), released, view)
@@ -86,7 +87,7 @@ def private_admm(
         privacy=statement(
             mechanism,
             "phi_n-zCDP in round n for losses of bounded gradient (001 section 3.4, after its reference 39)",
-            "sequential",
+            "parallel",
             proximal.ASSUMPTIONS,
         ),
         prepare=step.prepare,

@@ -167,6 +167,11 @@ def proximal_step(
     return Proximal(of_own_records(mechanism).amplified(gain), prepare, solve, value, moved, l2)
 
 
+def noted(mechanism: Mechanism, before: Array, solution: Solution) -> Array:
+    """Return the residual to keep; under noise the one before: what a state keeps of data, later messages tell."""
+    return solution.residual if mechanism.distribution is None else before
+
+
 def own_records(view: View, places: int) -> Array:
     """Return over how many records an agent's mean is: its data set where a batch holds that, else the batch."""
     return jnp.where(view.data_size > 0, jnp.minimum(view.data_size, places), places)

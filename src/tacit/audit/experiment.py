@@ -57,7 +57,7 @@ def audit(
     """
     begun = time.perf_counter()
     _check(mechanism, trials, rounds, coordinates, records, confidence)
-    algorithm = constructor(linear(), mechanism=mechanism)
+    algorithm = runtime.self_contained(constructor(linear(), mechanism=mechanism))
     given = _smallest_network(algorithm) if graph is None else graph
     topology = runtime.prepared_topology(algorithm, given)
     stream = neighbouring(mechanism, coordinates, records, rounds, topology.roles[algorithm.learner])
@@ -94,7 +94,7 @@ def audit(
 
 def _smallest_network(algorithm: Algorithm) -> Graph | Topology:
     if algorithm.learner == "peer":
-        return complete(3)
+        return complete(4).with_clusters([0, 0, 1, 1])
     between_servers = any(phase.source == phase.target for phase in algorithm.phases)
     return federation(complete(2), 2) if between_servers else star_roles(3)
 

@@ -149,6 +149,7 @@ def audited(
         privacy=PrivacyStatement.none(),
         predictor=algorithm.learner,
         constraints={},  # of models, which are the evidence here
+        diagnostics={},
     )
 
 
