@@ -170,3 +170,23 @@ def test_refused():
     with pytest.raises(RequirementError, match="has no reverse"):
         run(zcdp_admm(squared()), 1, tacit.graphs.directed_ring(AGENTS))
     assert run(zcdp_admm(squared()), 1, ring(AGENTS)).rounds == 1
+
+
+@pytest.mark.parametrize("value", [np.nan, 1e30], ids=str)
+def test_a_record_that_cannot_be_computed_with_moves_the_release_within_its_bound(value):
+    """In the round that reads it: it says nothing, and the others say what they did."""
+    clip, rho = 0.5, 0.6
+    made = private_admm(squared(l2=0.1), gaussian(1e-6, clip, perturbs="gradient"), penalty=rho)
+
+    def poisoned(start, stop):
+        batch = DATA.stream().chunk(start, stop)
+        x = batch.x.copy()
+        x[:, 2, 0, 1] = value
+        return batch._replace(x=x)
+
+    bad = tacit.streams.from_function(poisoned, agents=AGENTS, rounds=1)
+    good = tacit.streams.from_function(DATA.stream().chunk, agents=AGENTS, rounds=1)
+    models = [tacit.simulate(made, GRAPH, data, rounds=1).models[0] for data in (good, bad)]
+    moved = np.linalg.norm(models[0] - models[1], axis=1)
+    assert 0 < moved[2] <= 2 * clip / (SAMPLES * 2 * rho * LINKED[2].sum()) * 1.001
+    np.testing.assert_array_equal(np.delete(moved, 2), 0)

@@ -44,9 +44,12 @@ SISTERS = (
     "combine_then_adapt",
     "adapt_then_combine",
     "graph_federated",
+    "zcdp_subgradient",
+    "dp_admm",
+    "clustered_federated",
 )
-"""Of mirror_descent, constrained_mirror_descent, centralised_online, diffusion and fedavg, with which they share what
-is released."""
+"""Of mirror_descent, constrained_mirror_descent, centralised_online, diffusion, fedavg, zcdp_admm and PGFL, with which
+they share what is released."""
 FROM_GRADIENTS = ("constrained_mirror_descent", "lagrangian_descent", "consensus")
 """They have no stepped model to noise: what they release is made of gradients."""
 DUALS = {

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from tacit.contract import Array, Batch, Clip, Extent, Mechanism, Objective, Params, Tree, View
 from tacit.errors import ConfigError
@@ -112,7 +113,7 @@ def proximal_step(
     first = jax.grad(sample)
 
     def prepare(batch: Batch) -> Factored:
-        x, _, share = _records(batch)
+        x, _, share = _records(batch, clip is not None)
         gram = x @ x.T
         vectors = values = None
         if closed:
@@ -121,7 +122,7 @@ def proximal_step(
         return Factored(batch.x, batch.y, batch.weight, gram, vectors, values, getattr(batch, "validation", None))
 
     def problem(batch: Factored, view: View) -> _Problem:
-        x, y, share = _records(batch)
+        x, y, share = _records(batch, clip is not None)
         if clip is None:
             return _Problem(x, batch.gram, lambda z: jax.vmap(first)(z, y), share, jnp.full_like(share, jnp.inf))
         limit = _slope_limit(x, clip)
@@ -209,12 +210,19 @@ def _smooth_linear(objective: Objective, name: str) -> tuple[Callable[[Array, Ar
     return loss.data.sample, penalty.l2
 
 
-def _records(batch: Batch) -> tuple[Array, Array, Array]:
-    """Return x (n, d), y (n,) and each record's share of the mean; zeros where there is no record."""
+def _records(batch: Batch, bounded: bool) -> tuple[Array, Array, Array]:
+    """Return x (n, d), y (n,) and each record's share of the mean; zeros where there is no record.
+
+    `bounded`: nor where one is not finite, or so large that it would drown the others in rounding. Such a record says
+    nothing, as a gradient that is not finite says nothing to `privacy.clip`: that is within its bound.
+    """
     x, y = jnp.atleast_2d(batch.x), jnp.atleast_1d(batch.y)
     weight = jnp.ones(()) if batch.weight is None else batch.weight
     weight = jnp.broadcast_to(weight, y.shape).astype(x.dtype)
     there = weight > 0
+    if bounded:
+        size = jnp.max(jnp.abs(x), axis=1, initial=0)
+        there &= (size < float(np.finfo(x.dtype).max) ** 0.25) & jnp.isfinite(y)
     total = jnp.sum(jnp.where(there, weight, 0))
     share = jnp.where(there, weight, 0) / jnp.where(total > 0, total, 1)
     return jnp.where(there[:, None], x, 0), jnp.where(there, y, 0).astype(x.dtype), share
