@@ -25,10 +25,13 @@ SUPPORT = {
     "admm",
     "cohorts",
     "descent",
+    "discovery",
     "duals",
     "federated",
     "importance",
     "mixing",
+    "personalised",
+    "policies",
     "proximal",
     "registry",
     "schedules",
@@ -286,6 +289,8 @@ def test_a_broken_requirement_is_refused_before_round_0(case):
         graph, channel = BREAKS[requirement]
         if graph is not None and algorithm.topology is not None and algorithm.learner == "peer":
             continue  # it makes its own graph, which meets its requirements: seen by every other test here
+        if graph is not None and algorithm.learner == "peer":
+            graph = graph.with_clusters(np.arange(AGENTS) % 3)
         if graph is not None and algorithm.learner != "peer":
             graph = tacit.graphs.federation(graph, 1, np.arange(AGENTS) % 3)
             if "servers" not in runtime.link_ends(algorithm):  # then on the links that it does use

@@ -10,6 +10,7 @@ from tacit.algorithms.averaging import (
 )
 from tacit.algorithms.constrained_mirror_descent import constrained_mirror_descent, saddle_constants
 from tacit.algorithms.diffusion import adapt_then_combine, combine_then_adapt, consensus, diffusion
+from tacit.algorithms.discovery import Found, find_clusters
 from tacit.algorithms.distributed_online import distributed_minibatch, distributed_online
 from tacit.algorithms.dynamic_mirror_descent import dynamic_mirror_descent
 from tacit.algorithms.fedavg import fedavg
@@ -31,6 +32,7 @@ from tacit.algorithms.zcdp_subgradient import zcdp_subgradient
 __all__ = [
     "REGISTRY",
     "Entry",
+    "Found",
     "Shares",
     "adapt_then_combine",
     "centralised_online",
@@ -47,6 +49,7 @@ __all__ = [
     "dynamic_mirror_descent",
     "fedavg",
     "find",
+    "find_clusters",
     "graph_federated",
     "importance_fedavg",
     "inverse",

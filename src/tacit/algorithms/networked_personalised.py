@@ -23,15 +23,15 @@ Whom nobody of another cluster pulls has no use for tau; who has no neighbour at
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
-from typing import Literal, NamedTuple, get_args
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit.algorithms import admm, proximal
+from tacit.algorithms import admm, policies, proximal
+from tacit.algorithms.policies import Policy
 from tacit.algorithms.registry import register
 from tacit.contract import (
     Algorithm,
@@ -54,7 +54,6 @@ from tacit.errors import ConfigError
 from tacit.graphs import Topology
 from tacit.privacy import statement
 
-Policy = Literal["fixed", "gradient", "actor_critic"]
 NEEDS: frozenset[Requirement] = frozenset({"symmetric", "fixed", "reliable"})
 
 
@@ -88,7 +87,7 @@ def networked_personalised(
     It runs on a graph with clusters (`graph.with_clusters`). `tau` is the strength, or where it starts.
     """
     rho = admm.positive("penalty", penalty) / 2
-    tuned = _checked_policy(mechanism, tau, policy, rate, width, epochs)
+    tuned = policies.checked(mechanism, tau, policy, rate, width, epochs)
 
     def curvature(state: State, strength: Array, view: View) -> Array:
         return 2 * rho * view.into.degree + strength * state.hears_others
@@ -111,8 +110,7 @@ def networked_personalised(
         def judged(strength: Array) -> Array:
             return objective.loss(solved(state, strength, batch, view).w, batch.validation)
 
-        moves = {"gradient": _gradient(judged, rate), "actor_critic": _actor_critic(judged, rate, width)}
-        move = moves[policy]
+        move = policies.mover(policy, judged, rate, width)
         moved: Array = jax.lax.fori_loop(0, epochs, lambda e, at: move(jax.random.fold_in(key, e), at), state.tau)
         return moved
 
@@ -170,41 +168,6 @@ def networked_personalised(
         prepare=step.prepare,
         diagnostics={"tau": lambda state: state.tau, "residual": lambda state: state.residual},
     )
-
-
-def _gradient(judged: Callable[[Array], Array], rate: float) -> Callable[[Key, Array], Array]:
-    slope = jax.grad(judged)
-    return lambda key, tau: jnp.clip(tau - rate * slope(tau), 0, 1)
-
-
-def _actor_critic(judged: Callable[[Array], Array], rate: float, width: float) -> Callable[[Key, Array], Array]:
-    def move(key: Key, tau: Array) -> Array:
-        alpha = jax.random.uniform(key, (), tau.dtype, -width / 2, width / 2)
-        better = jnp.sign(judged(jnp.clip(tau + alpha, 0, 1)) - judged(tau))
-        return jnp.clip(tau - rate * better * alpha, 0, 1)
-
-    return move
-
-
-def _checked_policy(mechanism: Mechanism, tau: float, policy: str, rate: float, width: float, epochs: int) -> bool:
-    """Return whether tau is tuned."""
-    if policy not in get_args(Policy):
-        raise ConfigError(f"policy = {policy!r}: expected one of {', '.join(get_args(Policy))}")
-    if isinstance(tau, bool) or not isinstance(tau, int | float) or not 0 <= tau <= 1:
-        raise ConfigError(f"tau = {tau!r}: expected a number from 0 (clusters apart) to 1")
-    for name, value in (("rate", rate), ("width", width)):
-        if not (isinstance(value, int | float) and 0 < value < math.inf):
-            raise ConfigError(f"{name} = {value!r}: expected a positive number")
-    if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
-        raise ConfigError(f"epochs = {epochs!r}: expected a whole number from 1 on")
-    if policy == "fixed":
-        return False
-    if mechanism.distribution is not None or mechanism.perturbs != "model":
-        raise ConfigError(
-            f"policy = {policy!r} with mechanism {mechanism.name!r}: a strength tuned on data enters every model that "
-            "is sent, past the noise; keep tau fixed, or send models as they are"
-        )
-    return True
 
 
 def _refuse_unsolvable(given: Topology, l2: float) -> None:

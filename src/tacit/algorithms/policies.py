@@ -1,0 +1,57 @@
+"""How a peer tunes the strength with which other clusters pull it: by what a change does to a loss (001 ch. 6)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Literal, get_args
+
+import jax
+import jax.numpy as jnp
+
+from tacit.contract import Array, Key, Mechanism
+from tacit.errors import ConfigError
+
+Policy = Literal["fixed", "gradient", "actor_critic"]
+Judged = Callable[[Array], Array]
+"""Strength -> the loss on records held back."""
+
+
+def mover(policy: Policy, judged: Judged, rate: float, width: float) -> Callable[[Key, Array], Array]:
+    """Return one move of the strength within [0, 1], of a policy that tunes it."""
+    return _gradient(judged, rate) if policy == "gradient" else _actor_critic(judged, rate, width)
+
+
+def _gradient(judged: Judged, rate: float) -> Callable[[Key, Array], Array]:
+    slope = jax.grad(judged)
+    return lambda key, tau: jnp.clip(tau - rate * slope(tau), 0, 1)
+
+
+def _actor_critic(judged: Judged, rate: float, width: float) -> Callable[[Key, Array], Array]:
+    def move(key: Key, tau: Array) -> Array:
+        alpha = jax.random.uniform(key, (), tau.dtype, -width / 2, width / 2)
+        better = jnp.sign(judged(jnp.clip(tau + alpha, 0, 1)) - judged(tau))
+        return jnp.clip(tau - rate * better * alpha, 0, 1)
+
+    return move
+
+
+def checked(mechanism: Mechanism, tau: float, policy: str, rate: float, width: float, epochs: int) -> bool:
+    """Return whether tau is tuned."""
+    if policy not in get_args(Policy):
+        raise ConfigError(f"policy = {policy!r}: expected one of {', '.join(get_args(Policy))}")
+    if isinstance(tau, bool) or not isinstance(tau, int | float) or not 0 <= tau <= 1:
+        raise ConfigError(f"tau = {tau!r}: expected a number from 0 (clusters apart) to 1")
+    for name, value in (("rate", rate), ("width", width)):
+        if not (isinstance(value, int | float) and 0 < value < math.inf):
+            raise ConfigError(f"{name} = {value!r}: expected a positive number")
+    if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
+        raise ConfigError(f"epochs = {epochs!r}: expected a whole number from 1 on")
+    if policy == "fixed":
+        return False
+    if mechanism.distribution is not None or mechanism.perturbs != "model":
+        raise ConfigError(
+            f"policy = {policy!r} with mechanism {mechanism.name!r}: a strength tuned on data enters every model that "
+            "is sent, past the noise; keep tau fixed, or send models as they are"
+        )
+    return True
