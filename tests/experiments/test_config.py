@@ -200,6 +200,7 @@ CONFIGURED = {
     "laplace": ("distributed_online", "epsilon = 1.0\nclip = 1.0"),
     "gaussian": ("distributed_online", "noise_multiplier = 2.0\nclip = 1"),
     "decaying_gaussian": ("distributed_online", "noise_multiplier = 2.0\ndecay = 0.9\nclip = 1.0"),
+    "classic_gaussian": ("distributed_online", "epsilon = 0.5\ndelta = 1e-6\nclip = 1.0"),
     "bounded_laplace": ("distributed_online", "epsilon = 1.0\nrounds = 12"),
     "laplace_of_size": ("distributed_online", "noise_std = 0.5"),
     "per_edge": ("adapt_then_combine", "noise_std = 0.5\nclip = 1.0"),

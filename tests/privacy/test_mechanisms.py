@@ -10,7 +10,16 @@ import pytest
 import tacit
 from tacit.contract import Clip, Extent, Links, View
 from tacit.errors import ConfigError, ContractError
-from tacit.privacy import bounded_laplace, decaying_gaussian, gaussian, laplace, release, statement, unprotected
+from tacit.privacy import (
+    bounded_laplace,
+    classic_gaussian,
+    decaying_gaussian,
+    gaussian,
+    laplace,
+    release,
+    statement,
+    unprotected,
+)
 from tacit.privacy.mechanisms import largest_change
 from tacit.privacy.unit_noise import noise_words
 
@@ -60,6 +69,7 @@ def test_other_neighbours_change_other_amounts():
         (laplace(epsilon=2.0, clip=0.5, norm="l1"), (2 * 0.5 / 2.0) * np.sqrt(2)),
         (gaussian(noise_multiplier=1.5, clip=0.5), 1.5 * 2 * 0.5),
         (decaying_gaussian(noise_multiplier=1.5, decay=0.81, clip=0.5), 1.5 * 2 * 0.5 * 0.9**2),
+        (classic_gaussian(epsilon=0.5, delta=1e-5, clip=0.5, decay=0.81), np.sqrt(8 * np.log(1.25e5)) * 0.9**2),
     ],
     ids=lambda m: getattr(m, "name", ""),
 )

@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
 RESTARTS, MOST_STEPS = 20, 100
 """Of k-means."""
-FLIPS = 20
+FLIPS = 100
 """A direction counts if it explains more than in every one of so many copies of the values with signs at random."""
 
 
@@ -50,9 +50,7 @@ def find_clusters(released: ArrayLike, clusters: int, seed: int, weight: ArrayLi
     root = np.sqrt(reliance)[:, None]
     centred = values - np.average(values, axis=0, weights=reliance)
     _, strength, directions = np.linalg.svd(root * centred, full_matrices=False)
-    chance = max(_flipped(root * centred, draws) for _ in range(FLIPS))
-    most = min(clusters - 1, len(strength))
-    kept = int(np.clip(np.sum(strength[:most] > chance), 1, most))
+    kept = _standing_out(root * centred, strength, directions, min(clusters - 1, len(strength)), draws)
     places = centred @ directions[:kept].T
     _, labels = min((_grouped(places, reliance, clusters, draws) for _ in range(RESTARTS)), key=lambda found: found[0])
     within = _spread(places, reliance, labels, clusters)
@@ -79,9 +77,16 @@ def _checked(released: ArrayLike, clusters: int, weight: ArrayLike | None) -> tu
     return values, reliance / reliance.mean()
 
 
-def _flipped(values: Floats, draws: np.random.Generator) -> float:
-    """Return the largest singular value with every sign at random: what chance explains, clients' sizes being kept."""
-    return float(np.linalg.norm(values * draws.choice((-1.0, 1.0), values.shape), ord=2))
+def _standing_out(values: Floats, strength: Floats, directions: Floats, most: int, draws: np.random.Generator) -> int:
+    """Return how many directions, one after the other, explain more of what is left than signs at random let any."""
+    # Turned at random first, so that no difference sits in one coordinate, whose size signs leave as it is.
+    turn = np.linalg.qr(draws.normal(size=(values.shape[1],) * 2))[0]
+    for k in range(most):
+        left = (values - values @ directions[:k].T @ directions[:k]) @ turn
+        flips = (left * draws.choice((-1.0, 1.0), left.shape) for _ in range(FLIPS))
+        if strength[k] <= max(np.linalg.norm(flipped, ord=2) for flipped in flips):
+            return max(k, 1)
+    return most
 
 
 def _grouped(places: Floats, weight: Floats, clusters: int, draws: np.random.Generator) -> tuple[float, Labels]:

@@ -98,13 +98,12 @@ def networked_personalised(
 
     step = proximal.proximal_step(objective, mechanism, smallest, "networked_personalised", newton_steps)
 
-    def centre(state: State, strength: Array, view: View) -> tuple[Params, Array]:
-        mu = curvature(state, strength, view)
+    def pulled(state: State, strength: Array, view: View) -> tuple[Params, Array]:
         total = admm.pull(state.shared, rho, view) + strength * state.hears_others * state.bridged
-        return total / jnp.where(mu > 0, mu, 1), mu
+        return total, curvature(state, strength, view)
 
     def solved(state: State, strength: Array, batch: Batch, view: View) -> proximal.Solution:
-        return step.solve(*centre(state, strength, view), batch, view)
+        return step.solve(*pulled(state, strength, view), batch, view)
 
     def next_tau(key: Key, state: State, batch: Batch, view: View) -> Array:
         def judged(strength: Array) -> Array:
@@ -124,15 +123,15 @@ def networked_personalised(
                 f"policy = {policy!r} tunes tau on records held back, but the stream has none; add them with "
                 "tacit.streams.with_validation(stream, validation)"
             )
-        v, mu = centre(state, state.tau, view)
-        solution = step.solve(v, mu, batch, view)
-        value = step.value(v, mu, solution.w, view)
+        pull, mu = pulled(state, state.tau, view)
+        solution = step.solve(pull, mu, batch, view)
+        value = step.value(pull, mu, solution.w, view)
         strength = next_tau(key, state, batch, view) if tuned else state.tau
         residual = proximal.noted(mechanism, state.residual, solution)
         return state._replace(tau=strength, residual=residual), value
 
     def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
-        u = step.moved(*centre(state, state.tau, view), released, view)  # tau is tuned for models sent as they are
+        u = step.moved(*pulled(state, state.tau, view), released, view)  # tau is tuned for models sent as they are
         return state._replace(shared=state.shared._replace(u=u)), share(u)
 
     def agree(key: Key, state: State, inbox: Inbox, view: View) -> State:

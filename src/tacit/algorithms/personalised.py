@@ -105,17 +105,16 @@ def around_servers(
         gap = rho * (anchor - state.sent)
         return state._replace(anchor=anchor, phi=state.phi + jnp.where(state.answered, gap, 0))
 
-    def centre(state: Client) -> Params:
-        return state.anchor + state.phi / rho
+    def pull(state: Client) -> Params:
+        return rho * state.anchor + state.phi
 
     def train(key: Key, state: Client, batch: Batch, view: View) -> tuple[Client, Tree]:
-        v = centre(state)
-        solution = step.solve(v, curvature(view), batch, view)
-        value = step.value(v, curvature(view), solution.w, view)
+        solution = step.solve(pull(state), curvature(view), batch, view)
+        value = step.value(pull(state), curvature(view), solution.w, view)
         return state._replace(residual=proximal.noted(mechanism, state.residual, solution)), value
 
     def upload(state: Client, released: Tree, view: View) -> tuple[Client, Outbox]:
-        sent = step.moved(centre(state), curvature(view), released, view)
+        sent = step.moved(pull(state), curvature(view), released, view)
         which = jnp.asarray(view.cluster if clusters > 1 else 0, jnp.int32)
         return state._replace(sent=sent, answered=jnp.asarray(True)), share(sent - state.phi / rho, public=which)
 

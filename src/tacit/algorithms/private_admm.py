@@ -58,20 +58,17 @@ def private_admm(
 
     step = proximal.proximal_step(objective, mechanism, curvature, "private_admm", newton_steps)
 
-    def centre(state: State, view: View) -> Params:
-        return admm.pull(state.shared, rho, view) / curvature(view)
-
     def init(key: Key, params: Params, views: Mapping[str, View]) -> State:
         return State(admm.init(key, params, views), jnp.zeros((), jnp.result_type(float)))
 
     def compute(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
-        v, mu = centre(state, view), curvature(view)
-        solution = step.solve(v, mu, batch, view)
+        pull, mu = admm.pull(state.shared, rho, view), curvature(view)
+        solution = step.solve(pull, mu, batch, view)
         residual = proximal.noted(mechanism, state.residual, solution)
-        return state._replace(residual=residual), step.value(v, mu, solution.w, view)
+        return state._replace(residual=residual), step.value(pull, mu, solution.w, view)
 
     def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
-        u = step.moved(centre(state, view), curvature(view), released, view)
+        u = step.moved(admm.pull(state.shared, rho, view), curvature(view), released, view)
         return state._replace(shared=state.shared._replace(u=u)), share(u)
 
     def absorb(key: Key, state: State, inbox: Inbox, view: View) -> State:

@@ -6,13 +6,14 @@ With f the mean of phi(<x_i, w>, y_i) over the agent's own records plus (l2 / 2)
 
 so that as many numbers are looked for as there are records, however many coordinates a model has. Of squares that is a
 linear system, of which `prepare` finds the eigenvectors once for all rounds and all mu. Of other smooth losses it is
-solved by a fixed number of Newton steps, each the best of a few lengths by the residual.
+solved by Newton steps, each as long as is best along its direction.
 
 What makes the sensitivity true. A clip bounds every record's gradient phi' x_i, here by bounding phi': what comes of it
 is still monotone in w, hence the gradient of a convex function, and the minimiser moves by at most 2 c / (D_k m) if a
 record is replaced (001 (5.31) and [39], whose Assumption 3 this enforces). D_k is how many records the agent holds,
 which replacing one does not change. The solution's own error has to be small beside that: `SLACK` of it is booked, and
-the `residual`, a bound on the distance to the exact minimiser, is there to look at.
+under noise steps are taken until the error is within it. Without noise their number is fixed, and the `residual`, a
+bound on the distance to the exact minimiser, is there to look at.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from tacit.objectives import MeanLoss, PenalisedLoss, Regulariser, linear, squar
 
 SLACK = 1e-3
 """How much more than the exact minimiser's sensitivity is booked."""
+HALVINGS = 20
+"""Of the interval in which the best length of a Newton step is looked for."""
+NEWTON_STEPS, MOST_STEPS = 10, 200
 ASSUMPTIONS = (
-    f"every local problem is solved to within {SLACK:g} of that sensitivity, which its residual tells",
+    f"every local problem is solved to within {SLACK:g} of the sensitivity in at most {MOST_STEPS} Newton steps",
     "how many records an agent holds is known",
 )
-LENGTHS = (1.0, 0.5, 0.25, 0.0625)
-"""Of a Newton step, from which the best is taken."""
-NEWTON_STEPS = 8
 
 
 class Factored(NamedTuple):
@@ -70,11 +71,11 @@ class Proximal(NamedTuple):
     """With the sensitivity of what is released."""
     prepare: Callable[[Batch], Factored]
     solve: Callable[[Params, Array, Batch, View], Solution]
-    """(v, mu, prepared batch, view) -> the minimiser."""
+    """(mu v, mu, prepared batch, view) -> the minimiser. Not v itself: where nothing pulls, mu v and mu are both 0."""
     value: Callable[[Params, Array, Params, View], Tree]
-    """(v, mu, minimiser, view) -> what is to be released."""
+    """(mu v, mu, minimiser, view) -> what is to be released."""
     moved: Callable[[Params, Array, Tree, View], Params]
-    """(v, mu, what was released, view) -> the minimiser, as released."""
+    """(mu v, mu, what was released, view) -> the minimiser, as released."""
     l2: float
     """Of the objective: what is left of the curvature where mu is 0."""
 
@@ -88,8 +89,8 @@ class _Problem(NamedTuple):
     """Predictions -> phi', clipped where that is asked for."""
     share: Array
     """p."""
-    limit: Array
-    """Of alpha, which a clip bounds."""
+    tolerance: Array
+    """Of the gradient of the local objective at a solution that may be released."""
 
 
 def proximal_step(
@@ -124,17 +125,18 @@ def proximal_step(
     def problem(batch: Factored, view: View) -> _Problem:
         x, y, share = _records(batch, clip is not None)
         if clip is None:
-            return _Problem(x, batch.gram, lambda z: jax.vmap(first)(z, y), share, jnp.full_like(share, jnp.inf))
+            return _Problem(x, batch.gram, lambda z: jax.vmap(first)(z, y), share, jnp.zeros((), x.dtype))
         limit = _slope_limit(x, clip)
         present = share > 0
-        share = present / own_records(view, x.shape[0]).astype(x.dtype)
+        records = own_records(view, x.shape[0]).astype(x.dtype)
+        share = present / records
         clipped = lambda z: jnp.clip(jax.vmap(first)(z, y), -limit, limit)  # noqa: E731
-        return _Problem(x, batch.gram, clipped, share, share * limit)
+        return _Problem(x, batch.gram, clipped, share, SLACK / 2 * clip.bound / records)
 
-    def solve(v: Params, mu: Array, batch: Factored, view: View) -> Solution:
+    def solve(pull: Params, mu: Array, batch: Factored, view: View) -> Solution:
         local = problem(batch, view)
-        m = (mu + l2).astype(v.dtype)
-        v0 = _start(v, mu, l2)
+        m = (mu + l2).astype(pull.dtype)
+        v0 = _start(pull, mu, l2)
         z0 = local.x @ v0
         if closed:
             assert batch.vectors is not None  # prepared so
@@ -143,23 +145,22 @@ def proximal_step(
             inner = (batch.vectors.T @ (root * local.slope(z0))) / (1 + jnp.maximum(batch.values, 0) / m)
             alpha = root * (batch.vectors @ inner)
         else:
-            # No record counts for more than its clip, however the steps ended.
-            alpha = jnp.clip(_newton(local, z0, m, newton_steps), -local.limit, local.limit)
+            alpha = _newton(local, z0, m, newton_steps, mechanism.distribution is not None)
         w = v0 - (local.x.T @ alpha) / m
         gap = local.x.T @ (local.share * local.slope(local.x @ w) - alpha)
         return Solution(w, jnp.sqrt(jnp.sum(jnp.square(gap))) / m)
 
-    def value(v: Params, mu: Array, w: Params, view: View) -> Tree:
+    def value(pull: Params, mu: Array, w: Params, view: View) -> Tree:
         if mechanism.perturbs == "model":
             return w
-        update = _start(v, mu, l2) - w
-        return update if mechanism.perturbs == "update" else (mu + l2).astype(v.dtype) * update
+        update = _start(pull, mu, l2) - w
+        return update if mechanism.perturbs == "update" else (mu + l2).astype(pull.dtype) * update
 
-    def moved(v: Params, mu: Array, released: Tree, view: View) -> Params:
+    def moved(pull: Params, mu: Array, released: Tree, view: View) -> Params:
         if mechanism.perturbs == "model":
             return released
-        update = released if mechanism.perturbs == "update" else released / (mu + l2).astype(v.dtype)
-        return _start(v, mu, l2) - update
+        update = released if mechanism.perturbs == "update" else released / (mu + l2).astype(pull.dtype)
+        return _start(pull, mu, l2) - update
 
     def gain(view: View) -> Array:
         in_steps = jnp.ones(()) if mechanism.perturbs == "gradient" else 1 / (curvature(view) + l2)
@@ -228,9 +229,9 @@ def _records(batch: Batch, bounded: bool) -> tuple[Array, Array, Array]:
     return jnp.where(there[:, None], x, 0), jnp.where(there, y, 0).astype(x.dtype), share
 
 
-def _start(v: Params, mu: Array, l2: float) -> Params:
+def _start(pull: Params, mu: Array, l2: float) -> Params:
     """Return the minimiser of the problem without data."""
-    return v if l2 == 0 else (mu / (mu + l2)).astype(v.dtype) * v
+    return pull / (mu + l2).astype(pull.dtype)
 
 
 def _slope_limit(x: Array, clip: Clip) -> Array:
@@ -239,26 +240,49 @@ def _slope_limit(x: Array, clip: Clip) -> Array:
     return jnp.where(size > 0, clip.bound / jnp.where(size > 0, size, 1), 0)
 
 
-def _newton(local: _Problem, z0: Array, m: Array, steps: int) -> Array:
-    """Return alpha after a fixed number of Newton steps; its residual never grows."""
+def _newton(local: _Problem, z0: Array, m: Array, steps: int, released: bool) -> Array:
+    """Return alpha after Newton steps, each as long as is best along its direction: a fixed number of them.
+
+    What is `released` with noise has to be solved, whatever the data: then as many as that takes, of which there are
+    finitely many, as the objective is strongly convex and its gradient is piecewise smooth.
+
+    From w the step leads by -X' d / m to predictions z - t u / m with u = X X' d. The derivative of the objective along
+    it is <alpha + t d - p phi'(z - t u / m), u> / m, which rises with t: it is zero where the step should end.
+    """
     slope, share, gram = local.slope, local.share, local.gram
 
-    def mismatch(alpha: Array) -> Array:
-        return share * slope(z0 - gram @ alpha / m) - alpha
-
-    def size(alpha: Array) -> Array:
-        gap = mismatch(alpha)
-        return gap @ (gram @ gap)
-
-    def step(_: int, alpha: Array) -> Array:
+    def step(alpha: Array) -> Array:
         z = z0 - gram @ alpha / m
         at, bend = jax.jvp(slope, (z,), (jnp.ones_like(z),))  # each slope is its own prediction's
         bend = share * bend
         matrix = jnp.eye(z.size, dtype=z.dtype) + bend[:, None] * gram / m
-        aim = jnp.linalg.solve(matrix, share * at + bend * (z0 - z))
-        candidates = jnp.stack([alpha + t * (aim - alpha) for t in (0.0, *LENGTHS)])
-        sizes = jax.vmap(size)(candidates)
-        return candidates[jnp.argmin(jnp.where(jnp.isfinite(sizes), sizes, jnp.inf))]
+        d = jnp.linalg.solve(matrix, share * at + bend * (z0 - z)) - alpha
+        u = gram @ d
 
-    alpha: Array = jax.lax.fori_loop(0, steps, step, share * slope(z0))
-    return alpha
+        def too_long(t: Array) -> Array:
+            slack: Array = alpha + t * d - share * slope(z - t * u / m)
+            return jnp.dot(slack, u) > 0
+
+        def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+            low, high = ends
+            middle = (low + high) / 2
+            beyond = too_long(middle)
+            return jnp.where(beyond, low, middle), jnp.where(beyond, middle, high)
+
+        one = jnp.ones((), z.dtype)
+        low, _ = jax.lax.fori_loop(0, HALVINGS, halve, (0 * one, one))
+        longer: Array = alpha + jnp.where(too_long(one), low, one) * d
+        return longer
+
+    def unsolved(state: tuple[Array, Array]) -> Array:
+        count, alpha = state
+        gap = share * slope(z0 - gram @ alpha / m) - alpha
+        error: Array = jnp.dot(gap, gram @ gap)
+        return jnp.logical_and(count < MOST_STEPS, error > jnp.square(local.tolerance))
+
+    start = share * slope(z0)
+    if released:
+        _, solved = jax.lax.while_loop(unsolved, lambda s: (s[0] + 1, step(s[1])), (jnp.zeros((), jnp.int32), start))
+    else:
+        solved = jax.lax.fori_loop(0, steps, lambda _, alpha: step(alpha), start)
+    return jnp.asarray(solved)

@@ -31,6 +31,7 @@ from tacit.graphs import Graph
 from tacit.streams import Stream, datasets, partition
 from tacit.streams.ijcnn1 import ijcnn1
 from tacit.streams.mnist import mnist
+from tacit.streams.organamnist import organamnist
 
 GRAPHS: Mapping[str, Callable[..., Graph]] = {
     "ring": graphs.ring,
@@ -62,6 +63,7 @@ DATASETS: Mapping[str, Callable[[], datasets.Dataset]] = {
     "susy": datasets.susy,
     "mnist": mnist,
     "ijcnn1": ijcnn1,
+    "organamnist": organamnist,
 }
 FILES: Mapping[str, Callable[..., streams.Table]] = dict.fromkeys(("csv", "parquet", "npz"), streams.read_table)
 PARTITIONS: Mapping[str, Callable[..., Any]] = {

@@ -23,6 +23,7 @@ from tacit.errors import ConfigError, TacitError
 from tacit.objectives import CONSTRAINTS, MIRROR_MAPS, Constraint, MirrorMap
 from tacit.privacy import (
     bounded_laplace,
+    classic_gaussian,
     decaying_gaussian,
     gaussian,
     graph_homomorphic,
@@ -40,6 +41,7 @@ MECHANISMS: Mapping[str, Callable[..., Mechanism]] = {
     "gaussian": gaussian,
     "decaying_gaussian": decaying_gaussian,
     "bounded_laplace": bounded_laplace,
+    "classic_gaussian": classic_gaussian,
     "laplace_of_size": laplace_of_size,
     "per_edge": per_edge,
     "graph_homomorphic": graph_homomorphic,

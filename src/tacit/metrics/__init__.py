@@ -1,6 +1,7 @@
 """What is measured: regret and its comparators, consensus, intervals over repeats, bits."""
 
 from tacit.metrics.bits import message_bits
+from tacit.metrics.clusters import agreement, by_cluster, normalised_deviation
 from tacit.metrics.comparator import Comparator, best_fixed, best_fixed_prefixes
 from tacit.metrics.feasible import FeasibleComparator, best_fixed_within, check_feasible
 from tacit.metrics.intervals import Band, Interval, mean_band, mean_interval, paired_difference
@@ -16,9 +17,11 @@ __all__ = [
     "Interval",
     "Regret",
     "Slope",
+    "agreement",
     "best_fixed",
     "best_fixed_prefixes",
     "best_fixed_within",
+    "by_cluster",
     "check_feasible",
     "consensus_distance",
     "dynamic_comparator",
@@ -29,6 +32,7 @@ __all__ = [
     "network_loss",
     "network_score",
     "node_loss",
+    "normalised_deviation",
     "paired_difference",
     "static_regret",
 ]

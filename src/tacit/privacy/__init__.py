@@ -12,7 +12,7 @@ from tacit.privacy.graph_noise import (
     on_grid,
     per_edge,
 )
-from tacit.privacy.mechanisms import bounded_laplace, decaying_gaussian, gaussian, laplace
+from tacit.privacy.mechanisms import bounded_laplace, classic_gaussian, decaying_gaussian, gaussian, laplace
 from tacit.privacy.release import from_grid, release
 from tacit.privacy.statements import statement
 from tacit.privacy.trajectory import trajectory_claim
@@ -22,6 +22,7 @@ __all__ = [
     "Event",
     "Loss",
     "bounded_laplace",
+    "classic_gaussian",
     "clipped_gradient",
     "clipped_mean",
     "decaying_gaussian",

@@ -27,6 +27,7 @@ import jax.numpy as jnp
 
 from tacit.contract import Adjacency, Array, Clip, Distribution, Extent, Mechanism, Noise, Tree, View
 from tacit.errors import ConfigError
+from tacit.privacy.classic import classic_multiplier
 
 Perturbs = Literal["gradient", "update", "model"]
 Norm = Literal["l2", "l1", "linf"]
@@ -78,6 +79,32 @@ def decaying_gaussian(
     The first round costs rho = 1 / (2 m^2), round t costs decay^-(t-1) times that.
     """
     multiplier = positive("noise_multiplier", noise_multiplier, "a larger one means more noise")
+    return _decaying("decaying_gaussian", multiplier, decay, clip, norm, perturbs, adjacency)
+
+
+def classic_gaussian(
+    epsilon: float,
+    delta: float,
+    clip: float,
+    decay: float = 1.0,
+    norm: Norm = "l2",
+    perturbs: Perturbs = "update",
+    adjacency: Adjacency = "record",
+) -> Mechanism:
+    """Gaussian noise by the classic calibration, (epsilon, delta) of the first release (Dwork and Roth 2014, App. A).
+
+    Its standard deviation is sensitivity x sqrt(2 ln(1.25 / delta)) / epsilon, which is proven for epsilon below 1 and
+    more than is needed. The variance shrinks by `decay` per round, so that round t has epsilon decay^(-(t-1)/2) at the
+    same delta; once that reaches 1 the calibration says nothing of a round. What is booked never rests on it: that is
+    the noise's own rho, as for any Gaussian noise. `tacit.privacy.classic` has the sums of the classic rules.
+    """
+    return _decaying("classic_gaussian", classic_multiplier(epsilon, delta), decay, clip, norm, perturbs, adjacency)
+
+
+def _decaying(
+    name: str, multiplier: float, decay: float, clip: float, norm: Norm, perturbs: Perturbs, adjacency: Adjacency
+) -> Mechanism:
+    """Return Gaussian noise of multiplier x sensitivity in the first round, whose variance shrinks by `decay`."""
     ratio = positive("decay", decay, "1 keeps the variance as it is")
     if ratio > 1:
         raise ConfigError(f"decay = {decay!r}: expected a number from 0 to 1, by which the variance shrinks per round")
@@ -87,7 +114,7 @@ def decaying_gaussian(
         rounds = (view.round - 1).astype(jnp.result_type(float))
         return multiplier * jnp.exp(half_log * rounds) * sensitivity
 
-    return _mechanism("gaussian", clip, norm, perturbs, adjacency, scale, name="decaying_gaussian")
+    return _mechanism("gaussian", clip, norm, perturbs, adjacency, scale, name=name)
 
 
 def bounded_laplace(

@@ -84,6 +84,16 @@ def noises_for(
     }
 
 
+def total_rho(first: float, releases: int, decay: float = 1.0) -> float:
+    """Return the rho of Gaussian releases in sequence, whose first costs `first`: the sum of all (001 Theorem I).
+
+    Release n costs decay^-(n-1) times the first. `conversions.loose` of it is the epsilon of the corollary there.
+    """
+    if not 0 <= first < math.inf:
+        raise ConfigError(f"first = {first!r}: expected a finite number from 0 on, the rho of the first release")
+    return first * _weights("gaussian", releases, decay)[1]
+
+
 def rdp_epsilon(events: Iterable[Event], delta: float) -> float:
     """Return the epsilon of events in sequence at delta, by Rényi differential privacy (Mironov 2017)."""
     return _Schedule.of(events, delta).rdp(delta)

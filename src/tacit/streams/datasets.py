@@ -51,6 +51,9 @@ MNIST_SHA256 = {
 IJCNN1_URL = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/"
 IJCNN1_FOLDER = "ijcnn1"
 IJCNN1_FILES = ("ijcnn1.tr.bz2", "ijcnn1.val.bz2", "ijcnn1.t.bz2")
+ORGANAMNIST_URL = "https://zenodo.org/records/10519652/files/organamnist.npz"
+ORGANAMNIST_FILE = "organamnist.npz"
+ORGANAMNIST_SHA256 = "7c8c8b0753e2c0d7f70928817eac02be7cbb09f6beff4346e9d0ea79ecb598bd"
 SUSY_COLUMNS = (
     *("lepton 1 pT", "lepton 1 eta", "lepton 1 phi", "lepton 2 pT", "lepton 2 eta", "lepton 2 phi"),
     *("missing energy magnitude", "missing energy phi", "MET_rel", "axial MET", "M_R", "M_TR_2"),
@@ -266,6 +269,12 @@ _KNOWN = {
         ", ".join(f"{IJCNN1_FOLDER}/{file}" for file in IJCNN1_FILES),
         f"{IJCNN1_URL[:-1]}.html#ijcnn1",
         IJCNN1_URL,
+    ),
+    "organamnist": _Known(
+        lambda: find(ORGANAMNIST_FILE),
+        ORGANAMNIST_FILE,
+        "https://medmnist.com",
+        ORGANAMNIST_URL,
     ),
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tacit.experiments.papers import diffusion, dola, federated, mirror, push_sum
+from tacit.experiments.papers import diffusion, dola, federated, mirror, networked, nonsmooth, personalised, push_sum
 from tacit.experiments.papers.experiment import Claim, Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -25,6 +25,14 @@ EXPERIMENTS: dict[str, Experiment] = {
         federated.PRIVATE,
         federated.GRAPH_REGRESSION,
         federated.GRAPH_CLASSIFICATION,
+        nonsmooth.ELASTIC_NET,
+        nonsmooth.LAD,
+        nonsmooth.RIDGE,
+        personalised.REGRESSION,
+        personalised.MNIST,
+        personalised.ORGAN,
+        personalised.DISCOVERY,
+        networked.TUNED,
     )
 }
 """Name -> experiment, as `tacit reproduce` lists them."""

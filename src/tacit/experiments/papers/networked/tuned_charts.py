@@ -1,0 +1,136 @@
+"""Pictures of `npfl-rl`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tacit.experiments.papers.charts import Points, points
+from tacit.experiments.papers.drawing import Panel, draw_curves, finished
+from tacit.experiments.papers.experiment import Figure
+from tacit.experiments.papers.gaps import decibels
+from tacit.experiments.papers.networked.clustered_regression import Floats, Network
+from tacit.experiments.papers.networked.tuned_runs import (
+    DPG,
+    EVERY,
+    ONE_MODEL,
+    POLICIES,
+    SAC,
+    START,
+    TEXT_TAUS,
+    Evidence,
+    Outcome,
+    fixed,
+)
+from tacit.metrics import mean_interval
+from tacit.results.plots import COLOURS, LINES, STYLE
+
+IN_DB = "mean NMSD over clients (dB)"
+BANDS = "Lines are means over the seeds of dB, bands their 95 % intervals"
+
+
+def figures(evidence: Evidence) -> list[Figure]:
+    """Draw figures 6.1 to 6.3 of the text again, and errors over tau."""
+    networks = evidence.design.networks
+
+    def panels(names: tuple[str, ...]) -> list[Panel]:
+        return [
+            Panel(network, {name: _over_rounds(evidence.outcomes[network, name]) for name in names})
+            for network in networks
+        ]
+
+    said = f"{BANDS}; recorded at every {EVERY}th round."
+    return [
+        draw_curves(
+            "fixed",
+            "One model, and a model per cluster with a fixed tau",
+            f"As figure 6.1. {said}",
+            panels((ONE_MODEL, *map(fixed, TEXT_TAUS))),
+            IN_DB,
+        ),
+        draw_curves(
+            "tuned",
+            "Tau tuned by the four policies, with the text's rates",
+            f"As figure 6.2. {said}",
+            panels((fixed(START), *POLICIES)),
+            IN_DB,
+        ),
+        _settled(
+            evidence,
+            "settled-fixed",
+            [fixed(tau) for tau in evidence.design.taus],
+            [f"{tau:g}" for tau in evidence.design.taus],
+            "fixed tau",
+        ),
+        _settled(
+            evidence,
+            "settled-tuned",
+            evidence.design.methods,
+            [name.replace(", ", ",\n").replace("batch ", "batch\n") for name in evidence.design.methods],
+            "policy",
+        ),
+        *(_strengths(evidence, network) for network in networks),
+    ]
+
+
+def three_clients(sizes: Floats, used: Floats) -> dict[str, int]:
+    """Return the clients with the fewest, middling and most records among those whose tau matters."""
+    order = [int(k) for k in np.argsort(sizes, kind="stable") if used[k]]
+    return {"few": order[0], "middling": order[len(order) // 2], "many": order[-1]}
+
+
+def _over_rounds(outcome: Outcome) -> Floats:
+    """(seeds, rounds) in dB, straight between records."""
+    return _each_round(outcome, decibels(outcome.curve))
+
+
+def _each_round(outcome: Outcome, values: Floats) -> Floats:
+    every = np.arange(1, outcome.rounds[-1] + 1)
+    return np.stack([np.interp(every, outcome.rounds, row) for row in values])
+
+
+def _settled(evidence: Evidence, name: str, methods: Sequence[str], labels: Sequence[str], x_label: str) -> Figure:
+    def series(network: Network) -> Points:
+        found = [mean_interval(decibels(evidence.outcomes[network, method].settled)) for method in methods]
+        return Points(*(np.array([getattr(one, end) for one in found]) for end in ("mean", "low", "high")))
+
+    return points(
+        name,
+        f"Where the error settles, by {x_label}",
+        "Bars are 95 % intervals of the mean over seeds; methods share the seeds, so that differences are surer.",
+        {"": {network: series(network) for network in evidence.design.networks}},
+        labels,
+        x_label,
+        IN_DB,
+    )
+
+
+def _strengths(evidence: Evidence, network: Network) -> Figure:
+    """Draw tau of three clients of the first seed."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure as Canvas
+
+    who = evidence.clients[network]
+    chosen = three_clients(who.sizes[0], who.own[0] > 0)
+    name = f"strengths-{network.replace(' ', '-')}"
+    with mpl.rc_context({**STYLE, "svg.hashsalt": name}):
+        canvas = Canvas(figsize=(9.0, 4.0), layout="constrained")
+        places: Any = canvas.subplots(1, 2)
+        for place, policy in zip(places, (SAC, DPG), strict=True):
+            found = evidence.outcomes[network, policy]
+            for j, (words, k) in enumerate(chosen.items()):
+                label = f"{words} records ({who.sizes[0, k]})"
+                place.plot(found.rounds, found.tau[0, :, k], color=COLOURS[j], ls=LINES[j], label=label)
+            place.set_title(policy)
+            place.set_xlabel("round t")
+            place.set_ylabel("tau")
+        canvas.legend(*places[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+        return finished(
+            canvas,
+            name,
+            f"Tau of three clients, {network}",
+            "As figure 6.3, of the first seed: the clients with the fewest, middling and most records among those with "
+            f"a neighbour of their own cluster. Both axes of tau have their own range; it starts at {START:g}.",
+        )

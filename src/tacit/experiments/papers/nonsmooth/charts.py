@@ -1,0 +1,87 @@
+"""Pictures of 001 section 3.4."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tacit.experiments.papers.charts import Curve, log_curves
+from tacit.experiments.papers.experiment import Figure
+from tacit.experiments.papers.nonsmooth.problems import PROBLEMS
+from tacit.experiments.papers.nonsmooth.runs import AVERAGED, ROUNDS, Method, Outcome
+from tacit.experiments.papers.nonsmooth.search import MATCHED, Evidence
+
+DRAWN = 24
+"""Points of a curve over the rounds."""
+ORDER: tuple[Method, ...] = ("zCDP-NFL", "zCDP-grad-NFL", MATCHED, "DP-NFL", "P-ADMM")
+WORDS: dict[Method, str] = {method: method for method in ORDER} | {"DP-NFL": "(eps, delta)DP-NFL"}
+BARS = "Lines are means over the seeds, bands their 95 % intervals."
+ERROR = "sum of ||w_k - w_c||^2 / ||w_c||^2"
+
+
+def figures(evidence: Evidence) -> list[Figure]:
+    """Draw errors over the rounds, errors by total epsilon, and the objective at averaged iterates."""
+    title = PROBLEMS[evidence.problem].title
+    present = [method for method in ORDER if (method, evidence.middle) in evidence.found]
+    drawn = [
+        log_curves(
+            "rounds",
+            f"Normalised error over the rounds, {title}",
+            f"All methods spend the same total, epsilon {evidence.middle:g} at delta = 1e-5, on {ROUNDS} rounds; "
+            f"right: what is left without noise. {BARS}",
+            {
+                f"total epsilon {evidence.middle:g}": {
+                    WORDS[method]: _over_rounds(evidence.found[method, evidence.middle]) for method in present
+                },
+                "with the clip, without noise": {
+                    WORDS[method]: _over_rounds(evidence.quiet[method])
+                    for method in present
+                    if method in evidence.quiet
+                }
+                | {"zCDP-NFL, no clip either": _over_rounds(evidence.plain)},
+            },
+            "round n",
+            ERROR,
+        )
+    ]
+    if len(evidence.totals) > 1:
+        drawn.append(
+            log_curves(
+                "privacy",
+                f"Privacy and accuracy after {ROUNDS} rounds, {title}",
+                f"Each method in its own best setting for each total. {BARS}",
+                {"": {WORDS[method]: _by_total(evidence, method) for method in present if method != MATCHED}},
+                "total epsilon at delta = 1e-5",
+                ERROR,
+            )
+        )
+    private = evidence.found["zCDP-NFL", evidence.middle]
+    assert evidence.plain.excess is not None  # judged runs have both
+    assert private.excess is not None
+    line = private.excess.mean(axis=0)[:1] * AVERAGED[0] / AVERAGED
+    drawn.append(
+        log_curves(
+            "averaged",
+            f"Objective at averaged iterates of zCDP-NFL, {title}",
+            f"On all data, mean over the agents, above its value at w_c; Theorem IV says 1 / n. {BARS}",
+            {
+                "": {
+                    f"total epsilon {evidence.middle:g}": Curve(AVERAGED, private.excess),
+                    "no noise, no clip": Curve(AVERAGED, evidence.plain.excess),
+                    "1 / n": Curve(AVERAGED, line[None]),
+                }
+            },
+            "round n",
+            "f(averaged w_k) - f(w_c)",
+        )
+    )
+    return drawn
+
+
+def _over_rounds(outcome: Outcome) -> Curve:
+    at = np.unique(np.geomspace(1, len(outcome.rounds), DRAWN).astype(np.int64)) - 1
+    return Curve(outcome.rounds[at], outcome.error[:, at])
+
+
+def _by_total(evidence: Evidence, method: Method) -> Curve:
+    totals = [total for total in evidence.totals if (method, total) in evidence.found]
+    return Curve(np.array(totals), np.stack([evidence.found[method, total].final for total in totals], axis=1))

@@ -1,0 +1,78 @@
+"""What is claimed of both experiments on images, and what the runs say to it: pure functions of a study."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tacit.experiments.papers.experiment import Claim
+from tacit.experiments.papers.judging import brief, shown
+from tacit.experiments.papers.personalised.classification import Study
+from tacit.experiments.papers.personalised.classification_runs import ALONE, LOST, PHI0, ZETA, Mixing, Noise
+from tacit.metrics import paired_difference
+
+EXACT = 1e-3
+"""Share of a sensitivity that an inexact local solution may be off."""
+
+
+def improves(claim: str, of: Study, noise: Noise, mixing: Mixing, why: str) -> Claim:
+    """The mixing raises the accuracy at the end: the whole interval of the difference lies above 0; else why not."""
+    gain = paired_difference(of.final(noise, mixing), of.final(noise, ALONE))
+    holds = gain.low > 0
+    figures = (
+        f"{mixing.words} {shown(of.final(noise, mixing))} %, {ALONE.words} {shown(of.final(noise, ALONE))} %; "
+        f"difference {points_of(gain.mean, gain.low, gain.high)} (95 %, paired over {gain.n} seeds)"
+    )
+    return Claim(f"{claim} ({in_words(of, noise)})", holds, figures if holds else f"{figures}. Why: {why}")
+
+
+def points_of(mean: float, low: float, high: float) -> str:
+    """Return a difference of accuracies with its interval."""
+    return f"{mean:+.2f} [{low:+.2f}, {high:+.2f}] points"
+
+
+def in_words(of: Study, noise: Noise) -> str:
+    """Say what the noise costs."""
+    if noise == "none":
+        return "without noise"
+    epsilon = of.outcomes[noise, ALONE].privacy.summary()["epsilon"]
+    return f"{noise} noise, rho = {brief(of.totals[noise], 3)}, epsilon = {brief(epsilon, 3)}"
+
+
+def others(of: Study) -> str:
+    """Say how well tasks' models do on each other's tests."""
+    apart = ~np.eye(len(of.likeness), dtype=bool)
+    return (
+        f"learnt from many images, a task's model gets {np.diag(of.likeness).mean():.0f} % of its own test right and "
+        f"{of.likeness[apart].mean():.0f} % of another task's "
+        f"(lowest {of.likeness[apart].min():.0f} %)"
+    )
+
+
+def drowned(of: Study) -> Claim:
+    """At the published noise accuracy is what it is without noise, up to `LOST` points."""
+    loss = paired_difference(of.final("none", ALONE), of.final("published", ALONE))
+    holds = loss.high < LOST
+    ratio = 2 / math.sqrt(2 * PHI0)
+    figures = (
+        f"{shown(of.final('published', ALONE))} % against {shown(of.final('none', ALONE))} %, {ALONE.words}; guessing "
+        f"has 50 %; loss {points_of(loss.mean, loss.low, loss.high)} (95 %, paired over {loss.n} seeds)"
+    )
+    why = (
+        f". Why: in the first round noise along any direction is {ratio:.0f} / D_k times as large as a client's whole "
+        "step within the clip can be, and a few thousand releases do not average that away"
+    )
+    claim = f"{of.plan.setting.name}: noise of phi_0 = {PHI0:g}, zeta = {ZETA:g} costs less than {LOST:g} points"
+    return Claim(f"{claim} ({in_words(of, 'published')})", holds, figures if holds else figures + why)
+
+
+def solved(studies: Sequence[Study]) -> Claim:
+    """Local problems are solved well enough for the sensitivity to hold."""
+    worst = max(outcome.residual for each in studies for outcome in each.outcomes.values())
+    return Claim(
+        f"Newton steps solve every local problem to within {EXACT:g} of its sensitivity",
+        worst < EXACT,
+        f"largest residual of all runs: {worst:.1e} of the sensitivity",
+    )

@@ -1,0 +1,195 @@
+"""Figures and tables of `pgfl-regression`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tacit.experiments.papers import promises
+from tacit.experiments.papers.charts import Curve, Points, log_curves, points
+from tacit.experiments.papers.experiment import Figure, Table
+from tacit.experiments.papers.personalised.means import in_words
+from tacit.experiments.papers.personalised.regression_claims import (
+    AFTER,
+    ENDS,
+    FADING,
+    GFL,
+    MIXED,
+    NAMES,
+    PLAIN,
+    PUBLISHED,
+    USUAL,
+    WIDE,
+    Sweeps,
+    best,
+    called,
+)
+from tacit.experiments.papers.personalised.regression_optimum import Arrival
+from tacit.experiments.papers.personalised.regression_runs import (
+    COHORT,
+    EARLY,
+    PENALTIES,
+    ROUNDS,
+    Evidence,
+    Floats,
+    Noise,
+    Outcome,
+    Problem,
+    Setting,
+)
+from tacit.metrics import mean_interval
+
+NMSD, ROUND = "NMSD", "round t"
+BANDS = "Means over seeds and 95 % intervals."
+
+
+def figures(evidence: Evidence, sweeps: Sweeps) -> list[Figure]:
+    """Return all pictures."""
+    return [
+        _learning(evidence, sweeps),
+        *([_over_tau(evidence, sweeps)] if len(sweeps.taus) > ENDS else []),
+        _low_similarity(evidence),
+        _over_first(evidence, sweeps),
+        *([_over_decay(evidence, sweeps)] if sweeps.decays else []),
+        _units(evidence, sweeps),
+        _over_noise(evidence, sweeps),
+        _over_penalty(evidence),
+    ]
+
+
+def _curve(outcome: Outcome) -> Curve:
+    return Curve(outcome.rounds, outcome.deviation)
+
+
+def _learning(evidence: Evidence, sweeps: Sweeps) -> Figure:
+    private = {s: best(evidence, called(s, PUBLISHED), sweeps)[1] for s in sweeps.private}
+    panels = {
+        "(a) everybody called": {NAMES[s]: _curve(evidence[s, USUAL]) for s in sweeps.lineup},
+        f"(b) {COHORT} clients called": {NAMES[s]: _curve(evidence[called(s), USUAL]) for s in sweeps.lineup},
+        "(c) and with the published noise": {NAMES[s]: _curve(private[s]) for s in sweeps.private},
+    }
+    caption = f"As figure 5.1. In (c) every method has the best clip and penalty of the grid. {BANDS}"
+    return log_curves("learning", "NMSD round by round", caption, panels, ROUND, NMSD)
+
+
+def _over_tau(evidence: Evidence, sweeps: Sweeps) -> Figure:
+    taus = sorted(sweeps.taus)
+    series = {
+        f"gamma up to {problem.spread:g}": spread_of(
+            [evidence[called(Setting("PGFL", tau)), problem].after(AFTER) for tau in taus]
+        )
+        for problem in (USUAL, WIDE)
+    }
+    caption = f"As figure 5.2, after {AFTER} rounds with a few called, without noise. {BANDS}"
+    return points("tau", "NMSD by tau", caption, {"": series}, [f"{tau:g}" for tau in taus], "tau", NMSD, True)
+
+
+def _low_similarity(evidence: Evidence) -> Figure:
+    curves = {NAMES[s]: _curve(evidence[called(s), WIDE]) for s in (PLAIN, MIXED, FADING)}
+    caption = f"As figure 5.3, gamma up to {WIDE.spread:g}, a few called, without noise. {BANDS}"
+    return log_curves("low_similarity", "Clusters that are less alike", caption, {"": curves}, ROUND, NMSD)
+
+
+def _over_first(evidence: Evidence, sweeps: Sweeps) -> Figure:
+    noises = {f"{first:.2g}": Noise(first) for first in sorted(sweeps.firsts)}
+    note = f"At {max(sweeps.firsts):g} there is next to no noise."
+    return _tradeoff(evidence, sweeps, "phi_0", f"zeta = {PUBLISHED.decay:g}", noises, note)
+
+
+def _over_decay(evidence: Evidence, sweeps: Sweeps) -> Figure:
+    noises = {f"{decay:g}": Noise(decay=decay) for decay in sorted({PUBLISHED.decay, *sweeps.decays})}
+    return _tradeoff(evidence, sweeps, "zeta", f"phi_0 = {PUBLISHED.first:g}", noises, "")
+
+
+def _tradeoff(
+    evidence: Evidence, sweeps: Sweeps, what: str, kept: str, noises: Mapping[str, Noise], note: str
+) -> Figure:
+    found = [best(evidence, called(MIXED, noise), sweeps, AFTER)[1].after(AFTER) for noise in noises.values()]
+    caption = f"As figure 5.4, PGFL tau = 0.4 after {AFTER} rounds, best clip and penalty of the grid. {BANDS} {note}"
+    panels = {kept: {NAMES[MIXED]: spread_of(found)}}
+    return points(f"by_{what}", f"NMSD by {what}", caption, panels, list(noises), what, NMSD, logarithmic=True)
+
+
+def _units(evidence: Evidence, sweeps: Sweeps) -> Figure:
+    quiet = Noise(max(sweeps.firsts))
+    kinds = {f"noise of phi_0 = {PUBLISHED.first:g}": PUBLISHED, "clip, next to no noise": quiet}
+    series = {
+        name: spread_of([evidence[called(MIXED, noise), p].last for p in sweeps.units]) for name, noise in kinds.items()
+    }
+    caption = f"PGFL tau = 0.4 after {ROUNDS} rounds: a small C / rho makes noise and steps small alike. {BANDS}"
+    places = [f"C = {p.clip:g}\nrho = {p.penalty:g}" for p in sweeps.units]
+    return points("units", "Clip and noise", caption, {"": series}, places, "clip and penalty", NMSD, True)
+
+
+def _over_noise(evidence: Evidence, sweeps: Sweeps) -> Figure:
+    panels = {
+        title: {
+            NAMES[s]: spread_of([evidence[of(s), Problem(snr=n)].last for n in sweeps.noises]) for s in sweeps.lineup
+        }
+        for title, of in (("everybody called", lambda s: s), (f"{COHORT} clients called", called))
+    }
+    places = [f"{n:g}" for n in sweeps.noises]
+    caption = f"What the order of methods hangs on: the data's own noise, which the text does not give. {BANDS}"
+    return points(
+        "data_noise", "NMSD by noise in the data", caption, panels, places, "SNR of the data in dB", NMSD, True
+    )
+
+
+def _over_penalty(evidence: Evidence) -> Figure:
+    rhos = [p for p in PENALTIES if (PLAIN, Problem(penalty=p)) in evidence]
+    series = {
+        f"{NAMES[s]}, after {n} rounds": spread_of([evidence[s, Problem(penalty=p)].after(n) for p in rhos])
+        for s in (MIXED, PLAIN, GFL)
+        for n in (EARLY, ROUNDS)
+    }
+    caption = f"Everybody called. The penalty of all other figures is the fastest of these for tau = 0. {BANDS}"
+    return points("penalty", "NMSD by penalty", caption, {"": series}, [f"{p:g}" for p in rhos], "rho", NMSD, True)
+
+
+def spread_of(samples: Sequence[Floats]) -> Points:
+    """Return means and 95 % intervals, one per sample."""
+    found = [mean_interval(values) for values in samples]
+    return Points(*(np.array([getattr(each, side) for each in found]) for side in ("mean", "low", "high")))
+
+
+def tables(evidence: Evidence, sweeps: Sweeps, arrivals: Sequence[Arrival]) -> list[Table]:
+    """Return all tables."""
+    rows = [
+        (stage, NAMES[setting], *_figures_of(evidence[of(setting), USUAL]), "none", "-", "-")
+        for stage, of in (("everybody called", lambda s: s), (f"{COHORT} clients called", called))
+        for setting in sweeps.lineup
+    ]
+    for setting in sweeps.private:
+        _, outcome = best(evidence, called(setting, PUBLISHED), sweeps)
+        rows.append(
+            ("and published noise", NAMES[setting], *_figures_of(outcome), *promises.in_columns(outcome.privacy))
+        )
+    note = promises.note(best(evidence, called(s, PUBLISHED), sweeps)[1].privacy for s in sweeps.private)
+    ends = [
+        (
+            "exact" if a.exact else "plain",
+            a.problem.servers,
+            f"{a.problem.penalty:g}",
+            *(f"{float(np.max(d)):.2g}" for d in (a.distance, a.weighted)),
+        )
+        for a in arrivals
+    ]
+    return [
+        Table(
+            f"Mean NMSD after {ROUNDS} rounds, in dB",
+            f"Of all clients, of the cluster and of the client that are worst off. {note}",
+            ("setting", "method", "all clients", "worst cluster", "worst client", *promises.COLUMNS),
+            rows,
+        ),
+        Table(
+            "Distance to the cluster's optimum without mixing and noise",
+            "Of the farthest client over all seeds, as a share of the optimum's size.",
+            ("averaging", "servers", "rho", "to the optimum", "servers weighed by who hears them"),
+            ends,
+        ),
+    ]
+
+
+def _figures_of(outcome: Outcome) -> tuple[str, str, str]:
+    return in_words(outcome.last), in_words(outcome.clusters.max(axis=1)), in_words(outcome.worst)

@@ -1,0 +1,86 @@
+"""Figures of clients that learn several models: per client, per cluster, and whether clusters were found.
+
+Models, targets and values may have leading axes (repeats, rounds); the clients' axis is last, of models the one before
+the coordinates.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tacit.errors import DataError
+
+Floats = NDArray[np.float64]
+
+
+def normalised_deviation(models: ArrayLike, targets: ArrayLike) -> Floats:
+    """Return (..., clients) ||w_k - w*_k||^2 / ||w*_k||^2, whose mean over clients is the NMSD of 001 (5.35).
+
+    `models` is (..., clients, d); `targets` has a shape that fits it, (clients, d) for instance. A model that has left
+    all bounds deviates by infinity.
+    """
+    found, wanted = np.asarray(models, np.float64), np.asarray(targets, np.float64)
+    fits = found.ndim >= 2 and wanted.ndim >= 2 and found.shape[-2:] == wanted.shape[-2:]
+    if not fits or not _broadcasts(found.shape, wanted.shape):
+        raise DataError(
+            f"models of shape {found.shape} against targets of shape {wanted.shape}: expected (..., clients, d) and "
+            "one target per client; take targets[clusters] where there is one per cluster"
+        )
+    size = np.sum(wanted**2, axis=-1)
+    if not (np.isfinite(size) & (size > 0)).all():
+        raise DataError("a target is zero or not finite: no deviation can be told as a share of it; leave it out")
+    with np.errstate(over="ignore", invalid="ignore"):
+        square = np.sum((found - wanted) ** 2, axis=-1) / size
+    return np.where(np.isnan(square), np.inf, square)
+
+
+def by_cluster(values: ArrayLike, clusters: ArrayLike) -> Floats:
+    """Return (..., Q) means of values (..., clients) over each cluster; `clusters` holds numbers 0 to Q - 1.
+
+    `clusters` is (clients,), or has leading axes that fit those of the values where repeats have their own.
+    """
+    numbers, labels = np.asarray(values, np.float64), _labels(clusters)
+    if numbers.ndim < 1 or numbers.shape[-1] != labels.shape[-1] or not _broadcasts(numbers.shape, labels.shape):
+        raise DataError(
+            f"values of shape {numbers.shape} for clusters of shape {labels.shape}: expected (..., clients)"
+        )
+    count = int(labels.max()) + 1
+    member = labels[..., None] == np.arange(count)
+    sizes = member.sum(axis=-2)
+    if (sizes == 0).any():
+        raise DataError(f"clusters 0 to {count - 1} are told, but one of them has no client; number them without gaps")
+    return np.stack([np.mean(numbers, axis=-1, where=member[..., q]) for q in range(count)], axis=-1)
+
+
+def agreement(found: ArrayLike, truth: ArrayLike) -> float:
+    """Return the share of clients in the right cluster, under the naming of the found clusters that fits best."""
+    from scipy.optimize import linear_sum_assignment
+
+    ours, theirs = _labels(found), _labels(truth)
+    if ours.ndim != 1 or ours.shape != theirs.shape:
+        raise DataError(
+            f"found clusters of shape {ours.shape} against true ones of shape {theirs.shape}: expected (clients,) twice"
+        )
+    table = np.zeros((int(ours.max()) + 1, int(theirs.max()) + 1))
+    np.add.at(table, (ours, theirs), 1)
+    return float(table[linear_sum_assignment(table, maximize=True)].sum() / len(ours))
+
+
+def _labels(clusters: ArrayLike) -> NDArray[np.int64]:
+    labels: NDArray[Any] = np.asarray(clusters)
+    if labels.ndim < 1 or labels.size == 0 or labels.dtype.kind not in "iu" or labels.min() < 0:
+        raise DataError(
+            f"clusters of shape {labels.shape} and type {labels.dtype}: expected a whole number from 0 on per client"
+        )
+    return labels.astype(np.int64)
+
+
+def _broadcasts(values: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """Whether `other` fits a leading part of `values` without making it larger."""
+    try:
+        return np.broadcast_shapes(values, other) == values
+    except ValueError:
+        return False

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tacit.errors import DataError
+from tacit.streams import Batch, from_function, whole, with_validation
+
+X = np.arange(1.0, 13)[:, None]
+Y = np.arange(12) % 2
+FITTED = whole(X, Y, [[0, 1, 2], [3, 4]], name="fitted", description="five rows")
+HELD_BACK = whole(X, Y, [[5], [6, 7]], name="held back", description="three rows")
+
+
+def test_batches_have_both_side_by_side() -> None:
+    both = with_validation(FITTED, HELD_BACK)
+    batch = both.chunk(4, 6)
+    for leaf, own in zip((batch.x, batch.y, batch.weight), FITTED.chunk(4, 6), strict=True):
+        np.testing.assert_array_equal(leaf, own)
+    for leaf, own in zip(batch.validation, HELD_BACK.chunk(4, 6), strict=True):
+        np.testing.assert_array_equal(leaf, own)
+    spec = both.batch_spec()
+    assert spec.x.shape == (3, 1)
+    assert spec.validation.x.shape == (2, 1)
+
+
+def test_it_counts_what_is_fitted_and_says_what_judges() -> None:
+    both = with_validation(FITTED, HELD_BACK)
+    np.testing.assert_array_equal(both.data_size, [3, 2])
+    assert (both.agents, both.rounds, both.period, both.name) == (2, None, 1, "fitted")
+    assert both.description == "five rows; judged by three rows"
+    np.testing.assert_array_equal(both.reads(7), FITTED.reads(7))
+    with pytest.raises(DataError, match="rounds 3 to 2"):
+        both.chunk(3, 2)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        whole(X, Y, [[5], [6], [7]]),
+        from_function(lambda a, b: Batch(np.zeros((b - a, 2, 1)), np.zeros((b - a, 2))), agents=2, rounds=5, period=1),
+        from_function(lambda a, b: Batch(np.zeros((b - a, 2, 1)), np.zeros((b - a, 2))), agents=2, period=3),
+    ],
+    ids=["agents", "rounds", "period"],
+)
+def test_streams_that_do_not_go_together_are_refused(other) -> None:
+    with pytest.raises(DataError, match="make them the same"):
+        with_validation(FITTED, other)
+
+
+def test_batches_of_another_kind_are_refused() -> None:
+    odd = from_function(lambda a, b: {"x": np.zeros((b - a, 2, 1))}, agents=2, period=1)
+    with pytest.raises(DataError, match="expected x, y and weight"):
+        with_validation(odd, HELD_BACK)
+    with pytest.raises(DataError, match="expected x, y and weight"):
+        with_validation(with_validation(FITTED, HELD_BACK), HELD_BACK)
