@@ -46,10 +46,11 @@ SISTERS = (
     "graph_federated",
     "zcdp_subgradient",
     "dp_admm",
+    "private_admm",
     "clustered_federated",
 )
-"""Of mirror_descent, constrained_mirror_descent, centralised_online, diffusion, fedavg, zcdp_admm and PGFL, with which
-they share what is released."""
+"""Of mirror_descent, constrained_mirror_descent, centralised_online, diffusion, fedavg, zcdp_admm, NPFL and PGFL, with
+which they share what is released."""
 FROM_GRADIENTS = ("constrained_mirror_descent", "lagrangian_descent", "consensus")
 """They have no stepped model to noise: what they release is made of gradients."""
 DUALS = {

@@ -57,6 +57,7 @@ SISTERS = {
     "combine_then_adapt": "diffusion",
     "consensus": "diffusion",
     "dp_admm": "zcdp_admm",
+    "private_admm": "networked_personalised",
     "zcdp_subgradient": "diffusion",
     "clustered_federated": "personalised_graph_federated",
 }

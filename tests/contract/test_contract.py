@@ -202,7 +202,6 @@ COVERED = {
     ON_A_GRID,
     "mirror_descent",
     "diffusion",
-    "private_admm",
     "networked_personalised",
     "fedavg, sampled",
     "loss_tolerant_push_sum, lossy",

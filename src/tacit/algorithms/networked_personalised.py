@@ -14,7 +14,7 @@ Erratum: (6.11) has rho |N_k| where (6.5) leads to the neighbours of the own clu
 After its primal step an agent moves tau by what that does to its loss on records that it holds back (`validation` of
 the batch, see `tacit.streams.with_validation`), clipped to [0, 1]; several `epochs` in a row are its batch versions:
 
-    "gradient"       tau <- tau - rate dV(w_k(tau)) / dtau                                            (6.13), DPG
+    "gradient"       tau <- tau - rate dV(w_k(tau)) / dtau, of half the text's loss half its slope     (6.13), DPG
     "actor_critic"   a = tau + alpha, alpha uniform on [-width / 2, width / 2];
                      tau <- tau - rate sign(V(w_k(a)) - V(w_k(tau))) alpha                            (6.14), SAC
 

@@ -14,9 +14,9 @@ carries all of the client's own noise of the round before, by way of phi_k, and 
 
 What a client sends is w_sq less its gradient / rho: to the server it is a gradient step at what the client came to. So
 (5.9) has the fixed point of decentralised gradient descent, which is the cluster's optimum only where all servers hear
-all; elsewhere servers stay O(1 / rho) apart, whatever 001 Theorem 5.1 says. `exact` corrects each server's step by what
-its last combination moved (exact diffusion), over symmetric doubly stochastic weights: then every cluster comes to the
-one minimum of sum_s mean_{k of q at s} f_k, on any connected graph of servers.
+all; elsewhere servers stay apart, the less the larger rho, and count by how many hear them, whatever 001 Theorem 5.1
+says. `exact` corrects each server's step by what its last combination moved (exact diffusion), over symmetric doubly
+stochastic weights: then every cluster comes to the one minimum of sum_s mean_{k of q at s} f_k, on any connected graph.
 
 `clusters=1` is the single-task baseline GFL; `clustered_federated` is ClusterFL: no links between servers.
 """

@@ -91,7 +91,7 @@ def test_errors_are_sums_over_nodes_and_averages_are_of_all_rounds() -> None:
         recorded_rounds=np.arange(1, 201),
         privacy=None,
     )
-    found = runs._outcome(run, "elastic-net", averaged=True)
+    found = runs._outcome(run, "elastic-net", AVERAGED)
     size = best @ best
     assert found.error[0, 0] == pytest.approx(25 * 0.09 / size)
     assert found.error[0, 150] == pytest.approx(0, abs=1e-20)
@@ -104,6 +104,8 @@ def test_errors_are_sums_over_nodes_and_averages_are_of_all_rounds() -> None:
     assert found.excess is not None
     expected = excess(problem, drawn, np.stack([moved, lowered]), best).mean()
     assert found.excess[0, -1] == pytest.approx(expected, rel=1e-6)
+    first = excess(problem, drawn, np.stack([best + np.eye(8)[0] * 0.3, best]), best).mean()
+    assert found.excess[0, 0] == pytest.approx(first, rel=1e-6)
     assert found.excess.shape == (1, len(AVERAGED))
     assert runs._outcome(run, "elastic-net").excess is None
 
@@ -172,9 +174,9 @@ def test_every_method_is_tuned_by_one_rule(monkeypatch: pytest.MonkeyPatch) -> N
     cell, seeds = found.found["DP-NFL", 8.0]  # type: ignore[misc]
     assert cell == Cell("ridge", "DP-NFL", Setting(0.4, 6.4), 8.0, found.clip)
     assert seeds == (7, 1000)
-    assert found.quiet[MATCHED][0].total is None  # type: ignore[index]
+    quiet = found.quiet[MATCHED][0]  # type: ignore[index]
+    assert (quiet.total, quiet.clip) == (None, found.clip)
     assert found.quiet.keys() == {"zCDP-NFL", "zCDP-grad-NFL", "P-ADMM", MATCHED}
-    assert found.plain[0] == Cell("ridge", "zCDP-NFL", Setting(0.4, 1.6), None, None)  # type: ignore[index]
     assert found.limit["P-ADMM"] == ("ridge", "P-ADMM", None, 7, 1000)
     assert found.clipped == ("ridge", "zCDP-NFL", found.clip, 7, 1000)
     walker = Cell("ridge", "zCDP-grad-NFL", found.settings["zCDP-grad-NFL", 4.0], 4.0, found.clip)

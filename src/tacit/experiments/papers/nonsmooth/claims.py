@@ -9,7 +9,16 @@ from tacit.experiments.papers.gaps import Gap, decibels, judged
 from tacit.experiments.papers.judging import brief
 from tacit.experiments.papers.mirror.slopes import slope_of_mean
 from tacit.experiments.papers.nonsmooth.problems import AGENTS
-from tacit.experiments.papers.nonsmooth.runs import AVERAGED, DECAY, INITIAL, ROUNDS, Method, Outcome
+from tacit.experiments.papers.nonsmooth.runs import (
+    AVERAGED,
+    AVERAGED_LONG,
+    DECAY,
+    INITIAL,
+    ROUNDS,
+    Counts,
+    Method,
+    Outcome,
+)
 from tacit.experiments.papers.nonsmooth.search import MATCHED, Evidence
 from tacit.metrics import Interval
 from tacit.privacy.planning import noise_for, total_rho
@@ -18,8 +27,8 @@ from tacit.privacy.spending import DELTA
 REACHED = 1e-6
 """Squared distance from the optimum, relative to the optimum's size, that counts as having reached it."""
 SLOPE_SPARE = 0.1
-FITTED_FROM = ROUNDS // 4
-"""Slopes are fitted from this round on: before it clipped gradients all move models at one speed."""
+FITTED_FROM = 1 / 4
+"""Of a run: slopes are fitted from there on, before it models are on their way from where they started."""
 SAME_SUM = 1e-6
 
 
@@ -32,8 +41,8 @@ def judge(evidence: Evidence) -> list[Claim]:
     if ("P-ADMM", evidence.middle) in evidence.found:
         claims.append(_below_exact(evidence))
     claims += [
-        _rate("without noise and clip", evidence.plain),
-        _rate(f"at a total epsilon of {evidence.middle:g}", evidence.found["zCDP-NFL", evidence.middle]),
+        _rate("without noise and clip", evidence.limit["zCDP-NFL"], AVERAGED_LONG),
+        _rate(f"at a total epsilon of {evidence.middle:g}", evidence.found["zCDP-NFL", evidence.middle], AVERAGED),
         _limit(evidence),
         _sums(evidence),
     ]
@@ -118,18 +127,28 @@ def _noise_not_speed(evidence: Evidence, other: Method) -> str:
     return f"At epsilon {evidence.middle:g}, in the same settings: {'; '.join(parts)}"
 
 
-def _rate(where: str, outcome: Outcome) -> Claim:
+def _rate(where: str, outcome: Outcome, rounds: Counts) -> Claim:
     """Theorem II and IV are about averaged iterates."""
     assert outcome.excess is not None  # judged runs have it
-    late = AVERAGED >= FITTED_FROM
-    slope = slope_of_mean(AVERAGED[late], outcome.excess[:, late])
+    last = int(rounds[-1])
+    late = rounds >= FITTED_FROM * last
+    slope = slope_of_mean(rounds[late], outcome.excess[:, late])
+    holds = slope.high <= SLOPE_SPARE - 1
     means = outcome.excess.mean(axis=0)
+    figure = (
+        f"log-log slope from round {rounds[late][0]} to {last:,} {slope.mean:.2f} [{slope.low:.2f}, {slope.high:.2f}] "
+        f"(95 %, jackknife over {slope.n} seeds), wanted at most -1 + {SLOPE_SPARE:g}; from "
+        f"{brief(float(means[late][0]), 3)} to {brief(float(means[-1]), 3)}"
+    )
+    if not holds:
+        start = int(np.searchsorted(outcome.rounds, FITTED_FROM * last))
+        early, final = (float(np.mean(outcome.error[:, at])) / AGENTS for at in (start, -1))
+        figure += (
+            f". Why: the iterates themselves are still on their way, with an error per node of {brief(early, 3)} and "
+            f"then {brief(final, 3)}, in a setting that is chosen for little noise; averages carry that way along"
+        )
     return Claim(
-        f"f(averaged iterate) - f(w_c) of zCDP-NFL falls like 1 / n or faster (Theorem IV), {where}",
-        slope.high <= SLOPE_SPARE - 1,
-        f"log-log slope from round {FITTED_FROM} to {ROUNDS} {slope.mean:.2f} [{slope.low:.2f}, {slope.high:.2f}] (95 "
-        f"%, jackknife over {slope.n} seeds), wanted at most -1 + {SLOPE_SPARE:g}; {brief(float(means[late][0]), 3)} "
-        f"at round {AVERAGED[late][0]}, {brief(float(means[-1]), 3)} at {ROUNDS}",
+        f"f(averaged iterate) - f(w_c) of zCDP-NFL falls like 1 / n or faster (Theorem IV), {where}", holds, figure
     )
 
 

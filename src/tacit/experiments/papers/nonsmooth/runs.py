@@ -29,6 +29,7 @@ from tacit.privacy.spending import DELTA, RunPrivacy
 from tacit.results import Run
 from tacit.simulate import simulate
 
+Counts = NDArray[np.int64]
 Method = Literal["zCDP-NFL", "DP-NFL", "zCDP-grad-NFL", "zCDP-grad-NFL, constant", "P-ADMM"]
 ROUNDS, DECAY = 200, 0.99
 """The text's rounds of its trade-off; zeta, which it gives in its ch. 5 only."""
@@ -39,6 +40,9 @@ NEWTON_STEPS = 3
 """Of P-ADMM; with them its residuals are those of rounding, which the outcome keeps."""
 AVERAGED = np.unique(np.geomspace(5, ROUNDS, 24).astype(np.int64))
 """Rounds at which the averaged iterates are judged."""
+LOOKS = 5
+"""Rounds between two looks at the long runs, whose averages are of the iterates looked at."""
+AVERAGED_LONG = LOOKS * np.unique(np.geomspace(5, LIMIT_ROUNDS // LOOKS, 24).astype(np.int64))
 
 
 class Setting(NamedTuple):
@@ -65,14 +69,14 @@ class Cell(NamedTuple):
 class Outcome(NamedTuple):
     """What a cell led to."""
 
-    rounds: NDArray[np.int64]
+    rounds: Counts
     """(points,)."""
     error: Floats
     """(seeds, points) sum_k ||w_k - w_c||^2 / ||w_c||^2."""
     apart: Floats
     """(seeds,) sum_k ||w_k - mean||^2 / ||w_c||^2 at the end: how much of the error is disagreement."""
     excess: Floats | None
-    """(seeds, len(AVERAGED)) objective of all data at the agents' averaged iterates, above the optimum's."""
+    """(seeds, averaged rounds) objective of all data at the agents' averaged iterates, above the optimum's."""
     privacy: RunPrivacy
     residual: float
     """The largest of P-ADMM's local problems at the recorded rounds; 0 where nothing is solved to the end."""
@@ -119,7 +123,7 @@ def algorithm(cell: Cell) -> Algorithm:
 def run_cell(task: tuple[Cell, int, int]) -> Outcome:
     """Run a cell with so many seeds from the first one on, and look at every round."""
     cell, seeds, first = task
-    return _outcome(_run(algorithm(cell), seeds, first, ROUNDS, every=1), cell.problem, averaged=True)
+    return _outcome(_run(algorithm(cell), seeds, first, ROUNDS, every=1), cell.problem, AVERAGED)
 
 
 def run_mixed(task: tuple[Cell, Setting, int, int]) -> Outcome:
@@ -155,7 +159,7 @@ def run_limit(task: tuple[Name, Method, float | None, int, int]) -> Outcome:
         if method == "P-ADMM"
         else algorithms.zcdp_admm(objective, algorithms.inverse(LIMIT.step), plain, LIMIT.penalty)
     )
-    return _outcome(_run(made, seeds, first, LIMIT_ROUNDS, every=INITIAL * 5, dtype="float64"), problem)
+    return _outcome(_run(made, seeds, first, LIMIT_ROUNDS, LOOKS, dtype="float64"), problem, AVERAGED_LONG)
 
 
 LIMIT = Setting(8.0, 1.6)
@@ -188,7 +192,8 @@ def _run(
     return run
 
 
-def _outcome(run: Run, name: Name, averaged: bool = False) -> Outcome:
+def _outcome(run: Run, name: Name, averaged: Counts | None = None) -> Outcome:
+    """Compare recorded models with the optimum, and at `averaged` rounds the means of all models recorded so far."""
     problem = PROBLEMS[name]
     errors, apart, above = [], [], []
     for seed, models in zip(range(run.seed, run.seed + run.repeats), run.recorded["models"], strict=True):
@@ -197,15 +202,16 @@ def _outcome(run: Run, name: Name, averaged: bool = False) -> Outcome:
         size = float(best @ best)
         errors.append(np.square(w - best).sum(axis=(1, 2)) / size)
         apart.append(np.square(w[-1] - w[-1].mean(axis=0)).sum() / size)
-        if averaged:
-            means = np.cumsum(w, axis=0)[AVERAGED - 1] / AVERAGED[:, None, None]
+        if averaged is not None:
+            looks = np.searchsorted(run.recorded_rounds, averaged) + 1
+            means = np.cumsum(w, axis=0)[looks - 1] / looks[:, None, None]
             gap = excess(problem, drawn, means.reshape(-1, means.shape[-1]), best)
-            above.append(gap.reshape(len(AVERAGED), -1).mean(axis=1))
+            above.append(gap.reshape(len(looks), -1).mean(axis=1))
     return Outcome(
         run.recorded_rounds,
         np.stack(errors),
         np.array(apart),
-        np.stack(above) if averaged else None,
+        np.stack(above) if above else None,
         run.privacy,
         float(np.max(run.recorded.get("residual", 0.0))),
     )

@@ -107,8 +107,6 @@ class Evidence(NamedTuple):
     found: Mapping[tuple[Method, float], Outcome]
     quiet: Mapping[Method, Outcome]
     """With the clip but without noise, in the settings of the middle total."""
-    plain: Outcome
-    """zCDP-NFL without clip and noise, in the same settings."""
     limit: Mapping[Method, Outcome]
     """Long runs without clip and noise."""
     clipped: Outcome
@@ -135,7 +133,6 @@ def gather(name: Name, design: Design, first: int, workers: int | None = None) -
         silent = [
             Cell(name, method, setting, None, clip) for method, setting in at_middle.items() if method != "DP-NFL"
         ]
-        plain = Cell(name, "zCDP-NFL", at_middle["zCDP-NFL"], None, None)
         exact: list[Method] = ["zCDP-NFL", *(method for method in at_middle if method == "P-ADMM")]
         ends = [(method, None) for method in exact]
         limits = team(
@@ -145,15 +142,14 @@ def gather(name: Name, design: Design, first: int, workers: int | None = None) -
         )
         walker = Cell(name, "zCDP-grad-NFL", at_middle["zCDP-grad-NFL"], middle, clip)
         (mixed,) = team("mixing", run_mixed, [(walker, at_middle["zCDP-NFL"], design.seeds, first)])
-        runs = team("running", run_cell, [(cell, design.seeds, first) for cell in (*cells, *silent, plain)])
+        runs = team("running", run_cell, [(cell, design.seeds, first) for cell in (*cells, *silent)])
     return Evidence(
         name,
         clip,
         middle,
         settings,
         dict(zip(keys, runs[: len(keys)], strict=True)),
-        {cell.method: outcome for cell, outcome in zip(silent, runs[len(keys) : -1], strict=True)},
-        runs[-1],
+        {cell.method: outcome for cell, outcome in zip(silent, runs[len(keys) :], strict=True)},
         dict(zip(exact, limits[:-1], strict=True)),
         limits[-1],
         mixed,

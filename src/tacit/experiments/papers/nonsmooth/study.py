@@ -20,7 +20,7 @@ from tacit.experiments.papers.nonsmooth.problems import (
     SAMPLES,
     Name,
 )
-from tacit.experiments.papers.nonsmooth.runs import DECAY, INITIAL, LIMIT, LIMIT_ROUNDS, ROUNDS
+from tacit.experiments.papers.nonsmooth.runs import DECAY, INITIAL, LIMIT, LIMIT_ROUNDS, LOOKS, ROUNDS
 from tacit.experiments.papers.nonsmooth.search import FULL, QUICK, Design, Evidence, gather
 from tacit.privacy.spending import DELTA
 from tacit.results.record import figure
@@ -111,7 +111,7 @@ def _method(evidence: Evidence, design: Design) -> list[str]:
         "The text's theorem compares sum_k f_k at every node's own average with f(w_c), which can be negative where "
         "nodes disagree. Here each node's average is judged by the objective of all data.",
         f"The limit is of runs in double precision over {LIMIT_ROUNDS:,} rounds with eta_n = {LIMIT.step:g} / n and "
-        f"rho = {LIMIT.penalty:g}.",
+        f"rho = {LIMIT.penalty:g}; its averages are of every {LOOKS}th iterate.",
     ]
 
 

@@ -70,7 +70,7 @@ class Study(NamedTuple):
 
     plan: Plan
     totals: Mapping[Noise, float]
-    """Total zCDP rho; "affordable" is absent where no level was."""
+    """zCDP rho of whoever is called in every round; "affordable" is absent where no level was."""
     steps: Mapping[tuple[Noise, Mixing], Steps]
     outcomes: Mapping[tuple[Noise, Mixing], Outcome]
     likeness: Floats

@@ -11,7 +11,8 @@ from tacit.experiments.papers.experiment import Claim
 from tacit.experiments.papers.judging import brief, shown
 from tacit.experiments.papers.personalised.classification import Study
 from tacit.experiments.papers.personalised.classification_runs import ALONE, LOST, PHI0, ZETA, Mixing, Noise
-from tacit.metrics import paired_difference
+from tacit.experiments.papers.verdicts import Named
+from tacit.metrics import Interval, paired_difference
 
 EXACT = 1e-3
 """Share of a sensitivity that an inexact local solution may be off."""
@@ -19,13 +20,18 @@ EXACT = 1e-3
 
 def improves(claim: str, of: Study, noise: Noise, mixing: Mixing, why: str) -> Claim:
     """The mixing raises the accuracy at the end: the whole interval of the difference lies above 0; else why not."""
-    gain = paired_difference(of.final(noise, mixing), of.final(noise, ALONE))
+    gain, figures = difference((mixing.words, of.final(noise, mixing)), (ALONE.words, of.final(noise, ALONE)))
     holds = gain.low > 0
-    figures = (
-        f"{mixing.words} {shown(of.final(noise, mixing))} %, {ALONE.words} {shown(of.final(noise, ALONE))} %; "
-        f"difference {points_of(gain.mean, gain.low, gain.high)} (95 %, paired over {gain.n} seeds)"
-    )
     return Claim(f"{claim} ({in_words(of, noise)})", holds, figures if holds else f"{figures}. Why: {why}")
+
+
+def difference(high: Named, low: Named) -> tuple[Interval, str]:
+    """Return how far the first is above the second, seed by seed, and that in words."""
+    found = paired_difference(high[1], low[1])
+    return found, (
+        f"{high[0]} {shown(high[1])} %, {low[0]} {shown(low[1])} %; difference "
+        f"{points_of(found.mean, found.low, found.high)} (95 %, paired over {found.n} seeds)"
+    )
 
 
 def points_of(mean: float, low: float, high: float) -> str:
@@ -37,8 +43,8 @@ def in_words(of: Study, noise: Noise) -> str:
     """Say what the noise costs."""
     if noise == "none":
         return "without noise"
-    epsilon = of.outcomes[noise, ALONE].privacy.summary()["epsilon"]
-    return f"{noise} noise, rho = {brief(of.totals[noise], 3)}, epsilon = {brief(epsilon, 3)}"
+    spent = of.outcomes[noise, ALONE].privacy.summary()
+    return f"{noise} noise, rho = {brief(spent['rho'], 3)}, epsilon = {brief(spent['epsilon'], 3)}"
 
 
 def others(of: Study) -> str:

@@ -37,8 +37,7 @@ def metrics(of: Study) -> list[dict[str, Any]]:
     return [
         {
             "noise": noise,
-            "rho": None if math.isinf(of.totals[noise]) else of.totals[noise],
-            "epsilon": outcome.privacy.summary()["epsilon"],
+            **{kind: outcome.privacy.summary()[kind] for kind in ("rho", "epsilon")},
             "tau": mixing.tau,
             "decay": mixing.decay,
             **of.steps[noise, mixing]._asdict(),
@@ -59,7 +58,7 @@ def table(studies: Sequence[Study]) -> Table:
             found.append(
                 (
                     each.plan.setting.name,
-                    "-" if math.isinf(total) else brief(total, 3),
+                    "-" if math.isinf(total) else brief(outcome.privacy.summary()["rho"], 3),
                     *promises.in_columns(outcome.privacy),
                     mixing.words,
                     f"{norm:g}",
@@ -151,6 +150,6 @@ def method(design: Design) -> list[str]:
         f"Logistic loss with l2 = {L2:g}, rho = {PENALTY:g}, clip C and images of norm s without a constant: that is "
         f"clip C / s and rho = {PENALTY:g} / s^2 for images of norm 1. The text leaves all this open: {choice}.",
         f"Noise: none; the text's phi_0 = {PHI0:g}, zeta = {ZETA:g}, whose rho over {design.rounds} rounds is "
-        f"{published(design.rounds):.3f}{affordable if levels else ''}. Every round is booked for every client, called "
-        "or not.",
+        f"{published(design.rounds):.3f} for a client that is called in all{affordable if levels else ''}. What is "
+        "booked, and shown, is what the client has spent that was called most often.",
     ]

@@ -83,7 +83,7 @@ class Cell(NamedTuple):
     setting: Setting
     mixing: Mixing
     total: float
-    """zCDP rho of the whole run; inf: no noise."""
+    """zCDP rho of whoever is called in every round; inf: no noise."""
     clip: float
     """C; of no meaning without noise."""
 
@@ -124,7 +124,7 @@ def _growth(rounds: int) -> float:
 
 
 def mechanism(total: float, clip: float, rounds: int) -> Mechanism:
-    """Return noise of the text's shape that costs `total` over all rounds."""
+    """Return noise of the text's shape that costs whoever is called in all rounds `total`."""
     if math.isinf(total):
         return unprotected
     first = total / _growth(rounds)

@@ -19,7 +19,7 @@ from tacit.experiments.papers.personalised.discovery_claims import (
     right_of,
     without_noise,
 )
-from tacit.experiments.papers.personalised.discovery_runs import CLIP, Task, run
+from tacit.experiments.papers.personalised.discovery_runs import CLIP, Cell, Task, run
 from tacit.experiments.papers.personalised.means import in_words
 from tacit.experiments.papers.personalised.regression_charts import spread_of
 from tacit.experiments.papers.personalised.regression_runs import (
@@ -149,11 +149,19 @@ def _table(evidence: Evidence) -> Table:
 
 def _figures(evidence: Evidence, design: Design) -> list[Figure]:
     warmups = sorted(design.warmups)
-    rounds = {
-        name_of(cell): _points([o.right[w] for w in warmups]) for cell, o in evidence.items() if cell.total is None
+    right = {
+        f"gamma up to {s:g}": {
+            f"{r[0]} to {r[1]} records": _points([evidence[without_noise(r, s)].right[w] for w in warmups])
+            for r in design.records
+        }
+        for s in (SPREAD, WIDE_SPREAD)
     }
-    noisy = {
-        name_of(cell): _points([o.right[w] for w in warmups]) for cell, o in evidence.items() if cell.total is not None
+    few, many = design.private_records
+    right[f"{few} to {many} records, with noise"] = {
+        f"rho = {total:g}": _points(
+            [evidence[Cell(design.private_records, WIDE_SPREAD, total)].right[w] for w in warmups]
+        )
+        for total in design.totals
     }
     places = [f"{r[0]}-{r[1]}" for r in design.records]
     deviations = {
@@ -168,8 +176,8 @@ def _figures(evidence: Evidence, design: Design) -> list[Figure]:
         points(
             "right",
             "Clients in the right cluster",
-            f"Chance puts about four in ten right. {ends}",
-            {"without noise": rounds, "with noise": noisy},
+            f"Chance puts about four in ten right. With noise gamma is up to {WIDE_SPREAD:g}. {ends}",
+            right,
             [str(w) for w in warmups],
             "rounds of warm-up",
             "share of clients",

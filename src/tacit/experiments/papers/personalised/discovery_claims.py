@@ -140,8 +140,10 @@ def _under_noise(evidence: Evidence, design: Design) -> Claim:
         if not nothing:
             working.append(total)
         means = ", ".join(f"{words} {mean_decibels(o.deviation[kind]):.2f}" for kind, words in KINDS.items())
+        longest = max(o.right)
         parts.append(
-            f"rho = {total:g}: {100 * right_of(o).mean():.0f} % right (chance {100 * o.chance.mean():.0f}), {means} dB"
+            f"rho = {total:g}: {100 * right_of(o).mean():.0f} % right (chance {100 * o.chance.mean():.0f}; after "
+            f"{longest} rounds {100 * o.right[longest].mean():.0f}), {means} dB"
         )
     lost = [f"{total:g}" for total in design.totals if total not in working]
     cost = f"of all rounds together; the warm-up's {o.warmup} of {ROUNDS} are in it, and finding itself is free"

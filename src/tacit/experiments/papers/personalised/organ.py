@@ -8,6 +8,7 @@ from tacit.experiments.papers.experiment import Claim, Experiment, Findings, rep
 from tacit.experiments.papers.judging import shown
 from tacit.experiments.papers.personalised.classification import Design, Plan, Source, Study, rows, study
 from tacit.experiments.papers.personalised.classification_claims import (
+    difference,
     drowned,
     improves,
     in_words,
@@ -112,13 +113,9 @@ def _about(of: Study, noise: Noise, mixing: Mixing, gain: float, margin: float) 
 
 def _faster(evidence: Evidence, noise: Noise) -> Claim:
     of = evidence.dissimilar
-    early = {m: _early(of, noise, m, evidence.every) for m in (FADING, ALONE)}
-    found = paired_difference(early[FADING], early[ALONE])
-    figures = (
-        f"mean of the first {EARLY} rounds: {FADING.words} {shown(early[FADING])} %, {ALONE.words} "
-        f"{shown(early[ALONE])} %; difference {points_of(found.mean, found.low, found.high)} (95 %, paired over "
-        f"{found.n} seeds)"
-    )
+    early = [(m.words, _early(of, noise, m, evidence.every)) for m in (FADING, ALONE)]
+    found, words = difference(*early)
+    figures = f"mean of the first {EARLY} rounds: {words}"
     holds = found.low > 0
     norms = [of.steps[noise, m].norm for m in (FADING, ALONE)]
     why = (
@@ -136,13 +133,12 @@ def _early(of: Study, noise: Noise, mixing: Mixing, every: int) -> Floats:
 
 
 def _kept(of: Study, noise: Noise) -> Claim:
-    found = paired_difference(of.final(noise, FADING), of.final(noise, FIXED))
+    found, figures = difference(*((m.words, of.final(noise, m)) for m in (FADING, FIXED)))
+    gains = " and ".join(_by_cluster(of, noise, m) for m in (FADING, FIXED))
     return Claim(
         f"Dissimilar organs: at the end a fading tau is better than a fixed one ({in_words(of, noise)})",
         found.low > 0,
-        f"{FADING.words} {shown(of.final(noise, FADING))} %, {FIXED.words} {shown(of.final(noise, FIXED))} %; "
-        f"difference {points_of(found.mean, found.low, found.high)} (95 %, paired over {found.n} seeds); above "
-        f"{ALONE.words} by cluster {_by_cluster(of, noise, FADING)} and {_by_cluster(of, noise, FIXED)}",
+        f"{figures}; above {ALONE.words} by cluster {gains}",
     )
 
 
