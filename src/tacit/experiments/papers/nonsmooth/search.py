@@ -67,7 +67,7 @@ class Design(NamedTuple):
 
 
 FULL = Design(20, 4, (1.0, 2.0, 4.0, 8.0, 16.0), (0.4, 1.6, 6.4), 2.0)
-QUICK = Design(5, 2, (4.0,), (), 2.0)
+QUICK = Design(4, 2, (4.0,), (), 2.0)
 
 
 class Search(NamedTuple):

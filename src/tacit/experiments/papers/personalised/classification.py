@@ -91,9 +91,12 @@ class Task(NamedTuple):
     """A data set by name, or one that stands in for it."""
 
 
+_published = functools.cache(lambda source: {"mnist": mnist, "organamnist": organamnist}[source]())
+
+
 @functools.cache
 def _loaded(source: Source, classes: tuple[int, ...]) -> Dataset:
-    return images({"mnist": mnist, "organamnist": organamnist}[source](), classes)
+    return images(_published(source), classes)
 
 
 def rows(source: Source | Dataset, classes: set[int]) -> Dataset:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -74,7 +74,7 @@ def drowned(of: Study) -> Claim:
     return Claim(f"{claim} ({in_words(of, 'published')})", holds, figures if holds else figures + why)
 
 
-def solved(studies: Sequence[Study]) -> Claim:
+def solved(studies: Iterable[Study]) -> Claim:
     """Local problems are solved well enough for the sensitivity to hold."""
     worst = max(outcome.residual for each in studies for outcome in each.outcomes.values())
     return Claim(

@@ -26,6 +26,7 @@ from tacit.experiments.papers.personalised.classification_runs import (
     TEST_ROWS,
     ZETA,
     Floats,
+    Noise,
     published,
 )
 from tacit.metrics import mean_interval
@@ -100,11 +101,12 @@ def every_round(recorded: Floats, design: Design) -> Floats:
     return np.stack([np.interp(np.arange(1, design.rounds + 1), at, values) for values in recorded])
 
 
-def swept(sweeps: Mapping[str, Mapping[float, Floats]], caption: str) -> Figure:
+def swept(of: Study, noise: Noise, values: Mapping[float, Floats], caption: str) -> Figure:
     """Draw accuracies over tau."""
-    taus = [f"{tau:g}" for tau in next(iter(sweeps.values()))]
-    panels = {words: {"mean and 95 % interval": _points(list(values.values()))} for words, values in sweeps.items()}
-    return points("tau", "Test accuracy by tau", caption, panels, taus, "tau", "test accuracy in %")
+    taus = [f"{tau:g}" for tau in values]
+    panel = {f"{of.plan.setting.name}, {in_words(of, noise)}": {"mean, 95 %": _points(list(values.values()))}}
+    title = f"Test accuracy by tau: {noise} noise"
+    return points(f"tau-{noise}", title, caption, panel, taus, "tau", "test accuracy in %")
 
 
 def _points(samples: Sequence[Floats]) -> Points:
