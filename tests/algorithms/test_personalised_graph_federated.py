@@ -73,7 +73,7 @@ def averaging(graph):
     ("make", "weights"),
     [
         (personalised_graph_federated, averaging(ring(SERVERS))),
-        (clustered_federated, np.eye(SERVERS)),
+        pytest.param(clustered_federated, np.eye(SERVERS), marks=pytest.mark.slow),
     ],
     ids=["servers on a ring", "servers apart"],
 )
@@ -110,6 +110,7 @@ def test_with_tau_0_every_cluster_comes_to_its_own_optimum():
     assert distance(plain.models[0]) > 1e-2
 
 
+@pytest.mark.slow
 def test_where_all_servers_hear_all_the_texts_averages_are_exact():
     everybody = LABELS.copy()
     everybody[1] = 2  # so that every server has somebody of each cluster
@@ -127,6 +128,7 @@ def test_where_all_servers_hear_all_the_texts_averages_are_exact():
     np.testing.assert_allclose(found.models[0], np.stack(targets)[everybody], rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_one_cluster_is_one_model_for_all():
     found = run(personalised_graph_federated(OBJECTIVE, clusters=1, penalty=RHO, exact=True), 300)
     home = [parts(k) for k in range(CLIENTS)]

@@ -47,10 +47,11 @@ SISTERS = (
     "zcdp_subgradient",
     "dp_admm",
     "private_admm",
+    "networked_personalised",
     "clustered_federated",
 )
-"""Of mirror_descent, constrained_mirror_descent, centralised_online, diffusion, fedavg, zcdp_admm, NPFL and PGFL, with
-which they share what is released."""
+"""Of mirror_descent, constrained_mirror_descent, centralised_online, diffusion, fedavg, zcdp_admm and PGFL, with which
+they share what is released, or how it is made."""
 FROM_GRADIENTS = ("constrained_mirror_descent", "lagrangian_descent", "consensus")
 """They have no stepped model to noise: what they release is made of gradients."""
 DUALS = {

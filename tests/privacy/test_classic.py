@@ -97,7 +97,7 @@ def test_a_schedule_s_total_is_the_corollary_s() -> None:
     assert tight(total_rho(1 / (2 * noise**2), rounds, zeta), delta) == pytest.approx(4.0, rel=1e-9)
 
 
-@pytest.mark.parametrize("classic", [False, True], ids=["zcdp_admm", "dp_admm"])
+@pytest.mark.parametrize("classic", [pytest.param(False, marks=pytest.mark.slow), True], ids=["zcdp_admm", "dp_admm"])
 def test_a_run_books_the_sum_of_all_rounds(classic: bool) -> None:
     """Both recursions, on agents of different degrees: sensitivities differ, what is spent does not."""
     rounds, decay = 12, 0.9

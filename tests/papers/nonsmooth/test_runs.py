@@ -110,6 +110,7 @@ def test_errors_are_sums_over_nodes_and_averages_are_of_all_rounds() -> None:
     assert runs._outcome(run, "elastic-net").excess is None
 
 
+@pytest.mark.slow
 def test_a_real_run_learns_and_spends_its_total() -> None:
     """One seed of each method's own kind: the error falls by 10 dB, and the total is what was planned."""
     found = runs.run_cell((Cell("lad", "zCDP-NFL", Setting(0.4, 6.4), 16.0, 3.9), 1, 0))

@@ -320,6 +320,7 @@ def test_curves_go_through_their_records() -> None:
     np.testing.assert_allclose(found, [[10, 10, 10, 20, 30, 40]])
 
 
+@pytest.mark.slow
 def test_findings_are_shown() -> None:
     helps = digits({"none": 2.0, "published": 2.0, "affordable": 2.0})
     evidence = mnist.Evidence({"pairs": helps, "triplets": helps}, {"published": by_tau(90, 91, 92, 92, 91, 80)})
