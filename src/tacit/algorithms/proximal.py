@@ -145,7 +145,9 @@ def proximal_step(
             inner = (batch.vectors.T @ (root * local.slope(z0))) / (1 + jnp.maximum(batch.values, 0) / m)
             alpha = root * (batch.vectors @ inner)
         else:
-            alpha = _newton(local, z0, m, newton_steps, mechanism.distribution is not None)
+            # Without a clip there is no sensitivity to be within.
+            bounded = mechanism.distribution is not None and clip is not None
+            alpha = _newton(local, z0, m, newton_steps, bounded)
         w = v0 - (local.x.T @ alpha) / m
         gap = local.x.T @ (local.share * local.slope(local.x @ w) - alpha)
         return Solution(w, jnp.sqrt(jnp.sum(jnp.square(gap))) / m)
