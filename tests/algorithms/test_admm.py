@@ -77,6 +77,7 @@ def test_without_noise_everybody_comes_to_the_solvers_optimum(make, rounds):
     np.testing.assert_allclose(found.models[0], np.broadcast_to(optimum, (AGENTS, DIM)), rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_least_absolute_deviations_come_to_the_linear_programmes_optimum():
     """Not smooth at its optimum, where several residuals are zero; the vanishing step gets there."""
     from scipy.optimize import linprog

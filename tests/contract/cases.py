@@ -60,6 +60,7 @@ SISTERS = {
     "private_admm": "networked_personalised",
     "zcdp_subgradient": "diffusion",
     "clustered_federated": "personalised_graph_federated",
+    "networked_personalised": "personalised_graph_federated",
 }
 """Methods that share their code with another, whose tests are enough for every day."""
 

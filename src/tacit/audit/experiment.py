@@ -94,7 +94,8 @@ def audit(
 
 def _smallest_network(algorithm: Algorithm) -> Graph | Topology:
     if algorithm.learner == "peer":
-        return complete(4).with_clusters([0, 0, 1, 1])
+        clustered = "cluster" in runtime.link_ends(algorithm)
+        return complete(4).with_clusters([0, 0, 1, 1]) if clustered else complete(3)
     between_servers = any(phase.source == phase.target for phase in algorithm.phases)
     return federation(complete(2), 2) if between_servers else star_roles(3)
 

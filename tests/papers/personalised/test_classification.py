@@ -82,6 +82,7 @@ def run(data: Dataset) -> list[Outcome]:
     return run_cell(CELL, (0.4, 6.0), EXTENT, data)
 
 
+@pytest.mark.slow
 def test_a_run_learns_and_books_its_noise(run) -> None:
     assert len(run) == 2
     for outcome in run:

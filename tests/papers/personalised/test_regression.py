@@ -225,6 +225,7 @@ def few_rounds(patch: pytest.MonkeyPatch, **values: float) -> Outcome:
     return outcome
 
 
+@pytest.mark.slow
 def test_a_run_reports_clusters_clients_and_what_was_spent(monkeypatch):
     outcome = few_rounds(monkeypatch)
     assert outcome.clusters.shape == (1, CLUSTERS)
