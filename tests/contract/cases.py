@@ -22,6 +22,7 @@ MECHANISMS = (
     tacit.privacy.gaussian(noise_multiplier=0.5, clip=1.0, perturbs="gradient"),
     tacit.privacy.gaussian(noise_multiplier=0.5, clip=1.0, perturbs="model"),
 )
+SPHERICAL = tacit.privacy.laplace(epsilon=4.0, clip=1.0)
 LOSSY = Channel(loss=0.3, delay=Delay(p=0.4, longest=2))
 LIMITS = (spending_limit(-0.5), Constraint("share", lambda params, batch: 0.2 - params[0]))
 """Both violated at the first parameters of a run, whichever the geometry: their dual variables grow."""
@@ -129,6 +130,8 @@ def cases() -> list[Case]:
         if name not in WITHOUT_NOISE:
             # One mechanism each, in turn: what they have in common is tested with the mechanisms themselves.
             mine = MECHANISMS if name == "online_push_sum" else (MECHANISMS[(k + 1) % 2],)
+            if algorithm.prepare is not None:  # of local problems solved to the end, which take no other clip
+                mine = (SPHERICAL,)
             for mechanism in mine:
                 make = lambda name=name, m=mechanism, form=noisy: build(name, m, **form)  # noqa: E731
                 found.append(Case(f"{name}, {mechanism.name} on {mechanism.perturbs}", make, graph, Channel()))

@@ -9,11 +9,12 @@ linear system, of which `prepare` finds the eigenvectors once for all rounds and
 solved by Newton steps, each as long as is best along its direction.
 
 What makes the sensitivity true. A clip bounds every record's gradient phi' x_i, here by bounding phi': what comes of it
-is still monotone in w, hence the gradient of a convex function, and the minimiser moves by at most 2 c / (D_k m) if a
-record is replaced (001 (5.31) and [39], whose Assumption 3 this enforces). D_k is how many records the agent holds,
-which replacing one does not change. The solution's own error has to be small beside that: `SLACK` of it is booked, and
-under noise steps are taken until the error is within it. Without noise their number is fixed, and the `residual`, a
-bound on the distance to the exact minimiser, is there to look at.
+is still monotone in w, hence the gradient of a convex function, and the minimiser moves by at most 2 c / (D_k m) in the
+l2 norm if a record is replaced (001 (5.31) and [39], whose Assumption 3 this enforces); in the l1 norm it may move
+further than l1 clips say, so that these are refused. D_k is how many records the agent holds, which replacing one does
+not change. The solution's own error has to be small beside that: `SLACK` of it is booked, and under noise steps are
+taken until the error is within it. Without noise their number is fixed, and the `residual`, a bound on the distance to
+the exact minimiser, is there to look at.
 """
 
 from __future__ import annotations
@@ -103,10 +104,10 @@ def proximal_step(
     """Return the step of an objective around a mechanism; `curvature` is the mu that sensitivities count with."""
     sample, l2 = _smooth_linear(objective, name)
     clip = mechanism.clip
-    if clip is not None and clip.norm == "linf":
+    if clip is not None and clip.norm != "l2":
         raise ConfigError(
-            f"mechanism {mechanism.name!r} clips in the linf norm, coordinate by coordinate, of which {name!r} has no "
-            "minimiser to release; clip in l2"
+            f"mechanism {mechanism.name!r} clips in the {clip.norm} norm, but {name!r} solves its local problems to "
+            "the end, and what a record moves a minimiser by is bounded in the l2 norm alone; clip in l2"
         )
     if isinstance(newton_steps, bool) or not isinstance(newton_steps, int) or newton_steps < 1:
         raise ConfigError(f"newton_steps = {newton_steps!r}: expected a whole number from 1 on")
@@ -238,7 +239,7 @@ def _start(pull: Params, mu: Array, l2: float) -> Params:
 
 def _slope_limit(x: Array, clip: Clip) -> Array:
     """Return the bound on each record's phi' that keeps its gradient phi' x within the clip."""
-    size = jnp.sum(jnp.abs(x), axis=1) if clip.norm == "l1" else jnp.sqrt(jnp.sum(jnp.square(x), axis=1))
+    size = jnp.sqrt(jnp.sum(jnp.square(x), axis=1))
     return jnp.where(size > 0, clip.bound / jnp.where(size > 0, size, 1), 0)
 
 

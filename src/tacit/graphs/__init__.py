@@ -29,9 +29,10 @@ from tacit.graphs.checks import (
     sender_normalised,
     spectral_gap,
 )
+from tacit.graphs.clusters import checked_clusters
 from tacit.graphs.convert import from_edge_list, from_matrix, from_networkx
 from tacit.graphs.dynamics import Attendance, Dynamics, LinkDrop, OptOut, Periodic, RandomMatching, attendance
-from tacit.graphs.graph import Graph, RoundGraph, checked_clusters
+from tacit.graphs.graph import Graph, RoundGraph
 from tacit.graphs.masking import MaskingPairs, masking_pairs, masking_sides
 from tacit.graphs.random_graphs import erdos_renyi, geometric, k_regular, random_digraph, small_world
 from tacit.graphs.report import GraphReport, describe

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from tacit.errors import GraphError
 from tacit.graphs import edges as edge_lists
+from tacit.graphs.clusters import checked_clusters, joined_clusters
 from tacit.graphs.compatibility import checked
 from tacit.graphs.dynamics import Attendance, Dynamics, Periodic, Scheduled
 from tacit.graphs.edges import BoolArray, FloatArray, IntArray
@@ -368,35 +369,6 @@ def _refuse(senders: IntArray, receivers: IntArray, fault: BoolArray, why: str) 
     if fault.any():
         edge = int(np.argmax(fault))
         raise GraphError(f"edge {senders[edge]} -> {receivers[edge]}: {why}")
-
-
-def checked_clusters(clusters: npt.ArrayLike, agents: int, of: str) -> IntArray:
-    """Return one cluster per agent as an array; every number from 0 to the largest must have a member."""
-    labels = np.asarray(clusters)
-    if labels.shape != (agents,) or not np.issubdtype(labels.dtype, np.integer):
-        raise GraphError(
-            f"clusters of shape {labels.shape} and type {labels.dtype}: expected one whole number for each of "
-            f"{agents} {of}"
-        )
-    if labels.min() < 0:
-        raise GraphError(f"clusters: {labels.min()} is negative; number them 0, 1, 2, ...")
-    empty = np.flatnonzero(np.bincount(labels) == 0)
-    if empty.size:
-        raise GraphError(
-            f"clusters: nobody belongs to cluster {empty[0]}, but somebody to cluster {labels.max()}; number them "
-            "0, 1, 2, ... without gaps"
-        )
-    return labels.astype(np.int32)
-
-
-def joined_clusters(parts: Sequence[IntArray | None]) -> IntArray | None:
-    """Return the clusters of a union: agents keep their numbers."""
-    known = [part for part in parts if part is not None]
-    if not known:
-        return None
-    if len(known) < len(parts):
-        raise GraphError("a union needs all of its parts in clusters, or none")
-    return np.concatenate(known)
 
 
 def _joined_weights(parts: list[Weights | None]) -> Weights | None:

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import GraphError
+from tacit.graphs.clusters import checked_clusters, joined_clusters
 from tacit.graphs.edges import IntArray
-from tacit.graphs.graph import Graph, checked_clusters, joined_clusters
+from tacit.graphs.graph import Graph
 
 
 @dataclass(frozen=True, eq=False)
