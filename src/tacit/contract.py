@@ -71,6 +71,8 @@ class View(NamedTuple):
     """Whom it hears in this phase."""
     cluster: Array | int = 0
     """Which cluster it belongs to, counted from 0; 0 where there are none."""
+    fresh: Array | bool = True
+    """In compute and emit of a learner: whether this round brings it data. (How many there are is no secret.)"""
 
 
 class Message(NamedTuple):
@@ -116,7 +118,7 @@ class Inbox(ABC):
 
     With no delay there is one entry per in-slot. With delays up to l rounds there are l + 1 per slot, since several
     messages of one neighbour may arrive together or out of order. What did not arrive reads as zeros, whatever the
-    buffers hold. Entry `a` came through in-slot `slot[a]`.
+    buffers hold. Entry `a` came through in-slot `slot[a]`; entries are in the order of their age, then of their slot.
     """
 
     slot: Array
@@ -157,6 +159,24 @@ class Inbox(ABC):
         scale = 1 / jnp.where(heard > 0, heard, 1)
         scaled: Message = jax.tree.map(lambda leaf: leaf * scale.astype(leaf.dtype), self.mix())
         return scaled
+
+    def fold(self, function: Callable[[Tree, Message, Array, Array], Tree], first: Tree) -> Tree:
+        """Go through what arrived, the youngest first and of one age by slot: function(so far, message, slot, age).
+
+        It costs what arrived, not what could have. Use it where messages are not simply added up.
+        """
+        upto = jnp.cumsum(self.arrived, dtype=jnp.int32)
+
+        def step(k: Array, so_far: Tree) -> Tree:
+            entry = jnp.searchsorted(upto, k + 1).astype(jnp.int32)
+            return function(so_far, self._entry(entry), self.slot[entry], self.age[entry])
+
+        return jax.lax.fori_loop(0, upto[-1], step, first)
+
+    def _entry(self, entry: Array) -> Message:
+        """Return one entry that arrived."""
+        found: Message = jax.tree.map(lambda leaf: leaf[entry], self.values())
+        return found
 
     def newest(self) -> tuple[Message, Array]:
         """Per in-slot the youngest entry that arrived, and whether there was one: leaves (S, ...), mask (S,)."""
@@ -410,6 +430,8 @@ class Algorithm(NamedTuple):
     """What the method makes of the given graph before a run (COL: completes it; DOL-Symm: keeps mutual links)."""
     check: Callable[[Any], None] | None = None
     """Raises if the method cannot run on a topology for reasons that `requires` has no word for."""
+    check_data: Callable[[Batch], None] | None = None
+    """Raises if the method cannot run on such data: batches with leading axes (rounds, agents), the first of a run."""
     learner: str = "peer"
     """The role that holds data."""
     missing: Missing = "wait"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -34,7 +35,7 @@ from tacit.graphs import Channel, Graph, Topology, as_topology, first_gap_of_run
 from tacit.privacy import records_in, release
 from tacit.privacy.unit_noise import noise_words
 
-_AGENT, _LINKS, _CHANNEL, _MASKS = 0, 1, 2, 3
+_AGENT, _LINKS, _CHANNEL, _MASKS, _PRESENCE = 0, 1, 2, 3, 4
 _INIT, _COMPUTE, _ABSORB = 0, 1, 3
 
 
@@ -52,6 +53,12 @@ def links_key(root: Key, links: int, t: Array | int) -> Key:
 def channel_key(root: Key, phase: int, t: Array | int) -> Key:
     """Key of what the network does to the messages of one phase in round t."""
     return jax.random.fold_in(jax.random.fold_in(jax.random.fold_in(root, _CHANNEL), phase), t)
+
+
+def presence_key(root: Key, role: str, t: Array | int) -> Key:
+    """Key of who of a role is there in round t: the same for every method that has this role."""
+    number = zlib.crc32(role.encode()) & 0x7FFFFFFF
+    return jax.random.fold_in(jax.random.fold_in(jax.random.fold_in(root, _PRESENCE), number), t)
 
 
 def masks_key(root: Key) -> Key:
@@ -144,10 +151,17 @@ class Prepared(NamedTuple):
 
 def prepare(phase: Phase, index: int, key: Key, state: State, batch: Batch, view: View) -> Prepared:
     """One agent's side of sending, with simulated noise: compute, release, emit."""
+    view = with_data(view, batch)
     state, value = compute(phase, index, key, state, batch, view)
     words = noise_words(key, view.round, index)
     released, noise = release(phase.mechanism, words, value, view, records_in(batch))
     return emit(phase, state, released, view, None if noise is None else _declared(noise))
+
+
+def with_data(view: View, batch: Batch) -> View:
+    """Return the view of a round that brings this batch."""
+    weight = getattr(batch, "weight", None)
+    return view if weight is None else view._replace(fresh=jnp.any(weight > 0))
 
 
 def compute(phase: Phase, index: int, key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
@@ -416,6 +430,11 @@ def check_window(algorithm: Algorithm, topology: Topology, root: Key, rounds: in
     """
     if algorithm.window is None:
         return
+    if topology.availability:
+        raise RequirementError(
+            f"{algorithm.name} requires that the links of every {algorithm.window} rounds in a row connect everybody, "
+            "which agents that are there by chance do not promise: say who is there with graphs.Attendance"
+        )
     window = min(algorithm.window, rounds)
     for index, (name, graph) in enumerate(topology.links.items()):
         if graph.sources is not None:

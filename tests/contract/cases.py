@@ -13,7 +13,6 @@ from tacit.contract import Algorithm, Mechanism
 from tacit.graphs import Attendance, Channel, Delay, Graph, Topology
 from tacit.objectives import Constraint, entropy, euclidean_ball, spending_limit
 from tacit.privacy import graph_homomorphic, local_graph_homomorphic, per_edge
-from tests.contract import on_paper
 
 AGENTS, DIM, ROUNDS = 9, 8, 50
 OBJECTIVE = tacit.objectives.logistic(l2=1e-3)
@@ -45,6 +44,11 @@ FORMS = {
     ),
     "clustered_federated": ({"clusters": 3, "tau": 0.3, "cohort": 2}, {"clusters": 1}),
     "networked_personalised": ({"tau": 0.2}, {"tau": 0.2}),
+    "pao_fed": ({"share": 3, "variant": "U1"}, {"share": 2, "variant": "C2"}),
+    "online_fed": ({"fraction": 0.5}, {"fraction": 0.5}),
+    "pso_fed": ({"share": 2, "fraction": 0.5}, {"share": 2, "fraction": 0.5, "coordinated": True}),
+    # Windows of its own go by a peer's number.
+    "partial_diffusion": ({"share": 3, "coordinated": True, "decay": 0.5}, {"share": 2, "order": "random"}),
 }
 SISTERS = {
     "decentralised_symmetric": "centralised_online",
@@ -62,6 +66,9 @@ SISTERS = {
     "zcdp_subgradient": "diffusion",
     "clustered_federated": "personalised_graph_federated",
     "networked_personalised": "personalised_graph_federated",
+    "online_fedsgd": "online_fed",
+    "pso_fed": "pao_fed, there by chance",
+    "pao_fed": "pao_fed, there by chance",
 }
 """Methods that share their code with another, whose tests are enough for every day."""
 
@@ -154,11 +161,11 @@ def cases() -> list[Case]:
             tacit.graphs.star_roles(AGENTS),
             Channel(),
         ),
-        Case(
-            "on paper: partial sharing",
-            lambda: on_paper.delayed_partial_sharing(OBJECTIVE, 0.2, 2, 0.5),
-            digraph(),
-            LOSSY,
+        Case(  # who is there is the same on both link sets, and only what goes up is delayed
+            "pao_fed, there by chance",
+            lambda: build("pao_fed", share=3, variant="U2", download="all", newest_only=True),
+            tacit.graphs.star_roles(AGENTS).available("client", np.linspace(0.2, 1, AGENTS)),
+            Channel(0.1, Delay(p=0.5, longest=6, step=2), links=("uplink",)),
         ),
     ]
 

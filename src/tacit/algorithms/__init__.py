@@ -21,11 +21,15 @@ from tacit.algorithms.lagrangian_descent import lagrangian_descent
 from tacit.algorithms.loss_tolerant_push_sum import loss_tolerant_push_sum
 from tacit.algorithms.mirror_descent import mirror_descent
 from tacit.algorithms.networked_personalised import networked_personalised
+from tacit.algorithms.online_federated import online_fed, online_fedsgd, pso_fed
 from tacit.algorithms.online_push_sum import online_push_sum
+from tacit.algorithms.pao_fed import pao_fed
+from tacit.algorithms.partial_diffusion import partial_diffusion
 from tacit.algorithms.personalised_graph_federated import clustered_federated, personalised_graph_federated
 from tacit.algorithms.private_admm import private_admm
 from tacit.algorithms.registry import REGISTRY, Entry, find, register
 from tacit.algorithms.schedules import inverse, inverse_sqrt
+from tacit.algorithms.sign_sgd import sign_sgd
 from tacit.algorithms.zcdp_admm import dp_admm, zcdp_admm
 from tacit.algorithms.zcdp_subgradient import zcdp_subgradient
 
@@ -59,12 +63,18 @@ __all__ = [
     "loss_tolerant_push_sum",
     "mirror_descent",
     "networked_personalised",
+    "online_fed",
+    "online_fedsgd",
     "online_push_sum",
     "optimal_shares",
+    "pao_fed",
+    "partial_diffusion",
     "personalised_graph_federated",
     "private_admm",
+    "pso_fed",
     "register",
     "saddle_constants",
+    "sign_sgd",
     "zcdp_admm",
     "zcdp_subgradient",
 ]

@@ -18,6 +18,7 @@ by 2 C. That the server picks at random whom it calls is not counted in a client
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import jax
@@ -214,7 +215,10 @@ def called_rounds(training: Training, cohort: int) -> tuple[Phase, Phase]:
 
 def around_one_server(given: Topology) -> Topology:
     """Take a graph of agents of one role as so many clients of one server, whoever they trust."""
-    return star_roles(given.roles["peer"]) if set(given.roles) == {"peer"} else given
+    if set(given.roles) != {"peer"}:
+        return given
+    there = {"client": given.availability["peer"]} if "peer" in given.availability else {}
+    return replace(star_roles(given.roles["peer"]), availability=there)
 
 
 def with_clients(make: Callable[[Topology], Topology], **of_each: PerClient | None) -> Callable[[Topology], Topology]:

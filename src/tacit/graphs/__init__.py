@@ -4,6 +4,7 @@ W[i, j] is what receiver i multiplies sender j's message with; edges are directe
 graph is kept as an edge list, so that a million agents fit.
 """
 
+from tacit.graphs.availability import Availability
 from tacit.graphs.build import (
     complete,
     directed_ring,
@@ -45,6 +46,7 @@ from_edges = Graph.from_edges
 
 __all__ = [
     "Attendance",
+    "Availability",
     "Channel",
     "Delay",
     "Dynamics",

@@ -38,6 +38,8 @@ class RoundGraph(NamedTuple):
     """(n,) W[i, i]; 0 between two roles."""
     present: jax.Array
     """(n,) bool: agents that take part."""
+    senders_present: jax.Array
+    """(columns,) bool: the same of the senders, which are these agents unless they are of another role."""
 
 
 @jax.tree_util.register_dataclass
@@ -146,24 +148,42 @@ class Graph:
         order = edge_lists.order_by_sender(self.senders)
         return order, self.senders[order]
 
-    def at(self, t: Any, key: jax.Array, dtype: Any = jnp.float32) -> RoundGraph:
-        """Return the graph of round t = 1, 2, ... (pure JAX). A fixed graph is always the same: ask once."""
+    def at(
+        self,
+        t: Any,
+        key: jax.Array,
+        dtype: Any = jnp.float32,
+        there: jax.Array | None = None,
+        senders_there: jax.Array | None = None,
+    ) -> RoundGraph:
+        """Return the graph of round t = 1, 2, ... (pure JAX). A fixed graph is always the same: ask once.
+
+        `there` and `senders_there` say who is there of the receivers' and the senders' role; None: all are.
+        """
         if self.weights is None:
             raise GraphError(f"graph {self.name!r} has no weights yet: use with_weights('sender'), for one")
         if self.dynamics is None:
             live, present = jnp.ones(len(self.senders), bool), jnp.ones(self.agents, bool)
         else:
             live, present = self.dynamics.live(t, key, self.senders, self.receivers, self.agents)
+        if there is not None:
+            live, present = live & there[jnp.asarray(self.receivers)], present & there
+        if senders_there is not None:
+            live = live & senders_there[jnp.asarray(self.senders)]
+        varies = self.dynamics is not None or there is not None or senders_there is not None
         edge, own = evaluate(
             self.weights.in_round(t),
             self.senders,
             self.receivers,
             self.agents,
-            None if self.dynamics is None else live,
+            live if varies else None,
             sources=self.sources,
             dtype=dtype,
         )
-        return RoundGraph(live, edge, own, present)
+        if self.sources is None:
+            return RoundGraph(live, edge, own, present, present)
+        senders = jnp.ones(self.sources, bool) if senders_there is None else senders_there
+        return RoundGraph(live, edge, own, present, senders)
 
     def live_at(self, t: int, key: jax.Array | None = None) -> BoolArray:
         """Return which links are up in round t (NumPy); all of them for random dynamics without a key."""

@@ -10,6 +10,7 @@ from tacit.contract import Requirement
 from tacit.errors import RequirementError
 from tacit.graphs import checks
 from tacit.graphs.channel import Channel
+from tacit.graphs.dynamics import LinkDrop, OptOut
 from tacit.graphs.graph import Graph
 from tacit.graphs.topology import Topology, as_topology
 
@@ -23,7 +24,9 @@ def check_requirements(topology: Topology | Graph, requires: frozenset[Requireme
     "symmetric" and requirements on weights are asked of every round.
     """
     sentences = []
-    for name, graph in as_topology(topology).links.items():
+    whole = as_topology(topology)
+    for name, given in whole.links.items():
+        graph = _with_absences(given, whole)
         for requirement, check in _CHECKS.items():
             if requirement not in requires or (graph.sources is not None and requirement != "fixed"):
                 continue
@@ -32,6 +35,14 @@ def check_requirements(topology: Topology | Graph, requires: frozenset[Requireme
                 evidence, remedy = fault
                 sentences.append(f"{algorithm_name} requires {requirement} links, but of {name!r} {evidence}: {remedy}")
     return sentences
+
+
+def _with_absences(graph: Graph, topology: Topology) -> Graph:
+    """Return a graph that varies as one does whose agents are there by chance: what holds of it holds of that one."""
+    sizes = {topology.roles[role] for role in topology.availability}
+    if graph.dynamics is not None or not sizes & {graph.agents, graph.columns}:
+        return graph
+    return graph.with_dynamics(OptOut(0.5) if graph.sources is None else LinkDrop(0.5))
 
 
 def check_channel(channel: Channel, requires: frozenset[Requirement], algorithm_name: str) -> list[str]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import GraphError
+from tacit.graphs.availability import Availability, joined_availability
 from tacit.graphs.clusters import checked_clusters, joined_clusters
 from tacit.graphs.edges import IntArray
 from tacit.graphs.graph import Graph
@@ -22,10 +23,18 @@ class Topology:
     links: Mapping[str, Graph]
     clusters: Mapping[str, IntArray] = field(default_factory=dict)
     """Role -> which cluster each of its agents belongs to, counted from 0; a role without clusters is not there."""
+    availability: Mapping[str, Availability] = field(default_factory=dict)
+    """Role -> who of it is there in a round; of a role that is not here, all are."""
 
     def __post_init__(self) -> None:
         for role, labels in self.clusters.items():
             checked_clusters(labels, self.roles.get(role, 0), f"agents of role {role!r}")
+        for role, availability in self.availability.items():
+            if availability.probability.shape != (self.roles.get(role),):
+                raise GraphError(
+                    f"{availability.probability.size} availabilities of role {role!r}, but the roles are "
+                    f"{dict(self.roles)}; make them with topology.available(role, probability)"
+                )
         if not self.roles:
             raise GraphError("a topology needs at least one role, e.g. {'peer': 10}")
         for role, size in self.roles.items():
@@ -36,6 +45,16 @@ class Topology:
             for side, count in (("receivers", graph.agents), ("senders", graph.columns)):
                 if count not in self.roles.values():
                     raise GraphError(f"links {name!r} have {count} {side}, but no role is of that size ({sizes})")
+
+    def available(self, role: str, probability: npt.ArrayLike, arrivals: npt.ArrayLike | None = None) -> Topology:
+        """Return the topology with agents of a role that are there by chance (`Availability`), on all of their links.
+
+        `probability` is one for all or one for each; with `arrivals` (a stream's) nobody is there without new data.
+        """
+        if role not in self.roles:
+            raise GraphError(f"there is no role {role!r}; expected one of {', '.join(map(repr, self.roles))}")
+        made = Availability.of(self.roles[role], probability, arrivals)
+        return replace(self, availability={**self.availability, role: made})
 
     @staticmethod
     def union(topologies: Sequence[Topology]) -> Topology:
@@ -57,6 +76,11 @@ class Topology:
                 role: labels
                 for role in first.roles
                 if (labels := joined_clusters([part.clusters.get(role) for part in topologies])) is not None
+            },
+            {
+                role: there
+                for role in first.roles
+                if (there := joined_availability([part.availability.get(role) for part in topologies])) is not None
             },
         )
 

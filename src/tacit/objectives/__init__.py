@@ -2,6 +2,7 @@
 
 from tacit.objectives.constraints import Constraint, size_limit, spending_limit
 from tacit.objectives.custom import from_loss
+from tacit.objectives.fourier import FourierFeatures, FourierModel, fourier
 from tacit.objectives.losses import (
     MeanLoss,
     PenalisedLoss,
@@ -30,6 +31,8 @@ __all__ = [
     "Constraint",
     "ConvexSet",
     "Euclidean",
+    "FourierFeatures",
+    "FourierModel",
     "MeanLoss",
     "MirrorMap",
     "NegativeEntropy",
@@ -42,6 +45,7 @@ __all__ = [
     "elastic_net",
     "entropy",
     "euclidean_ball",
+    "fourier",
     "from_loss",
     "hinge",
     "l1",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from tacit.contract import Objective
 from tacit.objectives.constraints import Constraint, size_limit, spending_limit
+from tacit.objectives.fourier import fourier
 from tacit.objectives.losses import absolute, hinge, logistic, softmax, squared
 from tacit.objectives.mirror_maps import MirrorMap, entropy, euclidean_ball
 from tacit.objectives.projections import Ball, Box, Projection, Simplex
@@ -16,6 +17,7 @@ OBJECTIVES: Mapping[str, Callable[..., Objective]] = {
     "squared": squared,
     "absolute": absolute,
     "softmax": softmax,
+    "fourier": fourier,
 }
 """Name -> constructor of the objective."""
 

@@ -33,6 +33,7 @@ class AgentFunctions:
 
     def _computer(self, index: int, phase: Phase) -> Any:
         def compute(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree, runtime.Declared | None]:
+            view = runtime.with_data(view, batch)
             state, value = runtime.compute(phase, index, key, state, batch, view)
             return state, value, runtime.declare(phase, value, records_in(batch), view)
 
@@ -67,7 +68,7 @@ class AgentFunctions:
         """Compute, release through the ledger, emit."""
         state, value, declared = self._compute[index](key, state, batch, view)
         noisy = releaser(name, self.specs[index].release, declared, value, records)
-        ready: runtime.Prepared = self._emit[index](state, noisy, view, declared)
+        ready: runtime.Prepared = self._emit[index](state, noisy, runtime.with_data(view, batch), declared)
         return ready
 
     def compile(self, index: int, key: Key, state: State, batch: Batch, view: View, booked: bool) -> None:
@@ -76,7 +77,7 @@ class AgentFunctions:
             self._prepare[index](key, state, batch, view)
             return
         state, value, declared = self._compute[index](key, state, batch, view)
-        self._emit[index](state, jax.tree.map(np.asarray, value), view, declared)
+        self._emit[index](state, jax.tree.map(np.asarray, value), runtime.with_data(view, batch), declared)
 
     def absorb(self, index: int, key: Key, state: State, inbox: StackedInbox, view: View) -> State:
         """Take in what arrived."""

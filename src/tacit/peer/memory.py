@@ -78,11 +78,12 @@ class _Network:
         self.under_way: list[tuple[int, Envelope]] = []
 
     def send(self, index: int, t: int, envelopes: list[Envelope]) -> None:
-        if self.channel.reliable or not envelopes:
+        channel = self.channel.on(envelopes[0].links) if envelopes else self.channel
+        if channel.reliable or not envelopes:
             self.under_way += [(t, envelope) for envelope in envelopes]
             return
         edge = self.edge[envelopes[0].links]
-        fate = self.channel.draw(runtime.channel_key(self.root, index, t), len(edge))
+        fate = channel.draw(runtime.channel_key(self.root, index, t), len(edge))
         lost, delay = map(np.asarray, fate)
         for envelope in envelopes:
             e = edge[envelope.sender, envelope.receiver]

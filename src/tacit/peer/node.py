@@ -379,7 +379,7 @@ class Node:
                 Parcel(envelope.links, envelope.phase, envelope.round, receiver, once.setdefault(content, content))
             )
         index = self.machine.phase
-        if index is not None and self.waits:
+        if index is not None:
             phase = self.plan.algorithm.phases[index]
             names = [self.plan.members[phase.target][agent] for agent in self.machine.not_called]
             parcels += [Parcel(phase.links, index, self.round, name, b"") for name in names]

@@ -57,7 +57,11 @@ class World:
         self.topology, self.dtype, self.root = topology, dtype, jax.random.key(seed)
         self.neighbourhoods = {name: Neighbourhoods(topology.links[name]) for name in self.ends}
         # Weights that differ from round to round come with dynamics, see graphs.compatibility.
-        self._varying = {name for name in self.ends if topology.links[name].dynamics is not None}
+        self._varying = {
+            name
+            for name, roles in self.ends.items()
+            if topology.links[name].dynamics is not None or topology.availability.keys() & set(roles)
+        }
         self._fixed: dict[str, RoundGraph] = {}
         self._fixed_links: dict[tuple[str, str, int], Links] = {}
         self._none = runtime.empty_links((1,), dtype)
@@ -66,9 +70,10 @@ class World:
         """Round 0, for which first states are made: every link, with its weight where it never changes."""
         graphs = self.now(1)
         for name, now in graphs.items():
-            if self.topology.links[name].dynamics is not None:
+            if name in self._varying:
                 ones, zeros = np.ones_like, np.zeros_like
-                blank = (ones(now.live), zeros(now.edge_weight), zeros(now.self_weight), ones(now.present))
+                weights = (zeros(now.edge_weight), zeros(now.self_weight))
+                blank = (ones(now.live), *weights, ones(now.present), ones(now.senders_present))
                 graphs[name] = RoundGraph(*map(jnp.asarray, blank))
         return graphs
 
@@ -77,11 +82,17 @@ class World:
         return {name: self._fixed.get(name) or self._evaluated(k, name, t) for k, name in enumerate(self.ends)}
 
     def _evaluated(self, index: int, name: str, t: int) -> RoundGraph:
-        graph = self.topology.links[name].at(jnp.int32(t), runtime.links_key(self.root, index, t), self.dtype)
+        source, target = (self._there(role, t) for role in self.ends[name])
+        key = runtime.links_key(self.root, index, t)
+        graph = self.topology.links[name].at(jnp.int32(t), key, self.dtype, target, source)
         in_memory: RoundGraph = jax.tree.map(np.asarray, graph)
         if name not in self._varying:
             self._fixed[name] = in_memory
         return in_memory
+
+    def _there(self, role: str, t: int) -> jax.Array | None:
+        availability = self.topology.availability.get(role)
+        return None if availability is None else availability.present(t, runtime.presence_key(self.root, role, t))
 
     def views(self, role: str, agent: int, t: int, size: int, now: dict[str, RoundGraph]) -> Views:
         """Return what one agent sees of its link sets in round t."""
@@ -89,7 +100,7 @@ class World:
         for name, (source, target) in self.ends.items():
             if role not in (source, target):
                 continue
-            present = bool(now[name].present[agent]) if role == target else True
+            present = bool((now[name].present if role == target else now[name].senders_present)[agent])
             result[name] = View(
                 jnp.asarray(np.int32(agent)),  # jnp.int32() and the like would be dispatched as operations
                 jnp.asarray(np.int32(t)),

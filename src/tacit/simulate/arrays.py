@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit.contract import Array, Key, Links, State, Tree
-from tacit.graphs import Graph
+from tacit.graphs import Availability, Graph
 from tacit.graphs.weights import evaluate_exactly
 from tacit.simulate.inbox import Packed, padding
 
@@ -73,12 +73,15 @@ class World(NamedTuple):
     """Per phase that calls a cohort, its tables (`calls.Called`)."""
     served_by: Array | tuple[()]
     """Position of the predictor that speaks for each learner, where these are different roles."""
+    availability: Mapping[str, Availability]
+    """Role -> who of it is there in a round, where not all are."""
 
 
 class Flight(NamedTuple):
-    """Messages of one phase that may still be under way, youngest first: leading axis of delay + 1 rounds."""
+    """Messages of one phase that may still be under way: a ring of delay + 1 rounds, in which round t has place t."""
 
     rows: Packed
+    """(rounds * senders, width) each."""
     delay: tuple[Array, ...]
     """Per target bucket (rounds, slots, agents): delay of each message, -1 where none was sent or it was lost."""
     weight: tuple[Array, ...]
@@ -158,6 +161,8 @@ class LinksNow(NamedTuple):
     into: tuple[Links, ...]
     out: tuple[Links, ...]
     present: Array | None
+    """Of the receivers; None: all are."""
+    senders_present: Array | None
 
 
 class Departure(NamedTuple):
@@ -202,11 +207,6 @@ def where(mask: Array, new: Tree, old: Tree) -> Tree:
         return jnp.where(mask.reshape(mask.shape + (1,) * (a.ndim - 1)), a, b)
 
     return jax.tree.map(pick, new, old)
-
-
-def shifted(buffer: Array, newest: Array) -> Array:
-    """Push a value in front of a buffer of rounds and drop the oldest."""
-    return jnp.concatenate([jnp.broadcast_to(newest, buffer.shape[1:])[None], buffer[:-1]])
 
 
 def fixed_weights(graph: Graph) -> tuple[np.ndarray, np.ndarray]:

@@ -77,7 +77,8 @@ class Calls(Stage):
             and spec.addressed
             and len(same_links) == 1
             and phase.source != phase.target
-            and self.channel.reliable
+            and self.channel.on(phase.links).reliable
+            and all(self.channel.on(p.links).reliable for _, p in answers)
             and len(self.layout.roles[phase.target].buckets) == 1
             and spec.delivery == "share"
             and not self.varying[phase.links]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from tacit import runtime
 from tacit.contract import Array, Phase
-from tacit.simulate.arrays import Departure, Entries, Entry, Flight, LinksNow, World, shifted
+from tacit.simulate.arrays import Departure, Entries, Entry, Flight, LinksNow, World
 from tacit.simulate.inbox import Packed
 from tacit.simulate.stage import Stage
 
@@ -27,11 +30,12 @@ class Carriage(Stage):
     ) -> list[Departure] | None:
         """What becomes of the messages of this phase, per target bucket; None: every live slot hears at once."""
         arrays = world.links[phase.links]
-        if sent is None and takes_part is None and not self.varying[phase.links] and self.channel.reliable:
+        channel = self.channel.on(phase.links)
+        if sent is None and takes_part is None and not self.varying[phase.links] and channel.reliable:
             return None
         graph = self.layout.links[phase.links].graph
-        if not self.channel.reliable:
-            lost, delay = self.channel.draw(runtime.channel_key(world.root, index, t), graph.edges)
+        if not channel.reliable:
+            lost, delay = channel.draw(runtime.channel_key(world.root, index, t), graph.edges)
             own_links = graph.agents if graph.sources is None else 0
             fate = jnp.concatenate([jnp.where(lost, -1, delay), jnp.zeros(own_links + 1, jnp.int32)])
         departures = []
@@ -41,7 +45,7 @@ class Carriage(Stage):
                 left &= sent[slots.slot_row]
             if takes_part is not None:
                 left &= takes_part[slots.row]
-            delays = jnp.int32(0) if self.channel.reliable else fate[slots.edge]
+            delays = jnp.int32(0) if channel.reliable else fate[slots.edge]
             departures.append(Departure(left, jnp.where(left, delays, -1)))
         return departures
 
@@ -53,6 +57,7 @@ class Carriage(Stage):
         flight: Flight | tuple[()],
         world: World,
         now: LinksNow,
+        t: Array,
     ) -> tuple[Flight | tuple[()], Entries]:
         """Put what was sent under way and take out what arrives now."""
         spec = self.specs[index]
@@ -68,19 +73,25 @@ class Carriage(Stage):
                 buckets.append(Entry(place, arrived, links.weight, complete))
             return (), Entries(rows, tuple(buckets))
         assert departures is not None  # a channel with delays is never reliable
-        new_rows = {name: shifted(flight.rows[name], value) for name, value in rows.items()}
-        new_delay = tuple(shifted(old, d.delay) for old, d in zip(flight.delay, departures, strict=True))
-        new_weight = tuple(shifted(old, links.weight) for old, links in zip(flight.weight, now.into, strict=False))
-        rounds = self.channel.longest_delay + 1
-        count = next(iter(new_rows.values())).shape[1] if new_rows else 0
+        channel = self.channel.on(self.algorithm.phases[index].links)
+        rounds, ages = channel.longest_delay + 1, jnp.asarray(channel.ages, jnp.int32)
+        # Written in place: a round costs what is sent in it, whatever is still under way.
+        note = partial(jax.lax.dynamic_update_index_in_dim, index=t % rounds, axis=0)
+        count = next(iter(rows.values())).shape[0] if rows else 0
+        new_rows = {
+            name: jax.lax.dynamic_update_slice(flight.rows[name], value, (t % rounds * count, jnp.int32(0)))
+            for name, value in rows.items()
+        }
+        new_delay = tuple(note(old, d.delay) for old, d in zip(flight.delay, departures, strict=True))
+        new_weight = tuple(note(old, links.weight) for old, links in zip(flight.weight, now.into, strict=False))
+        place_of_age = (t - ages) % rounds
         for b, (delay, slots, links) in enumerate(zip(new_delay, arrays.into, now.into, strict=True)):
-            place = slots.place(per_slot)
-            index_all = jnp.concatenate([place + lag * count for lag in range(rounds)])
-            arrived = jnp.concatenate([delay[lag] == lag for lag in range(rounds)])
-            weight = jnp.concatenate(list(new_weight[b])) if new_weight else jnp.tile(links.weight, (rounds, 1))
-            buckets.append(Entry(index_all, arrived, weight, False))
-        flat = {name: value.reshape(rounds * count, value.shape[-1]) for name, value in new_rows.items()}
-        return Flight(new_rows, new_delay, new_weight), Entries(flat, tuple(buckets))
+            place = slots.place(per_slot)[None] + (place_of_age * count)[:, None, None]
+            arrived = delay[place_of_age] == ages[:, None, None]
+            weight = new_weight[b][place_of_age] if new_weight else jnp.tile(links.weight, (len(channel.ages), 1, 1))
+            by_entry = (-1, slots.row.shape[1])
+            buckets.append(Entry(place.reshape(by_entry), arrived.reshape(by_entry), weight.reshape(by_entry), False))
+        return Flight(new_rows, new_delay, new_weight), Entries(new_rows, tuple(buckets))
 
     def _count_sent(self, world: World, phase: Phase, departures: list[Departure] | None) -> Array:
         """Messages that left in this phase, per repeat: what is lost on the way was sent all the same."""

@@ -30,6 +30,8 @@ from tacit.simulate.layout import lay_out
 from tacit.simulate.progress import Interrupts, Progress
 from tacit.streams import Stream
 
+CHECKED_ROUNDS, CHECKED_BATCHES = 512, 1 << 17
+"""How much of a stream a method's `check_data` gets: so many rounds, and so many batches in all."""
 FEW_AGENTS = 4096
 """Up to this many agents one thread is faster than two on the CPU (docs/performance.md)."""
 
@@ -160,6 +162,10 @@ class _Simulation:
             parts = [runtime.prepared_topology(algorithm, graph, channel)] * repeats
         self.graph_name = ", ".join(g.name for g in parts[0].links.values())
         self._check_streams(parts[0])
+        if algorithm.check_data is not None:
+            first = self.streams[0]
+            seen = min(CHECKED_ROUNDS, first.rounds or CHECKED_ROUNDS, 1 + CHECKED_BATCHES // first.agents)
+            algorithm.check_data(first.chunk(0, seen))
         with _one_thread_if_small(repeats * parts[0].roles[algorithm.learner]):
             together = Topology.union(parts)
             runtime.check_window(algorithm, together, jax.random.key(seed), rounds, repeats)

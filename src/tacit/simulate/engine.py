@@ -176,7 +176,7 @@ class Engine(Calls, Carriage):
             world, index, phase, states[phase.source], batch, links, t, takes_part, desk
         )
         departures = self._depart(world, index, phase, links, sent, takes_part, t)
-        flight, entries = self._fly(index, rows, departures, flight, world, links)
+        flight, entries = self._fly(index, rows, departures, flight, world, links, t)
         under_way.note(rows, cost, flight, self._count_sent(world, phase, departures))
         states[phase.target], under_way.tails[phase.target] = self._absorb(
             world, index, phase, states[phase.target], entries, links, t
@@ -325,6 +325,7 @@ class Engine(Calls, Carriage):
                     arrived,
                     view.into.weight,
                     pushed,
+                    self.channel.on(phase.links).ages,
                     complete=complete,
                     everyone=everyone,
                 )

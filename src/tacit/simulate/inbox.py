@@ -78,21 +78,23 @@ class GatheredInbox(Inbox):
         arrived: Array,
         weight: Array,
         pushed: Array,
+        ages: tuple[int, ...],
         *,
         complete: bool,
         everyone: Packed | None,
     ) -> None:
         """Bind the arrays of all messages (`rows`) and this agent's entries (`index`, `arrived`).
 
-        `pushed` are the sender's weights per entry. `complete` says that whatever did not arrive is padding, whose
-        weight is 0 and whose row is the agent's own. `everyone` is W-weighted sum where all hear all alike.
+        `pushed` are the sender's weights per entry, `ages` those that entries can have. `complete` says that whatever
+        did not arrive is padding, whose weight is 0 and whose row is the agent's own. `everyone` is W-weighted sum
+        where all hear all alike.
         """
         self._packing, self._rows, self._index = packing, rows, index
         self.slots = weight.shape[0]
         entries = index.shape[0]
         self.arrived = arrived
         self.slot = jnp.arange(entries, dtype=jnp.int32) % self.slots
-        self.age = jnp.arange(entries, dtype=jnp.int32) // self.slots
+        self.age = jnp.repeat(jnp.asarray(ages, jnp.int32), self.slots)
         self._push = packing.spec.delivery == "push"
         self.weight = None if self._push else weight
         self._mixing = pushed if self._push else weight
@@ -111,6 +113,16 @@ class GatheredInbox(Inbox):
             return jnp.where(self.arrived[:, None], taken, jnp.zeros((), taken.dtype))
 
         return self._packing.unpack({name: gather(rows) for name, rows in self._rows.items()})
+
+    def _entry(self, entry: Array) -> Message:
+        """Read one row, and no other."""
+        scale = self._mixing[entry] if self._push else None
+
+        def read(rows: Array) -> Array:
+            row = rows.at[self._index[entry][None]].get(mode="promise_in_bounds")[0]
+            return row if scale is None else row * scale.astype(row.dtype)
+
+        return self._packing.unpack({name: read(rows) for name, rows in self._rows.items()})
 
     def sum(self, weight: Array | None = None) -> Message:
         """Add up what arrived without copying it."""
@@ -146,8 +158,17 @@ class GatheredInbox(Inbox):
                 for k in range(1, entries):
                     result = result + term(rows, k)
                 return result
-            summed: Array = jax.lax.fori_loop(1, entries, lambda k, acc: acc + term(rows, k), term(rows, 0))
-            return summed
+            if masked:
+                summed: Array = jax.lax.fori_loop(1, entries, lambda k, acc: acc + term(rows, k), term(rows, 0))
+                return summed
+            # Of many that could have arrived only those that did: with delays these are few.
+            upto = jnp.cumsum(self.arrived, dtype=jnp.int32)
+
+            def add(k: Array, total: Array) -> Array:
+                return total + term(rows, jnp.searchsorted(upto, k + 1))
+
+            found: Array = jax.lax.fori_loop(0, upto[-1], add, jnp.zeros(rows.shape[1:], rows.dtype))
+            return found
 
         combined = {name: total(rows) for name, rows in self._rows.items()}
         # Under a transformation of the algorithm's own (cond, vmap, grad) they would not outlive it.

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tacit.errors import GraphError
-from tacit.graphs import Graph, Topology
+from tacit.graphs import Availability, Graph, Topology
 
 BUCKET_OVERHEAD = 300
 """What one more bucket costs per round, in slots mixed: a bucket must save more padding than this."""
@@ -66,6 +66,8 @@ class RoleLayout(NamedTuple):
     """Slices of internal positions."""
     cluster: np.ndarray
     """Of each agent of the union, by id; zeros where there are none."""
+    availability: Availability | None
+    """Who of the union is there in a round, by id; None: all."""
 
 
 class Layout(NamedTuple):
@@ -88,6 +90,7 @@ def lay_out(topology: Topology, ends: Mapping[str, tuple[str, str]], repeats: in
             _bucketing_degree(into[role], out[role]),
             size // repeats,
             topology.clusters.get(role, np.zeros(size, np.int32)),
+            topology.availability.get(role),
         )
         for role, size in topology.roles.items()
     }
@@ -114,7 +117,9 @@ def _bucketing_degree(into: np.ndarray, out: np.ndarray) -> np.ndarray:
     return np.maximum(into, out) if slots > 4 * (into.size + int(out.sum())) else into
 
 
-def _lay_out_role(degree: np.ndarray, agents: int, cluster: np.ndarray) -> RoleLayout:
+def _lay_out_role(
+    degree: np.ndarray, agents: int, cluster: np.ndarray, availability: Availability | None
+) -> RoleLayout:
     bounds = _bucket_bounds(degree)
     if len(bounds) == 1:
         order = np.arange(degree.size, dtype=np.int32)
@@ -126,7 +131,7 @@ def _lay_out_role(degree: np.ndarray, agents: int, cluster: np.ndarray) -> RoleL
         buckets = tuple(slice(int(a), int(b)) for a, b in zip([0, *ends[:-1]], ends, strict=True))
     position = np.empty_like(order)
     position[order] = np.arange(order.size, dtype=np.int32)
-    return RoleLayout(agents, order, position, buckets, cluster)
+    return RoleLayout(agents, order, position, buckets, cluster, availability)
 
 
 def _bucket_bounds(in_degree: np.ndarray) -> list[int]:

@@ -33,7 +33,7 @@ from tacit.simulate.layout import Layout, SlotTable
 
 # Axes over which the functions of one agent are vectorised: slots come first in slot tables, agents elsewhere.
 LINK_AXES: Any = Links(agent=1, live=1, weight=1)  # type: ignore[arg-type]
-VIEW_AXES: Any = View(0, None, 0, 0, out=LINK_AXES, into=LINK_AXES, cluster=0)  # type: ignore[arg-type]
+VIEW_AXES: Any = View(0, None, 0, 0, out=LINK_AXES, into=LINK_AXES, cluster=0, fresh=None)  # type: ignore[arg-type]
 
 
 class Stage:
@@ -52,6 +52,7 @@ class Stage:
         self.links_index = {name: k for k, name in enumerate(layout.links)}
         self.varying = {
             name: links.graph.dynamics is not None
+            or any(layout.roles[role].availability is not None for role in runtime.link_ends(algorithm)[name])
             or (links.graph.weights is not None and links.graph.weights.period is not None)
             for name, links in layout.links.items()
         }
@@ -77,7 +78,9 @@ class Stage:
             )
         links = {name: self._link_arrays(name) for name in self.layout.links}
         masks = tuple(self._masks(phase) for phase in self.algorithm.phases)
-        return World(root, members, links, masks, self._called(), self._served_by())
+        there = {role: found.availability for role, found in self.layout.roles.items()}
+        available = {role: jax.tree.map(jnp.asarray, a) for role, a in there.items() if a is not None}
+        return World(root, members, links, masks, self._called(), self._served_by(), available)
 
     def _called(self) -> tuple[Any, ...]:
         """Tables of the phases that call cohorts, where these are run by themselves (`calls.Calls`)."""
@@ -101,7 +104,7 @@ class Stage:
     def _link_arrays(self, name: str) -> LinkArrays:
         layout = self.layout.links[name]
         varying = self.varying[name]
-        needs_edge = varying or not self.channel.reliable
+        needs_edge = varying or not self.channel.on(name).reliable
         at_first = np.zeros(layout.graph.edges + layout.graph.agents + 1)
         if not varying:
             edge, own = fixed_weights(layout.graph)
@@ -202,16 +205,17 @@ class Stage:
         return ()
 
     def _empty_flight(self, phase: int) -> Flight | tuple[()]:
-        if self.channel.longest_delay == 0:
+        links = self.algorithm.phases[phase].links
+        rounds = self.channel.on(links).longest_delay + 1
+        if rounds == 1:
             return ()
-        spec, layout = self.specs[phase], self.layout.links[self.algorithm.phases[phase].links]
-        rounds = self.channel.longest_delay + 1
+        spec, layout = self.specs[phase], self.layout.links[links]
         count = self._row_count(self.algorithm.phases[phase], spec)
         return Flight(
-            {name: jnp.zeros((rounds, count, width), name) for name, width in self.packings[phase].widths.items()},
+            {name: jnp.zeros((rounds * count, width), name) for name, width in self.packings[phase].widths.items()},
             tuple(jnp.full((rounds, *t.live.shape), -1, jnp.int32) for t in layout.into),
             tuple(jnp.zeros((rounds, *t.live.shape), self.dtype) for t in layout.into)
-            if self.varying[self.algorithm.phases[phase].links] and spec.delivery == "push"
+            if self.varying[links] and spec.delivery == "push"
             else (),
         )
 
@@ -230,8 +234,10 @@ class Stage:
     def _links_now(self, world: World, name: str, t: Array | None) -> LinksNow:
         arrays = world.links[name]
         if isinstance(arrays.graph, tuple) or t is None:
-            return LinksNow(tuple(s.links for s in arrays.into), tuple(s.links for s in arrays.out), None)
-        graph = arrays.graph.at(t, runtime.links_key(world.root, self.links_index[name], t), self.dtype)
+            return LinksNow(tuple(s.links for s in arrays.into), tuple(s.links for s in arrays.out), None, None)
+        source, target = (self._there(world, role, t) for role in runtime.link_ends(self.algorithm)[name])
+        key = runtime.links_key(world.root, self.links_index[name], t)
+        graph = arrays.graph.at(t, key, self.dtype, target, source)
         own = [jnp.ones(graph.self_weight.shape, bool)] if arrays.graph.sources is None else []
         live = jnp.concatenate([graph.live, *own, jnp.zeros(1, bool)])
         own_weight = [graph.self_weight] if arrays.graph.sources is None else []
@@ -241,15 +247,22 @@ class Stage:
             assert not isinstance(slots.edge, tuple)
             return Links(slots.links.agent, live[slots.edge], weight[slots.edge])
 
-        return LinksNow(tuple(map(current, arrays.into)), tuple(map(current, arrays.out)), graph.present)
+        sides = tuple(map(current, arrays.into)), tuple(map(current, arrays.out))
+        return LinksNow(*sides, graph.present, graph.senders_present)
+
+    def _there(self, world: World, role: str, t: Array) -> Array | None:
+        """Who of a role is there, by id in the union; None: all."""
+        availability = world.availability.get(role)
+        return None if availability is None else availability.present(t, runtime.presence_key(world.root, role, t))
 
     def _view(self, role: str, name: str, bucket: int, members: Members, now: LinksNow, t: Array) -> View:
         source, target = runtime.link_ends(self.algorithm)[name]
         none = runtime.empty_links((1, members.agent.shape[0]), self.dtype)
         present = jnp.ones(members.agent.shape, bool)
-        if now.present is not None and role == target:
+        there = now.present if role == target else now.senders_present
+        if there is not None:
             role_layout = self.layout.roles[role]
-            present = now.present[role_layout.order[role_layout.buckets[bucket]]]
+            present = there[role_layout.order[role_layout.buckets[bucket]]]
         return View(
             members.agent,
             t,

@@ -2,6 +2,8 @@
 
 from tacit.streams import datasets, partition
 from tacit.streams.arrays import from_arrays
+from tacit.streams.autoregressive import AutoregressiveStream, autoregressive
+from tacit.streams.calcofi import CalcofiStream, calcofi
 from tacit.streams.files import Table, read_table
 from tacit.streams.regression import LinearRegression, linear_regression
 from tacit.streams.stream import Batch, Stream, from_function
@@ -10,11 +12,15 @@ from tacit.streams.validation import with_validation
 from tacit.streams.whole import whole
 
 __all__ = [
+    "AutoregressiveStream",
     "Batch",
+    "CalcofiStream",
     "DriftStream",
     "LinearRegression",
     "Stream",
     "Table",
+    "autoregressive",
+    "calcofi",
     "datasets",
     "from_arrays",
     "from_function",

@@ -54,6 +54,10 @@ IJCNN1_FILES = ("ijcnn1.tr.bz2", "ijcnn1.val.bz2", "ijcnn1.t.bz2")
 ORGANAMNIST_URL = "https://zenodo.org/records/10519652/files/organamnist.npz"
 ORGANAMNIST_FILE = "organamnist.npz"
 ORGANAMNIST_SHA256 = "7c8c8b0753e2c0d7f70928817eac02be7cbb09f6beff4346e9d0ea79ecb598bd"
+CALCOFI_URL = "https://calcofi.org/data/oceanographic-data/bottle-database/"
+CALCOFI_FILE = "calcofi_bottle_1970_2020.npz"
+CALCOFI_SHA256 = "dca8eb9d2fa1a9491dd247bed23bfd093ed316b2bdc672cb0c5703be90f16921"
+CALCOFI_TABLE = "bottle.csv"
 SUSY_COLUMNS = (
     *("lepton 1 pT", "lepton 1 eta", "lepton 1 phi", "lepton 2 pT", "lepton 2 eta", "lepton 2 phi"),
     *("missing energy magnitude", "missing energy phi", "MET_rel", "axial MET", "M_R", "M_TR_2"),
@@ -275,6 +279,12 @@ _KNOWN = {
         ORGANAMNIST_FILE,
         "https://medmnist.com",
         ORGANAMNIST_URL,
+    ),
+    "calcofi": _Known(
+        lambda: find(CALCOFI_FILE) or find(CALCOFI_TABLE),
+        f"{CALCOFI_FILE} or the database's {CALCOFI_TABLE}",
+        CALCOFI_URL,
+        CALCOFI_URL,
     ),
 }
 

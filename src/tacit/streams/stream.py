@@ -53,6 +53,8 @@ class Stream(ABC):
     """A short name for legends and files."""
     description: str
     """One sentence for reports, which says where a data set is only a part of the original."""
+    arrivals: NDArray[np.bool_] | None = None
+    """(rounds, agents) whether a round brings an agent a sample; None: every round brings one to all."""
 
     @abstractmethod
     def batch_spec(self) -> Tree:
