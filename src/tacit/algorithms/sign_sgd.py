@@ -4,8 +4,8 @@
     client:  sends the signs of its gradient, eight to a byte                                       "uplink"
     server:  w <- w - step * sign(sum of the signs that arrive)
 
-That is 1/32 of the bits on the way up and nothing saved on the way down. A vote that is tied moves nothing. Noise goes on
-the gradient, whatever the mechanism says that it perturbs: signs are taken of nothing else.
+That is 1/32 of the bits on the way up and nothing saved on the way down. A vote that is tied moves nothing. Noise goes
+on the gradient, whatever the mechanism says that it perturbs: signs are taken of nothing else.
 """
 
 from __future__ import annotations

@@ -228,7 +228,7 @@ def _execute(config: Any, out: Path) -> Outcome:
 
     problem = build(config)
     settings = config.run
-    agents = problem.graph(settings.seed).agents
+    agents = problem.stream(settings.seed).agents
     typer.echo(
         f"{settings.name}: {len(config.algorithms)} algorithm(s), {agents:,} agents, "
         f"{settings.rounds:,} rounds, {settings.repeats} repeat(s), seed {settings.seed}"

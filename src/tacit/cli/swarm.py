@@ -80,7 +80,7 @@ def run(
 
 def _announce(problem: Problem, booked: bool) -> None:
     settings = problem.config.run
-    agents = problem.graph(settings.seed).agents
+    agents = problem.stream(settings.seed).agents
     typer.echo(
         f"{settings.name}: {len(problem.algorithms)} algorithm(s), one after the other, {agents:,} agents as processes "
         f"on loopback with mutual TLS, {settings.rounds:,} rounds, seed {settings.seed}, {settings.dtype}"

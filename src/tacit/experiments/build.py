@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
@@ -12,7 +13,7 @@ from tacit.contract import Algorithm, Objective
 from tacit.errors import DataError
 from tacit.experiments.config import DATASETS, SYNTHETIC, Config, Seed
 from tacit.experiments.sections import Choice, located
-from tacit.graphs import Channel, Delay, Graph, require
+from tacit.graphs import Channel, Delay, Graph, Topology, as_topology, require
 from tacit.results import Run
 from tacit.simulate import simulate
 from tacit.streams import Stream
@@ -24,7 +25,7 @@ class Problem:
     """An experiment made of objects: what `simulate` is given, algorithm by algorithm."""
 
     config: Config
-    graph: Callable[[int], Graph]
+    graph: Callable[[int], Graph | Topology]
     """Seed of a repeat -> its graph."""
     stream: Callable[[int], Stream]
     """Seed of a repeat -> its data; the same object each time, so that algorithms share its comparator."""
@@ -79,15 +80,21 @@ class Problem:
 def build(config: Config) -> Problem:
     """Make the objects of an experiment; nothing is run yet."""
     delay = config.run.channel.delay
-    channel = Channel(config.run.channel.loss, None if delay is None else Delay(delay.p, delay.longest))
+    links = config.run.channel.links
+    channel = Channel(
+        config.run.channel.loss,
+        None if delay is None else Delay(delay.p, delay.longest, delay.step),
+        None if links is None else tuple(links),
+    )
     graph = graph_maker(config.graph, config.dynamics)
+    stream = _stream_maker(config, graph)
     with located(config.objective.place):
         objective = config.objective.function(**config.objective.arguments())
     algorithms = []
     for choice in config.algorithms:
         with located(choice.place):
             algorithms.append(choice.function(objective, **choice.arguments()))
-    problem = Problem(config, graph, _stream_maker(config, graph), objective, tuple(algorithms), channel)
+    problem = Problem(config, _there(config.graph, graph, stream), stream, objective, tuple(algorithms), channel)
     problem.check()
     return problem
 
@@ -109,6 +116,22 @@ def graph_maker(choice: Choice, dynamics: Choice | None) -> Callable[[int], Grap
     return graph
 
 
+def _there(
+    choice: Choice, graph: Callable[[int], Graph], stream: Callable[[int], Stream]
+) -> Callable[[int], Graph | Topology]:
+    """Return the function from a repeat's seed to its graph, with agents that are there by chance where asked for."""
+    probability = getattr(choice.values, "availability", None)
+    if probability is None:
+        return graph
+
+    @functools.cache
+    def topology(seed: int) -> Topology:
+        with located(choice.place):
+            return as_topology(graph(seed)).available("peer", probability, stream(seed).arrivals)
+
+    return topology
+
+
 def _seeded(choice: Choice, seed: int) -> dict[str, int]:
     """Return the seed for a function that takes one: the repeat's, or the fixed one."""
     chosen: Seed | None = getattr(choice.values, "seed", None)
@@ -120,11 +143,15 @@ def _seeded(choice: Choice, seed: int) -> dict[str, int]:
 def _stream_maker(config: Config, graph: Callable[[int], Graph]) -> Callable[[int], Stream]:
     choice = config.stream
     if choice.kind in SYNTHETIC:
+        # A stream whose data come spread over the rounds has to know how many there are; others have no end.
+        default = inspect.signature(choice.function).parameters["rounds"].default
+        lasts = {} if default is None else {"rounds": config.run.rounds}
 
         @functools.cache
         def synthetic(seed: int) -> Stream:
             with located(choice.place):
-                made: Stream = choice.function(agents=graph(seed).agents, **choice.arguments(), **_seeded(choice, seed))
+                settings = {**lasts, **choice.arguments(), **_seeded(choice, seed)}
+                made: Stream = choice.function(agents=graph(seed).agents, **settings)
                 return made
 
         return synthetic

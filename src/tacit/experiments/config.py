@@ -1,7 +1,7 @@
 """An experiment as a TOML file: read, checked, and turned into named choices.
 
     [run]        name, rounds, repeats, seed, dtype, channel, regret_points, node_loss, record_every
-    [graph]      kind and its parameters; weights, dynamics, clusters
+    [graph]      kind and its parameters; weights, dynamics, clusters, availability
     [stream]     kind and its parameters; for data sets and files also partition, batch, ...
     [objective]  kind and its parameters
     [[algorithm]] name and its parameters; label. One table per algorithm.
@@ -57,6 +57,8 @@ DYNAMICS: Mapping[str, Callable[..., Any]] = {
 SYNTHETIC: Mapping[str, Callable[..., Stream]] = {
     "logistic_drift": streams.logistic_drift,
     "linear_drift": streams.linear_drift,
+    "autoregressive": streams.autoregressive,
+    "calcofi": streams.calcofi,
 }
 DATASETS: Mapping[str, Callable[[], datasets.Dataset]] = {
     "occupancy": datasets.occupancy,
@@ -85,10 +87,11 @@ Seed = Literal["repeat"] | int
 
 
 class DelaySettings(Section):
-    """[run.channel.delay]: P(delay >= l) = p ** l, older than `longest` is lost."""
+    """[run.channel.delay]: P(delay >= step * i) = p ** i, older than `longest` is lost."""
 
     p: float = Field(default=0.2, ge=0, lt=1)
     longest: int = Field(default=10, ge=0)
+    step: int = Field(default=1, ge=1)
 
 
 class ChannelSettings(Section):
@@ -96,6 +99,8 @@ class ChannelSettings(Section):
 
     loss: float = Field(default=0.0, ge=0, lt=1)
     delay: DelaySettings | None = None
+    links: list[str] | None = Field(default=None, min_length=1)
+    """The link sets that it is so on, e.g. ["uplink"]; without it on all."""
 
 
 class RunSettings(Section):
@@ -124,6 +129,9 @@ class GraphSettings(Section):
     dynamics: dict[str, Any] | None = None
     clusters: list[int] | None = None
     """Which cluster each agent belongs to, counted from 0."""
+    availability: float | list[float] | None = None
+    """With what probability agents are there in a round: one for all, or one for each. Where the stream says when data
+    come, nobody is there without."""
 
 
 class SeededGraph(GraphSettings):
