@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,15 @@ from tacit.streams import Stream
 
 Series = np.ndarray
 """(repeats, rounds) or (repeats, recorded rounds)."""
+
+
+class Traffic(NamedTuple):
+    """What was sent on one link set."""
+
+    messages: np.ndarray
+    """(repeats, rounds)."""
+    bits: np.ndarray
+    """(repeats, rounds), of what messages hold, without what a network wraps around them."""
 
 
 @dataclass(eq=False)
@@ -70,6 +79,8 @@ class Run:
     over agents."""
     evaluated: str = "everyone"
     """Over whom losses are means: everyone, or the "cohort" that a round called."""
+    traffic: Mapping[str, Traffic] = field(default_factory=dict)
+    """Link set -> what was sent on it."""
     label: str = ""
     """What tables and legends call it; the algorithm's name where empty."""
     _regret: dict[tuple[int, int | None], RegretCurve] = field(default_factory=dict, init=False, repr=False)

@@ -20,7 +20,7 @@ from tacit.errors import ConfigError, DataError, ResultError
 from tacit.graphs import Channel, Graph, Topology
 from tacit.metrics import consensus_distance, message_bits
 from tacit.privacy.spending import RunPrivacy, spent_in_run
-from tacit.results.run import Run
+from tacit.results.run import Run, Traffic
 from tacit.simulate import checkpoint as checkpoints
 from tacit.simulate.arrays import Carry, Desks, World, joined
 from tacit.simulate.data import RoundData
@@ -354,6 +354,14 @@ class _Simulation:
         bits = np.array([message_bits(spec.message) for spec in self.engine.specs], np.int64)
         per_round["messages"] = messages.sum(axis=1).T
         per_round["bits"] = np.einsum("tpr,p->rt", messages, bits)
+        names = np.array([phase.links for phase in self.algorithm.phases])
+        traffic = {
+            str(name): Traffic(
+                messages[:, names == name].sum(axis=1).T,
+                np.einsum("tpr,p->rt", messages[:, names == name], bits[names == name]),
+            )
+            for name in dict.fromkeys(names)
+        }
         models = jax.tree.map(np.asarray, self.models(self.world, carry))
         streams: Sequence[Stream] = self.streams
         reads = max(int(stream.reads(log.rounds).max()) for stream in streams)
@@ -386,4 +394,5 @@ class _Simulation:
             within=None if self.algorithm.domain is None else self.algorithm.domain.within,
             constraints=self.algorithm.constraints,
             evaluated=self.evaluate,
+            traffic=traffic,
         )
