@@ -49,9 +49,12 @@ SISTERS = (
     "private_admm",
     "networked_personalised",
     "clustered_federated",
+    "online_fedsgd",
+    "online_fed",
+    "pso_fed",
 )
-"""Of mirror_descent, constrained_mirror_descent, centralised_online, diffusion, fedavg, zcdp_admm and PGFL, with which
-they share what is released, or how it is made."""
+"""Of mirror_descent, constrained_mirror_descent, centralised_online, diffusion, fedavg, zcdp_admm, PGFL and PAO-Fed,
+with which they share what is released, or how it is made."""
 FROM_GRADIENTS = ("constrained_mirror_descent", "lagrangian_descent", "consensus")
 """They have no stepped model to noise: what they release is made of gradients."""
 DUALS = {

@@ -43,7 +43,7 @@ def online_fedsgd(
     return _online("online_fedsgd", objective, step, mechanism, sharing, unstable)
 
 
-@register("001 section 4.4, Online-Fed", example={"fraction": 0.5})
+@register("001 section 4.4, Online-Fed", example={"fraction": 1.0})
 def online_fed(
     objective: Objective,
     step: StepSize = 0.4,
@@ -58,7 +58,7 @@ def online_fed(
     return _online("online_fed", objective, step, mechanism, sharing, unstable)
 
 
-@register("001 section 4.4, PSO-Fed", example={"fraction": 0.5, "share": 2})
+@register("001 section 4.4, PSO-Fed", example={"fraction": 1.0, "share": 1})
 def pso_fed(
     objective: Objective,
     step: StepSize = 0.4,

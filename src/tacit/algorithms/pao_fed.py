@@ -41,7 +41,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 """The text's names -> what they mean."""
 
 
-@register("001 (4.9)-(4.14)", example={"share": 2})
+@register("001 (4.9)-(4.14)", example={"share": 1})
 def pao_fed(
     objective: Objective,
     step: StepSize = 0.4,

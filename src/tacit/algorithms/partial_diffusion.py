@@ -40,7 +40,7 @@ from tacit.contract import (
 from tacit.privacy import statement
 
 
-@register("beyond 001 ch. 4", example={"share": 2})
+@register("beyond 001 ch. 4", example={"share": 1})
 def partial_diffusion(
     objective: Objective,
     step: StepSize = 0.1,
