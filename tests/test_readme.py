@@ -60,6 +60,16 @@ def test_one_model_for_each_cluster(capsys):
     assert len(tau.replace("[", "").replace("]", "").split()) == 30
 
 
+def test_clients_that_are_mostly_away(capsys):
+    code = BLOCKS[5].replace("rounds=400", "rounds=100").replace("(100, 200, 300, 400)", "(25, 50, 75, 100)")
+    names: dict = {}
+    exec(code, names)
+    sent = int(capsys.readouterr().out)
+    assert sent > 0
+    assert sent % (4 * 32) == 0
+    assert names["private"].privacy.private
+
+
 def test_a_peer_in_an_application(monkeypatch):
     class Standing:
         learnt: ClassVar[list] = []
@@ -87,7 +97,7 @@ def test_a_peer_in_an_application(monkeypatch):
     assert {"start", "predict", "learn", "__aenter__", "__aexit__"} <= set(dir(tacit.Peer))
     monkeypatch.setattr(tacit, "Peer", Standing, raising=False)
     names: dict = {}
-    exec(BLOCKS[5], names)
+    exec(BLOCKS[6], names)
     asyncio.run(names["serve"](samples()))
     assert Standing.learnt == [(1, 2)]
 
@@ -95,7 +105,7 @@ def test_a_peer_in_an_application(monkeypatch):
 def test_an_own_algorithm_runs_in_both_runtimes(monkeypatch):
     monkeypatch.setattr(registry, "REGISTRY", dict(registry.REGISTRY))
     names: dict = {}
-    exec(BLOCKS[6], names)
+    exec(BLOCKS[7], names)
     algorithm = names["gossip"](tacit.objectives.logistic(l2=1e-4))
     graph, stream = tacit.graphs.ring(6), tacit.streams.logistic_drift(agents=6, dim=4, rounds=20)
     run = tacit.simulate(algorithm, graph, stream, rounds=20)
