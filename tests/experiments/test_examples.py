@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tacit.errors import ConfigError
 from tacit.experiments import Problem, build, load
+from tacit.experiments.config import parse
 from tacit.results import load as load_run
 from tacit.streams import datasets
 
@@ -50,6 +52,21 @@ def test_the_budget_example_keeps_its_limit_at_the_price_of_one_epsilon() -> Non
     runs = list(made.runs(progress=False))
     assert [run.record().privacy for run in runs] == ["not private", "not private", "eps 4 per record"]
     assert [list(run.constraints) for run in runs] == [[], *[["l1 norm at most 1.5"]] * 2]
+
+
+def test_the_asynchronous_example_shares_two_percent_and_nobody_comes_without_data() -> None:
+    text = (EXAMPLES / "asynchronous.toml").read_text().replace("[250, 500, 750, 1000]", "[10, 20, 30, 40]")
+    made = build(parse(text, EXAMPLES / "asynchronous.toml", rounds=40, repeats=1))
+    assert made.channel.links == ("uplink",)
+    there = made.graph(0).availability["peer"]
+    np.testing.assert_array_equal(there.arrivals, made.stream(0).arrivals)
+    assert set(there.probability) == {0.2}
+    runs = {run.label: run for run in made.runs(progress=False)}
+    own, common, whole = (run.traffic["uplink"] for run in runs.values())
+    np.testing.assert_array_equal(own.messages, whole.messages)
+    assert own.bits.sum() * 50 == common.bits.sum() * 50 == whole.bits.sum() > 0
+    with pytest.raises(ConfigError, match=r"toml: \[stream\]: agent 3 has 1000 samples, but there are 5 rounds"):
+        small("asynchronous.toml")
 
 
 @pytest.mark.data

@@ -126,8 +126,9 @@ def _there(
 
     @functools.cache
     def topology(seed: int) -> Topology:
+        given, arrivals = as_topology(graph(seed)), stream(seed).arrivals
         with located(choice.place):
-            return as_topology(graph(seed)).available("peer", probability, stream(seed).arrivals)
+            return given.available("peer", probability, arrivals)
 
     return topology
 
