@@ -70,7 +70,7 @@ async def receive_link(directory: Path, size: int, count: int) -> None:
     from tacit.peer.listener import Listener
 
     class Taking:
-        job = JOB
+        job, told_every = JOB, COMMITTED
 
         def __init__(self) -> None:
             self.specs, self.at = specs(size), Position(1, 0)
@@ -82,7 +82,7 @@ async def receive_link(directory: Path, size: int, count: int) -> None:
         def position(self, name: str) -> Position:
             return self.at
 
-        async def take(self, name: str, links: str, phase: int, sent: int, message: Any) -> None:
+        async def take(self, name: str, phase: int, sent: int, message: Any, masks: bytes) -> None:
             if sent % COMMITTED == 0:
                 self.at = Position(sent + 1, 0)
                 self.listener.progressed()

@@ -157,11 +157,13 @@ class Diary:
 class Hearing:
     """A reception that takes every message once, and holds back while `gate` is shut."""
 
+    told_every = 1
+
     def __init__(self, *neighbours: str, specs: Sequence[MessageSpec] = SPECS, job: str = JOB) -> None:
         self.job, self.specs, self.neighbours = job, specs, neighbours
         self.at = Position(1, 0)
-        self.taken: list[tuple[str, str, int, int]] = []
-        self.messages: list[Message] = []
+        self.taken: list[tuple[str, int, int]] = []
+        self.messages: list[Message | None] = []
         self.calls = 0
         self.rounds: dict[str, int] = {}
         self.letters: list[tuple[str, str, bytes]] = []
@@ -179,14 +181,14 @@ class Hearing:
     def announced(self, name: str, at_round: int) -> None:
         self.rounds[name] = at_round
 
-    async def take(self, name: str, links: str, phase: int, sent: int, message: Message, masks: bytes = b"") -> None:
+    async def take(self, name: str, phase: int, sent: int, message: Message | None, masks: bytes = b"") -> None:
         self.calls += 1
         if (sent, phase) < self.at:
             raise MessageRefused("stale", f"round {sent} is over")
-        if (name, links, phase, sent) in self.taken:
+        if (name, phase, sent) in self.taken:
             raise MessageRefused("repeated", f"round {sent} is here already")
         await self.gate.wait()
-        self.taken.append((name, links, phase, sent))
+        self.taken.append((name, phase, sent))
         self.messages.append(message)
         self.changed.set()
 

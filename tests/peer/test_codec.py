@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tacit.contract import Message
 from tacit.errors import ContractError, MessageRefused
-from tacit.peer.codec import LAST_ROUND, NAME_LIMIT, REASONS, Codec, Layout
+from tacit.peer.codec import LAST_ROUND, REASONS, Codec, Layout
 from tacit.peer.exchange import VERSION, Parcel, Position
 from tacit.peer.frames import CHUNK, CONTROL_LIMIT, INLINE, content_frames, parse_frame, parse_letter, printable
 from tacit.peer.wire import tacit_pb2 as pb
@@ -35,11 +35,7 @@ def header(**changes: Any) -> pb.Header:
     frame = parse_frame(next(CODEC.frames(parcel("b", 4))))
     assert isinstance(frame, pb.Frame)
     for field, value in changes.items():
-        if field == "leaves":
-            del frame.header.leaves[:]
-            frame.header.leaves.extend(value)
-        else:
-            setattr(frame.header, field, value)
+        setattr(frame.header, field, value)
     return frame.header
 
 
@@ -105,34 +101,42 @@ def test_a_message_of_any_size_goes_through_its_frames(size: int) -> None:
             refusal("truncated", f"of {size} bytes", assembler.message)
         assembler.add(parse_frame(frame))
     assert assembler.missing == 0
-    assert (assembler.links, assembler.phase, assembler.sent) == ("peers", 0, 1)
+    assert (assembler.phase, assembler.sent) == (0, 1)
     assert assembler.message().private["leaf0"].tobytes() == content
-    refusal("oversized", f"{size} were announced", assembler.add, memoryview(b"x"))
+    refusal("oversized", f"expected {size}", assembler.add, memoryview(b"x"))
 
 
 @pytest.mark.parametrize(
     ("reason", "text", "changes"),
     [
-        ("job", f"job other, this peer works on {JOB}", {"job": "other"}),
-        ("address", "0 characters", {"links": ""}),
-        ("address", "101 characters", {"links": "x" * (NAME_LIMIT + 1)}),
         ("phase", "phase 2 of 2", {"phase": 2}),
         ("round", "round 0", {"round": 0}),
         ("round", f"round {LAST_ROUND + 1}", {"round": LAST_ROUND + 1}),
-        ("shape", "0 leaves, expected 2", {"leaves": []}),
-        ("dtype", "float64, expected float32", {"leaves": [pb.Leaf(dtype="float64", shape=[3, 2]), pb.Leaf(dtype="int32")]}),
-        ("shape", "[2, 3], expected [3, 2]", {"leaves": [pb.Leaf(dtype="float32", shape=[2, 3]), pb.Leaf(dtype="int32")]}),
-        ("shape", "[6], expected [3, 2]", {"leaves": [pb.Leaf(dtype="float32", shape=[6]), pb.Leaf(dtype="int32")]}),
-        ("shape", "leaf 1", {"leaves": [pb.Leaf(dtype="float32", shape=[3, 2]), pb.Leaf(dtype="int32", shape=[1])]}),
-        ("size", "29 bytes are announced, phase 0 has 28", {"size": 29}),
-        ("size", f"{2**63} bytes are announced", {"size": 2**63}),
-        ("oversized", "29 bytes of content, 28", {"content": bytes(29)}),
+        ("size", "29 bytes of content with a header, expected 28", {"content": bytes(29)}),
+        ("size", "27 bytes of content with a header, expected 28", {"content": bytes(27)}),
+        ("size", "0 bytes of content with a header, expected 28", {"content": b""}),
+        ("size", "expected 51 in phase 1", {"phase": 1}),
+        ("size", "nothing in phase 0, which has 28 bytes for everybody", {"content": b"", "nothing": True}),
+        ("masks", "8 bytes of tags", {"masks": bytes(8)}),
     ],
-)  # fmt: skip
+)
 def test_every_field_of_a_header_is_checked(reason: str, text: str, changes: dict[str, Any]) -> None:
     CODEC.expect(header())
-    CODEC.expect(header(round=LAST_ROUND, links="x" * NAME_LIMIT))
+    CODEC.expect(header(round=LAST_ROUND))
     refusal(reason, text, CODEC.expect, header(**changes))
+
+
+def test_content_that_does_not_fit_a_frame_comes_in_frames_of_its_own() -> None:
+    codec = Codec(JOB, (spec(("uint8", (INLINE + 1,))),))
+    assert codec.expect(pb.Header(round=1)).missing == INLINE + 1
+    refusal("size", "1 bytes of content with a header, expected 0", codec.expect, pb.Header(round=1, content=b"x"))
+
+
+def test_a_message_says_nothing_that_hello_has_settled() -> None:
+    (data,) = CODEC.frames(parcel("b", 4))
+    assert len(data) == 28 + 6  # kind and length, round, content and its length
+    (last,) = CODEC.frames(parcel("b", LAST_ROUND, phase=1))
+    assert len(last) == 51 + 12
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -154,18 +158,41 @@ def test_truth_values_are_zero_or_one() -> None:
     refusal("size", "2 bytes of content, expected 3", layout.unpack, b"\0\1")
 
 
-def test_hello_says_version_job_and_round() -> None:
+FORMS = [layout.form for layout in CODEC.layouts]
+
+
+def test_hello_says_version_job_round_and_forms() -> None:
     def heard(**changes: Any) -> int:
-        hello = pb.Hello(**{"version": VERSION, "job": JOB, "round": 3} | changes)
+        hello = pb.Hello(**{"version": VERSION, "job": JOB, "round": 3, "forms": FORMS} | changes)
         return CODEC.check_hello(parse_frame(pb.Frame(hello=hello).SerializeToString()))
 
     assert heard() == 3
     assert CODEC.check_hello(parse_frame(CODEC.hello(5))) == 5
-    refusal("version", f"version 2, this peer speaks {VERSION}", lambda: heard(version=2))
+    refusal("version", f"version 1, this peer speaks {VERSION}", lambda: heard(version=1))
     refusal("job", f"job other, this peer works on {JOB}", lambda: heard(job="other"))
     refusal("round", "the last is", lambda: heard(round=2**31))
     refusal("order", "header before hello", CODEC.check_hello, pb.Frame(header=header()))
     refusal("order", "content before hello", CODEC.check_hello, memoryview(b"x"))
+
+
+@pytest.mark.parametrize(
+    ("reason", "text", "leaves"),
+    [
+        ("shape", "0 leaves, expected 2", []),
+        ("dtype", "float64, expected float32", [("float64", [3, 2]), ("int32", [])]),
+        ("shape", "[2, 3], expected [3, 2]", [("float32", [2, 3]), ("int32", [])]),
+        ("shape", "[6], expected [3, 2]", [("float32", [6]), ("int32", [])]),
+        ("shape", "leaf 1 of phase 0", [("float32", [3, 2]), ("int32", [1])]),
+    ],
+)
+def test_messages_of_another_form_are_refused_at_hello(
+    reason: str, text: str, leaves: list[tuple[str, list[int]]]
+) -> None:
+    other = pb.Form(leaves=[pb.Leaf(dtype=dtype, shape=shape) for dtype, shape in leaves])
+    hello = pb.Hello(version=VERSION, job=JOB, round=3, forms=[other, FORMS[1]])
+    refusal(reason, text, CODEC.check_hello, pb.Frame(hello=hello))
+    hello = pb.Hello(version=VERSION, job=JOB, round=3, forms=FORMS[:1])
+    refusal("phase", "1 phases, expected 2", CODEC.check_hello, pb.Frame(hello=hello))
 
 
 def test_positions_that_cannot_be_are_refused() -> None:
@@ -226,8 +253,11 @@ def test_whoever_is_not_called_is_told_so_by_an_empty_content() -> None:
     # Of a phase that is for everybody nothing may be left out, and a message that is cut off is none.
     with pytest.raises(ContractError, match="0 bytes"):
         list(codec.frames(Parcel("peers", 1, 1, "b", b"")))
+    assert len(frame) == 6
     parsed.header.phase = 1
-    refusal("size", "0 bytes are announced", codec.expect, parsed.header)
+    refusal("size", "nothing in phase 1", codec.expect, parsed.header)
+    refusal("size", "12 bytes of content", codec.expect, pb.Header(round=1, content=bytes(12), nothing=True))
+    refusal("size", "0 bytes of content with a header, expected 12", codec.expect, pb.Header(round=1))
     refusal("size", "4 bytes of content", codec.unpack, 0, bytes(4))
     with pytest.raises(ContractError, match="empty messages"):
         Codec(JOB, (spec()._replace(addressed=True),))

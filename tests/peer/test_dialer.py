@@ -229,12 +229,11 @@ def test_a_letter_that_cannot_be_opened_does_not_break_the_link(federation: Fede
 
 def test_a_refused_parcel_comes_back_to_the_dispatch(federation: Federation) -> None:
     async def story() -> None:
-        hearing, sending = Hearing("a"), Sending(parcel("b", 5), parcel("b", 5, seed=1))
-        sending.parcels[1] = sending.parcels[1]._replace(links="others")
+        hearing, sending = Hearing("a"), Sending(parcel("b", 5), parcel("b", 5, phase=1))
         hearing.at = Position(1, 0)
         async with ear(federation, "b", hearing) as b, mouth(federation, "a", sending, "b", b.address):
             await hearing.until(lambda: len(hearing.taken) == 2)
-            hearing.taken.append(("a", "peers", 0, 6))
+            hearing.taken.append(("a", 0, 6))
             sending.parcels.append(parcel("b", 6))
             async with mouth(federation, "a", sending, "b", b.address):
                 await sending.until(lambda: ("b", 6, "repeated") in sending.refusals)

@@ -341,9 +341,7 @@ class TestRefusals:
         plain = Setting("plain", distributed_online(algorithm().objective), graphs.complete(AGENTS), stream(3), 1)
         for codec, masks in ((bench[0][FIRST].codec, b""), (Codec("job", plain.functions.specs), bytes(8))):
             layout = codec.layouts[0]
-            header = pb.Header(
-                job="job", links="peers", round=1, leaves=layout.described, size=layout.size, masks=masks
-            )
+            header = pb.Header(round=1, content=bytes(layout.size), masks=masks)
             with pytest.raises(MessageRefused, match=rf"masks\): {len(masks)} bytes of tags"):
                 codec.expect(header)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tacit import graphs, objectives, privacy, streams
-from tacit.algorithms import distributed_online, online_push_sum
+from tacit.algorithms import distributed_online, online_push_sum, pso_fed
 from tacit.errors import BudgetExceeded, ContractError, MessageRefused, StoreError
 from tacit.peer.exchange import Position
 from tacit.peer.node import FURTHEST_AHEAD, GIVEN_UP_AFTER, Node
@@ -54,6 +54,9 @@ def setting(kind):
         ),
         "roles": lambda: Setting(
             kind, specimens.federated(cohort=3), specimens.served(3, 1), specimens.targets(3, ROUNDS), ROUNDS
+        ),
+        "called by chance": lambda: Setting(
+            kind, pso_fed(objectives.squared(), 0.1, fraction=0.5, share=1), graphs.star_roles(3), stream(3), ROUNDS
         ),
     }
     return make[kind]()
@@ -370,6 +373,44 @@ class TestGoingOn:
         assert one.waiting("peer-1") == news
         one.confirmed("peer-1", Position(1, 0))
         assert rounds_of(one.waiting("peer-1")) == [FURTHEST_AHEAD + 6]
+
+    def test_without_a_deadline_nobody_is_done_without_and_no_round_left_out(self, bench):
+        table = bench("goes on")
+        one = table.node("peer-0", deadline=None)
+        one.confirmed("peer-1", Position(5, 0))
+        one.announced("peer-2", 3 * FURTHEST_AHEAD)
+        table.begin(one)
+        assert (one.round, one.waits, one.due(1e9), one.due_at()) == (1, True, False, None)
+        with pytest.raises(ContractError, match="cannot go on without peer-1, peer-2"):
+            one.proceed(1e9)
+        assert one.told_every == FURTHEST_AHEAD
+        assert table.node("peer-1").told_every == HORIZON
+
+    def test_nobody_waits_for_a_message_that_is_not_for_it(self, bench):
+        """Neither a client that is not called nor the server that it has nothing to tell, long before a deadline."""
+        table = bench("called by chance")
+        server, clients = table.node("server-0"), [table.node(f"client-{k}") for k in range(3)]
+        assert not server.waits
+        called = set()
+        for t in range(1, 5):
+            table.begin(server)
+            server.proceed(0.0)  # no client sends in the first phase
+            assert server.missing() == {client.plan.name for client in clients}
+            for client in clients:
+                (parcel,) = server.waiting(client.plan.name)
+                called.add(bool(parcel.content))
+                table.begin(client)
+                assert client.missing() == {"server-0"}
+                assert not table.carry(server, client)
+                assert client.due(0.0)
+                client.proceed(0.0)
+                assert bool(client.waiting("server-0")[-1].content) == bool(parcel.content)
+                assert not table.carry(client, server, client.waiting("server-0")[-1:])
+                client.proceed(0.0)
+                server.confirmed(client.plan.name, Position(t + 1, 0))
+            assert server.due(0.0)
+            server.proceed(0.0)
+        assert called == {True, False}
 
     def test_what_nobody_would_take_is_dropped_here_and_on_the_disk(self, bench):
         table = bench("goes on")

@@ -12,7 +12,7 @@ import pytest
 from tacit.peer.codec import Codec
 from tacit.peer.credentials import channel_options, grpc
 from tacit.peer.exchange import VERSION, Parcel, Position
-from tacit.peer.frames import CHUNK, content_frames
+from tacit.peer.frames import CHUNK, INLINE, content_frames
 from tacit.peer.listener import Limits
 from tacit.peer.transport import LINK, RELAY
 from tacit.peer.wire import tacit_pb2 as pb
@@ -49,10 +49,18 @@ def changed(**fields: Any) -> list[bytes]:
     return [one.SerializeToString()]
 
 
-def with_leaf(dtype: str, shape: list[int]) -> list[bytes]:
-    one = pb.Frame.FromString(frames(parcel("b", 1))[0])
-    one.header.leaves[0].CopyFrom(pb.Leaf(dtype=dtype, shape=shape))
-    return [one.SerializeToString()]
+def hello(**fields: Any) -> bytes:
+    """Return a hello that says something else."""
+    one = pb.Frame.FromString(HELLO)
+    for field, value in fields.items():
+        setattr(one.hello, field, value)
+    return one.SerializeToString()
+
+
+def with_leaf(dtype: str, shape: list[int]) -> bytes:
+    one = pb.Frame.FromString(HELLO)
+    one.hello.forms[0].leaves[0].CopyFrom(pb.Leaf(dtype=dtype, shape=shape))
+    return one.SerializeToString()
 
 
 def infinite(value: float) -> list[bytes]:
@@ -67,8 +75,10 @@ LARGE_FRAMES = frames(Parcel("peers", 0, 1, "b", bytes(4 * CHUNK)), LARGE_CODEC)
 
 FATAL = {
     "no hello but a message": ("order", frames(parcel("b", 1))),
-    "other version": ("version", [frame(hello=pb.Hello(version=VERSION + 1, job=JOB, round=1))]),
-    "other job": ("job", [frame(hello=pb.Hello(version=VERSION, job="0" * 64, round=1))]),
+    "other version": ("version", [hello(version=VERSION + 1)]),
+    "other job": ("job", [hello(job="0" * 64)]),
+    "shape": ("shape", [with_leaf("float32", [2, 3])]),
+    "dtype": ("dtype", [with_leaf("float16", [3, 2])]),
     "hello twice": ("order", [HELLO, HELLO]),
     "a welcome": ("order", [HELLO, frame(welcome=pb.Welcome(round=1))]),
     "a letter": ("order", [HELLO, frame(letter=pb.Letter(correspondent="c", payload=b"x"))]),
@@ -79,13 +89,14 @@ FATAL = {
     "cut frame": ("malformed", [HELLO, frames(parcel("b", 1))[0][:-1]]),
     "large control frame": ("oversized", [HELLO, frame(hello=pb.Hello(job="x" * 70_000))]),
     "large frame of content": ("oversized", [HELLO, b"\x22\x80\x80\x60" + bytes(3 * CHUNK // 2)]),
-    "more than announced": ("oversized", [HELLO, *changed(content=b""), *content_frames(bytes(29))]),
+    "too much behind a refused header": ("oversized", [HELLO, *changed(round=0), *content_frames(bytes(52))]),
 }
 
 
 @pytest.mark.parametrize("case", FATAL)
 def test_where_the_order_is_lost_the_link_ends(federation: Federation, case: str) -> None:
     reason, said = FATAL[case]
+    reasons = ["round", reason] if "behind" in case else [reason]
 
     async def story() -> None:
         hearing = Hearing("a")
@@ -93,11 +104,11 @@ def test_where_the_order_is_lost_the_link_ends(federation: Federation, case: str
             await link.say(*said)
             receipts = [frame.receipt for frame in await link.rest() if frame.WhichOneof("kind") == "receipt"]
             code, details = await link.ending()
-            assert [r.reason for r in receipts if not r.accepted] == [reason]
-            assert (receipts[-1].links == "peers") == (case == "more than announced")  # which message it is about
+            assert [r.reason for r in receipts] == reasons
+            assert receipts[-1].round == 0  # it is about no message
             assert code is grpc.StatusCode.INVALID_ARGUMENT
             assert details.startswith(f"{reason}: ")
-            assert [(r, n) for r, n, _ in b.diary.refusals] == [(reason, "a")]
+            assert [(r, n) for r, n, _ in b.diary.refusals] == [(r, "a") for r in reasons]
             assert hearing.calls == (1 if case == "content after a whole message" else 0)
             assert "job" not in case or ("0" * 64 in details and JOB in details)
 
@@ -118,15 +129,14 @@ def test_a_flood_of_hellos_ends_with_the_second(federation: Federation) -> None:
 
 
 GOING_ON = {
-    "other job in a header": ("job", changed(job="0" * 64)),
-    "unnamed links": ("address", changed(links="")),
     "phase out of range": ("phase", changed(phase=2)),
+    "another phase": ("size", changed(phase=1)),
     "round 0": ("round", changed(round=0)),
     "round after the last": ("round", changed(round=2**31)),
-    "shape": ("shape", with_leaf("float32", [2, 3])),
-    "dtype": ("dtype", with_leaf("float16", [3, 2])),
-    "declared size": ("size", changed(size=2**62)),
-    "more content than announced in a header": ("oversized", changed(content=bytes(29))),
+    "more content than fits": ("size", changed(content=bytes(29))),
+    "less content than fits": ("size", changed(content=bytes(27))),
+    "nothing where there is something for all": ("size", changed(content=b"", nothing=True)),
+    "masks where there are none": ("masks", changed(masks=bytes(8))),
     "not a number": ("finite", infinite(np.nan)),
     "infinite": ("finite", infinite(-np.inf)),
 }
@@ -147,8 +157,8 @@ def test_where_only_a_message_is_bad_the_link_goes_on_behind_it(federation: Fede
             assert hearing.calls == 0
             assert [(r, n) for r, n, _ in b.diary.refusals] == [(reason, "a")]
             await link.say(*frames(parcel("b", 1)))
-            assert (await link.hear()).receipt.accepted
-            assert hearing.taken == [("a", "peers", 0, 1)]
+            await hearing.until(lambda: bool(hearing.taken))
+            assert hearing.taken == [("a", 0, 1)]
 
     within(story())
 
@@ -159,10 +169,10 @@ def test_replay_and_stale_rounds_are_refused_by_the_peer_and_counted(federation:
         hearing.at = Position(3, 0)
         async with ear(federation, "b", hearing) as b, raw_link(federation, "a", b) as link:
             await link.say(HELLO, *frames(parcel("b", 3)), *frames(parcel("b", 3)), *frames(parcel("b", 2)))
-            heard = [(await link.hear()).receipt for _ in range(4)][1:]
-            assert [(r.accepted, r.reason) for r in heard] == [(True, ""), (False, "repeated"), (False, "stale")]
+            heard = [(await link.hear()).receipt for _ in range(3)][1:]
+            assert [(r.round, r.reason) for r in heard] == [(3, "repeated"), (2, "stale")]
             assert b.diary.reasons == ["repeated", "stale"]
-            assert hearing.taken == [("a", "peers", 0, 3)]
+            assert hearing.taken == [("a", 0, 3)]
 
     within(story())
 
@@ -175,14 +185,31 @@ def test_the_content_behind_a_refused_header_is_skipped_up_to_a_bound(federation
         bad = [refused.SerializeToString(), *LARGE_FRAMES[1:]]
         async with ear(federation, "b", hearing) as b, raw_link(federation, "a", b) as link:
             await link.say(LARGE_CODEC.hello(1), *bad, *LARGE_FRAMES)
-            heard = [await link.hear() for _ in range(3)]
-            assert [h.receipt.accepted for h in heard[1:]] == [False, True]
+            heard = [await link.hear() for _ in range(2)]
+            assert heard[1].receipt.reason == "round"
+            await hearing.until(lambda: bool(hearing.taken))
             assert b.diary.reasons == ["round"]
             await link.say(*bad, LARGE_FRAMES[1])
             code, _ = await link.ending()
             assert code is grpc.StatusCode.INVALID_ARGUMENT
             assert b.diary.reasons == ["round", "round", "order"]
             assert hearing.calls == 1
+
+    within(story())
+
+
+def test_a_message_that_is_longer_than_its_phase_says_ends_the_link(federation: Federation) -> None:
+    long = (spec(("uint8", (INLINE + 1,))),)
+    codec = Codec(JOB, long)
+
+    async def story() -> None:
+        hearing = Hearing("a", specs=long)
+        async with ear(federation, "b", hearing) as b, raw_link(federation, "a", b) as link:
+            await link.say(codec.hello(1), frame(header=pb.Header(round=4)), *content_frames(bytes(INLINE + 2)))
+            receipts = [said.receipt for said in await link.rest() if said.WhichOneof("kind") == "receipt"]
+            assert [(r.round, r.reason) for r in receipts] == [(4, "oversized")]
+            assert (await link.ending())[0] is grpc.StatusCode.INVALID_ARGUMENT
+            assert hearing.calls == 0
 
     within(story())
 

@@ -3,7 +3,7 @@
 Everything that happens is an event on one heap, and all chance comes from one seed, so that a run can be had again.
 Links behave as the transport does. The sender of an edge dials. The receiver welcomes it with its position; the sender
 confirms that and sends all that waits, each parcel once per connection. The receiver reads one after the other, holds
-one that is too early and reads nothing behind it, and tells its position after each commit.
+one that is too early and reads nothing behind it, and tells its position when `Told` says so.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections import Counter
 from pathlib import Path
 
 from tacit.errors import MessageRefused
-from tacit.peer.exchange import Position
+from tacit.peer.exchange import Position, Told
 from tacit.peer.node import Node
 from tacit.peer.plan import NOTHING_BOOKED
 from tacit.peer.store import PeerStore
@@ -235,10 +235,10 @@ class Network:
             self.fail(f"{host.name} went back from {tuple(host.position)} to {tuple(node.position)}")
         if node.round < host.round:
             self.fail(f"{host.name} went back from round {host.round} to {node.round}")
-        moved = node.position != host.position
         host.position, host.round = node.position, node.round
         for connection in list(self.connections.values()):
-            if moved and connection.receiver == host.name and connection.greeted:
+            if connection.receiver == host.name and connection.greeted and connection.told.is_due(host.position):
+                connection.told.tell(host.position)
                 self._return(connection, self._confirm, host.position)
             if connection.sender == host.name and connection.welcomed:
                 self._pump(connection)
@@ -318,6 +318,7 @@ class Network:
             node.admit(connection.sender)
             node.announced(connection.sender, at_round)
             connection.greeted = True
+            connection.told = Told(node.position, node.told_every)
             self._return(connection, self._welcome, node.position)
 
     def _welcome(self, connection: Connection, position: Position) -> None:
@@ -394,6 +395,10 @@ class Network:
             self.refusals[refusal.reason] += 1
             if refusal.reason not in ("stale", "repeated", "early"):
                 raise
+            if refusal.reason == "repeated" and connection.greeted:
+                connection.told.holds(parcel.round, parcel.phase)
         else:
+            if connection.greeted:
+                connection.told.holds(parcel.round, parcel.phase)
             self.in_time[connection.sender, connection.receiver] = self.now
         self._alarm(host, self.now + host.work)

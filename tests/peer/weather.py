@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tacit.peer.exchange import Position
+from tacit.peer.exchange import Position, Told
 from tacit.peer.node import Node
 from tacit.peer.store import PeerStore
 from tacit.privacy.accounting import Budget
@@ -97,6 +97,8 @@ class Connection:
     """When the last message forth arrives."""
     returns: float = 0.0
     queue: deque = field(default_factory=deque)
+    told: Told | None = None
+    """Since it was welcomed."""
 
 
 @dataclass(eq=False)

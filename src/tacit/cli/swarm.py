@@ -128,6 +128,7 @@ def _print(outcomes: list[Outcome], tolerance: float) -> None:
     titles = ("algorithm", "processes", "rounds", "largest difference", "in round", "loss", "simulated loss")
     print_table((*titles, "rounds/s", "seconds", "verdict"), rows)
     for outcome in outcomes:
+        _print_traffic(outcome)
         budgets = {name: facts["budget"] for name, facts in outcome.spending.items()}
         if budgets:
             worst = max(budgets, key=lambda name: float(budgets[name]["spent"]))
@@ -139,6 +140,18 @@ def _print(outcomes: list[Outcome], tolerance: float) -> None:
             )
 
 
+def _print_traffic(outcome: Outcome) -> None:
+    expected = outcome.forecast
+    if expected is None:
+        return
+    counted = "unknown here" if outcome.socket_bytes is None else f"{outcome.socket_bytes:,}"
+    typer.echo(
+        f"{outcome.label}: {expected.messages:,} messages with {expected.content:,} bytes of content; at the sockets "
+        f"{counted}, predicted {expected.total:,}: {expected.setup:,} to connect and {expected.bytes:,} in the rounds, "
+        "pings on idle links apart"
+    )
+
+
 def _verdict(outcome: Outcome, tolerance: float) -> str:
     if outcome.booked:
         return "not compared: real noise"
@@ -146,7 +159,14 @@ def _verdict(outcome: Outcome, tolerance: float) -> str:
 
 
 def _figures(settings: dict[str, Any], outcomes: list[Outcome], tolerance: float) -> dict[str, Any]:
-    rows = [{**outcome._asdict(), "verdict": _verdict(outcome, tolerance)} for outcome in outcomes]
+    rows = [
+        {
+            **outcome._asdict(),
+            "forecast": None if outcome.forecast is None else outcome.forecast._asdict(),
+            "verdict": _verdict(outcome, tolerance),
+        }
+        for outcome in outcomes
+    ]
     finite = [
         {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}
         for row in rows

@@ -17,6 +17,10 @@ from tacit.deploy.swarm import Privacy, Swarm
 from tacit.experiments import Problem
 from tacit.graphs import Channel, Topology
 from tacit.peer.feeds import in_precision
+from tacit.peer.memory import speakers
+from tacit.peer.node import FURTHEST_AHEAD
+from tacit.peer.traffic import Forecast, forecast
+from tacit.peer.world import World
 from tacit.simulate import simulate
 from tacit.simulate.arrays import joined
 from tacit.simulate.engine import Engine
@@ -47,6 +51,10 @@ class Outcome(NamedTuple):
     """Between the end of the first round, in which all compile, and that of the last; None for one round."""
     spending: dict[str, dict[str, Any]]
     """Member -> what its ledger says; empty if nothing was booked."""
+    socket_bytes: int | None = None
+    """Sent by all members together, as the kernel counted it at their sockets; None where it does not say."""
+    forecast: Forecast | None = None
+    """What that should be; None where messages are masked."""
 
     def within(self, tolerance: float) -> bool:
         """Whether the swarm did what the simulator does; with booked noise there is nothing to hold against it."""
@@ -65,10 +73,12 @@ def compare(
     with Swarm(problem, index, directory, privacy=privacy) as swarm:
         swarm.wait(limit)
     seconds = time.monotonic() - begun
-    models = swarm.models()
+    topology = runtime.prepared_topology(algorithm, problem.graph(settings.seed))
+    models = jax.tree.map(lambda leaf: leaf[:, speakers(algorithm, topology)], swarm.models())
     finished = {name: member.finished or {} for name, member in swarm.members.items()}
-    first, last = (max(report[key] for report in finished.values()) for key in ("first", "last"))
-    simulated = trajectory(problem, index)
+    first, last = (max(report[key] or 0.0 for report in finished.values()) for key in ("first", "last"))
+    simulated, expected = rounds_of(problem, index)
+    sent = [report["sent_bytes"] for report in finished.values()]
     run = simulate(
         algorithm, problem.graph, problem.stream, rounds=settings.rounds, seed=settings.seed, dtype=settings.dtype,
         progress=False,
@@ -88,17 +98,24 @@ def compare(
         seconds=seconds,
         rounds_per_second=(settings.rounds - 1) / (last - first) if settings.rounds > 1 else None,
         spending={name: report["privacy"] for name, report in finished.items()} if privacy else {},
+        socket_bytes=None if None in sent else sum(sent),
+        forecast=expected,
     )
 
 
 def trajectory(problem: Problem, index: int) -> Params:
-    """Return the models of the simulator's engine after every round, leading axes (rounds, agents)."""
+    """Return the models of the simulator's engine after every round, leading axes (rounds, learners)."""
+    return rounds_of(problem, index)[0]
+
+
+def rounds_of(problem: Problem, index: int) -> tuple[Params, Forecast | None]:
+    """Return the models as `trajectory` does, and what the same rounds take at the sockets of a swarm."""
     settings = problem.config.run
     with jax.enable_x64(settings.dtype == "float64"):
-        return _trajectory(problem, index, jnp.dtype(settings.dtype))
+        return _rounds_of(problem, index, jnp.dtype(settings.dtype))
 
 
-def _trajectory(problem: Problem, index: int, dtype: jnp.dtype) -> Params:
+def _rounds_of(problem: Problem, index: int, dtype: jnp.dtype) -> tuple[Params, Forecast | None]:
     algorithm, seed = problem.algorithms[index], problem.config.run.seed
     stream, topology = problem.stream(seed), runtime.prepared_topology(algorithm, problem.graph(seed))
     layout = lay_out(Topology.union([topology]), runtime.link_ends(algorithm), 1)
@@ -111,12 +128,14 @@ def _trajectory(problem: Problem, index: int, dtype: jnp.dtype) -> Params:
     carry, desks = jax.jit(engine.start)(world, params), engine.desks()
     advance = jax.jit(engine.round)
     models = jax.jit(lambda w, c: jax.tree.map(lambda m: m[learners.position], joined(engine.models(w, c))))
-    found = []
+    found, sent = [], []
     for t in range(1, problem.config.run.rounds + 1):
-        carry, desks, _ = advance(world, carry, jax.tree.map(lambda leaf: leaf[learners.order], batch(t)), desks)
+        carry, desks, tally = advance(world, carry, jax.tree.map(lambda leaf: leaf[learners.order], batch(t)), desks)
         found.append(jax.tree.map(np.asarray, models(world, carry)))
+        sent.append(np.asarray(tally.messages)[:, 0])
     stacked: Params = jax.tree.map(lambda *leaves: np.stack(leaves), *found)
-    return stacked
+    seen = World(algorithm, topology, seed, dtype)
+    return stacked, forecast(algorithm, engine.specs, seen, np.stack(sent), FURTHEST_AHEAD)
 
 
 def _batches(problem: Problem) -> Callable[[int], Any]:

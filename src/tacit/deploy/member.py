@@ -49,7 +49,7 @@ class MemberSettings:
     delta: float | None
     record: bool
     """Whether the model of every round is written."""
-    deadline: float
+    deadline: float | None
 
     def save(self, directory: Path) -> None:
         """Write member.json."""
@@ -178,6 +178,8 @@ async def _take_part(
     service: PeerService, settings: MemberSettings, book: Path, heard: _Input, recorder: _Recorder
 ) -> None:
     """Run until standard input ends."""
+    from tacit.peer.sockets import tcp_bytes
+
     known: dict[str, str] | None = json.loads(book.read_text()) if book.exists() else None
     port = await service.listen("127.0.0.1:0" if known is None else known[settings.name])
     tell(event="listening", port=port)
@@ -189,6 +191,7 @@ async def _take_part(
     service.start(known)
     await _first_of(service.finished, heard.ended)
     if service.finished.is_set():
+        carried = tcp_bytes()
         tell(
             event="finished",
             round=service.node.round,
@@ -196,6 +199,7 @@ async def _take_part(
             first=recorder.first,
             last=recorder.last,
             privacy=service.status()["privacy"],
+            sent_bytes=None if carried is None else carried.sent,
         )
         await heard.ended.wait()
 

@@ -110,7 +110,7 @@ def plan_for(problem: Problem, index: int, name: str, *, booked: bool = False) -
 
 def refuse_channel(config: Config) -> None:
     """Refuse an experiment whose messages are to be lost or late: a real network takes no orders."""
-    channel: dict[str, Any] = config.run.channel.model_dump()
+    channel: dict[str, Any] = config.run.channel.model_dump(exclude_unset=True)
     for key, value in channel.items():
         if value:
             raise ConfigError(

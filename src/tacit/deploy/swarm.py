@@ -38,8 +38,6 @@ from tacit.peer.identity import install, request
 
 LAST_LINES = 12
 """Of a member's log, shown when it dies."""
-NO_DEADLINE = 3600.0
-"""Seconds that a phase waits for a neighbour: in a comparison nobody is done without."""
 
 
 class Privacy(NamedTuple):
@@ -100,12 +98,12 @@ class Swarm:
         *,
         privacy: Privacy | None = None,
         record: bool = True,
-        deadline: float = NO_DEADLINE,
+        deadline: float | None = None,
     ) -> None:
         """Prepare algorithm number `algorithm` (from 0 on); `directory` must be new or empty.
 
         With `record` every member writes its model of every round. `deadline` is how long a phase of a method that
-        can do without a neighbour waits for it, in seconds.
+        can do without a neighbour waits for it, in seconds; without one nobody is done without, as in the simulator.
         """
         config = problem.config
         refuse_channel(config)
@@ -231,7 +229,7 @@ class Swarm:
         authority = self.directory / "authority"
         init_ca(authority, "swarm on this machine")
         experiment = self.directory / "experiment.toml"
-        experiment.write_text(tomli_w.dumps(self.problem.config.settings()), encoding="utf-8")
+        experiment.write_text(tomli_w.dumps(_sayable(self.problem.config.settings())), encoding="utf-8")
         for settings in self._settings:
             directory = self.members[settings.name].directory
             asked = request(settings.name, directory)
@@ -304,6 +302,12 @@ def _close_input(process: subprocess.Popen[str]) -> None:
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError):  # it is gone
         process.stdin.close()
+
+
+def _sayable(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what no file can say: a tuple is always a default."""
+    tables = {key: _sayable(value) if isinstance(value, dict) else value for key, value in settings.items()}
+    return {key: value for key, value in tables.items() if not isinstance(value, tuple)}
 
 
 def _arrays(file: Path) -> Iterator[np.ndarray]:

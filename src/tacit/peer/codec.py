@@ -36,7 +36,7 @@ REASONS = frozenset(
         "compressed",
         "oversized",
         "truncated",  # the stream ended within a message
-        "address",  # links that do not lead here
+        "address",  # of a phase whose messages go another way
         "phase",
         "round",
         "dtype",
@@ -56,8 +56,6 @@ REASONS = frozenset(
 
 LAST_ROUND = 2**31 - 1
 """Rounds are int32 in a view."""
-NAME_LIMIT = 100
-"""Characters of the name of a link set."""
 _FINITE_BLOCK = 2**18
 """Numbers looked at together: they stay in the cache, and the temporary array stays small."""
 
@@ -93,7 +91,9 @@ class Layout:
         self.size = begin
         if self.optional and not self.size:
             raise ContractError("a phase that names whom it is for sends empty messages; send a number at least")
-        self.described = [pb.Leaf(dtype=leaf.name, shape=leaf.shape) for leaf in self.leaves]
+        self.form = pb.Form(leaves=[pb.Leaf(dtype=leaf.name, shape=leaf.shape) for leaf in self.leaves])
+        self.inline = self.size <= INLINE
+        """Whether all of the content travels in the header's own frame."""
 
     def pack(self, message: Message) -> bytes:
         """Return the content of a message that fits."""
@@ -146,7 +146,8 @@ class Codec:
 
     def hello(self, at_round: int) -> bytes:
         """Return the first frame of a link."""
-        return pb.Frame(hello=pb.Hello(version=VERSION, job=self.job, round=at_round)).SerializeToString()
+        forms = [layout.form for layout in self.layouts]
+        return pb.Frame(hello=pb.Hello(version=VERSION, job=self.job, round=at_round, forms=forms)).SerializeToString()
 
     def check_hello(self, frame: pb.Frame | memoryview) -> int:
         """Return the round in which a neighbour says that it is; refuse one that speaks of something else."""
@@ -154,7 +155,10 @@ class Codec:
             raise MessageRefused("order", f"{kind(frame)} before hello")
         if frame.hello.version != VERSION:
             raise MessageRefused("version", f"version {frame.hello.version}, this peer speaks {VERSION}")
-        self._check_job(frame.hello.job)
+        if frame.hello.job != self.job:
+            said = printable(frame.hello.job)
+            raise MessageRefused("job", f"job {said}, this peer works on {self.job}; use the same job.toml")
+        self._check_forms(frame.hello.forms)
         if frame.hello.round > LAST_ROUND:
             raise MessageRefused("round", f"round {frame.hello.round}, the last is {LAST_ROUND}")
         return frame.hello.round
@@ -171,33 +175,34 @@ class Codec:
                 f"a parcel of phase {parcel.phase} to {parcel.receiver!r} without masks, of a phase whose messages are "
                 "masked; send what `Masker.masked` returns"
             )
-        header = pb.Header(
-            job=self.job, links=parcel.links, phase=parcel.phase, round=parcel.round,
-            leaves=layout.described, size=len(parcel.content), masks=parcel.masks,
-        )  # fmt: skip
-        if len(parcel.content) <= INLINE:
+        nothing = layout.optional and not parcel.content
+        header = pb.Header(phase=parcel.phase, round=parcel.round, masks=parcel.masks, nothing=nothing)
+        if layout.inline:
             header.content = parcel.content
         yield pb.Frame(header=header).SerializeToString()
-        if len(parcel.content) > INLINE:
+        if not layout.inline:
             yield from content_frames(parcel.content)
 
     def expect(self, header: pb.Header) -> Assembler:
         """Check a header and return what collects its content."""
-        self._check_job(header.job)
-        if not 0 < len(header.links) <= NAME_LIMIT:
-            raise MessageRefused("address", f"links with a name of {len(header.links)} characters")
         if header.phase >= len(self.layouts):
             raise MessageRefused("phase", f"phase {header.phase} of {len(self.layouts)}")
         if not 1 <= header.round <= LAST_ROUND:
             raise MessageRefused("round", f"round {header.round}, expected 1 to {LAST_ROUND}")
         layout = self.layouts[header.phase]
-        _check_leaves(header, layout)
-        if header.size != layout.size and not (layout.optional and header.size == 0):
-            raise MessageRefused("size", f"{header.size} bytes are announced, phase {header.phase} has {layout.size}")
+        if header.nothing and not layout.optional:
+            raise MessageRefused(
+                "size", f"nothing in phase {header.phase}, which has {layout.size} bytes for everybody"
+            )
+        size = 0 if header.nothing else layout.size
+        expected = size if layout.inline else 0
+        if len(header.content) != expected:
+            found = f"{len(header.content)} bytes of content with a header"
+            raise MessageRefused("size", f"{found}, expected {expected} in phase {header.phase}")
         if layout.masked != bool(header.masks):
-            expected = "some, one per partner" if layout.masked else "none"
-            raise MessageRefused("masks", f"{len(header.masks)} bytes of tags in phase {header.phase}, not {expected}")
-        assembler = Assembler(layout, header.links, header.phase, header.round, header.masks, header.size)
+            wanted = "some, one per partner" if layout.masked else "none"
+            raise MessageRefused("masks", f"{len(header.masks)} bytes of tags in phase {header.phase}, not {wanted}")
+        assembler = Assembler(layout, header.phase, header.round, header.masks, size)
         if header.content:
             assembler.add(memoryview(header.content))
         return assembler
@@ -210,17 +215,20 @@ class Codec:
             raise MessageRefused("phase", f"a position in phase {said.phase} of {len(self.layouts)}")
         return Position(said.round, said.phase)
 
-    def _check_job(self, job: str) -> None:
-        if job != self.job:
-            raise MessageRefused("job", f"job {printable(job)}, this peer works on {self.job}; use the same job.toml")
+    def _check_forms(self, forms: Sequence[pb.Form]) -> None:
+        """Refuse a neighbour whose messages would be read as something else."""
+        if len(forms) != len(self.layouts):
+            raise MessageRefused("phase", f"{len(forms)} phases, expected {len(self.layouts)}")
+        for phase, (form, layout) in enumerate(zip(forms, self.layouts, strict=True)):
+            _check_leaves(phase, form, layout)
 
 
 class Assembler:
     """Collects the content of one message, chunk by chunk, in the memory that its spec asks for."""
 
-    def __init__(self, layout: Layout, links: str, phase: int, sent: int, masks: bytes, size: int) -> None:
-        """Take the size that was announced and found right: the layout's, or 0 where nothing is for this peer."""
-        self.links, self.phase, self.sent, self.masks = links, phase, sent, masks
+    def __init__(self, layout: Layout, phase: int, sent: int, masks: bytes, size: int) -> None:
+        """Take the size that is to come: the layout's, or 0 where nothing is for this peer."""
+        self.phase, self.sent, self.masks = phase, sent, masks
         self._layout, self._size = layout, size
         # Pages are touched as content comes: who announces a large message and sends none of it costs nothing.
         self._buffer = np.empty(size, np.uint8)
@@ -236,7 +244,7 @@ class Assembler:
         """Take the next chunk."""
         end = self._filled + len(chunk)
         if end > self._size:
-            raise MessageRefused("oversized", f"at least {end} bytes of content, {self._size} were announced")
+            raise MessageRefused("oversized", f"at least {end} bytes of content, expected {self._size}")
         self._view[self._filled : end] = chunk
         self._filled = end
 
@@ -252,17 +260,17 @@ def kind(frame: pb.Frame | memoryview) -> str:
     return "content" if isinstance(frame, memoryview) else str(frame.WhichOneof("kind"))
 
 
-def _check_leaves(header: pb.Header, layout: Layout) -> None:
-    if len(header.leaves) != len(layout.leaves):
-        count = f"{len(header.leaves)} leaves, expected {len(layout.leaves)}"
-        raise MessageRefused("shape", f"{count} in phase {header.phase}")
-    for number, (said, leaf) in enumerate(zip(header.leaves, layout.leaves, strict=True)):
+def _check_leaves(phase: int, form: pb.Form, layout: Layout) -> None:
+    if len(form.leaves) != len(layout.leaves):
+        raise MessageRefused("shape", f"{len(form.leaves)} leaves, expected {len(layout.leaves)} in phase {phase}")
+    for number, (said, leaf) in enumerate(zip(form.leaves, layout.leaves, strict=True)):
+        where = f"leaf {number} of phase {phase}"
         if said.dtype != leaf.name:
             expected = f"expected {leaf.name}; give all peers the same dtype"
-            raise MessageRefused("dtype", f"leaf {number} of type {printable(said.dtype)}, {expected}")
+            raise MessageRefused("dtype", f"{where} is of type {printable(said.dtype)}, {expected}")
         if len(said.shape) != len(leaf.shape) or tuple(said.shape) != leaf.shape:
             shape = list(said.shape[:8])
-            raise MessageRefused("shape", f"leaf {number} of shape {shape}, expected {list(leaf.shape)}")
+            raise MessageRefused("shape", f"{where} is of shape {shape}, expected {list(leaf.shape)}")
 
 
 def _check_values(number: int, array: np.ndarray) -> None:

@@ -21,8 +21,8 @@ LOSSES = ("unreachable", "silent", "untrusted", "turned away", "ended", "own ide
 does not want this peer's messages; it closed the link; this peer's own certificate cannot be used."""
 
 
-_Key = tuple[str, int, int, bytes]
-"""Links, phase, round and masks: what tells the parcels for one neighbour apart."""
+_Key = tuple[int, int, bytes]
+"""Phase, round and masks: what tells the parcels for one neighbour apart."""
 
 
 class Settings(NamedTuple):
@@ -220,12 +220,12 @@ class Dialer:
                 self._more.set()  # so that what was confirmed is let go
             elif which == "letter":
                 self._deliver(frame.letter)
-            elif not frame.receipt.accepted:
+            else:
                 self._note_refusal(frame.receipt, sent)
 
     def _note_refusal(self, receipt: pb.Receipt, sent: Mapping[_Key, Parcel]) -> None:
-        about = receipt.links, receipt.phase, receipt.round
-        parcel = next((parcel for key, parcel in sent.items() if key[:3] == about), None)
+        about = receipt.phase, receipt.round
+        parcel = next((parcel for key, parcel in sent.items() if key[:2] == about), None)
         if parcel is not None:
             self._dispatch.refused(self._name, parcel, _known(receipt.reason), printable(receipt.detail))
 
@@ -257,7 +257,7 @@ class _TurnedAwayError(RemoteError):
 
 
 def _key(parcel: Parcel) -> _Key:
-    return parcel.links, parcel.phase, parcel.round, parcel.masks
+    return parcel.phase, parcel.round, parcel.masks
 
 
 def _known(reason: str) -> str:

@@ -9,9 +9,9 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 from tacit.errors import ConfigError, MessageRefused
-from tacit.peer.codec import NAME_LIMIT, Assembler, Codec, kind
+from tacit.peer.codec import Assembler, Codec, kind
 from tacit.peer.credentials import grpc, peer_name, server_options
-from tacit.peer.exchange import Position, Reception
+from tacit.peer.exchange import Position, Reception, Told
 from tacit.peer.frames import TEXT_LIMIT, parse_frame, parse_letter, printable
 from tacit.peer.transport import SERVICE, Tally, common_options
 from tacit.peer.wire import tacit_pb2 as pb
@@ -81,7 +81,7 @@ class Listener:
             await self._server.stop(grace)
 
     def progressed(self) -> None:
-        """Tell every neighbour the new position; several steps close together are told as one."""
+        """Tell whoever it concerns the new position; several steps close together are told as one."""
         for link in self._links.values():
             link.moved.set()
 
@@ -193,7 +193,7 @@ class Listener:
         self._reception.announced(link.name, self._codec.check_hello(parse_frame(data)))
         position = self._reception.position(link.name)
         await link.write(pb.Frame(welcome=pb.Welcome(round=position.round, phase=position.phase)))
-        link.told, link.welcomed = position, True
+        link.told, link.welcomed = Told(position, self._reception.told_every), True
         self._tally.linked(link.name, "in", True)
         link.moved.set()
 
@@ -240,13 +240,15 @@ class Listener:
         about, link.about, link.receiving = link.about, pb.Header(), None
         try:
             message = received.message()
-            where = received.links, received.phase, received.sent
-            await self._reception.take(link.name, *where, message, received.masks)
+            await self._reception.take(link.name, received.phase, received.sent, message, received.masks)
         except MessageRefused as refusal:
+            if refusal.reason == "repeated":  # it is here by an older link
+                link.told.holds(received.sent, received.phase)
             await self._refuse(link, refusal, about)
             return
         self._tally.accepted(link.name)
-        await link.answer(pb.Frame(receipt=_receipt(about)))
+        link.told.holds(received.sent, received.phase)
+        link.moved.set()  # a late one may be covered already
 
     async def _refuse(self, link: _Link, refusal: MessageRefused, about: pb.Header) -> None:
         self._count(refusal, link.name)
@@ -259,12 +261,13 @@ class Listener:
         while True:
             await link.moved.wait()
             link.moved.clear()
-            await self._tell_once(link)
+            if link.told.is_due(self._reception.position(link.name)):
+                await self._tell_once(link)
 
     async def _tell_once(self, link: _Link) -> None:
         position = self._reception.position(link.name)
-        if link.welcomed and position != link.told:
-            link.told = position
+        if link.welcomed and position != link.told.position:
+            link.told.tell(position)
             await link.write(pb.Frame(progress=pb.Progress(round=position.round, phase=position.phase)))
 
     async def _relay(self, data: bytes, context: Any) -> bytes:
@@ -296,7 +299,7 @@ class _Link:
     def __init__(self, name: str, context: Any) -> None:
         self.name, self.context = name, context
         self.welcomed = False
-        self.told = Position(-1, 0)
+        self.told = Told(Position(0, 0), 1)
         self.moved, self.ending = asyncio.Event(), asyncio.Event()
         self.status = (grpc.StatusCode.OK, "")
         self.receiving: Assembler | None = None
@@ -335,11 +338,8 @@ class _Link:
             await self._answer
 
 
-def _receipt(about: pb.Header, refusal: MessageRefused | None = None) -> pb.Receipt:
-    receipt = pb.Receipt(links=about.links[:NAME_LIMIT], phase=about.phase, round=about.round, accepted=refusal is None)
-    if refusal is not None:
-        receipt.reason, receipt.detail = refusal.reason, printable(refusal.detail)
-    return receipt
+def _receipt(about: pb.Header, refusal: MessageRefused) -> pb.Receipt:
+    return pb.Receipt(phase=about.phase, round=about.round, reason=refusal.reason, detail=printable(refusal.detail))
 
 
 def _told(refusal: MessageRefused) -> str:

@@ -208,9 +208,15 @@ def _mean_loss(
 ) -> float:
     """Mean loss of the learners at the models that speak for them."""
     predictors = machines[algorithm.predictor]
-    serving = list(range(len(batches)))
-    if algorithm.predictor != algorithm.learner:
-        ends = (algorithm.predictor, algorithm.learner)
-        links = next(p.links for p in algorithm.phases if (p.source, p.target) == ends)
-        serving = [int(topology.links[links].neighbours_in(a)[0]) for a in range(len(batches))]
+    serving = speakers(algorithm, topology)
     return float(np.mean([loss(predictors[s].model, b) for s, b in zip(serving, batches, strict=True)]))
+
+
+def speakers(algorithm: Algorithm, topology: Topology) -> list[int]:
+    """Return for each learner the predictor whose model speaks for it: itself, or one that it hears."""
+    learners = range(topology.roles[algorithm.learner])
+    if algorithm.predictor == algorithm.learner:
+        return list(learners)
+    ends = (algorithm.predictor, algorithm.learner)
+    links = next(p.links for p in algorithm.phases if (p.source, p.target) == ends)
+    return [int(topology.links[links].neighbours_in(learner)[0]) for learner in learners]

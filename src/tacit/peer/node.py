@@ -53,13 +53,14 @@ class Node:
         self,
         plan: Plan,
         store: PeerStore,
-        deadline: float,
+        deadline: float | None,
         now: float,
         functions: AgentFunctions | None = None,
         pads: Callable[[str], Pads | None] | None = None,
     ) -> None:
         """Begin, or go on from what the store holds; `deadline` is how long a phase waits, in seconds.
 
+        Without a deadline nobody is done without, and no round left out, whatever the method could do.
         Peers of one job in the same process may share `functions`, which are compiled once. `pads` (receiver -> key
         streams shared with its other senders) is what masks are made from, where messages are masked.
         """
@@ -106,7 +107,15 @@ class Node:
     @property
     def waits(self) -> bool:
         """Whether a round waits for every neighbour, however long that takes."""
-        return self.plan.algorithm.missing == "wait"
+        return self.deadline is None or self.plan.algorithm.missing == "wait"
+
+    @property
+    def told_every(self) -> int:
+        """Rounds after which in-neighbours are to be told the position though it covers nothing new of theirs.
+
+        Who waits sends all it has, wherever the receiver is; otherwise, and under masks, what it sends depends on that.
+        """
+        return FURTHEST_AHEAD if self.waits and not self.masker.needed else HORIZON
 
     @property
     def round(self) -> int:
@@ -154,11 +163,11 @@ class Node:
         if self.waits:
             return False
         given_up = all(self._missed[name] >= GIVEN_UP_AFTER for name in missing)
-        return given_up or now >= self._phase_began + self.deadline
+        return given_up or (self.deadline is not None and now >= self._phase_began + self.deadline)
 
     def due_at(self) -> float | None:
         """Return when the phase's deadline is; None where it has none."""
-        return None if self.between_rounds or self.waits else self._phase_began + self.deadline
+        return None if self.between_rounds or self.waits or self.deadline is None else self._phase_began + self.deadline
 
     def lag(self) -> int:
         """Return how many rounds the furthest in-neighbour is ahead."""

@@ -51,8 +51,8 @@ class Plan:
 class Pace:
     """How a peer spends its time, in seconds."""
 
-    deadline: float = 5.0
-    """How long a phase waits for neighbours that may be done without."""
+    deadline: float | None = 5.0
+    """How long a phase waits for neighbours that may be done without; None: nobody is."""
     interval: float = 0.0
     """From the beginning of a round to that of the next, at least."""
     grace: float = 5.0

@@ -67,6 +67,7 @@ class PeerService:
             feed.resume(self.node.cursor)
         self.job = plan.job
         self.specs: Sequence[MessageSpec] = self.node.specs
+        self.told_every = self.node.told_every
         self._turn = asyncio.Lock()
         self._wake = asyncio.Event()
         self._progress, self._stopping = asyncio.Event(), asyncio.Event()
@@ -209,9 +210,10 @@ class PeerService:
         self._heard_of[name] = max(at_round, self._heard_of.get(name, 0))
         self._wake.set()
 
-    async def take(self, name: str, links: str, phase: int, sent: int, message: Message | None, masks: bytes) -> None:
+    async def take(self, name: str, phase: int, sent: int, message: Message | None, masks: bytes) -> None:
         """Let a message in between two steps; one that is early is held until its time has come."""
         self.announced(name, sent)
+        links = self.node.plan.algorithm.phases[phase].links
         if self.log.detailed:  # what came, without its values: that no release has two forms can be seen in the logs
             digest = hashlib.sha256(self.node.codec.pack(phase, message)).hexdigest()
             self.log.debug("message", neighbour=name, links=links, phase=phase, round=sent, digest=digest)

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x0btacit.proto\x12\x05tacit\"\xee\x01\n\x05\x46rame\x12\x1d\n\x05hello\x18\x01 \x01(\x0b\x32\x0c.tacit.HelloH\x00\x12!\n\x07welcome\x18\x02 \x01(\x0b\x32\x0e.tacit.WelcomeH\x00\x12\x1f\n\x06header\x18\x03 \x01(\x0b\x32\r.tacit.HeaderH\x00\x12\x11\n\x07\x63ontent\x18\x04 \x01(\x0cH\x00\x12!\n\x07receipt\x18\x05 \x01(\x0b\x32\x0e.tacit.ReceiptH\x00\x12#\n\x08progress\x18\x06 \x01(\x0b\x32\x0f.tacit.ProgressH\x00\x12\x1f\n\x06letter\x18\x07 \x01(\x0b\x32\r.tacit.LetterH\x00\x42\x06\n\x04kind\"4\n\x05Hello\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x0b\n\x03job\x18\x02 \x01(\t\x12\r\n\x05round\x18\x03 \x01(\r\"\'\n\x07Welcome\x12\r\n\x05round\x18\x01 \x01(\r\x12\r\n\x05phase\x18\x02 \x01(\r\"(\n\x08Progress\x12\r\n\x05round\x18\x01 \x01(\r\x12\r\n\x05phase\x18\x02 \x01(\r\"$\n\x04Leaf\x12\r\n\x05\x64type\x18\x01 \x01(\t\x12\r\n\x05shape\x18\x02 \x03(\x04\"\x8d\x01\n\x06Header\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\r\n\x05links\x18\x02 \x01(\t\x12\r\n\x05phase\x18\x03 \x01(\r\x12\r\n\x05round\x18\x04 \x01(\r\x12\x1b\n\x06leaves\x18\x05 \x03(\x0b\x32\x0b.tacit.Leaf\x12\x0c\n\x04size\x18\x06 \x01(\x04\x12\x0f\n\x07\x63ontent\x18\x07 \x01(\x0c\x12\r\n\x05masks\x18\x08 \x01(\x0c\"h\n\x07Receipt\x12\r\n\x05links\x18\x01 \x01(\t\x12\r\n\x05phase\x18\x02 \x01(\r\x12\r\n\x05round\x18\x03 \x01(\r\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x04 \x01(\x08\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x06 \x01(\t\"0\n\x06Letter\x12\x15\n\rcorrespondent\x18\x01 \x01(\t\x12\x0f\n\x07payload\x18\x02 \x01(\x0c\x32Z\n\x08\x45xchange\x12&\n\x04Link\x12\x0c.tacit.Frame\x1a\x0c.tacit.Frame(\x01\x30\x01\x12&\n\x05Relay\x12\r.tacit.Letter\x1a\x0e.tacit.Receiptb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x0btacit.proto\x12\x05tacit\"\xee\x01\n\x05\x46rame\x12\x1d\n\x05hello\x18\x01 \x01(\x0b\x32\x0c.tacit.HelloH\x00\x12!\n\x07welcome\x18\x02 \x01(\x0b\x32\x0e.tacit.WelcomeH\x00\x12\x1f\n\x06header\x18\x03 \x01(\x0b\x32\r.tacit.HeaderH\x00\x12\x11\n\x07\x63ontent\x18\x04 \x01(\x0cH\x00\x12!\n\x07receipt\x18\x05 \x01(\x0b\x32\x0e.tacit.ReceiptH\x00\x12#\n\x08progress\x18\x06 \x01(\x0b\x32\x0f.tacit.ProgressH\x00\x12\x1f\n\x06letter\x18\x07 \x01(\x0b\x32\r.tacit.LetterH\x00\x42\x06\n\x04kind\"P\n\x05Hello\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x0b\n\x03job\x18\x02 \x01(\t\x12\r\n\x05round\x18\x03 \x01(\r\x12\x1a\n\x05\x66orms\x18\x04 \x03(\x0b\x32\x0b.tacit.Form\"#\n\x04\x46orm\x12\x1b\n\x06leaves\x18\x01 \x03(\x0b\x32\x0b.tacit.Leaf\"\'\n\x07Welcome\x12\r\n\x05round\x18\x01 \x01(\r\x12\r\n\x05phase\x18\x02 \x01(\r\"(\n\x08Progress\x12\r\n\x05round\x18\x01 \x01(\r\x12\r\n\x05phase\x18\x02 \x01(\r\"$\n\x04Leaf\x12\r\n\x05\x64type\x18\x01 \x01(\t\x12\r\n\x05shape\x18\x02 \x03(\x04\"W\n\x06Header\x12\r\n\x05phase\x18\x01 \x01(\r\x12\r\n\x05round\x18\x02 \x01(\r\x12\x0f\n\x07\x63ontent\x18\x03 \x01(\x0c\x12\r\n\x05masks\x18\x04 \x01(\x0c\x12\x0f\n\x07nothing\x18\x05 \x01(\x08\"Y\n\x07Receipt\x12\r\n\x05phase\x18\x01 \x01(\r\x12\r\n\x05round\x18\x02 \x01(\r\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x03 \x01(\x08\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x05 \x01(\t\"0\n\x06Letter\x12\x15\n\rcorrespondent\x18\x01 \x01(\t\x12\x0f\n\x07payload\x18\x02 \x01(\x0c\x32Z\n\x08\x45xchange\x12&\n\x04Link\x12\x0c.tacit.Frame\x1a\x0c.tacit.Frame(\x01\x30\x01\x12&\n\x05Relay\x12\r.tacit.Letter\x1a\x0e.tacit.Receiptb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,19 +34,21 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FRAME']._serialized_start=23
   _globals['_FRAME']._serialized_end=261
   _globals['_HELLO']._serialized_start=263
-  _globals['_HELLO']._serialized_end=315
-  _globals['_WELCOME']._serialized_start=317
-  _globals['_WELCOME']._serialized_end=356
-  _globals['_PROGRESS']._serialized_start=358
-  _globals['_PROGRESS']._serialized_end=398
-  _globals['_LEAF']._serialized_start=400
-  _globals['_LEAF']._serialized_end=436
-  _globals['_HEADER']._serialized_start=439
-  _globals['_HEADER']._serialized_end=580
-  _globals['_RECEIPT']._serialized_start=582
-  _globals['_RECEIPT']._serialized_end=686
-  _globals['_LETTER']._serialized_start=688
-  _globals['_LETTER']._serialized_end=736
-  _globals['_EXCHANGE']._serialized_start=738
-  _globals['_EXCHANGE']._serialized_end=828
+  _globals['_HELLO']._serialized_end=343
+  _globals['_FORM']._serialized_start=345
+  _globals['_FORM']._serialized_end=380
+  _globals['_WELCOME']._serialized_start=382
+  _globals['_WELCOME']._serialized_end=421
+  _globals['_PROGRESS']._serialized_start=423
+  _globals['_PROGRESS']._serialized_end=463
+  _globals['_LEAF']._serialized_start=465
+  _globals['_LEAF']._serialized_end=501
+  _globals['_HEADER']._serialized_start=503
+  _globals['_HEADER']._serialized_end=590
+  _globals['_RECEIPT']._serialized_start=592
+  _globals['_RECEIPT']._serialized_end=681
+  _globals['_LETTER']._serialized_start=683
+  _globals['_LETTER']._serialized_end=731
+  _globals['_EXCHANGE']._serialized_start=733
+  _globals['_EXCHANGE']._serialized_end=823
 # @@protoc_insertion_point(module_scope)

@@ -25,14 +25,22 @@ class Frame(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., header: _Optional[_Union[Header, _Mapping]] = ..., content: _Optional[bytes] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., letter: _Optional[_Union[Letter, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("version", "job", "round")
+    __slots__ = ("version", "job", "round", "forms")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     JOB_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
+    FORMS_FIELD_NUMBER: _ClassVar[int]
     version: int
     job: str
     round: int
-    def __init__(self, version: _Optional[int] = ..., job: _Optional[str] = ..., round: _Optional[int] = ...) -> None: ...
+    forms: _containers.RepeatedCompositeFieldContainer[Form]
+    def __init__(self, version: _Optional[int] = ..., job: _Optional[str] = ..., round: _Optional[int] = ..., forms: _Optional[_Iterable[_Union[Form, _Mapping]]] = ...) -> None: ...
+
+class Form(_message.Message):
+    __slots__ = ("leaves",)
+    LEAVES_FIELD_NUMBER: _ClassVar[int]
+    leaves: _containers.RepeatedCompositeFieldContainer[Leaf]
+    def __init__(self, leaves: _Optional[_Iterable[_Union[Leaf, _Mapping]]] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("round", "phase")
@@ -59,40 +67,32 @@ class Leaf(_message.Message):
     def __init__(self, dtype: _Optional[str] = ..., shape: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Header(_message.Message):
-    __slots__ = ("job", "links", "phase", "round", "leaves", "size", "content", "masks")
-    JOB_FIELD_NUMBER: _ClassVar[int]
-    LINKS_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("phase", "round", "content", "masks", "nothing")
     PHASE_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
-    LEAVES_FIELD_NUMBER: _ClassVar[int]
-    SIZE_FIELD_NUMBER: _ClassVar[int]
     CONTENT_FIELD_NUMBER: _ClassVar[int]
     MASKS_FIELD_NUMBER: _ClassVar[int]
-    job: str
-    links: str
+    NOTHING_FIELD_NUMBER: _ClassVar[int]
     phase: int
     round: int
-    leaves: _containers.RepeatedCompositeFieldContainer[Leaf]
-    size: int
     content: bytes
     masks: bytes
-    def __init__(self, job: _Optional[str] = ..., links: _Optional[str] = ..., phase: _Optional[int] = ..., round: _Optional[int] = ..., leaves: _Optional[_Iterable[_Union[Leaf, _Mapping]]] = ..., size: _Optional[int] = ..., content: _Optional[bytes] = ..., masks: _Optional[bytes] = ...) -> None: ...
+    nothing: bool
+    def __init__(self, phase: _Optional[int] = ..., round: _Optional[int] = ..., content: _Optional[bytes] = ..., masks: _Optional[bytes] = ..., nothing: _Optional[bool] = ...) -> None: ...
 
 class Receipt(_message.Message):
-    __slots__ = ("links", "phase", "round", "accepted", "reason", "detail")
-    LINKS_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("phase", "round", "accepted", "reason", "detail")
     PHASE_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     DETAIL_FIELD_NUMBER: _ClassVar[int]
-    links: str
     phase: int
     round: int
     accepted: bool
     reason: str
     detail: str
-    def __init__(self, links: _Optional[str] = ..., phase: _Optional[int] = ..., round: _Optional[int] = ..., accepted: _Optional[bool] = ..., reason: _Optional[str] = ..., detail: _Optional[str] = ...) -> None: ...
+    def __init__(self, phase: _Optional[int] = ..., round: _Optional[int] = ..., accepted: _Optional[bool] = ..., reason: _Optional[str] = ..., detail: _Optional[str] = ...) -> None: ...
 
 class Letter(_message.Message):
     __slots__ = ("correspondent", "payload")

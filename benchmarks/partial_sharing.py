@@ -1,0 +1,203 @@
+"""What a message takes at the socket if 2 % of a model is shared: `python -m benchmarks.partial_sharing`.
+
+Sender and receiver are processes of their own with mutual TLS on loopback, and the kernel counts the bytes at the
+sender's socket. Messages of m of d numbers (float32) go one by one, each is confirmed before the next, and then the
+same with all d. Beside the ratio stands what `tacit.peer.traffic` predicts. Prints a table and writes
+benchmarks/results/partial_sharing.json. Exit code 1 if a prediction is off by more than 10 %.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import platform
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.transport import JOB, RESULTS, Ignored, specs, watch
+
+MODELS = ((4, 200), (40, 2_000), (400, 20_000), (4_000, 200_000))
+"""Numbers that are shared, and of how many."""
+MESSAGES, FIRST = 50, 200
+"""How many are sent, from which round on."""
+CLOSE = 0.1
+"""How far from the prediction a measurement may be."""
+
+
+class Cost(NamedTuple):
+    """Bytes per message at the socket of whoever sends it."""
+
+    out: float
+    """The message."""
+    back: float
+    """Its confirmation."""
+    connection: int
+    """Before the first message, both directions."""
+
+
+async def receive(directory: Path, numbers: int) -> None:
+    """Take messages and confirm each of them."""
+    from tacit.peer.credentials import server_credentials
+    from tacit.peer.exchange import Position
+    from tacit.peer.listener import Listener
+
+    class Taking:
+        job, told_every = JOB, 1
+
+        def __init__(self) -> None:
+            self.specs, self.at = specs(4 * numbers), Position(FIRST, 0)
+            self.listener: Any = None
+
+        def admit(self, name: str) -> None: ...
+        def announced(self, name: str, at_round: int) -> None: ...
+
+        def position(self, name: str) -> Position:
+            return self.at
+
+        async def take(self, name: str, phase: int, sent: int, message: Any, masks: bytes) -> None:
+            self.at = Position(sent + 1, 0)
+            asyncio.get_running_loop().call_soon(self.listener.progressed)  # when it is noted that it was taken in
+
+        async def letter(self, name: str, recipient: str, payload: bytes) -> None: ...
+
+    taking = Taking()
+    taking.listener = Listener(taking, server_credentials(watch(directory, "b")), Ignored())
+    print(await taking.listener.start("127.0.0.1:0"), flush=True)
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+    await taking.listener.close()
+
+
+async def send(directory: Path, port: int, numbers: int) -> Cost:
+    """Send one message after the other, and return what the socket has carried."""
+    from tacit.peer.credentials import channel_credentials
+    from tacit.peer.dialer import Dialer
+    from tacit.peer.exchange import Parcel, Position
+    from tacit.peer.sockets import tcp_bytes
+
+    class Giving:
+        job = JOB
+
+        def __init__(self) -> None:
+            self.specs, self.content, self.at, self.end = specs(4 * numbers), bytes(4 * numbers), 0, FIRST
+            self.changed = asyncio.Event()
+
+        def standing(self) -> int:
+            return FIRST
+
+        def waiting(self, name: str) -> list[Parcel]:
+            return [Parcel("uplink", 0, self.at, "b", self.content)] if self.at < self.end else []
+
+        def confirmed(self, name: str, position: Position) -> None:
+            self.at = position.round
+            self.changed.set()
+
+        def refused(self, name: str, parcel: Parcel, reason: str, detail: str) -> None:
+            raise SystemExit(f"refused: {reason} {detail}")
+
+        def letter_from(self, relay: str, sender: str, payload: bytes) -> None: ...
+
+        async def until(self, round_: int) -> None:
+            while self.at < round_:
+                self.changed.clear()
+                await self.changed.wait()
+
+    giving, identity = Giving(), watch(directory, "a")
+    dialer = Dialer(giving, "b", f"127.0.0.1:{port}", lambda: channel_credentials(identity), Ignored())
+    running = asyncio.ensure_future(dialer.run())
+    await giving.until(FIRST)
+    before = tcp_bytes([port])
+    giving.end = FIRST + MESSAGES
+    dialer.wake()
+    await giving.until(giving.end)
+    after = tcp_bytes([port])
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    if before is None or after is None:
+        raise SystemExit("bytes at sockets can be counted on Linux only")
+    carried = after.since(before)
+    return Cost(carried.sent / MESSAGES, carried.received / MESSAGES, before.sent + before.received)
+
+
+def measure(directory: Path, numbers: int) -> Cost:
+    """Run the receiver as a process, and send to it from this one."""
+    command = [sys.executable, "-m", "benchmarks.partial_sharing", str(directory), str(numbers)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as receiver:
+        assert receiver.stdin is not None
+        assert receiver.stdout is not None
+        cost = asyncio.run(send(directory, int(receiver.stdout.readline()), numbers))
+        receiver.stdin.close()
+    return cost
+
+
+def predict(numbers: int) -> Cost:
+    """Return what it should be."""
+    from tacit.peer.codec import Codec
+    from tacit.peer.traffic import CONNECTION, WINDOW_UPDATES, message_bytes, position_bytes
+
+    codec = Codec(JOB, specs(4 * numbers))
+    return Cost(message_bytes(codec, 0, FIRST), position_bytes(FIRST) + WINDOW_UPDATES, CONNECTION)
+
+
+def enrol(directory: Path) -> None:
+    """Give both ends an identity."""
+    from tacit.peer.authority import init_ca, issue
+    from tacit.peer.identity import install, request
+
+    init_ca(directory / "authority", "benchmark")
+    for name in ("a", "b"):
+        wanted = request(name, directory / name)
+        certificate = issue(wanted.csr, name, directory / "authority", directory / f"{name}.crt")
+        install(certificate, directory / "authority" / "ca.crt", directory / name)
+
+
+def main() -> int:
+    """Measure, print and save; or be the receiver."""
+    if len(sys.argv) == 3:
+        asyncio.run(receive(Path(sys.argv[1]), int(sys.argv[2])))
+        return 0
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        directory = Path(folder)
+        enrol(directory)
+        titles = ("shared", "of", "message", "all of it", "ratio", "with confirmations", "prediction off by")
+        print("  ".join(f"{title:>17}" for title in titles))
+        for share, size in MODELS:
+            part, whole = measure(directory, share), measure(directory, size)
+            off = max(_error(part, predict(share)), _error(whole, predict(size)))
+            row = {
+                "shared": share,
+                "of": size,
+                "part": part._asdict(),
+                "whole": whole._asdict(),
+                "ratio_sent": part.out / whole.out,
+                "ratio_both_ways": (part.out + part.back) / (whole.out + whole.back),
+                "prediction_error": off,
+            }
+            rows.append(row)
+            cells = (f"{share:,}", f"{size:,}", f"{part.out:,.1f}", f"{whole.out:,.1f}")
+            shares = (f"{row['ratio_sent']:.2%}", f"{row['ratio_both_ways']:.2%}", f"{off:.1%}")
+            print("  ".join(f"{cell:>17}" for cell in (*cells, *shares)), flush=True)
+    save(rows)
+    return 0 if all(row["prediction_error"] <= CLOSE for row in rows) else 1
+
+
+def _error(found: Cost, expected: Cost) -> float:
+    return max(abs(a / b - 1) for a, b in zip(found, expected, strict=True))
+
+
+def save(rows: list[dict[str, Any]]) -> None:
+    """Write the figures with what they were measured on."""
+    from tacit.peer.credentials import grpc
+
+    RESULTS.mkdir(exist_ok=True)
+    about = {"machine": platform.machine(), "python": platform.python_version(), "grpc": grpc.__version__}
+    target = RESULTS / "partial_sharing.json"
+    target.write_text(json.dumps({"about": about, "rows": rows}, indent=1) + "\n")
+    print(f"written to {target.relative_to(Path.cwd()) if target.is_relative_to(Path.cwd()) else target}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
