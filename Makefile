@@ -40,6 +40,9 @@ bench: setup
 	-$(BIN)/python -m benchmarks.transport
 	-$(BIN)/python -m benchmarks.cohort
 	-$(BIN)/python -m benchmarks.swarm
+	-$(BIN)/python -m benchmarks.personalised
+	-$(BIN)/python -m benchmarks.asynchronous
+	-$(BIN)/python -m benchmarks.partial_sharing
 
 lock:  # regenerate requirements.txt from pyproject.toml: hashes only, no addresses
 	$(PYTHON) -m venv $(VENV)-lock

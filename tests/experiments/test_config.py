@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import jax.numpy as jnp
 import pytest
+import tomli_w
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -287,3 +288,14 @@ def test_any_setting_is_taken_or_refused_with_its_place(section: str, key: str, 
     except ConfigError as error:
         refused = str(error)
     assert f"[{section}" in refused if refused is not None else key in known or taken[key] == value
+
+
+def test_a_range_is_a_list_of_two_numbers_and_comes_back_as_written(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "examples" / "asynchronous.toml").read_text()
+    ranged = text.replace('kind = "autoregressive"', 'kind = "autoregressive"\ntheta = [0.1, 0.5]')
+    config = parse(ranged, tmp_path / "a.toml")
+    again = parse(tomli_w.dumps(config.settings()), tmp_path / "a.toml")
+    assert again.stream.arguments() == config.stream.arguments()
+    assert config.stream.arguments()["theta"] == (0.1, 0.5)
+    with pytest.raises(ConfigError, match="theta"):
+        parse(ranged.replace("[0.1, 0.5]", '"wide"'), tmp_path / "a.toml")

@@ -6,7 +6,7 @@
     [objective]  kind and its parameters
     [algorithm]  name and its parameters; [algorithm.mechanism] for its noise
 
-Its hash covers every setting, defaults spelt out, and goes before each message: peers of different jobs do not talk.
+Its hash covers every setting, defaults spelt out, and begins every link: peers of different jobs do not talk.
 Who is a member and which links there are is the graph's epoch; whoever changes these counts it up in every copy.
 """
 

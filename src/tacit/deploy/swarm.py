@@ -229,7 +229,7 @@ class Swarm:
         authority = self.directory / "authority"
         init_ca(authority, "swarm on this machine")
         experiment = self.directory / "experiment.toml"
-        experiment.write_text(tomli_w.dumps(_sayable(self.problem.config.settings())), encoding="utf-8")
+        experiment.write_text(tomli_w.dumps(self.problem.config.settings()), encoding="utf-8")
         for settings in self._settings:
             directory = self.members[settings.name].directory
             asked = request(settings.name, directory)
@@ -302,12 +302,6 @@ def _close_input(process: subprocess.Popen[str]) -> None:
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError):  # it is gone
         process.stdin.close()
-
-
-def _sayable(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what no file can say: a tuple is always a default."""
-    tables = {key: _sayable(value) if isinstance(value, dict) else value for key, value in settings.items()}
-    return {key: value for key, value in tables.items() if not isinstance(value, tuple)}
 
 
 def _arrays(file: Path) -> Iterator[np.ndarray]:

@@ -13,7 +13,7 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
@@ -256,6 +256,8 @@ def _settable(hint: Any) -> Any:
         return list[list[float]]
     if _table_kinds(hint):
         return dict[str, Any] if isinstance(hint, type) else dict[str, Any] | list[dict[str, Any]]
+    if get_origin(hint) is tuple:  # TOML has lists only
+        return Annotated[hint, Field(strict=False)]
     if get_origin(hint) not in (Union, types.UnionType):
         return hint
     members = [m for m in get_args(hint) if get_origin(m) is not os.PathLike]
