@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from tacit.experiments.papers import diffusion, dola, federated, mirror, networked, nonsmooth, personalised, push_sum
+from tacit.experiments.papers import (
+    asynchronous,
+    diffusion,
+    dola,
+    federated,
+    mirror,
+    networked,
+    nonsmooth,
+    personalised,
+    push_sum,
+)
 from tacit.experiments.papers.experiment import Claim, Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -33,6 +43,11 @@ EXPERIMENTS: dict[str, Experiment] = {
         personalised.ORGAN,
         personalised.DISCOVERY,
         networked.TUNED,
+        asynchronous.VARIANTS_OF_PAO_FED,
+        asynchronous.BASELINES,
+        asynchronous.ENVIRONMENTS,
+        asynchronous.CALCOFI,
+        asynchronous.THEORY,
     )
 }
 """Name -> experiment, as `tacit reproduce` lists them."""
