@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import jax
 import pytest
+
+# Programs are compiled for small problems and run for a blink: a compiler that tries less hard saves time. Processes
+# that tests start inherit it, so that the same program gives the same bits here and there.
+os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
+jax.config.update("jax_disable_most_optimizations", True)
 
 
 @pytest.fixture(autouse=True, scope="module")

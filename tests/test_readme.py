@@ -7,23 +7,13 @@ import re
 from pathlib import Path
 from typing import ClassVar
 
-import jax
 import numpy as np
-import pytest
 
 import tacit
 from tacit.algorithms import registry
 
 README = Path(__file__).parents[1] / "README.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
-
-
-@pytest.fixture(autouse=True)
-def quick_compiler():
-    """Compile as little as will do."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 def test_the_first_steps(tmp_path, monkeypatch):

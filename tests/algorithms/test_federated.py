@@ -22,7 +22,6 @@ from tacit.privacy import graph_homomorphic, laplace_of_size, per_edge
 from tacit.privacy.unit_noise import noise_words, unit_laplace
 from tacit.simulate.calls import Calls
 from tacit.streams import Batch
-from tests.audit.conftest import quick_compiler  # noqa: F401
 
 SERVERS, CLIENTS, COHORT, DIM, ROUNDS = 3, 6, 3, 3, 20
 EVERYONE = SERVERS * CLIENTS

@@ -31,14 +31,6 @@ FALSE_ALARM = 1e-6
 SLOW = pytest.mark.slow
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quick_compiler():
-    """Compile in haste: each program runs for a blink."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 def shares() -> Shares:
     batch = jax.tree.map(lambda leaf: leaf[0], STREAM.chunk(0, 1))
     return optimal_shares(OBJECTIVE, batch, SIZES, jnp.asarray(OPTIMUM), STEPS, BATCHES, FLOOR)

@@ -70,7 +70,6 @@ def usual(network, stream):
     """Runs that several tests look at."""
     makes = {
         "U1": pao_fed(OBJECTIVE, STEP, share=3, variant="U1"),
-        "one coordinate": pao_fed(OBJECTIVE, STEP, share=1, variant="C2"),
         "online_fedsgd": online_fedsgd(OBJECTIVE, STEP),
         "sign_sgd": sign_sgd(OBJECTIVE, 0.05),
     }
@@ -91,11 +90,12 @@ OTHERS = {"C0", "whole downloads"}
 
 
 @pytest.mark.parametrize("form", [pytest.param(f, marks=pytest.mark.slow if f in OTHERS else ()) for f in FORMS])
-def test_it_does_what_the_equations_say(form, network, stream, tables):
+def test_it_does_what_the_equations_say(form, network, stream, tables, usual):
     settings, said = FORMS[form]
-    oracle = PaoOracle(step=STEP, share=3, longest=8, **said)
-    expected = oracle.run(*tables)[1:]
-    _, models = simulated(pao_fed(OBJECTIVE, STEP, share=3, **settings), network, stream)
+    expected = PaoOracle(step=STEP, share=3, longest=8, **said).run(*tables)[1:]
+    _, models = (
+        usual["U1"] if form == "U1" else simulated(pao_fed(OBJECTIVE, STEP, share=3, **settings), network, stream)
+    )
     assert np.abs(expected[-1]).max() > 0.05
     np.testing.assert_allclose(models, expected, rtol=1e-5, atol=1e-6)
 
@@ -125,7 +125,7 @@ def test_compared_methods_live_through_the_same(usual):
 
 
 def test_only_the_window_travels(usual):
-    sizes = {"U1": (3 * 64, 3 * 64), "one coordinate": (64, 64), "online_fedsgd": (D * 64, D * 64)}
+    sizes = {"U1": (3 * 64, 3 * 64), "online_fedsgd": (D * 64, D * 64)}
     sizes["sign_sgd"] = (16, D * 64)  # ten signs in two bytes
     for name, (up, down) in sizes.items():
         traffic = usual[name][0].traffic
@@ -252,10 +252,8 @@ def test_a_step_above_the_bound_is_refused_before_the_run_and_diverges_if_forced
     with pytest.raises(ConfigError, match=f"above {1 / curvature:.3g}.*Theorem 4.2") as refusal:
         simulated(pao_fed(OBJECTIVE, 3.0 / curvature, share=3), network, stream)
     assert "unstable='allow'" in str(refusal.value)
-    grown = [np.abs(simulated(pao_fed(OBJECTIVE, factor / curvature, share=3, unstable="allow"), network, stream)[1]).max()
-             for factor in (0.9, 3.0)]  # fmt: skip
-    assert grown[0] < 10
-    assert grown[1] > 1e3
+    forced = pao_fed(OBJECTIVE, 3.0 / curvature, share=3, unstable="allow")
+    assert np.abs(simulated(forced, network, stream)[1]).max() > 1e3
 
 
 # -- privacy -----------------------------------------------------------------------------------------------------------
@@ -265,9 +263,8 @@ def test_a_private_run_is_charged_once_per_record_and_rests_where_there_are_no_d
     noise = tacit.privacy.gaussian(noise_multiplier=2.0, clip=0.5)
     private = pao_fed(OBJECTIVE, STEP, noise, share=3)
     run, models = simulated(private, network, stream)
-    once, _ = simulated(private, network, stream, rounds=1)
     assert run.privacy.private
-    assert run.privacy.guarantee == once.privacy.guarantee  # every record is read in one round
+    assert run.privacy.guarantee.rho == pytest.approx(1 / (2 * 2.0**2))  # that of one release: a record is read once
     assert np.all(np.isfinite(models))
     # A client whose data never come keeps the model it began with, noise or not.
     silent = tacit.streams.from_function(

@@ -52,6 +52,8 @@ SISTERS = (
     "online_fedsgd",
     "online_fed",
     "pso_fed",
+    "sign_sgd",
+    "partial_diffusion",
 )
 """Of mirror_descent, constrained_mirror_descent, centralised_online, diffusion, fedavg, zcdp_admm, PGFL and PAO-Fed,
 with which they share what is released, or how it is made."""

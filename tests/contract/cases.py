@@ -66,9 +66,11 @@ SISTERS = {
     "zcdp_subgradient": "diffusion",
     "clustered_federated": "personalised_graph_federated",
     "networked_personalised": "personalised_graph_federated",
-    "online_fedsgd": "online_fed",
+    "online_fedsgd": "pao_fed, there by chance",
+    "online_fed": "pao_fed, there by chance",
     "pso_fed": "pao_fed, there by chance",
     "pao_fed": "pao_fed, there by chance",
+    "sign_sgd": "pao_fed, there by chance",
 }
 """Methods that share their code with another, whose tests are enough for every day."""
 

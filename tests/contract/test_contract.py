@@ -77,7 +77,11 @@ PRECISIONS = {"float64": 1e-10, "float32": 1e-6}
 QUICK_IN_BOTH = ("online_push_sum", "online_push_sum, laplace on update")
 SLOW_IN = {
     # Of these methods another form, or a sister, runs every day.
-    "float64": ["lagrangian_descent", *(n for n in REPEATED if n.partition(",")[0] not in HAVE_DUALS)],
+    "float64": [
+        "lagrangian_descent",
+        *(n for n in REPEATED if n.partition(",")[0] not in HAVE_DUALS),
+        *(c.name for c in CASES if c.name.partition(",")[0] in SISTERS and not c.channel.reliable),
+    ],
     "float32": [c.name for c in CASES if c.name not in QUICK_IN_BOTH],
 }
 ON_A_GRID = "adapt_then_combine, local_graph_homomorphic"  # whose steps are as large as single precision's tolerance

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.audit.conftest import quick_compiler  # noqa: F401
-
 EXPERIMENT = """
 [run]
 name = "small"

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from tacit.experiments.papers.push_sum.design import Design, Samples
-from tests.audit.conftest import quick_compiler  # noqa: F401
 
 MICRO = Design(
     nodes=5,

@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 
@@ -272,14 +271,6 @@ def test_deviations_are_of_the_mean_model_and_of_each_and_kept_noise_is_taken_of
     assert noisy.settled[0] == pytest.approx(0.01 - 0.02 / 30)
     assert noisy.settled_individual[0] == pytest.approx(0.05 - 0.02)
     assert runs._outcome(run, Cell("CTA", "homomorphic", TEXT_STEP)).kept == 0
-
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_compiler() -> Iterator[None]:
-    """Programs here run for a blink."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 def test_masked_models_are_those_of_the_grid_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,6 @@ from tacit.privacy.events import Loss
 from tacit.privacy.spending import RunPrivacy
 from tacit.privacy.statements import statement
 from tacit.streams import datasets, linear_regression
-from tests.audit.conftest import quick_compiler  # noqa: F401
 
 SEEDS, POINTS = 8, 10
 WOBBLE = 10 ** (np.random.default_rng(5).normal(0, 0.02, (40, SEEDS)) / 10)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import jax
 import numpy as np
 import pytest
 
@@ -33,14 +32,6 @@ SWEEPS = Sweeps(
 DRIFTS = {PLAIN: np.full(3, 0.1), Problem(noise=2.0): np.full(3, 0.2), Problem(noise=4.0): np.full(3, 0.4)}
 ROUNDS = np.array([20, 40, 60, 80, 100])
 FINE, POOR = Fit(10.0, 9, 0.35), Fit(900.0, 9, 1e-99)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_compiler():
-    """Compile in haste: each program runs for a blink."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 def curves(decibels: float, early: float = 0.0, spread: float = 0.05, diverged: bool = False) -> Curves:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 
@@ -21,14 +19,6 @@ from tacit.privacy.planning import total_rho
 from tests.privacy.test_classic import view
 
 SETTING = Setting(0.4, 1.6)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_compiler() -> Iterator[None]:
-    """Programs here run for a blink."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 def noise_ratio(cell: Cell, t: int) -> float:

@@ -37,7 +37,6 @@ from tacit.privacy.spending import RunPrivacy
 from tacit.privacy.statements import statement
 from tacit.streams.datasets import Dataset
 from tacit.streams.tasks import TwoClasses
-from tests.audit.conftest import quick_compiler  # noqa: F401
 
 MIXED = Mixing(0.4)
 SMALL = Setting("small", (TwoClasses((0,), (1,)), TwoClasses((0,), (2,)), TwoClasses((3,), (1,))), 3, (2, 3), cohort=2)

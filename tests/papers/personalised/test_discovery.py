@@ -25,7 +25,6 @@ from tacit.metrics import agreement
 from tacit.privacy import unprotected
 from tacit.privacy.spending import RunPrivacy
 from tacit.privacy.statements import statement
-from tests.audit.conftest import quick_compiler  # noqa: F401
 
 SEEDS = 6
 WOBBLE = 1 + 0.005 * np.random.default_rng(8).normal(size=(40, SEEDS))

@@ -32,7 +32,6 @@ from tacit.privacy.accounting import guarantee
 from tacit.privacy.events import Loss
 from tacit.privacy.spending import RunPrivacy
 from tacit.privacy.statements import statement
-from tests.audit.conftest import quick_compiler  # noqa: F401
 
 SEEDS = 8
 ROUNDS = np.arange(10, 301, 10)

@@ -35,8 +35,8 @@ from tacit.experiments.papers.asynchronous.curves import (
     loads,
     steady_error,
 )
-from tacit.experiments.papers.asynchronous.setting import FEATURES, INITIAL, Curve
-from tacit.experiments.papers.asynchronous.variants import SEEDS_APART, data_in_words, setting_in_words
+from tacit.experiments.papers.asynchronous.setting import FEATURES, INITIAL, Curve, data_in_words, setting_in_words
+from tacit.experiments.papers.asynchronous.variants import SEEDS_APART
 from tacit.experiments.papers.drawing import finished
 from tacit.experiments.papers.experiment import Experiment, Figure, Findings, Table, reproducible
 from tacit.experiments.papers.gaps import decibels

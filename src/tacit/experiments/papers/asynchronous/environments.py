@@ -16,8 +16,16 @@ from tacit.experiments.papers.asynchronous.environments_runs import (
     gather,
     rivals,
 )
-from tacit.experiments.papers.asynchronous.setting import COMMON_DELAYS, HARSH, STEPS, USUAL, Curve, Environment
-from tacit.experiments.papers.asynchronous.variants import data_in_words, setting_in_words
+from tacit.experiments.papers.asynchronous.setting import (
+    COMMON_DELAYS,
+    HARSH,
+    STEPS,
+    USUAL,
+    Curve,
+    Environment,
+    data_in_words,
+    setting_in_words,
+)
 from tacit.experiments.papers.experiment import Experiment, Figure, Findings, reproducible
 
 SEEDS_APART = 1000

@@ -7,16 +7,14 @@ from typing import NamedTuple
 
 from tacit.experiments.papers.asynchronous.curves import in_metrics, learning_curves, loads, steady_error
 from tacit.experiments.papers.asynchronous.setting import (
-    BANDWIDTHS,
     CLIENTS,
-    FEATURES,
     ROUNDS,
-    TEST_SAMPLES,
-    USUAL,
     Curve,
     Task,
+    data_in_words,
     labelled,
     run,
+    setting_in_words,
 )
 from tacit.experiments.papers.asynchronous.variants_claims import SIZES, Curves, Limits, judge, long, sized
 from tacit.experiments.papers.asynchronous.variants_limit import DECAYED, SWEEP, predicted
@@ -106,32 +104,6 @@ def findings(curves: Curves, limits: Limits, design: Design) -> Findings:
         _method(design),
         [loads("Errors and bits", list(curves.values())), *([_ablations(curves, design)] if design.ablated else [])],
         _figures(curves),
-    )
-
-
-def data_in_words(clients: int, rounds: int, seeds: int) -> dict[str, object]:
-    """Return what a summary says of the synthetic data."""
-    return {
-        "name": "autoregressive",
-        "description": (
-            f"(4.35): a nonlinear function of four lags of an AR(1) process that is each client's own, {clients} "
-            f"clients, {rounds:,} iterations, drawn anew for each of {seeds} seeds"
-        ),
-        "rows": clients * rounds * 5 // 8,
-        "complete": True,
-    }
-
-
-def setting_in_words(clients: int, rounds: int, seeds: int) -> str:
-    """Return the setting of section 4.4.1 as a paragraph."""
-    return (
-        f"{clients} clients; those of four groups have new data in 25, 50, 75 and 100 % of {rounds:,} iterations, and "
-        f"of four other groups, spread over the first, are there with chance {', '.join(map(str, USUAL.availability))} "
-        f"when they have. An update is l iterations late or later with chance {USUAL.delay:g}^l and lost beyond "
-        f"{USUAL.longest}. {seeds} seeds, each with its own clients, data, absences and delays, which all methods "
-        f"share. {FEATURES} random Fourier features, of a Gaussian kernel of bandwidth {BANDWIDTHS['synthetic']:g}: "
-        "the text does not give it; among 0.5, 1, 2 and 4 it has the lowest least-squares error on pooled data. Errors "
-        f"are the server's on {TEST_SAMPLES:,} fresh samples of the seed's clients."
     )
 
 

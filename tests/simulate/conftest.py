@@ -1,3 +1,0 @@
-"""As in tests/contract: many small programs, each run for a blink."""
-
-from tests.audit.conftest import quick_compiler  # noqa: F401
