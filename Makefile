@@ -25,7 +25,7 @@ check: setup
 	$(BIN)/lint-imports --no-cache
 
 test: check
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not slow"
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "not slow"
 
 test-slow: setup  # what takes minutes: docs/deploy.md in network namespaces (as root), swarms, killed peers, whole experiments
 	$(BIN)/pytest -m slow

@@ -81,6 +81,8 @@ SLOW_IN = {
         "lagrangian_descent",
         *(n for n in REPEATED if n.partition(",")[0] not in HAVE_DUALS),
         *(c.name for c in CASES if c.name.partition(",")[0] in SISTERS and not c.channel.reliable),
+        *("graph_federated", "importance_fedavg", "clustered_federated", "networked_personalised", "private_admm"),
+        *("pso_fed", "online_fedsgd"),
     ],
     "float32": [c.name for c in CASES if c.name not in QUICK_IN_BOTH],
 }
@@ -212,6 +214,8 @@ COVERED = {
     "networked_personalised",
     "fedavg, sampled",
     "loss_tolerant_push_sum, lossy",
+    "distributed_minibatch",
+    "partial_diffusion",
 }
 
 
