@@ -73,6 +73,7 @@ def test_every_module_registers_its_methods_and_every_method_has_a_case():
 
 REPEATED = {c.name for c in CASES if c.name.partition(",")[0] in (*FORMS, *SISTERS) and c.make().privacy.private}
 HAVE_DUALS = ("constrained_mirror_descent", "lagrangian_descent")
+DYNAMIC = "dynamic_mirror_descent"
 PRECISIONS = {"float64": 1e-10, "float32": 1e-6}
 QUICK_IN_BOTH = ("online_push_sum", "online_push_sum, laplace on update")
 SLOW_IN = {
@@ -81,8 +82,7 @@ SLOW_IN = {
         "lagrangian_descent",
         *(n for n in REPEATED if n.partition(",")[0] not in HAVE_DUALS),
         *(c.name for c in CASES if c.name.partition(",")[0] in SISTERS and not c.channel.reliable),
-        *("graph_federated", "importance_fedavg", "clustered_federated", "networked_personalised", "private_admm"),
-        *("pso_fed", "online_fedsgd"),
+        *(name for name in SISTERS if name not in (*HAVE_DUALS, DYNAMIC)),
     ],
     "float32": [c.name for c in CASES if c.name not in QUICK_IN_BOTH],
 }
@@ -205,7 +205,6 @@ def test_zero_noise_equals_no_noise(entry):
     np.testing.assert_allclose(runs[0].models, runs[1].models, rtol=1e-6, atol=5e-7)
 
 
-DYNAMIC = "dynamic_mirror_descent"
 LOSSY_RESTARTS = ("loss_tolerant_push_sum, lossy", "on paper: partial sharing")
 COVERED = {
     ON_A_GRID,
