@@ -205,7 +205,7 @@ def test_zero_noise_equals_no_noise(entry):
     np.testing.assert_allclose(runs[0].models, runs[1].models, rtol=1e-6, atol=5e-7)
 
 
-LOSSY_RESTARTS = ("loss_tolerant_push_sum, lossy", "on paper: partial sharing")
+LOSSY_RESTARTS = ("loss_tolerant_push_sum, lossy", "pao_fed, there by chance")
 COVERED = {
     ON_A_GRID,
     "mirror_descent",
