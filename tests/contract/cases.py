@@ -1,4 +1,4 @@
-"""Every registered algorithm, and two that were written on paper only, with a problem that suits it."""
+"""Every registered algorithm, in the forms that it has, with a problem that suits it."""
 
 from __future__ import annotations
 

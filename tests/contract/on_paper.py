@@ -1,7 +1,6 @@
-"""The five methods against which the contract was written on paper, as real files against it (docs/design.md).
+"""Two of the methods against which the contract was written on paper (docs/design.md), without the trimmings of a product.
 
-Online push-sum and ADMM are in the package. The other three are here, without the trimmings of a product: they show
-that the contract holds what later work needs, in both runtimes.
+The package has them too; tests of jobs and of the engine use these, which are shorter.
 """
 
 from __future__ import annotations

@@ -278,8 +278,7 @@ BREAKS = {
 @every(CASES)
 def test_a_peer_waits_exactly_where_links_have_to_be_reliable(case):
     algorithm = case.make()
-    if not case.name.startswith("on paper"):
-        assert (algorithm.missing == "wait") == ("reliable" in algorithm.requires)
+    assert (algorithm.missing == "wait") == ("reliable" in algorithm.requires)
 
 
 @every([c for c in CASES if c.make().missing == "renormalise" and not c.channel.reliable and "sign" not in c.name])
