@@ -165,11 +165,16 @@ class Inbox(ABC):
 
         It costs what arrived, not what could have. Use it where messages are not simply added up.
         """
+        return self._over_arrived(
+            lambda so_far, entry: function(so_far, self._entry(entry), self.slot[entry], self.age[entry]), first
+        )
+
+    def _over_arrived(self, function: Callable[[Tree, Array], Tree], first: Tree) -> Tree:
+        """Go through the numbers of the entries that arrived."""
         upto = jnp.cumsum(self.arrived, dtype=jnp.int32)
 
         def step(k: Array, so_far: Tree) -> Tree:
-            entry = jnp.searchsorted(upto, k + 1).astype(jnp.int32)
-            return function(so_far, self._entry(entry), self.slot[entry], self.age[entry])
+            return function(so_far, jnp.searchsorted(upto, k + 1).astype(jnp.int32))
 
         return jax.lax.fori_loop(0, upto[-1], step, first)
 

@@ -407,6 +407,11 @@ def prepared_topology(algorithm: Algorithm, graph: Graph | Topology, channel: Ch
                 f"has links {sorted(topology.links)} among roles {sorted(topology.roles)}"
             )
         _check_ends(name, topology.links[name], source, target, topology.roles)
+    if channel is not None and channel.links is not None and not ends.keys() & set(channel.links):
+        raise ConfigError(
+            f"the channel is for links {', '.join(map(repr, channel.links))}, but {algorithm.name!r} has "
+            f"{', '.join(map(repr, ends))}: name one of these, or none for all of them"
+        )
     used = replace(topology, links={name: topology.links[name] for name in ends})
     require(used, algorithm.requires, algorithm.name, channel)
     unweighted = [name for name in ends if used.links[name].weights is None]

@@ -14,7 +14,7 @@ import pytest
 import tacit
 from tacit.cli.swarm import app
 from tacit.deploy import comparison
-from tacit.deploy.comparison import Outcome, trajectory
+from tacit.deploy.comparison import Outcome, rounds_of
 from tacit.deploy.member import MemberSettings
 from tacit.deploy.rehearsal import job_hash, plan_for
 from tacit.deploy.swarm import Privacy, Swarm
@@ -95,7 +95,7 @@ def test_a_swarm_is_the_simulator_even_after_a_member_was_killed(tmp_path):
     assert not any(map(alive, pids))
     found = swarm.models()
     assert np.ptp(found[-1]) > 0
-    np.testing.assert_allclose(found, trajectory(made, PRIVATE), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(found, rounds_of(made, PRIVATE)[0], rtol=0, atol=1e-6)
     run = tacit.simulate(made.algorithms[PRIVATE], made.graph, made.stream, rounds=40, seed=5, dtype="float64")
     np.testing.assert_allclose(found[-1], run.models[0], rtol=0, atol=1e-6)
 
@@ -132,7 +132,7 @@ def test_booked_members_draw_their_own_noise_and_charge_it(tmp_path):
         assert facts["budget"]["spent"] == pytest.approx(1.0)  # every record is read once
         assert facts["budget"]["left"] == pytest.approx(0.5)
     first = np.load(tmp_path / "swarm" / "peer-0" / "models" / "00000001.npz")["arr_0"]
-    assert np.abs(first - trajectory(made, PRIVATE)[0, 0]).max() > 1e-6
+    assert np.abs(first - rounds_of(made, PRIVATE)[0][0, 0]).max() > 1e-6
 
 
 def test_a_member_that_dies_is_reported_with_the_end_of_its_log(tmp_path, monkeypatch):

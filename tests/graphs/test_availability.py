@@ -6,7 +6,7 @@ import pytest
 
 from tacit import runtime
 from tacit.algorithms import dynamic_mirror_descent, pao_fed
-from tacit.errors import GraphError, RequirementError
+from tacit.errors import ConfigError, GraphError, RequirementError
 from tacit.graphs import (
     Availability,
     Channel,
@@ -119,3 +119,9 @@ def test_delays_come_in_steps_and_on_the_links_that_they_are_for():
     assert abs(lost.mean() - 0.4**7) <= 4.5 * np.sqrt(0.4**7 / 20_000)
     assert channel.on("downlink").reliable
     assert not channel.reliable
+
+
+def test_a_channel_for_links_that_nobody_has_is_refused():
+    misspelt = Channel(delay=Delay(), links=("uplnk",))
+    with pytest.raises(ConfigError, match="'uplnk', but 'pao_fed' has 'downlink', 'uplink'"):
+        runtime.prepared_topology(pao_fed(squared(), share=2), star_roles(N), misspelt)

@@ -103,13 +103,11 @@ def compare(
     )
 
 
-def trajectory(problem: Problem, index: int) -> Params:
-    """Return the models of the simulator's engine after every round, leading axes (rounds, learners)."""
-    return rounds_of(problem, index)[0]
-
-
 def rounds_of(problem: Problem, index: int) -> tuple[Params, Forecast | None]:
-    """Return the models as `trajectory` does, and what the same rounds take at the sockets of a swarm."""
+    """Return the models of the simulator's engine after every round, leading axes (rounds, learners), and a forecast.
+
+    It says what the same rounds take at the sockets of a swarm.
+    """
     settings = problem.config.run
     with jax.enable_x64(settings.dtype == "float64"):
         return _rounds_of(problem, index, jnp.dtype(settings.dtype))

@@ -13,7 +13,7 @@ from tacit.contract import Algorithm, Objective
 from tacit.errors import DataError
 from tacit.experiments.config import DATASETS, SYNTHETIC, Config, Seed
 from tacit.experiments.sections import Choice, located
-from tacit.graphs import Channel, Delay, Graph, Topology, as_topology, require
+from tacit.graphs import Channel, Delay, Graph, Topology, as_topology
 from tacit.results import Run
 from tacit.simulate import simulate
 from tacit.streams import Stream
@@ -39,8 +39,7 @@ class Problem:
         self.stream(self.config.run.seed)
         for choice, algorithm in zip(self.config.algorithms, self.algorithms, strict=True):
             with located(choice.place):
-                topology = runtime.prepared_topology(algorithm, graph)
-                require(topology, algorithm.requires, algorithm.name, self.channel)
+                runtime.prepared_topology(algorithm, graph, self.channel)
 
     def runs(self, progress: bool | None = None) -> Iterator[Run]:
         """Run one algorithm after the other; an interrupted one is the last.

@@ -162,12 +162,8 @@ class GatheredInbox(Inbox):
                 summed: Array = jax.lax.fori_loop(1, entries, lambda k, acc: acc + term(rows, k), term(rows, 0))
                 return summed
             # Of many that could have arrived only those that did: with delays these are few.
-            upto = jnp.cumsum(self.arrived, dtype=jnp.int32)
-
-            def add(k: Array, total: Array) -> Array:
-                return total + term(rows, jnp.searchsorted(upto, k + 1))
-
-            found: Array = jax.lax.fori_loop(0, upto[-1], add, jnp.zeros(rows.shape[1:], rows.dtype))
+            nothing = jnp.zeros(rows.shape[1:], rows.dtype)
+            found: Array = self._over_arrived(lambda so_far, entry: so_far + term(rows, entry), nothing)
             return found
 
         combined = {name: total(rows) for name, rows in self._rows.items()}
