@@ -6,12 +6,33 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tacit.errors import TacitError
 from tacit.experiments.papers import EXPERIMENTS, Claim
 from tacit.experiments.papers.drawing import Panel, draw_curves
-from tacit.experiments.papers.experiment import Findings, Table, reproducible
+from tacit.experiments.papers.experiment import Findings, Table, reproducible, seen_in
 
-CLAIMS = [Claim("A < B", True, "A 0.1, B 0.2"), Claim("B < A & more", False, "the reason")]
-KEYS = {"experiment", "claims", "metrics", "seconds", "versions", "seed", "quick", "data"}
+CLAIMS = [
+    *seen_in("picture", Claim("A < B", True, "A 0.1, B 0.2"), text="0.3 (table 1)"),
+    Claim("B < A & more", False, "the reason"),
+]
+KEYS = {
+    "experiment",
+    "title",
+    "source",
+    "claims",
+    "metrics",
+    "data",
+    "method",
+    "tables",
+    "figures",
+    "quick",
+    "seed",
+} | {
+    "seconds",
+    "date",
+    "machine",
+    "versions",
+}
 
 
 @pytest.fixture
@@ -34,11 +55,11 @@ def test_writes_a_summary_with_every_claim_whatever_its_verdict(findings: Findin
     returned = reproducible("tiny", "Tiny", "004 ch. 9", investigate).run(True, out, 7)
     assert asked == [(True, 7)]
     written = json.loads((out / "summary.json").read_text())
-    assert written == returned
+    assert written == json.loads(json.dumps(returned))  # tuples become lists
     assert written.keys() == KEYS
     assert written["claims"] == [
-        {"claim": "A < B", "holds": True, "figure": "A 0.1, B 0.2"},
-        {"claim": "B < A & more", "holds": False, "figure": "the reason"},
+        {"claim": "A < B", "holds": True, "figure": "A 0.1, B 0.2", "text": "0.3 (table 1)", "seen_in": "picture"},
+        {"claim": "B < A & more", "holds": False, "figure": "the reason", "text": "", "seen_in": ""},
     ]
     assert (written["experiment"], written["seed"], written["quick"]) == ("tiny", 7, True)
     assert written["metrics"] == {"loss": [0.5]}
@@ -50,8 +71,8 @@ def test_report_tells_verdicts_data_command_and_needs_nothing_else(findings: Fin
     reproducible("tiny", "Tiny", "004 ch. 9", lambda quick, seed: findings).run(False, tmp_path, 3)
     page = (tmp_path / "report.html").read_text()
     assert "1 of 2 claims hold. a random subset of 3 of 4 rows." in page
-    assert page.count("<span class='verdict'>holds</span>") == 1
-    assert page.count("<span class='verdict'>does not hold</span>") == 1
+    assert page.count("<span class='verdict'>✓ holds</span>") == 1
+    assert page.count("<span class='verdict'>✗ does not hold</span>") == 1
     assert "B &lt; A &amp; more" in page
     assert "the reason" in page
     assert "<td>&lt;a&gt;</td>" in page
@@ -80,3 +101,20 @@ def test_a_curve_that_diverged_does_not_spoil_the_picture() -> None:
 def test_experiments_are_listed_by_their_names() -> None:
     assert {"ops-occupancy", "ops-susy"} <= EXPERIMENTS.keys()
     assert all(name == experiment.name for name, experiment in EXPERIMENTS.items())
+
+
+def test_a_claim_stands_under_the_figure_that_shows_it(findings: Findings, tmp_path: Path) -> None:
+    reproducible("tiny", "Tiny", "004 ch. 9", lambda quick, seed: findings).run(False, tmp_path, 0)
+    page = (tmp_path / "report.html").read_text()
+    figure = page[page.index("<figure>") : page.index("</figure>")]
+    assert "A &lt; B" in figure
+    assert "0.3 (table 1)" in figure
+    assert "B &lt; A" not in figure
+    assert (tmp_path / "picture.svg").read_text() in page.replace("role='img' aria-label='A picture' ", "")
+
+
+def test_a_claim_of_a_figure_that_is_not_there_is_refused(findings: Findings, tmp_path: Path) -> None:
+    lost = findings._replace(claims=seen_in("elsewhere", *CLAIMS[1:]))
+    with pytest.raises(TacitError, match="'elsewhere'; expected a figure of this experiment: picture"):
+        reproducible("tiny", "Tiny", "004 ch. 9", lambda quick, seed: lost).run(False, tmp_path, 0)
+    assert not list(tmp_path.iterdir())

@@ -21,13 +21,13 @@ from tacit.experiments.papers.federated import (
 from tacit.experiments.papers.federated.graph_moments import Clients, deviations, growth, one_round
 from tacit.experiments.papers.federated.private_segments import piecewise, stretches, thinned
 from tacit.experiments.papers.gaps import Gap, all_close, in_decibels, judged, within
-from tacit.experiments.papers.page import page
 from tacit.privacy import trajectory_claim, unprotected
 from tacit.privacy.accounting import guarantee
 from tacit.privacy.events import Loss
 from tacit.privacy.spending import RunPrivacy
 from tacit.privacy.statements import statement
 from tacit.streams import datasets, linear_regression
+from tests.papers.written import page_of
 
 SEEDS, POINTS = 8, 10
 WOBBLE = 10 ** (np.random.default_rng(5).normal(0, 0.02, (40, SEEDS)) / 10)
@@ -121,14 +121,11 @@ def test_equal_noise_is_not_equal_privacy():
 
 def test_private_page():
     found = private.findings(private_evidence(), private_runs.FULL)
-    text = page(private.PRIVATE, found, {**SUMMARY, "experiment": "fedavg-private"}, "made up")
+    text = page_of(private.PRIVATE, found)
     assert "noise on updates" in text
     assert "epsilon(100) = 2970" in text
     assert [figure.name for figure in found.figures] == ["learning", "steps", "variances"]
     assert all(figure.png[:4] == b"\x89PNG" for figure in found.figures)
-
-
-SUMMARY = {"quick": True, "seed": 0, "seconds": 1.0, "versions": {"tacit": "0"}}
 
 
 # -- gfl-regression ----------------------------------------------------------------------------------------------------
@@ -189,7 +186,7 @@ def test_a_step_that_diverges_is_told():
 
 def test_graph_page():
     found = graph.findings(graph_evidence(), graph_runs.FULL)
-    text = page(graph.REGRESSION, found, {**SUMMARY, "experiment": "gfl-regression"}, "made up")
+    text = page_of(graph.REGRESSION, found)
     assert "small world" in text
     assert len(found.tables[0].rows) == 6 + 2 * 11
     assert [figure.name for figure in found.figures] == ["learning", "variances", "steps"]
@@ -347,7 +344,7 @@ def test_a_small_classification_run(monkeypatch):
     assert outcome.centroid.shape == (2, 4)
     assert outcome.settled.max() < 20  # of blobs that lie 3 deviations apart along both axes
     found = graph_classification.findings(dict.fromkeys(graph_runs.WORDS, outcome), design, samples)
-    text = page(graph_classification.CLASSIFICATION, found, {**SUMMARY, "experiment": "gfl-classification"}, "made up")
+    text = page_of(graph_classification.CLASSIFICATION, found)
     assert "two blobs" in text
 
 

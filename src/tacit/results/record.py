@@ -7,10 +7,12 @@ made from records only.
 from __future__ import annotations
 
 import math
+import os
 import platform
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -113,6 +115,25 @@ def versions() -> dict[str, str]:
         "jax": jax.__version__,
         "numpy": np.__version__,
     }
+
+
+def machine() -> str:
+    """Return in words what this process computes on: processor, cores that it may use, accelerator."""
+    import jax
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    device = jax.devices()[0]
+    words = f"{_processor()}, {cores} {'core' if cores == 1 else 'cores'}"
+    return words if device.platform == "cpu" else f"{words}, {device.device_kind}"
+
+
+def _processor() -> str:
+    try:
+        facts = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return platform.processor() or platform.machine()
+    models = [line.partition(":")[2].strip() for line in facts.splitlines() if line.startswith("model name")]
+    return models[0] if models else platform.machine()
 
 
 def _summary(run: Run) -> dict[str, Any]:

@@ -9,7 +9,6 @@ import pytest
 
 from tacit.errors import DataError
 from tacit.experiments.papers.experiment import Claim
-from tacit.experiments.papers.page import page
 from tacit.experiments.papers.personalised import classification, classification_runs, mnist, organ
 from tacit.experiments.papers.personalised.classification import Design, Plan, Steps, Study, Task, study, sweep
 from tacit.experiments.papers.personalised.classification_pages import every_round
@@ -37,6 +36,7 @@ from tacit.privacy.spending import RunPrivacy
 from tacit.privacy.statements import statement
 from tacit.streams.datasets import Dataset
 from tacit.streams.tasks import TwoClasses
+from tests.papers.written import page_of
 
 MIXED = Mixing(0.4)
 SMALL = Setting("small", (TwoClasses((0,), (1,)), TwoClasses((0,), (2,)), TwoClasses((3,), (1,))), 3, (2, 3), cohort=2)
@@ -326,7 +326,7 @@ def test_findings_are_shown() -> None:
     evidence = mnist.Evidence({"pairs": helps, "triplets": helps}, {"published": by_tau(90, 91, 92, 92, 91, 80)})
     found = mnist.findings(evidence, DESIGN._replace(taus=mnist.FULL.taus), pictures())
     assert [figure.png[:4] for figure in found.figures] == [b"\x89PNG"] * 4
-    text = page(mnist.MNIST, found, {"quick": False, "seed": 0, "seconds": 1.0, "versions": {}}, "tacit reproduce")
+    text = page_of(mnist.MNIST, found)
     assert "94 ± " in text
     assert found.metrics["pairs"][0]["epsilon"] is None
     assert found.metrics["pairs"][1]["rho"] == 0.17

@@ -9,7 +9,6 @@ import pytest
 
 from tacit.experiments.papers import charts
 from tacit.experiments.papers.experiment import Claim, Figure
-from tacit.experiments.papers.page import page
 from tacit.experiments.papers.personalised import discovery, discovery_runs
 from tacit.experiments.papers.personalised.discovery_claims import judge
 from tacit.experiments.papers.personalised.discovery_runs import (
@@ -25,6 +24,7 @@ from tacit.metrics import agreement
 from tacit.privacy import unprotected
 from tacit.privacy.spending import RunPrivacy
 from tacit.privacy.statements import statement
+from tests.papers.written import page_of
 
 SEEDS = 6
 WOBBLE = 1 + 0.005 * np.random.default_rng(8).normal(size=(40, SEEDS))
@@ -85,8 +85,7 @@ def test_found_clusters_have_to_beat_one_model():
 def test_a_report_is_written_of_all_of_it(monkeypatch):
     monkeypatch.setattr(charts, "finished", lambda canvas, *words: Figure(*words, b"", "<svg ></svg>"))
     found = discovery.findings(made(), DESIGN)
-    summary = {"quick": False, "seed": 0, "seconds": 1.0, "versions": {}, "experiment": "pgfl-discovery"}
-    assert page(discovery.DISCOVERY, found, summary, "command").count("<svg") == len(found.figures) == 2
+    assert page_of(discovery.DISCOVERY, found).count("<svg") == len(found.figures) == 3
 
 
 def test_multipliers_are_averaged_over_the_later_half_of_the_warm_up():

@@ -7,7 +7,6 @@ import pytest
 
 from tacit.experiments.papers import charts
 from tacit.experiments.papers.experiment import Claim, Figure
-from tacit.experiments.papers.page import page
 from tacit.experiments.papers.personalised import regression, regression_runs
 from tacit.experiments.papers.personalised.means import Pair, alike, compared, higher, in_words, mean_decibels
 from tacit.experiments.papers.personalised.regression_claims import PUBLISHED, Sweeps, best, called, first_for, judge
@@ -32,6 +31,7 @@ from tacit.privacy.accounting import guarantee
 from tacit.privacy.events import Loss
 from tacit.privacy.spending import RunPrivacy
 from tacit.privacy.statements import statement
+from tests.papers.written import page_of
 
 SEEDS = 8
 ROUNDS = np.arange(10, 301, 10)
@@ -139,8 +139,7 @@ def test_a_report_is_written_of_all_of_it(monkeypatch):
     # Drawn, but not rendered, which takes most of the time.
     monkeypatch.setattr(charts, "finished", lambda canvas, *words: Figure(*words, b"", "<svg ></svg>"))
     found = regression.findings(made(), arrived(0.01), regression.FULL)
-    summary = {"quick": True, "seed": 0, "seconds": 1.0, "versions": {}, "experiment": "pgfl-regression"}
-    text = page(regression.REGRESSION, found, summary, "command")
+    text = page_of(regression.REGRESSION, found)
     assert text.count("<svg") == len(found.figures)
     assert "worst client" in text
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tacit.results.record import versions
+from tacit.errors import TacitError
+from tacit.results.record import machine, versions
 from tacit.results.store import REPORT, SUMMARY, json_bytes, put
 
 
@@ -23,6 +25,15 @@ class Claim(NamedTuple):
     holds: bool
     figure: str
     """The numbers behind the verdict, with intervals; where it fails, also the reason if one was found."""
+    text: str = ""
+    """What the text has, with its place: "93.28 % (table 5.1)"; empty for a question that the text does not ask."""
+    seen_in: str = ""
+    """Name of the figure that shows it; empty if only numbers do."""
+
+
+def seen_in(figure: str, *claims: Claim, text: str = "") -> list[Claim]:
+    """Return claims that a figure shows, with what the text has of them (unless they say so themselves)."""
+    return [claim._replace(seen_in=claim.seen_in or figure, text=claim.text or text) for claim in claims]
 
 
 class Figure(NamedTuple):
@@ -82,25 +93,32 @@ def reproducible(name: str, title: str, source: str, investigate: Investigation)
     def run(quick: bool, out: Path, seed: int) -> dict[str, Any]:
         begun = time.perf_counter()
         findings = investigate(quick, seed)
-        summary = summarise(name, findings, quick, seed, time.perf_counter() - begun)
-        write(experiment, findings, summary, out)
+        summary = summarise(experiment, findings, quick, seed, time.perf_counter() - begun)
+        write(findings, summary, out)
         return summary
 
     experiment = Experiment(name, title, source, run)
     return experiment
 
 
-def summarise(name: str, findings: Findings, quick: bool, seed: int, seconds: float) -> dict[str, Any]:
-    """Return what summary.json holds."""
+def summarise(experiment: Experiment, findings: Findings, quick: bool, seed: int, seconds: float) -> dict[str, Any]:
+    """Return what summary.json holds: all of the findings but the pictures, and where they come from."""
     return {
-        "experiment": name,
+        "experiment": experiment.name,
+        "title": experiment.title,
+        "source": experiment.source,
         "claims": [claim._asdict() for claim in findings.claims],
         "metrics": findings.metrics,
-        "seconds": round(seconds, 2),
-        "versions": versions(),
-        "seed": seed,
-        "quick": quick,
         "data": findings.data,
+        "method": list(findings.method),
+        "tables": [table._asdict() for table in findings.tables],
+        "figures": [{"name": f.name, "title": f.title, "caption": f.caption} for f in findings.figures],
+        "quick": quick,
+        "seed": seed,
+        "seconds": round(seconds, 2),
+        "date": datetime.now(UTC).date().isoformat(),
+        "machine": machine(),
+        "versions": versions(),
     }
 
 
@@ -111,16 +129,29 @@ def command(summary: dict[str, Any], out: Path) -> str:
     return " ".join(parts)
 
 
-def write(experiment: Experiment, findings: Findings, summary: dict[str, Any], out: Path) -> None:
+def write(findings: Findings, summary: dict[str, Any], out: Path) -> None:
     """Write summary.json, report.html and the plots, whole or not at all."""
     from tacit.experiments.papers.page import page
 
-    text = page(experiment, findings, summary, command(summary, out))
+    _check_pictures(findings)
+    pictures = {figure.name: figure.svg for figure in findings.figures}
+    text = page(summary, pictures, command(summary, out))
     put(
         out,
         {
             **{f"{figure.name}.png": figure.png for figure in findings.figures},
+            **{f"{figure.name}.svg": figure.svg.encode("utf-8") for figure in findings.figures},
             REPORT: text.encode("utf-8"),
             SUMMARY: json_bytes(summary),
         },
     )
+
+
+def _check_pictures(findings: Findings) -> None:
+    drawn = {figure.name for figure in findings.figures}
+    for claim in findings.claims:
+        if claim.seen_in and claim.seen_in not in drawn:
+            raise TacitError(
+                f"the claim {claim.claim!r} is said to be seen in {claim.seen_in!r}; expected a figure of this "
+                f"experiment: {', '.join(sorted(drawn))}"
+            )

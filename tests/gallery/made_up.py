@@ -1,0 +1,47 @@
+"""Experiments of no text: quick ones that end in every way there is."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from tacit.errors import DataError
+from tacit.experiments.papers import Claim, Experiment
+from tacit.experiments.papers.drawing import Panel, draw_curves
+from tacit.experiments.papers.experiment import Findings, Table, reproducible, seen_in
+
+
+def found(quick: bool, seed: int) -> Findings:
+    curves = {"A & B": np.random.default_rng(seed).random((3, 20))}
+    picture = draw_curves("picture", "A <picture>", "Its caption", [Panel("left", curves)], "loss")
+    claims = [
+        *seen_in("picture", Claim("A < B", True, "A 0.1, B 0.2"), text="0.3 (table 1)"),
+        Claim("B | A", False, "the reason"),
+    ]
+    table = Table("A table", "A note", ("name", "value"), [("a", "1")])
+    print("as it goes")
+    data = {"description": f"{len(os.sched_getaffinity(0))} core"}
+    return Findings(claims, {"loss": [0.5]}, data, ["Done like this."], [table], [picture])
+
+
+def fails(quick: bool, seed: int) -> Findings:
+    raise DataError("rows.csv is not there; put it there")
+
+
+def dies(quick: bool, seed: int) -> Findings:
+    os._exit(3)
+
+
+EXPERIMENTS = {
+    experiment.name: experiment
+    for experiment in (
+        reproducible("fine", "Fine", "003 section 5", found),
+        reproducible("fails", "Fails", "004 ch. 9", fails),
+        reproducible("dies", "Dies", "beyond 001 ch. 5", dies),
+    )
+}
+
+
+def named(name: str) -> Experiment:
+    return EXPERIMENTS[name]

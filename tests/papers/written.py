@@ -1,0 +1,10 @@
+from __future__ import annotations
+
+from tacit.experiments.papers.experiment import Experiment, Findings, summarise
+from tacit.experiments.papers.page import page
+
+
+def page_of(experiment: Experiment, findings: Findings) -> str:
+    """The page of findings, as its directory would hold it."""
+    summary = summarise(experiment, findings, False, 0, 1.0)
+    return page(summary, {figure.name: figure.svg for figure in findings.figures}, "tacit reproduce")
