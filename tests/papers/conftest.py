@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacit.experiments.papers.push_sum.design import Design, Samples
+from tacit.experiments.papers.push_sum.design import ON_OCCUPANCY, Design, Samples
 
 MICRO = Design(
     nodes=5,
@@ -17,6 +17,7 @@ MICRO = Design(
     step_ratio=4.0,
     shared_steps=True,
     starts={"COL": 1.0, "OPS": 0.5, "DOL-Symm": 0.5, "DOL-Asymm": 0.5, "Local OGD": 0.5},
+    in_text=ON_OCCUPANCY,
 )
 
 

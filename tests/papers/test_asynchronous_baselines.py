@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.experiments.papers import Claim
 from tacit.experiments.papers.asynchronous import baselines
 from tacit.experiments.papers.asynchronous import baselines_runs as runs
 from tacit.experiments.papers.asynchronous.baselines_claims import judge, saved
 from tacit.experiments.papers.asynchronous.baselines_runs import FULL, QUICK, Chosen, Design, Evidence, tasks_of
 from tacit.experiments.papers.asynchronous.setting import IDEAL, TUNING_SEEDS, USUAL, Curve, Task
+from tests.papers.judged import failing
 
 SEEDS = 12
 AT = np.arange(20, 2020, 20)
@@ -46,11 +46,6 @@ def evidence(design: Design = FULL, ends: Mapping[str, float] = MappingProxyType
         plain = ends.get(task.label, AS_CLAIMED.get(own, AS_CLAIMED.get(own[:2], -8.0)))
         found[task.label] = curve(task.label, plain, 400.0 if "Fed" in own and "PSO" not in own else 8.0)
     return Evidence(design, found, steps)
-
-
-def failing(found: list[Claim]) -> list[str]:
-    assert len({claim.claim for claim in found}) == len(found), "two claims have the same words"
-    return [claim.claim for claim in found if not claim.holds]
 
 
 @pytest.mark.parametrize(("design", "count"), [(FULL, 16), (QUICK, 9)])

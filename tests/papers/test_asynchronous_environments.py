@@ -20,8 +20,8 @@ from tacit.experiments.papers.asynchronous.environments_runs import (
     near_the_bound,
 )
 from tacit.experiments.papers.asynchronous.setting import COMMON_DELAYS, HARSH, USUAL, Curve, Task
-from tacit.experiments.papers.experiment import Claim
 from tacit.objectives import FourierFeatures
+from tests.papers.judged import failing
 
 SEEDS, ROUNDS = 6, np.arange(20, 2020, 20)
 JITTER = 0.02 * np.random.default_rng(1).normal(size=(SEEDS, 1))
@@ -62,11 +62,6 @@ def evidence(levels: Mapping[str, float] = LEVELS, design: Design = FULL) -> Evi
     steps = Steps(1.2, dict.fromkeys(rivals, 0.2), dict.fromkeys(best, 0.8) if design.tuning_seeds else {})
     names += [t.label for t in environments_runs._compared(design, steps, 0)]
     return Evidence(design, steps, {name: curve(name, levels.get(name, -7.5)) for name in names})
-
-
-def failing(found: list[Claim]) -> list[str]:
-    assert len({claim.claim for claim in found}) == len(found), "two claims have the same words"
-    return [claim.claim for claim in found if not claim.holds]
 
 
 def test_all_claims_hold_on_evidence_as_the_text_has_it() -> None:

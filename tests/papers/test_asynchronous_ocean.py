@@ -14,8 +14,8 @@ from tacit.experiments.papers.asynchronous.ocean_claims import judge
 from tacit.experiments.papers.asynchronous.ocean_data import DealtStream
 from tacit.experiments.papers.asynchronous.ocean_runs import FULL, QUICK, Design, Evidence, Steps
 from tacit.experiments.papers.asynchronous.setting import Curve, Data, Task
-from tacit.experiments.papers.experiment import Claim
 from tacit.streams.calcofi import Bottles, CalcofiStream
+from tests.papers.judged import failing
 
 SEEDS, ROUNDS = 6, np.arange(20, 2020, 20)
 JITTER = 0.02 * np.random.default_rng(1).normal(size=(SEEDS, 1))
@@ -40,11 +40,6 @@ def evidence(levels: Mapping[str, float] | None = None, design: Design = FULL) -
     level = {name: METHODS.get(name.split(": ")[1].replace("step 0.4", "matched"), -7.2) for name in names}
     curves = {name: curve(name, {**level, **(levels or {})}[name]) for name in names}
     return Evidence(design, steps, curves, {"calcofi": -10.8}, 0.5, (0.06, 0.25))
-
-
-def failing(found: list[Claim]) -> list[str]:
-    assert len({claim.claim for claim in found}) == len(found), "two claims have the same words"
-    return [claim.claim for claim in found if not claim.holds]
 
 
 @pytest.mark.parametrize("design", [FULL, QUICK])

@@ -36,8 +36,8 @@ from tacit.experiments.papers.asynchronous.theory_settings import (
     STEPPED,
     Setting,
 )
-from tacit.experiments.papers.experiment import Claim
 from tacit.metrics import mean_square_radius
+from tests.papers.judged import failing
 
 SEEDS = 8
 JITTER = np.exp(0.02 * np.random.default_rng(1).normal(size=(SEEDS, 1)))
@@ -65,11 +65,6 @@ def evidence(
         simulated[setting.name] = Simulated(np.geomspace(1.0, end, 50) * JITTER)
     limits = {setting.name: Bounds(2.0, 1.0, 0.5) for setting in STEPPED}
     return Evidence(FULL, simulated, foretold, limits, {setting.name: "step is above" for setting in FORCED})
-
-
-def failing(found: list[Claim]) -> list[str]:
-    assert len({claim.claim for claim in found}) == len(found), "two claims have the same words"
-    return [claim.claim for claim in found if not claim.holds]
 
 
 def test_all_claims_hold_on_evidence_as_the_text_has_it() -> None:

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.experiments.papers import Claim
 from tacit.experiments.papers.asynchronous import curves as shown
 from tacit.experiments.papers.asynchronous import variants, variants_limit
 from tacit.experiments.papers.asynchronous.setting import Curve
 from tacit.experiments.papers.asynchronous.variants import FULL, QUICK, Design, findings, tasks_of
 from tacit.experiments.papers.asynchronous.variants_claims import judge
 from tacit.experiments.papers.asynchronous.variants_limit import DECAYED, SWEEP, Limit, predicted
+from tests.papers.judged import failing
 
 SEEDS = 12
 JITTER = 0.01 * np.random.default_rng(0).normal(size=(SEEDS, 1))
@@ -38,11 +38,6 @@ def evidence(design: Design = FULL, ends: Mapping[str, float] = MappingProxyType
         plain = AS_CLAIMED.get(own, AS_CLAIMED[own[:2]])
         found[task.label] = curve(task.label, ends.get(task.label, plain), EARLY.get(own, -4.0), task.rounds)
     return found
-
-
-def failing(found: list[Claim]) -> list[str]:
-    assert len({claim.claim for claim in found}) == len(found), "two claims have the same words"
-    return [claim.claim for claim in found if not claim.holds]
 
 
 @pytest.mark.parametrize(("design", "count"), [(FULL, 8), (QUICK, 6)])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.experiments.papers import EXPERIMENTS, Claim
+from tacit.experiments.papers import EXPERIMENTS
 from tacit.experiments.papers.diffusion import ijcnn1, regression, regression_claims
 from tacit.experiments.papers.diffusion import ijcnn1 as classification
 from tacit.experiments.papers.diffusion import regression_runs as runs
@@ -29,6 +29,7 @@ from tacit.privacy import per_edge, statement
 from tacit.privacy.accounting import guarantee
 from tacit.privacy.events import Loss
 from tacit.privacy.spending import RunPrivacy
+from tests.papers.judged import failing
 
 SEEDS = 12
 JITTER = np.exp(0.01 * np.random.default_rng(0).normal(size=(SEEDS, 1)))
@@ -68,11 +69,6 @@ def evidence(
     promise = RunPrivacy(statement(per_edge(0.1, clip=1.0)), guarantee(Loss(3.0, 4.5), "record"), 1)
     levels = dict.fromkeys((1.0, *design.levels), theory)
     return Evidence(cells, masked, levels, {"random": promise, "homomorphic": promise}, 0.1)
-
-
-def failing(found: list[Claim]) -> list[str]:
-    assert len({claim.claim for claim in found}) == len(found), "two claims have the same words"
-    return [claim.claim for claim in found if not claim.holds]
 
 
 def scaled(where: Callable[[Cell], bool], factor: float) -> list[str]:
@@ -159,7 +155,7 @@ def test_a_step_that_does_not_help_homomorphic_noise_is_reported() -> None:
 
 def test_theory_that_is_off_is_reported() -> None:
     found = scaled(lambda cell: cell.step == 0.003125 and cell.level == 1, 1.4)
-    assert "Theory, from data and network alone, gives the centroid's MSD within 1 dB: mu = 0.003125" in found
+    assert "Our theory, from data and network alone, gives the centroid's MSD within 1 dB: mu = 0.003125" in found
 
 
 def test_runs_that_leave_all_bounds_support_no_claim() -> None:
@@ -320,6 +316,8 @@ def errors(**own: float) -> dict[Noise, classification.Outcome]:
 
 def test_classification_claims_hold_on_errors_as_the_text_has_them() -> None:
     found = classification.judge(errors())
+    assert [claim.seen_in for claim in found] == 5 * ["rounds"] + ["schemes"]
+    assert all(claim.text.startswith("figure 4.5, on Avazu") for claim in found)
     assert len(found) == 6
     assert failing(found) == []
 
@@ -382,16 +380,9 @@ def test_a_tiny_run_learns(blobs: classification.Samples) -> None:
     assert found.individual.shape == (2,)
 
 
-def test_missing_data_are_refused_before_anything_is_run(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+def test_missing_data_are_refused_before_anything_is_run(monkeypatch: pytest.MonkeyPatch, nowhere: object) -> None:
     from tacit.errors import DataError
-    from tacit.streams import datasets
 
-    def no_network(url: str) -> None:
-        raise OSError("no network here")
-
-    monkeypatch.setenv("TACIT_DATA", str(tmp_path))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(datasets, "open_url", no_network)
     monkeypatch.setattr(ijcnn1, "crew", None)
     ijcnn1.load.cache_clear()
     with pytest.raises(DataError, match=r"ijcnn1\.tr\.bz2"):

@@ -15,6 +15,7 @@ from tacit.privacy import laplace, statement
 from tacit.privacy.accounting import guarantee
 from tacit.privacy.events import Loss
 from tacit.privacy.spending import RunPrivacy
+from tests.papers.judged import verdicts
 
 SEEDS = 12
 JITTER = np.random.default_rng(0).normal(size=SEEDS)
@@ -25,12 +26,6 @@ def privacy(epsilon: float | None) -> RunPrivacy:
     if epsilon is None:
         return RunPrivacy(statement(laplace(1.0, 1.0)), None)
     return RunPrivacy(statement(laplace(epsilon, 1.0)), guarantee(Loss(epsilon, epsilon**2 / 2), "record"), 1)
-
-
-def verdicts(claims: list[Claim]) -> dict[str, bool]:
-    found = {claim.claim: claim.holds for claim in claims}
-    assert len(found) == len(claims), "two claims have the same words"
-    return found
 
 
 # -- orders ------------------------------------------------------------------------------------------------------------
@@ -164,6 +159,13 @@ def test_rcv1_claims_hold_where_every_entry_is_passed_in_order() -> None:
     assert all(found.values())
 
 
+def test_rcv1_claims_stand_beside_the_text_s_accuracies() -> None:
+    claims = {claim.claim: claim for claim in rcv1.judge(accuracies(above))}
+    printed = claims["Accuracy is above Table 1 at 1, 4 and 64 nodes: eps = 0.1, as printed"]
+    assert printed.text == "80.17, 70.86, 62.34 % (table 1)"
+    assert {claim.seen_in for claim in claims.values()} == {"table-1"}
+
+
 def test_rcv1_an_entry_that_is_not_reached_fails_its_epsilon_and_is_named_with_signal_and_noise() -> None:
     def level(protocol: Protocol, entry: Entry) -> float:
         return above(protocol, entry) - 2 * (entry == (0.01, 4) and protocol == "public")
@@ -223,9 +225,12 @@ def test_minibatch_claims_hold_where_noise_matters_at_one_and_not_at_five() -> N
     def spread(cell: minibatch.Cell) -> float:
         return 0.01 * (10 if cell.batch == 1 and cell.noise.epsilon else 1)
 
-    found = verdicts(minibatch.judge(spreads(spread)))
+    claims = minibatch.judge(spreads(spread))
+    found = verdicts(claims)
     assert len(found) == 3 * 2 * 2
     assert all(found.values())
+    figures = [claim.text.split(":")[0] for claim in claims if "RCV1" in claim.claim]
+    assert set(figures) == {"figure 2 (c)", "figure 2 (d)"}
 
 
 def test_minibatch_variance_that_stays_high_is_reported_with_the_noise() -> None:

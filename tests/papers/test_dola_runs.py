@@ -251,24 +251,13 @@ def test_minibatch_draws_other_documents_for_each_seed(made_up: Documents) -> No
 # -- absent data -------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def absent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    def no_network(url: str) -> None:
-        raise OSError("no network")
-
-    monkeypatch.setenv("TACIT_DATA", str(tmp_path / "given"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(datasets, "open_url", no_network)
-    return tmp_path
+def test_rcv1_says_where_it_looked_for_absent_data(nowhere: Path) -> None:
+    with pytest.raises(DataError, match=str(nowhere / "data")):
+        rcv1.RCV1.run(True, nowhere / "out", 0)
+    assert not (nowhere / "out").exists()
 
 
-def test_rcv1_says_where_it_looked_for_absent_data(absent: Path) -> None:
-    with pytest.raises(DataError, match=str(absent / "given")):
-        rcv1.RCV1.run(True, absent / "out", 0)
-    assert not (absent / "out").exists()
-
-
-def test_minibatch_goes_on_without_absent_data(absent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_minibatch_goes_on_without_absent_data(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     monkeypatch.setattr(minibatch, "investigate", lambda *given: asked.append(given))
     minibatch._with_documents(True, 3)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tacit.errors import DataError
-from tacit.experiments.papers.experiment import Claim
 from tacit.experiments.papers.federated import (
     graph,
     graph_claims,
@@ -26,7 +25,8 @@ from tacit.privacy.accounting import guarantee
 from tacit.privacy.events import Loss
 from tacit.privacy.spending import RunPrivacy
 from tacit.privacy.statements import statement
-from tacit.streams import datasets, linear_regression
+from tacit.streams import linear_regression
+from tests.papers.judged import told, verdicts
 from tests.papers.written import page_of
 
 SEEDS, POINTS = 8, 10
@@ -36,18 +36,6 @@ WOBBLE = 10 ** (np.random.default_rng(5).normal(0, 0.02, (40, SEEDS)) / 10)
 def wobbling(level: float, k: int) -> np.ndarray:
     """A sample around a level, different for each k."""
     return level * WOBBLE[k % 40]
-
-
-def verdicts(claims: list[Claim]) -> dict[str, bool]:
-    found = {claim.claim: claim.holds for claim in claims}
-    assert len(found) == len(claims)
-    assert all(claim.figure for claim in claims)
-    return found
-
-
-def told(found: dict[str, bool], words: str) -> bool:
-    (name,) = (claim for claim in found if words in claim)
-    return found[name]
 
 
 # -- fedavg-private ----------------------------------------------------------------------------------------------------
@@ -356,14 +344,7 @@ def test_errors_count_classes_alike():
     np.testing.assert_allclose(graph_classification.errors(always, x, y), [50.0])
 
 
-def test_without_data_it_says_what_to_do(monkeypatch, tmp_path):
-    def refused(url):
-        raise OSError("no network")
-
-    monkeypatch.setenv("TACIT_DATA", str(tmp_path))
-    monkeypatch.setattr(datasets, "find", lambda *names: None)
-    monkeypatch.setattr(datasets, "open_url", refused)
-    monkeypatch.setattr(datasets, "cache_folder", lambda: tmp_path)
+def test_without_data_it_says_what_to_do(nowhere):
     graph_classification.load.cache_clear()
     with pytest.raises(DataError, match="set TACIT_DATA"):
         graph_classification.investigate(graph_classification.QUICK, 0, workers=1)

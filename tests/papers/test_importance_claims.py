@@ -7,9 +7,14 @@ import pytest
 
 from tacit.errors import DataError
 from tacit.experiments.papers import EXPERIMENTS
-from tacit.experiments.papers.federated import importance, importance_claims, importance_ijcnn1
-from tacit.experiments.papers.federated.importance_claims import Checks, Sweeps, judge
-from tacit.experiments.papers.federated.importance_ijcnn1 import KINDS, Outcome, Reference
+from tacit.experiments.papers.federated import (
+    importance,
+    importance_claims,
+    importance_ijcnn1,
+    importance_ijcnn1_runs,
+)
+from tacit.experiments.papers.federated.importance_claims import Sweeps, judge
+from tacit.experiments.papers.federated.importance_ijcnn1_runs import KINDS, Outcome, Reference
 from tacit.experiments.papers.federated.importance_runs import (
     Curves,
     Extent,
@@ -20,7 +25,8 @@ from tacit.experiments.papers.federated.importance_runs import (
     drift,
     run,
 )
-from tacit.experiments.papers.federated.importance_sampling import Fit, deviation, inclusion
+from tacit.experiments.papers.federated.importance_sampling import Checks, Fit, deviation, inclusion
+from tests.papers.judged import verdicts
 
 SEEDS = 12
 JITTER = np.random.default_rng(0).normal(size=SEEDS)
@@ -58,12 +64,6 @@ def evidence(good: bool) -> dict:
     for rule in level:
         for k, problem in enumerate(SWEEPS.features):
             found[Setting(rule), problem] = curves(-20, diverged=(rule == "uniform" or not good) and k == 1)
-    return found
-
-
-def verdicts(claims) -> dict[str, bool]:
-    found = {claim.claim: claim.holds for claim in claims}
-    assert len(found) == len(claims), "two claims have the same words"
     return found
 
 
@@ -161,8 +161,8 @@ def test_both_verdicts_on_ijcnn1():
 
 
 def test_who_cannot_tell_says_the_larger_class():
-    split = importance_ijcnn1.Split(None, None, np.eye(4, dtype=np.float32), np.array([1, -1, -1, -1], np.float32))
-    found = importance_ijcnn1.tested(np.array([[0.0, 0, 0, 0], [1, 1, -1, -1]]), split)
+    split = importance_ijcnn1_runs.Split(None, None, np.eye(4, dtype=np.float32), np.array([1, -1, -1, -1], np.float32))
+    found = importance_ijcnn1_runs.tested(np.array([[0.0, 0, 0, 0], [1, 1, -1, -1]]), split)
     np.testing.assert_allclose(found["error"], [0.25, 0.25])
     np.testing.assert_allclose(found["balanced"], [0.5, 1 / 6])
     np.testing.assert_allclose(found["loss"][0], np.log(2), rtol=1e-6)
@@ -172,7 +172,7 @@ def test_without_the_data_it_refuses(monkeypatch, tmp_path):
     def nowhere():
         raise DataError("ijcnn1 is not here")
 
-    monkeypatch.setattr(importance_ijcnn1, "_table", nowhere)
+    monkeypatch.setattr(importance_ijcnn1, "every_row", nowhere)
     with pytest.raises(DataError, match="not here"):
         EXPERIMENTS["isfedavg-ijcnn1"].run(True, tmp_path, 0)
     assert not list(tmp_path.iterdir())

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tacit.experiments.papers import Claim
 from tacit.experiments.papers.mirror import budget, constrained, lagrangian, spending
 from tacit.experiments.papers.mirror.budget import AGENTS, PROBLEMS, SEASON, Problem
 from tacit.experiments.papers.mirror.growth import growth, linear, sublinear
@@ -35,6 +34,7 @@ from tacit.privacy.events import Loss
 from tacit.privacy.spending import RunPrivacy
 from tacit.results.run import Run
 from tacit.simulate import simulate
+from tests.papers.judged import failing
 
 SEEDS = 12
 HORIZONS = (100, 400, 1600)
@@ -371,11 +371,6 @@ def evidence(
     return Evidence(DESIGN.horizons, outcomes, best)
 
 
-def failing(claims: list[Claim]) -> list[str]:
-    assert len({claim.claim for claim in claims}) == len(claims), "two claims have the same words"
-    return [claim.claim for claim in claims if not claim.holds]
-
-
 EXPERIMENTS = {
     "constrained": (constrained.judge, lambda name: constrained.cells(name, DESIGN)),
     "lagrangian": (lagrangian.judge, lambda name: list(lagrangian.plan(name, DESIGN))),
@@ -386,6 +381,16 @@ EXPERIMENTS = {
 def judged(request: pytest.FixtureRequest) -> Callable[..., list[str]]:
     judge, cells = EXPERIMENTS[request.param]
     return lambda **changes: failing(judge(DESIGN, evidence(cells, **changes)))
+
+
+@pytest.mark.parametrize(("name", "bound"), [("constrained", "(3.5)"), ("lagrangian", "(4.17)")])
+def test_claims_stand_beside_the_text_s_bound(name: str, bound: str) -> None:
+    judge, cells = EXPERIMENTS[name]
+    claims = {claim.claim: claim for claim in judge(DESIGN, evidence(cells))}
+    assert bound in claims["Regret rises as eps falls"].text
+    assert claims["Regret rises as eps falls"].seen_in == "noise"
+    free = claims["Mirror descent without the constraint overspends in proportion to T"]
+    assert (free.text, free.seen_in) == ("", "overspending")
 
 
 def test_all_claims_hold_on_evidence_that_says_so(judged: Callable[..., list[str]]) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tacit.experiments.papers import Claim
 from tacit.experiments.papers.mirror import dynamic, dynamic_runs
 from tacit.experiments.papers.mirror.dynamic_claims import judge, refusal
 from tacit.experiments.papers.mirror.dynamic_runs import (
@@ -30,6 +29,7 @@ from tacit.privacy import laplace, statement, unprotected
 from tacit.privacy.accounting import guarantee
 from tacit.privacy.events import Loss
 from tacit.privacy.spending import RunPrivacy
+from tests.papers.judged import failing
 
 SEEDS = 12
 JITTER = np.random.default_rng(0).normal(size=SEEDS)
@@ -66,11 +66,6 @@ def evidence(
             length = path(Cell(name, rounds))[:, None] * flat
             grounds[name, rounds] = Ground(length, idle * flat, 1e-8, 1e-6, alone * flat if last else None)
     return Evidence(cells, grounds, SAID_NO)
-
-
-def failing(found: list[Claim]) -> list[str]:
-    assert len({claim.claim for claim in found}) == len(found), "two claims have the same words"
-    return [claim.claim for claim in found if not claim.holds]
 
 
 @pytest.mark.parametrize("design", [FULL, QUICK])
@@ -137,7 +132,9 @@ def test_a_run_that_is_not_refused_is_reported() -> None:
 @pytest.mark.slow
 def test_the_page_shows_everything() -> None:
     found = evidence(design=QUICK)
-    assert [figure.name for figure in dynamic._figures(found)] == ["path-length", "order", "privacy"]
+    names = [figure.name for figure in dynamic._figures(found)]
+    assert names == ["path-length", "order", "privacy"]
+    assert {claim.seen_in for claim in judge(found)} == {*names, ""}
     for name in GEOMETRIES:
         table = dynamic._table(found, name)
         assert all(len(row) == len(table.columns) for row in table.rows)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from tacit.errors import DataError
-from tacit.experiments.papers import Claim
 from tacit.experiments.papers.mirror import mnist, mnist_images
 from tacit.experiments.papers.mirror.mnist_cells import (
     CLIENTS,
@@ -39,6 +38,7 @@ from tacit.privacy.accounting import guarantee
 from tacit.privacy.conversions import tight
 from tacit.privacy.events import Loss
 from tacit.privacy.spending import DELTA, RunPrivacy
+from tests.papers.judged import verdicts
 
 SEEDS = 12
 JITTER = np.random.default_rng(0).normal(size=SEEDS)
@@ -67,12 +67,6 @@ def made_up(changed: dict[tuple[Method, Noise], float] | None = None) -> dict[Ce
     return found
 
 
-def verdicts(claims: list[Claim]) -> dict[str, bool]:
-    found = {claim.claim: claim.holds for claim in claims}
-    assert len(found) == len(claims), "two claims have the same words"
-    return found
-
-
 AS_SAID = {
     "At the text's eps = 0.1 the proposed method is more accurate than DP-FedAvg": True,
     "At the text's eps = 0.5 the proposed method is more accurate than DP-FedAvg": True,
@@ -87,6 +81,11 @@ AS_SAID = {
 def test_a_world_as_the_text_has_it() -> None:
     claims = judge(made_up(), DESIGN)
     assert verdicts(claims) == AS_SAID
+    beside = {claim.claim: claim.text for claim in claims if claim.seen_in == "accuracy"}
+    assert (
+        beside["At the text's eps = 0.5 the proposed method is more accurate than DP-FedAvg"]
+        == "94.01 % against 92.59 % at eps = 0.5 (section 5.5, figure 5.2)"
+    )
     words = {claim.claim: claim.figure for claim in claims}
     first = words["At the text's eps = 0.1 the proposed method is more accurate than DP-FedAvg"]
     assert "DP-FedAvg minus the proposed method -1.81" in first

@@ -6,7 +6,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tacit.experiments.papers import Claim
 from tacit.experiments.papers.mirror import three_clients_claims as claims
 from tacit.experiments.papers.mirror import three_clients_pages as pages
 from tacit.experiments.papers.mirror import three_clients_runs as runs
@@ -17,6 +16,7 @@ from tacit.privacy import bounded_laplace, laplace, statement, unprotected
 from tacit.privacy.accounting import guarantee
 from tacit.privacy.events import Loss
 from tacit.privacy.spending import RunPrivacy
+from tests.papers.judged import failing
 
 SEEDS = 12
 DESIGN = runs.Design((50, 5000), SEEDS, 7, 1000)
@@ -65,11 +65,6 @@ def evidence(
             0.05 * near if private else near, 0.11 - near, 0.1 + 0 * JITTER, 0.3 + 0 * JITTER, privacy(cell.noise)
         )
     return Evidence(cells, limits, {50: privacy("bounded"), 5000: privacy("bounded")})
-
-
-def failing(found: list[Claim]) -> list[str]:
-    assert len({claim.claim for claim in found}) == len(found), "two claims have the same words"
-    return [claim.claim for claim in found if not claim.holds]
 
 
 ONLY_PRIVACY = ["The noise of Alg. 3 keeps every gradient eps-locally private (Theorem 2): T = 50"]
@@ -148,8 +143,10 @@ def test_pages_show_every_cell() -> None:
 
 @pytest.mark.slow
 def test_figures_are_drawn() -> None:
-    names = [figure.name for figure in pages.figures(evidence())]
-    assert names == ["components-none", "components-bounded", "components-laplace", "starts", "regret"]
+    found = evidence()
+    names = [figure.name for figure in pages.figures(found)]
+    assert {claim.seen_in for claim in claims.judge(found)} <= {*names, ""}
+    assert names == ["components-none", "components-bounded", "components-laplace", "starts", "regret", "limits"]
 
 
 # -- data and runs -----------------------------------------------------------------------------------------------------

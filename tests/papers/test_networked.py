@@ -9,11 +9,12 @@ import pytest
 
 from tacit.errors import DataError
 from tacit.experiments.papers import EXPERIMENTS, Claim
-from tacit.experiments.papers.networked import clustered_regression, tuned, tuned_charts, tuned_claims
+from tacit.experiments.papers.networked import clustered_regression, tuned, tuned_charts, tuned_claims, tuned_strengths
 from tacit.experiments.papers.networked import tuned_runs as runs
 from tacit.experiments.papers.networked.clustered_regression import Floats, Network, world
 from tacit.experiments.papers.networked.tuned_claims import judge
 from tacit.experiments.papers.networked.tuned_runs import FULL, QUICK, Clients, Design, Evidence, Outcome, fixed
+from tests.papers.judged import failing
 
 SEEDS, CLIENTS, ROUNDS = 12, 6, np.arange(5, 605, 5)
 RNG = np.random.default_rng(0)
@@ -62,11 +63,6 @@ def evidence(
         for name in design.names
     }
     return Evidence(design, cells, dict.fromkeys(design.networks, who))
-
-
-def failing(found: list[Claim]) -> list[str]:
-    assert len({claim.claim for claim in found}) == len(found), "two claims have the same words"
-    return [claim.claim for claim in found if not claim.holds]
 
 
 def changed(**levels: float) -> list[Claim]:
@@ -173,14 +169,14 @@ def test_why_one_model_may_be_better_than_clusters_apart_is_said() -> None:
 
 
 def test_thirds_and_correlations_are_of_each_seed() -> None:
-    poor, rich = tuned_claims.poorest(SIZES), tuned_claims.poorest(SIZES, most=True)
+    poor, rich = tuned_strengths.poorest(SIZES), tuned_strengths.poorest(SIZES, most=True)
     assert (SIZES[poor].reshape(SEEDS, 2).max(axis=1) == 8).all()
     assert (SIZES[rich].reshape(SEEDS, 2).min(axis=1) == 30).all()
-    np.testing.assert_allclose(tuned_claims.mean_of(SIZES.astype(float), poor), 6.5)
+    np.testing.assert_allclose(tuned_strengths.mean_of(SIZES.astype(float), poor), 6.5)
     tau = 1.0 - SIZES / 100
-    assert tuned_claims.correlation(tau, SIZES).mean == pytest.approx(-1)
+    assert tuned_strengths.correlation(tau, SIZES).mean == pytest.approx(-1)
     tau[0] = 0.5  # a seed in which nobody moved tells nothing
-    assert tuned_claims.correlation(tau, SIZES).n == SEEDS - 1
+    assert tuned_strengths.correlation(tau, SIZES).n == SEEDS - 1
 
 
 # -- worlds and runs ---------------------------------------------------------------------------------------------------

@@ -5,11 +5,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tacit.experiments.papers import Claim
 from tacit.experiments.papers.push_sum.cells import Outcome
 from tacit.experiments.papers.push_sum.claims import judge, rank_correlation
 from tacit.experiments.papers.push_sum.design import FRACTIONS, Cell, Design, Samples
 from tacit.experiments.papers.push_sum.evidence import Evidence, Mixing
+from tests.papers.judged import verdicts
 
 ROUNDS, SEEDS = 6, 5
 
@@ -42,10 +42,6 @@ def as_the_text_says(cell: Cell) -> float:
     )
 
 
-def verdicts(claims: list[Claim]) -> dict[str, bool]:
-    return {claim.claim: claim.holds for claim in claims}
-
-
 BEST = {1.0: 0.2, 0.5: 0.25}
 
 
@@ -53,6 +49,10 @@ def test_all_claims_hold_on_evidence_as_the_text_has_it(micro: Design, samples: 
     found = judge(fabricate(micro, samples, as_the_text_says, BEST))
     assert len(found) == 14
     assert all(claim.holds for claim in found), [c for c in found if not c.holds]
+    places = {claim.claim: (claim.seen_in, claim.text.split(":")[0]) for claim in found}
+    assert places["COL is not worse than OPS (50 % stochastic)"] == ("comparison", "figure 2 (c) and (d)")
+    assert places["OPS has a lower average loss than Local OGD (100 % stochastic)"][0] == "local"
+    assert {name for name, _ in places.values()} == {"comparison", "densities", "sizes", "local"}
 
 
 @pytest.mark.parametrize("reference", ["DOL-Symm", "DOL-Asymm", "Local OGD"])

@@ -171,17 +171,11 @@ def test_a_worker_that_dies_is_explained() -> None:
         team("dying", _die, [1])
 
 
-def test_absent_data_are_refused_with_the_places_looked_into(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def no_network(url: str) -> None:
-        raise OSError("no network")
-
-    monkeypatch.setenv("TACIT_DATA", str(tmp_path / "given"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(datasets, "open_url", no_network)
+def test_absent_data_are_refused_with_the_places_looked_into(nowhere: Path) -> None:
     for experiment in (study.OCCUPANCY, study.SUSY):
-        with pytest.raises(DataError, match=str(tmp_path / "given")):
-            experiment.run(True, tmp_path / "out", 0)
-    assert not (tmp_path / "out").exists()
+        with pytest.raises(DataError, match=str(nowhere / "data")):
+            experiment.run(True, nowhere / "out", 0)
+    assert not (nowhere / "out").exists()
 
 
 def test_an_unknown_data_set_is_refused() -> None:

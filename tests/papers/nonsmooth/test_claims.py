@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.experiments.papers import EXPERIMENTS, Claim
+from tacit.experiments.papers import EXPERIMENTS
 from tacit.experiments.papers.nonsmooth import claims, study
 from tacit.experiments.papers.nonsmooth.claims import judge
 from tacit.experiments.papers.nonsmooth.runs import AVERAGED, AVERAGED_LONG, Method, Outcome, Setting
@@ -18,6 +18,7 @@ from tacit.privacy.accounting import guarantee
 from tacit.privacy.conversions import rho_within
 from tacit.privacy.events import Loss
 from tacit.privacy.spending import RunPrivacy
+from tests.papers.judged import failing
 
 SEEDS = 12
 JITTER = np.exp(0.05 * np.random.default_rng(0).normal(size=(SEEDS, 1)))
@@ -65,11 +66,6 @@ def evidence(
         outcome(1e-4, rounds=1600),
         outcome(2 * size["zCDP-grad-NFL"] / design.middle),
     )
-
-
-def failing(found: list[Claim]) -> list[str]:
-    assert len({claim.claim for claim in found}) == len(found), "two claims have the same words"
-    return [claim.claim for claim in found if not claim.holds]
 
 
 @pytest.mark.parametrize(("design", "problem", "count"), [(FULL, "ridge", 8), (FULL, "lad", 7), (QUICK, "lad", 6)])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tacit.experiments.papers import charts
-from tacit.experiments.papers.experiment import Claim, Figure
+from tacit.experiments.papers.experiment import Figure
 from tacit.experiments.papers.personalised import discovery, discovery_runs
 from tacit.experiments.papers.personalised.discovery_claims import judge
 from tacit.experiments.papers.personalised.discovery_runs import (
@@ -24,6 +24,7 @@ from tacit.metrics import agreement
 from tacit.privacy import unprotected
 from tacit.privacy.spending import RunPrivacy
 from tacit.privacy.statements import statement
+from tests.papers.judged import told, verdicts
 from tests.papers.written import page_of
 
 SEEDS = 6
@@ -44,17 +45,6 @@ def made(right=None, found=0.01) -> dict[Cell, Outcome]:
             privacy = RunPrivacy(statement(unprotected), None)
             evidence[cell] = Outcome(shares, 0.4 * WOBBLE[k % 37], np.full(SEEDS, 0.99), deviation, privacy)
     return evidence
-
-
-def verdicts(claims: list[Claim]) -> dict[str, bool]:
-    found = {claim.claim: claim.holds for claim in claims}
-    assert len(found) == len(claims)
-    return found
-
-
-def told(found: dict[str, bool], words: str) -> bool:
-    (name,) = (claim for claim in found if words in claim)
-    return found[name]
 
 
 def test_all_holds_where_clusters_are_found():

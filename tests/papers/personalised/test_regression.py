@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tacit.experiments.papers import charts
-from tacit.experiments.papers.experiment import Claim, Figure
+from tacit.experiments.papers.experiment import Figure
 from tacit.experiments.papers.personalised import regression, regression_runs
 from tacit.experiments.papers.personalised.means import Pair, alike, compared, higher, in_words, mean_decibels
 from tacit.experiments.papers.personalised.regression_claims import PUBLISHED, Sweeps, best, called, first_for, judge
@@ -31,6 +31,7 @@ from tacit.privacy.accounting import guarantee
 from tacit.privacy.events import Loss
 from tacit.privacy.spending import RunPrivacy
 from tacit.privacy.statements import statement
+from tests.papers.judged import told, verdicts
 from tests.papers.written import page_of
 
 SEEDS = 8
@@ -80,18 +81,6 @@ def arrived(apart: float) -> list[Arrival]:
         for problem in look.problems
         for d in [apart if not look.exact and problem.servers == "random" else 1e-9]
     ]
-
-
-def verdicts(claims: list[Claim]) -> dict[str, bool]:
-    found = {claim.claim: claim.holds for claim in claims}
-    assert len(found) == len(claims)
-    assert all(claim.figure for claim in claims)
-    return found
-
-
-def told(found: dict[str, bool], words: str) -> bool:
-    (name,) = (claim for claim in found if words in claim)
-    return found[name]
 
 
 def test_every_claim_holds_where_the_text_is_right():

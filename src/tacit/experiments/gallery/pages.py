@@ -28,6 +28,8 @@ CSS = """
 a { color: var(--accent); }
 .index :is(td, th):is(:nth-child(2), :nth-child(3)) { text-align: left; white-space: normal; }
 .index td:first-child { white-space: nowrap; }
+.index td[colspan] { white-space: normal; text-align: left; min-width: 18rem; overflow-wrap: anywhere; }
+.index td:nth-child(2) { min-width: 17rem; } .index td:nth-child(3) { min-width: 11rem; }
 .index tr.part th { text-align: left; color: var(--ink); font-size: 1rem; padding-top: 1.3rem; }
 .score { display: inline-flex; width: 8.5rem; height: .7rem; border: 1px solid var(--ink); border-radius: 3px;
   overflow: hidden; vertical-align: middle; margin-left: .6rem; background: var(--page); }

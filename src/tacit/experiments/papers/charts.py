@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.experiments.papers.drawing import finished
+from tacit.experiments.papers.drawing import finished, legend_columns
 from tacit.experiments.papers.experiment import Figure
 from tacit.metrics import mean_band
 from tacit.results.plots import COLOURS, LINES, MARKERS, STYLE
@@ -16,8 +16,6 @@ from tacit.results.plots import COLOURS, LINES, MARKERS, STYLE
 Floats = NDArray[np.float64]
 MOST_IN_A_ROW = 3
 """Panels; of more there are two rows."""
-LETTERS_PER_INCH, LETTERS_OF_A_HANDLE = 11, 8
-"""Of a legend."""
 DODGE = 0.12
 """By how much points of one place are moved apart, where places have distance 1."""
 
@@ -39,6 +37,10 @@ class Points(NamedTuple):
 
 
 FEW_PLACES = 8
+CLOSEST = 0.08
+"""Share of the width that a label below it needs."""
+NARROW, WIDE = 4.0, 100.0
+"""Largest over smallest value of an axis."""
 
 
 def log_curves(
@@ -57,9 +59,10 @@ def log_curves(
                 axes.fill_between(curve.x, low, band.high, color=_of(COLOURS, k), alpha=0.18, lw=0)
         axes.set_xscale("log")
         axes.set_yscale("log")
+        _legible(axes.yaxis, *axes.get_ylim())
         places = np.unique([float(x) for curve in curves.values() for x in curve.x])
-        if 0 < places.size <= FEW_PLACES:  # of a sweep: its own values, where powers of ten would be too few
-            axes.set_xticks(places, [f"{place:g}" for place in places])
+        if _fit(places):  # of a sweep: its own values, where powers of ten would be too few
+            axes.set_xticks(places, [f"{place:,g}" for place in places])
             axes.xaxis.set_minor_formatter(NullFormatter())
 
     # Each panel has its own heights: with noise after the projection they are powers of ten above the others.
@@ -97,8 +100,24 @@ def points(
         axes.set_xlim(-0.5, len(places) - 0.5)
         if logarithmic:
             axes.set_yscale("log")
+            _legible(axes.yaxis, *axes.get_ylim())
 
     return _drawn(name, title, caption, panels, draw, x_label, y_label, shared_height=True)
+
+
+def _legible(axis: Any, low: float, high: float) -> None:
+    """Label a logarithmic axis by plain numbers where it spans too little for powers of ten."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+    if high / low < WIDE:
+        axis.set_major_locator(MaxNLocator(6) if high / low < NARROW else LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+        axis.set_minor_formatter(NullFormatter())
+
+
+def _fit(places: Floats) -> bool:
+    gaps = np.diff(np.log(places))
+    return 0 < places.size <= FEW_PLACES and bool(np.all(gaps > CLOSEST * gaps.sum()))
 
 
 def _of(cycle: Sequence[Any], k: int) -> Any:
@@ -134,7 +153,6 @@ def _drawn(
         labelled = {
             text: handle for place in places for handle, text in zip(*place.get_legend_handles_labels(), strict=True)
         }
-        room = LETTERS_PER_INCH * canvas.get_figwidth() / (LETTERS_OF_A_HANDLE + max(map(len, labelled)))
-        ncols = max(1, min(int(room), len(labelled)))
+        ncols = legend_columns(canvas, labelled)
         canvas.legend(labelled.values(), labelled.keys(), loc="outside upper center", ncols=ncols)
         return finished(canvas, name, title, caption)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,9 @@ from tacit.results.plots import COLOURS, INK, LINES, MARKERS, STYLE
 POINTS = 120
 """Rounds at which a curve is drawn."""
 MARKERS_PER_LINE = 8
+IN_WORDS = "Of the text's figure only what it says in words survives."
+LETTERS_PER_INCH, LETTERS_OF_A_HANDLE = 11, 8
+"""Of a legend."""
 SETTLED = 0.1
 """Share of the rounds after which the vertical range is chosen: before it all curves fall from one height."""
 
@@ -43,8 +46,22 @@ def draw_curves(name: str, title: str, caption: str, panels: Sequence[Panel], y_
             axes[0].set_ylim(min(settled) - spare, max(settled) + spare)
         axes[0].set_ylabel(y_label)
         handles, labels = axes[0].get_legend_handles_labels()
-        canvas.legend(handles, labels, loc="outside upper center", ncols=min(5, len(labels)))
+        ncols = legend_columns(canvas, labels)
+        canvas.legend(handles, labels, loc="outside upper center", ncols=ncols)
         return finished(canvas, name, title, caption)
+
+
+def legend_columns(canvas: Any, labels: Collection[str]) -> int:
+    """Return how many labels fit side by side above the panels."""
+    room = LETTERS_PER_INCH * canvas.get_figwidth() / (LETTERS_OF_A_HANDLE + max(map(len, labels)))
+    rows = -(-len(labels) // max(1, min(int(room), len(labels))))
+    return -(-len(labels) // rows)  # full lines, not one straggler
+
+
+def means_of(samples: Iterable[Sized]) -> str:
+    """Say for a caption what is drawn, of samples with one value or curve per seed."""
+    counts = sorted({len(values) for values in samples})
+    return f"Means over {' or '.join(map(str, counts))} seeds with 95 % intervals."
 
 
 def finished(canvas: Any, name: str, title: str, caption: str) -> Figure:

@@ -103,6 +103,7 @@ def reproducible(name: str, title: str, source: str, investigate: Investigation)
 
 def summarise(experiment: Experiment, findings: Findings, quick: bool, seed: int, seconds: float) -> dict[str, Any]:
     """Return what summary.json holds: all of the findings but the pictures, and where they come from."""
+    _check_pictures(findings)
     return {
         "experiment": experiment.name,
         "title": experiment.title,
@@ -133,7 +134,6 @@ def write(findings: Findings, summary: dict[str, Any], out: Path) -> None:
     """Write summary.json, report.html and the plots, whole or not at all."""
     from tacit.experiments.papers.page import page
 
-    _check_pictures(findings)
     pictures = {figure.name: figure.svg for figure in findings.figures}
     text = page(summary, pictures, command(summary, out))
     put(

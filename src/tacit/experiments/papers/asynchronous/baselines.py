@@ -6,7 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from tacit.experiments.papers.asynchronous.baselines_claims import AT, at_best, judge
+from tacit.experiments.papers.asynchronous.baselines_claims import (
+    AT,
+    CURVES,
+    LOAD,
+    REDUCTIONS,
+    STRAGGLERS,
+    at_best,
+    judge,
+)
 from tacit.experiments.papers.asynchronous.baselines_runs import (
     CALLED,
     FED,
@@ -37,13 +45,11 @@ from tacit.experiments.papers.asynchronous.curves import (
 )
 from tacit.experiments.papers.asynchronous.setting import FEATURES, INITIAL, Curve, data_in_words, setting_in_words
 from tacit.experiments.papers.asynchronous.variants import SEEDS_APART
-from tacit.experiments.papers.drawing import finished
+from tacit.experiments.papers.drawing import IN_WORDS, finished
 from tacit.experiments.papers.experiment import Experiment, Figure, Findings, Table, reproducible
 from tacit.experiments.papers.gaps import decibels
 from tacit.metrics import mean_interval
 from tacit.results.plots import COLOURS, LINES, MARKERS, STYLE
-
-BANDS = "Lines are means over seeds of dB, bands their 95 % intervals; steps are such that methods start alike."
 
 
 def investigate(design: Design, seed: int, workers: int | None = None) -> Findings:
@@ -118,12 +124,13 @@ def _steps(evidence: Evidence) -> list[Table]:
 def _figures(evidence: Evidence) -> list[Figure]:
     curves = evidence.curves
     design = evidence.design
+    steps = "steps that start alike" if design.tuning_seeds else "steps of the full form"
     drawn = [
         learning_curves(
-            "baselines",
+            CURVES,
             "PAO-Fed and others",
-            f"As figure 4.3 (a). {BANDS}",
-            {"steps that start alike": [curves[name] for name in ("U1", "U2", "C2", FEDSGD, FED, PSO)]},
+            f"As figure 4.3 (a). {IN_WORDS}",
+            {steps: [curves[name] for name in ("U1", "U2", "C2", FEDSGD, FED, PSO)]},
         )
     ]
     if design.sizes:
@@ -132,18 +139,18 @@ def _figures(evidence: Evidence) -> list[Figure]:
         some = [curves[name] for name in ("C2", FEDSGD, ideal("C2"), ideal("U1"), ideal(FEDSGD))]
         drawn.append(
             learning_curves(
-                "stragglers",
+                STRAGGLERS,
                 "What stragglers cost",
-                f"As figure 4.3 (c). {BANDS}",
+                f"As figure 4.3 (c), {steps}. {IN_WORDS}",
                 {"stragglers, and clients that are always there": some},
             )
         )
     drawn.append(
         learning_curves(
-            "reductions",
+            REDUCTIONS,
             "Ways to communicate less",
-            f"As figure 4.5. {BANDS}",
-            {"steps that start alike": [curves[name] for name in ("C2", PSO, HALF, SIGN)]},
+            f"As figure 4.5. {IN_WORDS}",
+            {steps: [curves[name] for name in ("C2", PSO, HALF, SIGN)]},
         )
     )
     return drawn
@@ -162,7 +169,7 @@ def _over_load(evidence: Evidence) -> Figure:
     called = [(32 * FEATURES * curve.up / whole.up, curve) for curve in by_fraction(evidence)]
     series["Online-Fed"] = called
     series["Online-Fed, best steps"] = [(load, at_best(evidence, curve.label)) for load, curve in called]
-    with mpl.rc_context({**STYLE, "svg.hashsalt": "load"}):
+    with mpl.rc_context({**STYLE, "svg.hashsalt": LOAD}):
         canvas = Canvas(figsize=(7.5, 4.6), layout="constrained")
         axes: Any = canvas.subplots()
         for k, (label, found) in enumerate(series.items()):
@@ -182,9 +189,10 @@ def _over_load(evidence: Evidence) -> Figure:
         axes.legend()
         return finished(
             canvas,
-            "load",
+            LOAD,
             "Steady error by communication load",
-            "As figure 4.3 (b). Bars are 95 % intervals of the mean over seeds; what diverges is not drawn.",
+            f"As figure 4.3 (b). Points are means over {evidence.design.seeds} seeds, bars their 95 % intervals; what "
+            f"diverges is not drawn. {IN_WORDS}",
         )
 
 

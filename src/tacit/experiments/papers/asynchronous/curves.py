@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.experiments.papers.asynchronous.setting import STEADY, Curve
-from tacit.experiments.papers.drawing import finished
+from tacit.experiments.papers.drawing import finished, means_of
 from tacit.experiments.papers.experiment import Figure, Table
 from tacit.experiments.papers.gaps import Gap, decibels, in_decibels
 from tacit.experiments.papers.judging import brief
@@ -88,7 +88,7 @@ def in_metrics(curve: Curve) -> dict[str, Any]:
 
 
 def learning_curves(name: str, title: str, caption: str, panels: Mapping[str, Sequence[Curve]]) -> Figure:
-    """Draw test errors over the iterations: means over seeds of dB, bands of 95 %, and bits in the legends."""
+    """Draw test errors over the iterations, with bits in the legends; what bands are is added to the caption."""
     import matplotlib as mpl
     from matplotlib.figure import Figure as Canvas
 
@@ -105,7 +105,8 @@ def learning_curves(name: str, title: str, caption: str, panels: Mapping[str, Se
             place.legend(loc="best", fontsize="small", title="up + down per client and iteration")
         places[0].set_ylabel(IN_DB)
         places[0].set_ylim(lowest - SPARE, CEILING)
-        return finished(canvas, name, title, caption)
+        said = means_of(curve.mse for curves in panels.values() for curve in curves)
+        return finished(canvas, name, title, f"{caption} {said}")
 
 
 def _draw(axes: Any, curve: Curve, k: int) -> float:

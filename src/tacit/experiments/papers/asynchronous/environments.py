@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tacit.experiments.papers.asynchronous.comparison import FED, FRACTION, SGD, STEP, listed, without_place
 from tacit.experiments.papers.asynchronous.curves import in_metrics, learning_curves, loads
-from tacit.experiments.papers.asynchronous.environments_claims import judge
+from tacit.experiments.papers.asynchronous.environments_claims import PICTURE, judge
 from tacit.experiments.papers.asynchronous.environments_runs import (
     FULL,
     NEAR,
@@ -26,6 +26,7 @@ from tacit.experiments.papers.asynchronous.setting import (
     data_in_words,
     setting_in_words,
 )
+from tacit.experiments.papers.drawing import IN_WORDS
 from tacit.experiments.papers.experiment import Experiment, Figure, Findings, reproducible
 
 SEEDS_APART = 1000
@@ -100,8 +101,7 @@ def _figure(evidence: Evidence) -> Figure:
     }
     if HARSH in evidence.design.environments:
         panels["(c) harsh"] = [*matched(HARSH), *(evidence.of(v, HARSH) for v in ("U1", "C2"))]
-    caption = "As figure 4.6. Lines are means over seeds of dB, bands their 95 % intervals."
-    return learning_curves("environments", "Three environments", caption, without_place(panels))
+    return learning_curves(PICTURE, "Other environments", f"As figure 4.6. {IN_WORDS}", without_place(panels))
 
 
 def _best(evidence: Evidence) -> Figure:
@@ -110,7 +110,7 @@ def _best(evidence: Evidence) -> Figure:
         for where in evidence.design.environments
         if where != USUAL
     }
-    caption = "Every method with the step of its grid that ends lowest. Lines are means, bands 95 % intervals."
+    caption = "Every method with the step of its grid that ends lowest."
     return learning_curves(
         "best-steps", "Common delays and the harsh environment, best steps", caption, without_place(panels)
     )

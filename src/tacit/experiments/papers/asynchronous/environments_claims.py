@@ -8,17 +8,22 @@ from tacit.experiments.papers.asynchronous.comparison import FED, SGD, STEP, mea
 from tacit.experiments.papers.asynchronous.curves import gap, steady_error
 from tacit.experiments.papers.asynchronous.environments_runs import PROMPT, Evidence
 from tacit.experiments.papers.asynchronous.setting import COMMON_DELAYS, HARSH, USUAL, Environment
-from tacit.experiments.papers.experiment import Claim
+from tacit.experiments.papers.experiment import Claim, seen_in
 from tacit.experiments.papers.gaps import above, decibels, judged
 from tacit.experiments.papers.verdicts import larger_gain
 
 DRASTIC = 2.0
 """dB by which a result is worse at least where it is called drastically so."""
+PICTURE = "environments"
+"""Name of a figure."""
 
 
 def judge(evidence: Evidence) -> list[Claim]:
     """Return every claim with its verdict."""
-    claims = [_full_download(evidence), *_common_delays(evidence)]
+    claims = [
+        *seen_in(PICTURE, _full_download(evidence), text="figure 4.6 (a): performance is drastically reduced"),
+        *_common_delays(evidence),
+    ]
     return [*claims, *_harsh(evidence)] if HARSH in evidence.design.environments else claims
 
 
@@ -46,23 +51,25 @@ def _common_delays(evidence: Evidence) -> list[Claim]:
     where, steps = COMMON_DELAYS, evidence.steps
     rival = evidence.of(SGD, where, evidence.fair)
     matched = f"{SGD} has step {steps.matched[SGD, where.name]:g}"
+    above_rival = judged(
+        f"(b) Common delays: {SGD} ends below U1",
+        [gap(evidence.of("U1", where), rival)],
+        above(0),
+        note=_sentences(matched, _at_best(evidence, where, SGD, "U1")),
+    )
+    below_rival = judged(
+        f"(b) Common delays: C2 with a step near its bound, {steps.near:.3g}, ends below {SGD}",
+        [gap(rival, evidence.of("C2", where, "near"))],
+        above(0),
+        note=_sentences(
+            matched,
+            f"C2 at {STEP:g} ends at {mean_db(evidence.of('C2', where)):.2f} dB",
+            _at_best(evidence, where, SGD, "C2"),
+        ),
+    )
     return [
-        judged(
-            f"(b) Common delays: {SGD} ends below U1",
-            [gap(evidence.of("U1", where), rival)],
-            above(0),
-            note=_sentences(matched, _at_best(evidence, where, SGD, "U1")),
-        ),
-        judged(
-            f"(b) Common delays: C2 with a step near its bound, {steps.near:.3g}, ends below {SGD}",
-            [gap(rival, evidence.of("C2", where, "near"))],
-            above(0),
-            note=_sentences(
-                matched,
-                f"C2 at {STEP:g} ends at {mean_db(evidence.of('C2', where)):.2f} dB",
-                _at_best(evidence, where, SGD, "C2"),
-            ),
-        ),
+        *seen_in(PICTURE, above_rival, text="figure 4.6 (b): Online-FedSGD outperforms U1"),
+        *seen_in(PICTURE, below_rival, text="figure 4.6 (b): C2 has a very low error, well below Online-FedSGD's"),
     ]
 
 
@@ -78,7 +85,11 @@ def _harsh(evidence: Evidence) -> list[Claim]:
     )
     if not larger.holds:
         larger = larger._replace(figure=f"{larger.figure}. Why: {_what_delays_do(evidence)}")
-    return [larger, *(_below_rival(evidence, rival) for rival in (SGD, FED))]
+    return [
+        *seen_in(PICTURE, larger, text="figure 4.6 (c): the difference between C2 and U1 increases"),
+        *seen_in(PICTURE, _below_rival(evidence, SGD), text="figure 4.6 (c): C2 is significantly better"),
+        *seen_in(PICTURE, _below_rival(evidence, FED), text="figure 4.6 (c) has Online-Fed's curve, no sentence on it"),
+    ]
 
 
 def _below_rival(evidence: Evidence, rival: str) -> Claim:

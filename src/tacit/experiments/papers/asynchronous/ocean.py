@@ -6,7 +6,7 @@ import numpy as np
 
 from tacit.experiments.papers.asynchronous.comparison import FRACTION, SGD, STEP, listed, without_place
 from tacit.experiments.papers.asynchronous.curves import in_metrics, learning_curves, loads, steady_error
-from tacit.experiments.papers.asynchronous.ocean_claims import judge
+from tacit.experiments.papers.asynchronous.ocean_claims import PICTURE, judge
 from tacit.experiments.papers.asynchronous.ocean_runs import (
     FULL,
     METHODS,
@@ -19,6 +19,7 @@ from tacit.experiments.papers.asynchronous.ocean_runs import (
     gather,
 )
 from tacit.experiments.papers.asynchronous.setting import BANDWIDTHS, FEATURES, STEPS, TEST_SAMPLES, USUAL, stream
+from tacit.experiments.papers.drawing import IN_WORDS
 from tacit.experiments.papers.experiment import Experiment, Figure, Findings, Table, reproducible
 
 SEEDS_APART = 1000
@@ -102,14 +103,13 @@ def _figures(evidence: Evidence) -> list[Figure]:
         NAMES[data]: [evidence.of(m, data, evidence.fair) for m in RIVALS] + [evidence.of(m, data) for m in PAO]
         for data in evidence.design.data
     }
-    said = "Lines are means over seeds of dB, bands their 95 % intervals."
-    drawn = [learning_curves("calcofi", "Salinity of sea water", f"As figure 4.4. {said}", without_place(panels))]
+    drawn = [learning_curves(PICTURE, "Salinity of sea water", f"As figure 4.4. {IN_WORDS}", without_place(panels))]
     if evidence.steps.best:
         best = {
             NAMES[data]: [evidence.of(method, data, "best") for method in METHODS]
             for data in dict.fromkeys(data for data, _ in evidence.steps.best)
         }
-        caption = f"Every method with the step of its grid that ends lowest. {said}"
+        caption = "Every method with the step of its grid that ends lowest."
         drawn.append(learning_curves("best-steps", "Salinity of sea water, best steps", caption, without_place(best)))
     return drawn
 

@@ -213,14 +213,6 @@ def _test_errors(task: Task, seed: int, models: NDArray[np.float64]) -> NDArray[
         return np.asarray(np.mean((models @ features.T - np.asarray(test.y)) ** 2, axis=1))
 
 
-def matched_step(task: Task, reference: Curve, seeds: int = 5) -> float:
-    """Return the step of `STEPS` with which a method falls like another one in the first tenth of the rounds.
-
-    In the least squares of mean dB, on seeds of their own.
-    """
-    return closest(dict(zip(STEPS, map(run, tuning(task, STEPS, seeds)), strict=True)), reference)
-
-
 def tuning(task: Task, steps: Sequence[float], seeds: int = 5) -> list[Task]:
     """Return the task with each of the steps, on seeds of their own."""
     return [

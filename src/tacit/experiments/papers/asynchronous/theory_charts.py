@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.experiments.papers.asynchronous.theory_claims import CLOSE, off
+from tacit.experiments.papers.asynchronous.theory_claims import CLOSE, STEADY, STEPS, WAY, off
 from tacit.experiments.papers.asynchronous.theory_runs import FORMS, LARGE, Evidence, Form
 from tacit.experiments.papers.asynchronous.theory_settings import STEPPED
 from tacit.experiments.papers.drawing import finished
@@ -38,7 +38,7 @@ def _paths(evidence: Evidence) -> Figure:
     from matplotlib.figure import Figure as Canvas
 
     followed = {name: found for name, found in evidence.predicted.items() if found.paths}
-    with mpl.rc_context({**STYLE, "svg.hashsalt": "transient"}):
+    with mpl.rc_context({**STYLE, "svg.hashsalt": WAY}):
         canvas = Canvas(figsize=(4.2 * len(followed), 4.0), layout="constrained")
         places: Any = canvas.subplots(1, len(followed), squeeze=False, sharey=True)[0]
         for place, (name, found) in zip(places, followed.items(), strict=True):
@@ -56,8 +56,10 @@ def _paths(evidence: Evidence) -> Figure:
         places[0].set_ylim(min(settled) - SPARE, SPARE)
         places[0].set_ylabel("E||w - w*||^2 (dB)")
         canvas.legend(*places[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
-        caption = "The band is the 95 % interval of the mean of the runs."
-        return finished(canvas, "transient", "The way to the steady state, predicted and simulated", caption)
+        caption = (
+            f"The band is the 95 % interval of the mean of {evidence.design.seeds} runs. The text has no such figure."
+        )
+        return finished(canvas, WAY, "The way to the steady state, predicted and simulated", caption)
 
 
 def _decibels(values: Any) -> Any:
@@ -69,7 +71,7 @@ def _steady(evidence: Evidence) -> Figure:
     from matplotlib.figure import Figure as Canvas
 
     names = [setting.name for setting in evidence.design.settings]
-    with mpl.rc_context({**STYLE, "svg.hashsalt": "steady"}):
+    with mpl.rc_context({**STYLE, "svg.hashsalt": STEADY}):
         canvas = Canvas(figsize=(7.5, 1.4 + 0.36 * len(names)), layout="constrained")
         place: Any = canvas.subplots()
         for k, form in enumerate(FORMS):
@@ -86,15 +88,18 @@ def _steady(evidence: Evidence) -> Figure:
         place.set_xlabel("predicted minus simulated E||w - w*||^2 (dB)")
         place.set_ylabel("setting")
         canvas.legend(*place.get_legend_handles_labels(), loc="outside upper center", ncols=3)
-        caption = "Bars are 95 % intervals over the runs; the shaded part is within 1 dB."
-        return finished(canvas, "steady", "The steady state, predicted and simulated", caption)
+        caption = (
+            f"Points are means over {evidence.design.seeds} runs, bars their 95 % intervals; the shaded part is within "
+            "1 dB. The text has no such figure."
+        )
+        return finished(canvas, STEADY, "The steady state, predicted and simulated", caption)
 
 
 def _steps(evidence: Evidence) -> Figure:
     import matplotlib as mpl
     from matplotlib.figure import Figure as Canvas
 
-    with mpl.rc_context({**STYLE, "svg.hashsalt": "steps"}):
+    with mpl.rc_context({**STYLE, "svg.hashsalt": STEPS}):
         canvas = Canvas(figsize=(7.5, 4.4), layout="constrained")
         place: Any = canvas.subplots()
         for k, setting in enumerate(STEPPED):
@@ -105,7 +110,9 @@ def _steps(evidence: Evidence) -> Figure:
         place.set_yscale("log")
         place.set_ylim(1e-4, LARGE)
         place.set_xlabel("iteration n")
-        place.set_ylabel("||w - w*||^2")
+        place.set_ylabel("||w - w*||^2, at the start 1")
         canvas.legend(*place.get_legend_handles_labels(), loc="outside upper center", ncols=2)
-        caption = "Medians over the runs. Theorem 4.2 allows the last three steps and not the first two."
-        return finished(canvas, "steps", "Steps above and below the bound of Theorem 4.2", caption)
+        caption = (
+            f"Medians over {evidence.design.seeds} runs. Theorem 4.2 allows the last three steps and not the first two."
+        )
+        return finished(canvas, STEPS, "Steps above and below the bound of Theorem 4.2", caption)

@@ -8,7 +8,7 @@ import numpy as np
 
 from tacit.experiments.papers.asynchronous.theory_runs import SMALLEST, Evidence, Floats, Form
 from tacit.experiments.papers.asynchronous.theory_settings import AGES, ALONE, BEYOND, FADING, FORCED, MEETING, ROUGH
-from tacit.experiments.papers.experiment import Claim
+from tacit.experiments.papers.experiment import Claim, seen_in
 from tacit.experiments.papers.gaps import within
 from tacit.metrics import Band, Interval, mean_band, mean_interval
 
@@ -16,6 +16,8 @@ CLOSE = 1.0
 """dB."""
 BLOCK = 20
 """Rounds over which a simulated curve is averaged before it is compared: single rounds scatter widely."""
+STEADY, WAY, STEPS = "steady", "transient", "steps"
+"""Names of figures."""
 
 
 def off(evidence: Evidence, name: str, form: Form) -> Interval:
@@ -50,7 +52,11 @@ def judge(evidence: Evidence) -> list[Claim]:
         words = "(4.34), with the terms that can be kept, is within 1 dB where updates of all ages meet"
         why = "a message arrives once, but arrivals of different ages are taken as independent, as in the text"
         claims.append(_steady(evidence, [MEETING.name], "kept", words, why))
-    return [*claims, _paths(evidence), *_steps(evidence)]
+    return [
+        *seen_in(STEADY, *claims, text="(4.34) gives the steady state; the text does not compare it with a run"),
+        *seen_in(WAY, _paths(evidence), text="(4.33) gives every iteration; the text does not compare it with a run"),
+        *_steps(evidence),
+    ]
 
 
 def _steady(evidence: Evidence, names: Sequence[str], form: Form, claim: str, why: str = "") -> Claim:
@@ -108,12 +114,12 @@ def _paths(evidence: Evidence) -> Claim:
 
 def _steps(evidence: Evidence) -> list[Claim]:
     refused = [setting for setting in FORCED if evidence.refusals[setting.name]]
-    return [
-        Claim(
-            "A step above the bound of Theorem 4.2 is flagged before the run",
-            len(refused) == len(FORCED),
-            "; ".join(f"{s.name}: {evidence.refusals[s.name] or 'nothing is said'}" for s in FORCED),
-        ),
+    flagged = Claim(
+        "A step above the bound of Theorem 4.2 is flagged before the run",
+        len(refused) == len(FORCED),
+        "; ".join(f"{s.name}: {evidence.refusals[s.name] or 'nothing is said'}" for s in FORCED),
+    )
+    fates = [
         Claim(
             "Forced, it diverges, if it is above the true limit as well",
             bool(evidence.simulated[BEYOND.name].diverged.all()),
@@ -138,6 +144,10 @@ def _steps(evidence: Evidence) -> list[Claim]:
             f"server overshoots. With alpha_l = 0.2^l: {_fate(evidence, FADING.name, FADING.step)}",
         ),
     ]
+    said = (
+        "Theorem 4.2: the mean-square deviation is stable if and only if 0 < mu < 1 / (largest eigenvalue of any R_k)"
+    )
+    return [flagged, *seen_in(STEPS, *fates, text=said)]
 
 
 def _fate(evidence: Evidence, name: str, step: float) -> str:

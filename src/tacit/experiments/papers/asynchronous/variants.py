@@ -16,8 +16,18 @@ from tacit.experiments.papers.asynchronous.setting import (
     run,
     setting_in_words,
 )
-from tacit.experiments.papers.asynchronous.variants_claims import SIZES, Curves, Limits, judge, long, sized
+from tacit.experiments.papers.asynchronous.variants_claims import (
+    LONG_PICTURE,
+    PICTURE,
+    SIZES,
+    Curves,
+    Limits,
+    judge,
+    long,
+    sized,
+)
 from tacit.experiments.papers.asynchronous.variants_limit import DECAYED, SWEEP, predicted
+from tacit.experiments.papers.drawing import IN_WORDS
 from tacit.experiments.papers.experiment import Experiment, Figure, Findings, Table, reproducible
 from tacit.experiments.papers.gaps import in_decibels
 from tacit.experiments.papers.workers import crew
@@ -143,9 +153,9 @@ def _figures(curves: Curves) -> list[Figure]:
 
     drawn = [
         learning_curves(
-            "variants",
+            PICTURE,
             "PAO-Fed's settings",
-            "As figure 4.2. Lines are means over seeds of dB, bands their 95 % intervals.",
+            f"As figure 4.2. {IN_WORDS}",
             {
                 "(a) windows": some(("C0", "U0", "C1", "U1")),
                 "(b) m": some([sized(m) for m in SIZES]),
@@ -156,7 +166,7 @@ def _figures(curves: Curves) -> list[Figure]:
     if long("U1") in curves:
         drawn.append(
             learning_curves(
-                "long",
+                LONG_PICTURE,
                 "The number of coordinates in a message, over a longer time",
                 "As figure 4.2 (b), with clients that have proportionally more data.",
                 {"U1": some([long(sized(m)) for m in SIZES])},

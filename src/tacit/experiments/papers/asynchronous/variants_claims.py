@@ -10,7 +10,7 @@ import numpy as np
 from tacit.experiments.papers.asynchronous.curves import Floats, early_error, gap, steady_error
 from tacit.experiments.papers.asynchronous.setting import Curve
 from tacit.experiments.papers.asynchronous.variants_limit import CLIENTS, COORDINATES, SWEEP, Limit
-from tacit.experiments.papers.experiment import Claim
+from tacit.experiments.papers.experiment import Claim, seen_in
 from tacit.experiments.papers.gaps import above, decibels, judged, within
 from tacit.experiments.papers.judging import Chain, rising
 from tacit.metrics import paired_difference
@@ -19,6 +19,9 @@ ALIKE = 0.25
 """In dB: what "the same performance" is taken to mean."""
 SIZES = (1, 4, 32)
 """The text's m."""
+PICTURE, LONG_PICTURE = "variants", "long"
+"""Names of figures."""
+HIGHER_END = "figure 4.2 (b), m = 1, 4, 32: sharing more lowers the final accuracy"
 
 Curves = Mapping[str, Curve]
 Limits = Mapping[Limit, float]
@@ -37,37 +40,41 @@ def long(label: str) -> str:
 
 def judge(curves: Curves, limits: Limits) -> list[Claim]:
     """Put every claim to the test; `limits` are empty where none were predicted."""
+    refined = judged(
+        "Clients that refine what they share (C1, U1) settle below those that return what they got (C0, U0)",
+        [gap(curves["C0"], curves["C1"]), gap(curves["U0"], curves["U1"])],
+        above(0),
+    )
+    own = judged(
+        "In asynchronous settings windows of one's own (U1) settle below common ones (C1)",
+        [gap(curves["C1"], curves["U1"])],
+        above(0),
+    )
+    faster = rising(
+        "The larger m, the faster U1 falls at first", [_by_size(curves, early_error, _same, SIZES[::-1])], " dB"
+    )
+    higher = rising(
+        f"The larger m, the higher U1 ends, after {_length(curves, 'U1'):,} iterations",
+        [_by_size(curves, steady_error, _same, SIZES)],
+        " dB",
+        _still_falling(curves, "U1"),
+    )
+    fading = judged(
+        "Late updates that count less (C2, U2) settle below those that count in full (C1, U1)",
+        [gap(curves["C1"], curves["C2"]), gap(curves["U1"], curves["U2"])],
+        above(0),
+        why=_slower(curves, limits),
+    )
+    alike = judged(f"C2 and U2 perform alike (within {ALIKE:g} dB)", [gap(curves["C2"], curves["U2"])], within(ALIKE))
     return [
-        judged(
-            "Clients that refine what they share (C1, U1) settle below those that return what they got (C0, U0)",
-            [gap(curves["C0"], curves["C1"]), gap(curves["U0"], curves["U1"])],
-            above(0),
-        ),
-        judged(
-            "In asynchronous settings windows of one's own (U1) settle below common ones (C1)",
-            [gap(curves["C1"], curves["U1"])],
-            above(0),
-        ),
-        rising(
-            "The larger m, the faster U1 falls at first",
-            [_by_size(curves, early_error, _same, SIZES[::-1])],
-            " dB",
-        ),
-        rising(
-            f"The larger m, the higher U1 ends, after {_length(curves, 'U1'):,} iterations",
-            [_by_size(curves, steady_error, _same, SIZES)],
-            " dB",
-            _still_falling(curves, "U1"),
-        ),
+        *seen_in(PICTURE, refined, text="figure 4.2 (a): C1 and U1 outperform C0 and U0"),
+        *seen_in(PICTURE, own, text="figure 4.2 (a): uncoordinated sharing is best among asynchronous clients"),
+        *seen_in(PICTURE, faster, text="figure 4.2 (b), m = 1, 4, 32: sharing more speeds up the beginning"),
+        *seen_in(PICTURE, higher, text=HIGHER_END),
         *_after_long(curves),
         *_in_the_limit(limits),
-        judged(
-            "Late updates that count less (C2, U2) settle below those that count in full (C1, U1)",
-            [gap(curves["C1"], curves["C2"]), gap(curves["U1"], curves["U2"])],
-            above(0),
-            why=_slower(curves, limits),
-        ),
-        judged(f"C2 and U2 perform alike (within {ALIKE:g} dB)", [gap(curves["C2"], curves["U2"])], within(ALIKE)),
+        *seen_in(PICTURE, fading, text="figure 4.2 (c): weights 0.2^l improve the performance significantly"),
+        *seen_in(PICTURE, alike, text="figure 4.2 (c): C2 and U2 show the same performance"),
     ]
 
 
@@ -75,14 +82,13 @@ def _after_long(curves: Curves) -> list[Claim]:
     if long("U1") not in curves:
         return []
     times = _length(curves, long("U1")) // _length(curves, "U1")
-    return [
-        rising(
-            f"The larger m, the higher U1 ends, where all have {times} times as long",
-            [_by_size(curves, steady_error, long, SIZES)],
-            " dB",
-            _still_falling(curves, long("U1")),
-        )
-    ]
+    claim = rising(
+        f"The larger m, the higher U1 ends, where all have {times} times as long",
+        [_by_size(curves, steady_error, long, SIZES)],
+        " dB",
+        _still_falling(curves, long("U1")),
+    )
+    return seen_in(LONG_PICTURE, claim, text=HIGHER_END)
 
 
 def _in_the_limit(limits: Limits) -> list[Claim]:
@@ -96,6 +102,7 @@ def _in_the_limit(limits: Limits) -> list[Claim]:
             all(low < high for low, high in pairwise(ends)),
             f"deviation of the server's model in dB: {parts} ({CLIENTS} clients, {COORDINATES} coordinates, none of "
             "them slow). None of the runs above has come that far",
+            HIGHER_END,
         )
     ]
 

@@ -8,7 +8,15 @@ import numpy as np
 
 from tacit.experiments.papers.charts import Curve, log_curves
 from tacit.experiments.papers.diffusion.protocol import WORDS, Method, Noise
-from tacit.experiments.papers.diffusion.regression_claims import excess, methods_at, smallest, swept
+from tacit.experiments.papers.diffusion.regression_claims import (
+    ROUNDS,
+    ROUNDS_SMALL,
+    STEPS,
+    excess,
+    methods_at,
+    smallest,
+    swept,
+)
 from tacit.experiments.papers.diffusion.regression_runs import TEXT_STEP, Cell, Evidence
 from tacit.experiments.papers.experiment import Figure
 
@@ -43,10 +51,11 @@ def figures(evidence: Evidence) -> list[Figure]:
         for noise, of in expected.items():
             steps, added = excess(evidence, method, noise)
             curves[WORDS[noise]] = Curve(steps, added)
-            curves[f"theory, {WORDS[noise]}"] = Curve(steps, np.stack([of(step) for step in steps], axis=1))
+            curves[f"our theory, {WORDS[noise]}"] = Curve(steps, np.stack([of(step) for step in steps], axis=1))
         return curves
 
-    bars = "Lines are means over the seeds, bands their 95 % intervals."
+    seeds = len(next(iter(found.values())).settled)
+    bars = f"Lines are means over {seeds} seeds, bands their 95 % intervals."
     names = {False: "centroid", True: "mean individual"}
     return [
         *(
@@ -60,19 +69,19 @@ def figures(evidence: Evidence) -> list[Figure]:
                     for m in methods_at(evidence, step)
                 },
                 "round",
-                "MSD",
+                "MSD (squared distance from w°)",
             )
             for name, step, about in (
-                ("rounds", TEXT_STEP, "As figure 4.4 of the text"),
-                ("rounds-small", small, "With the smallest step; local noise was run at the text's step only"),
+                (ROUNDS, TEXT_STEP, "As the text's figure 4.4"),
+                (ROUNDS_SMALL, small, "With the smallest step; local noise was run at the text's step only"),
             )
         ),
         log_curves(
-            "steps",
+            STEPS,
             "What noise adds to the centroid's MSD, by step",
             f"Steady-state MSD minus that of the run without noise; theory falls like 1 / mu or grows like mu. {bars}",
             {method: by_step(method) for method in swept(evidence)},
-            "mu",
-            "excess MSD of the centroid",
+            "step size mu",
+            "MSD that noise adds to the centroid",
         ),
     ]

@@ -17,7 +17,8 @@ from tacit.experiments.papers.dola.networks import matchings
 from tacit.experiments.papers.dola.protocol import ORDERS, SEEDS_APART, NoiseOrder, noise, pegasos_radius
 from tacit.experiments.papers.dola.samples import DIMENSIONS, Samples, dealt, unit_ball
 from tacit.experiments.papers.dola.table import PRINTED
-from tacit.experiments.papers.experiment import Claim, Experiment, Figure, Findings, Table, reproducible
+from tacit.experiments.papers.dola.variances import Ratio, variance_ratio
+from tacit.experiments.papers.experiment import Claim, Experiment, Figure, Findings, Table, reproducible, seen_in
 from tacit.experiments.papers.judging import brief, shown
 from tacit.experiments.papers.workers import crew
 from tacit.privacy.spending import RunPrivacy
@@ -34,6 +35,9 @@ OBJECTIVE = objectives.hinge(l2=LAMBDA)
 BATCHES = (1, 5, 20)
 NEARLY = 2.0
 """Variances are nearly the same if the interval of their ratio ends below this."""
+PICTURE = "batches"
+IN_TEXT: dict[Data, tuple[str, str]] = {"unit ball": ("2 (a)", "2 (b)"), "RCV1": ("2 (c)", "2 (d)")}
+"""The text's figures of h = 1 and h = 5."""
 
 
 class Design(NamedTuple):
@@ -117,27 +121,6 @@ def _run(cell: Cell, streams: Mapping[int, Stream]) -> Outcome:
     return Outcome(run.regret(1).per_agent_round[:, -1], rounds, run.privacy)
 
 
-class Ratio(NamedTuple):
-    """Of two variances, with its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
-
-    def words(self) -> str:
-        """Return "12 [6.3, 23]"."""
-        return f"{brief(self.value, 3)} [{brief(self.low, 3)}, {brief(self.high, 3)}]"
-
-
-def variance_ratio(a: NDArray[np.float64], b: NDArray[np.float64]) -> Ratio:
-    """Return var(a) / var(b) and the interval that the F distribution gives, which takes values to be normal."""
-    from scipy.special import fdtri
-
-    ratio = float(np.var(a, ddof=1) / np.var(b, ddof=1))
-    low, high = (float(fdtri(len(a) - 1, len(b) - 1, quantile)) for quantile in (0.975, 0.025))
-    return Ratio(ratio, ratio / low, ratio / high)
-
-
 def judge(evidence: Evidence) -> list[Claim]:
     """Return every claim with its verdict."""
     compared = dict.fromkeys((cell.data, cell.judged) for cell in evidence)
@@ -157,7 +140,12 @@ def _pair(evidence: Evidence, data: Data, judged: Judged, order: NoiseOrder) -> 
     )
     if not nearly.holds:
         nearly = nearly._replace(figure=f"{nearly.figure}. Why: {_why(evidence, data, judged, order, ratios)}.")
-    return [Claim(f"At h = 1 noise raises the variance of the regret: {where}", ratios[1].low > 1, words), nearly]
+    raised = Claim(f"At h = 1 noise raises the variance of the regret: {where}", ratios[1].low > 1, words)
+    one, five = IN_TEXT[data]
+    return [
+        *seen_in(PICTURE, raised, text=f"figure {one}: at h = 1 more variance with noise than without (no numbers)"),
+        *seen_in(PICTURE, nearly, text=f"figure {five}: at h = 5 nearly the same variance (no numbers)"),
+    ]
 
 
 def _ratio(evidence: Evidence, data: Data, judged: Judged, batch: int, order: NoiseOrder) -> Ratio:
@@ -257,6 +245,7 @@ def _table(evidence: Evidence) -> Table:
 
 
 def _figures(evidence: Evidence) -> list[Figure]:
+    seeds = len(next(iter(evidence.values())).regret)
     compared: Sequence[tuple[Data, Judged]] = list(dict.fromkeys((cell.data, cell.judged) for cell in evidence))
 
     def series(data: Data, judged: Judged) -> dict[str, Points]:
@@ -270,13 +259,13 @@ def _figures(evidence: Evidence) -> list[Figure]:
 
     return [
         points(
-            "batches",
+            PICTURE,
             "Average regret and batch size",
-            "As figure 2 of the text: means over the seeds, bars of one standard deviation to both sides.",
+            f"As the text's figure 2: means over {seeds} seeds, bars of one standard deviation to both sides.",
             {f"{data}: {JUDGED[judged]}": series(data, judged) for data, judged in compared},
             [f"h = {h}" for h in BATCHES],
-            "examples per node and round",
-            "average regret",
+            "batch size: examples per node and round",
+            "regret per node and round",
             logarithmic=True,
         )
     ]

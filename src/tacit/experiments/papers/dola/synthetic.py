@@ -2,95 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from tacit import algorithms, objectives
-from tacit.algorithms.schedules import inverse, inverse_sqrt
-from tacit.contract import Schedule
 from tacit.experiments.papers import promises
 from tacit.experiments.papers.charts import Curve, log_curves
-from tacit.experiments.papers.dola.networks import matchings
 from tacit.experiments.papers.dola.protocol import (
     ORDERS,
     SEEDS_APART,
     NoiseOrder,
     in_words,
     level,
-    noise,
     pegasos_radius,
 )
 from tacit.experiments.papers.dola.samples import DIMENSIONS, FLIPPED, dealt, unit_ball
-from tacit.experiments.papers.experiment import Claim, Experiment, Figure, Findings, Table, reproducible
+from tacit.experiments.papers.dola.synthetic_runs import (
+    FULL,
+    LAMBDA,
+    QUICK,
+    STEPS,
+    Cell,
+    Design,
+    Evidence,
+    Outcome,
+    StepName,
+    run_cell,
+)
+from tacit.experiments.papers.experiment import Claim, Experiment, Figure, Findings, Table, reproducible, seen_in
 from tacit.experiments.papers.judging import Chain, brief, rising, shown
 from tacit.experiments.papers.workers import crew
-from tacit.privacy.spending import RunPrivacy
-from tacit.results import Run
 from tacit.results.record import figure
-from tacit.simulate import simulate
-from tacit.streams import Stream
 
-StepName = Literal["strong", "convex"]
-LAMBDA = 0.1
-"""The text gives none. At 0.1 the best model has length 1.8, well inside the ball of radius 1 / sqrt(0.1)."""
-STEPS: dict[StepName, str] = {"strong": "a_t = 1/(lambda t)", "convex": "a_t = 1/(2 sqrt t)"}
-SCHEDULES: dict[StepName, Schedule] = {"strong": inverse(1 / LAMBDA), "convex": inverse_sqrt(0.5)}
-OBJECTIVE = objectives.hinge(l2=LAMBDA)
 NODES = (1, 4, 64)
 EPSILONS: tuple[float | None, ...] = (None, 1.0, 0.1, 0.01)
 COMPARED_NODES, COMPARED_EPSILON = 64, 0.1
 """Figure 1 (a) is of 64 nodes, figure 1 (c) of eps = 0.1."""
-
-
-class Design(NamedTuple):
-    """The extent of the experiment."""
-
-    examples: int
-    """In total, whatever the number of nodes."""
-    seeds: int
-    points: int
-    """Rounds at which the regret is taken, each against the best model of that prefix."""
-    whole: bool
-    """Every eps for every number of nodes; otherwise what figure 1 shows: every eps at 64 nodes, every number of nodes
-    at eps = 0.1."""
-
-
-FULL = Design(examples=100_000, seeds=20, points=6, whole=True)
-QUICK = Design(examples=10_000, seeds=10, points=3, whole=False)
-
-
-class Cell(NamedTuple):
-    """One setting."""
-
-    nodes: int
-    epsilon: float | None
-    order: NoiseOrder
-    step: StepName
-
-
-class Outcome(NamedTuple):
-    """What a cell came to."""
-
-    examples: NDArray[np.int64]
-    """(points,) read by all nodes together so far."""
-    regret: NDArray[np.float64]
-    """(seeds, points) per node and round."""
-    idle: NDArray[np.float64]
-    """(seeds,) that of never learning: the zero model, whose loss is 1."""
-    certified: float
-    """The comparator's average loss is above the optimum by no more than this."""
-    privacy: RunPrivacy
-
-    @property
-    def final(self) -> NDArray[np.float64]:
-        """(seeds,) average regret of the whole run."""
-        return np.asarray(self.regret[:, -1])
-
-
-Evidence = Mapping[Cell, Outcome]
+BY_PRIVACY, BY_NODES = "privacy", "nodes"
+"""Our figures; each step has its own."""
 
 
 def cells(design: Design, nodes: int) -> list[Cell]:
@@ -104,34 +51,7 @@ def run_nodes(task: tuple[Design, int, int]) -> dict[Cell, Outcome]:
     design, nodes, first = task
     seeds = range(first, first + design.seeds)
     streams = {s: dealt(unit_ball(design.examples, s), nodes, 1, s, "unit ball") for s in seeds}
-    return {cell: _run(cell, design, streams) for cell in cells(design, nodes)}
-
-
-def _run(cell: Cell, design: Design, streams: Mapping[int, Stream]) -> Outcome:
-    algorithm = algorithms.distributed_online(
-        OBJECTIVE, SCHEDULES[cell.step], noise(cell.epsilon, cell.order), pegasos_radius(LAMBDA)
-    )
-    rounds = design.examples // cell.nodes
-    run = simulate(
-        algorithm,
-        lambda seed: matchings(cell.nodes),
-        lambda seed: streams[seed],
-        rounds=rounds,
-        repeats=len(streams),
-        seed=min(streams),
-        record_every=rounds,
-        progress=False,
-    )
-    if run.partial:
-        raise KeyboardInterrupt
-    return _outcome(run, design.points)
-
-
-def _outcome(run: Run, points: int) -> Outcome:
-    curve = run.regret(points)
-    best = run.average_loss() - curve.per_agent_round[:, -1]
-    gap = np.inf if curve.gap is None else curve.gap
-    return Outcome(curve.rounds * run.agents, curve.per_agent_round, 1 - best, gap, run.privacy)
+    return {cell: run_cell(cell, design, streams) for cell in cells(design, nodes)}
 
 
 def judge(evidence: Evidence) -> list[Claim]:
@@ -141,18 +61,37 @@ def judge(evidence: Evidence) -> list[Claim]:
 
 def _of_step(evidence: Evidence, step: StepName) -> list[Claim]:
     claims = []
+    where_printed = " (drawn for a_t = 1/(lambda t); curves, no numbers)"
+    by_privacy, by_nodes = _name(BY_PRIVACY, step), _name(BY_NODES, step)
     for order, words in ORDERS.items():
         where = f"{words}, {STEPS[step]}"
         claims += [
-            _by_privacy(evidence, order, step, where),
-            _low_regret(evidence, order, step, where),
-            _by_nodes(evidence, order, step, where),
+            *seen_in(
+                by_privacy,
+                _by_privacy(evidence, order, step, where),
+                text=f"figure 1 (a): lowest without noise, and the closer to that the larger eps{where_printed}",
+            ),
+            *seen_in(
+                by_privacy,
+                _low_regret(evidence, order, step, where),
+                text=f"figure 1 (a): low even at eps = 0.01{where_printed}",
+            ),
+            *seen_in(
+                by_nodes,
+                _by_nodes(evidence, order, step, where),
+                text=f"figure 1 (c): lowest with one node, and lower the fewer nodes{where_printed}",
+            ),
         ]
     for epsilon in EPSILONS[1:]:
         text, ours = (evidence[Cell(COMPARED_NODES, epsilon, order, step)].final for order in ORDERS)
         claim = f"Noise before the projection costs less than noise after it: {level(epsilon)}, {STEPS[step]}"
-        claims.append(rising(claim, [Chain(in_words(COMPARED_NODES), [("our order", ours), ("the text's", text)])]))
+        links = [("our order", ours), ("the text's", text)]
+        claims += seen_in(by_privacy, rising(claim, [Chain(in_words(COMPARED_NODES), links)]))
     return claims
+
+
+def _name(figure: str, step: StepName) -> str:
+    return f"{figure}-{step}"
 
 
 def _at(evidence: Evidence, nodes: int, epsilon: float | None, order: NoiseOrder, step: StepName) -> Outcome:
@@ -291,18 +230,19 @@ def _figures(evidence: Evidence, step: StepName) -> list[Figure]:
 
     by_privacy: dict[str, tuple[int, float | None]] = {level(e): (COMPARED_NODES, e) for e in EPSILONS}
     by_nodes: dict[str, tuple[int, float | None]] = {in_words(n): (n, COMPARED_EPSILON) for n in NODES}
+    seeds = len(next(iter(evidence.values())).final)
     kinds = (
-        ("privacy", f"Regret and privacy, {COMPARED_NODES} nodes, {STEPS[step]}", "1 (a)", by_privacy),
-        ("nodes", f"Regret and number of nodes, {level(COMPARED_EPSILON)}, {STEPS[step]}", "1 (c)", by_nodes),
+        (BY_PRIVACY, f"Regret and privacy, {COMPARED_NODES} nodes, {STEPS[step]}", "1 (a)", by_privacy),
+        (BY_NODES, f"Regret and number of nodes, {level(COMPARED_EPSILON)}, {STEPS[step]}", "1 (c)", by_nodes),
     )
     return [
         log_curves(
-            f"{name}-{step}",
+            _name(name, step),
             title,
-            f"As figure {number} of the text. Lines are means over the seeds, bands their 95 % intervals.",
+            f"As the text's figure {number}. Lines are means over {seeds} seeds, bands their 95 % intervals.",
             {words.capitalize(): curves(wanted, order) for order, words in ORDERS.items()},
             "examples read by all nodes together",
-            "average regret so far",
+            "regret per node and round so far",
         )
         for name, title, number, wanted in kinds
     ]

@@ -8,8 +8,17 @@ from typing import Any
 import numpy as np
 
 from tacit.experiments.papers.charts import Curve, Points, log_curves, points
+from tacit.experiments.papers.drawing import IN_WORDS, means_of
 from tacit.experiments.papers.experiment import Experiment, Figure, Findings, Table, reproducible
-from tacit.experiments.papers.federated.graph_claims import NOISY, judge, steps, variances
+from tacit.experiments.papers.federated.graph_claims import (
+    BY_STEP,
+    BY_VARIANCE,
+    LEARNING,
+    NOISY,
+    judge,
+    steps,
+    variances,
+)
 from tacit.experiments.papers.federated.graph_moments import Floats
 from tacit.experiments.papers.federated.graph_runs import (
     BATCH_SIZES,
@@ -142,8 +151,8 @@ def _figures(evidence: Evidence) -> list[Figure]:
     by_step = {f"{step:g}": (step, TEXT_VARIANCE) for step in steps(evidence)}
     return [
         _learning(evidence),
-        _sweep(evidence, "variances", "3.3", "sigma_g^2", by_variance, NOISY),
-        _sweep(evidence, "steps", "3.4", "mu", by_step, ("none", *NOISY)),
+        _sweep(evidence, BY_VARIANCE, "3.3", "variance of the noise, sigma_g^2", by_variance),
+        _sweep(evidence, BY_STEP, "3.4", "step mu", by_step),
     ]
 
 
@@ -153,13 +162,14 @@ def _learning(evidence: Evidence) -> Figure:
         outcome = evidence.cells[Cell(noise, TEXT_STEP, TEXT_VARIANCE)]
         curves["Centroid"][words] = Curve(*thinned(outcome.rounds, outcome.centroid))
         curves["Mean of the servers"][words] = Curve(*thinned(outcome.rounds, outcome.individual))
+    said = means_of(curve.values for panel in curves.values() for curve in panel.values())
     return log_curves(
-        "learning",
+        LEARNING,
         "Mean-square deviation round by round",
-        f"As figure 3.2, mu = {TEXT_STEP:g}, sigma_g^2 = {TEXT_VARIANCE:g}. Means over the seeds and 95 % intervals.",
+        f"As figure 3.2, mu = {TEXT_STEP:g}, sigma_g^2 = {TEXT_VARIANCE:g}. {said} {IN_WORDS}",
         curves,
         "round",
-        "MSD",
+        "MSD: ||w - w^o||^2",
     )
 
 
@@ -169,9 +179,9 @@ def _sweep(
     number: str,
     what: str,
     places: Mapping[str, tuple[float, float]],
-    noises: tuple[Noise, ...],
 ) -> Figure:
     panels: dict[str, dict[str, Points]] = {"Centroid": {}, "Mean of the servers": {}}
+    noises: tuple[Noise, ...] = ("none", *NOISY)
     for noise in noises:
         wanted = [Cell(noise, step, v) for step, v in places.values()]
         outcomes = [evidence.cells[cell] for cell in wanted]
@@ -180,8 +190,9 @@ def _sweep(
         for panel, individual in (("Centroid", False), ("Mean of the servers", True)):
             expected = [evidence.theory[cell.step].settled(cell, individual) for cell in wanted]
             panels[panel][f"{WORDS[noise]}, moments"] = _points(expected)
-    caption = f"As figure {number}: settled MSD by {what}, measured and by moments, with 95 % intervals over the seeds."
-    return points(name, f"Mean-square deviation by {what}", caption, panels, list(places), what, "MSD in dB")
+    said = means_of(outcome.settled for outcome in evidence.cells.values())
+    caption = f"As figure {number}: settled MSD by {what}, measured and by moments. {said} {IN_WORDS}"
+    return points(name, f"Mean-square deviation by {what}", caption, panels, list(places), what, "settled MSD (dB)")
 
 
 def _points(samples: list[Floats]) -> Points:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit.experiments.papers.experiment import Claim
+from tacit.experiments.papers.experiment import Claim, seen_in
 from tacit.experiments.papers.federated.graph_moments import Floats
 from tacit.experiments.papers.federated.graph_runs import LONGER, TEXT_STEP, TEXT_VARIANCE, Cell, Evidence, Noise
 from tacit.experiments.papers.gaps import Gap, above, all_close, decibels, judged, within
@@ -14,6 +14,8 @@ CLOSE, FAR = 1.0, 6.0
 """dB: at most this far apart is "as good", at least that far "much worse"."""
 NOISY: tuple[Noise, Noise] = ("random", "homomorphic")
 WHERE = f"mu = {TEXT_STEP:g}, sigma_g^2 = {TEXT_VARIANCE:g}"
+LEARNING, BY_VARIANCE, BY_STEP = "learning", "variances", "steps"
+"""Names of figures."""
 
 
 def judge(evidence: Evidence) -> list[Claim]:
@@ -21,20 +23,29 @@ def judge(evidence: Evidence) -> list[Claim]:
     with np.errstate(invalid="ignore"):  # of what has left all bounds nothing can be told
         return [
             _one_server(evidence),
-            _far(evidence),
-            _close(evidence),
-            _close_at(evidence, variances(evidence)[0]),
-            _apart(evidence),
-            _rises(evidence, "random"),
-            _rises(evidence, "homomorphic"),
-            _breaks_down(evidence),
-            _individual_rises(evidence),
-            _individual(evidence),
-            _random_worsens(evidence),
-            _homomorphic_improves(evidence),
-            _two_ends(evidence),
-            _converges(evidence),
-            _theory(evidence),
+            *seen_in(LEARNING, _far(evidence), text="figure 3.2: random noise has lower performance than the others"),
+            *seen_in(LEARNING, _close(evidence), text="figure 3.2: no such decay, it tracks the run without noise"),
+            *seen_in(BY_VARIANCE, _close_at(evidence, variances(evidence)[0])),
+            *seen_in(
+                BY_VARIANCE,
+                _apart(evidence),
+                _rises(evidence, "random"),
+                _rises(evidence, "homomorphic"),
+                text="figure 3.3 (a): with the variance MSD increases significantly under random noise, unlike under "
+                "homomorphic noise",
+            ),
+            *seen_in(BY_VARIANCE, _breaks_down(evidence), text="section 3.5.1: at some variance it breaks down"),
+            *seen_in(BY_VARIANCE, _individual_rises(evidence), text="figure 3.3 (b): it grows for both schemes"),
+            *seen_in(
+                BY_VARIANCE,
+                _individual(evidence),
+                text="figure 3.3 (b): homomorphic noise is better, though it does not seem significant",
+            ),
+            *seen_in(BY_STEP, _random_worsens(evidence), text="Theorem 3.1: random noise adds a term of O(1 / mu)"),
+            *seen_in(BY_STEP, _homomorphic_improves(evidence), text="figure 3.4: as mu is increased, MSD increases"),
+            *seen_in(BY_STEP, _two_ends(evidence), text="figure 3.4: worse for very small and very large mu"),
+            *seen_in(BY_STEP, _converges(evidence), text="figure 3.4 has curves for mu = 0.1, 0.5, 1 and 5"),
+            *seen_in(BY_STEP, _theory(evidence)),
         ]
 
 

@@ -6,7 +6,7 @@ The text uses click-through data (Avazu); here it is ijcnn1.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from tacit import algorithms, graphs, objectives
 from tacit.contract import Mechanism
 from tacit.experiments.papers.charts import Points, points
-from tacit.experiments.papers.drawing import Panel, draw_curves
-from tacit.experiments.papers.experiment import Claim, Experiment, Figure, Findings, Table, reproducible
+from tacit.experiments.papers.drawing import IN_WORDS, Panel, draw_curves, means_of
+from tacit.experiments.papers.experiment import Claim, Experiment, Figure, Findings, Table, reproducible, seen_in
 from tacit.experiments.papers.federated.graph_moments import Floats
 from tacit.experiments.papers.federated.graph_runs import BATCH_SIZES, LOCAL_STEPS, WORDS, Noise
 from tacit.experiments.papers.federated.private_segments import second_half
@@ -49,6 +49,9 @@ AT_ONCE = 100
 CLOSE = 0.5
 """Percentage points within which an error is as good."""
 SEEDS_APART = 1000
+LEARNING, ERRORS = "learning", "errors"
+"""Names of figures."""
+IN_PERCENT = "test error (%)"
 
 
 class Design(NamedTuple):
@@ -143,19 +146,21 @@ def judge(evidence: Evidence) -> list[Claim]:
     plain, random, homomorphic = (("no noise", evidence["none"].settled), *_noisy(evidence))
     gap = paired_difference(homomorphic[1], plain[1])
     figures = difference_in_words(homomorphic, plain)
+    unhindered = Claim(
+        f"Graph-homomorphic noise does not hinder: test error of the centroid's model within {CLOSE:g} points of "
+        "that without noise (figure 3.5)",
+        gap.low > -CLOSE and gap.high < CLOSE,
+        figures,
+    )
+    below = lower(
+        "Test error of the centroid's model is lower under graph-homomorphic than under random noise",
+        homomorphic,
+        random,
+    )
+    raised = lower("Random noise raises the test error of the centroid's model", plain, random)
     claims = [
-        Claim(
-            f"Graph-homomorphic noise does not hinder: test error of the centroid's model within {CLOSE:g} points of "
-            "that without noise (figure 3.5)",
-            gap.low > -CLOSE and gap.high < CLOSE,
-            figures,
-        ),
-        lower(
-            "Test error of the centroid's model is lower under graph-homomorphic than under random noise",
-            homomorphic,
-            random,
-        ),
-        lower("Random noise raises the test error of the centroid's model", plain, random),
+        *seen_in(LEARNING, unhindered, text="figure 3.5, Avazu: homomorphic noise does not hinder the performance"),
+        *seen_in(LEARNING, below, raised, text="figure 3.5, Avazu: random noise reduces the utility significantly"),
     ]
     own = [(words, evidence[noise].individual) for noise, words in WORDS.items() if noise != "none"]
     verdict = lower("Mean test error of the servers' own models is lower under graph-homomorphic noise", own[1], own[0])
@@ -165,7 +170,7 @@ def judge(evidence: Evidence) -> list[Claim]:
             "the noise that it sent out, and that drives them apart"
         )
         verdict = verdict._replace(figure=f"{verdict.figure}. {why}")
-    return [*claims, verdict]
+    return [*claims, *seen_in(ERRORS, verdict)]
 
 
 def _noisy(evidence: Evidence) -> list[tuple[str, Floats]]:
@@ -224,21 +229,24 @@ def _table(evidence: Evidence) -> Table:
 
 def _learning(evidence: Evidence) -> Figure:
     curves = {WORDS[noise]: np.repeat(o.centroid, RECORD_EVERY, axis=1) for noise, o in evidence.items()}
-    caption = "As figure 3.5: the centroid's model on the test part. Means over the seeds and 95 % intervals."
-    return draw_curves("learning", "Test error round by round", caption, [Panel("", curves)], "test error in %")
+    caption = f"As figure 3.5: the centroid's model on the test part. {means_of(curves.values())} {IN_WORDS}"
+    return draw_curves(LEARNING, "Test error round by round", caption, [Panel("", curves)], IN_PERCENT)
 
 
 def _ends(evidence: Evidence) -> Figure:
-    def ends(samples: Floats) -> Points:
-        found = mean_interval(samples)
-        return Points(*(np.array([value]) for value in (found.mean, found.low, found.high)))
+    def ends(samples: list[Floats]) -> Points:
+        found = [mean_interval(values) for values in samples]
+        return Points(*(np.array([getattr(each, side) for each in found]) for side in ("mean", "low", "high")))
 
-    panels: dict[str, dict[str, Any]] = {
-        "Centroid": {WORDS[noise]: ends(o.settled) for noise, o in evidence.items()},
-        "Mean of the servers": {WORDS[noise]: ends(o.individual) for noise, o in evidence.items()},
+    panels = {
+        "": {
+            "centroid, second half of the rounds": ends([o.settled for o in evidence.values()]),
+            "mean of the servers, last rounds": ends([o.individual for o in evidence.values()]),
+        }
     }
-    caption = "Means over the seeds with 95 % intervals."
-    return points("errors", "Test errors", caption, panels, [""], "", "test error in %")
+    caption = f"{means_of(o.settled for o in evidence.values())} The text has the centroid's error only."
+    places = [WORDS[noise] for noise in evidence]
+    return points(ERRORS, "Test errors", caption, panels, places, "noise between servers", IN_PERCENT)
 
 
 CLASSIFICATION: Experiment = reproducible(

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tacit.experiments.papers.charts import Points, points
-from tacit.experiments.papers.drawing import Panel, draw_curves
-from tacit.experiments.papers.experiment import Experiment, Figure, Findings, Table, reproducible
+from tacit.experiments.papers.experiment import Experiment, Findings, Table, reproducible
+from tacit.experiments.papers.federated.importance_charts import COMPARED, figures
 from tacit.experiments.papers.federated.importance_claims import (
     PLAIN,
     TEXT_GAIN,
     WORDS,
-    Checks,
     Sweeps,
-    common_round,
     gain,
     in_decibels,
     judge,
@@ -36,14 +33,13 @@ from tacit.experiments.papers.federated.importance_runs import (
     RuleName,
     Setting,
     Task,
-    by_round,
     data_of,
     drift,
     given_shares,
     run,
     work_of,
 )
-from tacit.experiments.papers.federated.importance_sampling import FEW_CLIENTS, Fit, inclusion, unbiasedness
+from tacit.experiments.papers.federated.importance_sampling import FEW_CLIENTS, Checks, Fit, inclusion, unbiasedness
 from tacit.experiments.papers.judging import brief, shown
 from tacit.experiments.papers.workers import crew
 from tacit.metrics import mean_interval
@@ -53,7 +49,6 @@ SEEDS_APART = 1000
 """Between the first seeds of two runs of the experiment."""
 DRIFTS = (0.297, 1.5, 4.94, 10.0)
 """The text's xi."""
-COMPARED: tuple[RuleName, RuleName] = ("uniform", "optimal")
 
 
 class Design(NamedTuple):
@@ -176,7 +171,7 @@ def investigate(design: Design, seed: int, workers: int | None = None) -> Findin
         },
         _method(design, drifts),
         _tables(evidence, sweeps, drifts),
-        _figures(evidence, sweeps, drifts),
+        figures(evidence, sweeps, drifts),
     )
 
 
@@ -252,68 +247,6 @@ def _name_of(problem: Problem, drifts: Mapping[Problem, Floats]) -> str:
     if problem.contrast != 1:
         return f"one in twenty x {problem.contrast:g}"
     return f"xi = {brief(float(drifts[problem].mean()), 3)}"
-
-
-def _figures(evidence: Evidence, sweeps: Sweeps, drifts: Mapping[Problem, Floats]) -> list[Figure]:
-    caption = "Means over the seeds with 95 % intervals."
-    curves = {rule: evidence[Setting(rule), PLAIN] for rule in RULES}
-    learning = {str(rule): by_round(c.rounds, 10 * np.log10(c.msd)) for rule, c in curves.items()}
-    by_cohort = [(f"L = {n}", {r: (Setting(r, n), PLAIN) for r in COMPARED}) for n in sweeps.cohorts]
-    by_steps = [(f"1 to {most}", {r: (Setting(r, most_steps=most), PLAIN) for r in COMPARED}) for most in sweeps.steps]
-    by_noise = [
-        (brief(float(drifts[p].mean()), 3), {r: (Setting(r), p) for r in COMPARED}) for p in (PLAIN, *sweeps.noise)
-    ]
-    by_contrast = [(f"{p.contrast:g}", {r: (Setting(r), p) for r in COMPARED}) for p in (PLAIN, *sweeps.contrast)]
-    ranges = [
-        _levels("cohorts", "MSD and clients a round", f"As figure 2.3. {caption}", by_cohort, evidence, "clients"),
-        _levels("steps", "MSD and local steps", f"As figure 2.4. {caption}", by_steps, evidence, "local steps"),
-    ]
-    return [
-        draw_curves("learning", "MSD by rule", f"As figure 2.1. {caption}", [Panel("L = 6", learning)], "MSD in dB"),
-        *(picture for picture, swept in zip(ranges, (by_cohort, by_steps), strict=True) if len(swept) > 1),
-        _levels("noise", "MSD and xi", f"As figure 2.5 (a). {caption}", by_noise, evidence, "xi, by noise"),
-        _levels(
-            "contrast",
-            "MSD and unequal noise",
-            f"What the gain depends on. {caption}",
-            by_contrast,
-            evidence,
-            "noise of one client in twenty, times the others'",
-        ),
-        _divergence(evidence, sweeps),
-    ]
-
-
-def _levels(
-    name: str,
-    title: str,
-    caption: str,
-    places: Sequence[tuple[str, Mapping[RuleName, tuple[Setting, Problem]]]],
-    evidence: Evidence,
-    x_label: str,
-) -> Figure:
-    series = {}
-    for rule in COMPARED:
-        found = [mean_interval(evidence[cells[rule]].decibels) for _, cells in places]
-        series[str(rule)] = Points(*(np.array([f[k] for f in found], np.float64) for k in range(3)))
-    return points(name, title, caption, {title: series}, [place for place, _ in places], x_label, "steady MSD in dB")
-
-
-def _divergence(evidence: Evidence, sweeps: Sweeps) -> Figure:
-    series = {}
-    by = common_round(evidence, sweeps)
-    for rule in RULES:
-        share = np.array([evidence[Setting(rule), p].diverged(by).mean() for p in sweeps.features])
-        series[str(rule)] = Points(share, share, share)
-    return points(
-        "divergence",
-        "Runs that diverge",
-        f"In place of figure 2.5 (b): not noise but features decide. Share of the seeds, in {by} rounds.",
-        {"Runs that diverge": series},
-        [f"{p.features:g}" for p in sweeps.features],
-        "variance of features, times that of figure 2.1",
-        "share of seeds",
-    )
 
 
 REGRESSION: Experiment = reproducible(

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacit.experiments.papers.experiment import Claim
+from tacit.experiments.papers.experiment import Claim, seen_in
 from tacit.experiments.papers.federated.importance_runs import (
     RULES,
     Curves,
@@ -17,7 +17,7 @@ from tacit.experiments.papers.federated.importance_runs import (
     RuleName,
     Setting,
 )
-from tacit.experiments.papers.federated.importance_sampling import DRAWS, FALSE_ALARM, Fit
+from tacit.experiments.papers.federated.importance_sampling import Checks, judge_sampler
 from tacit.experiments.papers.judging import Chain, brief, rising
 from tacit.metrics import Interval, mean_interval, paired_difference
 
@@ -32,6 +32,20 @@ NOT_MUCH = 1.0
 SIGNIFICANT = 0.05
 """Of several tests together."""
 PLAIN = Problem()
+LEARNING, COHORTS, STEPS, NOISE, CONTRAST, DIVERGENCE = (
+    "learning",
+    "cohorts",
+    "steps",
+    "noise",
+    "contrast",
+    "divergence",
+)
+"""Names of figures."""
+IN_TEXT: dict[RuleName, str] = {
+    "optimal": f"{TEXT_GAIN:g} dB below (section 2.6.1, figure 2.1)",
+    "current": "outperforms the other solutions and converges faster (section 2.6.1, figure 2.1)",
+    "sampled": "performs just as well as the true probabilities (section 2.6.1, figure 2.1)",
+}
 WORDS: dict[RuleName, str] = {
     "uniform": "uniform",
     "optimal": "optimal probabilities (2.46), (2.48)",
@@ -50,26 +64,29 @@ class Sweeps(NamedTuple):
     contrast: Sequence[Problem]
 
 
-class Checks(NamedTuple):
-    """What was found about the sampler, by rule."""
-
-    inclusion: Mapping[str, Fit]
-    unbiased: Mapping[str, Fit]
-
-
 def judge(evidence: Evidence, sweeps: Sweeps, checks: Checks, drifts: Mapping[Problem, Floats]) -> list[Claim]:
     """Return every claim with its verdict."""
+    main = [
+        *(_better(evidence, rule)._replace(text=IN_TEXT[rule]) for rule in RULES[1:]),
+        _the_gain(evidence, sweeps)._replace(text=IN_TEXT["optimal"]),
+        _as_good(evidence)._replace(text=IN_TEXT["sampled"]),
+        _current_best(evidence)._replace(text=IN_TEXT["current"]),
+        _current_fastest(evidence)._replace(text=IN_TEXT["current"]),
+    ]
+    more = "figure 2.3, L = 6, 30, 60: both perform better, and the improvement decreases"
+    range_of_xi = "figure 2.5 (b): there is a range of xi in which FedAvg diverges and ISFedAvg converges"
+    features = [_features(evidence, sweeps, rule) for rule in RULES[1:]]
     return [
-        *(_better(evidence, rule) for rule in RULES[1:]),
-        _the_gain(evidence, sweeps),
-        _as_good(evidence),
-        _current_best(evidence),
-        _current_fastest(evidence),
-        *(_by_cohort(evidence, sweeps) if len(sweeps.cohorts) > 1 else []),
-        *([_by_steps(evidence, sweeps)] if len(sweeps.steps) > 1 else []),
-        *_by_noise(evidence, sweeps, drifts),
-        *(_features(evidence, sweeps, rule) for rule in RULES[1:]),
-        *_sampler(checks),
+        *seen_in(LEARNING, *main),
+        *(seen_in(COHORTS, *_by_cohort(evidence, sweeps), text=more) if len(sweeps.cohorts) > 1 else []),
+        *(
+            seen_in(STEPS, _by_steps(evidence, sweeps), text="figure 2.4: performance does not change much with E_k")
+            if len(sweeps.steps) > 1
+            else []
+        ),
+        *seen_in(NOISE, *_by_noise(evidence, sweeps, drifts), text=range_of_xi),
+        *seen_in(DIVERGENCE, *features, text=range_of_xi),
+        *judge_sampler(checks),
     ]
 
 
@@ -222,13 +239,14 @@ def _by_noise(evidence: Evidence, sweeps: Sweeps, drifts: Mapping[Problem, Float
         "Noise enters b only: it scales the MSD by its variance, whatever its size, and stability depends on M "
         f"(MSD over noise variance is between {brief(scaled.min(), 3)} and {brief(scaled.max(), 3)})"
     )
-    seeds = gains[0][1].n
+    seeds, swept = gains[0][1].n, "figure 2.5 (a), xi = 0.297, 1.5, 4.94, 10"
     return [
-        rising("A larger xi (more noise) makes both worse", chains, unit=" dB"),
+        rising("A larger xi (more noise) makes both worse", chains, unit=" dB")._replace(text=f"{swept}: both worsen"),
         Claim(
             "Importance sampling is better at every xi",
             all(found.low > 0 for _, found in gains),
             ", ".join(f"{name}: {in_decibels(found)}" for name, found in gains),
+            f"{swept}: ISFedAvg always does better",
         ),
         Claim(
             "With xi large enough (more noise) uniform sampling diverges",
@@ -270,13 +288,3 @@ def _features(evidence: Evidence, sweeps: Sweeps, rule: RuleName) -> Claim:
         holds,
         figure,
     )
-
-
-def _sampler(checks: Checks) -> list[Claim]:
-    def of(found: Mapping[str, Fit]) -> tuple[bool, str]:
-        return all(f.p > FALSE_ALARM for f in found.values()), "; ".join(f"{name}: {f}" for name, f in found.items())
-
-    return [
-        Claim(f"Clients are drawn with the probabilities they should have ({DRAWS:,} cohorts)", *of(checks.inclusion)),
-        Claim("A round's step is an unbiased estimate of the gradient", *of(checks.unbiased)),
-    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import jax
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.algorithms.cohorts import capped, systematic_cohort, uniform_cohort
+from tacit.experiments.papers.experiment import Claim
 from tacit.experiments.papers.federated.importance_runs import (
     DIM,
     OBJECTIVE,
@@ -40,6 +42,13 @@ class Fit(NamedTuple):
 
     def __str__(self) -> str:
         return f"chi-square {self.statistic:.1f} with {self.freedom} degrees of freedom, p = {self.p:.3g}"
+
+
+class Checks(NamedTuple):
+    """What was found about the sampler, by rule."""
+
+    inclusion: Mapping[str, Fit]
+    unbiased: Mapping[str, Fit]
 
 
 def deviation(samples: ArrayLike, expected: ArrayLike) -> Fit:
@@ -90,3 +99,23 @@ def unbiasedness(rule: RuleName, samples: int, rounds: int, seed: int) -> Fit:
         jnp.zeros(DIM), jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), data.stream().chunk(0, 1))
     )
     return deviation(gradient, np.asarray(whole, np.float64).mean(axis=0))
+
+
+def judge_sampler(checks: Checks) -> list[Claim]:
+    """Return the claims on the sampler, with verdicts."""
+
+    def of(found: Mapping[str, Fit]) -> tuple[bool, str]:
+        return all(f.p > FALSE_ALARM for f in found.values()), "; ".join(f"{name}: {f}" for name, f in found.items())
+
+    return [
+        Claim(
+            f"Clients are drawn with the probabilities they should have ({DRAWS:,} cohorts)",
+            *of(checks.inclusion),
+            "(2.55): the scheme of progressive totals includes a client with probability L p_k",
+        ),
+        Claim(
+            "A round's step is an unbiased estimate of the gradient",
+            *of(checks.unbiased),
+            "section 2.2: the factors 1 / (K p_k) and 1 / (N_k p_b) keep it unbiased",
+        ),
+    ]

@@ -9,8 +9,18 @@ import numpy as np
 
 from tacit.experiments.papers import promises
 from tacit.experiments.papers.charts import Curve, Points, log_curves, points
+from tacit.experiments.papers.drawing import IN_WORDS, means_of
 from tacit.experiments.papers.experiment import Experiment, Figure, Findings, Table, reproducible
-from tacit.experiments.papers.federated.private_claims import gain, judge, settled, steps, variances
+from tacit.experiments.papers.federated.private_claims import (
+    BY_STEP,
+    BY_VARIANCE,
+    LEARNING,
+    gain,
+    judge,
+    settled,
+    steps,
+    variances,
+)
 from tacit.experiments.papers.federated.private_runs import (
     BATCH_SIZES,
     CALLS,
@@ -180,19 +190,25 @@ def _learning(evidence: Evidence) -> Figure:
         outcome = evidence.cells[Cell(share, TEXT_STEP, 0.0 if share == "none" else TEXT_VARIANCE)]
         curves[words] = Curve(*thinned(outcome.rounds, outcome.deviation))
     return log_curves(
-        "learning",
+        LEARNING,
         "Mean-square deviation round by round",
-        f"As figure 2.6, mu = {TEXT_STEP:g}, sigma_g^2 = {TEXT_VARIANCE:g}. Means over the seeds and 95 % intervals.",
+        f"As figure 2.6, mu = {TEXT_STEP:g}, sigma_g^2 = {TEXT_VARIANCE:g}. "
+        f"{means_of(curve.values for curve in curves.values())} {IN_WORDS}",
         {"": curves},
         "round",
-        "MSD",
+        "MSD: ||w - w^o||^2",
     )
 
 
 def _sweeps(evidence: Evidence) -> list[Figure]:
     return [
-        _sweep(evidence, "steps", "mu", {f"{step:g}": (step, TEXT_VARIANCE) for step in steps(evidence)}),
-        _sweep(evidence, "variances", "sigma_g^2", {f"{v:g}": (TEXT_STEP, v) for v in variances(evidence)}),
+        _sweep(evidence, BY_STEP, "step mu", {f"{step:g}": (step, TEXT_VARIANCE) for step in steps(evidence)}),
+        _sweep(
+            evidence,
+            BY_VARIANCE,
+            "variance of the noise, sigma_g^2",
+            {f"{v:g}": (TEXT_STEP, v) for v in variances(evidence)},
+        ),
     ]
 
 
@@ -203,8 +219,10 @@ def _sweep(evidence: Evidence, name: str, what: str, places: Mapping[str, tuple[
         wanted = [Cell(share, *place) for place in places.values()]
         series[f"{WORDS[share]}, measured"] = _points([evidence.cells[cell].settled for cell in wanted])
         series[f"{WORDS[share]}, moments"] = _points([evidence.theory[cell.step].settled(cell) for cell in wanted])
-    caption = f"As figure 2.7: settled MSD by {what}, measured and by moments, with 95 % intervals over the seeds."
-    return points(name, f"Mean-square deviation by {what}", caption, {"": series}, list(places), what, "MSD in dB")
+    said = means_of(outcome.settled for outcome in evidence.cells.values())
+    caption = f"As figure 2.7: settled MSD by {what}, measured and by moments. {said} {IN_WORDS}"
+    title = f"Mean-square deviation by {what}"
+    return points(name, title, caption, {"": series}, list(places), what, "settled MSD (dB)")
 
 
 def _points(samples: list[Any]) -> Points:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit.experiments.papers.experiment import Claim
+from tacit.experiments.papers.experiment import Claim, seen_in
 from tacit.experiments.papers.federated.graph_moments import Floats
 from tacit.experiments.papers.federated.private_runs import TEXT_STEP, TEXT_VARIANCE, Cell, Evidence, Share
 from tacit.experiments.papers.gaps import Gap, above, all_close, decibels, judged, within
@@ -18,21 +18,43 @@ SLOPE_SPARE = 0.15
 SMALL = 0.2
 """Steps up to here are small: what noise adds follows a power of them."""
 WHERE = f"mu = {TEXT_STEP:g}, sigma_g^2 = {TEXT_VARIANCE:g}"
+LEARNING, BY_STEP, BY_VARIANCE = "learning", "steps", "variances"
+"""Names of figures."""
 
 
 def judge(evidence: Evidence) -> list[Claim]:
     """Return every claim with its verdict."""
     with np.errstate(invalid="ignore"):  # of what has left all bounds nothing can be told
         return [
-            _models_worse(evidence),
-            _updates_free(evidence),
-            _updates_rise(evidence),
-            *_trade_off(evidence),
-            *_powers(evidence),
-            _variances(evidence),
-            _sensitive(evidence),
-            _linear(evidence),
-            _theory(evidence),
+            *seen_in(LEARNING, _models_worse(evidence), text="figure 2.6: noise is worse where models are shared"),
+            *seen_in(
+                LEARNING,
+                _updates_free(evidence),
+                text="section 2.6.4: some mu always makes its effect small; figure 2.6 has both curves",
+            ),
+            *seen_in(BY_STEP, _updates_rise(evidence), text="figure 2.7 (a), (b): as mu is increased, MSD increases"),
+            *seen_in(
+                BY_STEP,
+                *_trade_off(evidence),
+                text="figure 2.7 (a), (b): a trade-off, as mu falls the added noise overpowers the gradients' own",
+            ),
+            *seen_in(BY_STEP, *_powers(evidence)),
+            *seen_in(
+                BY_VARIANCE,
+                _variances(evidence),
+                text="figure 2.7 (c), (d), sigma_g^2 from 0.01 to 0.5: performance diminishes in both cases",
+            ),
+            *seen_in(
+                BY_VARIANCE,
+                _sensitive(evidence),
+                text="figure 2.7 (c), (d): larger variances affect models more than gradients",
+            ),
+            *seen_in(
+                BY_VARIANCE,
+                _linear(evidence),
+                text="section 2.6.4: it diverges at lower sigma_g^2 where models are shared",
+            ),
+            *seen_in(BY_VARIANCE, _theory(evidence)),
             *_equally_private(evidence),
         ]
 
@@ -102,8 +124,11 @@ def _powers(evidence: Evidence) -> list[Claim]:
     if len(small) < 3:
         return []
     claims = []
-    told: tuple[tuple[Share, float, str], ...] = (("models", -1.0, "1 / mu"), ("updates", 1.0, "mu (2.62)"))
-    for share, power, words in told:
+    told: tuple[tuple[Share, float, str, str], ...] = (
+        ("models", -1.0, "1 / mu", "section 2.6.4: added noise is tuned by 1 / mu where models are shared"),
+        ("updates", 1.0, "mu (2.62)", "(2.62): it is tuned by mu where updates are shared"),
+    )
+    for share, power, words, text in told:
         added = np.stack([noise_part(evidence, share, step) for step in small], axis=1)
         found = slope_of_mean(small, added)
         claim = (
@@ -117,7 +142,7 @@ def _powers(evidence: Evidence) -> list[Claim]:
             f"{exact:+.3f} there, since noise is kept by (1 - mu h)^2 a round, which leaves 1 / (2 mu h - mu^2 h^2) "
             "of it and not 1 / (2 mu h)"
         )
-        claims.append(Claim(claim, holds, figure))
+        claims.append(Claim(claim, holds, figure, text))
     return claims
 
 
@@ -191,7 +216,8 @@ def _equally_private(evidence: Evidence) -> list[Claim]:
         "down by mu, the very noise on models: sharing updates is better only at equal sigma_g. The text's claim "
         "(2.69) has one bound for both"
     )
-    return [Claim(claim, spent["updates"] <= spent["models"] * (1 + 1e-6), figure)]
+    same = "(2.69), for updates, takes the sensitivity (2.63) of models: one bound for both"
+    return [Claim(claim, spent["updates"] <= spent["models"] * (1 + 1e-6), figure, same)]
 
 
 def _name(cell: Cell) -> str:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tacit.experiments.papers import promises
 from tacit.experiments.papers.charts import Curve, Points, log_curves, points
-from tacit.experiments.papers.experiment import Claim, Figure, Table
+from tacit.experiments.papers.experiment import Claim, Figure, Table, seen_in
 from tacit.experiments.papers.judging import Chain, brief, rising, shown
 from tacit.experiments.papers.mirror.budget import AGENTS, PROBLEMS, SEASON
 from tacit.experiments.papers.mirror.spending import (
@@ -25,6 +25,8 @@ from tacit.metrics import Interval, mean_interval, paired_difference
 
 Floats = NDArray[np.float64]
 REFERENCE = "√T, for reference"
+REGRET, OVERSPENDING, BY_NOISE = "regret", "overspending", "noise"
+"""Figures that both experiments have."""
 
 
 def level(epsilon: float | None) -> str:
@@ -40,7 +42,9 @@ def own_words(cell: Cell) -> str:
     return level(cell.epsilon) + kept
 
 
-def over_horizons(name: str, title: str, caption: str, cells: Mapping[Cell, Floats], evidence: Evidence) -> Figure:
+def over_horizons(
+    name: str, title: str, caption: str, cells: Mapping[Cell, Floats], evidence: Evidence, y_label: str
+) -> Figure:
     """Draw totals per agent over the horizons, one panel per problem; what is not above 0 is left out."""
     panels: dict[str, dict[str, Curve]] = {problem.words.capitalize(): {} for problem in PROBLEMS.values()}
     for cell, totals in cells.items():
@@ -50,7 +54,7 @@ def over_horizons(name: str, title: str, caption: str, cells: Mapping[Cell, Floa
     horizons = np.array(evidence.horizons, np.int64)
     for curves in panels.values():
         curves[REFERENCE] = Curve(horizons, np.sqrt(horizons.astype(np.float64))[None, :])
-    return log_curves(name, title, caption, panels, "rounds T", "total per agent")
+    return log_curves(name, title, caption, panels, "number of rounds T", y_label)
 
 
 def sweep(
@@ -72,7 +76,7 @@ def sweep(
         for heading, found in (("Regret", regret), ("Spent beyond the budget", spent)):
             numbers = np.array([each[:3] for each in found])
             panels[heading][problem.words] = Points(numbers[:, 0], numbers[:, 1], numbers[:, 2])
-    return points(name, title, caption, panels, places, label, "per agent and round")
+    return points(name, title, caption, panels, places, label, "mean per agent and round")
 
 
 def table(evidence: Evidence, windows: Sequence[int], knob: str) -> Table:
@@ -101,7 +105,7 @@ def table(evidence: Evidence, windows: Sequence[int], knob: str) -> Table:
     return Table("All runs", note, columns, rows)
 
 
-def by_epsilon(claim: str, evidence: Evidence, cells: Mapping[str, Sequence[Cell]], at: int) -> Claim:
+def by_epsilon(claim: str, evidence: Evidence, cells: Mapping[str, Sequence[Cell]], at: int, text: str) -> list[Claim]:
     """Regret rises as eps falls; cells are given with rising noise."""
     chains = [
         Chain(
@@ -110,10 +114,11 @@ def by_epsilon(claim: str, evidence: Evidence, cells: Mapping[str, Sequence[Cell
         )
         for problem, row in cells.items()
     ]
-    return rising(claim, chains, note=f"Per agent and round at T = {at:,}, against K = {SEASON}.")
+    verdict = rising(claim, chains, note=f"Per agent and round at T = {at:,}, against K = {SEASON}.")
+    return seen_in(BY_NOISE, verdict, text=text)
 
 
-def price_of_release(evidence: Evidence, kept: Mapping[str, Cell], last: int) -> list[Claim]:
+def price_of_release(evidence: Evidence, kept: Mapping[str, Cell], last: int, text_claims: str) -> list[Claim]:
     """Compare the private dual (problem -> cell) with released ones: what a run is charged, and what it costs."""
     charged, cost, chains, holds = [], [], [], True
     for name, cell in kept.items():
@@ -140,6 +145,7 @@ def price_of_release(evidence: Evidence, kept: Mapping[str, Cell], last: int) ->
             holds,
             f"total eps, private and released: {'; '.join(charged)}. What the release costs, per agent and round, "
             f"released minus private at eps = {EPSILON:g} in each round: {'; '.join(cost)} (95 %, paired)",
+            text=text_claims,
         ),
         rising(
             f"A released dual with a total eps of {RELEASED_EPSILON:g} has less regret than a private one with a total "

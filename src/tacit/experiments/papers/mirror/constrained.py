@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
+import numpy as np
 
 from tacit import algorithms
 from tacit.algorithms.constrained_mirror_descent import TEXT_CLAIMS, SaddleConstants, saddle_constants
 from tacit.algorithms.duals import Dual
 from tacit.contract import Algorithm
-from tacit.experiments.papers.experiment import Claim, Experiment, Figure, Findings, reproducible
+from tacit.experiments.papers.charts import Points, points
+from tacit.experiments.papers.experiment import Claim, Experiment, Figure, Findings, reproducible, seen_in
 from tacit.experiments.papers.judging import Chain, rising
 from tacit.experiments.papers.mirror.budget import AGENTS, PROBLEMS, SEASON, Problem
 from tacit.experiments.papers.mirror.budget_pages import (
+    BY_NOISE,
+    OVERSPENDING,
+    REGRET,
     by_epsilon,
     level,
     method_paragraphs,
@@ -42,11 +47,17 @@ from tacit.experiments.papers.mirror.spending import (
     refusal,
 )
 from tacit.experiments.papers.workers import crew
+from tacit.metrics import mean_interval
 
 METHOD = "constrained_mirror_descent"
 DAMPINGS = (0.25, 1.0, 4.0)
 """Factors of the text's gamma."""
 WINDOWS = (1, SEASON)
+BENCHMARKS, DAMPED = "benchmarks", "damping"
+"""Figures of this experiment alone."""
+OF_REGRET = "theorem 1 of chapter 3, (3.5): O(V T / (eps max W_uu)) with V clients, linear in T; nothing was run"
+OF_SPENDING = "theorem 1 of chapter 3: the constraint is broken by O(T^(-1/4)); nothing was run"
+OF_NOISE = "theorem 1 of chapter 3, (3.5): the bound grows like 1 / eps; nothing was run"
 SHOWN: tuple[tuple[float | None, Dual], ...] = (
     (None, "private"),
     (EPSILON, "private"),
@@ -97,7 +108,7 @@ def judge(design: Design, evidence: Evidence) -> list[Claim]:
     for problem in PROBLEMS.values():
         shown = {level(e): Cell(problem.name, METHOD, e) for e in (None, EPSILON)}
         horizons = evidence.horizons
-        claims += [
+        by_round, by_season, spending = (
             sublinear(
                 f"Regret against points that keep every round grows more slowly than T: {problem.words}",
                 horizons,
@@ -116,16 +127,24 @@ def judge(design: Design, evidence: Evidence) -> list[Claim]:
                 {name: evidence.outcomes[cell].spent for name, cell in shown.items()},
                 AGENTS,
             ),
+        )
+        claims += [
+            *seen_in(BENCHMARKS, by_round, text=OF_REGRET),
+            *seen_in(REGRET, by_season),
+            *seen_in(OVERSPENDING, spending, text=OF_SPENDING),
         ]
-    free = {p.words: evidence.outcomes[Cell(p.name, UNCONSTRAINED)].spent for p in PROBLEMS.values()}
+    spent = {p.words: evidence.outcomes[Cell(p.name, UNCONSTRAINED)].spent for p in PROBLEMS.values()}
+    free = linear(
+        "Mirror descent without the constraint overspends in proportion to T", evidence.horizons, spent, AGENTS
+    )
     last = design.longest
     by_noise = {name: [Cell(name, METHOD, e) for e in design.epsilons] for name in PROBLEMS}
     return [
         *claims,
-        linear("Mirror descent without the constraint overspends in proportion to T", evidence.horizons, free, AGENTS),
-        by_epsilon("Regret rises as eps falls", evidence, by_noise, last),
-        *_by_damping(evidence, last),
-        *price_of_release(evidence, {name: Cell(name, METHOD, EPSILON) for name in PROBLEMS}, last),
+        *seen_in(OVERSPENDING, free),
+        *by_epsilon("Regret rises as eps falls", evidence, by_noise, last, OF_NOISE),
+        *seen_in(DAMPED, *_by_damping(evidence, last)),
+        *price_of_release(evidence, {name: Cell(name, METHOD, EPSILON) for name in PROBLEMS}, last, TEXT_CLAIMS),
     ]
 
 
@@ -185,41 +204,72 @@ def _figures(design: Design, evidence: Evidence) -> list[Figure]:
     curves = [Cell(name, METHOD, e, dual) for name in PROBLEMS for e, dual in SHOWN]
     free = [Cell(name, UNCONSTRAINED) for name in PROBLEMS]
     last = design.longest
-    missing = "Lines are means over the seeds, bands their 95 % intervals; a mean that is not above 0 is left out."
+    missing = f"Lines are means over {design.seeds} seeds, bands their 95 % intervals; a mean not above 0 is left out."
+    bars = f"points are means over {design.seeds} seeds, bars their 95 % intervals."
     return [
         over_horizons(
-            "regret",
+            REGRET,
             "Regret over the horizon",
-            f"Against points that keep every season (K = {SEASON}). {missing}",
+            f"Against points that keep every season (K = {SEASON}). The text has a bound and no figure. {missing}",
             {cell: evidence.regret(cell, SEASON) for cell in curves},
             evidence,
+            "regret per agent, sum of T rounds",
         ),
         over_horizons(
-            "overspending",
+            OVERSPENDING,
             "Spending beyond the budget over the horizon",
             missing,
             {cell: evidence.outcomes[cell].spent for cell in [*curves, *free]},
             evidence,
+            "overspent per agent, sum of T rounds",
         ),
+        _by_benchmark(design, evidence),
         sweep(
-            "noise",
+            BY_NOISE,
             f"More noise, more regret, T = {last:,}",
-            f"Regret against K = {SEASON}; points are means over the seeds, bars their 95 % intervals.",
+            f"Regret against K = {SEASON}; {bars}",
             evidence,
             {level(e): {name: Cell(name, METHOD, e) for name in PROBLEMS} for e in design.epsilons},
             last,
-            "noise of a round",
+            "noise in each round",
         ),
         sweep(
-            "damping",
+            DAMPED,
             f"Damping trades regret for spending, T = {last:,}",
-            f"Without noise, regret against K = {SEASON}; bars are 95 % intervals.",
+            f"Without noise, regret against K = {SEASON}; {bars}",
             evidence,
             {f"{factor:g}": {name: Cell(name, METHOD, knob=factor) for name in PROBLEMS} for factor in DAMPINGS},
             last,
             "damping, in units of the text's gamma",
         ),
     ]
+
+
+def _by_benchmark(design: Design, evidence: Evidence) -> Figure:
+    def over_time(problem: str, epsilon: float | None, window: int) -> Points:
+        cell = Cell(problem, METHOD, epsilon)
+        found = [mean_interval(evidence.average_regret(cell, window, at))[:3] for at in evidence.horizons]
+        return Points(*np.array(found).T)
+
+    panels = {
+        problem.words.capitalize(): {
+            f"{level(epsilon)}, K = {window}": over_time(problem.name, epsilon, window)
+            for window in WINDOWS
+            for epsilon in (None, EPSILON)
+        }
+        for problem in PROBLEMS.values()
+    }
+    return points(
+        BENCHMARKS,
+        "Regret against both benchmarks",
+        f"Against the best point that keeps every round (K = 1, as in the text) and every season (K = {SEASON}). "
+        f"Points are means over {design.seeds} seeds, bars their 95 % intervals. Below 0 the agents do better than "
+        "any such point.",
+        panels,
+        [f"{at:,}" for at in evidence.horizons],
+        "number of rounds T",
+        "regret per agent and round",
+    )
 
 
 CONSTRAINED: Experiment = reproducible(

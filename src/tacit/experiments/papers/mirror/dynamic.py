@@ -14,7 +14,17 @@ from tacit.experiments.papers import promises
 from tacit.experiments.papers.charts import Curve, Points, log_curves, points
 from tacit.experiments.papers.experiment import Experiment, Figure, Findings, Table, reproducible
 from tacit.experiments.papers.judging import shown
-from tacit.experiments.papers.mirror.dynamic_claims import PLACES, away_in_words, horizons, judge, ratio, turning
+from tacit.experiments.papers.mirror.dynamic_claims import (
+    BY_PATH,
+    BY_PRIVACY,
+    IN_BOUNDS,
+    PLACES,
+    away_in_words,
+    horizons,
+    judge,
+    ratio,
+    turning,
+)
 from tacit.experiments.papers.mirror.dynamic_runs import (
     ALONE,
     BATCH,
@@ -171,35 +181,36 @@ def _figures(evidence: Evidence) -> list[Figure]:
         return {label: _points(regret / last) for label, regret in named.items()}
 
     speeds = [f"{speed:g}" for speed in SPEEDS]
-    bars = "Points are means over the seeds, bars their 95 % intervals."
+    seeds = next(iter(evidence.cells.values())).regret.shape[1]
+    bars = f"Points are means over {seeds} seeds, bars their 95 % intervals."
     return [
         log_curves(
-            "path-length",
+            BY_PATH,
             f"Dynamic regret and path length, T = {last:,}",
-            "Lines are means over the seeds, bands their 95 % intervals; the target that stands still has no place "
-            "on this axis.",
+            f"Without noise. Lines are means over {seeds} seeds, bands their 95 % intervals; the target that stands "
+            "still has no place on this axis. The text has a bound and no figure.",
             {PLACES[name]: over_path(name) for name in GEOMETRIES},
-            "path length A_T",
-            "total dynamic regret per client",
+            "path length A_T (distance that the target goes)",
+            "dynamic regret per client, sum of T rounds",
         ),
         points(
-            "order",
+            IN_BOUNDS,
             "Regret in units of the bound's order",
             f"Regret per client / (sqrt(T) (1 + A_T)). {bars}",
             {PLACES[name]: in_bounds(name) for name in GEOMETRIES},
             speeds,
-            "radians per round",
-            "regret in those units",
+            "speed of the target (radians per round)",
+            "regret / (sqrt(T) (1 + A_T))",
             logarithmic=True,
         ),
         points(
-            "privacy",
+            BY_PRIVACY,
             f"Dynamic regret and privacy, T = {last:,}",
             f"Laplace noise for whole records, everybody present. {bars}",
             {PLACES[name]: by_privacy(name) for name in GEOMETRIES},
             speeds,
-            "radians per round",
-            "average dynamic regret per client",
+            "speed of the target (radians per round)",
+            "dynamic regret per client and round",
             logarithmic=True,
         ),
     ]

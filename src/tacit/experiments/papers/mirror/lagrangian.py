@@ -10,10 +10,13 @@ from tacit.algorithms.lagrangian_descent import TEXT_CLAIMS
 from tacit.algorithms.schedules import inverse_sqrt
 from tacit.contract import Algorithm
 from tacit.experiments.papers.charts import Points, points
-from tacit.experiments.papers.experiment import Claim, Experiment, Figure, Findings, reproducible
+from tacit.experiments.papers.experiment import Claim, Experiment, Figure, Findings, reproducible, seen_in
 from tacit.experiments.papers.judging import Chain, brief, rising
 from tacit.experiments.papers.mirror.budget import AGENTS, PROBLEMS, SEASON, Problem
 from tacit.experiments.papers.mirror.budget_pages import (
+    BY_NOISE,
+    OVERSPENDING,
+    REGRET,
     by_epsilon,
     level,
     method_paragraphs,
@@ -49,6 +52,10 @@ BOLDNESS = (2.0, 8.0, 32.0)
 """V in units of sqrt T. At the horizon of the sweeps all of them lie between K = SEASON and T, as the text wants it."""
 MAIN = 8.0
 LONGEST_SWEEP = 6000
+BY_WINDOW, BY_BOLDNESS = "windows", "boldness"
+"""Figures of this experiment alone."""
+OF_REGRET = "theorem 1 of chapter 4, (4.17): O(K T / (V eps) + sqrt T); figure 4.1 draws the bound, nothing was run"
+OF_SPENDING = "theorem 1 of chapter 4, (4.17): O(sqrt(V T)); nothing was run"
 
 
 def sweep_horizon(design: Design) -> int:
@@ -98,7 +105,7 @@ def judge(design: Design, evidence: Evidence) -> list[Claim]:
     claims = []
     for problem in PROBLEMS.values():
         shown = {level(e): main(problem.name, e) for e in (None, EPSILON)}
-        claims += [
+        regret, spending = (
             sublinear(
                 f"Regret against points that keep every {SEASON} rounds grows more slowly than T: {problem.words}",
                 design.horizons,
@@ -112,16 +119,20 @@ def judge(design: Design, evidence: Evidence) -> list[Claim]:
                 AGENTS,
                 "The theorem's order, sqrt(V T) with V in proportion to sqrt T, has slope 0.75.",
             ),
-        ]
-    free = {p.words: evidence.outcomes[Cell(p.name, UNCONSTRAINED)].spent for p in PROBLEMS.values()}
+        )
+        claims += [*seen_in(REGRET, regret, text=OF_REGRET), *seen_in(OVERSPENDING, spending, text=OF_SPENDING)]
+    spent = {p.words: evidence.outcomes[Cell(p.name, UNCONSTRAINED)].spent for p in PROBLEMS.values()}
+    free = linear("Mirror descent without the constraint overspends in proportion to T", design.horizons, spent, AGENTS)
+    more_spent, less_regret = _by_boldness(design, evidence)
     by_noise = {name: [main(name, e) for e in design.epsilons] for name in PROBLEMS}
     return [
         *claims,
-        linear("Mirror descent without the constraint overspends in proportion to T", design.horizons, free, AGENTS),
-        *_by_boldness(design, evidence),
-        _by_window(design, evidence),
-        by_epsilon("Regret rises as eps falls", evidence, by_noise, sweep_horizon(design)),
-        *price_of_release(evidence, {name: main(name, EPSILON) for name in PROBLEMS}, design.longest),
+        *seen_in(OVERSPENDING, free),
+        *seen_in(BY_BOLDNESS, more_spent, text=OF_SPENDING),
+        *seen_in(BY_BOLDNESS, less_regret, text=OF_REGRET),
+        *seen_in(BY_WINDOW, _by_window(design, evidence), text=OF_REGRET),
+        *by_epsilon("Regret rises as eps falls", evidence, by_noise, sweep_horizon(design), OF_REGRET),
+        *price_of_release(evidence, {name: main(name, EPSILON) for name in PROBLEMS}, design.longest, TEXT_CLAIMS),
     ]
 
 
@@ -195,34 +206,36 @@ def _figures(design: Design, evidence: Evidence) -> list[Figure]:
     curves = [main(name, epsilon) for name in PROBLEMS for epsilon in (None, EPSILON)]
     free = [Cell(name, UNCONSTRAINED) for name in PROBLEMS]
     at = sweep_horizon(design)
-    missing = "Lines are means over the seeds, bands their 95 % intervals; a mean that is not above 0 is left out."
-    bars = f"Regret against K = {SEASON}; points are means over the seeds, bars their 95 % intervals."
+    missing = f"Lines are means over {design.seeds} seeds, bands their 95 % intervals; a mean not above 0 is left out."
+    bars = f"Regret against K = {SEASON}; points are means over {design.seeds} seeds, bars their 95 % intervals."
     bold = {f"{factor:g}": {name: Cell(name, METHOD, knob=factor) for name in PROBLEMS} for factor in BOLDNESS}
     return [
         over_horizons(
-            "regret",
+            REGRET,
             "Regret over the horizon",
-            f"Against points that keep every {SEASON} rounds. {missing}",
+            f"Against points that keep every {SEASON} rounds; the text's figure 4.1 has the bound only. {missing}",
             {cell: evidence.regret(cell, SEASON) for cell in curves},
             evidence,
+            "regret per agent, sum of T rounds",
         ),
         over_horizons(
-            "overspending",
+            OVERSPENDING,
             "Spending beyond the budget over the horizon",
             missing,
             {cell: evidence.outcomes[cell].spent for cell in [*curves, *free]},
             evidence,
+            "overspent per agent, sum of T rounds",
         ),
         _by_window_figure(design, evidence),
-        sweep("boldness", f"V trades regret for spending, T = {at:,}", bars, evidence, bold, at, "V / sqrt T"),
+        sweep(BY_BOLDNESS, f"V trades regret for spending, T = {at:,}", bars, evidence, bold, at, "V / sqrt T"),
         sweep(
-            "noise",
+            BY_NOISE,
             f"More noise, more regret, T = {at:,}",
             bars,
             evidence,
             {level(e): {name: main(name, e) for name in PROBLEMS} for e in design.epsilons},
             at,
-            "noise of a round",
+            "noise in each round",
         ),
     ]
 
@@ -237,13 +250,13 @@ def _by_window_figure(design: Design, evidence: Evidence) -> Figure:
             row[problem.words] = Points(*np.array(found).T)
         panels[level(epsilon).capitalize()] = row
     return points(
-        "windows",
+        BY_WINDOW,
         f"The longer the window that a comparator has to keep, the more regret, T = {design.longest:,}",
-        "Points are means over the seeds, bars their 95 % intervals. Below 0 the agents do better than any fixed point "
-        "that keeps all such windows.",
+        f"Points are means over {design.seeds} seeds, bars their 95 % intervals. Below 0 the agents do better than any "
+        "fixed point that keeps all such windows.",
         panels,
         [str(k) for k in design.windows],
-        "K",
+        "window K (rounds)",
         "regret per agent and round",
     )
 

@@ -28,7 +28,7 @@ from tacit.experiments.papers.mirror.mnist_cells import (
     run_cell,
 )
 from tacit.experiments.papers.mirror.mnist_charts import accuracy_curves
-from tacit.experiments.papers.mirror.mnist_claims import PRINTED, Evidence, judge, shown
+from tacit.experiments.papers.mirror.mnist_claims import PICTURE, PRINTED, Evidence, judge, shown
 from tacit.experiments.papers.mirror.mnist_images import Images, load, spread
 from tacit.experiments.papers.promises import COLUMNS, in_columns, note
 from tacit.experiments.papers.workers import crew
@@ -203,10 +203,10 @@ def _figures(evidence: Evidence, design: Design) -> list[Figure]:
         for noise in design.noises
     }
     caption = (
-        f"Mean of the clients' own models on the first {design.curve_images:,} test images; bands are 95 % intervals "
-        f"over {design.seeds} seeds. As figures 5.1 and 5.2 of the text."
+        f"Mean of the clients' own models on the first {design.curve_images:,} test images; lines are means over "
+        f"{design.seeds} seeds, bands their 95 % intervals. As the text's figures 5.1 and 5.2."
     )
-    return [accuracy_curves("accuracy", "Test accuracy", caption, panels)]
+    return [accuracy_curves(PICTURE, "Test accuracy", caption, panels)]
 
 
 MNIST: Experiment = reproducible(

@@ -37,8 +37,8 @@ def accuracy_curves(name: str, title: str, caption: str, panels: Mapping[str, Ma
                 if band.n > 1:
                     place.fill_between(outcome.curve_at, band.low, band.high, color=COLOURS[k], alpha=0.18, lw=0)
             place.set_title(heading)
-            place.set_xlabel("communications")
+            place.set_xlabel("communication round")
         for row in grid:
-            row[0].set_ylabel("accuracy (%)")
+            row[0].set_ylabel("test accuracy (%)")
         canvas.legend(*places[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
         return finished(canvas, name, title, caption)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.experiments.papers.experiment import Claim
+from tacit.experiments.papers.experiment import Claim, seen_in
 from tacit.experiments.papers.judging import Chain, brief, rising
 from tacit.experiments.papers.mirror.mnist_cells import (
     GAUSSIAN,
@@ -35,6 +35,10 @@ PRINTED: dict[tuple[Method, float], float] = {
     ("fedavg", 0.5): 92.59,
 }
 """Test accuracy in per cent as printed in 000 section 5.5."""
+DRAWN = {0.1: "figure 5.1", 0.5: "figure 5.2"}
+"""Eps -> the text's figure."""
+PICTURE = "accuracy"
+OF_PROMISE = "theorem 1 of section 5.3: eps-local differential privacy, for gradients that differ in one component"
 NEAR = 1.0
 """Points of per cent within which a figure counts as the text's."""
 GUESSING, LEARNT = 20.0, 50.0
@@ -44,19 +48,26 @@ GUESSING, LEARNT = 20.0, 50.0
 def judge(evidence: Evidence, design: Design) -> list[Claim]:
     """Return every claim with its verdict."""
     of_text = [noise for noise in TEXT if noise in design.noises]
-    claims = [_beats(evidence, noise) for noise in of_text]
+    claims = [c for noise in of_text for c in seen_in(PICTURE, _beats(evidence, noise), text=in_text(noise.epsilon))]
+    everything = "; ".join(map(in_text, DRAWN))
     if len(of_text) == len(TEXT):
-        claims.append(_as_printed(evidence))
+        claims += seen_in(PICTURE, _as_printed(evidence), text=everything)
     ladder = [*of_text, *(noise for noise in (PLAIN,) if noise in design.noises)]
     if len(ladder) > 1:
-        claims.append(_less_with_noise(evidence, ladder))
+        claims += seen_in(PICTURE, _less_with_noise(evidence, ladder), text=everything)
     if of_text:
-        claims.append(_promised(evidence, of_text, design))
+        claims.append(_promised(evidence, of_text, design)._replace(text=OF_PROMISE))
     if PURE in design.noises:
-        claims.append(_nobody_learns(evidence))
+        claims += seen_in(PICTURE, _nobody_learns(evidence))
     if GAUSSIAN in design.noises:
-        claims.append(_both_learn(evidence))
+        claims += seen_in(PICTURE, _both_learn(evidence))
     return claims
+
+
+def in_text(epsilon: float) -> str:
+    """Return both accuracies of the text at one eps, with their place."""
+    ours, theirs = (PRINTED[method, epsilon] for method in METHODS)
+    return f"{ours:.2f} % against {theirs:.2f} % at eps = {epsilon:g} (section 5.5, {DRAWN[epsilon]})"
 
 
 def accuracy(evidence: Evidence, method: Method, noise: Noise) -> NDArray[np.float64]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.experiments.papers.experiment import Claim
+from tacit.experiments.papers.experiment import Claim, seen_in
 from tacit.experiments.papers.judging import Chain, brief, rising, shown
 from tacit.experiments.papers.mirror.slopes import slope_of_mean
 from tacit.experiments.papers.mirror.three_clients_runs import (
@@ -41,14 +41,39 @@ TEXT_LIMITS = np.array([[0.2352, 0.1994, 0.2079, 0.1703, 0.1871], [0.2339, 0.067
 """The text's averages over 50 repeats of what it calls the optimum, from its uniform and its non-uniform starts."""
 
 
+COMPONENTS, STARTS, REGRET, LIMITS = "components", "starts", "regret", "limits"
+"""Our figures; of components there is one for each noise."""
+OF_AGREEMENT = "figures 2.1 and 2.2 (T = 50): every component of every client goes to that of one vector (curves)"
+OF_STARTS = (
+    "section 2.4: the optimum whatever the start; yet its averages over 50 repeats are "
+    f"{' from the uniform and '.join(str(row.tolist()) for row in TEXT_LIMITS)} from the other starts"
+)
+OF_RATE = "section 2.4: the bound on Reg_t / t falls like t^-1/2; no regret was measured"
+OF_PRIVACY = "theorem 2: eps-locally differentially private, without any delta"
+
+
 def judge(evidence: Evidence) -> list[Claim]:
     """Return every claim with its verdict."""
     settings = sorted({(cell.rounds, cell.step) for cell in evidence.cells}, key=lambda s: (s[1] == "matched", s[0]))
-    claims = [_agree(evidence, rounds, noise, step) for rounds, step in settings for noise in NOISES]
-    claims += [_one_vector(evidence, rounds, noise, step) for rounds, step in settings for noise in NOISES]
+    shortest, longest = settings[0][0], max(cell.rounds for cell in evidence.cells)
+
+    def shown_in(rounds: int, noise: NoiseName, claim: Claim, text: str) -> list[Claim]:
+        named = {longest: STARTS, shortest: components_of(noise)}
+        return seen_in(named.get(rounds, ""), claim, text=text)
+
+    cells = [(rounds, noise, step) for rounds, step in settings for noise in NOISES]
+    claims = [c for r, n, s in cells for c in shown_in(r, n, _agree(evidence, r, n, s), OF_AGREEMENT)]
+    claims += [c for r, n, s in cells for c in shown_in(r, n, _one_vector(evidence, r, n, s), OF_STARTS)]
     starts: tuple[StartName, ...] = ("uniform", "own")
-    claims += [_rate(evidence, rounds, start, step) for rounds, step in settings for start in starts]
-    return [*claims, *_limits(evidence), *_privacy(evidence)]
+    for rounds, step in settings:
+        rates = [_rate(evidence, rounds, start, step) for start in starts]
+        claims += seen_in(REGRET if rounds == longest else "", *rates, text=OF_RATE)
+    return [*claims, *seen_in(LIMITS, *_limits(evidence)), *_privacy(evidence)]
+
+
+def components_of(noise: NoiseName) -> str:
+    """Return the name of the figure of all components under a noise."""
+    return f"{COMPONENTS}-{noise}"
 
 
 # -- convergence -------------------------------------------------------------------------------------------------------
@@ -236,6 +261,7 @@ def _privacy(evidence: Evidence) -> list[Claim]:
             f"record the same noise keeps epsilon {records['epsilon']:.4g}, delta {records['delta']:.2g}. Why: noise "
             "of bounded support cannot hide values near its ends, so that delta is above 0; and a record moves all "
             "components.",
+            text=OF_PRIVACY,
         ),
         Claim(
             f"Laplace noise for whole records keeps epsilon = {EPSILON:g} for each record over the whole run: T = "

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.experiments.papers import promises
-from tacit.experiments.papers.charts import Curve, log_curves
+from tacit.experiments.papers.charts import Curve, Points, log_curves, points
 from tacit.experiments.papers.drawing import finished
 from tacit.experiments.papers.experiment import Figure, Table
 from tacit.experiments.papers.judging import shown
-from tacit.experiments.papers.mirror.three_clients_claims import NOISES, between, slope, spread
+from tacit.experiments.papers.mirror.three_clients_claims import (
+    LIMITS,
+    NOISES,
+    REGRET,
+    STARTS,
+    between,
+    components_of,
+    slope,
+    spread,
+)
 from tacit.experiments.papers.mirror.three_clients_runs import (
     CLIENTS,
     DIMENSIONS,
@@ -21,10 +30,15 @@ from tacit.experiments.papers.mirror.three_clients_runs import (
     MEANS_APART,
     STEPS_IN_WORDS,
     Cell,
+    DataName,
     Design,
     Evidence,
+    Limit,
+    LimitCell,
+    NoiseName,
     Outcome,
 )
+from tacit.metrics import mean_interval
 from tacit.results.plots import COLOURS, LINES, STYLE
 from tacit.results.record import figure
 
@@ -151,9 +165,9 @@ def figures(evidence: Evidence) -> list[Figure]:
     shortest, longest = (f(cell.rounds for cell in evidence.cells) for f in (min, max))
     pictures = [
         _components(
-            f"components-{noise}",
+            components_of(noise),
             f"Every component of every client, T = {shortest}, {NOISES[noise]}",
-            "As figures 2.1 and 2.2 of the text, first seed.",
+            "As the text's figures 2.1 (above) and 2.2 (below); one run, that of the first seed.",
             {
                 "uniform start": evidence.cells[Cell(shortest, noise, "uniform", "text")],
                 "own starts": evidence.cells[Cell(shortest, noise, "own", "text")],
@@ -175,28 +189,63 @@ def figures(evidence: Evidence) -> list[Figure]:
         }
         regret[f"Uniform start, {words}"] = {name: _positive(uniform) for name, (uniform, _) in pairs.items()}
         regret[f"Own starts, {words}"] = {name: _positive(own) for name, (_, own) in pairs.items()}
-    bands = "Lines are means over the seeds, bands their 95 % intervals."
+    seeds = len(next(iter(evidence.cells.values())).regret)
+    bands = f"Lines are means over {seeds} seeds, bands their 95 % intervals."
     return [
         *pictures,
         log_curves(
-            "starts",
+            STARTS,
             f"What is left of the starts, T = {longest:,}",
             "Above: largest distance between two clients from their own starts. Below: largest distance between a "
             f"client's models from the two starts; no line where it is 0. {bands}",
             {**apart, **remembered},
             "round t",
-            "distance",
+            "distance on the simplex",
         ),
         log_curves(
-            "regret",
+            REGRET,
             f"Average regret, T = {longest:,}",
             "True regret against the best fixed vector of the simplex up to each round; a line ends where it is not "
             f"above 0. {bands}",
             regret,
             "round t",
-            "Reg_t / t per client",
+            "regret per client and round, Reg_t / t",
         ),
+        _limits(evidence, seeds),
     ]
+
+
+def _limits(evidence: Evidence, seeds: int) -> Figure:
+    forms: dict[str, tuple[NoiseName, bool]] = {
+        "no noise,\nbiased": ("none", False),
+        "no noise,\nunbiased": ("none", True),
+        "bounded\nnoise": ("bounded", False),
+        "Laplace\nnoise": ("laplace", False),
+    }
+
+    def ends(data: DataName, of: Callable[[Limit], NDArray[np.float64]]) -> Points:
+        found = [evidence.limits.get(LimitCell(data, noise, unbiased)) for noise, unbiased in forms.values()]
+        nothing = (np.nan,) * 3
+        return Points(*np.array([nothing if limit is None else mean_interval(of(limit))[:3] for limit in found]).T)
+
+    data: dict[str, DataName] = {"Clients that differ": "apart", "One distribution, as in the text": "text"}
+    return points(
+        LIMITS,
+        "Where the runs end",
+        "Distance of the models from two optima: that of all clients alike, and that which weighs them by the Perron "
+        f"vector. Points are means over {seeds} seeds, bars their 95 % intervals; noise is run with the biased form "
+        "where clients differ. The text has no such figure.",
+        {
+            heading: {
+                "from the true optimum": ends(name, lambda limit: limit.to_true),
+                "from the Perron-weighted one": ends(name, lambda limit: limit.to_weighted),
+            }
+            for heading, name in data.items()
+        },
+        list(forms),
+        "noise and form",
+        "distance on the simplex",
+    )
 
 
 def _distance(outcome: Outcome, values: NDArray[np.float64]) -> Curve:
@@ -230,7 +279,7 @@ def _components(name: str, title: str, caption: str, outcomes: Mapping[str, Outc
                     )
                 axes.axhline(outcome.best[0, component], color="0.5", lw=0.8, label="best fixed vector")
                 axes.set_title(f"component {component + 1}")
-            row[0].set_ylabel(heading)
+            row[0].set_ylabel(f"weight, {heading}")
         for axes in grid[-1]:
             axes.set_xlabel("round t")
         handles, labels = grid[0][0].get_legend_handles_labels()

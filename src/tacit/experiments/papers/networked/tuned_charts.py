@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from tacit.experiments.papers.charts import Points, points
-from tacit.experiments.papers.drawing import Panel, draw_curves, finished
+from tacit.experiments.papers.drawing import IN_WORDS, Panel, draw_curves, finished, means_of
 from tacit.experiments.papers.experiment import Figure
 from tacit.experiments.papers.gaps import decibels
 from tacit.experiments.papers.networked.clustered_regression import Floats, Network
+from tacit.experiments.papers.networked.tuned_claims import FIXED, SETTLED_TUNED, TUNED
 from tacit.experiments.papers.networked.tuned_runs import (
     DPG,
     EVERY,
@@ -24,11 +25,11 @@ from tacit.experiments.papers.networked.tuned_runs import (
     Outcome,
     fixed,
 )
+from tacit.experiments.papers.networked.tuned_strengths import strengths_of
 from tacit.metrics import mean_interval
 from tacit.results.plots import COLOURS, LINES, STYLE
 
 IN_DB = "mean NMSD over clients (dB)"
-BANDS = "Lines are means over the seeds of dB, bands their 95 % intervals"
 
 
 def figures(evidence: Evidence) -> list[Figure]:
@@ -41,17 +42,17 @@ def figures(evidence: Evidence) -> list[Figure]:
             for network in networks
         ]
 
-    said = f"{BANDS}; recorded at every {EVERY}th round."
+    said = f"{_seeds(evidence)} Recorded at every {EVERY}th round. {IN_WORDS}"
     return [
         draw_curves(
-            "fixed",
+            FIXED,
             "One model, and a model per cluster with a fixed tau",
             f"As figure 6.1. {said}",
             panels((ONE_MODEL, *map(fixed, TEXT_TAUS))),
             IN_DB,
         ),
         draw_curves(
-            "tuned",
+            TUNED,
             "Tau tuned by the four policies, with the text's rates",
             f"As figure 6.2. {said}",
             panels((fixed(START), *POLICIES)),
@@ -62,17 +63,21 @@ def figures(evidence: Evidence) -> list[Figure]:
             "settled-fixed",
             [fixed(tau) for tau in evidence.design.taus],
             [f"{tau:g}" for tau in evidence.design.taus],
-            "fixed tau",
+            "fixed tau, pull of other clusters",
         ),
         _settled(
             evidence,
-            "settled-tuned",
+            SETTLED_TUNED,
             evidence.design.methods,
             [name.replace(", ", ",\n").replace("batch ", "batch\n") for name in evidence.design.methods],
             "policy",
         ),
         *(_strengths(evidence, network) for network in networks),
     ]
+
+
+def _seeds(evidence: Evidence) -> str:
+    return means_of(outcome.settled for outcome in evidence.outcomes.values())
 
 
 def three_clients(sizes: Floats, used: Floats) -> dict[str, int]:
@@ -99,7 +104,7 @@ def _settled(evidence: Evidence, name: str, methods: Sequence[str], labels: Sequ
     return points(
         name,
         f"Where the error settles, by {x_label}",
-        "Bars are 95 % intervals of the mean over seeds; methods share the seeds, so that differences are surer.",
+        f"{_seeds(evidence)} Methods share the seeds, so that differences are surer. The text has no such figure.",
         {"": {network: series(network) for network in evidence.design.networks}},
         labels,
         x_label,
@@ -114,7 +119,7 @@ def _strengths(evidence: Evidence, network: Network) -> Figure:
 
     who = evidence.clients[network]
     chosen = three_clients(who.sizes[0], who.own[0] > 0)
-    name = f"strengths-{network.replace(' ', '-')}"
+    name = strengths_of(network)
     with mpl.rc_context({**STYLE, "svg.hashsalt": name}):
         canvas = Canvas(figsize=(9.0, 4.0), layout="constrained")
         places: Any = canvas.subplots(1, 2)
@@ -125,12 +130,13 @@ def _strengths(evidence: Evidence, network: Network) -> Figure:
                 place.plot(found.rounds, found.tau[0, :, k], color=COLOURS[j], ls=LINES[j], label=label)
             place.set_title(policy)
             place.set_xlabel("round t")
-            place.set_ylabel("tau")
+            place.set_ylabel("tau, pull of other clusters")
         canvas.legend(*places[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
         return finished(
             canvas,
             name,
             f"Tau of three clients, {network}",
             "As figure 6.3, of the first seed: the clients with the fewest, middling and most records among those with "
-            f"a neighbour of their own cluster. Both axes of tau have their own range; it starts at {START:g}.",
+            f"a neighbour of their own cluster. Both axes of tau have their own range; it starts at {START:g}. "
+            f"{IN_WORDS}",
         )

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.experiments.papers.experiment import Claim
+from tacit.experiments.papers.experiment import Claim, seen_in
 from tacit.experiments.papers.gaps import Gap, decibels, judged
-from tacit.experiments.papers.judging import Chain, brief, rising
+from tacit.experiments.papers.judging import Chain, rising
 from tacit.experiments.papers.networked.clustered_regression import DIMENSIONS, Floats, Network
 from tacit.experiments.papers.networked.tuned_runs import (
     BATCH_DPG,
@@ -25,18 +25,15 @@ from tacit.experiments.papers.networked.tuned_runs import (
     Outcome,
     fixed,
 )
+from tacit.experiments.papers.networked.tuned_strengths import JUMP, judge_strengths
 from tacit.experiments.papers.verdicts import lower
-from tacit.metrics import Interval, mean_interval
+from tacit.metrics import Interval
 
 FIRST = 50
 """Rounds that count as initial learning."""
-NEAR = 100
-"""Rounds after which curves are nearly flat."""
-NOTHING_LEFT = 0.01
-"""A strength below this is "around 0"."""
-JUMP = 0.5
-"""Of tau between two records."""
 BEST = "the best fixed tau, "
+FIXED, TUNED, SETTLED_TUNED = "fixed", "tuned", "settled-tuned"
+"""Names of figures."""
 
 
 def judge(evidence: Evidence) -> list[Claim]:
@@ -46,49 +43,35 @@ def judge(evidence: Evidence) -> list[Claim]:
 
 def _of(evidence: Evidence, network: Network) -> list[Claim]:
     best = best_fixed(evidence, network)
+    mine = evidence, network
+    better = "figure 6.2: all start faster and end more accurate than tau = 0.05"
     found = [
-        _one_model(evidence, network),
-        _small_helps(evidence, network),
-        _large_hurts(evidence, network),
-        _final(evidence, network, POLICIES, fixed(START)),
-        _final(evidence, network, POLICIES, fixed(best), BEST),
-        _oracle(evidence, network),
-        _initial(evidence, network, fixed(START)),
-        _initial(evidence, network, fixed(best), BEST),
-        _actor_beats_gradient(evidence, network),
-        _batch_gradient(evidence, network),
-        _batch_calms(evidence, network),
-        *(_poor_raise(evidence, network, name) for name in (SAC, DPG)),
-        *(_poor_end_lower(evidence, network, name) for name in (SAC, DPG)),
-        *(_rich_end_at_zero(evidence, network, name) for name in (SAC, DPG)),
+        *seen_in(FIXED, _one_model(*mine), text="figure 6.1: one model does not achieve satisfactory accuracy"),
+        *seen_in(FIXED, _small_helps(*mine), text="figure 6.1: tau = 0.05 improves on 0"),
+        *seen_in(FIXED, _large_hurts(*mine), text="figure 6.1: with tau = 0.1, 0.2, 0.4 accuracy decreases"),
+        *seen_in(
+            TUNED,
+            _final(*mine, POLICIES, fixed(START)),
+            _final(*mine, POLICIES, fixed(best), BEST),
+            _oracle(*mine)._replace(seen_in=SETTLED_TUNED),
+            _initial(*mine, fixed(START)),
+            _initial(*mine, fixed(best), BEST),
+            text=better,
+        ),
+        *seen_in(TUNED, _actor_beats_gradient(*mine), text="figure 6.2: SAC has the better accuracy"),
+        *seen_in(TUNED, _batch_gradient(*mine), text="figure 6.2: batches increase the accuracy of DPG"),
+        *seen_in(TUNED, _batch_calms(*mine), text="figure 6.2: batches attenuate SAC's randomness"),
+        *judge_strengths(*mine),
     ]
     ours = [name for name in OURS if name in evidence.design.methods]
     if ours:
-        found.append(_final(evidence, network, ours, fixed(best), BEST, "Tuned with rates of ours"))
+        found += seen_in(SETTLED_TUNED, _final(*mine, ours, fixed(best), BEST, "Tuned with rates of ours"))
     return found
 
 
 def best_fixed(evidence: Evidence, network: Network) -> float:
     """Return the fixed strength of the lowest mean deviation in dB, chosen on the seeds that it is judged on."""
     return min(evidence.design.taus, key=lambda tau: float(np.mean(_db(evidence, network, fixed(tau)))))
-
-
-def poorest(sizes: NDArray[np.int64], most: bool = False) -> NDArray[np.bool_]:
-    """Return (seeds, clients) which third of the clients holds the fewest records; or the most."""
-    rank = np.argsort(np.argsort(-sizes if most else sizes, axis=1, kind="stable"), axis=1)
-    return np.asarray(rank < sizes.shape[1] // 3)
-
-
-def mean_of(values: Floats, who: NDArray[np.bool_]) -> Floats:
-    """Return (seeds,) the mean over some clients."""
-    return np.asarray((values * who).sum(axis=1) / who.sum(axis=1))
-
-
-def correlation(tau: Floats, with_what: NDArray[np.int64]) -> Interval:
-    """Return the correlation over clients, its mean over the seeds in which tau differs at all."""
-    varied = tau.std(axis=1) > 0
-    pairs = zip(tau[varied], with_what[varied], strict=True)
-    return mean_interval([float(np.corrcoef(a, b)[0, 1]) for a, b in pairs])
 
 
 def _outcome(evidence: Evidence, network: Network, name: str) -> Outcome:
@@ -230,67 +213,3 @@ def _batch_calms(evidence: Evidence, network: Network) -> Claim:
     calm, rough = (_outcome(evidence, network, name).roughness for name in (BATCH_SAC, SAC))
     claim = f"Three epochs make SAC less random, mean change of the error in dB from record to record: {network}"
     return lower(claim, (BATCH_SAC, calm), (SAC, rough))
-
-
-# -- strengths over the rounds -----------------------------------------------------------------------------------------
-
-
-def _poor_raise(evidence: Evidence, network: Network, name: str) -> Claim:
-    """Early on the third with the least data has raised tau, and by more the less data a client has."""
-    who, found = evidence.clients[network], _outcome(evidence, network, name)
-    early = found.at(NEAR)
-    raised = mean_interval(mean_of(early, poorest(who.sizes)) - START)
-    own, reached = (correlation(early, values) for values in (who.sizes, who.reach))
-    figure = (
-        f"tau of the third of clients with the fewest records moved by {_interval(raised)} from {START:g} in {NEAR} "
-        f"rounds; correlation of tau with a client's records {_interval(own)}, with all records within reach in its "
-        f"cluster {_interval(reached)} (95 % over {raised.n} seeds)"
-    )
-    holds = raised.low > 0 and own.high < 0
-    if not holds:
-        reason = "what tau goes with is the records within reach" if reached.high < 0 else "tau goes with neither"
-        figure += f". Why: {reason}; a client's model is its cluster's, to which its own records are a small part"
-    claim = f"{name}: clients with few records raise tau early, and by more than those with many: {network}"
-    return Claim(claim, holds, figure)
-
-
-def _poor_end_lower(evidence: Evidence, network: Network, name: str) -> Claim:
-    who, found = evidence.clients[network], _outcome(evidence, network, name)
-    poor = poorest(who.sizes)
-    before, after = (mean_of(values, poor) for values in (found.at(NEAR), found.settled_tau))
-    change = mean_interval(after - before)
-    figure = (
-        f"mean tau {before.mean():.3f} after {NEAR} rounds, {after.mean():.3f} at the end, change {_interval(change)} "
-        f"(95 % over {change.n} seeds)"
-    )
-    if change.high >= 0:
-        figure += f". Why: {_apart(found)}"
-    claim = f"{name}: clients with few records lower tau again once curves are flat: {network}"
-    return Claim(claim, change.high < 0, figure)
-
-
-def _rich_end_at_zero(evidence: Evidence, network: Network, name: str) -> Claim:
-    who, found = evidence.clients[network], _outcome(evidence, network, name)
-    rich = mean_interval(mean_of(found.settled_tau, poorest(who.sizes, most=True)))
-    late = correlation(found.settled_tau, who.sizes)
-    figure = (
-        f"mean tau of the third of clients with the most records {_interval(rich)} at the end; correlation of tau with "
-        f"a client's records {_interval(late)} (95 % over {rich.n} seeds)"
-    )
-    if rich.high >= NOTHING_LEFT:
-        figure += f". Why: {_apart(found)}"
-    claim = f"{name}: clients with many records end with tau around 0, below {NOTHING_LEFT:g}: {network}"
-    return Claim(claim, rich.high < NOTHING_LEFT, figure)
-
-
-def _apart(found: Outcome) -> str:
-    tau = found.settled_tau
-    zero, large = float((tau < NOTHING_LEFT).mean()), float((tau > JUMP).mean())
-    return (
-        f"tau drifts on while curves are flat, each client's towards one end: of all clients {zero:.0%} end below "
-        f"{NOTHING_LEFT:g} and {large:.0%} above {JUMP:g}"
-    )
-
-
-def _interval(found: Interval) -> str:
-    return f"{brief(found.mean, 3)} [{brief(found.low, 3)}, {brief(found.high, 3)}]"

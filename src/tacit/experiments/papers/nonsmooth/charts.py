@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tacit.experiments.papers.charts import Curve, log_curves
+from tacit.experiments.papers.drawing import IN_WORDS, means_of
 from tacit.experiments.papers.experiment import Figure
+from tacit.experiments.papers.nonsmooth.claims import AVERAGES, BY_TOTAL, OVER_ROUNDS
 from tacit.experiments.papers.nonsmooth.problems import PROBLEMS
 from tacit.experiments.papers.nonsmooth.runs import AVERAGED, AVERAGED_LONG, ROUNDS, Method, Outcome
 from tacit.experiments.papers.nonsmooth.search import MATCHED, Evidence
@@ -15,20 +17,20 @@ DRAWN = 24
 ORDER: tuple[Method, ...] = ("zCDP-NFL", "zCDP-grad-NFL", MATCHED, "P-ADMM", "DP-NFL")
 """The last one is not run without noise: colours go by places."""
 WORDS: dict[Method, str] = {method: method for method in ORDER} | {"DP-NFL": "(eps, delta)DP-NFL"}
-BARS = "Lines are means over the seeds, bands their 95 % intervals."
-ERROR = "sum of ||w_k - w_c||^2 / ||w_c||^2"
+ERROR = "normalised error (sum over the nodes)"
 
 
 def figures(evidence: Evidence) -> list[Figure]:
     """Draw errors over the rounds, errors by total epsilon, and the objective at averaged iterates."""
-    title = PROBLEMS[evidence.problem].title
+    title, place = PROBLEMS[evidence.problem].title, PROBLEMS[evidence.problem].figure
+    said = means_of(outcome.final for outcome in evidence.found.values())
     present = [method for method in ORDER if (method, evidence.middle) in evidence.found]
     drawn = [
         log_curves(
-            "rounds",
+            OVER_ROUNDS,
             f"Normalised error over the rounds, {title}",
-            f"All methods spend the same total, epsilon {evidence.middle:g} at delta = 1e-5, on {ROUNDS} rounds; "
-            f"right: what is left without noise. {BARS}",
+            f"Left, as {place}: all methods spend the same total, epsilon {evidence.middle:g} at delta = 1e-5, on "
+            f"{ROUNDS} rounds; right: what is left without noise. {said} {IN_WORDS}",
             {
                 f"total epsilon {evidence.middle:g}": {
                     WORDS[method]: _over_rounds(evidence.found[method, evidence.middle]) for method in present
@@ -44,11 +46,12 @@ def figures(evidence: Evidence) -> list[Figure]:
         )
     ]
     if len(evidence.totals) > 1:
+        other = "The text has no such figure." if evidence.problem == "lad" else f"As {place} (b). {IN_WORDS}"
         drawn.append(
             log_curves(
-                "privacy",
+                BY_TOTAL,
                 f"Privacy and accuracy after {ROUNDS} rounds, {title}",
-                f"Each method in its own best setting for each total. {BARS}",
+                f"{other} Each method in its own best setting for each total. {said}",
                 {"": {WORDS[method]: _by_total(evidence, method) for method in present if method != MATCHED}},
                 "total epsilon at delta = 1e-5",
                 ERROR,
@@ -61,9 +64,10 @@ def figures(evidence: Evidence) -> list[Figure]:
     line = private.excess.mean(axis=0)[:1] * AVERAGED[0] / AVERAGED_LONG
     drawn.append(
         log_curves(
-            "averaged",
+            AVERAGES,
             f"Objective at averaged iterates of zCDP-NFL, {title}",
-            f"On all data, mean over the agents, above its value at w_c; Theorem IV says 1 / n. {BARS}",
+            "On all data, mean over the agents, above its value at w_c; Theorem IV says 1 / n. The text has no such "
+            f"figure. {said}",
             {
                 "": {
                     f"total epsilon {evidence.middle:g}": Curve(AVERAGED, private.excess),
@@ -72,7 +76,7 @@ def figures(evidence: Evidence) -> list[Figure]:
                 }
             },
             "round n",
-            "f(averaged w_k) - f(w_c)",
+            "objective: f(averaged w_k) - f(w_c)",
         )
     )
     return drawn

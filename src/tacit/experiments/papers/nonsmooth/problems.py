@@ -32,6 +32,8 @@ class Problem(NamedTuple):
 
     name: Name
     title: str
+    figure: str
+    """Of the text."""
     absolute: bool
     l1: float = 0.0
     l2: float = 0.0
@@ -46,9 +48,9 @@ PROBLEMS: Mapping[Name, Problem] = {
     problem.name: problem
     for problem in (
         # lambda_1 = 0.001 ||X'y||_inf is 0.001 K D_k in the units of `data`, and lambda_2 = 1.
-        Problem("elastic-net", "elastic net", False, l1=0.001 * SAMPLES / 2, l2=1 / AGENTS),
-        Problem("lad", "least absolute deviation", True),
-        Problem("ridge", "ridge regression", False, l2=1 / AGENTS),
+        Problem("elastic-net", "elastic net", "figure 3.1", False, l1=0.001 * SAMPLES / 2, l2=1 / AGENTS),
+        Problem("lad", "least absolute deviation", "figure 3.2", True),
+        Problem("ridge", "ridge regression", "figure 3.3", False, l2=1 / AGENTS),
     )
 }
 

@@ -157,16 +157,16 @@ def _privacy_table(evidence: Evidence) -> Table:
     return Table("What was spent", note, ("method", "planned total", *promises.COLUMNS), rows)
 
 
-def _experiment(name: Name, figures_of_text: str, full: Design = FULL) -> Experiment:
+def _experiment(name: Name, full: Design = FULL) -> Experiment:
     return reproducible(
         f"zcdp-{name}",
         f"Private nonsmooth learning over a network: {PROBLEMS[name].title}",
-        f"001 section 3.4, {figures_of_text}",
+        f"001 section 3.4, {PROBLEMS[name].figure}",
         lambda quick, seed: investigate(name, QUICK if quick else full, seed),
     )
 
 
-ELASTIC_NET = _experiment("elastic-net", "figure 3.1")
+ELASTIC_NET = _experiment("elastic-net")
 # The text shows no trade-off of this one, so that it has fewer totals.
-LAD = _experiment("lad", "figure 3.2", FULL._replace(totals=(1.0, 4.0, 16.0)))
-RIDGE = _experiment("ridge", "figure 3.3")
+LAD = _experiment("lad", FULL._replace(totals=(1.0, 4.0, 16.0)))
+RIDGE = _experiment("ridge")

@@ -10,11 +10,11 @@ import numpy as np
 
 from tacit.experiments.papers import promises
 from tacit.experiments.papers.charts import Points, points
-from tacit.experiments.papers.drawing import Panel, draw_curves
+from tacit.experiments.papers.drawing import IN_WORDS, Panel, draw_curves, means_of
 from tacit.experiments.papers.experiment import Figure, Table
 from tacit.experiments.papers.judging import brief, shown
 from tacit.experiments.papers.personalised.classification import Design, Study
-from tacit.experiments.papers.personalised.classification_claims import in_words
+from tacit.experiments.papers.personalised.classification_claims import in_words, learning_of
 from tacit.experiments.papers.personalised.classification_runs import (
     CLUSTERS,
     DEGREE,
@@ -29,8 +29,11 @@ from tacit.experiments.papers.personalised.classification_runs import (
     Noise,
     published,
 )
+from tacit.experiments.papers.personalised.regression_charts import TAU
 from tacit.metrics import mean_interval
 from tacit.results.record import figure
+
+ACCURACY = "test accuracy (%)"
 
 
 def metrics(of: Study) -> list[dict[str, Any]]:
@@ -90,8 +93,9 @@ def learning(studies: Sequence[Study], design: Design, number: str) -> list[Figu
             if noise in each.totals
         ]
         title = f"Test accuracy round by round: {'no' if noise == 'none' else noise} noise"
-        caption = f"As figure {number}. Means over {design.seeds} seeds and 95 % intervals."
-        made.append(draw_curves(f"learning-{noise}", title, caption, panels, "test accuracy in %"))
+        said = means_of(curve for panel in panels for curve in panel.curves.values())
+        caption = f"As figure {number}. {said} {IN_WORDS}"
+        made.append(draw_curves(learning_of(noise), title, caption, panels, ACCURACY))
     return made
 
 
@@ -101,12 +105,18 @@ def every_round(recorded: Floats, design: Design) -> Floats:
     return np.stack([np.interp(np.arange(1, design.rounds + 1), at, values) for values in recorded])
 
 
+def by_tau(noise: Noise) -> str:
+    """Return the name of the figure with accuracies over tau."""
+    return f"tau-{noise}"
+
+
 def swept(of: Study, noise: Noise, values: Mapping[float, Floats], caption: str) -> Figure:
     """Draw accuracies over tau."""
     taus = [f"{tau:g}" for tau in values]
     panel = {f"{of.plan.setting.name}, {in_words(of, noise)}": {"mean, 95 %": _points(list(values.values()))}}
     title = f"Test accuracy by tau: {noise} noise"
-    return points(f"tau-{noise}", title, caption, panel, taus, "tau", "test accuracy in %")
+    words = f"{caption} {means_of(values.values())} {IN_WORDS}"
+    return points(by_tau(noise), title, words, panel, taus, TAU, ACCURACY)
 
 
 def _points(samples: Sequence[Floats]) -> Points:

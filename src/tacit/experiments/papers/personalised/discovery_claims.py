@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacit.experiments.papers.experiment import Claim
+from tacit.experiments.papers.experiment import Claim, seen_in
 from tacit.experiments.papers.judging import Chain, breaks, rising
 from tacit.experiments.papers.personalised.discovery_runs import Cell, Outcome
 from tacit.experiments.papers.personalised.means import Pair, compared, higher, mean_decibels
@@ -16,6 +16,8 @@ from tacit.metrics import mean_interval
 
 MOSTLY = 0.9
 """Clusters are found, it is said, where this share of clients is right."""
+RIGHT, RIGHT_UNDER_NOISE, DEVIATION = "right", "right-noise", "deviation"
+"""Names of figures."""
 KINDS = {"true": "true clusters", "found": "found clusters", "one": "one model"}
 Evidence = Mapping[Cell, Outcome]
 
@@ -37,10 +39,9 @@ class Design(NamedTuple):
 def judge(evidence: Evidence, design: Design) -> list[Claim]:
     """Put what one would hope for to the test."""
     return [
-        _found(evidence, design),
-        *_better_with(evidence, design),
-        *_worth_it(evidence, design),
-        _under_noise(evidence, design),
+        *seen_in(RIGHT, _found(evidence, design), *_better_with(evidence, design)),
+        *seen_in(DEVIATION, *_worth_it(evidence, design)),
+        *seen_in(RIGHT_UNDER_NOISE, _under_noise(evidence, design)),
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tacit.experiments.papers.experiment import Claim, Experiment, Findings, reproducible
+from tacit.experiments.papers.experiment import Claim, Experiment, Findings, reproducible, seen_in
 from tacit.experiments.papers.judging import shown
 from tacit.experiments.papers.personalised.classification import Design, Plan, Source, Study, rows, study
 from tacit.experiments.papers.personalised.classification_claims import (
@@ -12,6 +12,7 @@ from tacit.experiments.papers.personalised.classification_claims import (
     drowned,
     improves,
     in_words,
+    learning_of,
     others,
     points_of,
     solved,
@@ -86,17 +87,26 @@ def investigate(quick: bool, seed: int) -> Findings:
 
 def judge(evidence: Evidence) -> list[Claim]:
     """Return every claim with its verdict."""
+    similar, dissimilar = evidence.similar, evidence.dissimilar
+    words = f"Similar organs: learning across clusters, {FIXED.words}, raises test accuracy"
     claims = []
-    for noise in evidence.similar.totals:
-        words = f"Similar organs: learning across clusters, {FIXED.words}, raises test accuracy"
-        claims.append(improves(words, evidence.similar, noise, FIXED, others(evidence.similar)))
-        claims.append(_about(evidence.similar, noise, FIXED, *ABOUT["similar"]))
-    for noise in evidence.dissimilar.totals:
-        claims.append(_faster(evidence, noise))
-        claims.append(_about(evidence.dissimilar, noise, FADING, *ABOUT["dissimilar"]))
-        claims.append(_kept(evidence.dissimilar, noise))
-    both = [evidence.similar, evidence.dissimilar]
-    return [*claims, *(drowned(of) for of in both if "published" in of.totals), solved(both)]
+    for noise in similar.totals:
+        claims += seen_in(
+            learning_of(noise),
+            improves(words, similar, noise, FIXED, others(similar)),
+            _about(similar, noise, FIXED, *ABOUT["similar"]),
+            text="figure 5.6 (a), with noise: much inter-cluster learning adds about 5 %",
+        )
+    for noise in dissimilar.totals:
+        claims += seen_in(
+            learning_of(noise),
+            _faster(evidence, noise),
+            _about(dissimilar, noise, FADING, *ABOUT["dissimilar"]),
+            text="figure 5.6 (b), with noise: a medium decay of tau speeds learning up and adds about 2 %",
+        )
+        kept = "section 5.4.3: tau decays in order to preserve the accuracy in the end; no numbers"
+        claims += seen_in(learning_of(noise), _kept(dissimilar, noise), text=kept)
+    return [*claims, *drowned(similar), *drowned(dissimilar), solved([similar, dissimilar])]
 
 
 def _about(of: Study, noise: Noise, mixing: Mixing, gain: float, margin: float) -> Claim:

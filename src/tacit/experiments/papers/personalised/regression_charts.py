@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 
 from tacit.experiments.papers import promises
 from tacit.experiments.papers.charts import Curve, Points, log_curves, points
+from tacit.experiments.papers.drawing import IN_WORDS, means_of
 from tacit.experiments.papers.experiment import Figure, Table
 from tacit.experiments.papers.personalised.means import in_words
 from tacit.experiments.papers.personalised.regression_claims import (
     AFTER,
+    BY_DECAY,
+    BY_FIRST,
+    BY_TAU,
     ENDS,
     FADING,
     GFL,
+    LEARNING,
+    LOW_SIMILARITY,
     MIXED,
     NAMES,
     PLAIN,
@@ -40,8 +47,8 @@ from tacit.experiments.papers.personalised.regression_runs import (
 )
 from tacit.metrics import mean_interval
 
-NMSD, ROUND = "NMSD", "round t"
-BANDS = "Means over seeds and 95 % intervals."
+NMSD, ROUND = "NMSD: ||w_k - w*||^2 / ||w*||^2", "round t"
+TAU = "tau, weight of the other clusters' models"
 
 
 def figures(evidence: Evidence, sweeps: Sweeps) -> list[Figure]:
@@ -69,57 +76,87 @@ def _learning(evidence: Evidence, sweeps: Sweeps) -> Figure:
         f"(b) {COHORT} clients called": {NAMES[s]: _curve(evidence[called(s), USUAL]) for s in sweeps.lineup},
         "(c) and with the published noise": {NAMES[s]: _curve(private[s]) for s in sweeps.private},
     }
-    caption = f"As figure 5.1. In (c) every method has the best clip and penalty of the grid. {BANDS}"
-    return log_curves("learning", "NMSD round by round", caption, panels, ROUND, NMSD)
+    said = means_of(curve.values for panel in panels.values() for curve in panel.values())
+    caption = f"As figure 5.1. In (c) every method has the best clip and penalty of the grid. {said} {IN_WORDS}"
+    return log_curves(LEARNING, "NMSD round by round", caption, panels, ROUND, NMSD)
 
 
 def _over_tau(evidence: Evidence, sweeps: Sweeps) -> Figure:
     taus = sorted(sweeps.taus)
-    series = {
-        f"gamma up to {problem.spread:g}": spread_of(
-            [evidence[called(Setting("PGFL", tau)), problem].after(AFTER) for tau in taus]
-        )
+    samples = {
+        f"gamma up to {problem.spread:g}": [
+            evidence[called(Setting("PGFL", tau)), problem].after(AFTER) for tau in taus
+        ]
         for problem in (USUAL, WIDE)
     }
-    caption = f"As figure 5.2, after {AFTER} rounds with a few called, without noise. {BANDS}"
-    return points("tau", "NMSD by tau", caption, {"": series}, [f"{tau:g}" for tau in taus], "tau", NMSD, True)
+    series = {name: spread_of(values) for name, values in samples.items()}
+    said = means_of(chain.from_iterable(samples.values()))
+    caption = f"As figure 5.2, after {AFTER} rounds with a few called, without noise. {said} {IN_WORDS}"
+    return points(BY_TAU, "NMSD by tau", caption, {"": series}, [f"{tau:g}" for tau in taus], TAU, NMSD, True)
 
 
 def _low_similarity(evidence: Evidence) -> Figure:
     curves = {NAMES[s]: _curve(evidence[called(s), WIDE]) for s in (PLAIN, MIXED, FADING)}
-    caption = f"As figure 5.3, gamma up to {WIDE.spread:g}, a few called, without noise. {BANDS}"
-    return log_curves("low_similarity", "Clusters that are less alike", caption, {"": curves}, ROUND, NMSD)
+    said = means_of(curve.values for curve in curves.values())
+    caption = f"As figure 5.3, gamma up to {WIDE.spread:g}, a few called, without noise. {said} {IN_WORDS}"
+    return log_curves(LOW_SIMILARITY, "Clusters that are less alike", caption, {"": curves}, ROUND, NMSD)
 
 
 def _over_first(evidence: Evidence, sweeps: Sweeps) -> Figure:
     noises = {f"{first:.2g}": Noise(first) for first in sorted(sweeps.firsts)}
     note = f"At {max(sweeps.firsts):g} there is next to no noise."
-    return _tradeoff(evidence, sweeps, "phi_0", f"zeta = {PUBLISHED.decay:g}", noises, note)
+    return _tradeoff(
+        evidence,
+        sweeps,
+        BY_FIRST,
+        "phi_0",
+        "phi_0, zCDP rho of the first round",
+        f"zeta = {PUBLISHED.decay:g}",
+        noises,
+        note,
+    )
 
 
 def _over_decay(evidence: Evidence, sweeps: Sweeps) -> Figure:
     noises = {f"{decay:g}": Noise(decay=decay) for decay in sorted({PUBLISHED.decay, *sweeps.decays})}
-    return _tradeoff(evidence, sweeps, "zeta", f"phi_0 = {PUBLISHED.first:g}", noises, "")
+    return _tradeoff(
+        evidence,
+        sweeps,
+        BY_DECAY,
+        "zeta",
+        "zeta, factor on the variance of the noise per round",
+        f"phi_0 = {PUBLISHED.first:g}",
+        noises,
+        "",
+    )
 
 
 def _tradeoff(
-    evidence: Evidence, sweeps: Sweeps, what: str, kept: str, noises: Mapping[str, Noise], note: str
+    evidence: Evidence,
+    sweeps: Sweeps,
+    name: str,
+    what: str,
+    x_label: str,
+    kept: str,
+    noises: Mapping[str, Noise],
+    note: str,
 ) -> Figure:
     found = [best(evidence, called(MIXED, noise), sweeps, AFTER)[1].after(AFTER) for noise in noises.values()]
-    caption = f"As figure 5.4, PGFL tau = 0.4 after {AFTER} rounds, best clip and penalty of the grid. {BANDS} {note}"
+    caption = f"As figure 5.4, PGFL tau = 0.4 after {AFTER} rounds, best clip and penalty of the grid. "
+    caption += " ".join(filter(None, (means_of(found), note, IN_WORDS)))
     panels = {kept: {NAMES[MIXED]: spread_of(found)}}
-    return points(f"by_{what}", f"NMSD by {what}", caption, panels, list(noises), what, NMSD, logarithmic=True)
+    return points(name, f"NMSD by {what}", caption, panels, list(noises), x_label, NMSD, logarithmic=True)
 
 
 def _units(evidence: Evidence, sweeps: Sweeps) -> Figure:
     quiet = Noise(max(sweeps.firsts))
     kinds = {f"noise of phi_0 = {PUBLISHED.first:g}": PUBLISHED, "clip, next to no noise": quiet}
-    series = {
-        name: spread_of([evidence[called(MIXED, noise), p].last for p in sweeps.units]) for name, noise in kinds.items()
-    }
-    caption = f"PGFL tau = 0.4 after {ROUNDS} rounds: a small C / rho makes noise and steps small alike. {BANDS}"
+    samples = {name: [evidence[called(MIXED, noise), p].last for p in sweeps.units] for name, noise in kinds.items()}
+    series = {name: spread_of(values) for name, values in samples.items()}
+    said = means_of(chain.from_iterable(samples.values()))
+    caption = f"PGFL tau = 0.4 after {ROUNDS} rounds: a small C / rho makes noise and steps small alike. {said}"
     places = [f"C = {p.clip:g}\nrho = {p.penalty:g}" for p in sweeps.units]
-    return points("units", "Clip and noise", caption, {"": series}, places, "clip and penalty", NMSD, True)
+    return points("units", "Clip and noise", caption, {"": series}, places, "clip C and penalty rho", NMSD, True)
 
 
 def _over_noise(evidence: Evidence, sweeps: Sweeps) -> Figure:
@@ -130,9 +167,10 @@ def _over_noise(evidence: Evidence, sweeps: Sweeps) -> Figure:
         for title, of in (("everybody called", lambda s: s), (f"{COHORT} clients called", called))
     }
     places = [f"{n:g}" for n in sweeps.noises]
-    caption = f"What the order of methods hangs on: the data's own noise, which the text does not give. {BANDS}"
+    caption = "What the order of methods hangs on: the data's own noise, which the text does not give. "
+    caption += means_of([evidence[MIXED, USUAL].last])
     return points(
-        "data_noise", "NMSD by noise in the data", caption, panels, places, "SNR of the data in dB", NMSD, True
+        "data_noise", "NMSD by noise in the data", caption, panels, places, "SNR of the data (dB)", NMSD, True
     )
 
 
@@ -143,8 +181,11 @@ def _over_penalty(evidence: Evidence) -> Figure:
         for s in (MIXED, PLAIN, GFL)
         for n in (EARLY, ROUNDS)
     }
-    caption = f"Everybody called. The penalty of all other figures is the fastest of these for tau = 0. {BANDS}"
-    return points("penalty", "NMSD by penalty", caption, {"": series}, [f"{p:g}" for p in rhos], "rho", NMSD, True)
+    caption = "Everybody called. The penalty of all other figures is the fastest of these for tau = 0. "
+    caption += means_of([evidence[PLAIN, USUAL].last])
+    return points(
+        "penalty", "NMSD by penalty", caption, {"": series}, [f"{p:g}" for p in rhos], "penalty rho", NMSD, True
+    )
 
 
 def spread_of(samples: Sequence[Floats]) -> Points:

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacit.experiments.papers.experiment import Claim
-from tacit.experiments.papers.judging import Chain, brief, rising
+from tacit.experiments.papers.experiment import Claim, seen_in
+from tacit.experiments.papers.judging import Chain, rising
 from tacit.experiments.papers.personalised.means import Pair, alike, compared, higher, in_words, mean_decibels
-from tacit.experiments.papers.personalised.regression_optimum import REACHED, Arrival
+from tacit.experiments.papers.personalised.regression_optimum import Arrival, at_the_optimum
 from tacit.experiments.papers.personalised.regression_runs import (
     CLIENTS,
     COHORT,
@@ -51,6 +51,8 @@ NAMES = {
 EVERYBODY = MIXED._replace(noise=PUBLISHED)
 """Whose releases are those of every round."""
 USUAL, WIDE = Problem(), Problem(spread=WIDE_SPREAD)
+LEARNING, BY_TAU, LOW_SIMILARITY, BY_FIRST, BY_DECAY = "learning", "tau", "low_similarity", "by_phi_0", "by_zeta"
+"""Names of figures."""
 
 
 class Sweeps(NamedTuple):
@@ -86,16 +88,20 @@ def best(evidence: Evidence, setting: Setting, sweeps: Sweeps, after: int = ROUN
 
 def judge(evidence: Evidence, sweeps: Sweeps, arrivals: Sequence[Arrival]) -> list[Claim]:
     """Put every claim to the test."""
+    poor = "tau = 0.4 is faster and more accurate than 0; GFL is worse, ClusterFL notably poor"
+    valley = "figure 5.2: with tau from 0.1 to 0.5 lower than with 0, with too large a tau worse (with noise there)"
     return [
-        _ordered(evidence, sweeps, scheduled=False),
-        _ordered(evidence, sweeps, scheduled=True),
+        *seen_in(LEARNING, _ordered(evidence, sweeps, scheduled=False), text=f"figure 5.1 (a): {poor}"),
+        *seen_in(
+            LEARNING, _ordered(evidence, sweeps, scheduled=True), text="figure 5.1 (b); its order is not put in words"
+        ),
         *_scheduling(evidence),
         *_private(evidence, sweeps),
-        *([_valley(evidence, sweeps)] if len(sweeps.taus) > ENDS else []),
+        *(seen_in(BY_TAU, _valley(evidence, sweeps), text=valley) if len(sweeps.taus) > ENDS else []),
         *_low_similarity(evidence),
         *_tradeoff(evidence, sweeps),
         _total(evidence, sweeps),
-        *_optimum(arrivals),
+        *at_the_optimum(arrivals),
     ]
 
 
@@ -140,9 +146,11 @@ def _scheduling(evidence: Evidence) -> list[Claim]:
         "who is called is drawn anew in each round, and what is learnt from a few follows the draw: that is noise in a "
         "single model as it is in several. A model for all gains nothing from hearing fewer"
     )
+    slower = compared("Calling a few makes PGFL slower, and its NMSD higher in the end", gaps, higher)
+    better = compared("GFL is better with a few called than with everybody", [one], higher, why)
     return [
-        compared("Calling a few makes PGFL slower, and its NMSD higher in the end", gaps, higher),
-        compared("GFL is better with a few called than with everybody", [one], higher, why),
+        *seen_in(LEARNING, slower, text="figure 5.1 (b): PGFL is slower than in (a) and ends higher"),
+        *seen_in(LEARNING, better, text="figure 5.1 (b): GFL does better than in (a)"),
     ]
 
 
@@ -171,7 +179,7 @@ def _private(evidence: Evidence, sweeps: Sweeps) -> list[Claim]:
     if pairs:
         note = "Where nothing is learnt, NMSDs are near 0 dB, that of the zero model, and an order says little"
         claims.append(compared("With that noise the methods keep their order", pairs, higher, note=note))
-    return claims
+    return seen_in(LEARNING, *claims, text="figure 5.1 (c): slower, but after 300 iterations nearly identical to (b)")
 
 
 def _units(evidence: Evidence, sweeps: Sweeps) -> str:
@@ -207,16 +215,20 @@ def _valley(evidence: Evidence, sweeps: Sweeps) -> Claim:
 def _low_similarity(evidence: Evidence) -> list[Claim]:
     plain, mixed, fading = (evidence[called(s), WIDE] for s in (PLAIN, MIXED, FADING))
     name = f"gamma up to {WIDE_SPREAD:g}"
+    fixed = compared(
+        f"{name}: tau = 0.4 ends above tau = 0, and is below it at first (after {START} rounds)",
+        [Pair("in the end", mixed.last, plain.last), Pair("at first", plain.after(START), mixed.after(START))],
+        higher,
+    )
+    both = compared(
+        f"{name}: fading tau starts as tau = 0.4 and ends as tau = 0 (within {ALIKE:g} dB)",
+        [Pair("start", fading.after(START), mixed.after(START)), Pair("end", fading.last, plain.last)],
+        alike(ALIKE),
+    )
     return [
-        compared(
-            f"{name}: tau = 0.4 ends above tau = 0, and is below it at first (after {START} rounds)",
-            [Pair("in the end", mixed.last, plain.last), Pair("at first", plain.after(START), mixed.after(START))],
-            higher,
-        ),
-        compared(
-            f"{name}: fading tau starts as tau = 0.4 and ends as tau = 0 (within {ALIKE:g} dB)",
-            [Pair("start", fading.after(START), mixed.after(START)), Pair("end", fading.last, plain.last)],
-            alike(ALIKE),
+        *seen_in(LOW_SIMILARITY, fixed, text="figure 5.3: tau = 0.4 starts faster and ends worse than 0 (with noise)"),
+        *seen_in(
+            LOW_SIMILARITY, both, text="figure 5.3: starts like tau = 0.4, ends nearly identical to 0 (with noise)"
         ),
     ]
 
@@ -227,11 +239,11 @@ def _tradeoff(evidence: Evidence, sweeps: Sweeps) -> list[Claim]:
 
     firsts = [(f"phi_0 = {first:.3g}", of(Noise(first))) for first in sorted(sweeps.firsts, reverse=True)]
     decays = [(f"zeta = {decay:g}", of(Noise(decay=decay))) for decay in sorted({PUBLISHED.decay, *sweeps.decays})]
-    claims = [rising(f"The smaller phi_0, the higher the NMSD after {AFTER} rounds", [Chain("NMSD", firsts)])]
+    first = rising(f"The smaller phi_0, the higher the NMSD after {AFTER} rounds", [Chain("NMSD", firsts)])
+    claims = seen_in(BY_FIRST, first, text="figure 5.4: the smaller phi_0, the higher the NMSD")
     if sweeps.decays:
-        claims.append(
-            rising(f"The nearer zeta is to 1, the higher the NMSD after {AFTER} rounds", [Chain("NMSD", decays)])
-        )
+        nearer = rising(f"The nearer zeta is to 1, the higher the NMSD after {AFTER} rounds", [Chain("NMSD", decays)])
+        claims += seen_in(BY_DECAY, nearer, text="figure 5.4: zeta close to 1 costs accuracy")
     return claims
 
 
@@ -255,33 +267,8 @@ def _total(evidence: Evidence, sweeps: Sweeps) -> Claim:
         problem, outcome = best(evidence, called(MIXED, honest), sweeps)
         figure += f": NMSD {in_words(outcome.last)} dB at C = {problem.clip:g}, rho = {problem.penalty:g}"
     return Claim(
-        f"The published noise costs {TEXT_TOTAL:g} in {ROUNDS} rounds", abs(booked - TEXT_TOTAL) < 0.01, figure
+        f"The published noise costs {TEXT_TOTAL:g} in {ROUNDS} rounds",
+        abs(booked - TEXT_TOTAL) < 0.01,
+        figure,
+        f"{TEXT_TOTAL:g}-zCDP in all, from phi_0 = {PUBLISHED.first:g} and zeta = {PUBLISHED.decay:g} (section 5.4.1)",
     )
-
-
-def _optimum(arrivals: Sequence[Arrival]) -> list[Claim]:
-    plain = [a for a in arrivals if not a.exact and a.problem.servers == "random"]
-    reached = [a for a in arrivals if a.exact or a.problem.servers == "complete"]
-    far = "; ".join(
-        f"rho = {a.problem.penalty:g}: {brief(float(a.distance.max()), 2)} (to the weighted one "
-        f"{brief(float(a.weighted.max()), 2)})"
-        for a in plain
-    )
-    near = "; ".join(
-        f"{'exact' if a.exact else 'plain'}, {a.problem.servers} servers: {float(a.distance.max()):.1g}"
-        for a in reached
-    )
-    return [
-        Claim(
-            "Without mixing and noise every client comes to its cluster's centralised optimum (Theorem 5.1)",
-            all(float(a.distance.max()) < REACHED for a in plain),
-            f"farthest client, as a share of the optimum's size, {far}. Why: what a server gathers is a gradient step, "
-            "and (5.9) averages after it: decentralised gradient descent, whose servers stay apart by a distance that "
-            "falls with 1 / rho; and averages over unequal neighbourhoods make servers count by how many hear them",
-        ),
-        Claim(
-            f"It does (to {REACHED:g}) where all servers hear all, and with exact=True on any connected graph",
-            all(float(a.distance.max()) < REACHED for a in reached),
-            f"farthest client, {near}",
-        ),
-    ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.experiments.papers.experiment import Claim
-from tacit.experiments.papers.push_sum.design import FRACTIONS
+from tacit.experiments.papers.experiment import Claim, seen_in
+from tacit.experiments.papers.push_sum.design import COMPARISON, DENSITIES, FRACTIONS, LOCAL, SIZES
 from tacit.experiments.papers.push_sum.evidence import Evidence
 from tacit.experiments.papers.verdicts import (
     Named,
@@ -17,13 +17,34 @@ from tacit.experiments.papers.verdicts import (
     not_worse,
 )
 
+IN_TEXT = {
+    "COL": "OPS slightly worse than COL",
+    "DOL-Symm": "OPS below DOL-Symm",
+    "DOL-Asymm": "OPS below DOL-Asymm",
+    "Local OGD": "learning alone has more regret than OPS",
+    "density": "the denser the network, the lower the average loss",
+    "size": "curves of all sizes close together, that of the largest network the lowest",
+    "gain": "the regret of OPS falls further with more stochastic samples; clusters gain nothing from company",
+}
+"""What the text reads off its curves; it gives no numbers."""
+ON_FRACTIONS = (
+    "figure 2 (c) and (d), of Occupancy: more stochastic samples, a smaller average loss (curves, no numbers)"
+)
+
 
 def judge(evidence: Evidence) -> list[Claim]:
     """Return every claim with its verdict."""
     claims: list[Claim] = []
     for fraction in FRACTIONS:
-        claims += [*_comparison(evidence, fraction), _density(evidence, fraction), _size(evidence, fraction)]
-    return [*claims, _fractions(evidence), _gain(evidence)]
+        claims += _comparison(evidence, fraction)
+        claims += _seen(evidence, DENSITIES, "density", _density(evidence, fraction))
+        claims += _seen(evidence, SIZES, "size", _size(evidence, fraction))
+    claims += seen_in(COMPARISON, _fractions(evidence), text=ON_FRACTIONS)
+    return [*claims, *_seen(evidence, LOCAL, "gain", _gain(evidence))]
+
+
+def _seen(evidence: Evidence, figure: str, about: str, claim: Claim) -> list[Claim]:
+    return seen_in(figure, claim, text=f"{evidence.design.in_text[figure]}: {IN_TEXT[about]} (curves, no numbers)")
 
 
 def percent(fraction: float) -> str:
@@ -45,12 +66,17 @@ def _comparison(evidence: Evidence, fraction: float) -> list[Claim]:
     ops = _main(evidence, "OPS", fraction)
     where = f"({percent(fraction)})"
     others = {name: _main(evidence, name, fraction) for name in ("COL", "DOL-Symm", "DOL-Asymm", "Local OGD")}
-    return [
-        not_worse(f"COL is not worse than OPS {where}", others["COL"], ops),
-        *(
-            lower(f"OPS has a lower average loss than {name} {where}", ops, others[name])
+    found = {
+        "COL": not_worse(f"COL is not worse than OPS {where}", others["COL"], ops),
+        **{
+            name: lower(f"OPS has a lower average loss than {name} {where}", ops, others[name])
             for name in ("DOL-Symm", "DOL-Asymm", "Local OGD")
-        ),
+        },
+    }
+    return [
+        shown
+        for name, claim in found.items()
+        for shown in _seen(evidence, LOCAL if name == "Local OGD" else COMPARISON, name, claim)
     ]
 
 

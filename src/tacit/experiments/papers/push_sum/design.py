@@ -26,6 +26,22 @@ METHODS: Mapping[str, Callable[..., Algorithm]] = {
     "Local OGD": algorithms.local_online,
 }
 
+COMPARISON, SIZES, DENSITIES, LOCAL = "comparison", "sizes", "densities", "local"
+"""Our figures."""
+ON_SUSY = {
+    COMPARISON: "figure 2 (a) and (b)",
+    SIZES: "figure 3 (a) and (b)",
+    DENSITIES: "figure 3 (c) and (d)",
+    LOCAL: "figure 6",
+}
+ON_OCCUPANCY = {
+    COMPARISON: "figure 2 (c) and (d)",
+    SIZES: "figure 4",
+    DENSITIES: "figure 5",
+    LOCAL: "figure 6 (which is of SUSY)",
+}
+"""Our figure -> the text's."""
+
 
 class Samples(NamedTuple):
     """The data, ready to be dealt out."""
@@ -95,6 +111,8 @@ class Design:
     """Whether a step that was chosen at the first fraction serves at the others too, which saves time."""
     starts: Mapping[str, float]
     """Where the search for a method's step begins; decides how long it takes, not where it ends."""
+    in_text: Mapping[str, str]
+    """Our figure -> the text's."""
 
     def main(self, fraction: float) -> Setting:
         """Return the setting in which all methods are compared."""

@@ -5,7 +5,16 @@ from __future__ import annotations
 from tacit.experiments.papers.drawing import Panel, draw_curves
 from tacit.experiments.papers.experiment import Figure, Table
 from tacit.experiments.papers.push_sum.claims import percent
-from tacit.experiments.papers.push_sum.design import FRACTIONS, METHODS, Cell, cell_of
+from tacit.experiments.papers.push_sum.design import (
+    COMPARISON,
+    DENSITIES,
+    FRACTIONS,
+    LOCAL,
+    METHODS,
+    SIZES,
+    Cell,
+    cell_of,
+)
 from tacit.experiments.papers.push_sum.evidence import Evidence
 from tacit.experiments.papers.verdicts import TOLERANCE
 from tacit.results.record import figure
@@ -85,7 +94,7 @@ def figures(evidence: Evidence) -> list[Figure]:
     """Return the pictures: those of the text's figures 2 to 6."""
     design = evidence.design
     y_label = "average loss up to round t (nats)"
-    bands = f"Lines are means over the seeds, bands their 95 % confidence intervals. {NOT_PRIVATE}"
+    bands = f"Lines are means over {design.seeds} seeds, bands their 95 % intervals. {NOT_PRIVATE}"
 
     def panels(cells: dict[str, dict[float, Cell]]) -> list[Panel]:
         return [
@@ -108,12 +117,12 @@ def figures(evidence: Evidence) -> list[Figure]:
     baselines = compared("COL", "OPS", "DOL-Symm", "DOL-Asymm")
     alone = compared("OPS", "Local OGD")
     drawn = (
-        ("comparison", f"OPS and the baselines ({network})", "2", baselines),
-        ("sizes", f"OPS on networks of different size (up to {design.size_neighbours} neighbours)", "3 or 4", sizes),
-        ("densities", f"OPS on networks of different density ({design.density_nodes} nodes)", "3 or 5", densities),
-        ("local", f"OPS and learning alone ({network})", "6", alone),
+        (COMPARISON, f"OPS and the baselines ({network})", baselines),
+        (SIZES, f"OPS on networks of different size (up to {design.size_neighbours} neighbours)", sizes),
+        (DENSITIES, f"OPS on networks of different density ({design.density_nodes} nodes)", densities),
+        (LOCAL, f"OPS and learning alone ({network})", alone),
     )
     return [
-        draw_curves(name, title, f"As figure {number} of the text. {bands}", panels(cells), y_label)
-        for name, title, number, cells in drawn
+        draw_curves(name, title, f"As the text's {design.in_text[name]}. {bands}", panels(cells), y_label)
+        for name, title, cells in drawn
     ]

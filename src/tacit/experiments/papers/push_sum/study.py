@@ -7,7 +7,7 @@ from typing import Any
 
 from tacit.experiments.papers.experiment import Experiment, Findings, reproducible
 from tacit.experiments.papers.push_sum.claims import judge, percent
-from tacit.experiments.papers.push_sum.design import Design, Samples, load
+from tacit.experiments.papers.push_sum.design import ON_OCCUPANCY, ON_SUSY, Design, Samples, load
 from tacit.experiments.papers.push_sum.evidence import Evidence, gather
 from tacit.experiments.papers.push_sum.presentation import figures, losses, method, steps
 from tacit.experiments.papers.workers import crew
@@ -28,6 +28,7 @@ OCCUPANCY_FULL = Design(
     step_ratio=2.0**0.5,
     shared_steps=False,
     starts=OCCUPANCY_STARTS,
+    in_text=ON_OCCUPANCY,
 )
 OCCUPANCY_QUICK = replace(OCCUPANCY_FULL, sizes=(6, 20), densities=(5, 19), seeds=10, step_ratio=2.0, shared_steps=True)
 SUSY_FULL = Design(
@@ -42,6 +43,7 @@ SUSY_FULL = Design(
     step_ratio=2.0**0.5,
     shared_steps=False,
     starts=SUSY_STARTS,
+    in_text=ON_SUSY,
 )
 SUSY_QUICK = replace(
     SUSY_FULL,
