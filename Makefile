@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 WORKERS ?= 2
 
-.PHONY: setup demo test test-slow check proto bench lock clean
+.PHONY: setup demo docs test test-slow coverage check proto bench lock clean
 
 setup: $(STAMP)
 
@@ -18,6 +18,9 @@ $(STAMP): requirements.txt pyproject.toml
 demo: setup
 	$(BIN)/tacit demo --out runs/demo
 
+docs: setup  # the manual as a site: build/docs/index.html
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs build/docs
+
 check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -29,6 +32,9 @@ test: check
 
 test-slow: setup  # what takes minutes: docs/deploy.md in network namespaces (as root), swarms, killed peers, whole experiments
 	$(BIN)/pytest -m slow
+
+coverage: setup  # which lines of src the daily tests run, in the processes that they start too
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "not slow" --cov --cov-report=term-missing:skip-covered
 
 proto: setup  # after a change of tacit.proto
 	$(BIN)/python -m grpc_tools.protoc -I src/tacit/peer --python_out=src/tacit/peer/wire --pyi_out=src/tacit/peer/wire src/tacit/peer/tacit.proto

@@ -10,14 +10,12 @@ simulators have it; a few hundred of their iterations are measured and taken tim
 from __future__ import annotations
 
 import functools
-import json
-import platform
 import time
-from pathlib import Path
 
 import numpy as np
 
 import tacit
+from benchmarks.figures import write
 from tacit.experiments.papers.asynchronous.setting import (
     CLIENTS,
     FEATURES,
@@ -31,7 +29,6 @@ from tacit.experiments.papers.asynchronous.setting import (
 
 RUNS, SHARE, STEP, GOAL, REPETITIONS = 20, 4, 0.4, 60.0, 2
 HAND_ROUNDS = 300
-RESULTS = Path(__file__).parent / "results"
 
 
 def seconds(share: int, runs: int) -> float:
@@ -112,9 +109,7 @@ def main() -> int:
     }
     for name, spent in took.items():
         print(f"{RUNS} runs of {ROUNDS} rounds, {CLIENTS} clients, {name}: {spent:.1f} s")
-    found = {"machine": platform.machine(), "runs": RUNS, "seconds": took, "goal seconds": GOAL}
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "asynchronous.json").write_text(json.dumps(found, indent=2) + "\n")
+    write("asynchronous", {"runs": RUNS, "seconds": took, "goal seconds": GOAL}, "jax")
     return int(took["4 numbers travel"] > GOAL)
 
 

@@ -7,18 +7,14 @@ work on the machine hits them alike; the best time of each counts. The goal is a
 
 from __future__ import annotations
 
-import json
-import platform
-from pathlib import Path
-
 import numpy as np
 
 import tacit
+from benchmarks.figures import write
 
 COHORT, ROUNDS, REPETITIONS, GOAL = 50, 4000, 7, 2.0
 SIZES = (50, 1_000, 10_000, 100_000)
 RECORDS, FEATURES = 4, 22
-RESULTS = Path(__file__).parent / "results"
 
 
 def problem(clients: int) -> tuple[tacit.graphs.Topology, tacit.streams.Stream]:
@@ -56,9 +52,7 @@ def main() -> int:
     for clients in SIZES:
         per_round = 1e6 * best[clients] / ROUNDS
         print(f"{clients:>9,} clients, {COHORT} a round: {per_round:7.1f} us, {ratio[clients]:.2f} x of {SIZES[0]}")
-    RESULTS.mkdir(exist_ok=True)
-    found = {"machine": platform.machine(), "rounds": ROUNDS, "seconds": best, "ratio": ratio}
-    (RESULTS / "cohort.json").write_text(json.dumps(found, indent=2) + "\n")
+    write("cohort", {"rounds": ROUNDS, "seconds": best, "ratio": ratio}, "jax")
     return int(ratio[100_000] > GOAL)
 
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import resource
 import statistics
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
+
+from benchmarks.figures import write
 
 SIZES = [128, 1_024, 10_000, 100_000, 1_000_000]
 REPETITIONS = 3
@@ -24,7 +24,6 @@ SECONDS = 1.2
 SKIP = {("python loop", 1_000_000)}
 """Minutes per round; its rate does not depend on the size."""
 GOALS = {"jax by hand": 0.8, "numpy + csr": 1.5, "c kernel": 0.3}
-RESULTS = Path(__file__).parent / "results"
 
 
 def measure(variant: str, agents: int) -> dict[str, Any]:
@@ -79,7 +78,7 @@ def main() -> int:
             print(f"{agents:>9,}  {variant:<12} {rate:>9.3f} M/s (spread {spread:.3f})  {peak:>6.2f} GiB", flush=True)
         agree([cells[v, agents] for v in VARIANTS if (v, agents) in cells])
     misses = verdict(cells)
-    save(cells, misses)
+    write("engine", {"cells": list(cells.values()), "missed": misses}, "jax", "numpy")
     return 1 if misses else 0
 
 
@@ -109,24 +108,6 @@ def verdict(cells: dict[tuple[str, int], dict[str, Any]]) -> list[str]:
         misses.append(f"peak memory {peak:.2f} GiB")
     print("all goals met" if not misses else "missed: " + "; ".join(misses))
     return misses
-
-
-def save(cells: dict[tuple[str, int], dict[str, Any]], misses: list[str]) -> None:
-    """Write the figures with what they were measured on."""
-    import jax
-    import numpy
-
-    RESULTS.mkdir(exist_ok=True)
-    about = {
-        "machine": platform.machine(),
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        "jax": jax.__version__,
-        "numpy": numpy.__version__,
-    }
-    target = RESULTS / "engine.json"
-    target.write_text(json.dumps({"about": about, "cells": list(cells.values()), "missed": misses}, indent=1) + "\n")
-    print(f"written to {target.relative_to(Path.cwd()) if target.is_relative_to(Path.cwd()) else target}")
 
 
 if __name__ == "__main__":

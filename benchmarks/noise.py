@@ -11,14 +11,14 @@ import argparse
 import importlib
 import json
 import os
-import platform
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
+
+from benchmarks.figures import write
 
 SIZES = [128, 1_024, 10_000, 100_000]
 GPU_SIZE = 1_000_000
@@ -27,7 +27,6 @@ AGENT_ROUNDS = 8e6
 """Per repetition on the CPU; the GPU gets a hundred times as many."""
 GOAL = 2.0
 DISTRIBUTIONS = ("laplace", "gaussian")
-RESULTS = Path(__file__).parent / "results"
 
 
 def threefry(distribution: str) -> Callable[..., Any]:
@@ -167,10 +166,7 @@ def main() -> int:
         if cell["times_without"][f"{name}, tacit"] >= GOAL
     ]
     print("all goals met" if not missed else "missed: " + "; ".join(missed))
-    RESULTS.mkdir(exist_ok=True)
-    about = {"machine": platform.machine(), "cores": os.cpu_count(), "python": platform.python_version()}
-    target = RESULTS / ("noise_gpu.json" if chosen.gpu else "noise.json")
-    target.write_text(json.dumps({"about": about, "cells": cells, "missed": missed}, indent=1) + "\n")
+    write("noise_gpu" if chosen.gpu else "noise", {"cells": cells, "missed": missed}, "jax")
     return 1 if missed else 0
 
 

@@ -9,15 +9,14 @@ benchmarks/results/partial_sharing.json. Exit code 1 if a prediction is off by m
 from __future__ import annotations
 
 import asyncio
-import json
-import platform
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.transport import JOB, RESULTS, Ignored, specs, watch
+from benchmarks.figures import write
+from benchmarks.transport import JOB, Dispatch, Ignored, Reception, specs, watch
 
 MODELS = ((4, 200), (40, 2_000), (400, 20_000), (4_000, 200_000))
 """Numbers that are shared, and of how many."""
@@ -40,34 +39,14 @@ class Cost(NamedTuple):
 
 async def receive(directory: Path, numbers: int) -> None:
     """Take messages and confirm each of them."""
-    from tacit.peer.credentials import server_credentials
     from tacit.peer.exchange import Position
-    from tacit.peer.listener import Listener
 
-    class Taking:
-        job, told_every = JOB, 1
-
-        def __init__(self) -> None:
-            self.specs, self.at = specs(4 * numbers), Position(FIRST, 0)
-            self.listener: Any = None
-
-        def admit(self, name: str) -> None: ...
-        def announced(self, name: str, at_round: int) -> None: ...
-
-        def position(self, name: str) -> Position:
-            return self.at
-
+    class Taking(Reception):
         async def take(self, name: str, phase: int, sent: int, message: Any, masks: bytes) -> None:
             self.at = Position(sent + 1, 0)
             asyncio.get_running_loop().call_soon(self.listener.progressed)  # when it is noted that it was taken in
 
-        async def letter(self, name: str, recipient: str, payload: bytes) -> None: ...
-
-    taking = Taking()
-    taking.listener = Listener(taking, server_credentials(watch(directory, "b")), Ignored())
-    print(await taking.listener.start("127.0.0.1:0"), flush=True)
-    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
-    await taking.listener.close()
+    await Taking(4 * numbers, Position(FIRST, 0)).serve(directory)
 
 
 async def send(directory: Path, port: int, numbers: int) -> Cost:
@@ -77,9 +56,7 @@ async def send(directory: Path, port: int, numbers: int) -> Cost:
     from tacit.peer.exchange import Parcel, Position
     from tacit.peer.sockets import tcp_bytes
 
-    class Giving:
-        job = JOB
-
+    class Giving(Dispatch):
         def __init__(self) -> None:
             self.specs, self.content, self.at, self.end = specs(4 * numbers), bytes(4 * numbers), 0, FIRST
             self.changed = asyncio.Event()
@@ -93,11 +70,6 @@ async def send(directory: Path, port: int, numbers: int) -> Cost:
         def confirmed(self, name: str, position: Position) -> None:
             self.at = position.round
             self.changed.set()
-
-        def refused(self, name: str, parcel: Parcel, reason: str, detail: str) -> None:
-            raise SystemExit(f"refused: {reason} {detail}")
-
-        def letter_from(self, relay: str, sender: str, payload: bytes) -> None: ...
 
         async def until(self, round_: int) -> None:
             while self.at < round_:
@@ -180,23 +152,12 @@ def main() -> int:
             cells = (f"{share:,}", f"{size:,}", f"{part.out:,.1f}", f"{whole.out:,.1f}")
             shares = (f"{row['ratio_sent']:.2%}", f"{row['ratio_both_ways']:.2%}", f"{off:.1%}")
             print("  ".join(f"{cell:>17}" for cell in (*cells, *shares)), flush=True)
-    save(rows)
+    write("partial_sharing", {"rows": rows}, "grpcio")
     return 0 if all(row["prediction_error"] <= CLOSE for row in rows) else 1
 
 
 def _error(found: Cost, expected: Cost) -> float:
     return max(abs(a / b - 1) for a, b in zip(found, expected, strict=True))
-
-
-def save(rows: list[dict[str, Any]]) -> None:
-    """Write the figures with what they were measured on."""
-    from tacit.peer.credentials import grpc
-
-    RESULTS.mkdir(exist_ok=True)
-    about = {"machine": platform.machine(), "python": platform.python_version(), "grpc": grpc.__version__}
-    target = RESULTS / "partial_sharing.json"
-    target.write_text(json.dumps({"about": about, "rows": rows}, indent=1) + "\n")
-    print(f"written to {target.relative_to(Path.cwd()) if target.is_relative_to(Path.cwd()) else target}")
 
 
 if __name__ == "__main__":

@@ -7,19 +7,15 @@ clients of 100 servers. The goal for the first is 10 s after compilation on two 
 
 from __future__ import annotations
 
-import json
-import platform
-from pathlib import Path
-
 import numpy as np
 
 import tacit
+from benchmarks.figures import write
 
 DIMENSIONS, CLUSTERS, RECORDS = 60, 3, (2, 9)
 ROUNDS, REPETITIONS, GOAL = 300, 3, 10.0
 SIZES = ((10, 15), (100, 100))
 """Servers, and clients of each."""
-RESULTS = Path(__file__).parent / "results"
 
 
 def problem(servers: int, clients: int) -> tuple[tacit.graphs.Topology, tacit.streams.Stream]:
@@ -51,13 +47,8 @@ def main() -> int:
     best = {size: min(seconds(*size) for _ in range(REPETITIONS)) for size in SIZES}
     for (servers, clients), took in best.items():
         print(f"{servers * clients:>7,} clients of {servers:>3} servers, {ROUNDS} rounds: {took:.2f} s")
-    RESULTS.mkdir(exist_ok=True)
-    found = {
-        "machine": platform.machine(),
-        "rounds": ROUNDS,
-        "seconds": {str(servers * clients): took for (servers, clients), took in best.items()},
-    }
-    (RESULTS / "personalised.json").write_text(json.dumps(found, indent=2) + "\n")
+    by_clients = {str(servers * clients): took for (servers, clients), took in best.items()}
+    write("personalised", {"rounds": ROUNDS, "seconds": by_clients}, "jax")
     return int(best[SIZES[0]] > GOAL)
 
 

@@ -12,8 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
-import platform
 import re
 import sys
 import tempfile
@@ -26,11 +24,12 @@ import numpy as np
 from tests.faults.evidence import Evidence
 from tests.faults.processes import Federation
 
+from benchmarks.figures import write
+
 PEERS = 8
 SAMPLE_EVERY = 5.0
 FLAT = 0.2
 """MiB a minute: no slope may be larger than this by two standard errors."""
-RESULTS = Path(__file__).parent / "results"
 
 
 def graph(peers: int) -> dict[str, list[str]]:
@@ -145,27 +144,8 @@ def main() -> int:
     print(
         f"memory grows in {', '.join(sorted(set(growing)))}" if growing else f"memory is flat (within {FLAT} MiB/min)"
     )
-    save({**found, "mean_own_slope": mean})
+    write("soak", {**found, "mean_own_slope": mean}, "jax", "grpcio")
     return 1 if growing or found["faults"] or any(found["exit_codes"].values()) else 0
-
-
-def save(found: dict[str, Any]) -> None:
-    """Write the figures with what they were measured on."""
-    import jax
-
-    from tacit.peer.credentials import grpc
-
-    about = {
-        "machine": platform.machine(),
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        "jax": jax.__version__,
-        "grpc": grpc.__version__,
-    }
-    RESULTS.mkdir(exist_ok=True)
-    target = RESULTS / "soak.json"
-    target.write_text(json.dumps({"about": about, **found}, indent=1) + "\n")
-    print(f"written to {target.relative_to(Path.cwd()) if target.is_relative_to(Path.cwd()) else target}")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -21,7 +20,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.transport import RESULTS, watch
+from benchmarks.figures import write
+from benchmarks.transport import watch
 
 AGENTS, DEGREE = 8, 4
 WORKLOADS = {"10 KB": (25, 100, 300), "1 MB": (250, 1000, 30)}
@@ -195,30 +195,12 @@ def main() -> int:
         cells = "  ".join(f"{rates[kind]:>8.1f} /s   " for kind in ("peers", "bare"))
         sent = rates["peers"] * edges * size / 1e6
         print(f"{label:>6}  {cells}  {rates['peers'] / rates['bare']:.2f}  {sent:>8,.0f} MB/s", flush=True)
-    save(rows)
+    write("swarm", {"agents": AGENTS, "neighbours": DEGREE, "rows": rows}, "grpcio")
     return 0
 
 
 async def _bare_process(directory: Path, name: str, size: int, rounds: int) -> None:
     await Bare(directory, name, size).run(rounds)
-
-
-def save(rows: list[dict[str, Any]]) -> None:
-    """Write the figures with what they were measured on."""
-    from tacit.peer.credentials import grpc
-
-    about = {
-        "machine": platform.machine(),
-        "cores": os.cpu_count(),
-        "load": os.getloadavg(),
-        "python": platform.python_version(),
-        "grpc": grpc.__version__,
-        "agents": AGENTS,
-        "neighbours": DEGREE,
-    }
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "swarm.json").write_text(json.dumps({"about": about, "rows": rows}, indent=1) + "\n")
-    print("written to benchmarks/results/swarm.json")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -19,6 +18,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from benchmarks.figures import write
 
 JOB = "00" * 32
 WORKLOADS = {"10 KB": (10_000, 3_000), "1 MB": (1_000_000, 200), "100 MB": (100_000_000, 8)}
@@ -28,7 +29,6 @@ OUTBOX, COMMITTED = 16, 4
 REPETITIONS = 5
 GOAL = 300.0
 """MB/s for messages of 100 MB."""
-RESULTS = Path(__file__).parent / "results"
 
 
 def specs(size: int) -> Any:
@@ -63,37 +63,58 @@ class Ignored:
     def linked(self, name: str, direction: str, up: bool) -> None: ...
 
 
+class Reception:
+    """Hears everybody, takes no letters, and says how far it is."""
+
+    job, told_every = JOB, 1
+
+    def __init__(self, size: int, at: Any) -> None:
+        self.specs, self.at = specs(size), at
+        self.listener: Any = None
+
+    def admit(self, name: str) -> None: ...
+    def announced(self, name: str, at_round: int) -> None: ...
+
+    def position(self, name: str) -> Any:
+        return self.at
+
+    async def letter(self, name: str, recipient: str, payload: bytes) -> None: ...
+
+    async def serve(self, directory: Path) -> None:
+        """Listen, print the port, and go on until the standard input ends."""
+        from tacit.peer.credentials import server_credentials
+        from tacit.peer.listener import Listener
+
+        self.listener = Listener(self, server_credentials(watch(directory, "b")), Ignored())
+        print(await self.listener.start("127.0.0.1:0"), flush=True)
+        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+        await self.listener.close()
+
+
+class Dispatch:
+    """Has nothing to hear and takes no refusal."""
+
+    job = JOB
+
+    def refused(self, name: str, parcel: Any, reason: str, detail: str) -> None:
+        raise SystemExit(f"refused: {reason} {detail}")
+
+    def letter_from(self, relay: str, sender: str, payload: bytes) -> None: ...
+
+
 async def receive_link(directory: Path, size: int, count: int) -> None:
     """Take `count` messages at a time and tell the sender after each batch how far it is."""
-    from tacit.peer.credentials import server_credentials
     from tacit.peer.exchange import Position
-    from tacit.peer.listener import Listener
 
-    class Taking:
-        job, told_every = JOB, COMMITTED
-
-        def __init__(self) -> None:
-            self.specs, self.at = specs(size), Position(1, 0)
-            self.listener: Any = None
-
-        def admit(self, name: str) -> None: ...
-        def announced(self, name: str, at_round: int) -> None: ...
-
-        def position(self, name: str) -> Position:
-            return self.at
+    class Taking(Reception):
+        told_every = COMMITTED
 
         async def take(self, name: str, phase: int, sent: int, message: Any, masks: bytes) -> None:
             if sent % COMMITTED == 0:
                 self.at = Position(sent + 1, 0)
                 self.listener.progressed()
 
-        async def letter(self, name: str, recipient: str, payload: bytes) -> None: ...
-
-    taking = Taking()
-    taking.listener = Listener(taking, server_credentials(watch(directory, "b")), Ignored())
-    print(await taking.listener.start("127.0.0.1:0"), flush=True)
-    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
-    await taking.listener.close()
+    await Taking(size, Position(1, 0)).serve(directory)
 
 
 async def send_link(directory: Path, port: int, size: int, count: int) -> list[float]:
@@ -106,9 +127,7 @@ async def send_link(directory: Path, port: int, size: int, count: int) -> list[f
 
     content = np.random.default_rng(0).normal(size=size // 4).astype("float32").tobytes()
 
-    class Giving:
-        job = JOB
-
+    class Giving(Dispatch):
         def __init__(self) -> None:
             self.specs, self.at, self.end, self.done = specs(size), 1, 1, asyncio.Event()
 
@@ -123,11 +142,6 @@ async def send_link(directory: Path, port: int, size: int, count: int) -> list[f
             dialer.wake()
             if self.at == self.end:
                 self.done.set()
-
-        def refused(self, name: str, parcel: Parcel, reason: str, detail: str) -> None:
-            raise SystemExit(f"refused: {reason} {detail}")
-
-        def letter_from(self, relay: str, sender: str, payload: bytes) -> None: ...
 
     giving, identity = Giving(), watch(directory, "a")
     dialer = Dialer(giving, "b", f"127.0.0.1:{port}", lambda: channel_credentials(identity), Ignored())
@@ -246,24 +260,8 @@ def main() -> int:
             print(f"{label:>8}  {cells[0]}  {cells[1]}  {rates['link'] / rates['bare']:.2f}", flush=True)
     reached = rows[-1]["messages_per_second"]["link"] * rows[-1]["bytes"] / 1e6
     print(f"100 MB messages: {reached:,.0f} MB/s, goal {GOAL:,.0f}: {'met' if reached >= GOAL else 'missed'}")
-    save(rows)
+    write("transport", {"rows": rows}, "grpcio")
     return 0 if reached >= GOAL else 1
-
-
-def save(rows: list[dict[str, Any]]) -> None:
-    """Write the figures with what they were measured on."""
-    from tacit.peer.credentials import grpc
-
-    RESULTS.mkdir(exist_ok=True)
-    about = {
-        "machine": platform.machine(),
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        "grpc": grpc.__version__,
-    }
-    target = RESULTS / "transport.json"
-    target.write_text(json.dumps({"about": about, "rows": rows}, indent=1) + "\n")
-    print(f"written to {target.relative_to(Path.cwd()) if target.is_relative_to(Path.cwd()) else target}")
 
 
 if __name__ == "__main__":

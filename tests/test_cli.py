@@ -327,7 +327,10 @@ def papers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, Path, int]]:
         return SimpleNamespace(name=name, title=f"title of {name}", source="003", run=run)
 
     module = ModuleType("tacit.experiments.papers")
-    module.EXPERIMENTS = {"good": experiment("good", True), "bad": experiment("bad", False)}  # type: ignore[attr-defined]
+    known = {"good": experiment("good", True), "bad": experiment("bad", False)}
+    module.EXPERIMENTS = known  # type: ignore[attr-defined]
+    module.PARTS = [SimpleNamespace(experiments=tuple(known.values()))]  # type: ignore[attr-defined]
+    module.CPU_MINUTES = {"good": 3, "bad": 4}  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "tacit.experiments.papers", module)
     return calls
 
@@ -342,6 +345,15 @@ def test_experiments_of_the_texts_are_listed_and_run(tacit: Any, papers: list[tu
     assert failed.code == 1
     assert "DOES NOT HOLD" in failed.out
     assert papers[-1] == (False, Path("runs/bad"), 0)
-    unknown = tacit("reproduce", "ugly")
+    unknown = tacit("reproduce", "god")
     assert unknown.code == 2
-    assert "expected one of: good, bad" in unknown.err
+    assert "did you mean 'good'? expected one of: good, bad" in unknown.err
+
+
+def test_all_or_one_experiment_is_asked_for(tacit: Any) -> None:
+    both = tacit("reproduce", "ops-susy", "--all")
+    assert (both.code, "a name ('ops-susy') or --all, not both" in both.err) == (2, True)
+    alone = tacit("reproduce", "ops-susy", "--jobs", "2")
+    assert (alone.code, "--jobs goes with --all" in alone.err) == (2, True)
+    many = tacit("reproduce", "--all", "--jobs", "9999")
+    assert (many.code, "give --jobs a number from 1 to" in many.err) == (2, True)

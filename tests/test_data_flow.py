@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.algorithms.duals import Observation, State
+from tacit.algorithms.duals import State
+from tacit.algorithms.sight import Observation
 from tacit.contract import Extent, share
 from tacit.errors import ContractError
 from tacit.objectives import Constraint, spending_limit

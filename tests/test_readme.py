@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 
 import tacit
 from tacit.algorithms import registry
+from tests.docs.pages import ROOT, blocks
 
-README = Path(__file__).parents[1] / "README.md"
-BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+BLOCKS = [block.text for block in blocks(ROOT / "README.md", "python")]
 
 
 def test_the_first_steps(tmp_path, monkeypatch):
@@ -28,36 +26,6 @@ def test_the_first_steps(tmp_path, monkeypatch):
 def test_a_private_run_says_so(capsys):
     exec(BLOCKS[1], {})
     assert capsys.readouterr().out.startswith("Epsilon = 1 per record (pure;")
-
-
-def test_geometry_budgets_and_absence(capsys):
-    exec(BLOCKS[2], {})
-    assert "l1 norm at most 1" in capsys.readouterr().out
-
-
-def test_noise_that_knows_the_graph_and_servers(capsys):
-    exec(BLOCKS[3], {})
-    plain, masked, homomorphic, independent = (line.partition(" ") for line in capsys.readouterr().out.splitlines())
-    assert plain[2] == masked[2]
-    assert plain[2] not in (homomorphic[2], independent[2])
-
-
-def test_one_model_for_each_cluster(capsys):
-    exec(BLOCKS[4], {})
-    rho, tau = capsys.readouterr().out.split("\n", 1)
-    total = sum(0.99**-t for t in range(100)) / (2 * 5.0**2)
-    assert 0.3 * total < float(rho) < total  # of the client that was called most often
-    assert len(tau.replace("[", "").replace("]", "").split()) == 30
-
-
-def test_clients_that_are_mostly_away(capsys):
-    code = BLOCKS[5].replace("rounds=400", "rounds=100").replace("(100, 200, 300, 400)", "(25, 50, 75, 100)")
-    names: dict = {}
-    exec(code, names)
-    sent = int(capsys.readouterr().out)
-    assert sent > 0
-    assert sent % (4 * 32) == 0
-    assert names["private"].privacy.private
 
 
 def test_a_peer_in_an_application(monkeypatch):
@@ -87,7 +55,7 @@ def test_a_peer_in_an_application(monkeypatch):
     assert {"start", "predict", "learn", "__aenter__", "__aexit__"} <= set(dir(tacit.Peer))
     monkeypatch.setattr(tacit, "Peer", Standing, raising=False)
     names: dict = {}
-    exec(BLOCKS[6], names)
+    exec(BLOCKS[2], names)
     asyncio.run(names["serve"](samples()))
     assert Standing.learnt == [(1, 2)]
 
@@ -95,7 +63,7 @@ def test_a_peer_in_an_application(monkeypatch):
 def test_an_own_algorithm_runs_in_both_runtimes(monkeypatch):
     monkeypatch.setattr(registry, "REGISTRY", dict(registry.REGISTRY))
     names: dict = {}
-    exec(BLOCKS[7], names)
+    exec(BLOCKS[3], names)
     algorithm = names["gossip"](tacit.objectives.logistic(l2=1e-4))
     graph, stream = tacit.graphs.ring(6), tacit.streams.logistic_drift(agents=6, dim=4, rounds=20)
     run = tacit.simulate(algorithm, graph, stream, rounds=20)

@@ -9,17 +9,34 @@ from tacit.results import Run
 from tacit.simulate import simulate
 
 if TYPE_CHECKING:
+    from tacit import interop
     from tacit.deploy.peer import Peer
 
 __version__ = "0.1.0"
 
-__all__ = ["Peer", "Run", "algorithms", "graphs", "metrics", "objectives", "peer", "privacy", "simulate", "streams"]
+__all__ = [
+    "Peer",
+    "Run",
+    "algorithms",
+    "graphs",
+    "interop",
+    "metrics",
+    "objectives",
+    "peer",
+    "privacy",
+    "simulate",
+    "streams",
+]
 
 
 def __getattr__(name: str) -> Any:
-    """Import `tacit.Peer` when it is asked for: gRPC takes its time."""
+    """Import `tacit.Peer` and `tacit.interop` when they are asked for: gRPC and scikit-learn take their time."""
     if name == "Peer":
         from tacit.deploy.peer import Peer
 
         return Peer
+    if name == "interop":
+        from importlib import import_module
+
+        return import_module("tacit.interop")
     raise AttributeError(f"module 'tacit' has no attribute {name!r}")

@@ -93,9 +93,11 @@ class Outbox:
     """What an agent sends in a phase. Make it with `share`, `push` or `per_slot`."""
 
     message: Message
+    """What is sent: one for all, or with a leading axis over the out-slots."""
     to: Array | None
     """(L,) out-slots that are addressed in this round, -1 for none; None addresses every live slot."""
     delivery: Delivery = field(metadata={"static": True})
+    """Who weighs it: the receiver, the sender, or one value for each."""
 
 
 def share(private: Tree, public: Tree = (), to: Array | None = None) -> Outbox:
@@ -234,6 +236,7 @@ class Noise(NamedTuple):
     """One declaration from which the sampler draws and the ledger books."""
 
     distribution: Distribution
+    """What a draw follows."""
     scale: Array
     """Of Laplace noise b, of Gaussian noise the standard deviation, per coordinate."""
     sensitivity: Array
@@ -246,6 +249,7 @@ class Extent(NamedTuple):
     """What is known of a value before it is computed; a sensitivity may depend on it."""
 
     coordinates: int
+    """Numbers that the value consists of."""
     records: int
     """How many records the value is a mean over: 1, or the batch size."""
 
@@ -254,6 +258,7 @@ class Clip(NamedTuple):
     """The bound that makes a sensitivity true: every record's gradient is scaled down to it."""
 
     bound: float
+    """Largest norm of a record's gradient."""
     norm: Literal["l2", "l1", "linf"] = "l2"
     """linf clips each coordinate by itself."""
 
@@ -266,9 +271,11 @@ class Mechanism(NamedTuple):
     """
 
     name: str
+    """What tables and messages call it."""
     distribution: Distribution | None = None
     """None releases the value as it is."""
     sensitivity: Callable[[View, Extent], Array] | None = None
+    """View and extent -> how far one record can move the value."""
     scale: Callable[[View, Array], Array] | None = None
     """View and sensitivity -> scale of the noise."""
     clip: Clip | None = None
@@ -276,11 +283,13 @@ class Mechanism(NamedTuple):
     perturbs: Literal["gradient", "update", "model"] = "model"
     """What is released: the gradient, the step made of it, or the model after the step."""
     adjacency: Adjacency = "record"
+    """What the numbers speak of: see `Adjacency`."""
     bound: Callable[[View, Array], Array] | None = None
     """Bounded Laplace only: view and scale -> bound."""
     finish: Callable[[Tree, Noise], Tree] | None = None
     """Post-processing of the noisy value that belongs to the mechanism."""
     spread: Spread = "common"
+    """How noise lies on the links: see `Spread`."""
     own_share: Callable[[View], Array] | None = None
     """Homomorphic only: view -> the factor with which the agent's own copy carries the draw."""
     grid: float | None = None
@@ -331,13 +340,19 @@ class PrivacyStatement(NamedTuple):
     """What a neighbour may learn, in words that travel with every figure."""
 
     private: bool
+    """Whether anything is promised."""
     unit: str
+    """Whose data are protected: a record, say."""
     adjacency: str
+    """What differs between two neighbouring data sets."""
     composition: str
+    """How releases add up: parallel or sequential."""
     assumptions: tuple[str, ...]
+    """What it rests on, and what of that is enforced."""
     text_claims: str
     """What the source text says, which may be more than what holds."""
     holds: str
+    """What we vouch for."""
 
     @classmethod
     def none(cls, text_claims: str = "no guarantee is claimed") -> PrivacyStatement:
@@ -353,14 +368,19 @@ class Phase(NamedTuple):
     """One message along one named set of links, from agents of one role to agents of one role."""
 
     links: str
+    """Name of the link set."""
     compute: Callable[[Key, State, Batch, View], tuple[State, Tree]]
     """The private work; the only function that sees data. Agents without data get an empty batch `()`."""
     mechanism: Mechanism
+    """What the value passes before it leaves."""
     absorb: Callable[[Key, State, Inbox, View], State]
+    """Key, state, what arrived and view -> the next state of a receiver."""
     emit: Callable[[State, Tree, View], tuple[State, Outbox]] = _release_as_is
     """Post-processing of the released value into messages."""
     source: str = "peer"
+    """Role of the senders."""
     target: str = "peer"
+    """Role of the receivers."""
     answers: str | None = None
     """Name of an earlier phase's links. Only agents which that phase reached in this round take part, so that a sampled
     cohort works and is waited for, and nobody else; the others keep their state. Between two roles, whoever the earlier
@@ -384,6 +404,7 @@ class Objective(NamedTuple):
     """What is learnt: a loss of one agent's batch, and how to start and judge a model for it."""
 
     name: str
+    """What tables and messages call it."""
     loss: Callable[[Params, Batch], Array]
     """Mean loss of the batch plus the regulariser: f_it(x)."""
     initial: Callable[[Batch], Params]
@@ -391,6 +412,7 @@ class Objective(NamedTuple):
     score: Callable[[Params, Batch], Array] | None = None
     """A figure to report besides the loss, e.g. the share of right predictions in the batch."""
     score_name: str = "accuracy"
+    """What tables call the score."""
     smoothed: Callable[[float], Callable[[Params, Batch], Array]] | None = None
     """Nonsmooth losses only: mu -> a smooth loss below it by at most mu, for comparators found by a solver."""
     predict: Callable[[Params, Array], Array] | None = None
@@ -420,15 +442,20 @@ class Algorithm(NamedTuple):
     """A method: pure per-agent functions, and what they need of the world."""
 
     name: str
+    """What tables and messages call it."""
     objective: Objective
+    """What is learnt."""
     init: Mapping[str, Callable[[Key, Params, Mapping[str, View]], State]]
     """Role -> first state from the first parameters and the role's view of each link set at round 0. The views' shapes
     hold throughout, so a state may reserve one memory per slot."""
     phases: tuple[Phase, ...]
+    """What happens in a round, in order."""
     model: Callable[[State], Params]
     """State of a `predictor` -> the parameters to predict with."""
     requires: frozenset[Requirement]
+    """What graph and channel must keep, checked before round 0."""
     privacy: PrivacyStatement
+    """What holds of its privacy, and what its text claims."""
     weights: Literal["sender", "receiver", "metropolis"] = "receiver"
     """Rule for the weights of a graph that was given without any."""
     topology: Callable[[Any], Any] | None = None

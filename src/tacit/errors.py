@@ -22,6 +22,15 @@ A message names the value, what was expected, and the remedy.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return "did you mean ...? " with the known name that is most like an unknown one; "" where none is."""
+    near = get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}? " if near else ""
+
 
 class TacitError(Exception):
     """Base of every error that tacit raises on purpose."""

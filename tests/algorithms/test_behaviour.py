@@ -10,6 +10,7 @@ from tacit.algorithms import inverse
 from tacit.errors import ConfigError, RequirementError
 from tacit.graphs import Channel
 from tacit.peer import run_in_process
+from tests.algorithms.given import stream_of
 
 AGENTS, DIM, L2 = 8, 4, 0.5
 OBJECTIVE = tacit.objectives.logistic(l2=L2)
@@ -122,9 +123,7 @@ def test_more_privacy_costs_more_accuracy():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((rounds, AGENTS, dim)) / np.sqrt(dim)
     y = np.where(rng.random((rounds, AGENTS)) < 1 / (1 + np.exp(-x @ np.array([2.0, -1.0, 1.0]))), 1.0, -1.0)
-    data = tacit.streams.from_function(
-        lambda start, stop: tacit.streams.Batch(x[start:stop], y[start:stop]), agents=AGENTS, rounds=rounds
-    )
+    data = stream_of(x, y)
     best = tacit.metrics.best_fixed(OBJECTIVE, lambda: [data.chunk(0, rounds)], data.batch_spec()).params
     errors = []
     for epsilon in (0.3, 3.0, 100.0):

@@ -14,6 +14,7 @@ from tacit.errors import ConfigError, RequirementError
 from tacit.graphs import Topology, from_edges, perron, ring, small_world
 from tacit.privacy import graph_homomorphic, laplace, local_graph_homomorphic, on_grid, per_edge
 from tacit.privacy.unit_noise import noise_words, unit_laplace
+from tests.algorithms.given import stream_of, two_classes
 
 AGENTS, DIM, ROUNDS, STEP, L2, STD = 6, 3, 22, 0.3, 1e-2, 0.2
 OBJECTIVE = tacit.objectives.logistic(l2=L2)
@@ -23,16 +24,12 @@ STRATEGIES = {"consensus": consensus, "CTA": combine_then_adapt, "ATC": adapt_th
 
 @pytest.fixture(scope="module")
 def samples():
-    rng = np.random.default_rng(5)
-    return rng.standard_normal((ROUNDS, AGENTS, DIM)), rng.choice([-1.0, 1.0], (ROUNDS, AGENTS))
+    return two_classes(5, (ROUNDS, AGENTS), DIM)
 
 
 @pytest.fixture(scope="module")
 def data(samples):
-    x, y = samples
-    return tacit.streams.from_function(
-        lambda start, stop: tacit.streams.Batch(x[start:stop], y[start:stop]), agents=AGENTS, rounds=ROUNDS
-    )
+    return stream_of(*samples)
 
 
 def gradient(w, a, y):

@@ -11,6 +11,7 @@ import tacit
 from tacit import runtime
 from tacit.graphs import Channel, Periodic, Topology, star_roles
 from tacit.privacy.unit_noise import noise_words, unit_laplace
+from tests.algorithms.given import stream_of, two_classes
 
 CLIENTS, DIM, ROUNDS, BATCH, STEP, L2 = 5, 4, 24, 3, 0.3, 1e-2
 CLIP, EPSILON = 0.4, 5.0
@@ -27,16 +28,12 @@ def every(period: int) -> Topology:
 
 @pytest.fixture(scope="module")
 def samples():
-    rng = np.random.default_rng(7)
-    return rng.standard_normal((ROUNDS, CLIENTS, BATCH, DIM)), rng.choice([-1.0, 1.0], (ROUNDS, CLIENTS, BATCH))
+    return two_classes(7, (ROUNDS, CLIENTS, BATCH), DIM)
 
 
 @pytest.fixture(scope="module")
 def data(samples):
-    a, y = samples
-    return tacit.streams.from_function(
-        lambda start, stop: tacit.streams.Batch(a[start:stop], y[start:stop]), agents=CLIENTS, rounds=ROUNDS
-    )
+    return stream_of(*samples)
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,8 @@ import tacit
 from tacit import runtime
 from tacit.algorithms import Shares, fedavg, importance_fedavg, optimal_shares
 from tacit.algorithms.cohorts import Sample, systematic_cohort, uniform_cohort
-from tacit.algorithms.importance import local_training, mixed, redistributed
+from tacit.algorithms.importance_training import local_training
+from tacit.algorithms.shares import mixed, redistributed
 from tacit.errors import ConfigError, DataError
 from tacit.graphs import federation, ring, star_roles
 from tacit.peer.memory import run_in_process

@@ -92,7 +92,7 @@ SADDLE, QUEUES = tacit.algorithms.constrained_mirror_descent, tacit.algorithms.l
         (lambda: QUEUES(PULL, FIRST, rounds=0), "rounds = 0: expected a whole number from 1 on"),
         (lambda: QUEUES(PULL, FIRST, rounds=2.5), "rounds = 2.5: expected a whole number"),
         (lambda: QUEUES(PULL, FIRST, rounds=9, boldness=-1), "boldness = -1: expected a number above 0"),
-        (lambda: DYNAMIC(PULL, window=0), "window = 0: expected a whole number of rounds from 1 on"),
+        (lambda: DYNAMIC(PULL, window=0), "window = 0: expected a whole number from 1 on, so many rounds"),
         (lambda: DYNAMIC(PULL, window=True), "window = True: expected a whole number"),
         (lambda: MIRROR(PULL, unbiased=True, missing="renormalise"), "missing = 'renormalise' with unbiased = true"),
         (

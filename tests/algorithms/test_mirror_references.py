@@ -15,6 +15,7 @@ from tacit.graphs import Attendance, OptOut, Periodic
 from tacit.objectives import Constraint, entropy, euclidean_ball, spending_limit
 from tacit.privacy import bounded_laplace, laplace
 from tacit.privacy.unit_noise import noise_words, unit_laplace
+from tests.algorithms.given import stream_of, two_classes
 
 AGENTS, DIM, ROUNDS, BATCH, L2 = 5, 4, 22, 3, 1e-2
 CLIP, EPSILON, RADIUS = 0.6, 8.0, 0.4
@@ -26,16 +27,12 @@ ROOT = jax.random.key(0)
 
 @pytest.fixture(scope="module")
 def samples():
-    rng = np.random.default_rng(8)
-    return rng.standard_normal((ROUNDS, AGENTS, BATCH, DIM)), rng.choice([-1.0, 1.0], (ROUNDS, AGENTS, BATCH))
+    return two_classes(8, (ROUNDS, AGENTS, BATCH), DIM)
 
 
 @pytest.fixture(scope="module")
 def data(samples):
-    x, y = samples
-    return tacit.streams.from_function(
-        lambda start, stop: tacit.streams.Batch(x[start:stop], y[start:stop]), agents=AGENTS, rounds=ROUNDS
-    )
+    return stream_of(*samples)
 
 
 @pytest.fixture(scope="module")

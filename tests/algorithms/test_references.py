@@ -7,6 +7,7 @@ import pytest
 
 import tacit
 from tacit.graphs import Channel, Delay
+from tests.algorithms.given import stream_of, two_classes
 
 AGENTS, DIM, ROUNDS, STEP, L2 = 10, 6, 40, 0.3, 1e-2
 OBJECTIVE = tacit.objectives.logistic(l2=L2)
@@ -170,12 +171,9 @@ def test_distributed_online(perturbs, batch):
     from tacit import runtime
 
     clip, radius, epsilon = 0.4, 0.5, 5.0
-    rng = np.random.default_rng(3)
     shape = (ROUNDS, AGENTS) if batch is None else (ROUNDS, AGENTS, batch)
-    a, y = rng.standard_normal((*shape, DIM)), rng.choice([-1.0, 1.0], shape)
-    data = tacit.streams.from_function(
-        lambda start, stop: tacit.streams.Batch(a[start:stop], y[start:stop]), agents=AGENTS, rounds=ROUNDS
-    )
+    a, y = two_classes(3, shape, DIM)
+    data = stream_of(a, y)
     graph = tacit.graphs.complete(AGENTS).with_dynamics(tacit.graphs.RandomMatching()).with_weights("metropolis")
     root = jax.random.key(0)
     with jax.enable_x64(True):

@@ -14,12 +14,12 @@ import pytest
 
 from tacit.cli import main
 from tacit.deploy.settings import load_peer
+from tacit.deploy.swarm import one_thread
 from tests.deploy.homes import LAPLACE, RING, found, job_text
 from tests.deploy.test_check import edit
 
 ALONE = {"hospital-a": []}
 LIMIT = 60.0
-ONE_THREAD = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false", "OMP_NUM_THREADS": "1"}
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def running(file):
     log = file.with_name("log.jsonl")
     with log.open("a") as err:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tacit", "peer", "run", str(file)], stderr=err, env={**os.environ, **ONE_THREAD}
+            [sys.executable, "-m", "tacit", "peer", "run", str(file)], stderr=err, env=one_thread(os.environ)
         )
     try:
         yield process

@@ -6,37 +6,50 @@ import importlib
 import pkgutil
 from dataclasses import replace
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import tacit
 from tacit import runtime
+from tacit.audit import conformance
 from tacit.contract import Mechanism
 from tacit.errors import RequirementError
 from tacit.graphs import Channel, Graph, LinkDrop, Periodic, given
-from tacit.peer import RoundMachine, run_in_process
+from tacit.peer import run_in_process
 from tests.contract.cases import AGENTS, CASES, DIM, FORMS, ROUNDS, SISTERS, WITHOUT_NOISE, Case, build, stream
 
 ON_PEERS = [c for c in CASES if isinstance(c.graph, Graph)]
 REGISTERED = list(tacit.algorithms.REGISTRY.values())
 SUPPORT = {
     "admm",
+    "averaged_steps",
+    "clients",
+    "clusters",
     "cohorts",
+    "combinations",
     "descent",
     "discovery",
     "duals",
     "federated",
     "importance",
+    "importance_training",
+    "linear_records",
+    "local_steps",
     "mixing",
+    "newton",
     "partial_rounds",
     "partial_sharing",
     "personalised",
     "policies",
     "proximal",
+    "records",
     "registry",
+    "running_totals",
     "schedules",
+    "settings",
+    "shares",
+    "sight",
     "stability",
 }
 
@@ -47,14 +60,12 @@ def every(cases: list[Case], but: frozenset[str] = frozenset()):
     return pytest.mark.parametrize("case", marked, ids=lambda c: c.name)
 
 
-def relative(a, b) -> float:
-    """Largest ||a - b|| / ||b|| over the leaves."""
-    pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
-    return max(float(np.linalg.norm(np.asarray(x) - y) / np.linalg.norm(y)) for x, y in pairs)
-
-
 def simulate(case: Case, **settings):
     return tacit.simulate(case.make(), case.graph, settings.pop("stream", stream()), channel=case.channel, **settings)
+
+
+def trial(case: Case, rounds: int, seed: int = 0) -> conformance.Trial:
+    return conformance.Trial(case.make(), case.graph, stream(), case.channel, rounds, seed)
 
 
 def test_every_module_registers_its_methods_and_every_method_has_a_case():
@@ -105,16 +116,7 @@ IN_BOTH = [
 def test_simulator_equals_peers(case, dtype):
     # Multipliers add up every round's rounding error, and a local system's.
     tolerance = PRECISIONS[dtype] * (10 if dtype == "float32" and case.make().prepare is not None else 1)
-    peers = run_in_process(case.make(), case.graph, stream(), rounds=ROUNDS, seed=3, channel=case.channel, dtype=dtype)
-    run = simulate(case, rounds=ROUNDS, seed=3, dtype=dtype)
-    assert peers.refused == 0
-    np.testing.assert_array_equal(run.per_round["messages"][0], peers.messages)
-    np.testing.assert_allclose(run.per_round["loss"][0], peers.loss, rtol=tolerance)
-    last = jax.tree.map(lambda m: m[-1], peers.models)
-    if case.make().predictor != case.make().learner:  # a simulated run reports the model that serves each learner
-        last = jax.tree.map(lambda m: np.repeat(m, AGENTS // len(m), axis=0), last)
-    assert relative(jax.tree.map(lambda m: m[0], run.models), last) <= tolerance
-    assert np.all(np.isfinite(run.per_round["loss"]))
+    conformance.simulator_equals_peers(trial(case, rounds=ROUNDS, seed=3), dtype, tolerance)
 
 
 SEND_FIRST = ("consensus", "combine_then_adapt", "zcdp_subgradient")
@@ -157,31 +159,8 @@ def test_what_did_not_arrive_is_invisible(case):
 
 
 @every([c for c in CASES if c.channel.reliable], frozenset(SISTERS) | REPEATED)
-def test_public_parts_ignore_the_data(case, monkeypatch):
-    seen: list = []
-    receive = RoundMachine.receive
-
-    def spy(self, envelope):
-        seen[-1].append(
-            (
-                envelope.links,
-                envelope.round,
-                envelope.sender,
-                envelope.receiver,
-                jax.tree.leaves(envelope.message.public),
-            )
-        )
-        receive(self, envelope)
-
-    monkeypatch.setattr(RoundMachine, "receive", spy)
-    for data in (stream(seed=1), stream(seed=2)):
-        seen.append([])
-        run_in_process(case.make(), case.graph, data, rounds=4)
-    one, two = seen
-    assert [m[:4] for m in one] == [m[:4] for m in two]
-    for a, b in zip(one, two, strict=True):
-        for x, y in zip(a[4], b[4], strict=True):
-            np.testing.assert_array_equal(x, y)
+def test_public_parts_ignore_the_data(case):
+    conformance.public_parts_ignore_data(trial(case, rounds=4), stream(seed=2))
 
 
 @pytest.mark.parametrize(
@@ -227,14 +206,8 @@ COVERED = {
     ],
     frozenset(SISTERS) | COVERED,
 )
-def test_restart_gives_the_same_trajectory(case, tmp_path):
-    whole = simulate(case, rounds=30, seed=5)
-    half = simulate(case, rounds=13, seed=5, checkpoint=tmp_path / "state")
-    rest = simulate(case, rounds=30, seed=5, checkpoint=tmp_path / "state")
-    assert half.rounds == 13
-    for name, values in whole.per_round.items():
-        np.testing.assert_array_equal(rest.per_round[name], values, err_msg=name)
-    jax.tree.map(np.testing.assert_array_equal, rest.models, whole.models)
+def test_restart_gives_the_same_trajectory(case):
+    conformance.restart_goes_on(trial(case, rounds=30, seed=5))
 
 
 @every(  # without noise, which goes by the agent's number; a sister with members who stay away is of interest
@@ -242,17 +215,7 @@ def test_restart_gives_the_same_trajectory(case, tmp_path):
     frozenset(SISTERS) - {DYNAMIC} | {"mirror_descent"},
 )
 def test_relabelling_agents_changes_nothing(case):
-    permutation = np.random.default_rng(0).permutation(AGENTS)
-    original = stream()
-
-    def relabelled(start, stop):
-        return jax.tree.map(lambda leaf: leaf[:, np.argsort(permutation)], original.chunk(start, stop))
-
-    plain = simulate(case, rounds=20, dtype="float64")
-    data = tacit.streams.from_function(relabelled, agents=AGENTS, rounds=60)
-    moved = tacit.simulate(case.make(), case.graph.relabelled(permutation), data, rounds=20, dtype="float64")
-    np.testing.assert_allclose(moved.models[0][permutation], plain.models[0], rtol=1e-10)
-    np.testing.assert_allclose(moved.per_round["loss"], plain.per_round["loss"], rtol=1e-10)
+    conformance.relabelling_changes_nothing(trial(case, rounds=20))
 
 
 def test_repeats_with_the_same_seed_give_the_same_metrics():

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.deploy.hosts import Hosts, why_not
+from tests.docs import pages
 
 REASON = why_not()
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(REASON is not None, reason=REASON or ""), pytest.mark.timeout(600)]
@@ -47,10 +48,10 @@ class Block(NamedTuple):
     script: str
 
 
-def blocks(text: str) -> list[Block]:
+def blocks() -> list[Block]:
     """Return the document's commands in order, each with the host that its first line names."""
     found = []
-    for script in re.findall(r"^```bash\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+    for script in (block.text for block in pages.blocks(DOCUMENT, "bash")):
         host = re.match(r"# on (\S+)\n", script)
         assert host is not None, f"a block that does not say on which host it runs:\n{script}"
         found.append(Block(host[1], script))
@@ -126,7 +127,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
 
 
 def test_the_document_does_what_it_says_when_it_is_followed_to_the_letter(reader: Reader) -> None:
-    hosts, steps = reader.hosts, iter(blocks(DOCUMENT.read_text()))
+    hosts, steps = reader.hosts, iter(blocks())
 
     def follow(through: str, host: str | None = None) -> str:
         """Do the blocks up to the first that contains a text, and return what that one said."""

@@ -100,7 +100,8 @@ def test_a_file_is_shared_out_and_standardised(experiment: str, table: Path) -> 
     np.testing.assert_allclose(x[:, :2].std(axis=0), 1, atol=1e-5)
     np.testing.assert_array_equal(x[:, 2], 1)
     assert set(np.unique(batch.y)) == {-1.0, 1.0}
-    assert "standardised, shared out by iid" in stream.description
+    words = "columns scaled by mean and deviation of all rows, which no privacy account covers; shared out by iid"
+    assert words in stream.description
 
 
 def test_a_file_with_owners_gives_each_its_rows(experiment: str, table: Path) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import runpy
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import pytest
 from tacit.errors import ConfigError
 from tacit.experiments import Problem, build, load
 from tacit.experiments.config import parse
-from tacit.results import load as load_run
 from tacit.streams import datasets
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -54,6 +52,11 @@ def test_the_budget_example_keeps_its_limit_at_the_price_of_one_epsilon() -> Non
     assert [list(run.constraints) for run in runs] == [[], *[["l1 norm at most 1.5"]] * 2]
 
 
+def test_the_example_of_a_swarm_is_simulated_too() -> None:
+    made = small("swarm-ops.toml")
+    assert [run.record().privacy for run in made.runs(progress=False)] == ["not private", "eps 1 per record"]
+
+
 def test_the_asynchronous_example_shares_two_percent_and_nobody_comes_without_data() -> None:
     text = (EXAMPLES / "asynchronous.toml").read_text().replace("[250, 500, 750, 1000]", "[10, 20, 30, 40]")
     made = build(parse(text, EXAMPLES / "asynchronous.toml", rounds=40, repeats=1))
@@ -76,10 +79,3 @@ def test_the_occupancy_example_runs() -> None:
     run = next(iter(made.runs(progress=False)))
     assert run.label == "OPS"
     assert "all 20,560 rows" in run.stream
-
-
-def test_the_first_steps_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main = runpy.run_path(str(EXAMPLES / "first_steps.py"))["main"]
-    directory = main(rounds=30, repeats=2, out=str(tmp_path / "run"))
-    assert load_run(directory).summary["rounds"] == 30
-    assert "Not private" in capsys.readouterr().out

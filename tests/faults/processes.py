@@ -20,19 +20,13 @@ from typing import Any, Self
 import tomli_w
 
 from tacit.deploy.settings import PeerSettings, load_peer
+from tacit.deploy.swarm import one_thread
 from tacit.peer.authority import init_ca, issue
 from tacit.peer.identity import install, request
 
 FEATURES = 3
 EPSILON = 2.0
 """Of every release, and of the budget: a row of a file is used in one round only."""
-ONE_THREAD = {
-    "JAX_PLATFORMS": "cpu",
-    "PJRT_NPROC": "1",
-    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
-    **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
-}
-"""Many peers share this machine."""
 LOOK_EVERY = 0.05
 """Seconds between two looks at the logs."""
 
@@ -75,7 +69,7 @@ class Member:
         with (self.directory / "log.jsonl").open("ab") as log:
             self.spawned = time.time()
             self.process = subprocess.Popen(
-                command, cwd=self.directory, env={**os.environ, **ONE_THREAD}, stdin=subprocess.DEVNULL,
+                command, cwd=self.directory, env=one_thread(os.environ), stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL, stderr=log, start_new_session=True,
             )  # fmt: skip
 

@@ -75,3 +75,48 @@ def test_from_networkx():
         graphs.from_networkx(networkx.DiGraph([(0, 1), (1, 1)]))
     with pytest.raises(GraphError, match="no nodes"):
         graphs.from_networkx(networkx.Graph())
+
+
+@pytest.mark.parametrize("weights", ["sender", "receiver", None])
+def test_networkx_and_back_is_the_same_graph(weights):
+    graph = graphs.random_digraph(9, out_degree=3, seed=1).with_clusters(np.arange(9) % 2)
+    graph = graph if weights is None else graph.with_weights(weights)
+    nodes = list("abcdefghi")
+    there = graphs.to_networkx(graph, nodes=nodes)
+    assert there.is_directed()
+    assert there.nodes["b"] == {"cluster": 1}
+    back = graphs.from_networkx(there, weight=weights and "weight", cluster="cluster")
+    assert list(there.nodes) == nodes
+    assert back.name == graph.name
+    np.testing.assert_array_equal(back.senders, graph.senders)
+    np.testing.assert_array_equal(back.receivers, graph.receivers)
+    np.testing.assert_array_equal(back.clusters, graph.clusters)
+    if weights is None:
+        assert back.weights is None
+    else:
+        np.testing.assert_array_equal(back.matrix().toarray(), graph.matrix().toarray())
+
+
+def test_links_between_roles_in_networkx():
+    topology = graphs.star_roles(3)
+    uplink = graphs.to_networkx(topology.links["uplink"])
+    assert set(uplink.edges) == {(("sender", k), ("receiver", 0)) for k in range(3)}
+    assert networkx.is_bipartite(uplink.to_undirected())
+    assert uplink.nodes["sender", 0] == {"bipartite": 0}
+    with pytest.raises(GraphError, match="2 different names for 1 agents"):
+        graphs.to_networkx(topology.links["uplink"], nodes=["a", "b"])
+
+
+def test_weights_of_networkx_are_read_when_asked_for():
+    mutual = networkx.Graph()
+    mutual.add_edge("x", "y", trust=0.25)
+    mutual.add_edge("x", "x", trust=0.75)
+    graph = graphs.from_networkx(mutual, weight="trust")
+    np.testing.assert_array_equal(graph.matrix().toarray(), [[0.75, 0.25], [0.25, 0]])
+    mutual.add_edge("y", "z")
+    with pytest.raises(GraphError, match="edge 'y' -> 'z' has no 'trust'"):
+        graphs.from_networkx(mutual, weight="trust")
+    mutual.add_node("w", group=0)
+    mutual.remove_edge("x", "x")
+    with pytest.raises(GraphError, match="node 'x' has no 'group'"):
+        graphs.from_networkx(mutual, cluster="group")

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import cvxpy
 import jax
@@ -13,12 +13,8 @@ import tacit.metrics.comparator as module
 from tacit.errors import ConfigError, DataError
 from tacit.metrics import Comparator, best_fixed, best_fixed_prefixes, blocks
 from tacit.objectives import absolute, from_loss, hinge, l2, logistic, regularised, softmax, squared
-
-
-class Batch(NamedTuple):
-    x: Any
-    y: Any
-    weight: Any = None
+from tacit.streams import Batch
+from tests.metrics.problems import spec_of
 
 
 def make_data(rounds: int, agents: int, dim: int, kind: str, seed: int = 0) -> Batch:
@@ -26,10 +22,6 @@ def make_data(rounds: int, agents: int, dim: int, kind: str, seed: int = 0) -> B
     x = rng.normal(size=(rounds, agents, dim)).astype(np.float32)
     z = x @ rng.normal(size=dim) + rng.normal(size=(rounds, agents))
     return Batch(x, (np.sign(z) if kind == "classes" else z).astype(np.float32))
-
-
-def spec_of(data: Batch) -> Batch:
-    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[2:], leaf.dtype), data)
 
 
 def cut(data: Batch, length: int) -> list[Batch]:

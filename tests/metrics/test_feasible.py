@@ -1,10 +1,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
 import cvxpy
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -14,21 +13,13 @@ from tacit.contract import Objective
 from tacit.errors import ConfigError, DataError
 from tacit.metrics import FeasibleComparator, best_fixed_within, check_feasible
 from tacit.objectives import Ball, Box, ConvexSet, Simplex, from_loss, hinge, logistic, size_limit, spending_limit
+from tacit.streams import Batch
+from tests.metrics.problems import spec_of
 
 ROUNDS, AGENTS, DIM = 40, 3, 5
 LIMIT = 0.52
 SOLVER = 3e-8
 """How well the reference solver knows its own optimum."""
-
-
-class Batch(NamedTuple):
-    x: Any
-    y: Any
-    weight: Any = None
-
-
-def spec_of(data: Any) -> Any:
-    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[2:], leaf.dtype), data)
 
 
 def reward(params: Any, batch: Batch) -> Any:

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from tests.algorithms.pao_oracle import PaoOracle
 
 from tacit.errors import ConfigError, DataError, RequirementError
 from tacit.metrics import (
@@ -23,6 +22,7 @@ from tacit.metrics import (
     transient,
 )
 from tacit.metrics.mean_square_forms import Network, kept_steps, text_steps
+from tests.algorithms.pao_oracle import PaoOracle
 
 Array = NDArray[np.float64]
 D = 3

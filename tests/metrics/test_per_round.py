@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import cvxpy
 import jax
@@ -12,18 +12,10 @@ import tacit.metrics.per_round as module
 from tacit.errors import ConfigError, DataError
 from tacit.metrics import dynamic_comparator
 from tacit.objectives import Ball, ConvexSet, Simplex, from_loss, hinge, logistic
+from tacit.streams import Batch
+from tests.metrics.problems import spec_of
 
 AGENTS, DIM = 4, 5
-
-
-class Batch(NamedTuple):
-    x: Any
-    y: Any
-    weight: Any = None
-
-
-def spec_of(data: Any) -> Any:
-    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[2:], leaf.dtype), data)
 
 
 def squared_distance(params: Any, batch: Batch) -> Any:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tacit.experiments.papers.finished import finished_run
 from tacit.experiments.papers.mirror import budget, constrained, lagrangian, spending
 from tacit.experiments.papers.mirror.budget import AGENTS, PROBLEMS, SEASON, Problem
 from tacit.experiments.papers.mirror.growth import growth, linear, sublinear
@@ -33,7 +34,6 @@ from tacit.privacy.accounting import guarantee
 from tacit.privacy.events import Loss
 from tacit.privacy.spending import RunPrivacy
 from tacit.results.run import Run
-from tacit.simulate import simulate
 from tests.papers.judged import failing
 
 SEEDS = 12
@@ -212,11 +212,11 @@ def small() -> tuple[Evidence, list[Run]]:
     plan = {Cell("market", m): (at, True) for m in (UNCONSTRAINED, constrained.METHOD)}
 
     def watched(*args: Any, **options: Any) -> Run:
-        runs.append(simulate(*args, **options))
+        runs.append(finished_run(*args, **options))
         return runs[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spending, "simulate", watched)
+        patch.setattr(spending, "finished_run", watched)
         evidence = compare(PROBLEMS["market"], range(2), at, (1, SEASON), plan, constrained.method)
     return evidence, runs
 

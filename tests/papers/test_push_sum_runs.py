@@ -44,7 +44,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace simulation."""
     methods = {name: lambda objective, step, name=name: Fake(name, step) for name in cells.METHODS}
     monkeypatch.setattr(cells, "METHODS", methods)
-    monkeypatch.setattr(cells, "simulate", fake_simulate)
+    monkeypatch.setattr(cells, "finished_run", fake_simulate)
 
 
 @pytest.mark.usefixtures("quickly")

@@ -105,7 +105,20 @@ class Federation:
         return lambda: channel_credentials(self.watches[name])
 
 
-class Diary:
+class Watched:
+    """Something whose changes can be waited for."""
+
+    def __init__(self) -> None:
+        self.changed = asyncio.Event()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until something that is written here makes the condition true."""
+        while not condition():
+            self.changed.clear()
+            await self.changed.wait()
+
+
+class Diary(Watched):
     """A tally that keeps everything."""
 
     def __init__(self) -> None:
@@ -115,7 +128,7 @@ class Diary:
         self.into: Counter[str] = Counter()
         self.taken: Counter[str] = Counter()
         self.links: list[tuple[str, str, bool]] = []
-        self.changed = asyncio.Event()
+        super().__init__()
 
     def refused(self, reason: str, name: str | None, detail: str) -> None:
         assert reason in REASONS
@@ -147,14 +160,8 @@ class Diary:
     def reasons(self) -> list[str]:
         return [reason for reason, _, _ in self.refusals]
 
-    async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until something that is written here makes the condition true."""
-        while not condition():
-            self.changed.clear()
-            await self.changed.wait()
 
-
-class Hearing:
+class Hearing(Watched):
     """A reception that takes every message once, and holds back while `gate` is shut."""
 
     told_every = 1
@@ -169,7 +176,7 @@ class Hearing:
         self.letters: list[tuple[str, str, bytes]] = []
         self.gate = asyncio.Event()
         self.gate.set()
-        self.changed = asyncio.Event()
+        super().__init__()
 
     def admit(self, name: str) -> None:
         if name not in self.neighbours:
@@ -198,13 +205,8 @@ class Hearing:
         self.letters.append((name, recipient, payload))
         self.changed.set()
 
-    async def until(self, condition: Callable[[], bool]) -> None:
-        while not condition():
-            self.changed.clear()
-            await self.changed.wait()
 
-
-class Sending:
+class Sending(Watched):
     """A dispatch with a list of parcels."""
 
     def __init__(self, *parcels: Parcel, specs: Sequence[MessageSpec] = SPECS, job: str = JOB) -> None:
@@ -212,7 +214,7 @@ class Sending:
         self.positions: list[Position] = []
         self.refusals: list[tuple[str, int, str]] = []
         self.letters: list[tuple[str, str, bytes]] = []
-        self.changed = asyncio.Event()
+        super().__init__()
 
     def standing(self) -> int:
         return 7
@@ -232,11 +234,6 @@ class Sending:
     def letter_from(self, relay: str, sender: str, payload: bytes) -> None:
         self.letters.append((relay, sender, payload))
         self.changed.set()
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        while not condition():
-            self.changed.clear()
-            await self.changed.wait()
 
 
 class Ear:

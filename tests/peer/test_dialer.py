@@ -36,11 +36,6 @@ from tests.peer.linked import (
 )
 
 
-@pytest.fixture(scope="module")
-def federation(tmp_path_factory: pytest.TempPathFactory) -> Federation:
-    return Federation(tmp_path_factory.mktemp("federation"), "a", "b", "c")
-
-
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Pauses that a dialer makes; they are noted, and not waited for."""

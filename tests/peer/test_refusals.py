@@ -36,11 +36,6 @@ from tests.peer.linked import (
 )
 
 
-@pytest.fixture(scope="module")
-def federation(tmp_path_factory: pytest.TempPathFactory) -> Federation:
-    return Federation(tmp_path_factory.mktemp("federation"), "a", "b", "c")
-
-
 def changed(**fields: Any) -> list[bytes]:
     """Return the frames of a message whose header says something else."""
     one = pb.Frame.FromString(frames(parcel("b", 1))[0])

@@ -34,11 +34,6 @@ from tests.peer.linked import (
 )
 
 
-@pytest.fixture(scope="module")
-def federation(tmp_path_factory: pytest.TempPathFactory) -> Federation:
-    return Federation(tmp_path_factory.mktemp("federation"), "a", "b", "c")
-
-
 def test_messages_arrive_as_they_were_sent_and_are_forgotten_when_confirmed(federation: Federation) -> None:
     async def story() -> None:
         hearing, sending = Hearing("a"), Sending(parcel("b", 1), parcel("b", 1, phase=1), parcel("b", 2))

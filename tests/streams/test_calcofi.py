@@ -14,7 +14,7 @@ import pytest
 
 from tacit.errors import ConfigError, DataError
 from tacit.streams import calcofi, datasets
-from tests.streams.test_datasets import needs, nowhere  # noqa: F401 - nowhere is a fixture
+from tests.streams.published import needs
 
 COLUMNS = ("Depthm", "T_degC", "O2ml_L", "O2Sat")
 ROWS, AGENTS = 400, 5
@@ -42,7 +42,7 @@ def put(folder: Path, found: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPa
 
 
 @pytest.fixture
-def placed(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> Path:  # noqa: F811
+def placed(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return put(nowhere, arrays(), monkeypatch)
 
 
@@ -151,7 +151,7 @@ def test_bad_settings_are_refused(placed, settings, kind, message) -> None:
         calcofi(**({"agents": AGENTS, "samples": 220, "rounds": 100} | settings))
 
 
-def test_the_databases_own_table_will_do(nowhere) -> None:  # noqa: F811
+def test_the_databases_own_table_will_do(nowhere) -> None:
     found = arrays()
     rng = np.random.default_rng(1)
     line, station = rng.integers(60, 63, ROWS), rng.integers(30, 120, ROWS)
@@ -183,7 +183,7 @@ def test_the_databases_own_table_will_do(nowhere) -> None:  # noqa: F811
 
 
 @pytest.mark.parametrize("fault", ["absent", "incomplete"])
-def test_another_edition_is_refused(nowhere, monkeypatch, fault) -> None:  # noqa: F811
+def test_another_edition_is_refused(nowhere, monkeypatch, fault) -> None:
     found = arrays()
     if fault == "absent":
         del found["lon"]
@@ -203,7 +203,7 @@ def test_a_damaged_file_is_refused(placed) -> None:
         calcofi(AGENTS)
 
 
-def test_where_it_is_not_the_refusal_says_what_to_do(nowhere) -> None:  # noqa: F811
+def test_where_it_is_not_the_refusal_says_what_to_do(nowhere) -> None:
     assert not datasets.available("calcofi")
     with pytest.raises(DataError) as refusal:
         calcofi(AGENTS)

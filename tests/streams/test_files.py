@@ -131,9 +131,10 @@ def test_a_missing_header_is_noticed(tmp_path: Path) -> None:
         read_table(csv_file(tmp_path, "1,2.5,0\n2,3.5,1\n"), "y")
 
 
-def test_text_among_features_must_be_left_out(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"line 2, column 'room': 'b' is not a number; .* by features=\[...\]"):
-        read_table(csv_file(tmp_path), "occupied")
+def test_text_among_features_is_one_column_per_category(tmp_path: Path) -> None:
+    table = read_table(csv_file(tmp_path), "occupied")
+    assert table.columns == ("room = a", "room = b", "temperature", "light")
+    assert table.x[:, :2].tolist() == [[0, 1], [1, 0], [0, 1]]
 
 
 def test_times_are_no_numbers(tmp_path: Path) -> None:
@@ -154,7 +155,8 @@ def test_faults_in_parquet(tmp_path: Path) -> None:
     path = parquet_file(tmp_path, a=[1.0, 3.0, 2.0], b=[1, None, 0], c=["x", "y", "z"])
     with pytest.raises(DataError, match=r"row 2 .*, column 'b': the value is missing"):
         read_table(path, "b", features=["a"])
-    with pytest.raises(DataError, match=r"row 1 .*, column 'c': 'x' is not a number"):
+    path = parquet_file(tmp_path, a=[1.0, 3.0], b=[1, 0], c=["1", "z"])
+    with pytest.raises(DataError, match=r"row 2 .*, column 'c': 'z' is not a number"):
         read_table(path, "b", features=["a", "c"])
     path.write_bytes(b"PAR1 and no more")
     with pytest.raises(DataError, match="not a Parquet file that can be read"):
@@ -168,7 +170,7 @@ def test_faults_in_npz(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="column 'x0' has 2 rows, but column 'y' has 3"):
         read_table(npz_file(tmp_path, X=np.ones((2, 2)), y=[0, 1, 1]), "y")
     with pytest.raises(DataError, match="column 't': 'warm' is not a number"):
-        read_table(npz_file(tmp_path, t=np.array(["warm"]), y=[0]), "y")
+        read_table(npz_file(tmp_path, t=np.array(["4", "warm"]), y=[0, 1]), "y")
     with pytest.raises(DataError, match="owner column 'who' has 1 rows, but the table has 2"):
         read_table(npz_file(tmp_path, X=np.ones((2, 2)), y=[0, 1], who=[3]), "y", owner="who")
     with pytest.raises(DataError, match=r"row 1 .*, column 'who': the value is missing"):

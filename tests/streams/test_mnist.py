@@ -13,7 +13,7 @@ from tacit.errors import DataError
 from tacit.experiments.build import build
 from tacit.experiments.config import load
 from tacit.streams import datasets, mnist
-from tests.streams.test_datasets import files_under, needs, nowhere  # noqa: F401 - nowhere is a fixture
+from tests.streams.published import files_under, needs
 
 ROWS = {"train": 40, "test": 10}
 SIDE = 28
@@ -72,7 +72,7 @@ def test_the_real_images() -> None:
 
 
 @pytest.fixture
-def placed(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, np.ndarray, np.ndarray]:  # noqa: F811
+def placed(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, np.ndarray, np.ndarray]:
     """The small files in the data folder."""
     files, images, labels = small(monkeypatch)
     folder = nowhere / "data" / "mnist"
@@ -156,7 +156,7 @@ def test_labels_and_images_must_be_of_one_number(placed, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("fault", ["absent", "spoilt"])
-def test_the_mirror_is_asked_where_the_official_address_fails(nowhere, monkeypatch, fault) -> None:  # noqa: F811
+def test_the_mirror_is_asked_where_the_official_address_fails(nowhere, monkeypatch, fault) -> None:
     files, _, labels = small(monkeypatch)
     spoilt = {} if fault == "absent" else dict.fromkeys(files, b"<html>moved</html>")
     asked = serve(monkeypatch, {datasets.MNIST_URL: spoilt, datasets.MNIST_MIRROR: files})
@@ -167,7 +167,7 @@ def test_the_mirror_is_asked_where_the_official_address_fails(nowhere, monkeypat
     assert len(asked) == 8, "what was downloaded is kept"
 
 
-def test_where_one_file_cannot_be_had_nothing_is_kept(nowhere, monkeypatch) -> None:  # noqa: F811
+def test_where_one_file_cannot_be_had_nothing_is_kept(nowhere, monkeypatch) -> None:
     files, _, _ = small(monkeypatch)
     last = "t10k-labels-idx1-ubyte.gz"
     serve(monkeypatch, {datasets.MNIST_URL: {**files, last: b"?"}, datasets.MNIST_MIRROR: {}})

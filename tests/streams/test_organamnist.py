@@ -11,7 +11,7 @@ from tacit.errors import DataError
 from tacit.experiments.build import build
 from tacit.experiments.config import load
 from tacit.streams import datasets, organamnist
-from tests.streams.test_datasets import files_under, needs, nowhere, serve  # noqa: F401 - nowhere is a fixture
+from tests.streams.published import files_under, needs, serve
 
 ROWS = {"train": 33, "val": 4, "test": 11}
 
@@ -38,7 +38,7 @@ def packed(found: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch) -> byt
 
 
 @pytest.fixture
-def placed(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> Path:  # noqa: F811
+def placed(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The small file in the data folder."""
     path = nowhere / "data" / "organamnist.npz"
     path.write_bytes(packed(arrays(), monkeypatch))
@@ -103,7 +103,7 @@ def test_organs_have_names() -> None:
     ],
     ids=["rows", "type", "class", "pickled", "absent"],
 )
-def test_another_edition_is_refused(nowhere, monkeypatch, change, message) -> None:  # noqa: F811
+def test_another_edition_is_refused(nowhere, monkeypatch, change, message) -> None:
     found = {name: array for name, array in (arrays() | change).items() if array is not None}
     path = nowhere / "data" / "organamnist.npz"
     path.write_bytes(packed(found, monkeypatch))
@@ -120,7 +120,7 @@ def test_a_damaged_file_is_refused(placed) -> None:
         organamnist.organamnist()
 
 
-def test_what_is_downloaded_is_kept(nowhere, monkeypatch) -> None:  # noqa: F811
+def test_what_is_downloaded_is_kept(nowhere, monkeypatch) -> None:
     asked = serve(monkeypatch, packed(arrays(), monkeypatch))
     assert len(organamnist.organamnist().y) == 48
     assert len(organamnist.organamnist().y) == 48
@@ -129,7 +129,7 @@ def test_what_is_downloaded_is_kept(nowhere, monkeypatch) -> None:  # noqa: F811
 
 
 @pytest.mark.parametrize("answer", [OSError("no route to host"), b"<html>moved</html>"], ids=["no network", "spoilt"])
-def test_where_it_cannot_be_had_nothing_is_kept(nowhere, monkeypatch, answer) -> None:  # noqa: F811
+def test_where_it_cannot_be_had_nothing_is_kept(nowhere, monkeypatch, answer) -> None:
     packed(arrays(), monkeypatch)
     serve(monkeypatch, answer)
     with pytest.raises(DataError) as refusal:

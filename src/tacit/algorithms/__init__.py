@@ -1,4 +1,4 @@
-"""Methods, one per file; baselines that differ only in graph and weights share one."""
+"""Methods, one per file; baselines that differ little share one. What several methods need has a file of its own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tacit.algorithms.distributed_online import distributed_minibatch, distribut
 from tacit.algorithms.dynamic_mirror_descent import dynamic_mirror_descent
 from tacit.algorithms.fedavg import fedavg
 from tacit.algorithms.graph_federated import graph_federated
-from tacit.algorithms.importance import Shares, optimal_shares
+from tacit.algorithms.importance import optimal_shares
 from tacit.algorithms.importance_fedavg import importance_fedavg
 from tacit.algorithms.lagrangian_descent import lagrangian_descent
 from tacit.algorithms.loss_tolerant_push_sum import loss_tolerant_push_sum
@@ -29,6 +29,7 @@ from tacit.algorithms.personalised_graph_federated import clustered_federated, p
 from tacit.algorithms.private_admm import private_admm
 from tacit.algorithms.registry import REGISTRY, Entry, find, register
 from tacit.algorithms.schedules import inverse, inverse_sqrt
+from tacit.algorithms.shares import Shares
 from tacit.algorithms.sign_sgd import sign_sgd
 from tacit.algorithms.zcdp_admm import dp_admm, zcdp_admm
 from tacit.algorithms.zcdp_subgradient import zcdp_subgradient

@@ -13,15 +13,14 @@ of curvature 2 rho |N_k|. All of it is made of what was released: data enter thr
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from tacit.algorithms.settings import positive_number
 from tacit.contract import Array, Inbox, Key, Params, Requirement, Tree, View
-from tacit.errors import ConfigError
 
 NEEDS: frozenset[Requirement] = frozenset({"symmetric", "strongly_connected", "fixed", "reliable"})
 
@@ -49,11 +48,9 @@ def started(params: Params, view: View) -> State:
     return State(params, others, jax.tree.map(jnp.zeros_like, params))
 
 
-def positive(name: str, value: float) -> float:
+def checked(penalty: float) -> float:
     """Return a penalty; refuse one that would not hold agents together."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise ConfigError(f"{name} = {value!r}: expected a positive number, how hard neighbours are pulled together")
-    return float(value)
+    return positive_number("penalty", penalty, "how hard neighbours are pulled together")
 
 
 def pull(state: State, penalty: float, view: View) -> Params:

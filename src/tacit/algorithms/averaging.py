@@ -11,60 +11,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
 
+from tacit.algorithms.averaged_steps import IfMissing, averaged_step, first_model, needs
 from tacit.algorithms.descent import gradient_step
 from tacit.algorithms.registry import register
-from tacit.algorithms.schedules import as_rate
-from tacit.contract import (
-    Algorithm,
-    Array,
-    Batch,
-    Inbox,
-    Key,
-    Mechanism,
-    Missing,
-    Objective,
-    Outbox,
-    Params,
-    Phase,
-    Requirement,
-    Tree,
-    View,
-    share,
-    unprotected,
-)
+from tacit.algorithms.schedules import StepSize, as_rate
+from tacit.contract import Algorithm, Mechanism, Objective, Requirement, unprotected
 from tacit.graphs import Graph, Topology
 from tacit.privacy import statement
-
-Step = float | Callable[[Array], Array]
 
 
 def _averaging(
     name: str,
     objective: Objective,
-    step: Step,
+    step: StepSize,
     mechanism: Mechanism,
     requires: frozenset[Requirement],
-    weights: str,
+    weights: Literal["sender", "receiver", "metropolis"],
     rewire: Callable[[Graph], Graph] | None,
-    missing: Missing = "wait",
+    missing: IfMissing = "wait",
 ) -> Algorithm:
     descent = gradient_step(objective, as_rate(step), mechanism)
-
-    def init(key: Key, params: Params, views: Mapping[str, View]) -> Params:
-        return params
-
-    def compute(key: Key, state: Params, batch: Batch, view: View) -> tuple[Params, Tree]:
-        return state, descent.value(state, state, batch, view)
-
-    def emit(state: Params, released: Tree, view: View) -> tuple[Params, Outbox]:
-        return state, share(descent.moved(state, state, released, view))
-
-    def absorb(key: Key, state: Params, inbox: Inbox, view: View) -> Params:
-        return (inbox.mix() if missing == "wait" else inbox.mean()).private
 
     def topology(given: Topology) -> Topology:
         assert rewire is not None
@@ -73,19 +43,19 @@ def _averaging(
     return Algorithm(
         name=name,
         objective=objective,
-        init={"peer": init},
-        phases=(Phase("peers", compute, descent.mechanism, absorb, emit),),
+        init={"peer": first_model},
+        phases=(averaged_step(descent, missing),),
         model=lambda state: state,
-        requires=requires | {"reliable"} if missing == "wait" else requires,
+        requires=requires | needs(missing),
         privacy=statement(mechanism),
-        weights=weights,  # type: ignore[arg-type]
+        weights=weights,
         topology=None if rewire is None else topology,
         missing=missing,
     )
 
 
 @register("003 section 5.2 (COL)")
-def centralised_online(objective: Objective, step: Step = 0.1, mechanism: Mechanism = unprotected) -> Algorithm:
+def centralised_online(objective: Objective, step: StepSize = 0.1, mechanism: Mechanism = unprotected) -> Algorithm:
     """COL: everybody averages with everybody, whatever the given graph says; the ideal to compare with."""
     requires: frozenset[Requirement] = frozenset({"doubly_stochastic"})
     return _averaging(
@@ -96,9 +66,9 @@ def centralised_online(objective: Objective, step: Step = 0.1, mechanism: Mechan
 @register("003 section 5.2 (DOL-Symm)")
 def decentralised_symmetric(
     objective: Objective,
-    step: Step = 0.1,
+    step: StepSize = 0.1,
     mechanism: Mechanism = unprotected,
-    missing: Literal["wait", "renormalise"] = "wait",
+    missing: IfMissing = "wait",
 ) -> Algorithm:
     """DOL-Symm: averaging over the mutual links only, with doubly stochastic weights."""
     requires: frozenset[Requirement] = frozenset({"symmetric", "doubly_stochastic"})
@@ -107,14 +77,16 @@ def decentralised_symmetric(
 
 
 @register("003 section 5.2 (DOL-Asymm)")
-def decentralised_asymmetric(objective: Objective, step: Step = 0.1, mechanism: Mechanism = unprotected) -> Algorithm:
+def decentralised_asymmetric(
+    objective: Objective, step: StepSize = 0.1, mechanism: Mechanism = unprotected
+) -> Algorithm:
     """DOL-Asymm: averaging with the sender-normalised weights of push-sum but without its mass, hence biased."""
     requires: frozenset[Requirement] = frozenset({"strongly_connected", "sender_normalised"})
     return _averaging("decentralised_asymmetric", objective, step, mechanism, requires, "sender", None)
 
 
 @register("003 appendix B.2 (Local OGD)")
-def local_online(objective: Objective, step: Step = 0.1) -> Algorithm:
+def local_online(objective: Objective, step: StepSize = 0.1) -> Algorithm:
     """Local OGD: every agent learns alone; nothing is sent."""
     alone = _averaging(
         "local_online",

@@ -17,14 +17,14 @@ Erratum: the text's regret bound, O(V T / (eps max W_uu)), is linear in T; what 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
 
 from tacit.algorithms.duals import Dual, primal_dual
 from tacit.algorithms.registry import register
-from tacit.algorithms.schedules import as_schedule, inverse_sqrt
+from tacit.algorithms.schedules import StepSize, as_schedule, inverse_sqrt
 from tacit.contract import Algorithm, Array, Mechanism, Objective, Schedule, View, unprotected
 from tacit.errors import ConfigError
 from tacit.objectives import Constraint, Euclidean, MirrorMap, spending_limit
@@ -56,7 +56,7 @@ def saddle_constants(divergence: float, value: float, slope: float, convexity: f
 def constrained_mirror_descent(
     objective: Objective,
     constraints: Constraint | Sequence[Constraint],
-    step: float | Callable[[Array], Array] = ONE_OVER_SQRT_T,
+    step: StepSize = ONE_OVER_SQRT_T,
     damping: float = 2.0,
     mechanism: Mechanism = unprotected,
     mirror: MirrorMap = EUCLIDEAN,

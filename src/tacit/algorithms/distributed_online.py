@@ -20,15 +20,16 @@ phi multiplies b, as the gradient of (phi/2) ||.||^2 at b does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Literal, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from tacit.algorithms.averaged_steps import IfMissing, averaged_step, first_model, needs
 from tacit.algorithms.descent import gradient_step
 from tacit.algorithms.registry import register
-from tacit.algorithms.schedules import as_rate, inverse_sqrt
+from tacit.algorithms.schedules import StepSize, as_rate, inverse_sqrt
 from tacit.contract import (
     Algorithm,
     Array,
@@ -39,11 +40,9 @@ from tacit.contract import (
     Objective,
     Outbox,
     Params,
-    Phase,
     Requirement,
     Tree,
     View,
-    share,
     unprotected,
 )
 from tacit.objectives import euclidean_ball
@@ -67,33 +66,21 @@ class State(NamedTuple):
 @register("002 Alg. 1")
 def distributed_online(
     objective: Objective,
-    step: float | Callable[[Array], Array] = CONVEX_STEP,
+    step: StepSize = CONVEX_STEP,
     mechanism: Mechanism = unprotected,
     radius: float | None = None,
-    missing: Literal["wait", "renormalise"] = "wait",
+    missing: IfMissing = "wait",
 ) -> Algorithm:
     """DOLA: average the neighbours' noisy models, take a projected gradient step, share it with noise."""
     descent = gradient_step(objective, as_rate(step), mechanism, euclidean_ball(radius))
 
-    def init(key: Key, params: Params, views: Mapping[str, View]) -> Params:
-        return params
-
-    def compute(key: Key, state: Params, batch: Batch, view: View) -> tuple[Params, Tree]:
-        return state, descent.value(state, state, batch, view)
-
-    def emit(state: Params, released: Tree, view: View) -> tuple[Params, Outbox]:
-        return state, share(descent.moved(state, state, released, view))
-
-    def absorb(key: Key, state: Params, inbox: Inbox, view: View) -> Params:
-        return (inbox.mix() if missing == "wait" else inbox.mean()).private
-
     return Algorithm(
         name="distributed_online",
         objective=objective,
-        init={"peer": init},
-        phases=(Phase("peers", compute, descent.mechanism, absorb, emit),),
+        init={"peer": first_model},
+        phases=(averaged_step(descent, missing),),
         model=lambda state: state,
-        requires=REQUIRES | {"reliable"} if missing == "wait" else REQUIRES,
+        requires=REQUIRES | needs(missing),
         privacy=statement(mechanism, TEXT_CLAIMS),
         weights="metropolis",
         missing=missing,
@@ -103,10 +90,10 @@ def distributed_online(
 @register("002 Alg. 2")
 def distributed_minibatch(
     objective: Objective,
-    step: float | Callable[[Array], Array] = CONVEX_STEP,
+    step: StepSize = CONVEX_STEP,
     mechanism: Mechanism = unprotected,
     radius: float | None = None,
-    missing: Literal["wait", "renormalise"] = "wait",
+    missing: IfMissing = "wait",
 ) -> Algorithm:
     """DOLA offline: disjoint batches of h examples, 1/h of the noise, and the average of the iterates as the model.
 
@@ -133,6 +120,6 @@ def distributed_minibatch(
     return online._replace(
         name="distributed_minibatch",
         init={"peer": init},
-        phases=(Phase("peers", compute, phase.mechanism, absorb, emit),),
+        phases=(phase._replace(compute=compute, emit=emit, absorb=absorb),),
         model=lambda state: state.average,
     )

@@ -29,11 +29,11 @@ from typing import Literal, NamedTuple, get_args
 import jax
 import jax.numpy as jnp
 
+from tacit.algorithms.sight import Observation, constraints_kept, constraints_released
 from tacit.contract import (
     Algorithm,
     Array,
     Batch,
-    Clip,
     Inbox,
     Key,
     Mechanism,
@@ -50,21 +50,11 @@ from tacit.contract import (
 from tacit.errors import ConfigError
 from tacit.objectives import Constraint, MirrorMap
 from tacit.objectives.constraints import as_constraints, stacked
-from tacit.privacy import clipped_mean, statement
+from tacit.privacy import statement
 
 Dual = Literal["private", "released"]
-Values = Callable[[Params, Batch], Array]
 Ascent = Callable[[Array, Array, Array, View], Array]
 """(duals (k,), values c(x) (k,), changes <grad c(x), z - x> (k,), view) -> next duals (k,)."""
-
-
-class Observation(NamedTuple):
-    """What a round says of the constraints."""
-
-    values: Array
-    """(k,) c(x)."""
-    slopes: Tree
-    """grad c(x), leading axis k; () where nobody asks."""
 
 
 class State(NamedTuple):
@@ -75,22 +65,6 @@ class State(NamedTuple):
     """(k,), >= 0."""
     seen: Observation | tuple[()]
     """Between compute and emit, where the dual is private; it never leaves."""
-
-
-class Release(NamedTuple):
-    """What goes through the mechanism where the dual is released."""
-
-    gradient: Params
-    observation: Observation
-
-
-class Sight(NamedTuple):
-    """How data are looked at: what may leave, and what is known of loss and constraints afterwards."""
-
-    look: Callable[[Params, Array, Batch], tuple[Observation | tuple[()], Tree]]
-    """Model, weights and batch -> what stays, and what goes through the mechanism."""
-    read: Callable[[Array, Tree, Observation | tuple[()]], tuple[Params, Observation]]
-    """Weights, what was released and what stayed -> gradient of the loss plus the weighted constraints, and these."""
 
 
 def primal_dual(
@@ -108,23 +82,23 @@ def primal_dual(
     text_claims: str,
 ) -> Algorithm:
     """Return the method with this step, these weights of the constraints' gradients and this ascent of the duals."""
-    kept = as_constraints(constraints)
+    limits = as_constraints(constraints)
     _check(name, mechanism, dual)
     loss = objective.loss
     data, penalty = (loss.data, jax.grad(loss.regulariser)) if isinstance(loss, Separable) else (loss, None)
     # A step that was released is the gradient times a number that everybody knows: the same noise for the same eps.
     noise = mechanism._replace(perturbs="gradient")
     if dual == "private":
-        sight = _kept(data, stacked(kept), noise.clip, needs_slopes)
+        sight = constraints_kept(data, stacked(limits), noise.clip, needs_slopes)
     else:
-        sight = _released(data, stacked(kept), noise.clip)
-    data_in_dual = dual == "private" and any(each.reads_data for each in kept)
+        sight = constraints_released(data, stacked(limits), noise.clip)
+    data_in_dual = dual == "private" and any(each.reads_data for each in limits)
     if data_in_dual:
         noise = noise.for_whole_batch()
 
     def init(key: Key, params: Params, views: Mapping[str, View]) -> State:
-        duals = jnp.zeros(len(kept), views["peers"].into.weight.dtype)
-        slopes = jax.tree.map(lambda leaf: jnp.zeros((len(kept), *leaf.shape), leaf.dtype), params)
+        duals = jnp.zeros(len(limits), views["peers"].into.weight.dtype)
+        slopes = jax.tree.map(lambda leaf: jnp.zeros((len(limits), *leaf.shape), leaf.dtype), params)
         return State(params, duals, Observation(duals, slopes if needs_slopes else ()) if dual == "private" else ())
 
     def compute(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
@@ -133,19 +107,16 @@ def primal_dual(
 
     def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
         x = state.model
-        gradient, (values, slopes) = sight.read(weigh(state.duals), released, state.seen)
+        gradient, observed = sight.read(weigh(state.duals), released, state.seen)
         whole = gradient if penalty is None else jax.tree.map(jnp.add, gradient, penalty(x))
         z = mirror.step(x, jax.tree.map(lambda g: step(view.round).astype(g.dtype) * g, whole))
-        changes = jnp.zeros_like(values)
-        if needs_slopes:
-            changes = sum(jax.tree.leaves(jax.tree.map(lambda s, a, b: _dot(s, a - b), slopes, z, x)), start=changes)
-        duals = ascend(state.duals, values, changes, view).astype(state.duals.dtype)
+        changes = observed.changes(x, z) if needs_slopes else jnp.zeros_like(observed.values)
+        duals = ascend(state.duals, observed.values, changes, view).astype(state.duals.dtype)
         return state._replace(duals=duals), share(z)
 
     def absorb(key: Key, state: State, inbox: Inbox, view: View) -> State:
         return state._replace(model=inbox.mix().private)
 
-    composition: Literal["sequential", "parallel"] = "sequential" if data_in_dual else "parallel"
     return Algorithm(
         name=name,
         objective=objective,
@@ -153,44 +124,10 @@ def primal_dual(
         phases=(Phase("peers", compute, noise, absorb, emit),),
         model=lambda state: state.model,
         requires=frozenset({"strongly_connected", "receiver_normalised", "reliable"}),
-        privacy=statement(noise, text_claims, composition),
+        privacy=statement(noise, text_claims, "sequential" if data_in_dual else "parallel"),
         domain=mirror,
-        constraints={each.name: each.value for each in kept},
+        constraints={each.name: each.value for each in limits},
     )
-
-
-def _kept(data: Values, c: Values, clip: Clip | None, needs_slopes: bool) -> Sight:
-    """The constraints are looked at and stay; the gradient of loss and weighted constraints leaves."""
-
-    def look(model: Params, weights: Array, batch: Batch) -> tuple[Observation, Tree]:
-        def composite(params: Params, batch: Batch) -> Array:
-            return data(params, batch) + jnp.dot(weights, c(params, batch))
-
-        gradient = jax.grad(composite) if clip is None else clipped_mean(jax.grad(composite), clip)
-        seen = Observation(c(model, batch), jax.jacrev(c)(model, batch) if needs_slopes else ())
-        return seen, gradient(model, batch)
-
-    return Sight(look, lambda weights, released, seen: (released, seen))  # type: ignore[return-value, arg-type]
-
-
-def _released(data: Values, c: Values, clip: Clip | None) -> Sight:
-    """Everything that is looked at goes through the mechanism, of each record as one vector."""
-
-    def of_one(params: Params, batch: Batch) -> Release:
-        return Release(jax.grad(data)(params, batch), Observation(c(params, batch), jax.jacrev(c)(params, batch)))
-
-    function = of_one if clip is None else clipped_mean(of_one, clip)
-
-    def read(weights: Array, released: Release, seen: tuple[()]) -> tuple[Params, Observation]:
-        pull = jax.tree.map(lambda slopes: jnp.tensordot(weights, slopes, axes=1), released.observation.slopes)
-        return jax.tree.map(jnp.add, released.gradient, pull), released.observation
-
-    return Sight(lambda model, weights, batch: ((), function(model, batch)), read)  # type: ignore[arg-type]
-
-
-def _dot(slopes: Array, change: Array) -> Array:
-    """(k, ...) and (...) -> (k,)."""
-    return jnp.sum((slopes * change).reshape(slopes.shape[0], -1), axis=1)
 
 
 def _check(name: str, mechanism: Mechanism, dual: Dual) -> None:

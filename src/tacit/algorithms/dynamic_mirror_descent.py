@@ -15,13 +15,12 @@ with T, as in eta = c / sqrt(T).
 
 from __future__ import annotations
 
-from typing import Literal
-
-from tacit.algorithms.mirror_descent import EUCLIDEAN, Step, mirror_descent
+from tacit.algorithms.averaged_steps import IfMissing
+from tacit.algorithms.mirror_descent import EUCLIDEAN, mirror_descent
 from tacit.algorithms.registry import register
-from tacit.algorithms.schedules import inverse_sqrt
+from tacit.algorithms.schedules import StepSize, inverse_sqrt
+from tacit.algorithms.settings import whole_number
 from tacit.contract import Algorithm, Mechanism, Objective, unprotected
-from tacit.errors import ConfigError
 from tacit.objectives import MirrorMap
 
 TEXT_CLAIMS = "eps-local differential privacy of every gradient, one of its components changing (000 ch. 5 Theorem 1)"
@@ -31,19 +30,19 @@ ONE_OVER_SQRT_T = inverse_sqrt(1.0)
 @register("000 ch. 5 (5.12)-(5.13)")
 def dynamic_mirror_descent(
     objective: Objective,
-    step: Step = ONE_OVER_SQRT_T,
+    step: StepSize = ONE_OVER_SQRT_T,
     mechanism: Mechanism = unprotected,
     mirror: MirrorMap = EUCLIDEAN,
     unbiased: bool = False,
     window: int | None = None,
-    missing: Literal["wait", "renormalise"] = "wait",
+    missing: IfMissing = "wait",
 ) -> Algorithm:
     """Mirror descent on links that come and go: weights are rebuilt from who is present, the absent keep their state.
 
     `window` is B: the links of every B rounds in a row must connect everybody, or the run is refused.
     """
-    if window is not None and (isinstance(window, bool) or not isinstance(window, int) or window < 1):
-        raise ConfigError(f"window = {window!r}: expected a whole number of rounds from 1 on, or None for all of them")
+    if window is not None:
+        whole_number("window", window, "so many rounds in a row; or None for all of them")
     fixed = mirror_descent(objective, step, mechanism, mirror, unbiased, missing)
     return fixed._replace(
         name="dynamic_mirror_descent",

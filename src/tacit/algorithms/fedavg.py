@@ -5,11 +5,10 @@
     client:  w_i <- w                              if it arrived; else it keeps its own
 
 With a `cohort` it is the sampled method of 004 ch. 2: in each round the server calls so many of its clients, and these
-alone train, in several local steps on batches of their own drawing if asked for; see `tacit.algorithms.federated`.
-Without one everybody takes part:
-
-One gradient step per round. Several steps between two communications are rounds in which both link sets are down: the
-clients go on alone, and the server keeps what it has (`tacit.graphs.Periodic` dynamics on "uplink" and "downlink").
+alone train, in several local steps on batches of their own drawing if asked for; see `tacit.algorithms.local_steps`.
+Without one everybody takes one gradient step per round. Several steps between two communications are rounds in which
+both link sets are down: the clients go on alone, and the server keeps what it has (`tacit.graphs.Periodic` dynamics on
+"uplink" and "downlink").
 
 Privacy (DP-FedAvg at the level of records): noise enters at the client, before anything leaves, so that nobody has to
 trust the server. A client's model is made of released values only, hence the server's is, and sending it back is free.
@@ -22,25 +21,13 @@ mean of everybody here, a weighted mean of the neighbours there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
-
-import jax
-import jax.numpy as jnp
-
+from tacit.algorithms.averaged_steps import IfMissing, first_model, needs
+from tacit.algorithms.clients import PerClient, around_one_server, with_clients
 from tacit.algorithms.descent import gradient_step
-from tacit.algorithms.federated import (
-    PerClient,
-    Step,
-    around_one_server,
-    called_rounds,
-    client_init,
-    sampled_training,
-    server_init,
-    with_clients,
-)
+from tacit.algorithms.federated import average, called_rounds, server_init
+from tacit.algorithms.local_steps import sampled_training
 from tacit.algorithms.registry import register
-from tacit.algorithms.schedules import as_rate
+from tacit.algorithms.schedules import StepSize, as_rate
 from tacit.contract import (
     Algorithm,
     Batch,
@@ -63,9 +50,9 @@ from tacit.privacy import statement
 @register("000 section 5.5, baseline")
 def fedavg(
     objective: Objective,
-    step: Step = 0.1,
+    step: StepSize = 0.1,
     mechanism: Mechanism = unprotected,
-    missing: Literal["wait", "renormalise"] = "wait",
+    missing: IfMissing = "wait",
     cohort: int | None = None,
     local_steps: PerClient = 1,
     batch_size: PerClient | None = None,
@@ -85,9 +72,6 @@ def fedavg(
         )
     descent = gradient_step(objective, as_rate(step), mechanism)
 
-    def init(key: Key, params: Params, views: Mapping[str, View]) -> Params:
-        return params
-
     def train(key: Key, state: Params, batch: Batch, view: View) -> tuple[Params, Tree]:
         return state, descent.value(state, state, batch, view)
 
@@ -98,23 +82,21 @@ def fedavg(
     def answer(key: Key, state: Params, batch: Batch, view: View) -> tuple[Params, Tree]:
         return state, state
 
-    def average(key: Key, state: Params, inbox: Inbox, view: View) -> Params:
+    def settle(key: Key, state: Params, inbox: Inbox, view: View) -> Params:
         """Take the mean of what arrived, on a client the server's one model; without any keep what there is."""
-        heard = jnp.any(inbox.arrived)
-        kept: Params = jax.tree.map(lambda new, old: jnp.where(heard, new, old), inbox.mean().private, state)
-        return kept
+        return average(inbox, state)
 
     return Algorithm(
         name="fedavg",
         objective=objective,
-        init={"client": init, "server": init},
+        init={"client": first_model, "server": first_model},
         phases=(
-            Phase("uplink", train, descent.mechanism, average, upload, source="client", target="server"),
+            Phase("uplink", train, descent.mechanism, settle, upload, source="client", target="server"),
             # A server that nobody reached has nothing new: its old model would undo the clients' own steps.
-            Phase("downlink", answer, unprotected, average, source="server", target="client", answers="uplink"),
+            Phase("downlink", answer, unprotected, settle, source="server", target="client", answers="uplink"),
         ),
         model=lambda state: state,
-        requires=frozenset({"reliable"}) if missing == "wait" else frozenset(),
+        requires=needs(missing),
         privacy=statement(mechanism, "the epsilon of one round and one component of the gradient (000 section 5.5)"),
         topology=around_one_server,
         learner="client",
@@ -125,9 +107,9 @@ def fedavg(
 
 def _sampled(
     objective: Objective,
-    step: Step,
+    step: StepSize,
     mechanism: Mechanism,
-    missing: Literal["wait", "renormalise"],
+    missing: IfMissing,
     cohort: int,
     local_steps: PerClient,
     batch_size: PerClient | None,
@@ -136,10 +118,10 @@ def _sampled(
     return Algorithm(
         name="fedavg",
         objective=objective,
-        init={"client": client_init, "server": server_init(cohort)},
+        init={"client": first_model, "server": server_init(cohort)},
         phases=called_rounds(training, cohort),
         model=lambda state: state.w,
-        requires=frozenset({"reliable"}) if missing == "wait" else frozenset(),
+        requires=needs(missing),
         privacy=statement(
             mechanism, "epsilon(i) growing linearly, per client, with a probability below 1 (004 (2.69))"
         ),

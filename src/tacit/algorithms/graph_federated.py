@@ -10,18 +10,13 @@ from other servers, for those who trust their own server; it is post-processing 
 
 from __future__ import annotations
 
-from tacit.algorithms.federated import (
-    PerClient,
-    Server,
-    Step,
-    called_rounds,
-    client_init,
-    sampled_training,
-    server_init,
-    with_clients,
-)
+from tacit.algorithms.averaged_steps import first_model
+from tacit.algorithms.clients import PerClient, with_clients
+from tacit.algorithms.federated import Server, called_rounds, server_init
+from tacit.algorithms.local_steps import sampled_training
 from tacit.algorithms.mixing import combined, outbox
 from tacit.algorithms.registry import register
+from tacit.algorithms.schedules import StepSize
 from tacit.contract import (
     Algorithm,
     Batch,
@@ -48,7 +43,7 @@ TEXT = "epsilon(i) growing linearly, per client's data set and with a probabilit
 @register("004 (3.6)-(3.8)", example={"cohort": 2})
 def graph_federated(
     objective: Objective,
-    step: Step = 0.1,
+    step: StepSize = 0.1,
     mechanism: Mechanism = unprotected,
     server_mechanism: Mechanism = unprotected,
     *,
@@ -71,7 +66,7 @@ def graph_federated(
     return Algorithm(
         name="graph_federated",
         objective=objective,
-        init={"client": client_init, "server": server_init(cohort)},
+        init={"client": first_model, "server": server_init(cohort)},
         phases=(
             *called_rounds(training, cohort),
             Phase("servers", tell, server_mechanism, combine, spread, source="server", target="server"),

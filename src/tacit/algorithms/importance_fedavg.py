@@ -25,12 +25,12 @@ from collections.abc import Mapping
 
 import jax.numpy as jnp
 
-from tacit.algorithms import importance
+from tacit.algorithms.clients import PerClient, around_one_server, with_clients
 from tacit.algorithms.cohorts import Sample, systematic_draw, uniform_cohort
-from tacit.algorithms.federated import PerClient, Step, around_one_server, with_clients
-from tacit.algorithms.importance import FLOOR, Client, Probabilities, Server
+from tacit.algorithms.importance_training import Client, Server, local_training
 from tacit.algorithms.registry import register
-from tacit.algorithms.schedules import as_schedule
+from tacit.algorithms.schedules import StepSize, as_schedule
+from tacit.algorithms.shares import FLOOR, Probabilities, checked, first_shares, progressive_shares, redistributed
 from tacit.contract import (
     Algorithm,
     Array,
@@ -58,7 +58,7 @@ TELLS = "not private: models and norms of gradients leave as they are, and who i
 @register("004 Alg. 2.1", example={"cohort": 2})
 def importance_fedavg(
     objective: Objective,
-    step: Step = 0.1,
+    step: StepSize = 0.1,
     probabilities: Probabilities = "sampled",
     *,
     cohort: int,
@@ -72,15 +72,15 @@ def importance_fedavg(
     With `batch_size=None` batches are taken as they come, and clients alone are drawn. "sampled" with a batch size
     needs to know how many `records` the largest data set has. A part `floor` of "current" and "sampled" is uniform.
     """
-    rule, given, places = importance.checked(probabilities, cohort, batch_size, records, floor)
+    rule, given, places = checked(probabilities, cohort, batch_size, records, floor)
     known = None if given is None else given.clients
-    training = importance.local_training(objective, as_schedule(step), rule, local_steps, batch_size, floor)
+    training = local_training(objective, as_schedule(step), rule, local_steps, batch_size, floor)
 
     def shares(p: Array, live: Array) -> Array:
-        return importance.progressive_shares(p, live, cohort, 0.0 if rule == "given" else floor)
+        return progressive_shares(p, live, cohort, 0.0 if rule == "given" else floor)
 
     def client(key: Key, params: Params, views: Mapping[str, View]) -> Client:
-        return Client(params, jnp.ones(()), importance.first_shares(given, places, batch_size, views["downlink"]))
+        return Client(params, jnp.ones(()), first_shares(given, places, batch_size, views["downlink"]))
 
     def server(key: Key, params: Params, views: Mapping[str, View]) -> Server:
         out = views["downlink"].out
@@ -123,7 +123,7 @@ def importance_fedavg(
         if rule != "sampled":
             return state
         chosen = jnp.where(inbox.arrived, inbox.slot - 1, -1)
-        p = importance.redistributed(state.shares[:, 0], chosen, inbox.values().private[1])  # (2.53)
+        p = redistributed(state.shares[:, 0], chosen, inbox.values().private[1])  # (2.53)
         return state._replace(shares=shares(p, view.into.live[1:]))
 
     def publish(key: Key, state: Server, batch: Batch, view: View) -> tuple[Server, Tree]:

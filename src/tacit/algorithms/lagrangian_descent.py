@@ -24,6 +24,7 @@ import jax.numpy as jnp
 from tacit.algorithms.duals import Dual, primal_dual
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import as_schedule
+from tacit.algorithms.settings import whole_number
 from tacit.contract import Algorithm, Array, Mechanism, Objective, View, unprotected
 from tacit.errors import ConfigError
 from tacit.objectives import Constraint, Euclidean, MirrorMap, spending_limit
@@ -46,8 +47,7 @@ def lagrangian_descent(
 
     `rounds` is T, `boldness` the text's cautiousness V (default: sqrt T).
     """
-    if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
-        raise ConfigError(f"rounds = {rounds!r}: expected a whole number from 1 on, the T that step sizes are made for")
+    whole_number("rounds", rounds, "the T that step sizes are made for")
     bold = math.sqrt(rounds) if boldness is None else boldness
     if not (isinstance(bold, int | float) and 0 < bold < math.inf):
         raise ConfigError(f"boldness = {boldness!r}: expected a number above 0, the V of the text")

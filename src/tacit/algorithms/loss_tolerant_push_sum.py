@@ -10,16 +10,15 @@ parts it has ever had for j, and j adds what the total has grown by since the ne
 A lost message is healed by the next one; a repeated or overtaken one changes nothing, since totals are told apart by
 the round in which they were sent. What is held plus what is under way is conserved under any pattern of loss.
 
-Two details make it hold up in practice. A total grows without end while its increments do not, so it is kept as a sum
-of two numbers (48 binary digits in single precision); with one, the increments drown within some hundred rounds. And
-an agent that has heard nothing new since its last push keeps what it has (W_ii = 1) and repeats its totals: pushing on
-would shrink its mass round by round, and the step gamma / m_i would grow as much. Without loss everybody hears
-something in every round, and this is OPS.
+Two details make it hold up in practice. Totals are kept to twice the digits (`running_totals`). And an agent that has
+heard nothing new since its last push keeps what it has (W_ii = 1) and repeats its totals: pushing on would shrink its
+mass round by round, and the step gamma / m_i would grow as much. Without loss everybody hears something in every round,
+and this is OPS.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import jax
@@ -29,7 +28,8 @@ from tacit.algorithms.descent import gradient_step
 from tacit.algorithms.online_push_sum import State as Parts
 from tacit.algorithms.online_push_sum import ratio
 from tacit.algorithms.registry import register
-from tacit.algorithms.schedules import as_rate
+from tacit.algorithms.running_totals import Total, along, growth, increased, no_totals
+from tacit.algorithms.schedules import StepSize, as_rate
 from tacit.contract import (
     Algorithm,
     Array,
@@ -49,13 +49,6 @@ from tacit.contract import (
 from tacit.privacy import statement
 
 
-class Total(NamedTuple):
-    """Running totals as sums high + low, with a leading axis over slots."""
-
-    high: Parts
-    low: Parts
-
-
 class State(NamedTuple):
     """What a peer holds."""
 
@@ -70,35 +63,10 @@ class State(NamedTuple):
     """Whether anything new was heard since the last push."""
 
 
-def increased(total: Total, part: Parts) -> Total:
-    """Add to a total without losing the low digits (two-sum)."""
-
-    def both(high: Array, low: Array, x: Array) -> tuple[Array, Array]:
-        rough = high + x
-        lost = (high - (rough - (rough - high))) + (x - (rough - high))
-        rest = low + lost
-        return rough + rest, rest - ((rough + rest) - rough)
-
-    pairs = jax.tree.map(both, total.high, total.low, part)
-    outer, inner = jax.tree.structure(part), jax.tree.structure((0, 0))
-    return Total(*jax.tree.transpose(outer, inner, pairs))
-
-
-def growth(new: Total, old: Total) -> Parts:
-    """Return what a total has grown by."""
-    grown: Parts = jax.tree.map(lambda nh, oh, nl, ol: (nh - oh) + (nl - ol), new.high, old.high, new.low, old.low)
-    return grown
-
-
-def _along(slots: Array, leaf: Array) -> Array:
-    """Give a vector over slots the axes that it takes to meet a leaf with a slot axis."""
-    return slots.reshape(slots.shape + (1,) * (leaf.ndim - 1))
-
-
 @register("beyond 003: running totals")
 def loss_tolerant_push_sum(
     objective: Objective,
-    step: float | Callable[[Array], Array] = 0.1,
+    step: StepSize = 0.1,
     mechanism: Mechanism = unprotected,
 ) -> Algorithm:
     """Push-sum by running totals: lost, repeated or reordered messages are healed by the next one."""
@@ -107,13 +75,9 @@ def loss_tolerant_push_sum(
     def init(key: Key, params: Params, views: Mapping[str, View]) -> State:
         view = views["peers"]
         held = Parts(params, jnp.ones((), view.out.weight.dtype))
-
-        def nothing(slots: int) -> Total:
-            zeros = jax.tree.map(lambda leaf: jnp.zeros((slots, *leaf.shape), leaf.dtype), held)
-            return Total(zeros, zeros)
-
         out, into = view.out.live.shape[0], view.into.live.shape[0]
-        return State(held, nothing(out), nothing(into), jnp.zeros(into, jnp.int32), jnp.asarray(True))
+        sent, heard = no_totals(out, held), no_totals(into, held)
+        return State(held, sent, heard, jnp.zeros(into, jnp.int32), jnp.asarray(True))
 
     def compute(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
         return state, descent.value(ratio(state.held), state.held.z, batch, view)
@@ -121,7 +85,7 @@ def loss_tolerant_push_sum(
     def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
         share = jnp.where(state.fresh, view.out.weight, 0).at[0].set(0)
         leaving = Parts(descent.moved(ratio(state.held), state.held.z, released, view), state.held.mass)
-        parts = jax.tree.map(lambda leaf: _along(share, leaf[None]).astype(leaf.dtype) * leaf, leaving)
+        parts = jax.tree.map(lambda leaf: along(share, leaf[None]).astype(leaf.dtype) * leaf, leaving)
         total = increased(state.sent, parts)
         kept = jnp.where(state.fresh, view.out.weight[0], 1)
         held = jax.tree.map(lambda leaf: kept.astype(leaf.dtype) * leaf, leaving)
@@ -136,7 +100,7 @@ def loss_tolerant_push_sum(
         news = found & (sent_in > state.heard_round) & (jnp.arange(inbox.slots) > 0)
         (high_z, low_z), (high_mass, low_mass) = newest.private, newest.public
         total = Total(Parts(high_z, high_mass), Parts(low_z, low_mass))
-        heard = jax.tree.map(lambda new, old: jnp.where(_along(news, new), new, old), total, state.heard)
+        heard = jax.tree.map(lambda new, old: jnp.where(along(news, new), new, old), total, state.heard)
         gained = growth(heard, state.heard)
         return State(
             jax.tree.map(lambda h, g: h + jnp.sum(g, axis=0), state.held, gained),

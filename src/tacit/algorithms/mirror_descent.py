@@ -23,14 +23,15 @@ of them, which is the default here. The normalised gradient of Alg. 3 is biased,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from tacit.algorithms.averaged_steps import IfMissing, averaged_step, first_model, needs
 from tacit.algorithms.descent import gradient_step
 from tacit.algorithms.registry import register
-from tacit.algorithms.schedules import as_rate, inverse
+from tacit.algorithms.schedules import StepSize, as_rate, inverse
 from tacit.contract import (
     Algorithm,
     Array,
@@ -43,6 +44,7 @@ from tacit.contract import (
     Params,
     Phase,
     Requirement,
+    State,
     Tree,
     View,
     push,
@@ -56,7 +58,6 @@ from tacit.privacy import statement
 TEXT_CLAIMS = "eps-local differential privacy of the run, one component of one gradient changing (000 ch. 2 Theorem 2)"
 EUCLIDEAN = Euclidean()
 ONE_OVER_T = inverse(1.0)
-Step = float | Callable[[Array], Array]
 
 
 class DualState(NamedTuple):
@@ -67,14 +68,22 @@ class DualState(NamedTuple):
     mass: Array
 
 
+class Form(NamedTuple):
+    """What tells the two forms apart."""
+
+    init: Callable[[Key, Params, Mapping[str, View]], State]
+    phase: Phase
+    model: Callable[[State], Params]
+
+
 @register("000 ch. 2 Alg. 1-3")
 def mirror_descent(
     objective: Objective,
-    step: Step = ONE_OVER_T,
+    step: StepSize = ONE_OVER_T,
     mechanism: Mechanism = unprotected,
     mirror: MirrorMap = EUCLIDEAN,
     unbiased: bool = False,
-    missing: Literal["wait", "renormalise"] = "wait",
+    missing: IfMissing = "wait",
 ) -> Algorithm:
     """Online mirror descent on a fixed digraph: step in the geometry of a mirror map, average with whom you hear."""
     if unbiased and missing != "wait":
@@ -87,40 +96,33 @@ def mirror_descent(
         if unbiased
         else _in_the_set(objective, step, mechanism, mirror, missing)
     )
-    requires: frozenset[Requirement] = frozenset({"strongly_connected"})
-    reliable: frozenset[Requirement] = frozenset({"reliable"} if missing == "wait" else ())
-    return form._replace(requires=form.requires | requires | reliable, missing=missing, domain=mirror)
+    normalised: Requirement = "sender_normalised" if unbiased else "receiver_normalised"
+    return Algorithm(
+        name="mirror_descent",
+        objective=objective,
+        init={"peer": form.init},
+        phases=(form.phase,),
+        model=form.model,
+        requires=needs(missing) | {"strongly_connected", normalised},
+        privacy=statement(mechanism, TEXT_CLAIMS),
+        weights="sender" if unbiased else "receiver",
+        missing=missing,
+        domain=mirror,
+    )
 
 
 def _in_the_set(
-    objective: Objective, step: Step, mechanism: Mechanism, mirror: MirrorMap, missing: Literal["wait", "renormalise"]
-) -> Algorithm:
+    objective: Objective, step: StepSize, mechanism: Mechanism, mirror: MirrorMap, missing: IfMissing
+) -> Form:
     descent = gradient_step(objective, as_rate(step), mechanism, mirror)
-
-    def init(key: Key, params: Params, views: Mapping[str, View]) -> Params:
-        return params
-
-    def compute(key: Key, state: Params, batch: Batch, view: View) -> tuple[Params, Tree]:
-        return state, descent.value(state, state, batch, view)
 
     def emit(state: Params, released: Tree, view: View) -> tuple[Params, Outbox]:
         return state, share(if_present(view, descent.moved(state, state, released, view), state))
 
-    def absorb(key: Key, state: Params, inbox: Inbox, view: View) -> Params:
-        return (inbox.mix() if missing == "wait" else inbox.mean()).private
-
-    return Algorithm(
-        name="mirror_descent",
-        objective=objective,
-        init={"peer": init},
-        phases=(Phase("peers", compute, descent.mechanism, absorb, emit),),
-        model=lambda state: state,
-        requires=frozenset({"receiver_normalised"}),
-        privacy=statement(mechanism, TEXT_CLAIMS),
-    )
+    return Form(first_model, averaged_step(descent, missing)._replace(emit=emit), lambda state: state)
 
 
-def _in_the_dual(objective: Objective, step: Step, mechanism: Mechanism, mirror: MirrorMap) -> Algorithm:
+def _in_the_dual(objective: Objective, step: StepSize, mechanism: Mechanism, mirror: MirrorMap) -> Form:
     descent = gradient_step(objective, as_rate(step), mechanism)
 
     def init(key: Key, params: Params, views: Mapping[str, View]) -> DualState:
@@ -140,16 +142,7 @@ def _in_the_dual(objective: Objective, step: Step, mechanism: Mechanism, mirror:
         parts = inbox.mix()
         return DualState(parts.private, parts.public)
 
-    return Algorithm(
-        name="mirror_descent",
-        objective=objective,
-        init={"peer": init},
-        phases=(Phase("peers", compute, descent.mechanism, absorb, emit),),
-        model=model,
-        requires=frozenset({"sender_normalised"}),
-        privacy=statement(mechanism, TEXT_CLAIMS),
-        weights="sender",
-    )
+    return Form(init, Phase("peers", compute, descent.mechanism, absorb, emit), model)
 
 
 def if_present(view: View, new: Tree, old: Tree) -> Tree:

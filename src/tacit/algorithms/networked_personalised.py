@@ -11,12 +11,8 @@ For squares (`objectives.squared`, half of the text's loss) this is (6.11) with 
 its. Erratum: (6.6) prints the multiplier's step with the opposite sign, which drives neighbours apart and diverges.
 Erratum: (6.11) has rho |N_k| where (6.5) leads to the neighbours of the own cluster only.
 
-After its primal step an agent moves tau by what that does to its loss on records that it holds back (`validation` of
-the batch, see `tacit.streams.with_validation`), clipped to [0, 1]; several `epochs` in a row are its batch versions:
-
-    "gradient"       tau <- tau - rate dV(w_k(tau)) / dtau, of half the text's loss half its slope     (6.13), DPG
-    "actor_critic"   a = tau + alpha, alpha uniform on [-width / 2, width / 2];
-                     tau <- tau - rate sign(V(w_k(a)) - V(w_k(tau))) alpha                            (6.14), SAC
+After its primal step an agent moves tau by what that does to its loss V on records that it holds back (`validation` of
+the batch, see `tacit.streams.with_validation`), as its policy says (`tacit.algorithms.policies`).
 
 Whom nobody of another cluster pulls has no use for tau; who has no neighbour at all learns alone, which needs l2 > 0.
 """
@@ -26,11 +22,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
-import numpy as np
 
 from tacit.algorithms import admm, policies, proximal
+from tacit.algorithms.clusters import mean_of_others, refuse_unsolvable
 from tacit.algorithms.policies import Policy
 from tacit.algorithms.registry import register
 from tacit.contract import (
@@ -44,17 +39,13 @@ from tacit.contract import (
     Outbox,
     Params,
     Phase,
-    Requirement,
     Tree,
     View,
     share,
     unprotected,
 )
 from tacit.errors import ConfigError
-from tacit.graphs import Topology
 from tacit.privacy import statement
-
-NEEDS: frozenset[Requirement] = frozenset({"symmetric", "fixed", "reliable"})
 
 
 class State(NamedTuple):
@@ -86,11 +77,8 @@ def networked_personalised(
 
     It runs on a graph with clusters (`graph.with_clusters`). `tau` is the strength, or where it starts.
     """
-    rho = admm.positive("penalty", penalty) / 2
+    rho = admm.checked(penalty) / 2
     tuned = policies.checked(mechanism, tau, policy, rate, width, epochs)
-
-    def curvature(state: State, strength: Array, view: View) -> Array:
-        return 2 * rho * view.into.degree + strength * state.hears_others
 
     def smallest(view: View) -> Array:
         """The curvature that a sensitivity counts with: the pull of others may not have been heard yet."""
@@ -100,18 +88,13 @@ def networked_personalised(
 
     def pulled(state: State, strength: Array, view: View) -> tuple[Params, Array]:
         total = admm.pull(state.shared, rho, view) + strength * state.hears_others * state.bridged
-        return total, curvature(state, strength, view)
-
-    def solved(state: State, strength: Array, batch: Batch, view: View) -> proximal.Solution:
-        return step.solve(*pulled(state, strength, view), batch, view)
+        return total, 2 * rho * view.into.degree + strength * state.hears_others
 
     def next_tau(key: Key, state: State, batch: Batch, view: View) -> Array:
         def judged(strength: Array) -> Array:
-            return objective.loss(solved(state, strength, batch, view).w, batch.validation)
+            return objective.loss(step.solve(*pulled(state, strength, view), batch, view).w, batch.validation)
 
-        move = policies.mover(policy, judged, rate, width)
-        moved: Array = jax.lax.fori_loop(0, epochs, lambda e, at: move(jax.random.fold_in(key, e), at), state.tau)
-        return moved
+        return policies.mover(policy, judged, rate, width, epochs)(key, state.tau)
 
     def init(key: Key, params: Params, views: Mapping[str, View]) -> State:
         zero = jnp.zeros((), params.dtype)
@@ -144,12 +127,7 @@ def networked_personalised(
         return state, share(released, public=jnp.asarray(view.cluster, jnp.int32))
 
     def hear_others(key: Key, state: State, inbox: Inbox, view: View) -> State:
-        others = inbox.arrived & (inbox.slot > 0)
-        heard = inbox.values()
-        same = (heard.public[:, None] == heard.public) & others[:, None] & others
-        share_of = jnp.where(others, 1 / jnp.maximum(jnp.sum(same, axis=1), 1), 0).astype(heard.private.dtype)
-        clusters = jnp.sum(share_of)  # each of those heard adds up to one
-        bridged = (share_of @ heard.private) / jnp.maximum(clusters, 1)
+        bridged, clusters = mean_of_others(inbox)
         return state._replace(bridged=bridged, hears_others=jnp.minimum(clusters, 1))
 
     return Algorithm(
@@ -161,34 +139,9 @@ def networked_personalised(
             Phase("bridge", show, unprotected, hear_others, across),
         ),
         model=lambda state: state.shared.u,
-        requires=NEEDS,
+        requires=frozenset({"symmetric", "fixed", "reliable"}),
         privacy=statement(mechanism, "no guarantee is claimed", "parallel", proximal.ASSUMPTIONS),
-        check=lambda given: _refuse_unsolvable(given, step.l2),
+        check=lambda given: refuse_unsolvable(given, step.l2),
         prepare=step.prepare,
         diagnostics={"tau": lambda state: state.tau, "residual": lambda state: state.residual},
     )
-
-
-def _refuse_unsolvable(given: Topology, l2: float) -> None:
-    """Refuse a graph without clusters, and agents whose local problem has no unique solution."""
-    if not {"cluster", "bridge"} <= given.links.keys():
-        raise ConfigError(
-            f"networked_personalised got links {', '.join(sorted(given.links))}; say who belongs to which cluster with "
-            "graph.with_clusters([0, 1, ...]), or clusters = [0, 1, ...] in a file's [graph]"
-        )
-    labels = given.clusters.get("peer", np.zeros(given.roles["peer"], np.int32))
-    for name, inside in (("cluster", True), ("bridge", False)):
-        links = given.links[name]
-        strange = np.flatnonzero((labels[links.senders] == labels[links.receivers]) != inside)
-        if strange.size:
-            a, b = links.senders[strange[0]], links.receivers[strange[0]]
-            raise ConfigError(
-                f"the link {a} -> {b} is of {name!r}, but agent {a} is in cluster {labels[a]} and agent {b} in "
-                f"{labels[b]}; {name!r} links lead {'within one cluster' if inside else 'from one cluster to another'}"
-            )
-    alone = np.flatnonzero(given.links["cluster"].in_degree == 0)
-    if alone.size and l2 == 0:
-        raise ConfigError(
-            f"agent {alone[0]} has no neighbour of its own cluster, so that nothing makes its local problem's solution "
-            "unique; link it to one, or give the objective l2 > 0"
-        )

@@ -13,18 +13,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from tacit.algorithms.descent import gradient_step
-from tacit.algorithms.federated import around_one_server
-from tacit.algorithms.partial_rounds import Sharing, client_init, partial_rounds, server_init
-from tacit.algorithms.partial_sharing import Late, Windows
+from tacit.algorithms.partial_rounds import around_windows
+from tacit.algorithms.partial_sharing import Late, Sharing, Windows
 from tacit.algorithms.registry import register
-from tacit.algorithms.schedules import as_rate
-from tacit.algorithms.stability import StepSize, steps_within
+from tacit.algorithms.schedules import StepSize
 from tacit.contract import Algorithm, Mechanism, Objective, unprotected
 from tacit.errors import ConfigError
-from tacit.privacy import statement
 
-TEXT = "no guarantee is claimed (001 ch. 4 adds no noise)"
 WHOLE = Windows(None)
 Together = Literal["together", "by_age"]
 
@@ -40,7 +35,7 @@ def online_fedsgd(
 ) -> Algorithm:
     """Online FedSGD: every client that is there gets the whole model, steps once and sends it back."""
     sharing = Sharing(WHOLE, WHOLE, "same", _late(late), autonomous=False)
-    return _online("online_fedsgd", objective, step, mechanism, sharing, unstable)
+    return around_windows("online_fedsgd", objective, step, mechanism, sharing, unstable, answers=True)
 
 
 @register("001 section 4.4, Online-Fed", example={"fraction": 1.0})
@@ -55,7 +50,7 @@ def online_fed(
 ) -> Algorithm:
     """Online-Fed: as online FedSGD with a random subset; `fraction` of the clients that are there are called."""
     sharing = Sharing(WHOLE, WHOLE, "same", _late(late), autonomous=False, fraction=fraction)
-    return _online("online_fed", objective, step, mechanism, sharing, unstable)
+    return around_windows("online_fed", objective, step, mechanism, sharing, unstable, answers=True)
 
 
 @register("001 section 4.4, PSO-Fed", example={"fraction": 1.0, "share": 1})
@@ -73,35 +68,10 @@ def pso_fed(
     """PSO-Fed: a random subset shares windows of `share` coordinates; whoever is not called learns on alone."""
     windows = Windows(share, coordinated)
     sharing = Sharing(windows, windows, "next", _late(late), autonomous=True, fraction=fraction)
-    return _online("pso_fed", objective, step, mechanism, sharing, unstable)
+    return around_windows("pso_fed", objective, step, mechanism, sharing, unstable)
 
 
 def _late(late: Together) -> Late:
     if late not in ("together", "by_age"):
         raise ConfigError(f"late = {late!r}: expected 'together' or 'by_age'")
     return Late(by_age=late == "by_age")
-
-
-def _online(
-    name: str,
-    objective: Objective,
-    step: StepSize,
-    mechanism: Mechanism,
-    sharing: Sharing,
-    unstable: Literal["refuse", "allow"],
-) -> Algorithm:
-    descent = gradient_step(objective, as_rate(step), mechanism)
-    return Algorithm(
-        name=name,
-        objective=objective,
-        init={"client": client_init, "server": server_init},
-        phases=partial_rounds(descent, sharing.checked(), answers=not sharing.autonomous),
-        model=lambda state: state.w,
-        requires=frozenset(),
-        privacy=statement(mechanism, TEXT),
-        topology=around_one_server,
-        learner="client",
-        predictor="server",
-        missing="renormalise",
-        check_data=steps_within(objective, step, mechanism, unstable),
-    )

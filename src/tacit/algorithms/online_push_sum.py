@@ -19,7 +19,7 @@ its columns do. A lost message takes its mass along for good, hence `reliable`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import jax
@@ -27,7 +27,7 @@ import jax.numpy as jnp
 
 from tacit.algorithms.descent import gradient_step
 from tacit.algorithms.registry import register
-from tacit.algorithms.schedules import as_rate
+from tacit.algorithms.schedules import StepSize, as_rate
 from tacit.contract import (
     Algorithm,
     Array,
@@ -62,7 +62,7 @@ def ratio(state: State) -> Params:
 @register("003 Alg. 1")
 def online_push_sum(
     objective: Objective,
-    step: float | Callable[[Array], Array] = 0.1,
+    step: StepSize = 0.1,
     mechanism: Mechanism = unprotected,
 ) -> Algorithm:
     """Online push-sum (OPS): senders split their model and a mass; one-sided links are enough."""

@@ -19,18 +19,13 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from tacit.algorithms.descent import gradient_step
-from tacit.algorithms.federated import around_one_server
-from tacit.algorithms.partial_rounds import Sharing, client_init, partial_rounds, server_init
-from tacit.algorithms.partial_sharing import Late, Order, Windows
+from tacit.algorithms.partial_rounds import around_windows
+from tacit.algorithms.partial_sharing import Late, Order, Sharing, Windows
 from tacit.algorithms.registry import register
-from tacit.algorithms.schedules import as_rate
-from tacit.algorithms.stability import StepSize, steps_within
+from tacit.algorithms.schedules import StepSize
 from tacit.contract import Algorithm, Mechanism, Objective, unprotected
 from tacit.errors import ConfigError
-from tacit.privacy import statement
 
-TEXT = "no guarantee is claimed (001 ch. 4 adds no noise)"
 VARIANTS: dict[str, dict[str, Any]] = {
     f"{place}{number}": {"coordinated": place == "C", **settings}
     for place in "CU"
@@ -71,18 +66,5 @@ def pao_fed(
         raise ConfigError(f"download = {download!r}: expected 'window' or 'all'")
     windows = Windows(share, coordinated, order)
     down = windows if download == "window" else Windows(None)
-    sharing = Sharing(down, windows, answer, Late(decay, newest_only=newest_only), autonomous).checked()
-    return Algorithm(
-        name="pao_fed",
-        objective=objective,
-        init={"client": client_init, "server": server_init},
-        phases=partial_rounds(gradient_step(objective, as_rate(step), mechanism), sharing),
-        model=lambda state: state.w,
-        requires=frozenset(),
-        privacy=statement(mechanism, TEXT),
-        topology=around_one_server,
-        learner="client",
-        predictor="server",
-        missing="renormalise",
-        check_data=steps_within(objective, step, mechanism, unstable),
-    )
+    sharing = Sharing(down, windows, answer, Late(decay, newest_only=newest_only), autonomous)
+    return around_windows("pao_fed", objective, step, mechanism, sharing, unstable)

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
+from tacit.algorithms.averaged_steps import first_model
 from tacit.algorithms.descent import gradient_step
 from tacit.algorithms.partial_sharing import Late, Order, Windows, flat, shaped
 from tacit.algorithms.registry import register
-from tacit.algorithms.schedules import as_rate
-from tacit.algorithms.stability import StepSize
+from tacit.algorithms.schedules import StepSize, as_rate
 from tacit.contract import (
     Algorithm,
     Array,
@@ -77,7 +77,7 @@ def partial_diffusion(
     return Algorithm(
         name="partial_diffusion",
         objective=objective,
-        init={"peer": lambda key, params, views: params},
+        init={"peer": first_model},
         phases=(Phase("peers", learn, descent.mechanism, combine, offer),),
         model=lambda state: state,
         requires=frozenset({"strongly_connected", "receiver_normalised"}),

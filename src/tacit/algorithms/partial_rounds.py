@@ -20,13 +20,19 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from tacit.algorithms.descent import Step
-from tacit.algorithms.partial_sharing import Late, Windows, flat, gathered, shaped
+from tacit.algorithms.clients import around_one_server
+from tacit.algorithms.descent import Step, gradient_step
+from tacit.algorithms.partial_sharing import Sharing, flat, gathered, shaped
+from tacit.algorithms.schedules import StepSize, as_rate
+from tacit.algorithms.stability import steps_within
 from tacit.contract import (
+    Algorithm,
     Array,
     Batch,
     Inbox,
     Key,
+    Mechanism,
+    Objective,
     Outbox,
     Params,
     Phase,
@@ -36,7 +42,7 @@ from tacit.contract import (
     share,
     unprotected,
 )
-from tacit.errors import ConfigError
+from tacit.privacy import statement
 
 
 class Server(NamedTuple):
@@ -55,40 +61,41 @@ class Client(NamedTuple):
     """Whether the server's message of this round came."""
 
 
-class Sharing(NamedTuple):
-    """What travels in a round, and what comes of it."""
+def around_windows(
+    name: str,
+    objective: Objective,
+    step: StepSize,
+    mechanism: Mechanism,
+    sharing: Sharing,
+    unstable: Literal["refuse", "allow"],
+    answers: bool = False,
+) -> Algorithm:
+    """Return the method that shares so. `answers`: whoever the server does not reach has no part in the round."""
+    return Algorithm(
+        name=name,
+        objective=objective,
+        init={"client": _client_init, "server": _server_init},
+        phases=_rounds(gradient_step(objective, as_rate(step), mechanism), sharing.checked(), answers),
+        model=lambda state: state.w,
+        requires=frozenset(),
+        privacy=statement(mechanism, "no guarantee is claimed (001 ch. 4 adds no noise)"),
+        topology=around_one_server,
+        learner="client",
+        predictor="server",
+        missing="renormalise",
+        check_data=steps_within(objective, step, mechanism, unstable),
+    )
 
-    down: Windows
-    up: Windows
-    answer: Literal["next", "same"] = "next"
-    """Whether clients send the window that the server will send in the next round, or the one that it just sent."""
-    late: Late = Late()
-    autonomous: bool = True
-    """Whether clients that the server does not reach learn on."""
-    fraction: float = 1.0
-    """Probability with which a client that is there is called."""
 
-    def checked(self) -> Sharing:
-        """Refuse settings that mean nothing."""
-        if self.answer not in ("next", "same"):
-            raise ConfigError(f"answer = {self.answer!r}: expected 'next' or 'same', the window that clients send")
-        if not 0 < self.fraction <= 1:
-            raise ConfigError(f"fraction = {self.fraction!r}: expected the share of the clients to call, up to 1")
-        return self._replace(down=self.down.checked(), up=self.up.checked(), late=self.late.checked())
-
-
-def client_init(key: Key, params: Params, views: Mapping[str, View]) -> Client:
-    """A client begins with the first model."""
+def _client_init(key: Key, params: Params, views: Mapping[str, View]) -> Client:
     return Client(params, jnp.asarray(False))
 
 
-def server_init(key: Key, params: Params, views: Mapping[str, View]) -> Server:
-    """The server begins with the first model."""
+def _server_init(key: Key, params: Params, views: Mapping[str, View]) -> Server:
     return Server(params, jnp.full(views["downlink"].out.live.shape, -1, jnp.int32))
 
 
-def partial_rounds(step: Step, sharing: Sharing, answers: bool = False) -> tuple[Phase, Phase]:
-    """Return the two phases of a round. `answers`: whoever the server does not reach has no part in it."""
+def _rounds(step: Step, sharing: Sharing, answers: bool) -> tuple[Phase, Phase]:
     down, up = sharing.down, sharing.up
     calls_all = sharing.fraction == 1
 

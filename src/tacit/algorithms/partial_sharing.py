@@ -93,6 +93,28 @@ class Late(NamedTuple):
         return self
 
 
+class Sharing(NamedTuple):
+    """What travels in a round, and what comes of it."""
+
+    down: Windows
+    up: Windows
+    answer: Literal["next", "same"] = "next"
+    """Whether clients send the window that the server will send in the next round, or the one that it just sent."""
+    late: Late = Late()
+    autonomous: bool = True
+    """Whether clients that the server does not reach learn on."""
+    fraction: float = 1.0
+    """Probability with which a client that is there is called."""
+
+    def checked(self) -> Sharing:
+        """Refuse settings that mean nothing."""
+        if self.answer not in ("next", "same"):
+            raise ConfigError(f"answer = {self.answer!r}: expected 'next' or 'same', the window that clients send")
+        if not 0 < self.fraction <= 1:
+            raise ConfigError(f"fraction = {self.fraction!r}: expected the share of the clients to call, up to 1")
+        return self._replace(down=self.down.checked(), up=self.up.checked(), late=self.late.checked())
+
+
 def gathered(inbox: Inbox, w: Array, view: View, sent: Callable[[Array, Array], Array], late: Late) -> Array:
     """Return the server's model after the updates that arrived; `sent(agent, round)` are an update's coordinates."""
     never = jnp.int32(2**31 - 1)

@@ -5,13 +5,15 @@ See `tacit.algorithms.personalised_graph_federated`, whose equations these are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import jax.numpy as jnp
 
 from tacit.algorithms import admm, proximal
+from tacit.algorithms.clusters import refuse_other_clusters
 from tacit.algorithms.cohorts import uniform_cohort
+from tacit.algorithms.settings import whole_number
 from tacit.contract import (
     Algorithm,
     Array,
@@ -28,11 +30,8 @@ from tacit.contract import (
     share,
     unprotected,
 )
-from tacit.errors import ConfigError
-from tacit.graphs import Topology
 from tacit.privacy import statement
 
-Strength = float | Callable[[Array], Array]
 TEXT = "phi_n-zCDP in round n and the sum of phi_n over the run (001 Theorems 5.3 and 5.4)"
 
 
@@ -74,10 +73,10 @@ def around_servers(
     newton_steps: int,
 ) -> Algorithm:
     """Return the phases between servers and their clients, and all else that both methods have in common."""
-    rho = admm.positive("penalty", penalty)
-    _check_count("clusters", clusters, "how many models are learnt")
+    rho = admm.checked(penalty)
+    whole_number("clusters", clusters, "how many models are learnt")
     if cohort is not None:
-        _check_count("cohort", cohort, "how many clients a server calls")
+        whole_number("cohort", cohort, "how many clients a server calls")
 
     def curvature(view: View) -> Array:
         return jnp.asarray(rho, jnp.result_type(float))
@@ -137,46 +136,9 @@ def around_servers(
         model=lambda state: state.anchor,
         requires=frozenset({"fixed", "reliable"}),
         privacy=statement(mechanism, TEXT, "parallel", proximal.ASSUMPTIONS),
-        check=lambda given: _refuse_other_clusters(given, name, clusters),
+        check=lambda given: refuse_other_clusters(given, name, clusters),
         learner="client",
         predictor="client",
         prepare=step.prepare,
         diagnostics={"residual": lambda state: state.residual, "dual": lambda state: state.phi},
     )
-
-
-def mixing(tau: Strength, clusters: int) -> Callable[[Params, View], Params]:
-    """Return the learning across clusters, (5.10)."""
-    if not callable(tau) and not (isinstance(tau, int | float) and 0 <= tau <= 1):
-        raise ConfigError(f"tau = {tau!r}: expected a number from 0 (clusters apart) to 1, or a function of the round")
-
-    def mixed(models: Params, view: View) -> Params:
-        if clusters == 1 or (not callable(tau) and tau == 0):
-            return models
-        strength = jnp.asarray(tau(view.round) if callable(tau) else tau, models.dtype)
-        others = (jnp.sum(models, axis=0) - models) / (clusters - 1)
-        return (1 - strength) * models + strength * others
-
-    return mixed
-
-
-def _check_count(name: str, value: int, meaning: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConfigError(f"{name} = {value!r}: expected a whole number from 1 on, {meaning}")
-
-
-def _refuse_other_clusters(given: Topology, name: str, clusters: int) -> None:
-    """Refuse a topology without servers and clients, or whose clusters are others than the method's."""
-    if "server" not in given.roles or "client" not in given.roles:
-        roles = ", ".join(f"{size} {role}s" for role, size in given.roles.items())
-        raise ConfigError(
-            f"{name} got a graph of {roles}; say who serves whom and who belongs together with "
-            "tacit.graphs.federation(graph of the servers, clients=..., clusters=...)"
-        )
-    labels = given.clusters.get("client")
-    found = 1 if labels is None else int(labels.max()) + 1
-    if clusters not in (1, found):
-        raise ConfigError(
-            f"clusters = {clusters}, but the clients are in {found}; give tacit.graphs.federation(..., clusters=...) "
-            "one number from 0 on per client, or say clusters=1 to learn one model for all"
-        )

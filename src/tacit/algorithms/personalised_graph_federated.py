@@ -26,7 +26,8 @@ from __future__ import annotations
 import jax
 
 from tacit.algorithms import proximal
-from tacit.algorithms.personalised import Server, Strength, around_servers, mixing
+from tacit.algorithms.clusters import Strength, mixing
+from tacit.algorithms.personalised import Server, around_servers
 from tacit.algorithms.registry import register
 from tacit.contract import (
     Algorithm,

@@ -51,7 +51,7 @@ def private_admm(
     newton_steps: int = proximal.NEWTON_STEPS,
 ) -> Algorithm:
     """P-ADMM: networked ADMM with local problems solved to the end, for smooth losses; without noise NFL."""
-    rho = admm.positive("penalty", penalty)
+    rho = admm.checked(penalty)
 
     def curvature(view: View) -> Array:
         return 2 * rho * view.into.degree

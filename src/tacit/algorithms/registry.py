@@ -7,16 +7,18 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tacit.contract import Algorithm, Objective
-from tacit.errors import ConfigError
+from tacit.errors import ConfigError, nearest
 
 
 class Entry(NamedTuple):
     """One registered method."""
 
     name: str
+    """What configurations and commands call it."""
     source: str
     """Text and place, e.g. "003 Alg. 1"."""
     constructor: Callable[..., Algorithm]
+    """Objective and settings -> the method."""
     example_settings: Mapping[str, Any] = MappingProxyType({})
     """Values for the parameters that have no default, so that there is an example to show and to try."""
 
@@ -31,6 +33,7 @@ class Entry(NamedTuple):
 
 
 REGISTRY: dict[str, Entry] = {}
+"""Name -> method, of all that were registered so far."""
 
 
 def register(
@@ -49,5 +52,7 @@ def register(
 def find(name: str) -> Entry:
     """Return the entry of a name, or say which names there are."""
     if name not in REGISTRY:
-        raise ConfigError(f"unknown algorithm {name!r}; expected one of: {', '.join(sorted(REGISTRY))}")
+        raise ConfigError(
+            f"unknown algorithm {name!r}; {nearest(name, REGISTRY)}expected one of: {', '.join(sorted(REGISTRY))}"
+        )
     return REGISTRY[name]

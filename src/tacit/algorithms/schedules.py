@@ -10,8 +10,11 @@ import jax.numpy as jnp
 from tacit.contract import Array, Schedule, View
 from tacit.errors import ConfigError
 
+StepSize = float | Callable[[Array], Array]
+"""A number, or a function of the round t = 1, 2, ..."""
 
-def as_schedule(step: float | Callable[[Array], Array], name: str = "step") -> Schedule:
+
+def as_schedule(step: StepSize, name: str = "step") -> Schedule:
     """Take a number as a constant schedule; a function of t = 1, 2, ... as it is."""
     if callable(step):
         return step
@@ -20,7 +23,7 @@ def as_schedule(step: float | Callable[[Array], Array], name: str = "step") -> S
     return lambda t: jnp.asarray(step, _precision())
 
 
-def as_rate(step: float | Callable[[Array], Array]) -> Callable[[View], Array]:
+def as_rate(step: StepSize) -> Callable[[View], Array]:
     """Return a schedule of steps as a function of what an agent sees."""
     schedule = as_schedule(step)
     return lambda view: schedule(view.round)

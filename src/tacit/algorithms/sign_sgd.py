@@ -13,12 +13,12 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from tacit.algorithms.averaged_steps import first_model
+from tacit.algorithms.clients import around_one_server
 from tacit.algorithms.descent import gradient_step
-from tacit.algorithms.federated import around_one_server, client_init
 from tacit.algorithms.partial_sharing import flat, shaped
 from tacit.algorithms.registry import register
-from tacit.algorithms.schedules import as_rate
-from tacit.algorithms.stability import StepSize
+from tacit.algorithms.schedules import StepSize, as_rate
 from tacit.contract import (
     Algorithm,
     Array,
@@ -71,7 +71,7 @@ def sign_sgd(objective: Objective, step: StepSize = 0.01, mechanism: Mechanism =
     return Algorithm(
         name="sign_sgd",
         objective=objective,
-        init={"client": client_init, "server": lambda key, params, views: params},
+        init={"client": first_model, "server": first_model},
         phases=(
             Phase("downlink", offer, unprotected, download, source="server", target="client"),
             Phase("uplink", differentiate, descent.mechanism, count, vote, "client", "server", answers="downlink"),

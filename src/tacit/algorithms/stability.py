@@ -9,12 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit.algorithms.schedules import as_schedule
+from tacit.algorithms.schedules import StepSize, as_schedule
 from tacit.contract import Array, Batch, Mechanism, Objective, Separable
 from tacit.errors import ConfigError
 from tacit.objectives import MeanLoss, squared_loss
 
-StepSize = float | Callable[[Array], Array]
 POWER_STEPS = 40
 
 

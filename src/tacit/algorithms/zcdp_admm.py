@@ -18,15 +18,13 @@ what is released (`perturbs="update"`), since a model's own rounding errors woul
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import jax
 
 from tacit.algorithms import admm
 from tacit.algorithms.admm import State
 from tacit.algorithms.descent import gradient_step
 from tacit.algorithms.registry import register
-from tacit.algorithms.schedules import as_schedule, inverse_sqrt
+from tacit.algorithms.schedules import StepSize, as_schedule, inverse_sqrt
 from tacit.contract import (
     Algorithm,
     Array,
@@ -45,7 +43,6 @@ from tacit.contract import (
 )
 from tacit.privacy import statement
 
-Step = float | Callable[[Array], Array]
 VANISHING = inverse_sqrt(0.5)
 ZCDP_CLAIM = "phi_n-zCDP in round n, (epsilon, delta) of the run by the sum of all phi_n (001 Theorem I and corollary)"
 CLASSIC_CLAIM = "(epsilon, delta) of each round by the classic calibration, added up over the rounds (001 section 3.4)"
@@ -54,7 +51,7 @@ CLASSIC_CLAIM = "(epsilon, delta) of each round by the classic calibration, adde
 @register("001 Alg. 2")
 def zcdp_admm(
     objective: Objective,
-    step: Step = VANISHING,
+    step: StepSize = VANISHING,
     mechanism: Mechanism = unprotected,
     penalty: float = 1.0,
 ) -> Algorithm:
@@ -65,7 +62,7 @@ def zcdp_admm(
 @register("001 section 3.4, baseline")
 def dp_admm(
     objective: Objective,
-    step: Step = VANISHING,
+    step: StepSize = VANISHING,
     mechanism: Mechanism = unprotected,
     penalty: float = 1.0,
 ) -> Algorithm:
@@ -74,9 +71,9 @@ def dp_admm(
 
 
 def _linearised(
-    name: str, claim: str, objective: Objective, step: Step, mechanism: Mechanism, penalty: float
+    name: str, claim: str, objective: Objective, step: StepSize, mechanism: Mechanism, penalty: float
 ) -> Algorithm:
-    eta, rho = as_schedule(step), admm.positive("penalty", penalty)
+    eta, rho = as_schedule(step), admm.checked(penalty)
 
     def rate(view: View) -> Array:
         return 1 / (1 / eta(view.round) + 2 * rho * view.into.degree)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from tacit.algorithms.diffusion import consensus
 from tacit.algorithms.registry import register
-from tacit.algorithms.zcdp_admm import VANISHING, ZCDP_CLAIM, Step
+from tacit.algorithms.schedules import StepSize
+from tacit.algorithms.zcdp_admm import VANISHING, ZCDP_CLAIM
 from tacit.contract import Algorithm, Mechanism, Objective, unprotected
 
 
 @register("001 section 3.4, baseline")
-def zcdp_subgradient(objective: Objective, step: Step = VANISHING, mechanism: Mechanism = unprotected) -> Algorithm:
+def zcdp_subgradient(objective: Objective, step: StepSize = VANISHING, mechanism: Mechanism = unprotected) -> Algorithm:
     """zCDP-grad-NFL: mix the neighbours' noisy models, and step along a subgradient."""
     made = consensus(objective, step, mechanism)
     return made._replace(name="zcdp_subgradient", privacy=made.privacy._replace(text_claims=ZCDP_CLAIM))

@@ -1,4 +1,4 @@
-"""An attack on every method's own claim: how much of a record the messages give away at least.
+"""An attack on every method's own claim: how much of a record the messages give away at least::
 
     tacit.audit.audit(tacit.algorithms.online_push_sum, tacit.privacy.laplace(epsilon=1.0, clip=1.0)).words()
 
@@ -9,9 +9,10 @@ proves nothing, but near the claim it shows that the attack is sharp enough to h
 
 from __future__ import annotations
 
+from tacit.audit.conformance import check_contract
 from tacit.audit.experiment import audit
 from tacit.audit.masks import MaskAudit, audit_masks
 from tacit.audit.report import Audit
 from tacit.audit.watch import audited
 
-__all__ = ["Audit", "MaskAudit", "audit", "audit_masks", "audited"]
+__all__ = ["Audit", "MaskAudit", "audit", "audit_masks", "audited", "check_contract"]

@@ -46,13 +46,17 @@ class MaskAudit:
     claim: float
     """Epsilon that the link's view may cost at most, for the two data sets that were tried."""
     finding: Finding
+    """The strongest test, and what it found."""
     confidence: float
+    """With which the lower bound holds."""
     exact: bool
     """Whether the receiver's sum was the sum of the true shares, to the bit, in every round and trial."""
     hidden: bool
     """Whether no message was the victim's share as it is."""
     trials: int
+    """How many runs were attacked."""
     rounds: int
+    """Of each run."""
 
     @property
     def lower_bound(self) -> float:

@@ -15,17 +15,25 @@ class Audit:
     """The outcome of an attack on one method with one mechanism."""
 
     algorithm: str
+    """Name of the method."""
     mechanism: str
+    """Name of its noise."""
     claim: Guarantee | None
     """What the accounts say of the run that was attacked; None: no promise is made."""
     finding: Finding
+    """The strongest test, and what it found."""
     confidence: float
+    """With which the lower bound holds."""
     trials: int
     """Both halves together, of all groups."""
     rounds: int
+    """Of each run that was attacked."""
     coordinates: int
+    """Parameters of the model that was learnt."""
     seed: int
+    """Of the runs."""
     seconds: float
+    """That it took."""
     sees: str = "every message of the victim"
     """What the attacker has."""
 

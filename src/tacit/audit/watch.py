@@ -133,7 +133,7 @@ def audited(
     alone. What `model` returns is the `Evidence`.
     """
     indices = range(len(algorithm.phases))
-    phases = tuple(_watched(algorithm, index, rounds, batch, every_round, one_link) for index in indices)
+    phases = tuple(_watched(algorithm, index, batch, every_round, one_link) for index in indices)
     objective = Objective(
         name=algorithm.objective.name,
         loss=lambda evidence, worlds: jnp.zeros(()),
@@ -192,7 +192,7 @@ def _watched_init(
     return watched_init
 
 
-def _watched(algorithm: Algorithm, index: int, rounds: int, batch: Batch, every_round: bool, one_link: bool) -> Phase:
+def _watched(algorithm: Algorithm, index: int, batch: Batch, every_round: bool, one_link: bool) -> Phase:
     phase = algorithm.phases[index]
     learns = phase.source == algorithm.learner
     records = records_in(batch) if learns else 1

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import os
 import shlex
 import sys
 import textwrap
@@ -21,7 +20,6 @@ import typer
 from tacit.cli import graph, ledger, peer, privacy, swarm
 from tacit.cli.audit import audit
 from tacit.cli.common import INTERRUPTED, check_directory, print_table, reported
-from tacit.cli.own_code import import_file
 from tacit.cli.reproduce import reproduce
 from tacit.cli.usage import explained
 from tacit.errors import TacitError
@@ -58,9 +56,6 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except typer.TyperException as error:
         typer.echo(f"error: {explained(error)}", err=True)
         code = 2
-    except BrokenPipeError:  # whoever reads the output has seen enough; what is left of it goes nowhere
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 1
     raise SystemExit(code or 0)
 
 
@@ -72,8 +67,11 @@ def _root(
         list[Path] | None, typer.Option("--with", help="A Python file that registers algorithms of your own.")
     ] = None,
 ) -> None:
-    for file in own_code or ():
-        reported(import_file)(file)
+    if own_code:
+        from tacit.experiments.own_code import import_file
+
+        for file in own_code:
+            reported(import_file)(file)
     if version:
         from tacit import __version__
 

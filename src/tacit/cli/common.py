@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tacit.errors import TacitError
+from tacit.errors import ConfigError, TacitError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,11 +32,25 @@ def reported(command: Callable[..., None]) -> Callable[..., None]:
         except TacitError as error:
             typer.echo(f"error: {error}", err=True)
             raise typer.Exit(2) from error
+        except OSError as error:
+            if error.filename is None:  # not about a file: a fault of ours, or a pipe that was closed
+                raise
+            typer.echo(f"error: {error.filename}: {error.strerror}; check the path, its owner and the disk", err=True)
+            raise typer.Exit(2) from error
         except KeyboardInterrupt as error:
             typer.echo("interrupted: nothing more was written", err=True)
             raise typer.Exit(INTERRUPTED) from error
 
     return wrapped
+
+
+def check_directory(out: Path) -> None:
+    """Refuse a directory that could not be written, before the work of which the outcome is to go there."""
+    there = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise ConfigError(f"--out {out}: {there} is a file, expected a directory; name another one")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise ConfigError(f"--out {out}: {there} may not be written; name another directory, or change its owner")
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

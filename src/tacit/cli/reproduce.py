@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli.common import print_table, reported
-from tacit.errors import ConfigError
+from tacit.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
     from tacit.experiments.gallery import Finished
@@ -49,7 +49,8 @@ def reproduce(
         _list()
         return
     if name not in EXPERIMENTS:
-        raise ConfigError(f"there is no experiment {name!r}; expected one of: {', '.join(EXPERIMENTS)}")
+        hint = nearest(name, EXPERIMENTS)
+        raise ConfigError(f"there is no experiment {name!r}; {hint}expected one of: {', '.join(EXPERIMENTS)}")
     directory = out or Path("runs") / name
     claims = EXPERIMENTS[name].run(quick, directory, seed)["claims"]
     rows = [(str(c["claim"]), "holds" if c["holds"] else "DOES NOT HOLD", str(c["figure"])) for c in claims]

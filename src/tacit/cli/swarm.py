@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli.common import print_table, reported
+from tacit.cli.common import check_directory, print_table, reported
 from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ def run(
 
     if booked != (epsilon is not None) or (delta is not None and not booked):
         raise ConfigError("--booked needs --epsilon (the budget), and --epsilon and --delta go with --booked")
+    if out is not None:
+        check_directory(out)
     config = load(file, rounds=rounds, seed=seed)
     refuse_channel(config)
     problem = build(config)

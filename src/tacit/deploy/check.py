@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tacit import runtime
 from tacit.deploy.plan import plan_of
@@ -125,11 +125,7 @@ def _suggest_co_senders(peers: Sequence[PeerSettings], topology: Topology, repor
             if given == {receiver: sorted(names) for receiver, names in wanted.items()}:
                 continue
             inner = ", ".join(f'"{receiver}" = {json.dumps(names)}' for receiver, names in wanted.items())
-            line = f"{peer.file}: [links.{links}] should have: co_senders = {{ {inner} }}"
-            if given:
-                report.faults.append(f"{line}, by the graph of all links")
-            else:
-                report.lines.append(line)
+            _suggest(report, peer, links, f"co_senders = {{ {inner} }}", given, "by the graph of all links")
 
 
 def _suggest_weights(peers: Sequence[PeerSettings], topology: Topology, report: CheckReport) -> None:
@@ -148,8 +144,16 @@ def _suggest_weights(peers: Sequence[PeerSettings], topology: Topology, report: 
             if given.keys() == wanted.keys() and all(abs(given[name] - w) <= 1e-6 for name, w in wanted.items()):
                 continue
             inner = ", ".join(f'"{name}" = {weight!r}' for name, weight in wanted.items())
-            line = f"{peer.file}: [links.{links}] should have: weight_from = {{ {inner} }}"
-            if given:
-                report.faults.append(f"{line}, by the rule {job.algorithm.weights!r} on the graph of all links")
-            else:
-                report.lines.append(line)
+            why = f"by the rule {job.algorithm.weights!r} on the graph of all links"
+            _suggest(report, peer, links, f"weight_from = {{ {inner} }}", given, why)
+
+
+def _suggest(
+    report: CheckReport, peer: PeerSettings, links: str, setting: str, given: Mapping[str, Any], why: str
+) -> None:
+    """Print what a peer's links should have: a fault where others are given, else a line to be filled in."""
+    line = f"{peer.file}: [links.{links}] should have: {setting}"
+    if given:
+        report.faults.append(f"{line}, {why}")
+    else:
+        report.lines.append(line)

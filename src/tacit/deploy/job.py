@@ -29,8 +29,8 @@ from tacit import runtime
 from tacit.algorithms import REGISTRY
 from tacit.contract import Algorithm
 from tacit.errors import ConfigError, GraphError, IdentityError
-from tacit.experiments.config import OBJECTIVES
-from tacit.experiments.sections import Choice, Place, Section, check, choose, located
+from tacit.experiments.config import OBJECTIVES, task_of
+from tacit.experiments.sections import Place, Section, check, choose, located
 from tacit.graphs import checked_clusters
 from tacit.peer.exchange import VERSION
 from tacit.peer.identity import checked_peer_name
@@ -161,19 +161,11 @@ def _job(data: Mapping[str, Any], path: Path) -> Job:
         "algorithm": method.settings("name"),
     }
     with located(objective.place):
-        form = SampleForm.of(settings.features, *_task(objective))
+        form = SampleForm.of(settings.features, *task_of(objective))
     job = Job(settings, members, form, algorithm, described, clusters)
     with located(objective.place):
         _check_start(job)
     return job
-
-
-def _task(objective: Choice) -> tuple[Any, int | None]:
-    if objective.kind in ("logistic", "hinge"):
-        return "binary", None
-    if objective.kind == "softmax":
-        return "multiclass", objective.arguments()["classes"]
-    return "regression", None
 
 
 def _members(table: Mapping[str, Any], algorithm: Algorithm, place: Place) -> dict[str, tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""One peer of a swarm, as a process: `python -m tacit.deploy.member DIRECTORY`.
+"""One peer of a swarm, as a process: `python -m tacit.deploy.member DIRECTORY [FILE.py ...]`.
 
 The launcher writes member.json into the directory, and an identity. Lines of JSON are exchanged::
 
@@ -218,11 +218,14 @@ async def _first_of(*events: asyncio.Event) -> None:
 
 
 def main() -> int:
-    """Run the member whose directory is the only argument."""
+    """Run the member whose directory is the first argument; the others are files that register algorithms."""
     from tacit.errors import TacitError
+    from tacit.experiments.own_code import import_file
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the launcher gets Ctrl-C too, and says when to stop
     try:
+        for file in sys.argv[2:]:
+            import_file(Path(file))
         return asyncio.run(member(Path(sys.argv[1])))
     except TacitError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -35,6 +35,7 @@ from tacit.peer.logs import Log
 from tacit.peer.plan import Pace, Plan
 from tacit.peer.service import PeerService
 from tacit.peer.sources import SampleQueue
+from tacit.peer.stopping import StopsOnce
 from tacit.peer.store import PeerStore
 from tacit.peer.tally import REFUSALS
 
@@ -43,7 +44,7 @@ LONGEST_DELIVERY, SHORT_DELIVERY = 60.0, 5.0
 if they can."""
 
 
-class Peer:
+class Peer(StopsOnce):
     """A running peer. Make it with `await Peer.start(...)`; end it with `await peer.stop()`."""
 
     def __init__(
@@ -51,7 +52,6 @@ class Peer:
     ) -> None:
         """Take over what `start` has put together."""
         self.settings, self._service, self._queue, self._worker = settings, service, queue, worker
-        self._closing: asyncio.Task[None] | None = None
         self.operations_port = 0
         """Where this host finds health, metrics and status."""
         self._local = LocalServer(
@@ -135,15 +135,6 @@ class Peer:
         if self._service.fault is not None:
             raise self._service.fault
         await self._service.delivered(LONGEST_DELIVERY if self._service.node.waits else SHORT_DELIVERY)
-
-    async def stop(self) -> None:
-        """Stop: finish the step under way, commit, let neighbours confirm what they got, close everything.
-
-        May be called again, and by a caller that gives up: all is closed nevertheless.
-        """
-        if self._closing is None:
-            self._closing = asyncio.create_task(self._close())
-        await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
         async with contextlib.AsyncExitStack() as after:  # each of them whatever became of the others, the last first

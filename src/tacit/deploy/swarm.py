@@ -33,6 +33,7 @@ from tacit.deploy.member import LONGEST_STOP, MemberSettings
 from tacit.deploy.rehearsal import refuse_channel, roster
 from tacit.errors import ConfigError, RemoteError
 from tacit.experiments import Problem
+from tacit.experiments.own_code import own_files
 from tacit.peer.authority import init_ca, issue
 from tacit.peer.identity import install, request
 
@@ -109,6 +110,7 @@ class Swarm:
         refuse_channel(config)
         self.problem, self.algorithm, self.directory = problem, algorithm, directory
         settings = config.run
+        self._own_code = [str(file) for file in own_files(choice.function for choice in config.algorithms)]
         names = roster(problem.algorithms[algorithm], problem.graph(settings.seed))
         self.members = {name: Member(name, directory / name) for role in names.values() for name in role}
         self._predictors = names[problem.algorithms[algorithm].predictor]
@@ -242,12 +244,12 @@ class Swarm:
         member.down, member.finished, member.first_round = False, None, None
         with (member.directory / "member.log").open("a") as log:
             member.process = subprocess.Popen(
-                [sys.executable, "-m", "tacit.deploy.member", str(member.directory)],
+                [sys.executable, "-m", "tacit.deploy.member", str(member.directory), *self._own_code],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env=_one_thread(os.environ),
+                env=one_thread(os.environ),
             )
         threading.Thread(target=self._listen, args=(member, member.start, member.process), daemon=True).start()
 
@@ -310,8 +312,8 @@ def _arrays(file: Path) -> Iterator[np.ndarray]:
             yield archive[key]
 
 
-def _one_thread(environment: Mapping[str, str]) -> dict[str, str]:
-    """Let a member compute in one thread, on the CPU: many of them share this machine."""
+def one_thread(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a process that computes in one thread, on the CPU: many of them share this machine."""
     flags = f"{environment.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false".strip()
     return {
         **environment,

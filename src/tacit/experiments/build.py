@@ -6,18 +6,16 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, cast
 
-from tacit import runtime, streams
+from tacit import runtime
 from tacit.contract import Algorithm, Objective
-from tacit.errors import DataError
-from tacit.experiments.config import DATASETS, SYNTHETIC, Config, Seed
+from tacit.experiments.config import SYNTHETIC, Config
 from tacit.experiments.sections import Choice, located
+from tacit.experiments.tables import Tabular, seeded
 from tacit.graphs import Channel, Delay, Graph, Topology, as_topology
 from tacit.results import Run
 from tacit.simulate import simulate
 from tacit.streams import Stream
-from tacit.streams.datasets import Dataset, with_bias
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,13 +23,17 @@ class Problem:
     """An experiment made of objects: what `simulate` is given, algorithm by algorithm."""
 
     config: Config
+    """The settings that it was made of."""
     graph: Callable[[int], Graph | Topology]
     """Seed of a repeat -> its graph."""
     stream: Callable[[int], Stream]
     """Seed of a repeat -> its data; the same object each time, so that algorithms share its comparator."""
     objective: Objective
+    """What is learnt."""
     algorithms: tuple[Algorithm, ...]
+    """The methods to compare, in order."""
     channel: Channel
+    """What the network does to messages."""
 
     def check(self) -> None:
         """Refuse what cannot run, before any algorithm has begun."""
@@ -103,9 +105,9 @@ def graph_maker(choice: Choice, dynamics: Choice | None) -> Callable[[int], Grap
 
     @functools.cache
     def graph(seed: int) -> Graph:
-        seeded = _seeded(choice, seed)
+        given = seeded(choice, seed)
         with located(choice.place):
-            made: Graph = choice.function(**choice.arguments(), **seeded)
+            made: Graph = choice.function(**choice.arguments(), **given)
             if dynamics is not None:
                 made = made.with_dynamics(dynamics.function(**dynamics.arguments()))
             weights, clusters = (getattr(choice.values, name, None) for name in ("weights", "clusters"))
@@ -132,14 +134,6 @@ def _there(
     return topology
 
 
-def _seeded(choice: Choice, seed: int) -> dict[str, int]:
-    """Return the seed for a function that takes one: the repeat's, or the fixed one."""
-    chosen: Seed | None = getattr(choice.values, "seed", None)
-    if chosen is None:
-        return {}
-    return {"seed": seed if chosen == "repeat" else chosen}
-
-
 def _stream_maker(config: Config, graph: Callable[[int], Graph]) -> Callable[[int], Stream]:
     choice = config.stream
     if choice.kind in SYNTHETIC:
@@ -150,66 +144,9 @@ def _stream_maker(config: Config, graph: Callable[[int], Graph]) -> Callable[[in
         @functools.cache
         def synthetic(seed: int) -> Stream:
             with located(choice.place):
-                settings = {**lasts, **choice.arguments(), **_seeded(choice, seed)}
+                settings = {**lasts, **choice.arguments(), **seeded(choice, seed)}
                 made: Stream = choice.function(agents=graph(seed).agents, **settings)
                 return made
 
         return synthetic
-    return _Tabular(config, graph).stream
-
-
-class _Tabular:
-    """Streams over one table, which is read once."""
-
-    def __init__(self, config: Config, graph: Callable[[int], Graph]) -> None:
-        self.choice, self.partition, self.graph = config.stream, config.partition, graph
-        self.settings = cast(Any, config.stream.values)
-        with located(self.choice.place):
-            found, self.owner = self._read()
-            data = found.standardised() if self.settings.standardise else found
-        self.x = with_bias(data.x) if self.settings.bias else data.x
-        self.y, self.task = data.y, getattr(self.settings, "task", data.task)
-        self.name, self.description = data.name, data.description
-        self.stream = functools.cache(self._stream)
-
-    def _read(self) -> tuple[Dataset, Any]:
-        if self.choice.kind in DATASETS:
-            return self.choice.function(), None
-        table = self.choice.function(**self.choice.arguments())
-        description = f"{len(table.x):,} rows of {self.settings.path}"
-        data = Dataset(self.choice.kind, table.x, table.y, table.columns, description, complete=True, parts={})
-        return data, table.owner
-
-    def _stream(self, seed: int) -> Stream:
-        agents = self.graph(seed).agents
-        seed = _seeded(self.choice, seed)["seed"]
-        shares, words = self._shares(agents, seed)
-        with located(self.choice.place):
-            return streams.from_arrays(
-                self.x,
-                self.y,
-                shares,
-                batch=self.settings.batch,
-                exhausted=self.settings.exhausted,
-                shuffle_seed=seed if self.settings.shuffle else None,
-                task=self.task,
-                name=self.name,
-                description=f"{self.description}, {words}",
-            )
-
-    def _shares(self, agents: int, seed: int) -> tuple[Any, str]:
-        if self.partition is None:
-            owners = int(self.owner.max()) + 1
-            if owners != agents:
-                raise DataError(
-                    f"{self.choice.place} owner = {self.settings.owner!r}: the file has {owners} owners, but "
-                    f"the graph {agents} agents; give [graph] agents = {owners}"
-                )
-            return self.owner, "each owner's rows with its own agent"
-        wanted = self.partition.function.__annotations__
-        data = {name: found for name, found in (("rows", len(self.x)), ("x", self.x), ("y", self.y)) if name in wanted}
-        own = self.partition.arguments()
-        with located(self.partition.place):
-            shares = self.partition.function(**data, agents=agents, seed=seed, **own)
-        given = "".join(f", {name} {value:g}" for name, value in own.items())
-        return shares, f"shared out by {self.partition.kind}{given}"
+    return Tabular(config, graph).stream

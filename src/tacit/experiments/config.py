@@ -13,6 +13,7 @@ Every fault is a ConfigError that names the file, the key, the value and what to
 
 from __future__ import annotations
 
+import inspect
 import os
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -26,12 +27,13 @@ from tacit import graphs, objectives, streams
 from tacit.algorithms import REGISTRY
 from tacit.contract import Objective
 from tacit.errors import ConfigError
-from tacit.experiments.sections import Choice, Place, Section, check, choose
+from tacit.experiments.sections import Choice, Place, Section, check, choose, located
 from tacit.graphs import Graph
 from tacit.streams import Stream, datasets, partition
 from tacit.streams.ijcnn1 import ijcnn1
 from tacit.streams.mnist import mnist
 from tacit.streams.organamnist import organamnist
+from tacit.streams.validate import Task
 
 GRAPHS: Mapping[str, Callable[..., Graph]] = {
     "ring": graphs.ring,
@@ -106,7 +108,8 @@ class ChannelSettings(Section):
 class RunSettings(Section):
     """[run]."""
 
-    name: str = Field(default="experiment", min_length=1)
+    name: str = Field(min_length=1)
+    """Without it, that of the file."""
     rounds: int = Field(ge=1)
     repeats: int = Field(default=1, ge=1)
     seed: int = Field(default=0, ge=0)
@@ -152,12 +155,26 @@ class TabularSettings(Section):
     seed: Seed = "repeat"
     """Of the partition and of the order in which samples are read."""
     partition: dict[str, Any] | None = None
-    standardise: bool = True
     bias: bool = True
     """Whether a column of ones is added, so that a linear model has an intercept."""
     batch: int = Field(default=1, ge=1)
     exhausted: Literal["cycle", "mask", "stop"] = "cycle"
     shuffle: bool = True
+
+
+class DatasetSettings(TabularSettings):
+    """What streams over data sets have besides."""
+
+    standardise: bool = True
+
+
+class FileSettings(TabularSettings):
+    """What streams over files have besides."""
+
+    standardise: bool | Literal["owner"] = True
+    """Mean 0 and deviation 1 over all rows, or over each owner's own; see `tacit.streams.scaled`."""
+    bounds: dict[str, list[float]] | None = None
+    """Column -> [low, high], by which it is scaled instead."""
 
 
 class AlgorithmSettings(Section):
@@ -171,13 +188,21 @@ class Config:
     """A checked experiment."""
 
     file: Path
+    """Where it was read from."""
     run: RunSettings
+    """Rounds, repeats, seed and the like."""
     graph: Choice
+    """The generator of the graph."""
     dynamics: Choice | None
+    """How links come and go; None: they stay."""
     stream: Choice
+    """Where batches come from."""
     partition: Choice | None
+    """How a table's rows are shared out; None: it does not apply."""
     objective: Choice
+    """What is learnt."""
     algorithms: tuple[Choice, ...]
+    """The methods to compare, in order."""
     labels: tuple[str, ...]
     """One per algorithm, all different."""
 
@@ -220,10 +245,10 @@ def parse(text: str, file: Path, **overrides: int | None) -> Config:
         raise ConfigError(f"{file}: not valid TOML: {error}") from error
     _check_sections(data, file)
     given = {key: value for key, value in overrides.items() if value is not None}
-    run = check(RunSettings, {**data["run"], **given}, Place(str(file), "[run]"))
-    graph, dynamics = _graph(data["graph"], file)
-    stream, shares = _stream(data["stream"], file)
+    run = check(RunSettings, {"name": file.stem, **data["run"], **given}, Place(str(file), "[run]"))
     objective = choose(OBJECTIVES, data["objective"], Place(str(file), "[objective]"))
+    stream, shares = _stream(data["stream"], objective, file)
+    graph, dynamics = _graph(_with_owners(data["graph"], stream), file)
     algorithms = _algorithms(data["algorithm"], file)
     return Config(file, run, graph, dynamics, stream, shares, objective, algorithms, _labels(algorithms, file))
 
@@ -282,10 +307,31 @@ def _graph(data: Mapping[str, Any], file: Path) -> tuple[Choice, Choice | None]:
     return graph, choose(DYNAMICS, dynamics, Place(str(file), "[graph.dynamics]"))
 
 
-def _stream(data: Mapping[str, Any], file: Path) -> tuple[Choice, Choice | None]:
+def _with_owners(data: Mapping[str, Any], stream: Choice) -> dict[str, Any]:
+    """Give a graph without a number of agents one for each owner in the stream's file."""
+    owner, kind = getattr(stream.values, "owner", None), data.get("kind")
+    function = GRAPHS.get(kind) if isinstance(kind, str) else None
+    if owner is None or function is None or "agents" in data or "n" not in inspect.signature(function).parameters:
+        return dict(data)
+    with located(stream.place):
+        return {**data, "agents": len(streams.read_owners(getattr(stream.values, "path", ""), owner))}
+
+
+def task_of(objective: Choice) -> tuple[Task, int | None]:
+    """Return what kind of label an objective is for, and how many classes there are where it says so."""
+    if objective.kind in ("logistic", "hinge"):
+        return "binary", None
+    if objective.kind == "softmax":
+        return "multiclass", objective.arguments()["classes"]
+    return "regression", None
+
+
+def _stream(data: Mapping[str, Any], objective: Choice, file: Path) -> tuple[Choice, Choice | None]:
     place = Place(str(file), "[stream]")
     kind = data.get("kind")
-    common = SyntheticSettings if kind in SYNTHETIC else TabularSettings
+    common = SyntheticSettings if kind in SYNTHETIC else FileSettings if kind in FILES else DatasetSettings
+    if kind in FILES:
+        data = {"task": task_of(objective)[0], **data}
     every: dict[str, Callable[..., Any]] = {**SYNTHETIC, **DATASETS, **FILES}
     stream = choose(every, _with_path(data, file), place, common=common, hidden=OF_THE_RUN)
     if kind in FILES and not str(data["path"]).lower().endswith((f".{kind}", f".{kind}.gz")):

@@ -12,14 +12,13 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from difflib import get_close_matches
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from tacit.algorithms import inverse, inverse_sqrt
 from tacit.contract import Mechanism, Objective, Schedule
-from tacit.errors import ConfigError, TacitError
+from tacit.errors import ConfigError, ContractError, TacitError, nearest
 from tacit.objectives import CONSTRAINTS, MIRROR_MAPS, Constraint, MirrorMap
 from tacit.privacy import (
     bounded_laplace,
@@ -56,6 +55,9 @@ TABLES: Mapping[type, Mapping[str, Callable[..., Any]]] = {
 """Type of a parameter that has a table of its own -> what the table's `kind` names. Where a parameter also takes a
 sequence of the type, it may have several tables."""
 PLAIN_WORDS = {
+    "Value error, ": "",
+    ", unable to parse string as an integer": "",
+    ", unable to parse string as a number": "",
     "Input should be": "expected",
     "a valid integer": "a whole number",
     "a valid number": "a number",
@@ -170,7 +172,7 @@ def choose(
         raise ConfigError(f"{place} {key} = {name!r}: {_unknown(name, list(functions), key)}")
     model, own = _model(functions[name], common, hidden)
     values = check(model, {k: v for k, v in data.items() if k != key}, place, also=(key,))
-    hints = get_type_hints(functions[name])
+    hints = _types(functions[name])
     tables = {
         inner: _table(kinds, getattr(values, inner), place.table(inner))
         for inner, parameter in own.items()
@@ -214,7 +216,7 @@ def check(model: type[Model], data: Mapping[str, Any], place: Place, also: tuple
 
 def parameters(function: Callable[..., Any], hidden: frozenset[str] = frozenset()) -> dict[str, inspect.Parameter]:
     """Return the parameters of a function that a configuration can set, by their key there."""
-    hints = get_type_hints(function)
+    hints = _types(function)
     return {
         _key(name): parameter
         for name, parameter in inspect.signature(function).parameters.items()
@@ -222,9 +224,21 @@ def parameters(function: Callable[..., Any], hidden: frozenset[str] = frozenset(
     }
 
 
+def _types(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the types of a function's parameters, which decide what a configuration may say."""
+    hints = get_type_hints(function)
+    for name in inspect.signature(function).parameters:
+        if name not in hints:
+            raise ContractError(
+                f"{function.__name__}: its parameter {name!r} has no type, and a configuration is checked by types; "
+                "annotate them all, as in (objective: Objective, step: float = 0.1)"
+            )
+    return hints
+
+
 def table_kinds(function: Callable[..., Any]) -> dict[str, list[str]]:
     """Return the parameters of a function that are tables in a configuration -> the kinds that each can be of."""
-    hints = get_type_hints(function)
+    hints = _types(function)
     found = {key: _table_kinds(hints[parameter.name]) for key, parameter in parameters(function).items()}
     return {key: list(kinds) for key, kinds in found.items() if kinds}
 
@@ -232,7 +246,7 @@ def table_kinds(function: Callable[..., Any]) -> dict[str, list[str]]:
 def _model(
     function: Callable[..., Any], common: type[Section], hidden: frozenset[str]
 ) -> tuple[type[BaseModel], dict[str, str]]:
-    hints = get_type_hints(function)
+    hints = _types(function)
     fields: dict[str, Any] = {}
     own: dict[str, str] = {}
     for key, parameter in parameters(function, hidden).items():
@@ -285,10 +299,15 @@ def _sentence(place: Place, fault: Any, known: list[str]) -> str:
     if fault["type"] == "extra_forbidden":
         names = known if len(location) == 1 else []
         return f"{place} {key} = {_shown(fault['input'])}: {_unknown(location[-1], names, 'key')}"
+    return f"{place} {key} = {_shown(fault['input'])}: {expectation(fault)}"
+
+
+def expectation(fault: Mapping[str, Any]) -> str:
+    """Return what pydantic expected, in the words of this project."""
     expected = str(fault["msg"])
     for words, plain in PLAIN_WORDS.items():
         expected = expected.replace(words, plain)
-    return f"{place} {key} = {_shown(fault['input'])}: {expected}"
+    return expected
 
 
 def _is_type_tag(part: Any) -> bool:
@@ -302,7 +321,5 @@ def _shown(value: Any) -> str:
 
 
 def _unknown(name: str, known: list[str], what: str) -> str:
-    near = get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}? " if near else ""
     listed = f"known: {', '.join(known)}" if known else "remove it"
-    return f"unknown {what}; {hint}{listed}"
+    return f"unknown {what}; {nearest(name, known)}{listed}"

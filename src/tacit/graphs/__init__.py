@@ -31,7 +31,7 @@ from tacit.graphs.checks import (
     spectral_gap,
 )
 from tacit.graphs.clusters import checked_clusters
-from tacit.graphs.convert import from_edge_list, from_matrix, from_networkx
+from tacit.graphs.convert import from_edge_list, from_matrix, from_networkx, to_networkx
 from tacit.graphs.dynamics import Attendance, Dynamics, LinkDrop, OptOut, Periodic, RandomMatching, attendance
 from tacit.graphs.graph import Graph, RoundGraph
 from tacit.graphs.masking import MaskingPairs, masking_pairs, masking_sides
@@ -109,4 +109,5 @@ __all__ = [
     "spectral_gap",
     "star",
     "star_roles",
+    "to_networkx",
 ]

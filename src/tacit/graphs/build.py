@@ -12,7 +12,7 @@ import numpy as np
 from tacit.errors import GraphError
 from tacit.graphs.dynamics import Periodic
 from tacit.graphs.edges import BoolArray, complete_edges, edge_keys, split_keys
-from tacit.graphs.graph import Graph
+from tacit.graphs.graph import Graph, first_of_equal_sizes
 from tacit.graphs.weights import Weights, given
 
 
@@ -60,16 +60,8 @@ def periodic(graphs: Sequence[Graph], *, name: str = "periodic") -> Graph:
 
     Given weights are played in turn with their graphs; a rule must be common to all.
     """
-    if not graphs:
-        raise GraphError("periodic() of no graphs: give at least one")
-    first = graphs[0]
+    first = first_of_equal_sizes(graphs, "periodic()", "graphs played in turn are on the same agents")
     for index, graph in enumerate(graphs):
-        if (graph.agents, graph.sources) != (first.agents, first.sources):
-            raise GraphError(
-                f"graph {index} has {graph.agents} agents (sources: {graph.sources}), the first one "
-                f"{first.agents} "
-                f"({first.sources}): graphs played in turn are on the same agents"
-            )
         if graph.dynamics is not None:
             raise GraphError(f"graph {index} varies by itself ({type(graph.dynamics).__name__}): list fixed graphs")
     keys = [edge_keys(graph.senders, graph.receivers, graph.columns) for graph in graphs]

@@ -19,6 +19,7 @@ class Delay:
     """
 
     p: float = 0.2
+    """Probability of one step more."""
     longest: int = 10
     step: int = 1
 
@@ -46,6 +47,7 @@ class Channel:
 
     loss: float = 0.0
     delay: Delay | None = None
+    """Of those that get through; None: they arrive in the round in which they were sent."""
     links: tuple[str, ...] | None = None
     """The link sets that it is so on, e.g. ("uplink",); None: on all of them."""
 

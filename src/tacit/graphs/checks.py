@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tacit.errors import GraphError
 from tacit.graphs.dynamics import Attendance, Scheduled
-from tacit.graphs.edges import LARGEST_DENSE, BoolArray, FloatArray, IntArray, reverse_positions
+from tacit.graphs.edges import LARGEST_DENSE, BoolArray, FloatArray, IntArray, one_sided, reverse_positions
 from tacit.graphs.graph import Graph
 from tacit.graphs.weights import TOLERANCE
 
@@ -44,11 +44,8 @@ def is_symmetric(graph: Graph) -> bool:
 
 def one_sided_edge(graph: Graph) -> tuple[int, int] | None:
     """Return the first edge (sender, receiver) without a reverse, or None."""
-    back = _reverse(graph)
-    if not np.any(back < 0):
-        return None
-    edge = int(np.argmax(back < 0))
-    return int(graph.senders[edge]), int(graph.receivers[edge])
+    one_role(graph)
+    return one_sided(graph.senders, graph.receivers, graph.agents)
 
 
 def one_sided_share(graph: Graph) -> float:
@@ -133,6 +130,7 @@ class Perron(NamedTuple):
     right: FloatArray
     """v with W v = r v: the share of the mass at each agent under sender-normalised mixing."""
     eigenvalue: float
+    """r, the largest in size."""
 
 
 def perron(graph: Graph, t: int = 1, *, tolerance: float = 1e-12, most_steps: int = 100_000) -> Perron:

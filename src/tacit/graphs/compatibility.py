@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from tacit.errors import GraphError, RequirementError
 from tacit.graphs.dynamics import Dynamics, Periodic
-from tacit.graphs.edges import reverse_positions
+from tacit.graphs.edges import one_sided
 from tacit.graphs.weights import Weights
 
 if TYPE_CHECKING:
@@ -33,23 +31,19 @@ def checked(graph: Graph) -> Graph:
 def _check_metropolis(graph: Graph) -> None:
     if graph.sources is not None:
         raise GraphError(
-            f"the weight rule 'metropolis' is for agents of one role, but {graph.name!r} links two "
-            "roles: use "
+            f"the weight rule 'metropolis' is for agents of one role, but {graph.name!r} links two roles: use "
             "'receiver' or 'sender'"
         )
-    back = reverse_positions(graph.senders, graph.receivers, graph.agents)
-    if np.any(back < 0):
-        edge = int(np.argmax(back < 0))
+    edge = one_sided(graph.senders, graph.receivers, graph.agents)
+    if edge is not None:
         raise RequirementError(
-            f"the weight rule 'metropolis' requires a symmetric graph, but {graph.senders[edge]} -> "
-            f"{graph.receivers[edge]} has no reverse: keep mutual links only with graph.mutual(), or use "
-            "sender-normalised weights with a push-sum method"
+            f"the weight rule 'metropolis' requires a symmetric graph, but {edge[0]} -> {edge[1]} has no reverse: keep "
+            "mutual links only with graph.mutual(), or use sender-normalised weights with a push-sum method"
         )
     if graph.dynamics is not None and not graph.dynamics.keeps_links_mutual(graph):
         raise RequirementError(
             "the weight rule 'metropolis' requires that both directions of a link are up together, which "
-            f"{type(graph.dynamics).__name__} does not promise: use LinkDrop(..., symmetric=True), "
-            "list symmetric "
+            f"{type(graph.dynamics).__name__} does not promise: use LinkDrop(..., symmetric=True), list symmetric "
             "graphs, or use sender-normalised weights with a push-sum method"
         )
 

@@ -1,8 +1,9 @@
-"""Graphs from a weight matrix, from networkx and from a text file."""
+"""Graphs from a weight matrix, from and to networkx, and from a text file."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,21 +29,77 @@ def from_matrix(W: Any, *, name: str = "given") -> Graph:
     return graph.with_weights(given(weight, own))
 
 
-def from_networkx(graph: Any, *, name: str | None = None) -> Graph:
-    """Return the links of a networkx graph, both ways where it is undirected; attributes are not read.
+def from_networkx(
+    graph: Any, *, name: str | None = None, weight: str | None = None, cluster: str | None = None
+) -> Graph:
+    """Return the links of a networkx graph, both ways where it is undirected.
 
-    Nodes called 0..n-1 keep their numbers; others are numbered in the graph's own order.
+    Nodes called 0..n-1 keep their numbers; others are numbered in the graph's own order, `list(graph.nodes)`. Of
+    attributes only those named are read: `weight` of an edge (a, b) becomes W[b, a], that of a self loop W[a, a] (0
+    where there is none), and `cluster` of a node its cluster. (A "weight" in networkx is mostly a distance or a
+    strength, so that none is taken for W unasked.)
     """
     nodes = list(graph.nodes)
     if not nodes:
         raise GraphError("the networkx graph has no nodes: expected at least one")
     numbered = set(nodes) == set(range(len(nodes)))
     number = {node: node if numbered else index for index, node in enumerate(nodes)}
-    pairs = np.array([(number[a], number[b]) for a, b in graph.edges()], dtype=np.int64).reshape(-1, 2)
-    senders, receivers = pairs[:, 0], pairs[:, 1]
-    if not graph.is_directed():
-        senders, receivers = np.concatenate([senders, receivers]), np.concatenate([receivers, senders])
-    return Graph.from_edges(len(nodes), senders, receivers, name=name or graph.name or "networkx")
+    weights: dict[tuple[int, int], float] = {}
+    for a, b, given_weight in graph.edges(data=weight) if weight else ((a, b, 0.0) for a, b in graph.edges()):
+        if given_weight is None:
+            raise GraphError(f"edge {a!r} -> {b!r} has no {weight!r}; give every edge one, or leave weight= out")
+        weights[number[a], number[b]] = float(given_weight)
+        if not graph.is_directed():
+            weights[number[b], number[a]] = float(given_weight)
+    loops = {a: value for (a, b), value in weights.items() if a == b} if weight else {}
+    pairs = np.array([pair for pair in weights if pair[0] not in loops or pair[0] != pair[1]], np.int64).reshape(-1, 2)
+    values: dict[str, Any] = {}
+    if weight:
+        own = np.zeros(len(nodes))
+        own[list(loops)] = list(loops.values())
+        values = {"weight": [weights[a, b] for a, b in pairs.tolist()], "self_weight": own}
+    made = Graph.from_edges(len(nodes), pairs[:, 0], pairs[:, 1], name=name or graph.name or "networkx", **values)
+    if cluster is None:
+        return made
+    labels = {number[node]: label for node, label in graph.nodes(data=cluster)}
+    if None in labels.values():
+        node = next(node for node in nodes if labels[number[node]] is None)
+        raise GraphError(f"node {node!r} has no {cluster!r}; give every node one, or leave cluster= out")
+    return made.with_clusters([labels[k] for k in range(len(nodes))])
+
+
+def to_networkx(graph: Graph, *, nodes: Sequence[Hashable] | None = None) -> Any:
+    """Return a graph as a networkx.DiGraph, edges from sender to receiver.
+
+    `nodes` are what agents are called there, 0, 1, ... unless given (for a graph that came from networkx:
+    `list(graph.nodes)` of that one). Where weights were chosen, every edge has W[receiver, sender] as "weight", and a
+    self loop has W[i, i]; clusters are "cluster" of a node. With `weight="weight"` and `cluster="cluster"`,
+    `from_networkx` gives the same graph back. Links between two roles go from ("sender", j) to ("receiver", i), and
+    "bipartite" is 0 and 1. Of links that come and go all are there.
+    """
+    import networkx
+
+    if nodes is not None and (graph.sources is not None or len(set(nodes)) != graph.agents):
+        raise GraphError(
+            f"{len(set(nodes))} different names for {graph.agents} agents: expected one each (and none between roles)"
+        )
+    into: list[Hashable] = list(nodes) if nodes is not None else list(range(graph.agents))
+    out = into
+    made = networkx.DiGraph(name=graph.name)
+    if graph.sources is not None:
+        into, out = [("receiver", k) for k in range(graph.agents)], [("sender", k) for k in range(graph.sources)]
+        made.add_nodes_from(out, bipartite=0)
+        made.add_nodes_from(into, bipartite=1)
+    made.add_nodes_from(into)
+    if graph.clusters is not None:
+        networkx.set_node_attributes(made, dict(zip(into, graph.clusters.tolist(), strict=True)), "cluster")
+    made.add_edges_from((out[s], into[r]) for s, r in zip(graph.senders, graph.receivers, strict=True))
+    if graph.weights is not None:
+        W = graph.matrix().tocoo()
+        made.add_weighted_edges_from(
+            (out[s], into[r], float(w)) for r, s, w in zip(W.row, W.col, W.data, strict=True) if w or r != s
+        )
+    return made
 
 
 def from_edge_list(path: str | os.PathLike[str], *, agents: int | None = None, name: str | None = None) -> Graph:
@@ -55,7 +112,9 @@ def from_edge_list(path: str | os.PathLike[str], *, agents: int | None = None, n
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise GraphError(f"{file}: cannot be read as text ({error})") from error
+        raise GraphError(
+            f"{file}: cannot be read as text ({error}); give a file with a line 'sender receiver [weight]' per link"
+        ) from error
     seen: dict[tuple[int, int], int] = {}
     weights: list[float] = []
     for index, line in enumerate(lines, start=1):

@@ -16,7 +16,7 @@ import numpy as np
 from jax.extend.random import threefry_2x32
 
 from tacit.errors import GraphError, RequirementError
-from tacit.graphs.edges import BoolArray, IntArray, reverse_positions
+from tacit.graphs.edges import BoolArray, IntArray, one_sided, reverse_positions
 
 if TYPE_CHECKING:
     from tacit.graphs.graph import Graph
@@ -60,13 +60,7 @@ class Periodic:
 
     def check(self, graph: Graph) -> None:
         """Raise where the table does not have one column per edge."""
-        table = np.asarray(self.table)
-        if table.ndim != 2 or table.shape[0] == 0 or table.shape[1] != graph.edges or table.dtype != np.bool_:
-            raise GraphError(
-                f"the periodic table has shape {table.shape} and type {table.dtype}: expected "
-                f"(rounds, {graph.edges}) "
-                "of bool, one column per edge of the graph"
-            )
+        _check_table("periodic", self.table, graph.edges, "one column per edge of the graph")
 
     def keeps_links_mutual(self, graph: Graph) -> bool:
         """Whether in every round each link is up together with its reverse."""
@@ -105,13 +99,11 @@ class Attendance:
     def check(self, graph: Graph) -> None:
         """Raise where the table does not have one column per agent, or where the links are between two roles."""
         _refuse_two_roles(graph, "Attendance")
-        table = np.asarray(self.table)
-        if table.ndim != 2 or table.shape[0] == 0 or table.shape[1] != graph.agents or table.dtype != np.bool_:
-            raise GraphError(
-                f"the attendance table has shape {table.shape} and type {table.dtype}: expected "
-                f"(rounds, {graph.agents}) of bool, one row per round of the period and one column per agent; "
-                "make it with np.ones((rounds, agents), bool) and set False where an agent stays away"
-            )
+        layout = (
+            "one row per round of the period and one column per agent; make it with np.ones((rounds, agents), bool) "
+            "and set False where an agent stays away"
+        )
+        _check_table("attendance", self.table, graph.agents, layout)
 
     def keeps_links_mutual(self, graph: Graph) -> bool:
         """Return True: an absent agent neither sends nor hears."""
@@ -155,12 +147,11 @@ class RandomMatching:
     def check(self, graph: Graph) -> None:
         """Raise where a link has no reverse."""
         _refuse_two_roles(graph, "RandomMatching")
-        back = reverse_positions(graph.senders, graph.receivers, graph.agents)
-        if np.any(back < 0):
-            edge = int(np.argmax(back < 0))
+        edge = one_sided(graph.senders, graph.receivers, graph.agents)
+        if edge is not None:
             raise RequirementError(
-                f"RandomMatching requires links in both directions, but {graph.senders[edge]} -> "
-                f"{graph.receivers[edge]} has no reverse: use graph.mutual() first"
+                f"RandomMatching requires links in both directions, but {edge[0]} -> {edge[1]} has no reverse: use "
+                "graph.mutual() first"
             )
 
     def keeps_links_mutual(self, graph: Graph) -> bool:
@@ -177,6 +168,7 @@ class LinkDrop:
     """
 
     probability: float = field(metadata={"static": True})
+    """Of a link to be down in a round."""
     symmetric: bool = field(default=False, metadata={"static": True})
 
     def __post_init__(self) -> None:
@@ -205,6 +197,7 @@ class OptOut:
     """Each agent stays away from a round with this probability; all of its links are then down."""
 
     probability: float = field(metadata={"static": True})
+    """Of an agent to stay away from a round."""
 
     def __post_init__(self) -> None:
         _check_probability("OptOut", self.probability)
@@ -241,6 +234,33 @@ def _check_probability(name: str, probability: float) -> None:
         raise GraphError(f"{name} probability is {probability}: expected a number in [0, 1)")
 
 
+def _check_table(name: str, given: Any, columns: int, layout: str) -> None:
+    table = np.asarray(given)
+    if table.ndim != 2 or table.shape[0] == 0 or table.shape[1] != columns or table.dtype != np.bool_:
+        raise GraphError(
+            f"the {name} table has shape {table.shape} and type {table.dtype}: expected (rounds, {columns}) of bool, "
+            f"{layout}"
+        )
+
+
 def _refuse_two_roles(graph: Graph, name: str) -> None:
     if graph.sources is not None:
         raise GraphError(f"{name} needs a graph among agents of one role, but {graph.name!r} links two roles")
+
+
+def joined_dynamics(parts: list[Dynamics | None]) -> Dynamics | None:
+    """Return the dynamics of the disjoint union of graphs that have these."""
+    first = parts[0]
+    scheduled = [d for d in parts if isinstance(d, Scheduled)]
+    if scheduled:
+        kinds = sorted({"fixed" if d is None else type(d).__name__ for d in parts})
+        periods = sorted({d.period for d in scheduled})
+        if len(kinds) > 1 or len(periods) > 1:
+            raise GraphError(
+                f"a union needs equal dynamics: these are {' and '.join(kinds)} with periods {periods}; give all of "
+                "them one kind and one period"
+            )
+        return type(scheduled[0])(np.concatenate([d.table for d in scheduled], axis=1))
+    if any(d != first for d in parts):
+        raise GraphError(f"a union needs equal dynamics, but these have {sorted({str(d) for d in parts})}")
+    return first

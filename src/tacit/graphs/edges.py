@@ -50,6 +50,15 @@ def reverse_positions(senders: IntArray, receivers: IntArray, agents: int) -> np
     return position
 
 
+def one_sided(senders: IntArray, receivers: IntArray, agents: int) -> tuple[int, int] | None:
+    """Return the first edge (sender, receiver) of a canonical list that has no reverse, or None."""
+    missing = reverse_positions(senders, receivers, agents) < 0
+    if not np.any(missing):
+        return None
+    edge = int(np.argmax(missing))
+    return int(senders[edge]), int(receivers[edge])
+
+
 def refuse_large_ids(agents: int) -> None:
     """Raise where ids would not fit in 32 bits."""
     if agents > np.iinfo(np.int32).max:

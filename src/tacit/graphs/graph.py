@@ -20,9 +20,9 @@ from tacit.errors import GraphError
 from tacit.graphs import edges as edge_lists
 from tacit.graphs.clusters import checked_clusters, joined_clusters
 from tacit.graphs.compatibility import checked
-from tacit.graphs.dynamics import Attendance, Dynamics, Periodic, Scheduled
+from tacit.graphs.dynamics import Attendance, Dynamics, Periodic, Scheduled, joined_dynamics
 from tacit.graphs.edges import BoolArray, FloatArray, IntArray
-from tacit.graphs.weights import Rule, Weights, by_rule, evaluate, evaluate_exactly, given
+from tacit.graphs.weights import Rule, Weights, by_rule, evaluate, evaluate_exactly, given, joined_weights
 
 STATIC = {"static": True}
 
@@ -60,6 +60,7 @@ class Graph:
     sources: int | None = field(default=None, metadata=STATIC)
     """Number of senders of links between two roles; None: one role, and each agent has a self."""
     name: str = field(default="graph", metadata=STATIC)
+    """What reports call it."""
     clusters: IntArray | None = None
     """(agents,) which cluster each agent belongs to, counted from 0; None: there are none."""
 
@@ -330,23 +331,15 @@ class Graph:
         It runs R repeats as one graph. All must have the same kind of weights and equal dynamics; tables of
         links or of attendance may differ, but not in their number of rounds.
         """
-        if not graphs:
-            raise GraphError("the union of no graphs: give at least one")
-        first = graphs[0]
-        for index, other in enumerate(graphs):
-            if (other.agents, other.sources) != (first.agents, first.sources):
-                raise GraphError(
-                    f"graph {index} has {other.agents} agents (sources: {other.sources}), the first one "
-                    f"{first.agents} ({first.sources}): a union needs equal sizes"
-                )
+        first = first_of_equal_sizes(graphs, "the union", "a union needs equal sizes")
         count = len(graphs)
         edge_lists.refuse_large_ids(count * max(first.agents, first.columns))
         return Graph(
             count * first.agents,
             np.concatenate([g.senders + np.int32(r * first.columns) for r, g in enumerate(graphs)]),
             np.concatenate([g.receivers + np.int32(r * first.agents) for r, g in enumerate(graphs)]),
-            _joined_weights([g.weights for g in graphs]),
-            _joined_dynamics([g.dynamics for g in graphs]),
+            joined_weights([g.weights for g in graphs]),
+            joined_dynamics([g.dynamics for g in graphs]),
             None if first.sources is None else count * first.sources,
             first.name if count == 1 else f"{count} x {first.name}",
             joined_clusters([g.clusters for g in graphs]),
@@ -369,8 +362,7 @@ class Graph:
         if strange.any():
             receiver, sender = divmod(int(keys[np.argmax(strange)]), self.columns)
             raise GraphError(
-                f"W[{receiver}, {sender}] is not 0 but the graph has no edge {sender} -> {receiver}: "
-                "add the edge, or "
+                f"W[{receiver}, {sender}] is not 0 but the graph has no edge {sender} -> {receiver}: add the edge, or "
                 "build the graph from W with from_matrix"
             )
         weight = np.zeros(self.edges)
@@ -391,30 +383,15 @@ def _refuse(senders: IntArray, receivers: IntArray, fault: BoolArray, why: str) 
         raise GraphError(f"edge {senders[edge]} -> {receivers[edge]}: {why}")
 
 
-def _joined_weights(parts: list[Weights | None]) -> Weights | None:
-    first = parts[0]
-    kinds = {None if w is None else (w.rule, w.period, w.absorbs) for w in parts}
-    if len(kinds) > 1:
-        raise GraphError(f"a union needs one kind of weights, but these have {sorted(map(str, kinds))}")
-    if first is None or first.edge is None:
-        return first
-    arrays = [(w.edge, w.own) for w in parts if w is not None and w.edge is not None and w.own is not None]
-    edge, own = (np.concatenate([pair[k] for pair in arrays], axis=-1) for k in (0, 1))
-    return replace(first, edge=edge, own=own)
-
-
-def _joined_dynamics(parts: list[Dynamics | None]) -> Dynamics | None:
-    first = parts[0]
-    scheduled = [d for d in parts if isinstance(d, Scheduled)]
-    if scheduled:
-        kinds = sorted({"fixed" if d is None else type(d).__name__ for d in parts})
-        periods = sorted({d.period for d in scheduled})
-        if len(kinds) > 1 or len(periods) > 1:
+def first_of_equal_sizes(graphs: Sequence[Graph], what: str, expected: str) -> Graph:
+    """Return the first graph, having refused none at all and graphs on other agents than the first one's."""
+    if not graphs:
+        raise GraphError(f"{what} of no graphs: give at least one")
+    first = graphs[0]
+    for index, other in enumerate(graphs):
+        if (other.agents, other.sources) != (first.agents, first.sources):
             raise GraphError(
-                f"a union needs equal dynamics: these are {' and '.join(kinds)} with periods {periods}; give all of "
-                "them one kind and one period"
+                f"graph {index} has {other.agents} agents (sources: {other.sources}), the first one {first.agents} "
+                f"({first.sources}): {expected}"
             )
-        return type(scheduled[0])(np.concatenate([d.table for d in scheduled], axis=1))
-    if any(d != first for d in parts):
-        raise GraphError(f"a union needs equal dynamics, but these have {sorted({str(d) for d in parts})}")
     return first

@@ -23,7 +23,9 @@ class MaskingPairs(NamedTuple):
     """One entry per pair: positions in the graph's list of edges. Both edges lead to the same receiver."""
 
     adds: IntArray
+    """Edges whose sender adds the mask."""
     subtracts: IntArray
+    """Edges whose sender subtracts it."""
 
 
 def masking_sides(senders: Sequence[Sender]) -> tuple[list[Sender], list[Sender]]:

@@ -38,21 +38,33 @@ class GraphReport:
     """Figures of a graph; None where a figure does not apply or was left out, and `notes` say why."""
 
     name: str
+    """What the graph is called."""
     agents: int
+    """Number of receivers."""
     edges: int
+    """Number of links, selves not counted."""
     in_degree: Degrees
+    """Least, mean and greatest number of neighbours that are heard."""
     out_degree: Degrees
+    """The same of neighbours that are sent to."""
     one_sided_share: float
     """Share of the edges without a reverse."""
     weights: str | None
+    """Name of the weights' rule."""
     dynamics: str | None
+    """How links come and go, in words."""
     strongly_connected: bool
+    """Whether there is a path from everybody to everybody."""
     symmetric: bool
+    """Whether every link has a reverse."""
     sender_normalised: bool | None
+    """Whether columns of W sum to 1."""
     receiver_normalised: bool | None
+    """Whether rows of W sum to 1."""
     window: Window | None
     """Over how many rounds it is connected."""
     spectral_gap: float | None
+    """1 - the second largest eigenvalue of W in size: how fast it mixes."""
     perron_ratio: float | None
     """Greatest over least entry of the left Perron vector: 1 where mixing agrees on the plain mean."""
     notes: tuple[str, ...]

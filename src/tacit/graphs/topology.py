@@ -20,7 +20,9 @@ class Topology:
     """Who there is (role -> number of agents), how they are linked (name -> graph) and in which clusters they are."""
 
     roles: Mapping[str, int]
+    """Role -> number of its agents."""
     links: Mapping[str, Graph]
+    """Name of a link set -> its graph."""
     clusters: Mapping[str, IntArray] = field(default_factory=dict)
     """Role -> which cluster each of its agents belongs to, counted from 0; a role without clusters is not there."""
     availability: Mapping[str, Availability] = field(default_factory=dict)

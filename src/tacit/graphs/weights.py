@@ -36,6 +36,7 @@ class Weights:
     """A rule by name, or given arrays. Make it with `by_rule` or `given`."""
 
     rule: Literal["sender", "receiver", "metropolis", "given"] = field(metadata={"static": True})
+    """Who normalises: sender or receiver; both (metropolis); or given."""
     edge: FloatArray | None = None
     """Given: (E,) in canonical edge order, or (P, E) for a period of P rounds."""
     own: FloatArray | None = None
@@ -204,3 +205,16 @@ def _absorbs(edge: FloatArray, own: FloatArray, senders: IntArray, receivers: In
         symmetric = bool(np.all(back >= 0)) and bool(np.allclose(edge, edge[back], rtol=0, atol=TOLERANCE))
         return "either" if symmetric else "neither"
     return "sender" if by_sender else "receiver" if by_receiver else "neither"
+
+
+def joined_weights(parts: list[Weights | None]) -> Weights | None:
+    """Return the weights of the disjoint union of graphs that have these."""
+    first = parts[0]
+    kinds = {None if w is None else (w.rule, w.period, w.absorbs) for w in parts}
+    if len(kinds) > 1:
+        raise GraphError(f"a union needs one kind of weights, but these have {sorted(map(str, kinds))}")
+    if first is None or first.edge is None:
+        return first
+    arrays = [(w.edge, w.own) for w in parts if w is not None and w.edge is not None and w.own is not None]
+    edge, own = (np.concatenate([pair[k] for pair in arrays], axis=-1) for k in (0, 1))
+    return replace(first, edge=edge, own=own)

@@ -33,13 +33,16 @@ class Window(NamedTuple):
     exact: bool
     """True for fixed graphs and for schedules; otherwise found on sampled rounds."""
     statement: str
+    """What is known, in words."""
 
 
 class Gap(NamedTuple):
     """Rounds in a row whose links together do not connect everybody."""
 
     first: int
+    """Round in which it begins."""
     last: int
+    """Round in which it ends."""
     source: int
     """An agent from which there is no path..."""
     target: int

@@ -43,11 +43,13 @@ class Comparator(NamedTuple):
     total_loss: float
     """Sum of f_it over all rounds and agents."""
     rounds: int
+    """Over how many it is the best."""
     gap: float | None
     """Certified bound on how far the average loss lies above the optimum; None where none can be given."""
     gradient_norm: float
     """Of the average loss (of its smooth stand-in where it has kinks) at `params`."""
     iterations: int
+    """That the solver took."""
     converged: bool
     """Whether the gap reached the tolerance (2e-6 at best for a loss with kinks); without a gap, whether the
     gradient fell to where a curvature of 1e-4 would make it so."""

@@ -51,6 +51,7 @@ class FeasibleComparator(NamedTuple):
     total_loss: float
     """Sum of f_it over the rounds and agents."""
     rounds: int
+    """Over how many it is the best."""
     gap: float | None
     """Certified bound on how far the average loss lies above the optimum; None where none can be given: the set has no
     bounds, and the loss no regulariser."""
@@ -59,6 +60,7 @@ class FeasibleComparator(NamedTuple):
     windows: int
     """How many cuts by windows the solver needed."""
     iterations: int
+    """That the solver took."""
     converged: bool
     """Whether the gap reached the tolerance (2e-6 at best for a loss with kinks) and the violation too."""
 

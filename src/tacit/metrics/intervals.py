@@ -14,18 +14,26 @@ class Interval(NamedTuple):
     """A mean with its Student-t confidence interval; unbounded if there is one repeat only."""
 
     mean: float
+    """Over the repeats."""
     low: float
+    """Lower end."""
     high: float
+    """Upper end."""
     n: int
+    """Number of repeats."""
 
 
 class Band(NamedTuple):
     """An interval at each point of a curve."""
 
     mean: NDArray[np.float64]
+    """Over the repeats, point by point."""
     low: NDArray[np.float64]
+    """Lower ends."""
     high: NDArray[np.float64]
+    """Upper ends."""
     n: int
+    """Number of repeats."""
 
 
 def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:

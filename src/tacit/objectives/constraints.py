@@ -22,6 +22,7 @@ class Constraint(NamedTuple):
     """A convex function of the parameters that shall be at most 0 on average over the rounds."""
 
     name: str
+    """What tables and `run.violation()` call it."""
     value: Callable[[Params, Batch], Array]
     """Parameters and one agent's batch -> a number, the mean over the batch's records; above 0: violated."""
     reads_data: bool = True

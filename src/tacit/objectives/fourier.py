@@ -64,6 +64,7 @@ class FourierModel:
     """The function x -> <w, z(x)> of parameters w (count,)."""
 
     features: FourierFeatures
+    """The map z."""
 
     def __call__(self, params: Array, x: Array) -> Array:
         """Return one prediction per sample."""

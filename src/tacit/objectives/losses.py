@@ -32,7 +32,9 @@ class MeanLoss:
     """The mean over a batch's present samples of a loss that is convex in the parameters and >= 0."""
 
     predict: Predict
+    """Parameters and x -> what is said of x."""
     sample: SampleLoss
+    """What was said and y -> the loss of one sample."""
     smooth: Callable[[float], SampleLoss] | None = None
     """For a `sample` with kinks: mu -> a smooth convex loss, >= 0, below it by at most mu."""
 
@@ -53,6 +55,7 @@ class PenalisedLoss:
     """A loss of the data plus a regulariser, kept apart so that a solver can certify what it found."""
 
     data: Loss
+    """Mean loss of a batch."""
     regulariser: Callable[[Params], Array]
 
     def __call__(self, params: Params, batch: Batch) -> Array:

@@ -70,6 +70,7 @@ class Euclidean(MirrorMap):
     """R(x) = ||x||^2 / 2: mirror descent is projected gradient descent."""
 
     within: ConvexSet | None = None
+    """The set X; None: no bounds."""
 
     def potential(self, params: Params) -> Array:
         """||x||^2 / 2."""
@@ -94,6 +95,7 @@ class NegativeEntropy(MirrorMap):
     """
 
     total: float = 1.0
+    """What the coordinates sum to."""
 
     @property
     def within(self) -> Simplex:

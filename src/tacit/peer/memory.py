@@ -40,6 +40,7 @@ class Trajectory(NamedTuple):
     refused: int
     """Messages that arrived and were not accepted."""
     machines: dict[str, list[RoundMachine]]
+    """Role -> the machines as they were left."""
 
 
 class _Masks:
@@ -107,15 +108,17 @@ def run_in_process(
     dtype: str = "float32",
     start: Params | Callable[[int], Params] | None = None,
     releaser: Callable[[str, int], Releaser] | None = None,
+    watch: Callable[[Envelope], None] | None = None,
 ) -> Trajectory:
     """Run every agent as its own round machine; the same seed gives the trajectory of `simulate`'s first repeat.
 
     With `releaser` (role, agent -> releaser) each agent books what it releases, and draws its noise, for itself.
+    `watch` is shown every message that is sent.
     """
     channel = channel or Channel()
     with jax.enable_x64(dtype == "float64"):
         topology = runtime.prepared_topology(algorithm, graph, channel)
-        return _run(algorithm, topology, stream, rounds, seed, channel, jnp.dtype(dtype), start, releaser)
+        return _run(algorithm, topology, stream, rounds, seed, channel, jnp.dtype(dtype), start, releaser, watch)
 
 
 def _run(
@@ -128,6 +131,7 @@ def _run(
     dtype: jnp.dtype,
     start: Params | Callable[[int], Params] | None,
     releaser: Callable[[str, int], Releaser] | None,
+    watch: Callable[[Envelope], None] | None,
 ) -> Trajectory:
     if stream.agents != topology.roles[algorithm.learner]:
         raise DataError(
@@ -179,6 +183,9 @@ def _run(
                 outgoing += machine.begin(batch, view, f"round {first_read}")
         for index in range(len(algorithm.phases)):
             sent += len(outgoing)
+            if watch is not None:
+                for envelope in outgoing:
+                    watch(envelope)
             network.send(index, t, outgoing if masks is None else [masks.applied(envelope) for envelope in outgoing])
             for envelope in network.arriving(index, t):
                 try:

@@ -40,11 +40,15 @@ class Envelope(NamedTuple):
     """A message on its way along one link."""
 
     links: str
+    """Name of the link set."""
     phase: int
+    """Number of the phase, from 0 on."""
     round: int
     """Round in which it was sent."""
     sender: int
+    """Its number within its role."""
     receiver: int
+    """Its number within its role."""
     message: Message | None
     """Leaves are NumPy arrays; `push` weights are applied already. None: nothing is for the receiver in this round."""
     masks: bytes = b""

@@ -31,12 +31,13 @@ from tacit.peer.logs import Log
 from tacit.peer.node import Node
 from tacit.peer.plan import Pace, Plan
 from tacit.peer.standing import distance, spending, standing, watch_certificate
+from tacit.peer.stopping import StopsOnce
 from tacit.peer.store import PeerStore
 from tacit.peer.tally import LinkTally
 from tacit.runtime import MessageSpec
 
 
-class PeerService:
+class PeerService(StopsOnce):
     """One peer at work. Make it, `start` it, and `stop` it or wait until it is `finished`."""
 
     def __init__(
@@ -75,7 +76,6 @@ class PeerService:
         self._confirmations: dict[str, list[Position]] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._rounds: asyncio.Task[None] | None = None
-        self._closing: asyncio.Task[None] | None = None
         self._dialers: dict[str, Dialer] = {}
         self._tally = LinkTally(counters, self.log)
         self._listener = Listener(self, server_credentials(watch), self._tally)
@@ -110,15 +110,6 @@ class PeerService:
         self._rounds = asyncio.create_task(self._run())
         position = self.node.position
         self.log.info("peer started", name=self.node.plan.name, job=self.job, round=position.round, port=self.port)
-
-    async def stop(self) -> None:
-        """Finish the step under way, commit, let neighbours confirm for a while, and close everything.
-
-        May be called again, and by a caller that gives up: all is closed nevertheless.
-        """
-        if self._closing is None:
-            self._closing = asyncio.create_task(self._close())
-        await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
         self._stopping.set()

@@ -75,9 +75,9 @@ def message_bytes(codec: Codec, phase: int, at_round: int, *, empty: bool = Fals
     return WINDOW_UPDATES + sum(frame_bytes(len(frame)) for frame in frames)
 
 
-def position_bytes(at_round: int, phase: int = 0) -> int:
+def position_bytes(at_round: int) -> int:
     """Return what it takes at the socket to tell a neighbour the position."""
-    return frame_bytes(pb.Frame(progress=pb.Progress(round=at_round, phase=phase)).ByteSize())
+    return frame_bytes(pb.Frame(progress=pb.Progress(round=at_round)).ByteSize())
 
 
 def forecast(

@@ -63,14 +63,19 @@ class Event:
     """One release: the declaration that the noise was drawn from, what it touched and who sees it."""
 
     mechanism: str
+    """Name of the noise."""
     distribution: Distribution | None
     """None: released as it is, which costs everything."""
     sensitivity: float
+    """How far one record can move the value."""
     scale: float
+    """Of the noise, per coordinate."""
     coordinates: int = 1
+    """Numbers that were released."""
     bound: float | None = None
     """Bounded Laplace only."""
     adjacency: Adjacency = "record"
+    """What its numbers speak of: see `Adjacency`."""
     records: str = ""
     """Which records it was computed from. Events of other records compose in parallel, events of the same one after
     the other; the empty string stands for all records. Under adjacency "dataset" it plays no part."""

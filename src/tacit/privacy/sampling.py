@@ -21,7 +21,6 @@ from tacit.privacy.entropy import NoiseSource
 from tacit.privacy.exact import LazyUniform, rounded_gaussian, rounded_laplace
 
 Floats = NDArray[np.float64]
-Words = NDArray[np.uint64]
 
 _BLOCK = 2**15
 """Draws made together: an even number, and few enough for the cache."""

@@ -60,9 +60,9 @@ class TrajectoryClaim(NamedTuple):
         count = self.rounds if i is None else _whole("i", i, 0)
         return math.sqrt(2) / self.noise_std * self.links * self.sensitivity * count
 
-    def in_l1(self, i: int | None = None) -> float:
+    def in_l1(self) -> float:
         """Return epsilon with the bound turned into the l1 norm that Laplace noise needs."""
-        return math.sqrt(self.coordinates) * self.epsilon(i)
+        return math.sqrt(self.coordinates) * self.epsilon()
 
     @property
     def probability(self) -> float:

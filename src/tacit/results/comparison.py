@@ -25,7 +25,9 @@ class Comparison:
     """Runs of several algorithms, to be shown in one table and in common plots."""
 
     records: tuple[Record, ...]
+    """The runs, in order."""
     name: str = "comparison"
+    """Title of the report."""
     settings: dict[str, Any] = field(default_factory=dict)
     """The experiment that they come from, where there is one: the config.toml of the directory."""
 

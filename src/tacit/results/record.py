@@ -38,6 +38,7 @@ class Trace:
     score: NDArray[np.float64] | None
     """Average of the score over all rounds up to it."""
     consensus: NDArray[np.float64]
+    """Mean squared distance of the models from their mean."""
     bits: NDArray[np.int64]
     """Sent by all agents together so far."""
 
@@ -51,6 +52,7 @@ class Record:
     settings: dict[str, Any]
     """What config.toml holds."""
     trace: Trace
+    """What trace.parquet holds."""
 
     @property
     def label(self) -> str:

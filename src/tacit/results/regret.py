@@ -55,6 +55,7 @@ class RegretCurve:
     node_total: NDArray[np.float64] | None
     """(repeats, k) the same for one agent's model on everybody's data, where the run recorded its loss."""
     node_per_agent_round: NDArray[np.float64] | None
+    """(repeats, k) node_total / (agents t)."""
     gap: float | None
     """Certified: no comparator's average loss is above the optimum by more than this; None: unknown. In a set or under
     constraints this takes the loss to be convex."""

@@ -49,12 +49,19 @@ class Run:
     """
 
     algorithm: str
+    """Name of the method."""
     objective: Objective
+    """What was learnt."""
     agents: int
+    """Number of learners."""
     rounds: int
+    """That were finished."""
     repeats: int
+    """Runs side by side, each with a seed of its own."""
     seed: int
+    """Of the first repeat."""
     dtype: str
+    """Precision: float32 or float64."""
     per_round: Mapping[str, Series]
     recorded_rounds: np.ndarray
     recorded: Mapping[str, Series]
@@ -65,9 +72,13 @@ class Run:
     streams: Sequence[Stream]
     """One, or one per repeat."""
     graph: str
+    """The graph, in words."""
     stream: str
+    """The data, in words."""
     seconds: float
+    """That the rounds took."""
     compile_seconds: float
+    """That compiling took."""
     partial: bool = False
     """Whether the run was interrupted; all figures are those of the rounds that were finished."""
     settings: dict[str, Any] = field(default_factory=dict)
@@ -94,10 +105,6 @@ class Run:
         """(repeats, rounds) average of a per-round figure up to each round."""
         values = np.asarray(self.per_round[name], np.float64)
         return np.asarray(np.cumsum(values, axis=1) / np.arange(1, values.shape[1] + 1))
-
-    def stream_of(self, repeat: int) -> Stream:
-        """Return the stream that a repeat saw."""
-        return self.streams[repeat if len(self.streams) > 1 else 0]
 
     def regret(self, points: int = 8, window: int | None = None) -> RegretCurve:
         """Return the static regret at log-spaced rounds, the last one final.
@@ -207,6 +214,18 @@ class Run:
         from tacit.results.store import save
 
         return save(self.record(), Path(directory), command)
+
+    def to_pandas(self) -> Any:
+        """Return every figure as a long DataFrame: algorithm, repeat, round, metric, agent, value. Needs pandas."""
+        from tacit.results.tidy import to_pandas
+
+        return to_pandas(self)
+
+    def to_parquet(self, path: str | os.PathLike[str]) -> Path:
+        """Write the same table as a Parquet file."""
+        from tacit.results.tidy import to_parquet
+
+        return to_parquet(self, Path(path))
 
     def plot(self, path: str | os.PathLike[str]) -> Path:
         """Draw the run's figures into one image; the path's ending (.png, .svg, .pdf) is the format."""

@@ -308,7 +308,7 @@ class Engine(Calls, Carriage):
         now: LinksNow,
         t: Array,
     ) -> tuple[tuple[State, ...], list[Packed]]:
-        totals = self._everyone(phase, entries, now)
+        totals = self._everyone(phase, entries)
         result, tails = [], []
         for b, (members, state) in enumerate(zip(world.members[phase.target], states, strict=True)):
             entry = entries.buckets[b]
@@ -343,7 +343,7 @@ class Engine(Calls, Carriage):
             tails.append(tail)
         return tuple(result), tails
 
-    def _everyone(self, phase: Phase, entries: Entries, now: LinksNow) -> Packed | None:
+    def _everyone(self, phase: Phase, entries: Entries) -> Packed | None:
         """Where all hear all with one weight, the mix is one sum per repeat."""
         layout = self.layout.links[phase.links]
         if not layout.uniform or self.varying[phase.links] or not entries.buckets[0].complete:

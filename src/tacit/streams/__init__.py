@@ -4,8 +4,9 @@ from tacit.streams import datasets, partition
 from tacit.streams.arrays import from_arrays
 from tacit.streams.autoregressive import AutoregressiveStream, autoregressive
 from tacit.streams.calcofi import CalcofiStream, calcofi
-from tacit.streams.files import Table, read_table
+from tacit.streams.files import Table, read_owners, read_table
 from tacit.streams.regression import LinearRegression, linear_regression
+from tacit.streams.scaling import scaled
 from tacit.streams.stream import Batch, Stream, from_function
 from tacit.streams.synthetic import DriftStream, linear_drift, logistic_drift
 from tacit.streams.validation import with_validation
@@ -28,7 +29,9 @@ __all__ = [
     "linear_regression",
     "logistic_drift",
     "partition",
+    "read_owners",
     "read_table",
+    "scaled",
     "whole",
     "with_validation",
 ]

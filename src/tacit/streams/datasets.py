@@ -83,11 +83,13 @@ class Dataset:
     """A labelled data set in memory."""
 
     name: str
+    """What tables call it."""
     x: NDArray[np.float32]
     """(rows, columns), as published unless `standardised`."""
     y: NDArray[Any]
     """(rows,) -1 or +1 (float32); where `task` is multiclass 0, 1, 2, ... (int32)."""
     columns: tuple[str, ...]
+    """Names of the features."""
     description: str
     """One sentence for reports; it says where this is only a part of the original."""
     complete: bool

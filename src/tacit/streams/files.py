@@ -6,8 +6,7 @@ import csv
 import gzip
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -15,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import DataError
+from tacit.streams import columns
+from tacit.streams.columns import Missing, Source, is_number
 from tacit.streams.validate import Origin, Task, check_features, check_labels
 
 
@@ -31,19 +32,12 @@ class Table(NamedTuple):
     """(rows,) agent id per row, an assignment for `from_arrays`; None where no owner column was named."""
     owners: tuple[str, ...] = ()
     """Who agent 0, 1, ... is in the file."""
-
-
-@dataclass(frozen=True)
-class _Source:
-    """The columns of an open file."""
-
-    name: str
-    columns: tuple[str, ...]
-    features: tuple[str, ...]
-    """Columns that may be features where none are named."""
-    column: Callable[[str], Any]
-    """Name -> numpy array or Arrow column."""
-    row: Callable[[int], str]
+    classes: tuple[str, ...] = ()
+    """What class 0, 1, ... is in the file, of two classes -1 and +1; empty where labels are numbers there."""
+    marks: NDArray[np.bool_] | None = None
+    """(columns,) which columns of x hold 0 and 1 only, made of a category or of what is missing."""
+    absent: NDArray[np.bool_] | None = None
+    """(rows, columns) which numbers were missing, and are 0."""
 
 
 def read_table(
@@ -52,18 +46,24 @@ def read_table(
     features: Sequence[str] | None = None,
     task: Task = "binary",
     owner: str | None = None,
+    time: str | None = None,
+    missing: Missing = "refuse",
+    categories: Mapping[str, Sequence[str]] | None = None,
 ) -> Table:
     """Read features and labels from a CSV, CSV.GZ, Parquet or NPZ file.
 
-    `features` are all other columns unless named. `owner` names the column that says whose row it is. A CSV
-    file has a header line. An NPZ file has an array (rows,) for the label, and either a matrix `X` (or `x`),
-    with names in `columns` where it has them, or one array (rows,) per column.
+    `features` are all other columns unless named. Text becomes one column of 0 and 1 per category: those that
+    `categories` lists for the column, or else those that the file holds. Two labels (or, for several classes, more) may
+    be text as well. `owner` names the column that says whose row it is, `time` the one by which rows are put in order.
+    A missing feature is refused, or with missing="indicate" becomes 0, and a further column of 0 and 1 says where that
+    is so. A CSV file has a header line. An NPZ file has an array (rows,) for the label, and either a matrix `X` (or
+    `x`), with names in `columns` where it has them, or one array (rows,) per column.
     """
     path = Path(path)
     source = _open(path)
-    taken = {label} if owner is None else {label, owner}
+    taken = {name for name in (label, owner, time) if name is not None}
     names = tuple(n for n in source.features if n not in taken) if features is None else tuple(features)
-    for name in (label, *names, *(() if owner is None else (owner,))):
+    for name in (*taken, *names):
         if name not in source.columns:
             _refuse_column(source, name)
     if not names or taken & set(names):
@@ -71,24 +71,40 @@ def read_table(
             f"{path}: features {', '.join(names) or '(none)'}; expected at least one column besides "
             f"{', '.join(sorted(taken))}"
         )
-    origin = Origin(str(path), names, repr(label), source.row)
-    values = [_numbers(source, name, is_label=False) for name in names]
-    lengths = {name: len(column) for name, column in zip(names, values, strict=True)}
-    y = _numbers(source, label, is_label=True)
-    if len(y) == 0:
+    given, classes = columns.labels(source, label, task)
+    if len(given) == 0:
         raise DataError(f"{path}: there are no rows below the header; expected at least one")
-    for name, length in lengths.items():
-        if length != len(y):
-            raise DataError(f"{path}: column {name!r} has {length} rows, but column {label!r} has {len(y)}")
-    x = check_features(np.stack(values, axis=1), origin)
-    labels = check_labels(y, len(x), task, origin)
-    if owner is None:
-        return Table(x, labels, names)
-    ids, owners = _owners(source, owner, len(x))
-    return Table(x, labels, names, ids, owners)
+    encoded = columns.features(source, names, missing, categories or {})
+    if len(encoded.x) != len(given):
+        raise DataError(f"{path}: column {names[0]!r} has {len(encoded.x)} rows, but column {label!r} has {len(given)}")
+    origin = Origin(str(path), encoded.names, repr(label), source.row)
+    x = check_features(encoded.x, origin)
+    y = check_labels(given, len(x), task, origin)
+    holder, holders = (None, ()) if owner is None else columns.owners(source, owner)
+    if holder is not None and len(holder) != len(x):
+        raise DataError(f"{path}: owner column {owner!r} has {len(holder)} rows, but the table has {len(x)}")
+    table = Table(x, y, encoded.names, holder, holders, classes, encoded.marks, encoded.absent)
+    return table if time is None else _in_order(table, columns.in_time(source, time))
 
 
-def _open(path: Path) -> _Source:
+def read_owners(path: str | Path, owner: str) -> tuple[str, ...]:
+    """Return who has rows in a file, by its owner column: who will be agent 0, 1, ..."""
+    source = _open(Path(path))
+    if owner not in source.columns:
+        _refuse_column(source, owner)
+    return columns.owners(source, owner)[1]
+
+
+def _in_order(table: Table, order: NDArray[np.int64]) -> Table:
+    return table._replace(
+        x=table.x[order],
+        y=table.y[order],
+        owner=None if table.owner is None else table.owner[order],
+        absent=None if table.absent is None else table.absent[order],
+    )
+
+
+def _open(path: Path) -> Source:
     name = path.name.lower()
     opener = next((opener for ending, opener in _OPENERS.items() if name.endswith(ending)), None)
     if opener is None:
@@ -100,7 +116,7 @@ def _open(path: Path) -> _Source:
     return source
 
 
-def _open_csv(path: Path) -> _Source:
+def _open_csv(path: Path) -> Source:
     import pyarrow
     from pyarrow import csv as arrow_csv
 
@@ -109,10 +125,10 @@ def _open_csv(path: Path) -> _Source:
     except (pyarrow.ArrowException, OSError) as fault:
         _explain_csv(path, fault)
     names = tuple(table.column_names)
-    return _Source(str(path), names, names, table.column, lambda row: f"line {_csv_line(path, row)}")
+    return Source(str(path), names, names, table.column, lambda row: f"line {_csv_line(path, row)}")
 
 
-def _open_parquet(path: Path) -> _Source:
+def _open_parquet(path: Path) -> Source:
     import pyarrow
     from pyarrow import parquet
 
@@ -121,10 +137,10 @@ def _open_parquet(path: Path) -> _Source:
     except (pyarrow.ArrowException, OSError) as fault:
         raise DataError(f"{path}: not a Parquet file that can be read ({fault}); write it anew") from fault
     names = tuple(table.column_names)
-    return _Source(str(path), names, names, table.column, lambda row: f"row {row + 1} (the first is row 1)")
+    return Source(str(path), names, names, table.column, lambda row: f"row {row + 1} (the first is row 1)")
 
 
-def _open_npz(path: Path) -> _Source:
+def _open_npz(path: Path) -> Source:
     try:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: np.asarray(archive[name]) for name in archive.files}
@@ -142,7 +158,7 @@ def _open_npz(path: Path) -> _Source:
         columns = dict(zip(names, matrix.T, strict=True))
     features = tuple(columns)
     columns |= {name: array for name, array in arrays.items() if array.ndim == 1 and name not in columns}
-    return _Source(
+    return Source(
         str(path),
         tuple(columns),
         features or tuple(columns),
@@ -151,7 +167,7 @@ def _open_npz(path: Path) -> _Source:
     )
 
 
-_OPENERS: dict[str, Callable[[Path], _Source]] = {
+_OPENERS: dict[str, Callable[[Path], Source]] = {
     ".csv": _open_csv,
     ".csv.gz": _open_csv,
     ".parquet": _open_parquet,
@@ -191,55 +207,8 @@ def _explain_csv(path: Path, fault: Exception) -> NoReturn:
     ) from fault
 
 
-def _numbers(source: _Source, name: str, *, is_label: bool) -> NDArray[Any]:
-    column = source.column(name)
-    if isinstance(column, np.ndarray):
-        if column.dtype.kind not in "fiub":
-            _refuse_text(source, name, 0, column[0] if len(column) else "", is_label)
-        return column
-    import pyarrow
-
-    kind = column.type
-    if column.null_count and not pyarrow.types.is_null(kind):
-        _refuse_missing(source, name, column.is_null().to_pylist().index(True))
-    if pyarrow.types.is_boolean(kind):
-        return np.asarray(column.cast(pyarrow.uint8()).to_numpy())
-    if pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind):
-        return np.asarray(column.to_numpy())
-    if pyarrow.types.is_decimal(kind):
-        return np.asarray(column.cast(pyarrow.float64()).to_numpy())
-    if pyarrow.types.is_null(kind):
-        if len(column):
-            _refuse_missing(source, name, 0)
-        return np.empty(0)
-    numbers = np.empty(len(column))
-    for row, value in enumerate(column.to_pylist()):
-        if value == "":
-            _refuse_missing(source, name, row)
-        if not _is_number(value):
-            _refuse_text(source, name, row, value, is_label)
-        numbers[row] = float(value)
-    return numbers
-
-
-def _owners(source: _Source, name: str, rows: int) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    column = source.column(name)
-    if isinstance(column, np.ndarray):
-        missing = np.isnan(column) if column.dtype.kind == "f" else np.zeros(len(column), bool)
-        values = column
-    else:
-        values = np.array(column.to_pylist(), object)
-        missing = np.array([value is None or value == "" or str(value) == "nan" for value in values])
-    if len(values) != rows:
-        raise DataError(f"{source.name}: owner column {name!r} has {len(values)} rows, but the table has {rows}")
-    if missing.any():
-        _refuse_missing(source, name, int(np.argmax(missing)))
-    owners, ids = np.unique(values, return_inverse=True)
-    return ids.astype(np.int64), tuple(str(owner) for owner in owners)
-
-
-def _refuse_column(source: _Source, name: str) -> NoReturn:
-    headless = source.columns and all(_is_number(column) for column in source.columns)
+def _refuse_column(source: Source, name: str) -> NoReturn:
+    headless = source.columns and all(is_number(column) for column in source.columns)
     remedy = "add a header line, which is missing" if headless else "name one of these"
     raise DataError(f"{source.name}: there is no column {name!r}, only {', '.join(source.columns)}; {remedy}")
 
@@ -248,25 +217,3 @@ def _refuse_doubled(path: Path, columns: Sequence[str]) -> None:
     for column in columns:
         if columns.count(column) > 1:
             raise DataError(f"{path}: column {column!r} occurs more than once; give each column a name of its own")
-
-
-def _refuse_missing(source: _Source, name: str, row: int) -> NoReturn:
-    raise DataError(
-        f"{source.name}, {source.row(row)}, column {name!r}: the value is missing; fill it in, or leave that "
-        "row or column out"
-    )
-
-
-def _refuse_text(source: _Source, name: str, row: int, value: Any, is_label: bool) -> NoReturn:
-    remedy = "map labels to 0/1 (or 0, 1, 2, ...)" if is_label else "leave the column out by features=[...]"
-    raise DataError(
-        f"{source.name}, {source.row(row)}, column {name!r}: {str(value)!r} is not a number; mend it, or {remedy}"
-    )
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return "_" not in str(value)  # Python reads 1_000 as a number; in a data file it is a slip

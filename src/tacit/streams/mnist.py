@@ -21,7 +21,7 @@ from tacit.streams import datasets
 from tacit.streams.datasets import Dataset
 from tacit.streams.validate import check_labels
 
-SIDE, CLASSES = 28, 10
+SIDE = 28
 UNSIGNED_BYTES = 0x08
 """The kind of values in an idx file; its lowest byte says how many axes there are."""
 

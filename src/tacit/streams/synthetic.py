@@ -35,6 +35,7 @@ class DriftStream(Stream):
     """A synthetic stream with a known truth. Make it with `linear_drift` or `logistic_drift`."""
 
     kind: str
+    """logistic or linear."""
 
     def __init__(
         self,

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tacit.experiments.papers.drawing import finished, legend_columns
 from tacit.experiments.papers.experiment import Figure
-from tacit.metrics import mean_band
+from tacit.metrics import mean_band, mean_interval
 from tacit.results.plots import COLOURS, LINES, MARKERS, STYLE
 
 Floats = NDArray[np.float64]
@@ -34,6 +34,11 @@ class Points(NamedTuple):
     value: Floats
     low: Floats
     high: Floats
+
+
+def mean_points(samples: Iterable[ArrayLike]) -> Points:
+    """Return means over seeds and their 95 % intervals, one per sample."""
+    return Points(*np.array([mean_interval(np.asarray(values))[:3] for values in samples]).reshape(-1, 3).T)
 
 
 FEW_PLACES = 8

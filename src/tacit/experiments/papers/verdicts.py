@@ -36,7 +36,7 @@ def not_worse(claim: str, a: Named, b: Named, note: str = "") -> Claim:
     return Claim(claim, difference.high < margin, _sentences(f"{_two(a, b)}; {_of(a, b, difference)}; {rule}", note))
 
 
-def falling(claim: str, levels: Sequence[int], losses: ArrayLike, level_name: str, note: str = "") -> Claim:
+def falling(claim: str, levels: Sequence[int], losses: ArrayLike, level_name: str) -> Claim:
     """Losses (levels, seeds) fall as the level grows: the interval of their log-log slope lies below 0.
 
     The trend is taken on logarithms, since losses at the lowest levels are skewed: a few of the sparsest
@@ -58,16 +58,16 @@ def falling(claim: str, levels: Sequence[int], losses: ArrayLike, level_name: st
         f"{means}; each doubling changes the loss by {change:+.1f} % [{low:+.1f}, {high:+.1f}] (95 %, paired "
         f"over {slope.n} seeds); it is lower at {levels[-1]} than at {levels[0]} for {agreeing} of them"
     )
-    return Claim(claim, slope.high < 0, _sentences(figure, note))
+    return Claim(claim, slope.high < 0, figure)
 
 
-def larger_gain(claim: str, here: tuple[Named, Named], there: tuple[Named, Named], note: str = "") -> Claim:
+def larger_gain(claim: str, here: tuple[Named, Named], there: tuple[Named, Named]) -> Claim:
     """B - A is larger here than there: the whole interval of the difference of gains lies above 0."""
     gains = [np.asarray(b[1], np.float64) - np.asarray(a[1], np.float64) for a, b in (here, there)]
     difference = paired_difference(gains[0], gains[1])
     parts = (f"{b[0]} minus {a[0]} {gain.mean():.4f}" for (a, b), gain in zip((here, there), gains, strict=True))
     figure = f"{'; '.join(parts)}; the first gain minus the second {_interval(difference)}"
-    return Claim(claim, difference.low > 0, _sentences(figure, note))
+    return Claim(claim, difference.low > 0, figure)
 
 
 def slopes(levels: Sequence[int], values: NDArray[np.float64]) -> NDArray[np.float64]:

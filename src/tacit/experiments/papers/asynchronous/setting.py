@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from tacit import algorithms, objectives, streams
 from tacit.contract import Objective
 from tacit.experiments.papers.asynchronous.ocean_data import DealtStream
+from tacit.experiments.papers.finished import finished_run
 from tacit.graphs import Channel, Delay, Topology, star_roles
-from tacit.simulate import simulate
 from tacit.streams.autoregressive import AutoregressiveStream
 from tacit.streams.calcofi import COLUMNS, CalcofiStream
 
@@ -179,7 +179,7 @@ def run(task: Task) -> Curve:
     """Run a method with all of its seeds and test the server's model on the way, each seed on its own test set."""
     goal = objective(task.data)
     made = algorithms.find(task.method).constructor(goal, **task.settings)
-    outcome = simulate(
+    outcome = finished_run(
         made,
         network(task),
         functools.partial(stream, task.data, task.clients, task.rounds),
@@ -189,7 +189,6 @@ def run(task: Task) -> Curve:
         channel=task.environment.channel,
         record={"w": lambda models: models[0]},  # one server: all clients have its model
         record_every=max(1, task.rounds // POINTS),
-        progress=False,
     )
     up, down = outcome.traffic["uplink"], outcome.traffic["downlink"]
     models = outcome.recorded["w"].astype(np.float64)

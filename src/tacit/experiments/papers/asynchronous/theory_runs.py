@@ -12,10 +12,10 @@ from tacit import algorithms, objectives, streams
 from tacit.algorithms.pao_fed import VARIANTS
 from tacit.errors import ConfigError
 from tacit.experiments.papers.asynchronous.theory_settings import FOLLOWED, Design, Setting
+from tacit.experiments.papers.finished import finished_run
 from tacit.graphs import Channel, Delay, Topology, star_roles
 from tacit.metrics import asynchronous_network, mean_square_radius, steady_state, step_bounds, transient
 from tacit.metrics.mean_square_forms import Network
-from tacit.simulate import simulate
 from tacit.streams import Batch, Stream
 
 Floats = NDArray[np.float64]
@@ -167,7 +167,7 @@ def run(task: Task) -> Simulated:
         return star_roles(setting.clients).available("client", setting.available, data(setting, task.rounds, seed)[1])
 
     with np.errstate(over="ignore", invalid="ignore"):
-        found = simulate(
+        found = finished_run(
             made,
             topology,
             lambda seed: data(setting, task.rounds, seed)[0],
@@ -179,7 +179,6 @@ def run(task: Task) -> Simulated:
             else None,
             dtype="float64",
             figures={"deviation": lambda w, batch: jnp.sum((w - truth) ** 2)},  # all clients have the server's model
-            progress=False,
         )
     return Simulated(np.asarray(found.per_round["deviation"]))
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tacit import objectives
-from tacit.experiments.papers.charts import Points, points
+from tacit.experiments.papers.charts import Points, mean_points, points
 from tacit.experiments.papers.diffusion.protocol import (
     METHODS,
     SEEDS_APART,
@@ -24,14 +24,14 @@ from tacit.experiments.papers.diffusion.protocol import (
 )
 from tacit.experiments.papers.drawing import Panel, draw_curves
 from tacit.experiments.papers.experiment import Claim, Experiment, Figure, Findings, Table, reproducible, seen_in
+from tacit.experiments.papers.finished import finished_run
 from tacit.experiments.papers.ijcnn1_rows import Samples, load
 from tacit.experiments.papers.judging import shown
 from tacit.experiments.papers.verdicts import lower, not_worse
 from tacit.experiments.papers.workers import crew
-from tacit.metrics import mean_interval, paired_difference
+from tacit.metrics import paired_difference
 from tacit.results import Run
 from tacit.results.record import figure
-from tacit.simulate import simulate
 from tacit.streams import partition
 
 AGENTS = 50
@@ -116,7 +116,7 @@ def run_noise(task: tuple[Design, Noise, int, Samples | None]) -> Outcome:
     """Run ATC under one scheme."""
     design, noise, first, given = task
     samples = load() if given is None else given
-    run = simulate(
+    run = finished_run(
         METHODS["ATC"](LOSS, STEP, mechanism(noise, NOISE_SIZE)),
         lambda seed: network(AGENTS, seed),
         lambda seed: shared_out(samples, design.rounds, seed),
@@ -125,10 +125,7 @@ def run_noise(task: tuple[Design, Noise, int, Samples | None]) -> Outcome:
         seed=first,
         record={"models": lambda models: models},
         record_every=max(1, design.rounds // POINTS),
-        progress=False,
     )
-    if run.partial:
-        raise KeyboardInterrupt
     return _outcome(run, samples)
 
 
@@ -256,8 +253,7 @@ def _figures(evidence: Evidence, rounds: int) -> list[Figure]:
         return np.repeat(values, rounds // values.shape[1], axis=1)
 
     def both(outcome: Outcome) -> Points:
-        found = [mean_interval(values)[:3] for values in (outcome.settled, outcome.individual)]
-        return Points(*np.array(found).T)
+        return mean_points((outcome.settled, outcome.individual))
 
     seeds = len(evidence["none"].settled)
     unit = "test error, mean of both classes (%)"

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from tacit import objectives
 from tacit.experiments.papers.diffusion.protocol import METHODS, Draws, Floats, Method, Noise, mechanism, network
+from tacit.experiments.papers.finished import finished_run
 from tacit.privacy.spending import RunPrivacy
 from tacit.results import Run
-from tacit.simulate import simulate
 from tacit.streams import LinearRegression, Stream, linear_regression
 
 AGENTS, SAMPLES, DIMENSIONS = 30, 100, 2
@@ -204,7 +204,7 @@ def largest_move(seed: int) -> float:
 
 def _run(cell: Cell, seeds: int, first: int, every: int, clip: float | None = None) -> Run:
     noise = mechanism(cell.noise, NOISE_SIZE, clip)
-    run = simulate(
+    return finished_run(
         METHODS[cell.method](LOSS, PER_TEXT_STEP * cell.step, noise),
         lambda seed: network(AGENTS, seed),
         lambda seed: _stream(cell, seed),
@@ -213,11 +213,7 @@ def _run(cell: Cell, seeds: int, first: int, every: int, clip: float | None = No
         seed=first,
         record={"models": lambda models: models},
         record_every=every,
-        progress=False,
     )
-    if run.partial:
-        raise KeyboardInterrupt
-    return run
 
 
 def _stream(cell: Cell, seed: int) -> Stream:

@@ -15,11 +15,11 @@ from tacit.experiments.papers.dola.networks import exchanges, matchings, rounds_
 from tacit.experiments.papers.dola.protocol import noise, pegasos_radius
 from tacit.experiments.papers.dola.samples import Samples, dealt
 from tacit.experiments.papers.dola.table import NOISELESS_LAMBDA, PRINTED_LAMBDA, Entry, Protocol, Representation
+from tacit.experiments.papers.finished import finished_run
 from tacit.graphs import Graph
 from tacit.privacy import laplace, unprotected
 from tacit.privacy.spending import RunPrivacy
 from tacit.results import Run
-from tacit.simulate import simulate
 from tacit.streams import Stream, from_arrays
 
 MOST_BYTES = 2**28
@@ -123,7 +123,7 @@ def run_cell(plan: Plan) -> Outcome:
 
 
 def _simulated(plan: Plan, how: Way, seeds: range) -> Run:
-    run = simulate(
+    return finished_run(
         how.algorithm,
         how.graph,
         lambda seed: stream(plan, how, seed),
@@ -131,11 +131,7 @@ def _simulated(plan: Plan, how: Way, seeds: range) -> Run:
         repeats=len(seeds),
         seed=seeds.start,
         record_every=how.rounds,
-        progress=False,
     )
-    if run.partial:
-        raise KeyboardInterrupt
-    return run
 
 
 def _accuracy(models: NDArray[np.float64], test: Samples) -> NDArray[np.float64]:

@@ -19,11 +19,11 @@ from tacit.experiments.papers.dola.samples import DIMENSIONS, Samples, dealt, un
 from tacit.experiments.papers.dola.table import PRINTED
 from tacit.experiments.papers.dola.variances import Ratio, variance_ratio
 from tacit.experiments.papers.experiment import Claim, Experiment, Figure, Findings, Table, reproducible, seen_in
+from tacit.experiments.papers.finished import finished_run
 from tacit.experiments.papers.judging import brief, shown
 from tacit.experiments.papers.workers import crew
 from tacit.privacy.spending import RunPrivacy
 from tacit.results.record import figure
-from tacit.simulate import simulate
 from tacit.streams import Stream, datasets
 
 Data = Literal["unit ball", "RCV1"]
@@ -106,7 +106,7 @@ def _run(cell: Cell, streams: Mapping[int, Stream]) -> Outcome:
     make = algorithms.distributed_online if cell.judged == "models" else algorithms.distributed_minibatch
     rounds = next(iter(streams.values())).rounds
     assert rounds is not None  # streams end with their samples
-    run = simulate(
+    run = finished_run(
         make(OBJECTIVE, inverse(1 / LAMBDA), noise(*cell.noise), pegasos_radius(LAMBDA)),
         matchings(NODES),
         lambda seed: streams[seed],
@@ -114,10 +114,7 @@ def _run(cell: Cell, streams: Mapping[int, Stream]) -> Outcome:
         repeats=len(streams),
         seed=min(streams),
         record_every=rounds,
-        progress=False,
     )
-    if run.partial:
-        raise KeyboardInterrupt
     return Outcome(run.regret(1).per_agent_round[:, -1], rounds, run.privacy)
 
 

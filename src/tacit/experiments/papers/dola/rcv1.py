@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tacit.experiments.papers import promises
-from tacit.experiments.papers.charts import Points, points
+from tacit.experiments.papers.charts import Points, mean_points, points
 from tacit.experiments.papers.dola.accuracies import Cell, Outcome, Plan, run_cell
 from tacit.experiments.papers.dola.documents import Documents, load
 from tacit.experiments.papers.dola.protocol import SEEDS_APART, in_words, level, pegasos_radius
@@ -272,8 +272,7 @@ def _picture(evidence: Evidence) -> Figure:
         printed = np.array([TABLE_1[epsilon, nodes] for nodes in NODES])
         drawn = {"the text's table 1": Points(printed, printed, printed)}
         for protocol, words in PROTOCOLS.items():
-            found = [mean_interval(evidence[protocol, (epsilon, nodes)].own) for nodes in NODES]
-            drawn[words] = Points(*(np.array([getattr(i, end) for i in found]) for end in ("mean", "low", "high")))
+            drawn[words] = mean_points(evidence[protocol, (epsilon, nodes)].own for nodes in NODES)
         return drawn
 
     seeds = len(next(iter(evidence.values())).own)

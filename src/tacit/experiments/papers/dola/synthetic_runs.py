@@ -13,9 +13,9 @@ from tacit.algorithms.schedules import inverse, inverse_sqrt
 from tacit.contract import Schedule
 from tacit.experiments.papers.dola.networks import matchings
 from tacit.experiments.papers.dola.protocol import NoiseOrder, noise, pegasos_radius
+from tacit.experiments.papers.finished import finished_run
 from tacit.privacy.spending import RunPrivacy
 from tacit.results import Run
-from tacit.simulate import simulate
 from tacit.streams import Stream
 
 StepName = Literal["strong", "convex"]
@@ -80,7 +80,7 @@ def run_cell(cell: Cell, design: Design, streams: Mapping[int, Stream]) -> Outco
         OBJECTIVE, SCHEDULES[cell.step], noise(cell.epsilon, cell.order), pegasos_radius(LAMBDA)
     )
     rounds = design.examples // cell.nodes
-    run = simulate(
+    run = finished_run(
         algorithm,
         lambda seed: matchings(cell.nodes),
         lambda seed: streams[seed],
@@ -88,10 +88,7 @@ def run_cell(cell: Cell, design: Design, streams: Mapping[int, Stream]) -> Outco
         repeats=len(streams),
         seed=min(streams),
         record_every=rounds,
-        progress=False,
     )
-    if run.partial:
-        raise KeyboardInterrupt
     return _outcome(run, design.points)
 
 

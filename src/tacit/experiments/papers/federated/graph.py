@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
-from tacit.experiments.papers.charts import Curve, Points, log_curves, points
+from tacit.experiments.papers.charts import Curve, Points, log_curves, mean_points, points
 from tacit.experiments.papers.drawing import IN_WORDS, means_of
 from tacit.experiments.papers.experiment import Experiment, Figure, Findings, Table, reproducible
 from tacit.experiments.papers.federated.graph_claims import (
@@ -48,7 +46,6 @@ from tacit.experiments.papers.federated.graph_runs import (
 from tacit.experiments.papers.federated.private_segments import thinned
 from tacit.experiments.papers.gaps import decibels, in_decibels
 from tacit.experiments.papers.workers import crew
-from tacit.metrics import mean_interval
 from tacit.results.record import figure
 
 SEEDS_APART = 1000
@@ -196,8 +193,7 @@ def _sweep(
 
 
 def _points(samples: list[Floats]) -> Points:
-    found = [mean_interval(decibels(values)) for values in samples]
-    return Points(*(np.array([getattr(each, side) for each in found]) for side in ("mean", "low", "high")))
+    return mean_points(decibels(values) for values in samples)
 
 
 REGRESSION: Experiment = reproducible(

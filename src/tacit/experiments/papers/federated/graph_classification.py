@@ -13,20 +13,20 @@ from numpy.typing import NDArray
 
 from tacit import algorithms, graphs, objectives
 from tacit.contract import Mechanism
-from tacit.experiments.papers.charts import Points, points
+from tacit.experiments.papers.charts import mean_points, points
 from tacit.experiments.papers.drawing import IN_WORDS, Panel, draw_curves, means_of
 from tacit.experiments.papers.experiment import Claim, Experiment, Figure, Findings, Table, reproducible, seen_in
 from tacit.experiments.papers.federated.graph_moments import Floats
 from tacit.experiments.papers.federated.graph_runs import BATCH_SIZES, LOCAL_STEPS, WORDS, Noise
 from tacit.experiments.papers.federated.private_segments import second_half
+from tacit.experiments.papers.finished import finished_run
 from tacit.experiments.papers.ijcnn1_rows import Samples, load
 from tacit.experiments.papers.judging import shown
 from tacit.experiments.papers.verdicts import difference_in_words, lower
 from tacit.experiments.papers.workers import crew
-from tacit.metrics import mean_interval, paired_difference
+from tacit.metrics import paired_difference
 from tacit.privacy import graph_homomorphic, per_edge, unprotected
 from tacit.results.record import figure
-from tacit.simulate import simulate
 from tacit.streams import Stream, partition, whole
 
 SERVERS, CLIENTS = 5, 10
@@ -120,7 +120,7 @@ def run_noise(task: tuple[Design, Noise, int, Samples | None]) -> Outcome:
         "random": per_edge(NOISE_SIZE),
         "homomorphic": graph_homomorphic(NOISE_SIZE),
     }
-    run = simulate(
+    run = finished_run(
         algorithms.graph_federated(
             LOSS, STEP, server_mechanism=schemes[noise], cohort=COHORT, local_steps=local, batch_size=batch
         ),
@@ -132,10 +132,7 @@ def run_noise(task: tuple[Design, Noise, int, Samples | None]) -> Outcome:
         evaluate="cohort",
         record={"servers": lambda models: models[::CLIENTS]},  # a server's model speaks for its clients
         record_every=RECORD_EVERY,
-        progress=False,
     )
-    if run.partial:
-        raise KeyboardInterrupt
     models = np.asarray(run.recorded["servers"], np.float64)
     test = samples.test_x, samples.test_y
     return Outcome(errors(models.mean(axis=2), *test), errors(models[:, -LAST:], *test).mean(axis=(1, 2)))
@@ -234,14 +231,10 @@ def _learning(evidence: Evidence) -> Figure:
 
 
 def _ends(evidence: Evidence) -> Figure:
-    def ends(samples: list[Floats]) -> Points:
-        found = [mean_interval(values) for values in samples]
-        return Points(*(np.array([getattr(each, side) for each in found]) for side in ("mean", "low", "high")))
-
     panels = {
         "": {
-            "centroid, second half of the rounds": ends([o.settled for o in evidence.values()]),
-            "mean of the servers, last rounds": ends([o.individual for o in evidence.values()]),
+            "centroid, second half of the rounds": mean_points([o.settled for o in evidence.values()]),
+            "mean of the servers, last rounds": mean_points([o.individual for o in evidence.values()]),
         }
     }
     caption = f"{means_of(o.settled for o in evidence.values())} The text has the centroid's error only."

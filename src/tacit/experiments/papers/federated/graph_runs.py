@@ -12,9 +12,9 @@ from tacit import algorithms, graphs, objectives
 from tacit.contract import Algorithm, Mechanism
 from tacit.experiments.papers.federated.graph_moments import Clients, Counts, Floats, deviations, growth, one_round
 from tacit.experiments.papers.federated.private_segments import noise_by_round, piecewise, second_half, stretches
+from tacit.experiments.papers.finished import finished_run
 from tacit.privacy import graph_homomorphic, per_edge, unprotected
 from tacit.results import Run
-from tacit.simulate import simulate
 from tacit.streams import LinearRegression, linear_regression
 
 Noise = Literal["none", "random", "homomorphic"]
@@ -185,7 +185,7 @@ def run_one_server(task: tuple[int, int]) -> Same:
     )
     models = []
     for algorithm, topology in both:
-        run = simulate(
+        run = finished_run(
             algorithm,
             topology,
             own,
@@ -194,7 +194,6 @@ def run_one_server(task: tuple[int, int]) -> Same:
             evaluate="cohort",
             record={"server": lambda models: models[0]},
             record_every=1,
-            progress=False,
         )
         models.append(run.recorded["server"])
     return Same(models[0].tobytes() == models[1].tobytes(), int(models[0].size))
@@ -220,7 +219,7 @@ def _mechanism(wanted: Sequence[Cell]) -> Mechanism:
 def _run(wanted: Sequence[Cell], noise: Mechanism, seeds: int, first: int) -> Run:
     lengths = [cell.rounds for cell in wanted]
     local, batch = own_numbers()
-    run = simulate(
+    return finished_run(
         algorithms.graph_federated(
             LOSS,
             piecewise([PER_TEXT_STEP * cell.step for cell in wanted], lengths),
@@ -237,11 +236,7 @@ def _run(wanted: Sequence[Cell], noise: Mechanism, seeds: int, first: int) -> Ru
         evaluate="cohort",
         record={"servers": lambda models: models[::CLIENTS]},  # a server's model speaks for its clients
         record_every=RECORD_EVERY,
-        progress=False,
     )
-    if run.partial:
-        raise KeyboardInterrupt
-    return run
 
 
 def _expected(step: float, seed: int) -> tuple[list[tuple[float, float]], float]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tacit.experiments.papers.charts import Points, points
+from tacit.experiments.papers.charts import Points, mean_points, points
 from tacit.experiments.papers.drawing import IN_WORDS, Panel, draw_curves, means_of
 from tacit.experiments.papers.experiment import Figure
 from tacit.experiments.papers.federated.importance_claims import (
@@ -30,7 +30,6 @@ from tacit.experiments.papers.federated.importance_runs import (
     by_round,
 )
 from tacit.experiments.papers.judging import brief
-from tacit.metrics import mean_interval
 
 COMPARED: tuple[RuleName, RuleName] = ("uniform", "optimal")
 XI = "xi, how far clients' optima lie apart"
@@ -82,8 +81,7 @@ def _levels(
 ) -> Figure:
     series = {}
     for rule in COMPARED:
-        found = [mean_interval(evidence[cells[rule]].decibels) for _, cells in places]
-        series[str(rule)] = Points(*(np.array([f[k] for f in found], np.float64) for k in range(3)))
+        series[str(rule)] = mean_points(evidence[cells[rule]].decibels for _, cells in places)
     return points(name, title, caption, {"": series}, [place for place, _ in places], x_label, "steady MSD (dB)")
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tacit import objectives
 from tacit.algorithms import Shares, importance_fedavg, optimal_shares
 from tacit.experiments.papers.federated.importance_runs import Floats, Setting, separate_stars, work_of
-from tacit.simulate import simulate
+from tacit.experiments.papers.finished import finished_run
 from tacit.streams import Batch, partition, whole
 from tacit.streams.ijcnn1 import ijcnn1
 
@@ -146,7 +146,7 @@ def run(task: tuple[Rule, Design, int]) -> Outcome:
     sizes = split.sizes.ravel()
     rows = [client * places + np.arange(size) for client, size in enumerate(sizes)]
     stream = whole(flat.x.reshape(-1, flat.x.shape[-1]), np.where(flat.y.ravel() > 0, 1, -1), rows, name="ijcnn1")
-    outcome = simulate(
+    outcome = finished_run(
         importance_fedavg(
             OBJECTIVE, STEP, probabilities, cohort=COHORT, local_steps=steps, batch_size=batches, records=places
         ),
@@ -157,10 +157,7 @@ def run(task: tuple[Rule, Design, int]) -> Outcome:
         evaluate="cohort",
         record={kind: functools.partial(_one_kind, kind, split) for kind in KINDS},
         record_every=design.every,
-        progress=False,
     )
-    if outcome.partial:
-        raise KeyboardInterrupt
     return Outcome(outcome.recorded_rounds, {kind: outcome.recorded[kind][0].T for kind in KINDS}, design.settled)
 
 

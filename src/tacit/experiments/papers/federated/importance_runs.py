@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from tacit import objectives
 from tacit.algorithms import Shares, importance_fedavg, optimal_shares
 from tacit.contract import Algorithm
+from tacit.experiments.papers.finished import finished_run
 from tacit.graphs import Topology, federation, ring
-from tacit.simulate import simulate
 from tacit.streams import Batch, LinearRegression, from_function, linear_regression
 
 RuleName = Literal["uniform", "optimal", "current", "sampled"]
@@ -176,7 +176,7 @@ def run(task: Task) -> dict[tuple[Setting, Problem], Curves]:
             square = np.sum(distance**2, axis=1)
         return np.where(np.isnan(square), np.inf, square)
 
-    outcome = simulate(
+    outcome = finished_run(
         algorithm_of(task.setting, extent.samples, steps, batches, shares),
         separate_stars(len(stars), extent.clients),
         from_function(lambda a, b: batch, agents=batch.y.shape[1], period=1, data_size=extent.samples),
@@ -185,10 +185,7 @@ def run(task: Task) -> dict[tuple[Setting, Problem], Curves]:
         evaluate="everyone" if task.setting.rule == "current" else "cohort",
         record={"msd": msd},
         record_every=extent.every,
-        progress=False,
     )
-    if outcome.partial:
-        raise KeyboardInterrupt
     curves = outcome.recorded["msd"][0].T.reshape(len(task.problems), extent.seeds, -1)
     start = np.sum(optima**2, axis=1).reshape(len(task.problems), extent.seeds)
     return {

@@ -26,8 +26,8 @@ from tacit.experiments.papers.federated.importance_runs import (
     given_shares,
     work_of,
 )
+from tacit.experiments.papers.finished import finished_run
 from tacit.graphs import star_roles
-from tacit.simulate import simulate
 
 DRAWS, FALSE_ALARM = 100_000, 1e-6
 FEW_CLIENTS = 30
@@ -91,9 +91,7 @@ def unbiasedness(rule: RuleName, samples: int, rounds: int, seed: int) -> Fit:
     steps, batches = (part.tolist() for part in work_of(setting, FEW_CLIENTS, seed))
     shares = given_shares(data, data.optima(RIDGE)[0], steps, batches)
     method = algorithm_of(setting, samples, steps, batches, [shares])
-    outcome = simulate(
-        method, star_roles(FEW_CLIENTS), data.stream(), rounds=1, repeats=rounds, seed=seed, progress=False
-    )
+    outcome = finished_run(method, star_roles(FEW_CLIENTS), data.stream(), rounds=1, repeats=rounds, seed=seed)
     gradient = -np.asarray(outcome.models, np.float64)[:, 0] / (2 * STEP)
     whole = jax.vmap(jax.grad(OBJECTIVE.loss), in_axes=(None, 0))(
         jnp.zeros(DIM), jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), data.stream().chunk(0, 1))

@@ -12,12 +12,12 @@ from tacit import algorithms, graphs, objectives
 from tacit.contract import Mechanism
 from tacit.experiments.papers.federated.graph_moments import Clients, Counts, Floats, deviations, growth, one_round
 from tacit.experiments.papers.federated.private_segments import noise_by_round, piecewise, second_half, stretches
+from tacit.experiments.papers.finished import finished_run
 from tacit.privacy import gaussian, laplace_of_size, trajectory_claim, unprotected
 from tacit.privacy.planning import noise_for
 from tacit.privacy.spending import DELTA, RunPrivacy
 from tacit.privacy.trajectory import TrajectoryClaim, bounds_for
 from tacit.results import Run
-from tacit.simulate import simulate
 from tacit.streams import LinearRegression, linear_regression
 
 Share = Literal["none", "models", "updates"]
@@ -219,7 +219,7 @@ def _run(wanted: Sequence[Cell], noise: Mechanism, seeds: int, first: int) -> Ru
     drawn = {seed: clients(seed) for seed in range(first, first + seeds)}
     own = drawn[first]
     lengths = [cell.rounds for cell in wanted]
-    run = simulate(
+    return finished_run(
         algorithms.fedavg(
             LOSS,
             piecewise([PER_TEXT_STEP * cell.step for cell in wanted], lengths),
@@ -236,11 +236,7 @@ def _run(wanted: Sequence[Cell], noise: Mechanism, seeds: int, first: int) -> Ru
         evaluate="cohort",
         record={"server": lambda models: models[0]},  # the server's model speaks for all of its clients
         record_every=RECORD_EVERY,
-        progress=False,
     )
-    if run.partial:
-        raise KeyboardInterrupt
-    return run
 
 
 def _deviation(run: Run) -> Floats:

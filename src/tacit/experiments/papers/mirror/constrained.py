@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
-import numpy as np
 
 from tacit import algorithms
 from tacit.algorithms.constrained_mirror_descent import TEXT_CLAIMS, SaddleConstants, saddle_constants
 from tacit.algorithms.duals import Dual
 from tacit.contract import Algorithm
-from tacit.experiments.papers.charts import Points, points
+from tacit.experiments.papers.charts import Points, mean_points, points
 from tacit.experiments.papers.experiment import Claim, Experiment, Figure, Findings, reproducible, seen_in
 from tacit.experiments.papers.judging import Chain, rising
 from tacit.experiments.papers.mirror.budget import AGENTS, PROBLEMS, SEASON, Problem
@@ -47,7 +46,6 @@ from tacit.experiments.papers.mirror.spending import (
     refusal,
 )
 from tacit.experiments.papers.workers import crew
-from tacit.metrics import mean_interval
 
 METHOD = "constrained_mirror_descent"
 DAMPINGS = (0.25, 1.0, 4.0)
@@ -248,8 +246,7 @@ def _figures(design: Design, evidence: Evidence) -> list[Figure]:
 def _by_benchmark(design: Design, evidence: Evidence) -> Figure:
     def over_time(problem: str, epsilon: float | None, window: int) -> Points:
         cell = Cell(problem, METHOD, epsilon)
-        found = [mean_interval(evidence.average_regret(cell, window, at))[:3] for at in evidence.horizons]
-        return Points(*np.array(found).T)
+        return mean_points(evidence.average_regret(cell, window, at) for at in evidence.horizons)
 
     panels = {
         problem.words.capitalize(): {

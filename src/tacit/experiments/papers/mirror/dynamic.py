@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from tacit.experiments.papers import promises
-from tacit.experiments.papers.charts import Curve, Points, log_curves, points
+from tacit.experiments.papers.charts import Curve, Points, log_curves, mean_points, points
 from tacit.experiments.papers.experiment import Experiment, Figure, Findings, Table, reproducible
 from tacit.experiments.papers.judging import shown
 from tacit.experiments.papers.mirror.dynamic_claims import (
@@ -44,7 +42,6 @@ from tacit.experiments.papers.mirror.dynamic_runs import (
     run_ground,
 )
 from tacit.experiments.papers.workers import crew
-from tacit.metrics import mean_interval
 from tacit.results.record import figure
 
 
@@ -172,13 +169,13 @@ def _figures(evidence: Evidence) -> list[Figure]:
         return curves
 
     def in_bounds(name: GeometryName) -> dict[str, Points]:
-        return {f"T = {rounds:,}": _points(ratio(evidence, name, rounds)) for rounds in times}
+        return {f"T = {rounds:,}": mean_points(ratio(evidence, name, rounds)) for rounds in times}
 
     def by_privacy(name: GeometryName) -> dict[str, Points]:
         found = [c for c in evidence.cells if c.geometry == name and c.rounds == last and not c.away]
         named = {"no noise" if c.epsilon is None else f"eps = {c.epsilon:g}": evidence.cells[c].regret for c in found}
         named["never learning"] = evidence.grounds[name, last].idle
-        return {label: _points(regret / last) for label, regret in named.items()}
+        return {label: mean_points(regret / last) for label, regret in named.items()}
 
     speeds = [f"{speed:g}" for speed in SPEEDS]
     seeds = next(iter(evidence.cells.values())).regret.shape[1]
@@ -214,11 +211,6 @@ def _figures(evidence: Evidence) -> list[Figure]:
             logarithmic=True,
         ),
     ]
-
-
-def _points(values: Any) -> Points:
-    found = [mean_interval(row) for row in values]
-    return Points(*(np.array([getattr(interval, end) for interval in found]) for end in ("mean", "low", "high")))
 
 
 DYNAMIC: Experiment = reproducible(

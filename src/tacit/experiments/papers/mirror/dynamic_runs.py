@@ -18,12 +18,12 @@ from tacit import objectives
 from tacit.algorithms import dynamic_mirror_descent, local_online
 from tacit.contract import Algorithm
 from tacit.errors import RequirementError
+from tacit.experiments.papers.finished import finished_run
 from tacit.graphs import Attendance, Graph, OptOut, random_digraph
 from tacit.objectives import MirrorMap
 from tacit.privacy import laplace, unprotected
 from tacit.privacy.spending import RunPrivacy
 from tacit.results import Run
-from tacit.simulate import simulate
 from tacit.streams import Batch, Stream, from_function
 
 Floats = NDArray[np.float64]
@@ -190,7 +190,7 @@ def run_ground(task: tuple[Design, GeometryName, int, int]) -> tuple[dict[Cell, 
         return np.asarray(values, np.float64).reshape(len(SPEEDS), design.seeds)
 
     def run(algorithm: Algorithm, away: float = 0.0) -> Run:
-        found = simulate(
+        return finished_run(
             algorithm,
             lambda seed: network(places[seed - first][1], away),
             lambda seed: streams[seed - first],
@@ -198,11 +198,7 @@ def run_ground(task: tuple[Design, GeometryName, int, int]) -> tuple[dict[Cell, 
             repeats=len(places),
             seed=first,
             record_every=rounds,
-            progress=False,
         )
-        if found.partial:
-            raise KeyboardInterrupt
-        return found
 
     base = run(method(geometry, rounds, None))
     curve = base.dynamic_regret()
@@ -249,7 +245,7 @@ def refused(window: int = 20, first: int = 31, last: int = 70, rounds: int = 100
     def attempt(declared: int) -> str | None:
         algorithm = method(geometry, rounds, None)._replace(window=declared)
         try:
-            simulate(algorithm, graph, stream, rounds=rounds, progress=False)
+            finished_run(algorithm, graph, stream, rounds=rounds)
         except RequirementError as refusal:
             return str(refusal)
         return None

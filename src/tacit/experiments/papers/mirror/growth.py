@@ -77,7 +77,7 @@ def sublinear(claim: str, horizons: Sequence[int], curves: Mapping[str, Floats],
     return Claim(claim, all(verdicts), f"{figure}. {note}" if note else figure)
 
 
-def linear(claim: str, horizons: Sequence[int], curves: Mapping[str, Floats], agents: int, note: str = "") -> Claim:
+def linear(claim: str, horizons: Sequence[int], curves: Mapping[str, Floats], agents: int) -> Claim:
     """Every curve of totals grows in proportion to the rounds or faster."""
     verdicts, words = [], []
     for name, totals in curves.items():
@@ -90,7 +90,7 @@ def linear(claim: str, horizons: Sequence[int], curves: Mapping[str, Floats], ag
             "at the end"
         )
     figure = f"{'; '.join(words)}; the interval is to lie above {NEARLY_LINEAR:g}"
-    return Claim(claim, all(verdicts), f"{figure}. {note}" if note else figure)
+    return Claim(claim, all(verdicts), figure)
 
 
 def in_words(found: Growth, horizons: Sequence[int]) -> str:

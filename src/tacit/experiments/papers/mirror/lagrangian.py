@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from tacit import algorithms
 from tacit.algorithms.duals import Dual
 from tacit.algorithms.lagrangian_descent import TEXT_CLAIMS
 from tacit.algorithms.schedules import inverse_sqrt
 from tacit.contract import Algorithm
-from tacit.experiments.papers.charts import Points, points
+from tacit.experiments.papers.charts import Points, mean_points, points
 from tacit.experiments.papers.experiment import Claim, Experiment, Figure, Findings, reproducible, seen_in
 from tacit.experiments.papers.judging import Chain, brief, rising
 from tacit.experiments.papers.mirror.budget import AGENTS, PROBLEMS, SEASON, Problem
@@ -45,7 +43,6 @@ from tacit.experiments.papers.mirror.spending import (
     refusal,
 )
 from tacit.experiments.papers.workers import crew
-from tacit.metrics import mean_interval
 
 METHOD = "lagrangian_descent"
 BOLDNESS = (2.0, 8.0, 32.0)
@@ -246,8 +243,7 @@ def _by_window_figure(design: Design, evidence: Evidence) -> Figure:
         row: dict[str, Points] = {}
         for problem in PROBLEMS.values():
             cell = main(problem.name, epsilon)
-            found = [mean_interval(evidence.average_regret(cell, k, design.longest))[:3] for k in design.windows]
-            row[problem.words] = Points(*np.array(found).T)
+            row[problem.words] = mean_points(evidence.average_regret(cell, k, design.longest) for k in design.windows)
         panels[level(epsilon).capitalize()] = row
     return points(
         BY_WINDOW,

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tacit import algorithms, objectives
 from tacit.contract import Algorithm, Clip, Extent, Mechanism, Objective, Params
+from tacit.experiments.papers.finished import finished_run
 from tacit.experiments.papers.mirror.mnist_images import Images, client_stream
 from tacit.graphs import Graph, Topology, k_regular, star_roles
 from tacit.objectives import Euclidean
@@ -23,7 +24,6 @@ from tacit.privacy.events import Event
 from tacit.privacy.mechanisms import largest_change
 from tacit.privacy.planning import noise_for
 from tacit.privacy.spending import DELTA, RunPrivacy
-from tacit.simulate import simulate
 
 CLIENTS, NEIGHBOURS = 10, 4
 """Four neighbours and itself: an edge weight of 1 / 5 = 0.2, as the text has it."""
@@ -166,7 +166,7 @@ def run_cell(plan: Plan) -> Outcome:
     )
     final, curves, apart = [], [], []
     for first in range(plan.seeds.start, plan.seeds.stop, design.together):
-        run = simulate(
+        run = finished_run(
             method,
             network(cell),
             lambda seed: client_stream(images, CLIENTS, design.batch, seed),
@@ -175,7 +175,6 @@ def run_cell(plan: Plan) -> Outcome:
             seed=first,
             record={"test": on_the_way},
             record_every=every,
-            progress=False,
         )
         curves.append(run.recorded["test"])
         apart.append(run.recorded["consensus"][:, -1])

@@ -13,13 +13,13 @@ from tacit.algorithms.duals import Dual
 from tacit.contract import Algorithm, Mechanism
 from tacit.errors import DataError
 from tacit.experiments.papers.experiment import Claim
+from tacit.experiments.papers.finished import finished_run
 from tacit.experiments.papers.mirror.budget import AGENTS, COORDINATES, MARKET, SEASON, UNPAYABLE, Problem, network
 from tacit.metrics import best_fixed_within, check_feasible
 from tacit.privacy import laplace, unprotected
 from tacit.privacy.spending import RunPrivacy
 from tacit.results import Run
 from tacit.results.record import figure
-from tacit.simulate import simulate
 from tacit.streams import Stream
 
 Floats = NDArray[np.float64]
@@ -168,7 +168,7 @@ def compare(
 
 def _run(problem: Problem, algorithm: Algorithm, streams: Mapping[int, Stream], rounds: int) -> Run:
     watched = {} if algorithm.constraints else {problem.budget.name: problem.budget.value}
-    run = simulate(
+    return finished_run(
         algorithm,
         network,
         lambda seed: streams[seed],
@@ -177,11 +177,7 @@ def _run(problem: Problem, algorithm: Algorithm, streams: Mapping[int, Stream], 
         seed=min(streams),
         figures=watched,
         record_every=rounds,
-        progress=False,
     )
-    if run.partial:
-        raise KeyboardInterrupt
-    return run
 
 
 def outcome_of(runs: Sequence[Run], horizons: tuple[int, ...]) -> Outcome:

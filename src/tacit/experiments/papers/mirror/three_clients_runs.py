@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 from tacit import objectives
 from tacit.algorithms import inverse, mirror_descent
 from tacit.contract import Mechanism, Schedule
+from tacit.experiments.papers.finished import finished_run
 from tacit.graphs import Graph, from_matrix, perron
 from tacit.metrics import best_fixed_within
 from tacit.privacy import bounded_laplace, laplace, unprotected
 from tacit.privacy.spending import RunPrivacy
-from tacit.results import Run
-from tacit.simulate import simulate
 from tacit.streams import Batch, Stream, from_function
 
 Floats = NDArray[np.float64]
@@ -192,19 +191,16 @@ def run_horizon(task: tuple[Design, int, int]) -> tuple[dict[Cell, Outcome], Run
 def _run(cell: Cell, design: Design, streams: Mapping[int, Stream], best: Floats) -> Outcome:
     starts = UNIFORM if cell.start == "uniform" else OWN_STARTS
     method = mirror_descent(OBJECTIVE, STEPS[cell.step], mechanism(cell.noise, cell.rounds), ENTROPY)
-    run = _finished(
-        simulate(
-            method,
-            network(),
-            lambda seed: streams[seed],
-            rounds=cell.rounds,
-            repeats=len(streams),
-            seed=min(streams),
-            start=lambda client: starts[client],
-            record={"models": lambda models: models},
-            record_every=max(1, cell.rounds // RECORDED),
-            progress=False,
-        )
+    run = finished_run(
+        method,
+        network(),
+        lambda seed: streams[seed],
+        rounds=cell.rounds,
+        repeats=len(streams),
+        seed=min(streams),
+        start=lambda client: starts[client],
+        record={"models": lambda models: models},
+        record_every=max(1, cell.rounds // RECORDED),
     )
     curve = run.regret(design.points)
     models = np.asarray(run.recorded["models"], np.float64)
@@ -224,7 +220,7 @@ def _booked_for_records(rounds: int, stream: Stream) -> RunPrivacy:
     """The same noise, asked for what it does for a record: d components may move by 1 each, hence d times eps."""
     same = bounded_laplace(DIMENSIONS * EPSILON, rounds, adjacency="record")
     method = mirror_descent(OBJECTIVE, STEPS["text"], same, ENTROPY)
-    return _finished(simulate(method, network(), stream, rounds=rounds, progress=False)).privacy
+    return finished_run(method, network(), stream, rounds=rounds).privacy
 
 
 def run_limits(task: tuple[Design, DataName, int]) -> dict[LimitCell, Limit]:
@@ -244,17 +240,14 @@ def run_limits(task: tuple[Design, DataName, int]) -> dict[LimitCell, Limit]:
 def _limit(cell: LimitCell, streams: Mapping[int, Stream], plain: Floats, weighted: Floats) -> Limit:
     rounds = next(iter(streams.values())).rounds or 0
     noise = mechanism(cell.noise, rounds)
-    run = _finished(
-        simulate(
-            mirror_descent(OBJECTIVE, STEPS["matched"], noise, ENTROPY, unbiased=cell.unbiased),
-            network(cell.unbiased),
-            lambda seed: streams[seed],
-            rounds=rounds,
-            repeats=len(streams),
-            seed=min(streams),
-            record_every=rounds,
-            progress=False,
-        )
+    run = finished_run(
+        mirror_descent(OBJECTIVE, STEPS["matched"], noise, ENTROPY, unbiased=cell.unbiased),
+        network(cell.unbiased),
+        lambda seed: streams[seed],
+        rounds=rounds,
+        repeats=len(streams),
+        seed=min(streams),
+        record_every=rounds,
     )
     models = np.asarray(run.models, np.float64)
 
@@ -280,9 +273,3 @@ def _best(stream: Stream, rounds: int, shares: Floats | None = None) -> Floats:
         of_one = _Counted(spec.x, spec.y, spec.y)
         found = best_fixed_within(COUNTED, lambda: iter([counted]), of_one, [rounds], within=ENTROPY.within)
     return np.asarray(found[0].params, np.float64)
-
-
-def _finished(run: Run) -> Run:
-    if run.partial:
-        raise KeyboardInterrupt
-    return run

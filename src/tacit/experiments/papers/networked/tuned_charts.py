@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.experiments.papers.charts import Points, points
+from tacit.experiments.papers.charts import Points, mean_points, points
 from tacit.experiments.papers.drawing import IN_WORDS, Panel, draw_curves, finished, means_of
 from tacit.experiments.papers.experiment import Figure
 from tacit.experiments.papers.gaps import decibels
@@ -26,7 +26,6 @@ from tacit.experiments.papers.networked.tuned_runs import (
     fixed,
 )
 from tacit.experiments.papers.networked.tuned_strengths import strengths_of
-from tacit.metrics import mean_interval
 from tacit.results.plots import COLOURS, LINES, STYLE
 
 IN_DB = "mean NMSD over clients (dB)"
@@ -98,8 +97,7 @@ def _each_round(outcome: Outcome, values: Floats) -> Floats:
 
 def _settled(evidence: Evidence, name: str, methods: Sequence[str], labels: Sequence[str], x_label: str) -> Figure:
     def series(network: Network) -> Points:
-        found = [mean_interval(decibels(evidence.outcomes[network, method].settled)) for method in methods]
-        return Points(*(np.array([getattr(one, end) for one in found]) for end in ("mean", "low", "high")))
+        return mean_points(decibels(evidence.outcomes[network, method].settled) for method in methods)
 
     return points(
         name,

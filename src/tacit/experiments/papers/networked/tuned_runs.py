@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from tacit import objectives
 from tacit.algorithms import networked_personalised, private_admm
 from tacit.contract import Algorithm
+from tacit.experiments.papers.finished import finished_run
 from tacit.experiments.papers.gaps import decibels
 from tacit.experiments.papers.networked.clustered_regression import Floats, Ints, Network, world
 from tacit.results import Run
-from tacit.simulate import simulate
 
 PENALTY = 3.0
 """rho of the text."""
@@ -163,7 +163,7 @@ def clients(network: Network, seeds: int, first: int) -> Clients:
 def run_method(task: tuple[Network, str, int, int, int]) -> Outcome:
     """Run one method on one kind of network, all seeds at once."""
     network, name, seeds, rounds, first = task
-    run = simulate(
+    run = finished_run(
         method(name),
         lambda seed: world(network, seed).graph,
         lambda seed: world(network, seed).stream,
@@ -173,10 +173,7 @@ def run_method(task: tuple[Network, str, int, int, int]) -> Outcome:
         dtype="float64",
         record={"models": lambda models: models},
         record_every=EVERY,
-        progress=False,
     )
-    if run.partial:
-        raise KeyboardInterrupt
     return outcome(run, np.stack([world(network, first + k).truth for k in range(seeds)]))
 
 

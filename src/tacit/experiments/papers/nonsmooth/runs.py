@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tacit import algorithms
 from tacit.contract import Algorithm, Clip, Mechanism
+from tacit.experiments.papers.finished import finished_run
 from tacit.experiments.papers.nonsmooth.network import connected
 from tacit.experiments.papers.nonsmooth.problems import (
     AGENTS,
@@ -27,7 +28,6 @@ from tacit.privacy.classic import classic_share
 from tacit.privacy.planning import noise_for
 from tacit.privacy.spending import DELTA, RunPrivacy
 from tacit.results import Run
-from tacit.simulate import simulate
 
 Counts = NDArray[np.int64]
 Method = Literal["zCDP-NFL", "DP-NFL", "zCDP-grad-NFL", "zCDP-grad-NFL, constant", "P-ADMM"]
@@ -175,7 +175,7 @@ def _run(
     dtype: str = "float32",
     network: Callable[[int], Graph] = lambda seed: connected(AGENTS, MEAN_DEGREE, seed),
 ) -> Run:
-    run = simulate(
+    return finished_run(
         made,
         network,
         lambda seed: data(seed).stream(),
@@ -185,11 +185,7 @@ def _run(
         dtype=dtype,
         record={"models": lambda models: models},
         record_every=every,
-        progress=False,
     )
-    if run.partial:
-        raise KeyboardInterrupt
-    return run
 
 
 def _outcome(run: Run, name: Name, averaged: Counts | None = None) -> Outcome:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tacit.experiments.papers import promises
-from tacit.experiments.papers.charts import Points, points
+from tacit.experiments.papers.charts import mean_points, points
 from tacit.experiments.papers.drawing import IN_WORDS, Panel, draw_curves, means_of
 from tacit.experiments.papers.experiment import Figure, Table
 from tacit.experiments.papers.judging import brief, shown
@@ -30,7 +30,6 @@ from tacit.experiments.papers.personalised.classification_runs import (
     published,
 )
 from tacit.experiments.papers.personalised.regression_charts import TAU
-from tacit.metrics import mean_interval
 from tacit.results.record import figure
 
 ACCURACY = "test accuracy (%)"
@@ -113,15 +112,10 @@ def by_tau(noise: Noise) -> str:
 def swept(of: Study, noise: Noise, values: Mapping[float, Floats], caption: str) -> Figure:
     """Draw accuracies over tau."""
     taus = [f"{tau:g}" for tau in values]
-    panel = {f"{of.plan.setting.name}, {in_words(of, noise)}": {"mean, 95 %": _points(list(values.values()))}}
+    panel = {f"{of.plan.setting.name}, {in_words(of, noise)}": {"mean, 95 %": mean_points(list(values.values()))}}
     title = f"Test accuracy by tau: {noise} noise"
     words = f"{caption} {means_of(values.values())} {IN_WORDS}"
     return points(by_tau(noise), title, words, panel, taus, TAU, ACCURACY)
-
-
-def _points(samples: Sequence[Floats]) -> Points:
-    found = [mean_interval(values) for values in samples]
-    return Points(*(np.array([getattr(each, side) for each in found]) for side in ("mean", "low", "high")))
 
 
 def likenesses(studies: Sequence[Study]) -> Table:

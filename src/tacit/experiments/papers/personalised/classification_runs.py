@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from tacit import algorithms, graphs, objectives
 from tacit.contract import Array, Mechanism, Tree
 from tacit.errors import DataError
+from tacit.experiments.papers.finished import finished_run
 from tacit.privacy import decaying_gaussian, unprotected
 from tacit.privacy.spending import RunPrivacy
-from tacit.simulate import simulate
 from tacit.streams import Stream, from_function
 from tacit.streams.datasets import Dataset
 from tacit.streams.tasks import TwoClasses, binary_task, cluster_tasks
@@ -187,7 +187,7 @@ def run_cell(cell: Cell, norms: Sequence[float], extent: Extent, data: Dataset) 
         norm, seed = repeats[number - extent.seeds.start]
         return scaled(cluster_tasks(data, setting.tasks, *drawn[seed], seed), norm)
 
-    run = simulate(
+    run = finished_run(
         algorithms.personalised_graph_federated(
             LOSS,
             mechanism(cell.total, cell.clip, extent.rounds),
@@ -204,10 +204,7 @@ def run_cell(cell: Cell, norms: Sequence[float], extent: Extent, data: Dataset) 
         evaluate="everyone" if setting.cohort is None else "cohort",
         record={"models": lambda models: models},
         record_every=extent.every,
-        progress=False,
     )
-    if run.partial:
-        raise KeyboardInterrupt
     labels = [drawn[seed][0] for _, seed in repeats]
     right = accuracies(np.asarray(run.recorded["models"]), labels, setting, data)
     bound = np.array([norm if math.isinf(cell.total) else min(norm, cell.clip) for norm, _ in repeats])

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from tacit.experiments.papers.charts import Points, points
+from tacit.experiments.papers.charts import mean_points, points
 from tacit.experiments.papers.experiment import Experiment, Figure, Findings, Table, reproducible
 from tacit.experiments.papers.judging import shown
 from tacit.experiments.papers.personalised.discovery_claims import (
@@ -24,7 +21,7 @@ from tacit.experiments.papers.personalised.discovery_claims import (
 )
 from tacit.experiments.papers.personalised.discovery_runs import CLIP, Cell, Task, run
 from tacit.experiments.papers.personalised.means import in_words
-from tacit.experiments.papers.personalised.regression_charts import NMSD, spread_of
+from tacit.experiments.papers.personalised.regression_charts import NMSD
 from tacit.experiments.papers.personalised.regression_runs import (
     CLIENTS,
     CLUSTERS,
@@ -154,7 +151,7 @@ def _figures(evidence: Evidence, design: Design) -> list[Figure]:
     warmups = sorted(design.warmups)
     right = {
         f"gamma up to {s:g}": {
-            f"{r[0]} to {r[1]} records": _points([evidence[without_noise(r, s)].right[w] for w in warmups])
+            f"{r[0]} to {r[1]} records": mean_points([evidence[without_noise(r, s)].right[w] for w in warmups])
             for r in design.records
         }
         for s in (SPREAD, WIDE_SPREAD)
@@ -162,7 +159,7 @@ def _figures(evidence: Evidence, design: Design) -> list[Figure]:
     few, many = design.private_records
     under_noise = {
         f"{few} to {many} records, gamma up to {WIDE_SPREAD:g}": {
-            f"rho = {total:g}": _points(
+            f"rho = {total:g}": mean_points(
                 [evidence[Cell(design.private_records, WIDE_SPREAD, total)].right[w] for w in warmups]
             )
             for total in design.totals
@@ -171,7 +168,7 @@ def _figures(evidence: Evidence, design: Design) -> list[Figure]:
     places = [f"{r[0]}-{r[1]}" for r in design.records]
     deviations = {
         f"gamma up to {s:g}": {
-            words: spread_of([evidence[without_noise(r, s)].deviation[kind] for r in design.records])
+            words: mean_points([evidence[without_noise(r, s)].deviation[kind] for r in design.records])
             for kind, words in KINDS.items()
         }
         for s in (SPREAD, WIDE_SPREAD)
@@ -212,10 +209,6 @@ def _figures(evidence: Evidence, design: Design) -> list[Figure]:
             share,
         ),
     ]
-
-
-def _points(samples: Sequence[Any]) -> Points:
-    return spread_of([np.asarray(values) for values in samples])
 
 
 DISCOVERY: Experiment = reproducible(

@@ -8,7 +8,7 @@ from itertools import chain
 import numpy as np
 
 from tacit.experiments.papers import promises
-from tacit.experiments.papers.charts import Curve, Points, log_curves, points
+from tacit.experiments.papers.charts import Curve, log_curves, mean_points, points
 from tacit.experiments.papers.drawing import IN_WORDS, means_of
 from tacit.experiments.papers.experiment import Figure, Table
 from tacit.experiments.papers.personalised.means import in_words
@@ -39,13 +39,11 @@ from tacit.experiments.papers.personalised.regression_runs import (
     PENALTIES,
     ROUNDS,
     Evidence,
-    Floats,
     Noise,
     Outcome,
     Problem,
     Setting,
 )
-from tacit.metrics import mean_interval
 
 NMSD, ROUND = "NMSD: ||w_k - w*||^2 / ||w*||^2", "round t"
 TAU = "tau, weight of the other clusters' models"
@@ -89,7 +87,7 @@ def _over_tau(evidence: Evidence, sweeps: Sweeps) -> Figure:
         ]
         for problem in (USUAL, WIDE)
     }
-    series = {name: spread_of(values) for name, values in samples.items()}
+    series = {name: mean_points(values) for name, values in samples.items()}
     said = means_of(chain.from_iterable(samples.values()))
     caption = f"As figure 5.2, after {AFTER} rounds with a few called, without noise. {said} {IN_WORDS}"
     return points(BY_TAU, "NMSD by tau", caption, {"": series}, [f"{tau:g}" for tau in taus], TAU, NMSD, True)
@@ -144,7 +142,7 @@ def _tradeoff(
     found = [best(evidence, called(MIXED, noise), sweeps, AFTER)[1].after(AFTER) for noise in noises.values()]
     caption = f"As figure 5.4, PGFL tau = 0.4 after {AFTER} rounds, best clip and penalty of the grid. "
     caption += " ".join(filter(None, (means_of(found), note, IN_WORDS)))
-    panels = {kept: {NAMES[MIXED]: spread_of(found)}}
+    panels = {kept: {NAMES[MIXED]: mean_points(found)}}
     return points(name, f"NMSD by {what}", caption, panels, list(noises), x_label, NMSD, logarithmic=True)
 
 
@@ -152,7 +150,7 @@ def _units(evidence: Evidence, sweeps: Sweeps) -> Figure:
     quiet = Noise(max(sweeps.firsts))
     kinds = {f"noise of phi_0 = {PUBLISHED.first:g}": PUBLISHED, "clip, next to no noise": quiet}
     samples = {name: [evidence[called(MIXED, noise), p].last for p in sweeps.units] for name, noise in kinds.items()}
-    series = {name: spread_of(values) for name, values in samples.items()}
+    series = {name: mean_points(values) for name, values in samples.items()}
     said = means_of(chain.from_iterable(samples.values()))
     caption = f"PGFL tau = 0.4 after {ROUNDS} rounds: a small C / rho makes noise and steps small alike. {said}"
     places = [f"C = {p.clip:g}\nrho = {p.penalty:g}" for p in sweeps.units]
@@ -162,7 +160,7 @@ def _units(evidence: Evidence, sweeps: Sweeps) -> Figure:
 def _over_noise(evidence: Evidence, sweeps: Sweeps) -> Figure:
     panels = {
         title: {
-            NAMES[s]: spread_of([evidence[of(s), Problem(snr=n)].last for n in sweeps.noises]) for s in sweeps.lineup
+            NAMES[s]: mean_points([evidence[of(s), Problem(snr=n)].last for n in sweeps.noises]) for s in sweeps.lineup
         }
         for title, of in (("everybody called", lambda s: s), (f"{COHORT} clients called", called))
     }
@@ -177,7 +175,7 @@ def _over_noise(evidence: Evidence, sweeps: Sweeps) -> Figure:
 def _over_penalty(evidence: Evidence) -> Figure:
     rhos = [p for p in PENALTIES if (PLAIN, Problem(penalty=p)) in evidence]
     series = {
-        f"{NAMES[s]}, after {n} rounds": spread_of([evidence[s, Problem(penalty=p)].after(n) for p in rhos])
+        f"{NAMES[s]}, after {n} rounds": mean_points([evidence[s, Problem(penalty=p)].after(n) for p in rhos])
         for s in (MIXED, PLAIN, GFL)
         for n in (EARLY, ROUNDS)
     }
@@ -186,12 +184,6 @@ def _over_penalty(evidence: Evidence) -> Figure:
     return points(
         "penalty", "NMSD by penalty", caption, {"": series}, [f"{p:g}" for p in rhos], "penalty rho", NMSD, True
     )
-
-
-def spread_of(samples: Sequence[Floats]) -> Points:
-    """Return means and 95 % intervals, one per sample."""
-    found = [mean_interval(values) for values in samples]
-    return Points(*(np.array([getattr(each, side) for each in found]) for side in ("mean", "low", "high")))
 
 
 def tables(evidence: Evidence, sweeps: Sweeps, arrivals: Sequence[Arrival]) -> list[Table]:

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from tacit import objectives
 from tacit.algorithms import clustered_federated, personalised_graph_federated
 from tacit.contract import Algorithm, Mechanism, unprotected
+from tacit.experiments.papers.finished import finished_run
 from tacit.graphs import Graph, Topology, complete, federation, is_strongly_connected
 from tacit.metrics import by_cluster, normalised_deviation
 from tacit.privacy import decaying_gaussian
 from tacit.privacy.spending import RunPrivacy
 from tacit.results import Run
-from tacit.simulate import simulate
 from tacit.streams import Stream, whole
 
 SERVERS, CLIENTS, DIMENSIONS, CLUSTERS = 10, 15, 60, 3
@@ -201,7 +201,7 @@ def simulated(
     setting: Setting, worlds: Sequence[World], seed: int, rounds: int, every: int, dtype: str = "float32"
 ) -> Run:
     """Run a setting on several worlds at once; the repeats are in their order."""
-    outcome = simulate(
+    return finished_run(
         setting.algorithm(),
         lambda s: worlds[s - seed].topology,
         lambda s: worlds[s - seed].stream,
@@ -212,11 +212,7 @@ def simulated(
         evaluate="cohort" if setting.scheduled else "everyone",
         record={"models": np.asarray},
         record_every=every,
-        progress=False,
     )
-    if outcome.partial:
-        raise KeyboardInterrupt
-    return outcome
 
 
 def run(task: Task) -> dict[tuple[Setting, Problem], Outcome]:

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.contract import Params
+from tacit.experiments.papers.finished import finished_run
 from tacit.experiments.papers.push_sum.design import METHODS, OBJECTIVE, Cell, Samples
 from tacit.experiments.papers.tuning import Tuned, bracket
 from tacit.graphs import Graph, random_digraph
 from tacit.metrics import Comparator, best_fixed
 from tacit.results import Run
-from tacit.simulate import simulate
 from tacit.streams import Stream, from_arrays, partition
 
 COMPARATOR_TOLERANCE = 1e-6
@@ -77,7 +77,7 @@ class Plan(NamedTuple):
     def run(self, step: float) -> Run:
         """Simulate the cell over all its seeds."""
         setting = self.cell.setting
-        run = simulate(
+        return finished_run(
             METHODS[self.cell.method](OBJECTIVE, step=step),
             lambda seed: make_graph(setting.nodes, setting.neighbours, seed),
             lambda seed: make_stream(self.samples, self.holders[seed - self.first_seed], self.rounds, seed),
@@ -85,11 +85,7 @@ class Plan(NamedTuple):
             repeats=len(self.holders),
             seed=self.first_seed,
             record_every=self.rounds,
-            progress=False,
         )
-        if run.partial:
-            raise KeyboardInterrupt
-        return run
 
 
 def tune(task: tuple[Plan, float, float]) -> Tuned:

@@ -1,0 +1,119 @@
+"""Streams over a data set or a file, as an experiment asks for them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+
+from tacit import streams
+from tacit.errors import ConfigError, DataError
+from tacit.experiments.config import DATASETS, Config, Seed, task_of
+from tacit.experiments.sections import Choice, located
+from tacit.graphs import Graph
+from tacit.streams import Stream, Table
+from tacit.streams.datasets import with_bias
+
+NOT_COVERED = "which no privacy account covers"
+
+
+def seeded(choice: Choice, seed: int) -> dict[str, int]:
+    """Return the seed for a function that takes one: the repeat's, or the fixed one."""
+    chosen: Seed | None = getattr(choice.values, "seed", None)
+    if chosen is None:
+        return {}
+    return {"seed": seed if chosen == "repeat" else chosen}
+
+
+class Tabular:
+    """Streams over one table, which is read once."""
+
+    def __init__(self, config: Config, graph: Callable[[int], Graph]) -> None:
+        """Read and scale the table."""
+        self.choice, self.partition, self.graph = config.stream, config.partition, graph
+        self.settings = cast(Any, config.stream.values)
+        self.owner: Any = None
+        with located(self.choice.place):
+            x = self._read_data_set() if self.choice.kind in DATASETS else self._read_file(config.objective)
+        self.x = with_bias(x) if self.settings.bias else x
+        self.stream = functools.cache(self._stream)
+        """Seed of a repeat -> its stream."""
+
+    def _read_data_set(self) -> Any:
+        found = self.choice.function()
+        data = found.standardised() if self.settings.standardise else found
+        self.y, self.task, self.shuffle = data.y, data.task, self.settings.shuffle
+        self.name, self.description = data.name, data.description
+        return data.x
+
+    def _read_file(self, objective: Choice) -> Any:
+        settings = self.settings
+        table: Table = self.choice.function(**self.choice.arguments())
+        by_owner, bounds = settings.standardise == "owner", settings.bounds or {}
+        by = "owner" if by_owner else "everyone" if settings.standardise else None
+        x = streams.scaled(table, by, bounds).x  # type: ignore[arg-type]
+        self.owner, self.y, self.task, self.name = table.owner, table.y, settings.task, self.choice.kind
+        self._check_classes(table, task_of(objective)[1])
+        if settings.time is not None and settings.shuffle and "shuffle" in settings.model_fields_set:
+            raise ConfigError(f"shuffle = true and time = {settings.time!r}: rows are read by time; remove one of them")
+        self.shuffle = settings.shuffle and settings.time is None
+        words = [f"{len(table.x):,} rows of {settings.path}"]
+        if table.classes:
+            numbers = (-1, 1) if self.task == "binary" else range(len(table.classes))
+            words.append("label " + ", ".join(f"{c} = {n}" for c, n in zip(table.classes, numbers, strict=True)))
+        if bounds:
+            words.append(f"{', '.join(bounds)} scaled by given bounds")
+        if by is not None and self._free_columns(table, bounds):
+            whose = "each owner's own rows" if by_owner else "all rows"
+            words.append(f"columns scaled by mean and deviation of {whose}, {NOT_COVERED}")
+        self.description = "; ".join(words)
+        return x
+
+    def _free_columns(self, table: Table, bounds: Any) -> bool:
+        marks = np.zeros(len(table.columns), bool) if table.marks is None else table.marks
+        return any(not mark and name not in bounds for name, mark in zip(table.columns, marks, strict=True))
+
+    def _check_classes(self, table: Table, classes: int | None) -> None:
+        found = int(table.y.max()) + 1 if self.task == "multiclass" else 0
+        if classes is not None and found > classes:
+            named = f" ({', '.join(table.classes)})" if table.classes else ""
+            raise DataError(
+                f"label = {self.settings.label!r}: the file has {found} classes{named}, but the objective {classes}; "
+                f"give [objective] classes = {found}"
+            )
+
+    def _stream(self, seed: int) -> Stream:
+        agents = self.graph(seed).agents
+        seed = seeded(self.choice, seed)["seed"]
+        shares, words = self._shares(agents, seed)
+        with located(self.choice.place):
+            return streams.from_arrays(
+                self.x,
+                self.y,
+                shares,
+                batch=self.settings.batch,
+                exhausted=self.settings.exhausted,
+                shuffle_seed=seed if self.shuffle else None,
+                task=self.task,
+                name=self.name,
+                description=f"{self.description}; {words}",
+            )
+
+    def _shares(self, agents: int, seed: int) -> tuple[Any, str]:
+        if self.partition is None:
+            owners = int(self.owner.max()) + 1
+            if owners != agents:
+                raise DataError(
+                    f"{self.choice.place} owner = {self.settings.owner!r}: the file has {owners} owners, but "
+                    f"the graph {agents} agents; give [graph] agents = {owners}, or leave agents out"
+                )
+            return self.owner, "each owner's rows with its own agent"
+        wanted = self.partition.function.__annotations__
+        data = {name: found for name, found in (("rows", len(self.x)), ("x", self.x), ("y", self.y)) if name in wanted}
+        own = self.partition.arguments()
+        with located(self.partition.place):
+            shares = self.partition.function(**data, agents=agents, seed=seed, **own)
+        given = "".join(f", {name} {value:g}" for name, value in own.items())
+        return shares, f"shared out by {self.partition.kind}{given}"

@@ -1,0 +1,39 @@
+"""tacit in the manner of other libraries: river's online learners, scikit-learn's estimators, TensorBoard and MLflow.
+
+None of these is needed to import this package, and only what is asked for is loaded.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tacit.interop.estimators import PeerClassifier, PeerRegressor
+    from tacit.interop.online import OnlineClassifier, OnlineRegressor
+    from tacit.interop.trackers import log_to_mlflow, log_to_tensorboard
+
+_HOMES = {
+    "PeerClassifier": "estimators",
+    "PeerRegressor": "estimators",
+    "OnlineClassifier": "online",
+    "OnlineRegressor": "online",
+    "log_to_mlflow": "trackers",
+    "log_to_tensorboard": "trackers",
+}
+
+__all__ = [
+    "OnlineClassifier",
+    "OnlineRegressor",
+    "PeerClassifier",
+    "PeerRegressor",
+    "log_to_mlflow",
+    "log_to_tensorboard",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for when it is: scikit-learn takes its time."""
+    if name in _HOMES:
+        return getattr(import_module(f"tacit.interop.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'tacit.interop' has no attribute {name!r}")

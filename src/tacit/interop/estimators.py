@@ -1,0 +1,256 @@
+"""Estimators in the manner of scikit-learn, for data of several owners: X, y and a column that says whose row it is.
+
+    model = PeerClassifier(epsilon=2.0).fit(X, y, owner=hospital)
+    model.predict_proba(X_new)                # by the mean of the owners' models
+    model.predict(X_new, owner=whose)         # each row by its owner's model
+    print(model.privacy_.words())
+
+`fit` is a simulation on this machine, which sees all rows: it answers what owners would have learnt together, and what
+it would have cost them. For owners that do not hand out rows there are peers (docs/deploy.md).
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Mapping
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from tacit import privacy
+from tacit.algorithms import find
+from tacit.contract import Algorithm, Mechanism, Objective, unprotected
+from tacit.errors import ConfigError
+from tacit.experiments.build import graph_maker
+from tacit.experiments.config import choose_graph
+from tacit.experiments.sections import Place
+from tacit.graphs import Graph, Topology, random_digraph
+from tacit.interop.objectives import probabilities, resolved
+from tacit.interop.owners import FitError, checked_owners, in_passes, owners_of, without_owners
+from tacit.privacy.spending import RunPrivacy, charges_all
+from tacit.results import RegretCurve, Run
+from tacit.simulate import simulate
+from tacit.streams.validate import Task, check_count
+
+OUT_DEGREE = 4
+"""Of the graph that owners get where none is given."""
+
+
+class _PeerEstimator(BaseEstimator):  # type: ignore[misc]
+    """What both estimators have in common."""
+
+    def __init__(
+        self,
+        algorithm: str = "online_push_sum",
+        *,
+        parameters: Mapping[str, Any] | None = None,
+        objective: str | Objective | None = None,
+        graph: Graph | Topology | str | Mapping[str, Any] | None = None,
+        epsilon: float | None = None,
+        clip: float = 1.0,
+        mechanism: Mechanism | None = None,
+        passes: int | None = None,
+        standardise: bool = True,
+        random_state: int = 0,
+    ) -> None:
+        self.algorithm = algorithm
+        self.parameters = parameters
+        self.objective = objective
+        self.graph = graph
+        self.epsilon = epsilon
+        self.clip = clip
+        self.mechanism = mechanism
+        self.passes = passes
+        self.standardise = standardise
+        self.random_state = random_state
+
+    @property
+    def regret_(self) -> RegretCurve:
+        """Loss of the run above that of the best single model; it is computed when first asked for."""
+        check_is_fitted(self)
+        return self.run_.regret()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the run out of what is pickled: it holds the data, and functions that cannot be."""
+        return {name: value for name, value in super().__getstate__().items() if name != "run_"}
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _fit(
+        self, x: NDArray[np.float64], y: NDArray[Any], owner: NDArray[Any] | None, task: Task, classes: int
+    ) -> None:
+        noisy = self.epsilon is not None or self.mechanism is not None
+        passes = self.passes if self.passes is not None else 1 if noisy else 5
+        check_count("passes", passes)
+        self.owners_, agent = np.unique(np.zeros(len(x), int) if owner is None else owner, return_inverse=True)
+        self._centre = x.mean(axis=0) if self.standardise else np.zeros(x.shape[1])
+        spread = x.std(axis=0) if self.standardise else np.ones(x.shape[1])
+        self._scale = np.where(spread > 0, spread, 1)
+        with np.errstate(over="ignore"):
+            rows = self._prepared(x)
+        note = "; columns scaled by mean and deviation of all rows, which no privacy account covers"
+        stream = in_passes(
+            rows, y, agent.astype(np.int64), task, int(self.random_state), note if self.standardise else ""
+        )
+        rounds = passes * int(stream.period or 0)
+        self.task_, self.outputs_ = task, classes
+        algorithm = self._algorithm(rows.shape[1], rounds, passes)
+        self.run_: Run = simulate(
+            algorithm,
+            self._graph(len(self.owners_)),
+            stream,
+            rounds=rounds,
+            seed=int(self.random_state),
+            progress=False,
+        )
+        self.privacy_: RunPrivacy = self.run_.privacy
+        """What the fit has spent."""
+        self.n_iter_ = rounds
+        self.models_ = jax.tree.map(lambda leaf: np.asarray(leaf)[0], self.run_.models)
+        """The owners' models, leading axis in the order of `owners_`."""
+
+    def _prepared(self, x: NDArray[np.float64]) -> NDArray[np.float32]:
+        scaled = (x - self._centre) / self._scale
+        return np.concatenate([scaled, np.ones((len(x), 1))], axis=1).astype(np.float32)
+
+    def _objective(self) -> Objective:
+        return resolved(self.objective, self.task_, self.outputs_)
+
+    def _algorithm(self, columns: int, rounds: int, passes: int) -> Algorithm:
+        constructor = find(self.algorithm).constructor
+        settings = dict(self.parameters or {})
+        own_step = "step" in settings or "step" not in inspect.signature(constructor).parameters
+
+        def made(mechanism: Mechanism, step: float) -> Algorithm:
+            noise = {} if mechanism is unprotected else {"mechanism": mechanism}
+            rate = {} if own_step else {"step": step}
+            try:
+                return constructor(self._objective(), **{**rate, **noise, **settings})
+            except TypeError as error:
+                raise ConfigError(f"algorithm {self.algorithm!r} with {sorted(settings)}: {error}") from error
+
+        # Standardised columns and the one of ones have a mean squared norm of `columns`, which bounds a stable step.
+        step = (0.5 if self.task_ == "regression" else 2.0) / columns
+        if self.epsilon is None:
+            return made(self.mechanism or unprotected, step)
+        if self.mechanism is not None or "mechanism" in settings:
+            raise ConfigError(f"epsilon={self.epsilon!r} and a mechanism: expected one of them; leave one out")
+        whole = privacy.laplace(epsilon=self.epsilon, clip=self.clip)
+        releases = rounds if charges_all(made(whole, step).privacy, whole.adjacency) else passes
+        size = columns * (self.outputs_ if self.task_ == "multiclass" else 1)
+        # The usual step for T noisy gradients, D / (G sqrt(T)), with the noise that is left of them in a mean of all.
+        scale = 2 * self.clip * math.sqrt(size) * releases / self.epsilon
+        gradient = math.sqrt(self.clip**2 + 2 * size * scale**2 / len(self.owners_))
+        step = min(step, math.sqrt(size) / (gradient * math.sqrt(rounds)))
+        return made(privacy.laplace(epsilon=self.epsilon / releases, clip=self.clip), step)
+
+    def _graph(self, owners: int) -> Graph | Topology:
+        if isinstance(self.graph, Graph | Topology):
+            return self.graph
+        if self.graph is None:
+            if owners == 1:
+                return Graph.from_edges(1, [], [], name="one owner")
+            return random_digraph(owners, min(OUT_DEGREE, owners - 1), int(self.random_state))
+        table = {"kind": self.graph} if isinstance(self.graph, str) else dict(self.graph)
+        place = Place(type(self).__name__, "graph")
+        return graph_maker(choose_graph({"agents": owners, **table}, place), None)(int(self.random_state))
+
+    def _outputs(self, X: Any, owner: Any) -> NDArray[np.float64]:
+        """Return what the models say: (rows,) numbers, or (rows, classes)."""
+        check_is_fitted(self)
+        owner = owners_of(X, owner)
+        x = jnp.asarray(self._prepared(validate_data(self, without_owners(X, owner), reset=False, dtype=np.float64)))
+        predict = self._objective().predict
+        if predict is None:
+            raise ConfigError(f"objective {self._objective().name!r} does not say what it predicts; give it `predict`")
+        if owner is None:
+            mean = jax.tree.map(lambda leaf: leaf.mean(axis=0), self.models_)
+            return np.asarray(predict(mean, x), np.float64)
+        known = np.searchsorted(self.owners_, owner.values).clip(max=len(self.owners_) - 1)
+        strange = self.owners_[known] != owner.values
+        if strange.any():
+            raise FitError(
+                f"owner {owner.values[strange].tolist()[0]!r} had no rows in fit; expected one of "
+                f"{', '.join(map(str, self.owners_[:5]))}{', ...' if len(self.owners_) > 5 else ''}, or "
+                "leave `owner` out, and the mean of all models predicts"
+            )
+        own = jax.tree.map(lambda leaf: leaf[known], self.models_)
+        return np.asarray(jax.vmap(predict)(own, x), np.float64)
+
+
+class PeerClassifier(ClassifierMixin, _PeerEstimator):  # type: ignore[misc]
+    """A classifier that the owners of the rows learn together, each with its own model.
+
+    `algorithm` is a name out of `tacit algorithms`, `parameters` are its own. `objective` is a name, an `Objective` or
+    None (logistic, softmax or least squares). `graph` says who sends to whom: a graph, the kind of one, a table such as
+    {"kind": "small_world", "k": 4, "rewire": 0.3}, or None (everybody to a few others at random). `epsilon` is what a
+    record may lose in the whole fit, by Laplace noise on gradients clipped to `clip`; `mechanism` is for other noise.
+    `passes` is how often every row is read: five times, or with noise once, since every time costs. `standardise`
+    scales columns by mean and deviation of all rows, which no privacy account covers.
+
+    After `fit`: `owners_`, their models in `models_`, what was spent in `privacy_`, the run in `run_`, its regret in
+    `regret_`.
+    """
+
+    def fit(self, X: Any, y: Any, owner: Any = None) -> Self:
+        """Learn. `owner` says whose each row is: an array, a Series, or the name of a column of X.
+
+        Without it all rows are one owner's, which learns alone. Owners may have any number of rows, one at least: in
+        each pass everybody reads its own rows once, and whose are used up only listens.
+        """
+        given = owners_of(X, owner)
+        X, y = validate_data(self, without_owners(X, given), y, dtype=np.float64)
+        check_classification_targets(y)
+        self.classes_, number = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise FitError(f"y holds {len(self.classes_)} class ({self.classes_[0]!r}); expected at least two")
+        task: Task = "binary" if len(self.classes_) == 2 else "multiclass"
+        self._fit(X, number, checked_owners(given, len(X)), task, len(self.classes_))
+        return self
+
+    def decision_function(self, X: Any, owner: Any = None) -> NDArray[np.float64]:
+        """Return the models' numbers: (rows,) for two classes, above 0 for the second; else (rows, classes)."""
+        return self._outputs(X, owner)
+
+    def predict(self, X: Any, owner: Any = None) -> NDArray[Any]:
+        """Return classes: by the mean of the owners' models, or with `owner` by each row's own."""
+        said = self._outputs(X, owner)
+        chosen = said > 0 if said.ndim == 1 else said.argmax(axis=1)
+        return np.asarray(self.classes_[chosen.astype(int)])
+
+    def predict_proba(self, X: Any, owner: Any = None) -> NDArray[np.float64]:
+        """Return probabilities (rows, classes), for the objectives logistic and softmax."""
+        said = self._outputs(X, owner)
+        return probabilities(self._objective(), said)
+
+    def score(self, X: Any, y: Any, owner: Any = None) -> float:
+        """Return the share of right predictions."""
+        return float(np.mean(self.predict(X, owner) == np.asarray(y)))
+
+
+class PeerRegressor(RegressorMixin, _PeerEstimator):  # type: ignore[misc]
+    """A regression that the owners of the rows learn together; its settings are those of `PeerClassifier`."""
+
+    def fit(self, X: Any, y: Any, owner: Any = None) -> Self:
+        """Learn; `owner` as for `PeerClassifier`."""
+        given = owners_of(X, owner)
+        X, y = validate_data(self, without_owners(X, given), y, dtype=np.float64, y_numeric=True)
+        self._fit(X, y, checked_owners(given, len(X)), "regression", 1)
+        return self
+
+    def predict(self, X: Any, owner: Any = None) -> NDArray[np.float64]:
+        """Return numbers: by the mean of the owners' models, or with `owner` by each row's own."""
+        return self._outputs(X, owner)
+
+    def score(self, X: Any, y: Any, owner: Any = None) -> float:
+        """Return the coefficient of determination R^2."""
+        from sklearn.metrics import r2_score
+
+        return float(r2_score(y, self.predict(X, owner)))

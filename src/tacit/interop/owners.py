@@ -1,0 +1,88 @@
+"""Whose row is whose, in the forms that tables come in; and streams in which everybody reads its rows some times."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit import streams
+from tacit.contract import Tree
+from tacit.errors import DataError
+from tacit.streams import Stream
+from tacit.streams.validate import Task
+
+
+class FitError(DataError, ValueError):
+    """Data that an estimator cannot learn from; scikit-learn expects a ValueError."""
+
+
+class Owners(NamedTuple):
+    """Whose each row is."""
+
+    values: NDArray[Any]
+    column: str | None
+    """The column of the table that says so; None where it was given besides."""
+
+
+def owners_of(table: Any, owner: Any) -> Owners | None:
+    """Return whose each row of a table is: `owner` is an array, a Series, or the name of a column; None: not said."""
+    if owner is None:
+        return None
+    if not isinstance(owner, str):
+        return Owners(np.asarray(owner), None)
+    columns = getattr(table, "columns", None)
+    if columns is None or owner not in columns:
+        known = f"only {', '.join(map(str, columns))}" if columns is not None else "since X is no DataFrame"
+        raise FitError(f"there is no column {owner!r}, {known}; name the column, or give an array of one owner per row")
+    return Owners(np.asarray(table[owner]), owner)
+
+
+def without_owners(table: Any, owners: Owners | None) -> Any:
+    """Return the table without the column that says whose rows they are."""
+    return table if owners is None or owners.column is None else table.drop(columns=owners.column)
+
+
+def checked_owners(owners: Owners | None, rows: int) -> NDArray[Any] | None:
+    """Return one owner per row, or refuse what is not."""
+    if owners is None:
+        return None
+    if owners.values.shape != (rows,):
+        raise FitError(f"owners of shape {owners.values.shape} for {rows} rows; expected one owner per row")
+    missing = np.array([value is None or str(value) in ("nan", "NaT", "<NA>") for value in owners.values.tolist()])
+    if missing.any():
+        raise FitError(f"row {int(np.argmax(missing))} (counted from 0) has no owner; fill it in, or leave it out")
+    return owners.values
+
+
+def in_passes(
+    x: NDArray[np.float32], y: NDArray[Any], agent: NDArray[np.int64], task: Task, seed: int, note: str = ""
+) -> Stream:
+    """Make a stream that repeats a pass in which every agent reads each of its rows once.
+
+    A pass lasts as long as the agent with most rows needs; whose are used up has empty rounds until the next one. So a
+    row is read once per pass, however unequal the agents are, and `reads` says so to the privacy account. `note` ends
+    the description.
+    """
+    once = streams.from_arrays(x, y, agent, exhausted="mask", shuffle_seed=seed, task=task)
+    length = int(once.rounds or 0)
+
+    def rounds(start: int, stop: int) -> Tree:
+        pieces = []
+        while start < stop:
+            first = start % length
+            count = min(length - first, stop - start)
+            pieces.append(once.chunk(first, first + count))
+            start += count
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *pieces) if len(pieces) != 1 else pieces[0]
+
+    return streams.from_function(
+        rounds,
+        agents=once.agents,
+        period=length,
+        data_size=once.data_size,
+        name="rows",
+        description=f"{len(x):,} rows of {once.agents} owners, each row read once in a pass of {length:,} rounds{note}",
+    )
