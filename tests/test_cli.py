@@ -330,7 +330,7 @@ def papers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, Path, int]]:
     known = {"good": experiment("good", True), "bad": experiment("bad", False)}
     module.EXPERIMENTS = known  # type: ignore[attr-defined]
     module.PARTS = [SimpleNamespace(experiments=tuple(known.values()))]  # type: ignore[attr-defined]
-    module.CPU_MINUTES = {"good": 3, "bad": 4}  # type: ignore[attr-defined]
+    module.MINUTES = {"good": 3, "bad": 4}  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "tacit.experiments.papers", module)
     return calls
 

@@ -20,6 +20,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.pycode import ModuleAnalyzer
 from sphinx.util.docutils import SphinxDirective
+from sphinx.util.inspect import TypeAliasForwardRef
 
 KINDS = ("Functions", "Classes", "Values")
 
@@ -135,15 +136,11 @@ def _escape(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: 
     lines[:] = [escaped(line) for line in lines]
 
 
-def _name_types(
+def _make_anew(
     app: Sphinx, what: str, name: str, value: Any, options: Any, signature: str | None, returns: str | None
 ) -> tuple[str | None, str | None]:
-    """Show a type's name where Sphinx shows how it wrapped it."""
-
-    def plain(text: str | None) -> str | None:
-        return text and re.sub(r"TypeAliasForwardRef\('([^']+)'\)", r"\1", text)
-
-    return plain(signature), plain(returns)
+    """Show ... for a default that is made anew each time: Sphinx cannot read what Python shows."""
+    return signature and signature.replace("<factory>", "..."), returns
 
 
 def _skip(app: Sphinx, what: str, name: str, value: Any, skip: bool, options: Any) -> bool | None:
@@ -153,7 +150,8 @@ def _skip(app: Sphinx, what: str, name: str, value: Any, skip: bool, options: An
 def setup(app: Sphinx) -> dict[str, Any]:
     """Tell Sphinx of the directive."""
     app.add_directive("public", Public)
+    TypeAliasForwardRef.__repr__ = lambda self: self.name  # of a type inside another it shows the wrapping
     app.connect("autodoc-process-docstring", _escape)
-    app.connect("autodoc-process-signature", _name_types)
+    app.connect("autodoc-process-signature", _make_anew)
     app.connect("autodoc-skip-member", _skip)
     return {"version": "1", "parallel_read_safe": True}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tacit.errors import ConfigError, ResultError
 from tacit.experiments.gallery import Finished, reproduce_all, schedule
-from tacit.experiments.papers import CPU_MINUTES, EXPERIMENTS, PARTS, Experiment
+from tacit.experiments.papers import EXPERIMENTS, MINUTES, PARTS, Experiment
 from tests.gallery import made_up
 
 
@@ -137,4 +137,4 @@ def test_by_default_each_has_a_core_and_two_on_a_large_machine(cores: int, jobs:
 def test_every_experiment_has_a_part_and_a_time() -> None:
     assert len(PARTS) == 6
     assert len(EXPERIMENTS) >= 25
-    assert CPU_MINUTES.keys() == EXPERIMENTS.keys()
+    assert MINUTES.keys() == EXPERIMENTS.keys()

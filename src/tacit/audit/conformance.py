@@ -10,13 +10,13 @@ import tempfile
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import numpy as np
 
 from tacit.contract import Algorithm, Params, Tree
-from tacit.errors import ConfigError, ContractError
+from tacit.errors import ConfigError, ContractError, ResultError
 from tacit.graphs import Channel, Graph, Topology
 from tacit.peer import Envelope, run_in_process
 from tacit.peer.memory import speakers
@@ -50,7 +50,7 @@ class Trial:
         """The run in double precision, which several checks compare with."""
         return self.simulated(dtype="float64")
 
-    def refuse(self, what: str) -> None:
+    def refuse(self, what: str) -> NoReturn:
         """Say what is wrong with the method."""
         raise ContractError(f"algorithm {self.algorithm.name!r}: {what}")
 
@@ -119,7 +119,10 @@ def restart_goes_on(trial: Trial) -> None:
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "state"
         trial.simulated(rounds=max(trial.rounds // 2, 1), checkpoint=file, dtype="float64")
-        rest = trial.simulated(checkpoint=file, dtype="float64")
+        try:
+            rest = trial.simulated(checkpoint=file, dtype="float64")
+        except ResultError as error:  # it was compiled to something else
+            trial.refuse(f"stopped and started again it takes another way: {error}")
     unlike = [name for name, values in whole.per_round.items() if not np.array_equal(rest.per_round[name], values)]
     if unlike or not _identical(rest.models, whole.models):
         trial.refuse(f"stopped and started again it takes another way ({', '.join(unlike) or 'models'} differ)")

@@ -61,20 +61,23 @@ def reproduce(
 
 
 def _list() -> None:
-    from tacit.experiments.papers import CPU_MINUTES, PARTS
+    from tacit.experiments.papers import MINUTES, PARTS
 
-    rows = [(e.name, e.title, e.source, f"{CPU_MINUTES[e.name]:.0f}") for part in PARTS for e in part.experiments]
+    rows = [(e.name, e.title, e.source, f"{MINUTES[e.name]:.0f}") for part in PARTS for e in part.experiments]
     print_table(("name", "what it shows", "source", "minutes"), rows)
-    typer.echo("minutes: of one core, for the full form; --quick takes about half a minute, --all runs every one")
+    typer.echo(
+        "minutes: of two cores, for the full form (inf: hours; minutes on a GPU). --quick takes a minute; --all runs "
+        "every one and makes a gallery"
+    )
 
 
 def _all(out: Path, quick: bool, seed: int, jobs: int | None, strict: bool) -> None:
     from tacit.experiments.gallery import reproduce_all, write_pages
-    from tacit.experiments.papers import CPU_MINUTES, EXPERIMENTS
+    from tacit.experiments.papers import EXPERIMENTS, MINUTES
 
     experiments = list(EXPERIMENTS.values())
     with _Display(len(experiments)) as display:
-        outcomes = reproduce_all(experiments, out, display, quick, seed, jobs, CPU_MINUTES)
+        outcomes = reproduce_all(experiments, out, display, quick, seed, jobs, MINUTES)
     index = write_pages(outcomes, out)
     done = [outcome.summary for outcome in outcomes if outcome.summary is not None]
     claims = [claim["holds"] for summary in done for claim in summary["claims"]]

@@ -37,7 +37,7 @@ def _experiment(summary: Mapping[str, Any]) -> str:
         for c in summary["claims"]
     ]
     return (
-        f"### {summary['experiment']}\n\n{summary['title']} ({summary['source']}). "
+        f"## {summary['experiment']}\n\n{summary['title']} ({summary['source']}). "
         f"{_cell(summary['data']['description'])}. "
         f"`tacit reproduce {summary['experiment']}{form} --seed {summary['seed']}`, {summary['seconds']:,.0f} s.\n\n"
         "| claim | the text has | found | verdict |\n|---|---|---|---|\n" + "\n".join(rows)
