@@ -135,6 +135,13 @@ def test_booked_members_draw_their_own_noise_and_charge_it(tmp_path):
     assert np.abs(first - rounds_of(made, PRIVATE)[0][0, 0]).max() > 1e-6
 
 
+def test_a_run_of_a_few_rounds_has_a_loss_too(tmp_path):
+    made = problem(tmp_path, TWO, rounds=3)
+    models = rounds_of(made, PUSH_SUM)[0]
+    assert np.isfinite(comparison._last_loss(made, models))
+    assert np.isnan(comparison._last_loss(problem(tmp_path, TWO, rounds=1), models))
+
+
 def test_a_member_that_dies_is_reported_with_the_end_of_its_log(tmp_path, monkeypatch):
     save = MemberSettings.save
 

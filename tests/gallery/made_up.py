@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import numpy as np
 
@@ -33,6 +34,11 @@ def dies(quick: bool, seed: int) -> Findings:
     os._exit(3)
 
 
+def waits(quick: bool, seed: int) -> Findings:
+    while True:
+        signal.pause()
+
+
 EXPERIMENTS = {
     experiment.name: experiment
     for experiment in (
@@ -41,7 +47,8 @@ EXPERIMENTS = {
         reproducible("dies", "Dies", "beyond 001 ch. 5", dies),
     )
 }
+FOR_EVER = reproducible("waits", "Waits", "002", waits)
 
 
 def named(name: str) -> Experiment:
-    return EXPERIMENTS[name]
+    return FOR_EVER if name == FOR_EVER.name else EXPERIMENTS[name]

@@ -104,9 +104,9 @@ def test_an_interruption_ends_what_runs_and_leaves_nothing_half_written(
     monkeypatch.setattr(schedule, "_begin", noted)
     monkeypatch.setattr(schedule, "_named", made_up.named)
     with pytest.raises(KeyboardInterrupt):
-        reproduce_all([made_up.EXPERIMENTS["fine"]], tmp_path, Impatient())
+        reproduce_all([made_up.FOR_EVER], tmp_path, Impatient())
     assert [slot.process.is_alive() for slot in begun] == [False]
-    assert not (tmp_path / "fine" / "summary.json").exists()
+    assert not (tmp_path / "waits" / "summary.json").exists()
 
 
 def test_a_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None:

@@ -154,10 +154,10 @@ def largest_difference(one: Params, other: Params) -> np.ndarray:
 
 
 def _last_loss(problem: Problem, models: Params) -> float:
-    """Return the mean loss at the models of the round before, over the last tenth of the rounds."""
+    """Return the mean loss at the models of the round before, over the last tenth of the rounds; not a number for one."""
     rounds = problem.config.run.rounds
     batch, loss = _batches(problem), jax.jit(jax.vmap(problem.objective.loss))
-    judged = range(max(2, rounds - rounds // 10 + 1), rounds + 1)
+    judged = range(max(2, rounds - max(1, rounds // 10) + 1), rounds + 1)
     with jax.enable_x64(problem.config.run.dtype == "float64"):
         losses = [np.asarray(loss(jax.tree.map(lambda leaf, t=t: leaf[t - 2], models), batch(t))) for t in judged]
     return float(np.mean(losses, dtype=np.float64)) if losses else float("nan")
