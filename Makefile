@@ -33,8 +33,10 @@ test: check
 test-slow: setup  # what takes minutes: docs/deploy.md in network namespaces (as root), swarms, killed peers, whole experiments
 	$(BIN)/pytest -m slow
 
+# One test fills its process's disk, so that the measurement cannot be written either.
 coverage: setup  # which lines of src the daily tests run, in the processes that they start too
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "not slow" --cov --cov-report=term-missing:skip-covered
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "not slow" --cov --cov-report=term-missing:skip-covered \
+	  --deselect tests/cli/test_peer_commands.py::test_a_fault_in_its_rounds_is_its_exit_code
 
 proto: setup  # after a change of tacit.proto
 	$(BIN)/python -m grpc_tools.protoc -I src/tacit/peer --python_out=src/tacit/peer/wire --pyi_out=src/tacit/peer/wire src/tacit/peer/tacit.proto

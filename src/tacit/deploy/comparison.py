@@ -154,7 +154,7 @@ def largest_difference(one: Params, other: Params) -> np.ndarray:
 
 
 def _last_loss(problem: Problem, models: Params) -> float:
-    """Return the mean loss at the models of the round before, over the last tenth of the rounds; not a number for one."""
+    """Return the mean loss at the models of the round before, over the last tenth of the rounds; of one round: NaN."""
     rounds = problem.config.run.rounds
     batch, loss = _batches(problem), jax.jit(jax.vmap(problem.objective.loss))
     judged = range(max(2, rounds - max(1, rounds // 10) + 1), rounds + 1)

@@ -178,7 +178,8 @@ def _end(slot: _Slot, out: Path) -> Finished:
     if code == 0:
         return Finished(slot.experiment, directory, read_summary(directory))
     lines = (directory / LOG).read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    said = lines[-1].removeprefix("error: ") if lines else "it said nothing"
+    told = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")] or lines
+    said = told[-1] if told else "it said nothing"
     return Finished(slot.experiment, directory, None, f"{said} (exit code {code}; all of it: {directory / LOG})")
 
 
