@@ -192,5 +192,6 @@ def _stop(running: Sequence[_Slot]) -> None:
     for slot in running:
         with suppress(KeyboardInterrupt):
             slot.process.join(max(0.0, deadline - time.monotonic()))
-        if slot.process.is_alive():
+        if slot.process.is_alive():  # an interruption can be lost while modules are imported
             slot.process.kill()
+            slot.process.join()

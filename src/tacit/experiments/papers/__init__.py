@@ -103,7 +103,7 @@ MINUTES: dict[str, float] = {
     "pgfl-regression": 6,
     "pgfl-mnist": 10,
     "pgfl-organ": 5,
-    "pgfl-discovery": 14,
+    "pgfl-discovery": 17,
     "npfl-rl": 8,
 }
 """Name -> minutes that the full form takes on two cores."""
