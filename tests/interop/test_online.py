@@ -126,7 +126,6 @@ def test_one_line_makes_it_a_peer(tmp_path) -> None:
 
 
 def test_river_takes_it_for_one_of_its_own() -> None:
-    pytest.importorskip("river")
     from river import evaluate, metrics, preprocessing
 
     samples = [(x, bool(y > 0)) for x, y in zip(SAMPLES, TARGET, strict=True)]

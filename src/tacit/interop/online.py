@@ -17,6 +17,7 @@ import copy
 import inspect
 import os
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, ClassVar, Protocol, Self
@@ -51,7 +52,7 @@ class Engine(Protocol):
         """End it."""
 
 
-class _OnlineLearner:
+class _OnlineLearner(ABC):
     """What both learners have in common."""
 
     _river: ClassVar[str]
@@ -133,8 +134,9 @@ class _OnlineLearner:
 
     # ------------------------------------------------------------------------------------------------------------------
 
+    @abstractmethod
     def _task(self) -> tuple[Task, int]:
-        raise NotImplementedError
+        """What is learnt, and how many classes there are."""
 
     def _objective(self) -> Objective:
         found = getattr(self._engine, "objective", None) or resolved(self.objective, *self._task())
