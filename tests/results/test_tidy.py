@@ -47,7 +47,6 @@ def test_without_pandas_there_is_a_remedy(run, monkeypatch) -> None:
 
 
 def test_with_pandas_it_is_a_frame(run) -> None:
-    pytest.importorskip("pandas")
     frame = run.to_pandas()
     loss = frame[(frame.metric == "loss") & (frame.repeat == 1)].sort_values("round").value
     np.testing.assert_allclose(loss, run.per_round["loss"][1], rtol=1e-6)

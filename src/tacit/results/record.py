@@ -119,11 +119,16 @@ def versions() -> dict[str, str]:
     }
 
 
+def usable_cores() -> list[int]:
+    """Return the numbers of the cores that this process may use."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+
+
 def machine() -> str:
     """Return in words what this process computes on: processor, cores that it may use, accelerator."""
     import jax
 
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = len(usable_cores())
     device = jax.devices()[0]
     words = f"{_processor()}, {cores} {'core' if cores == 1 else 'cores'}"
     return words if device.platform == "cpu" else f"{words}, {device.device_kind}"

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple, Protocol
 
 from tacit.errors import ConfigError, ResultError, TacitError
 from tacit.experiments.papers.experiment import Experiment
-from tacit.experiments.papers.workers import MOST_WORKERS, usable_cores
-from tacit.results.record import versions
+from tacit.experiments.papers.workers import MOST_WORKERS
+from tacit.results.record import usable_cores, versions
 from tacit.results.store import read_summary
 
 LOG = "log.txt"
@@ -75,7 +75,7 @@ def reproduce_all(
 
     `minutes` says how long each takes, by name: the longest begin first.
     """
-    shares = core_shares(_cores(), jobs)
+    shares = core_shares(usable_cores(), jobs)
     outcomes: dict[str, Finished] = {}
     waiting: list[Experiment] = []
     for experiment in experiments:
@@ -112,10 +112,6 @@ def core_shares(cores: Sequence[int], jobs: int | None) -> list[tuple[int, ...]]
     if count > len(cores):
         raise ConfigError(f"{count} jobs on {len(cores)} cores: give --jobs a number from 1 to {len(cores)}")
     return [tuple(cores[k::count]) for k in range(count)]
-
-
-def _cores() -> list[int]:
-    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(usable_cores()))
 
 
 def _kept(experiment: Experiment, directory: Path, quick: bool, seed: int) -> dict[str, Any] | None:

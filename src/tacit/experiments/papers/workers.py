@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 from tacit.errors import TacitError
+from tacit.results.record import usable_cores
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -26,18 +27,13 @@ class Crew(Protocol):
         """Do all tasks; `what` names them to whoever watches."""
 
 
-def usable_cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 @contextmanager
 def crew(workers: int | None = None) -> Iterator[Crew]:
     """Start `workers` processes (default: one per usable core, at most eight); one means this process itself.
 
     A result depends on its task only, so the number of processes changes no figure. Give long tasks first.
     """
-    count = min(usable_cores(), MOST_WORKERS) if workers is None else workers
+    count = min(len(usable_cores()), MOST_WORKERS) if workers is None else workers
     if count <= 1:
         yield _alone
         return
