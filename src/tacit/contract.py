@@ -11,6 +11,7 @@ written against this file on paper, which is how its shape was settled.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -266,8 +267,8 @@ class Clip(NamedTuple):
 class Mechanism(NamedTuple):
     """How a private value becomes one that may leave: the only place where noise enters.
 
-    Make one with `tacit.privacy.laplace`, `gaussian`, `decaying_gaussian` or `bounded_laplace`. `scale` gets the
-    sensitivity, so that noise can be calibrated to a loss of privacy whatever the method makes of the gradient.
+    Make one with `tacit.privacy.laplace`, `gaussian`, `decaying_gaussian` or `bounded_laplace`. Noise is calibrated to
+    a loss of privacy by its `ratio`, whatever the method makes of the gradient, or has a size of its own (`scale`).
     """
 
     name: str
@@ -277,15 +278,19 @@ class Mechanism(NamedTuple):
     sensitivity: Callable[[View, Extent], Array] | None = None
     """View and extent -> how far one record can move the value."""
     scale: Callable[[View, Array], Array] | None = None
-    """View and sensitivity -> scale of the noise."""
+    """View and sensitivity -> scale of the noise, where it is not calibrated."""
+    ratio: float | None = None
+    """Sensitivity over scale in round 1 of calibrated noise: what a release costs, whatever the sensitivity is."""
+    decay: float = 1.0
+    """By which the variance of calibrated noise shrinks per round."""
     clip: Clip | None = None
     """What `compute` must do to each record's gradient; None leaves gradients as they are."""
     perturbs: Literal["gradient", "update", "model"] = "model"
     """What is released: the gradient, the step made of it, or the model after the step."""
     adjacency: Adjacency = "record"
     """What the numbers speak of: see `Adjacency`."""
-    bound: Callable[[View, Array], Array] | None = None
-    """Bounded Laplace only: view and scale -> bound."""
+    bound: float | None = None
+    """Bounded Laplace only: in units of the scale."""
     finish: Callable[[Tree, Noise], Tree] | None = None
     """Post-processing of the noisy value that belongs to the mechanism."""
     spread: Spread = "common"
@@ -309,14 +314,23 @@ class Mechanism(NamedTuple):
         if self.distribution is None:
             return None
         assert self.sensitivity is not None  # the constructors see to it
-        assert self.scale is not None
         sensitivity = self.sensitivity(view, extent)
         if self.spread == "per_edge":
             # One release of many copies: in the l1 norm their changes add, in the l2 norm the squares.
             copies = (1 + view.out.degree).astype(jnp.result_type(float))
             sensitivity = sensitivity * (jnp.sqrt(copies) if self.distribution == "gaussian" else copies)
-        scale = self.scale(view, sensitivity)
-        return Noise(self.distribution, scale, sensitivity, None if self.bound is None else self.bound(view, scale))
+        if self.ratio is None:
+            assert self.scale is not None
+            scale = self.scale(view, sensitivity)
+        else:
+            scale = sensitivity / self.ratio
+            if self.decay != 1:
+                scale *= jnp.exp(math.log(self.decay) / 2 * (view.round - 1).astype(jnp.result_type(float)))
+        return Noise(self.distribution, scale, sensitivity, None if self.bound is None else self.bound * scale)
+
+    def ratio_in(self, round_: int) -> float | None:
+        """Return what calibrated noise costs in a round: sensitivity over scale, in double precision."""
+        return None if self.ratio is None else self.ratio * math.exp(-math.log(self.decay) / 2 * (round_ - 1))
 
     def amplified(self, gain: Callable[[View], Array]) -> Mechanism:
         """Return the mechanism for a value that is `gain` times as sensitive as a clipped gradient."""

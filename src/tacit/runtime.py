@@ -33,6 +33,7 @@ from tacit.contract import (
 from tacit.errors import ConfigError, ContractError, RequirementError
 from tacit.graphs import Channel, Graph, Topology, as_topology, first_gap_of_run, require
 from tacit.privacy import records_in, release
+from tacit.privacy.charges import charges_all
 from tacit.privacy.unit_noise import noise_words
 
 _AGENT, _LINKS, _CHANNEL, _MASKS, _PRESENCE = 0, 1, 2, 3, 4
@@ -240,6 +241,8 @@ class ReleaseSpec(NamedTuple):
     """Whether the value depends on the batch, or on a state that does. What does not is free."""
     records: int = 1
     """Places for records in a batch."""
+    in_sequence: bool = True
+    """Whether it is charged to every record, those of other rounds too."""
 
 
 class MessageSpec(NamedTuple):
@@ -319,7 +322,12 @@ def _data_flow(
         coordinates = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(value))
         places = jax.eval_shape(lambda b: jnp.zeros(records_in(b)), own_batch).size  # of a batch known by its shapes
         releases.append((phase, coordinates, any(jax.tree.leaves(value_depends)), places))
-    return [ReleaseSpec(p.mechanism, size, found or p.source in holders, h) for p, size, found, h in releases]
+    return [
+        ReleaseSpec(
+            p.mechanism, size, found or p.source in holders, h, charges_all(algorithm.privacy, p.mechanism.adjacency)
+        )
+        for p, size, found, h in releases
+    ]
 
 
 def depends_on(function: Callable[..., Tree], arguments: tuple[Tree, ...], argument: int) -> tuple[Tree, Tree]:

@@ -13,6 +13,7 @@ from tacit.graphs import Graph
 from tacit.peer import releases, run_in_process
 from tacit.peer.releases import BookedReleaser
 from tacit.privacy.accounting import Budget
+from tacit.privacy.charges import Held, event_of
 from tacit.privacy.entropy import NoiseSource
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.sampling import grid_step
@@ -32,9 +33,9 @@ ROUNDS = 3
 class Watched(BookedReleaser):
     """Notes what the ledger holds at the moment when the noise is drawn."""
 
-    def _noisy(self, event, value):
+    def _noisy(self, event, scale, value):
         self.seen = [*getattr(self, "seen", []), self.ledger.releases]
-        return super()._noisy(event, value)
+        return super()._noisy(event, scale, value)
 
 
 def releasers(tmp_path, budget, kind=BookedReleaser):
@@ -58,7 +59,8 @@ def test_every_send_is_booked_before_it_leaves(case, tmp_path):
         assert booked.seen == [1, 2, 3]
         assert booked.ledger.releases == ROUNDS
         once = 4.0**2 / 2 if "laplace" in case.name else (1 / 0.5) ** 2 / 2
-        assert booked.ledger.spent().rho == pytest.approx(once, rel=1e-5)  # each record is in one round: parallel
+        times = 1 if case.make().privacy.composition == "parallel" else ROUNDS
+        assert booked.ledger.spent().rho == times * once
         booked.ledger.close()
 
 
@@ -85,29 +87,36 @@ def test_released_values_lie_on_the_grid_and_have_the_declared_spread(tmp_path):
     spec = ReleaseSpec(tacit.privacy.laplace(epsilon=0.5, clip=1.0, norm="l1"), 20_000, from_data=True)
     declared = Declared(np.float32(2.0), np.float32(4.0), np.float32(np.inf))
     value = np.linspace(-1, 1, 20_000)
-    noisy = BookedReleaser(ledger, NoiseSource())("a", spec, declared, value, "round 1")
+    noisy = BookedReleaser(ledger, NoiseSource())("a", spec, 1, declared, value, Held("rows 1"))
     assert np.abs(noisy - value).mean() == pytest.approx(4.0, rel=0.06)
     assert np.all(noisy % grid_step(4.0) == 0)
     assert ledger.spent().epsilon == 0.5
 
 
 def test_rounding_is_paid_for_with_noise_and_too_much_of_it_is_refused(tmp_path):
-    """The cost stays; sensitivity and scale grow by the same share, and float32 is not enough for large batches."""
+    """The cost stays as declared and the noise grows by that share; float32 is not enough for large batches."""
     ledger = Ledger.create(tmp_path / "ledger", Budget(epsilon=10.0))
     declared = Declared(np.float32(2.0), np.float32(4.0), np.float32(np.inf))
     share = releases.rounding(32, np.zeros(3, np.float32))
     assert share == pytest.approx((32 * 34 + 8) * 2.0**-24)
-    wider = releases.widened(declared, share)
-    assert wider.sensitivity == pytest.approx(2 * (1 + share), rel=1e-12)
-    assert wider.sensitivity / wider.scale == pytest.approx(0.5, rel=1e-12)
     mechanism = tacit.privacy.laplace(epsilon=0.5, clip=1.0, norm="l1")
-    book = BookedReleaser(ledger, NoiseSource())
-    spec = ReleaseSpec(mechanism, 3, from_data=True, records=2000)
+    drawn = []
+
+    class Noted(BookedReleaser):
+        def _noisy(self, event, scale, value):
+            drawn.append((event.scale, scale))
+            return super()._noisy(event, scale, value)
+
+    book = Noted(ledger, NoiseSource())
+    book("first", ReleaseSpec(mechanism, 3, True, 32, False), 1, declared, np.zeros(3, np.float32), Held("rows 1"))
+    assert drawn == [(4.0, 4.0 * (1 + share))]
+    assert ledger.spent().epsilon == 0.5
+    spec = ReleaseSpec(mechanism, 3, from_data=True, records=2000, in_sequence=False)
     with pytest.raises(PrivacyError, match="float64"):
-        book("a", spec, declared, np.zeros(3, np.float32), "round 1")
-    assert ledger.releases == 0
-    book("a", spec, declared, np.zeros(3, np.float64), "round 1")
-    assert ledger.spent().epsilon == pytest.approx(0.5, rel=1e-12)
+        book("a", spec, 1, declared, np.zeros(3, np.float32), Held("rows 2"))
+    assert ledger.releases == 1
+    book("a", spec, 1, declared, np.zeros(3, np.float64), Held("rows 2"))
+    assert ledger.spent().epsilon == 0.5
 
 
 def test_a_batch_says_how_many_records_are_averaged():
@@ -161,16 +170,18 @@ def test_what_does_not_depend_on_data_leaves_as_it_is_and_is_not_booked(tmp_path
     ledger = Ledger.create(tmp_path / "ledger", Budget(epsilon=1.0))
     spec = ReleaseSpec(tacit.privacy.unprotected, 3, from_data=False)
     value = np.arange(3.0)
-    assert BookedReleaser(ledger, NoiseSource())("a", spec, None, value, "round 1") is value
+    assert BookedReleaser(ledger, NoiseSource())("a", spec, 1, None, value, Held("rows 1")) is value
     assert ledger.releases == 0
 
 
 def test_the_event_is_what_was_declared():
     mechanism = tacit.privacy.bounded_laplace(epsilon=1.0, rounds=100, adjacency="dataset")
-    declared = Declared(np.float32(2.0), np.float32(4.0), np.float32(24.0))
-    event = releases.booked(ReleaseSpec(mechanism, 5, from_data=True), declared, "round 1")
-    assert (event.distribution, event.sensitivity, event.scale, event.bound) == ("bounded_laplace", 2.0, 4.0, 24.0)
-    assert (event.coordinates, event.adjacency, event.records, event.observers) == (5, "dataset", "round 1", ("*",))
+    event = event_of(ReleaseSpec(mechanism, 5, True, in_sequence=True), 7, 2.0, 2.0, Held("rows 1", copies=3))
+    assert (event.distribution, event.sensitivity, event.scale) == ("bounded_laplace", 2.0, 2.0)
+    assert (event.calibration, event.bound) == (1.0, np.log(100) ** 2)
+    assert (event.coordinates, event.adjacency, event.records, event.observers) == (5, "dataset", "", ("*",))
+    twice = event_of(ReleaseSpec(tacit.privacy.laplace(0.3, 1.0), 5, True, 4, False), 7, 0.3, 1.0, Held("rows 1-2", 2))
+    assert (twice.sensitivity, twice.calibration, twice.records) == (0.6, 0.6, "rows 1-2")
 
 
 def bounded_phase():

@@ -19,7 +19,7 @@ losses = st.builds(Loss, amounts, amounts, amounts)
 
 
 def bounded(sensitivity: float, scale: float, bound: float, coordinates: int = 1) -> Event:
-    return Event("m", "bounded_laplace", sensitivity, scale, coordinates, bound)
+    return Event("m", "bounded_laplace", sensitivity, scale, coordinates, bound / scale if scale else bound)
 
 
 def test_laplace_costs_its_ratio_and_half_its_square() -> None:
@@ -71,7 +71,7 @@ def _cells(shift: float, scale: float, bound: float, edges: np.ndarray) -> np.nd
         x = np.clip(x - shift, -bound, bound) / scale
         return np.where(x < 0, np.exp(np.minimum(x, 0)) / 2, 1 - np.exp(-np.maximum(x, 0)) / 2)
 
-    return np.append(np.diff(below(edges)), math.exp(-bound / scale))
+    return np.append(np.diff(below(edges)), math.exp(-bound / scale if scale else bound))
 
 
 def _delta(shifts: tuple[float, ...], scale: float, bound: float, epsilon: float) -> float:

@@ -11,30 +11,41 @@ from hypothesis import strategies as st
 import tacit
 from tacit.contract import Adjacency, Mechanism, PrivacyStatement, unprotected
 from tacit.errors import PrivacyError
-from tacit.privacy import Event, bounded_laplace, decaying_gaussian, gaussian, laplace, statement
+from tacit.privacy import Event, bounded_laplace, decaying_gaussian, gaussian, laplace, laplace_of_size, statement
+from tacit.privacy.accounting import Account, guarantee
+from tacit.privacy.charges import Held, charges_all, event_of
 from tacit.privacy.conversions import tight
-from tacit.privacy.spending import RunPrivacy, composition_in_words, spent_in_run
+from tacit.privacy.events import Total
+from tacit.privacy.spending import Reading, RunPrivacy, composition_in_words, spent_in_run
 
 LAPLACE = laplace(epsilon=1.0, clip=1.0)
 GAUSSIAN = gaussian(noise_multiplier=2.0, clip=1.0)
+SIZED = laplace_of_size(noise_std=1.0, clip=1.0)
+SIZED_GAUSSIAN = GAUSSIAN._replace(ratio=None, scale=lambda view, sensitivity: 1.0)
+FRESH = (Reading(None),)
+"""Sized noise costs what the table says, calibrated noise what it declares."""
 
 
 class Spec(NamedTuple):
     mechanism: Mechanism
     coordinates: int = 3
     from_data: bool = True
+    in_sequence: bool = False
 
 
-def costs(*phases: Any, rounds: int = 1) -> np.ndarray:
-    """(rounds, phases, 2): ratios as given, one or one per round; no bounds."""
-    ratios = np.stack([np.broadcast_to(np.asarray(phase, np.float32), rounds) for phase in phases], axis=1)
-    return np.stack([ratios, np.full_like(ratios, -np.inf)], axis=-1)
+def ratios(*phases: Any, rounds: int = 1) -> np.ndarray:
+    """(rounds, phases): ratios as given, one or one per round."""
+    return np.stack([np.broadcast_to(np.asarray(phase, np.float64), rounds) for phase in phases], axis=1)
 
 
-def spent(mechanism: Mechanism, ratios: Any, rounds: int, reads: int = 1, composition: Any = "parallel") -> Any:
-    return spent_in_run(
-        statement(mechanism, composition=composition), [Spec(mechanism)], costs(ratios, rounds=rounds), reads
-    )
+def spent(mechanism: Mechanism, costs: Any, rounds: int, records: Any = None, composition: Any = "parallel") -> Any:
+    said = statement(mechanism, composition=composition)
+    spec = Spec(mechanism, in_sequence=charges_all(said, mechanism.adjacency))
+    return spent_in_run(said, [spec], ratios(costs, rounds=rounds), [Reading(records)]).guarantee
+
+
+def cycle(rows: int, rounds: int, batch: int = 1) -> np.ndarray:
+    return (np.arange(rounds)[:, None] * batch + np.arange(batch)) % rows
 
 
 # -- by hand -----------------------------------------------------------------------------------------------------------
@@ -48,23 +59,23 @@ def test_a_fresh_stream_costs_a_record_one_release() -> None:
 
 
 def test_a_record_that_is_read_three_times_costs_three_releases() -> None:
-    found = spent(LAPLACE, 1.0, rounds=50, reads=3)
+    found = spent(LAPLACE, 1.0, rounds=50, records=cycle(17, 50))
     assert (found.epsilon, found.rho) == (3.0, 1.5)
     assert "3 releases in sequence" in found.theorem
 
 
-def test_the_dearest_rounds_are_charged() -> None:
-    ratios = np.array([0.25, 2.0, 0.5, 1.0])
-    assert spent(LAPLACE, ratios, rounds=4, reads=1).epsilon == 2.0
-    assert spent(LAPLACE, ratios, rounds=4, reads=2).epsilon == 3.0
-    assert spent(LAPLACE, ratios, rounds=4, reads=3).epsilon == 3.5
-    assert spent(LAPLACE, ratios, rounds=4, reads=2).rho == 2.0 + 0.5
+def test_the_rounds_in_which_a_record_is_read_are_charged() -> None:
+    costs = np.array([0.25, 2.0, 0.5, 1.0])
+    assert spent(SIZED, costs, rounds=4).epsilon == 2.0
+    assert spent(SIZED, costs, rounds=4, records=cycle(2, 4)).epsilon == 3.0  # rounds 2 and 4
+    assert spent(SIZED, costs, rounds=4, records=cycle(3, 4)).epsilon == 2.0  # round 2 alone, or 1 and 4
+    assert spent(SIZED, costs, rounds=4, records=cycle(1, 4)).epsilon == 3.75
+    assert spent(SIZED, costs, rounds=4, records=cycle(2, 4)).rho == 2.0 + 0.5
 
 
 def test_in_sequence_every_round_is_charged() -> None:
-    assert spent(LAPLACE, 0.5, rounds=50, composition="sequential").epsilon == 25.0
-    ratios = np.array([0.25, 2.0, 0.5])
-    assert spent(LAPLACE, ratios, rounds=3, composition="sequential").epsilon == 2.75
+    assert spent(SIZED, 0.5, rounds=50, composition="sequential").epsilon == 25.0
+    assert spent(SIZED, [0.25, 2.0, 0.5], rounds=3, composition="sequential").epsilon == 2.75
 
 
 def test_under_dataset_adjacency_every_round_is_charged_whatever_the_statement_says() -> None:
@@ -77,85 +88,152 @@ def test_under_dataset_adjacency_every_round_is_charged_whatever_the_statement_s
     assert "40 releases in sequence" in found.theorem
 
 
+def test_calibrated_noise_costs_what_it_declares_whatever_was_rounded_on_the_way() -> None:
+    assert spent(laplace(0.3, 1.0), np.float32(0.3), rounds=5).epsilon == 0.3
+    assert spent(laplace(0.3, 1.0), 0.0, rounds=5).epsilon == 0.0  # a step of size 0
+
+
 def test_decaying_noise_costs_the_geometric_sum() -> None:
     mechanism = decaying_gaussian(noise_multiplier=4.0, decay=0.5, clip=1.0, adjacency="dataset")
-    ratios = 0.25 * 2.0 ** (np.arange(4) / 2)  # squares double each round
-    found = spent(mechanism, ratios, rounds=4)
-    assert found.rho == pytest.approx((1 + 2 + 4 + 8) / 32, rel=1e-6)
-    once = spent(decaying_gaussian(4.0, 0.5, 1.0), ratios, rounds=4)
-    assert once.rho == pytest.approx(8 / 32, rel=1e-6)  # the last round, whose noise is least
+    costs = 0.25 * 2.0 ** (np.arange(4) / 2)  # squares double each round
+    found = spent(mechanism, costs, rounds=4)
+    assert found.rho == pytest.approx((1 + 2 + 4 + 8) / 32, rel=1e-12)
+    once = spent(decaying_gaussian(4.0, 0.5, 1.0), costs, rounds=4)
+    assert once.rho == pytest.approx(8 / 32, rel=1e-12)  # the last round, whose noise is least
+    twice = spent(decaying_gaussian(4.0, 0.5, 1.0), costs, rounds=4, records=cycle(2, 4))
+    assert twice.rho == pytest.approx((2 + 8) / 32, rel=1e-12)
 
 
 def test_phases_of_a_round_add_up_and_what_has_no_data_is_free() -> None:
-    said = statement(LAPLACE)
-    both = [Spec(LAPLACE), Spec(LAPLACE)]
-    assert spent_in_run(said, both, costs(1.0, 0.5, rounds=9), 1).epsilon == 1.5
-    assert "2 releases" in spent_in_run(said, both, costs(1.0, 0.5, rounds=9), 1).theorem
-    free = [Spec(LAPLACE), Spec(unprotected, from_data=False)]
-    assert spent_in_run(said, free, costs(1.0, 0.0, rounds=9), 1).epsilon == 1.0
-    one = [Spec(LAPLACE, from_data=False), Spec(LAPLACE)]
-    assert spent_in_run(said, one, costs(7.0, 0.5, rounds=9), 1).epsilon == 0.5
+    said = statement(SIZED)
+    both = spent_in_run(said, [Spec(SIZED), Spec(SIZED)], ratios(1.0, 0.5, rounds=9), FRESH).guarantee
+    assert both is not None
+    assert both.epsilon == 1.5
+    assert "2 releases" in both.theorem
+    free = spent_in_run(
+        said, [Spec(SIZED), Spec(unprotected, from_data=False)], ratios(1.0, 0.0, rounds=9), FRESH
+    ).guarantee
+    assert free is not None
+    assert free.epsilon == 1.0
+    one = spent_in_run(said, [Spec(SIZED, from_data=False), Spec(SIZED)], ratios(7.0, 0.5, rounds=9), FRESH).guarantee
+    assert one is not None
+    assert one.epsilon == 0.5
 
 
 def test_the_dearest_round_is_that_of_the_largest_sum_over_phases() -> None:
-    table = costs([1.0, 0.0, 0.6], [0.0, 1.0, 0.6], rounds=3)
-    assert spent_in_run(statement(LAPLACE), [Spec(LAPLACE)] * 2, table, 1).epsilon == pytest.approx(1.2)
+    table = ratios([1.0, 0.0, 0.6], [0.0, 1.0, 0.6], rounds=3)
+    found = spent_in_run(statement(SIZED), [Spec(SIZED)] * 2, table, FRESH).guarantee
+    assert found is not None
+    assert found.epsilon == pytest.approx(1.2)
 
 
 def test_laplace_and_gaussian_phases_add_up_as_concentrated_losses() -> None:
-    found = spent_in_run(statement(LAPLACE), [Spec(LAPLACE), Spec(GAUSSIAN)], costs(1.0, 0.5, rounds=5), 2)
+    twice = [Reading(cycle(3, 5))]
+    specs = [Spec(SIZED), Spec(SIZED_GAUSSIAN)]
+    found = spent_in_run(statement(LAPLACE), specs, ratios(1.0, 0.5, rounds=5), twice).guarantee
+    assert found is not None
     assert found.rho == 2 * (0.5 + 0.125)
     assert (found.epsilon, found.delta) == (tight(1.25, 1e-5), 1e-5)
 
 
 def test_delta_is_that_which_was_asked_for() -> None:
-    table = costs(0.5, rounds=2)
-    found = spent_in_run(statement(GAUSSIAN), [Spec(GAUSSIAN)], table, 1, delta=1e-8)
+    table = ratios(0.5, rounds=2)
+    found = spent_in_run(statement(GAUSSIAN), [Spec(GAUSSIAN)], table, FRESH, delta=1e-8).guarantee
+    assert found is not None
     assert (found.epsilon, found.delta) == (tight(0.125, 1e-8), 1e-8)
 
 
 def test_bounded_noise_has_the_delta_of_its_events() -> None:
     mechanism = bounded_laplace(epsilon=1.0, rounds=100)
-    table = np.array([[[1.0, -20.0]], [[0.5, -30.0]]])
-    found = spent_in_run(statement(mechanism), [Spec(mechanism)], table, 2)
-    events = [Event("", "bounded_laplace", ratio, 1.0, 3, bound) for ratio, bound in ((1.0, 20.0), (0.5, 30.0))]
-    assert found.delta == sum(event.loss.delta for event in events) > 0
-    assert found.epsilon == 1.5
+    found = spent_in_run(
+        statement(mechanism), [Spec(mechanism)], ratios(1.0, rounds=2), [Reading(cycle(1, 2))]
+    ).guarantee
+    event = Event("", "bounded_laplace", 1.0, 1.0, 3, math.log(100) ** 2)
+    assert found is not None
+    assert found.delta == 2 * event.loss.delta > 0
+    assert found.epsilon == 2.0
 
 
 def test_a_record_twice_in_one_batch_moves_the_mean_twice_as_far() -> None:
     """Read 8 times in 4 rounds: epsilon doubles, rho is four times as large."""
-    found = spent(LAPLACE, 1.0, rounds=4, reads=8)
+    found = spent(LAPLACE, 1.0, rounds=4, records=cycle(1, 4, batch=2))
     assert (found.epsilon, found.rho) == (8.0, 4 * 2.0)
-    assert spent(LAPLACE, 1.0, rounds=4, reads=5).epsilon == 8.0  # in some round twice: which one is not known
-    assert spent(LAPLACE, 1.0, rounds=4, reads=4).epsilon == 4.0
+    assert spent(LAPLACE, 1.0, rounds=4, records=cycle(3, 4, batch=5)).epsilon == 8.0
+    assert spent(LAPLACE, 1.0, rounds=4, records=cycle(2, 4, batch=2)).epsilon == 4.0
     whole = laplace(1.0, 1.0, adjacency="dataset")  # its sensitivity is that of all records already
-    assert spent(whole, 1.0, rounds=4, reads=8).epsilon == 4.0
+    assert spent(whole, 1.0, rounds=4, records=cycle(1, 4, batch=2)).epsilon == 4.0
+
+
+def test_a_batch_without_records_costs_nobody_anything() -> None:
+    costs = np.array([0.5, 0.5, 9.0])
+    assert spent(SIZED, costs, rounds=3, records=np.array([[0], [1], [-1]])).epsilon == 0.5
+
+
+def test_who_did_not_take_part_is_not_charged() -> None:
+    part = np.array([[True], [False], [True], [True]])
+    spec = [Spec(SIZED)]
+    found = spent_in_run(statement(SIZED), spec, ratios([1.0, 8.0, 2.0, 4.0], rounds=4), [Reading(cycle(2, 4), part)])
+    assert found.guarantee is not None
+    assert found.guarantee.epsilon == 4.0  # rounds 1 and 3 cost 3 together, round 4 costs 4
+    assert found.reads == 2
 
 
 def test_many_rounds_cost_little_time_and_lose_nothing() -> None:
-    ratios = np.tile([1.0, 0.5], 50_000)
-    assert spent(LAPLACE, ratios, rounds=100_000, composition="sequential").epsilon == 75_000.0
+    costs = np.tile([1.0, 0.5], 50_000)
+    assert spent(SIZED, costs, rounds=100_000, composition="sequential").epsilon == 75_000.0
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
-@given(st.lists(st.floats(0, 8, width=32), min_size=1, max_size=12), st.integers(1, 12))
-def test_it_is_the_sum_over_the_worst_choice_of_rounds(ratios: list[float], reads: int) -> None:
-    reads = min(reads, len(ratios))
-    found = spent(LAPLACE, np.array(ratios), rounds=len(ratios), reads=reads)
-    assert found.epsilon == pytest.approx(sum(sorted(ratios)[-reads:]))
-    assert found.rho == pytest.approx(sum(sorted(r * r / 2 for r in ratios)[-reads:]))
+MECHANISMS = (SIZED, SIZED_GAUSSIAN, LAPLACE, decaying_gaussian(3.0, 0.9, 1.0), bounded_laplace(0.7, 10))
+
+
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(st.data(), st.booleans(), st.sampled_from(MECHANISMS), st.sampled_from(MECHANISMS))
+def test_it_is_what_the_dearest_ledger_says(data: Any, in_sequence: bool, one: Mechanism, other: Mechanism) -> None:
+    """Agents that read and take part as they like: the largest of their accounts, to the bit."""
+    rounds, agents = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 3))
+    one, other = (m._replace(adjacency="record") for m in (one, other))
+    table = ratios(
+        *(data.draw(st.lists(st.sampled_from([0.0, 0.3, 1 / 3, 2.0]), min_size=rounds, max_size=rounds)) for _ in "ab"),
+        rounds=rounds,
+    )
+    specs = [Spec(one, in_sequence=in_sequence), Spec(other, in_sequence=in_sequence)]
+    readings, worst = [], Total()
+    for _ in range(agents):
+        numbers = data.draw(
+            st.lists(st.lists(st.integers(-1, 3), min_size=2, max_size=2), min_size=rounds, max_size=rounds)
+        )
+        records = data.draw(st.sampled_from([None, np.array(numbers)]))
+        part = np.array(data.draw(st.lists(st.booleans(), min_size=2 * rounds, max_size=2 * rounds))).reshape(rounds, 2)
+        readings.append(Reading(records, part))
+        account = Account()
+        for t in range(rounds):
+            held = Held.of(None if records is None else records[t].tolist(), t + 1)
+            for k, spec in enumerate(specs):
+                if part[t, k] and table[t, k] > 0:
+                    cost = spec.mechanism.ratio_in(t + 1) or float(table[t, k])
+                    account = account.charged(event_of(spec, t + 1, 0.5 * cost, 0.5, held))
+        worst = worst.worst(Total.of(account.spent()))
+    found = spent_in_run(statement(LAPLACE), specs, table, readings)
+    assert found.guarantee is not None
+    expected = guarantee(worst.loss, "record")
+    assert (found.guarantee.epsilon, found.guarantee.rho, found.guarantee.delta) == (
+        expected.epsilon,
+        expected.rho,
+        expected.delta,
+    )
 
 
 # -- not private -------------------------------------------------------------------------------------------------------
 
 
 def test_a_method_without_a_promise_has_no_figure() -> None:
-    assert spent_in_run(PrivacyStatement.none(), [Spec(unprotected)], costs(0.0), 1) is None
+    assert spent_in_run(PrivacyStatement.none(), [Spec(unprotected)], ratios(0.0), FRESH) == (None, 1)
 
 
 def test_one_open_phase_makes_the_run_not_private_and_is_named() -> None:
-    found = spent_in_run(statement(LAPLACE), [Spec(LAPLACE), Spec(unprotected)], costs(1.0, 0.0, rounds=3), 1)
+    specs = [Spec(LAPLACE), Spec(unprotected)]
+    found = spent_in_run(statement(LAPLACE), specs, ratios(1.0, 0.0, rounds=3), FRESH).guarantee
+    assert found is not None
     assert not found.private
     assert math.isinf(found.epsilon)
     run = RunPrivacy(statement(LAPLACE, "much"), found, 1)
@@ -173,7 +251,9 @@ def test_a_round_without_noise_is_named(ratio: float) -> None:
 
 
 def test_a_run_of_which_nothing_depends_on_data_costs_nothing() -> None:
-    found = spent_in_run(statement(LAPLACE), [Spec(LAPLACE, from_data=False)], costs(1.0, rounds=3), 1)
+    specs = [Spec(LAPLACE, from_data=False)]
+    found = spent_in_run(statement(LAPLACE), specs, ratios(1.0, rounds=3), FRESH).guarantee
+    assert found is not None
     assert (found.epsilon, found.delta) == (0.0, 0.0)
     assert found.private
 
@@ -181,7 +261,7 @@ def test_a_run_of_which_nothing_depends_on_data_costs_nothing() -> None:
 def test_adjacencies_are_not_mixed() -> None:
     specs = [Spec(LAPLACE), Spec(laplace(1.0, 1.0, adjacency="dataset"))]
     with pytest.raises(PrivacyError, match="adjacency 'dataset' and 'record' in one run"):
-        spent_in_run(statement(LAPLACE), specs, costs(1.0, 1.0), 1)
+        spent_in_run(statement(LAPLACE), specs, ratios(1.0, 1.0), FRESH)
 
 
 @pytest.mark.parametrize(

@@ -168,7 +168,14 @@ def _reordered(stream: Stream, order: np.ndarray, sizes: np.ndarray) -> Stream:
     def chunk(start: int, stop: int) -> Tree:
         return jax.tree.map(lambda leaf: leaf[:, order], stream.chunk(start, stop))
 
-    return from_function(chunk, agents=stream.agents, rounds=stream.rounds, period=stream.period, data_size=sizes)
+    return from_function(
+        chunk,
+        agents=stream.agents,
+        rounds=stream.rounds,
+        period=stream.period,
+        data_size=sizes,
+        records=lambda agent, start, stop: stream.records(int(order[agent]), start, stop),
+    )
 
 
 def _sent(trial: Trial, stream: Stream) -> list[Envelope]:

@@ -21,7 +21,8 @@ from tacit.contract import Algorithm, Batch, Mechanism, PrivacyStatement
 from tacit.errors import ConfigError, ContractError
 from tacit.graphs import Channel, Graph, Topology, complete, federation, star_roles
 from tacit.privacy.accounting import Guarantee
-from tacit.privacy.spending import DELTA, spent_in_run
+from tacit.privacy.charges import charges_all
+from tacit.privacy.spending import DELTA, Reading, spent_in_run
 from tacit.simulate import simulate
 from tacit.simulate.engine import Engine
 from tacit.simulate.layout import lay_out
@@ -151,9 +152,12 @@ def _claim(
         params = runtime.first_params(algorithm, batch, jnp.dtype(PRECISION), None)
         engine.settle(params, batch)
     phases = len(algorithm.phases)
-    costs = evidence.costs[:, 0].max(axis=0).reshape(-1, phases, 2)
-    releases = [spec.release for spec in engine.specs]
-    return spent_in_run(algorithm.privacy, releases, costs, reads=1, delta=delta)
+    ratios = evidence.ratios[:, 0].max(axis=0).reshape(-1, phases)
+    releases = [
+        spec.release._replace(in_sequence=charges_all(algorithm.privacy, spec.release.mechanism.adjacency))
+        for spec in engine.specs
+    ]
+    return spent_in_run(algorithm.privacy, releases, ratios, [Reading(None)], delta=delta).guarantee
 
 
 def _check(mechanism: Mechanism, trials: int, rounds: int, coordinates: int, records: int, confidence: float) -> None:

@@ -72,8 +72,8 @@ class Evidence(NamedTuple):
     trial: Trial
     residuals: Array
     """(2, entries, width) released value minus what it would be under either hypothesis; NaN where nothing was seen."""
-    costs: Array
-    """(entries, 2) as declared: sensitivity, and minus the bound, in units of the noise's scale."""
+    ratios: Array
+    """(entries,) as declared: sensitivity in units of the noise's scale."""
     scales: Array
     """(entries,) as declared; NaN where no noise was."""
     leaks: Array
@@ -183,7 +183,7 @@ def _watched_init(
         nothing = Evidence(
             trial,
             jnp.full((2, entries, width), jnp.nan),
-            jnp.broadcast_to(jnp.array([0.0, -jnp.inf]), (entries, 2)),
+            jnp.zeros((entries,)),
             jnp.full((entries,), jnp.nan),
             jnp.zeros(2, bool),
         )
@@ -300,11 +300,10 @@ def _noted(
     found = jnp.concatenate(parts, axis=1)
     missing = evidence.residuals.shape[-1] - found.shape[1]
     row = jnp.pad(found, ((0, 0), (0, missing)), constant_values=jnp.nan)
-    cost = jnp.stack([declared.sensitivity / declared.scale, -declared.bound / declared.scale])
     write = jax.lax.dynamic_update_index_in_dim
     return evidence._replace(
         residuals=write(evidence.residuals, row, entry, 1),
-        costs=write(evidence.costs, cost, entry, 0),
+        ratios=write(evidence.ratios, declared.sensitivity / declared.scale, entry, 0),
         scales=write(evidence.scales, declared.scale, entry, 0),
     )
 

@@ -35,6 +35,7 @@ COLUMNS = (
     "adjacency",
     "records",
     "observers",
+    "calibration",
     "epsilon",
     "rho",
     "delta",

@@ -34,7 +34,8 @@ from tacit.experiments.sections import Place
 from tacit.graphs import Graph, Topology, random_digraph
 from tacit.interop.objectives import probabilities, resolved
 from tacit.interop.owners import FitError, checked_owners, in_passes, owners_of, without_owners
-from tacit.privacy.spending import RunPrivacy, charges_all
+from tacit.privacy.charges import charges_all
+from tacit.privacy.spending import RunPrivacy
 from tacit.results import RegretCurve, Run
 from tacit.simulate import simulate
 from tacit.streams.validate import Task, check_count

@@ -22,9 +22,10 @@ from tacit.peer.releases import BookedReleaser
 from tacit.peer.rounds import RoundMachine
 from tacit.peer.world import World
 from tacit.privacy.accounting import Account, guarantee
+from tacit.privacy.charges import charges_all
 from tacit.privacy.entropy import NoiseSource
-from tacit.privacy.events import Event, fresh
-from tacit.privacy.spending import RunPrivacy, charges_all
+from tacit.privacy.events import Event
+from tacit.privacy.spending import RunPrivacy
 from tacit.streams import Batch
 
 T = TypeVar("T")
@@ -76,7 +77,6 @@ class SoloAgent:
         """Play one round with one sample."""
         t = self.round + 1
         now = self._world.now(t)
-        records = "" if charges_all(self.algorithm.privacy, "record") else fresh(t)
         batch = self._batch(x, y)
         sent = [
             envelope
@@ -84,7 +84,6 @@ class SoloAgent:
             for envelope in machine.begin(
                 batch if machine.role == self.algorithm.learner else (),
                 self._world.views(machine.role, machine.agent, t, 0, now),
-                records,
             )
         ]
         for phase in self.algorithm.phases:

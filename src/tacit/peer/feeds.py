@@ -19,8 +19,8 @@ class Given(NamedTuple):
     """A round's data, and what to commit together with what is made of them."""
 
     batch: Batch
-    records: str | None = None
-    """Label of these records in the ledger; None: no record of them comes again."""
+    records: tuple[int, ...] | None = None
+    """Numbers of the records in it, -1 for an empty place; None: no record of them comes again."""
     cursor: Any = None
     used: int | None = None
     samples: int = 0
@@ -105,8 +105,7 @@ class StreamFeed:
             raise DataError(f"stream {self._stream.name!r} has {self._stream.rounds} rounds, not {round_}")
         chunk = self._stream.chunk(round_ - 1, round_)
         batch = jax.tree.map(lambda leaf: in_precision(leaf[0, self._agent], self._dtype), chunk)
-        period = self._stream.period
-        return Given(batch, records=None if period is None else f"round {(round_ - 1) % period + 1}")
+        return Given(batch, records=self._stream.records_in_round(self._agent, round_))
 
     async def close(self) -> None:
         """Do nothing."""

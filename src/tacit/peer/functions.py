@@ -12,6 +12,7 @@ from tacit.contract import Algorithm, Batch, Key, Phase, State, Tree, View
 from tacit.peer.inbox import StackedInbox
 from tacit.peer.releases import Releaser
 from tacit.privacy import records_in
+from tacit.privacy.charges import Held
 from tacit.runtime import MessageSpec
 
 
@@ -63,11 +64,11 @@ class AgentFunctions:
         return ready
 
     def prepare_booked(
-        self, index: int, key: Key, state: State, batch: Batch, view: View, releaser: Releaser, name: str, records: str
+        self, index: int, key: Key, state: State, batch: Batch, view: View, releaser: Releaser, name: str, held: Held
     ) -> runtime.Prepared:
         """Compute, release through the ledger, emit."""
         state, value, declared = self._compute[index](key, state, batch, view)
-        noisy = releaser(name, self.specs[index].release, declared, value, records)
+        noisy = releaser(name, self.specs[index].release, int(view.round), declared, value, held)
         ready: runtime.Prepared = self._emit[index](state, noisy, runtime.with_data(view, batch), declared)
         return ready
 

@@ -174,13 +174,13 @@ def _run(
         mine = [jax.tree.map(lambda leaf, a=a: leaf[a], batches) for a in range(stream.agents)]
         losses.append(_mean_loss(loss, machines, algorithm, mine, topology))
         sent = 0
-        first_read = t if stream.period is None else (t - 1) % stream.period + 1
         outgoing: list[Envelope] = []
         for role, agents in machines.items():
             for agent, machine in enumerate(agents):
-                batch: Batch = mine[agent] if role == algorithm.learner else ()
+                learns = role == algorithm.learner
+                batch: Batch = mine[agent] if learns else ()
                 view = world.views(role, agent, t, int(sizes[role][agent]), now)
-                outgoing += machine.begin(batch, view, f"round {first_read}")
+                outgoing += machine.begin(batch, view, stream.records_in_round(agent, t) if learns else None)
         for index in range(len(algorithm.phases)):
             sent += len(outgoing)
             if watch is not None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -206,12 +206,19 @@ class Node:
     # -- rounds --------------------------------------------------------------------------------------------------------
 
     def begin(
-        self, batch: Batch, now: float, *, records: str | None = None, cursor: Any = None, used: int | None = None
+        self,
+        batch: Batch,
+        now: float,
+        *,
+        records: Iterable[int] | None = None,
+        cursor: Any = None,
+        used: int | None = None,
     ) -> None:
         """Begin the next round with its data; when this returns its messages are in the outbox, and charged.
 
-        `cursor` says where the source of the data stands after this batch, `used` up to which number the store's queue
-        of samples is used up: both are committed together with what is made of the batch.
+        `records` are as in `RoundMachine.begin`. `cursor` says where the source of the data stands after this batch,
+        `used` up to which number the store's queue of samples is used up: both are committed together with what is made
+        of the batch.
         """
         if not self.ready_to_begin:
             raise ContractError(

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import jax
 import numpy as np
 
-from tacit.contract import Array, Tree
-from tacit.errors import ContractError, PrivacyError
-from tacit.privacy.events import EVERYONE, Event
+from tacit.contract import Array, Mechanism, Tree
+from tacit.errors import PrivacyError
+from tacit.privacy.charges import Held, event_of
+from tacit.privacy.events import Event
 from tacit.runtime import Declared, ReleaseSpec
 
 if TYPE_CHECKING:
@@ -25,8 +26,10 @@ LARGEST_ROUNDING = 0.1
 class Releaser(Protocol):
     """Turns a value into what may leave, or raises and lets nothing out."""
 
-    def __call__(self, name: str, spec: ReleaseSpec, declared: Declared | None, value: Tree, records: str) -> Tree:
-        """Release a value under a name that is used once, computed from the records of a label."""
+    def __call__(
+        self, name: str, spec: ReleaseSpec, round_: int, declared: Declared | None, value: Tree, held: Held
+    ) -> Tree:
+        """Release a value of a round under a name that is used once, computed from the records that its batch holds."""
 
 
 class Books(Protocol):
@@ -53,35 +56,44 @@ class BookedReleaser:
             )
         self.ledger, self.source = ledger, source
 
-    def __call__(self, name: str, spec: ReleaseSpec, declared: Declared | None, value: Tree, records: str) -> Tree:
+    def __call__(
+        self, name: str, spec: ReleaseSpec, round_: int, declared: Declared | None, value: Tree, held: Held
+    ) -> Tree:
         """Draw as declared, unless the books refuse it."""
+        mechanism = spec.mechanism
         if not spec.from_data:
             return value
-        if spec.mechanism.distribution is not None and spec.mechanism.perturbs == "model":
-            remedy = (
-                "use laplace or gaussian noise on the update" if spec.mechanism.per_slot else "say perturbs='update'"
-            )
+        if mechanism.distribution is not None and (mechanism.perturbs == "model" or mechanism.per_slot):
+            remedy = "use laplace or gaussian noise on the update" if mechanism.per_slot else "say perturbs='update'"
             raise PrivacyError(
-                f"mechanism {spec.mechanism.name!r} perturbs the model, whose rounding errors grow with its size and "
-                f"are not in the declared sensitivity; {remedy} (docs/privacy.md)"
+                f"mechanism {mechanism.name!r} perturbs the model, whose rounding errors grow with its size and are not "
+                f"in the declared sensitivity; {remedy} (docs/privacy.md)"
             )
-        if declared is not None:
-            declared = widened(declared, rounding(spec.records, value))
-        event = booked(spec, declared, records)
-        return self.ledger.release(name, event, lambda: self._noisy(event, value))
+        sensitivity, scale = (0.0, 0.0) if declared is None else _in_double(mechanism, round_, declared)
+        event = event_of(spec, round_, sensitivity, scale, held)
+        # What rounding adds to the sensitivity is paid for with noise, so that the cost stays as declared.
+        share = 0.0 if declared is None else rounding(spec.records, value)
+        return self.ledger.release(name, event, lambda: self._noisy(event, scale * (1 + share), value))
 
-    def _noisy(self, event: Event, value: Tree) -> Tree:
+    def _noisy(self, event: Event, scale: float, value: Tree) -> Tree:
         from tacit.privacy.sampling import release_on_grid
 
         distribution = event.distribution
         if distribution is None:
             return value
+        bound = None if event.bound is None else event.bound * scale
 
         def drawn(leaf: Array) -> np.ndarray:
-            exact = release_on_grid(np.asarray(leaf), distribution, event.scale, self.source, bound=event.bound)
+            exact = release_on_grid(np.asarray(leaf), distribution, scale, self.source, bound=bound)
             return exact.astype(leaf.dtype)  # rounding what is released already is post-processing
 
         return jax.tree.map(drawn, value)
+
+
+def _in_double(mechanism: Mechanism, round_: int, declared: Declared) -> tuple[float, float]:
+    """Return sensitivity and scale in double precision: calibrated noise is calibrated anew, without rounding."""
+    sensitivity, ratio = float(declared.sensitivity), mechanism.ratio_in(round_)
+    return sensitivity, float(declared.scale) if ratio is None else sensitivity / ratio
 
 
 def rounding(records: int, value: Tree) -> float:
@@ -98,33 +110,3 @@ def rounding(records: int, value: Tree) -> float:
             f"expected at most {LARGEST_ROUNDING:g}: compute in float64, or take smaller batches"
         )
     return share
-
-
-def widened(declared: Declared, share: float) -> Declared:
-    """Return a declaration of the same cost for a value more sensitive by a share, with that much more noise."""
-    raised = (np.float64(number) * (1 + share) for number in declared)  # in double precision whatever the run's is
-    return Declared(*raised)  # type: ignore[arg-type]
-
-
-def booked(spec: ReleaseSpec, declared: Declared | None, records: str) -> Event:
-    """Return the event that stands for a release; everyone sees it, since what leaves is passed on in mixtures."""
-    mechanism = spec.mechanism
-    if mechanism.per_slot:
-        raise ContractError(
-            f"mechanism {mechanism.name!r} draws link by link, which peers do not do: it perturbs models, whose "
-            "rounding is not in the declared sensitivity; use laplace or gaussian on the update"
-        )
-    if declared is None:
-        return Event(mechanism.name, None, 0.0, 0.0, spec.coordinates, adjacency=mechanism.adjacency, records=records)
-    bound = float(declared.bound)
-    return Event(
-        mechanism.name,
-        mechanism.distribution,
-        float(declared.sensitivity),
-        float(declared.scale),
-        spec.coordinates,
-        bound if np.isfinite(bound) else None,
-        mechanism.adjacency,
-        records,
-        (EVERYONE,),
-    )

@@ -12,7 +12,7 @@ decides when to `proceed`::
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -26,8 +26,9 @@ from tacit.peer.functions import AgentFunctions
 from tacit.peer.inbox import StackedInbox
 from tacit.peer.matching import TAG_BYTES, partners_of, unmatched
 from tacit.peer.releases import Releaser
+from tacit.privacy.charges import Held
 from tacit.privacy.clipping import refuse_nonfinite
-from tacit.privacy.events import fresh
+from tacit.privacy.events import NO_RECORDS
 from tacit.privacy.mask_noise import hides
 
 Views = Mapping[str, View]
@@ -60,7 +61,7 @@ class Snapshot(NamedTuple):
 
     round: int
     phase: int | None
-    records: str
+    held: Held
     state: State
     batch: Batch
     own: Message | None
@@ -93,7 +94,7 @@ class RoundMachine:
         self._phase: int | None = None
         self._views = views
         self._batch: Batch = ()
-        self._records = ""
+        self._held = Held(NO_RECORDS)
         self._own: Message | None = None
         self._received: dict[tuple[int, int, int], Message | None] = {}
         """(phase, round sent, in-slot) -> message, until it is absorbed or too old."""
@@ -140,11 +141,11 @@ class RoundMachine:
             inbox.weight = jnp.asarray(alone, inbox.weight.dtype)
         return self.functions.model(self.functions.absorb(index, self.key, state, inbox, view))
 
-    def begin(self, batch: Batch, views: Views, records: str | None = None) -> list[Envelope]:
+    def begin(self, batch: Batch, views: Views, records: Iterable[int] | None = None) -> list[Envelope]:
         """Start the next round with its data and its view of each link set; returns the first messages.
 
-        `records` labels the batch in the ledger: where the same records come again, give the same label again. By
-        default each round has a label of its own, which is right for streams that never repeat.
+        `records` are the numbers of the records in the batch (-1: an empty place), by which the ledger knows those that
+        come again. None is right for records that never do.
         """
         if self._phase is not None:
             raise ContractError(f"round {self.round} is still in phase {self._phase}; proceed first")
@@ -153,7 +154,7 @@ class RoundMachine:
             refuse_nonfinite(batch, f"batch of {self.role} {self.agent} in round {self.round + 1}")
         self.round += 1
         self._batch, self._views = batch, views
-        self._records = fresh(self.round) if records is None else records
+        self._held = Held.of(records, self.round)
         self._addressed, self._reached = {}, set()
         try:
             return self._enter(0)
@@ -188,7 +189,7 @@ class RoundMachine:
         return Snapshot(
             self.round,
             self._phase,
-            self._records,
+            self._held,
             self.state,
             self._batch,
             self._own,
@@ -199,7 +200,7 @@ class RoundMachine:
 
     def restore(self, snapshot: Snapshot, views: Views) -> None:
         """Go on from a snapshot; `views` are those of its round. What was heard meanwhile has to be sent again."""
-        self.round, self._phase, self._records = snapshot.round, snapshot.phase, snapshot.records
+        self.round, self._phase, self._held = snapshot.round, snapshot.phase, snapshot.held
         self.state, self._batch, self._own = snapshot.state, snapshot.batch, snapshot.own
         self._addressed = {links: set(agents) for links, agents in snapshot.addressed.items()}
         self._reached, self._absorbed = set(snapshot.reached), set(snapshot.absorbed)
@@ -306,7 +307,7 @@ class RoundMachine:
         else:
             name = f"{self.role} {self.agent} round {self.round} phase {index}"
             ready = self.functions.prepare_booked(
-                index, self.key, self.state, batch, view, self.releaser, name, self._records
+                index, self.key, self.state, batch, view, self.releaser, name, self._held
             )
         self.state, outbox = ready.state, ready.outbox
         envelopes = []

@@ -13,6 +13,7 @@ from tacit.contract import Batch, State
 from tacit.errors import StoreError
 from tacit.peer.packing import pack, unpack
 from tacit.peer.rounds import Snapshot
+from tacit.privacy.charges import Held
 from tacit.runtime import MessageSpec
 
 
@@ -21,7 +22,7 @@ def encode(snapshot: Snapshot, cursor: Any) -> bytes:
     facts = {
         "round": snapshot.round,
         "phase": snapshot.phase,
-        "records": snapshot.records,
+        "held": list(snapshot.held),
         "own": snapshot.own is not None,
         "batch": len(jax.tree.leaves(snapshot.batch)),
         "addressed": snapshot.addressed,
@@ -46,7 +47,7 @@ def decode(data: bytes, state: State, specs: Sequence[MessageSpec], batch: Batch
         snapshot = Snapshot(
             facts["round"],
             facts["phase"],
-            facts["records"],
+            Held(*facts["held"]),
             jax.tree.map(jnp.asarray, state),
             batch,
             own,

@@ -10,13 +10,13 @@ from __future__ import annotations
 import functools
 import math
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tacit.contract import Adjacency
 from tacit.errors import ConfigError, PrivacyError
 from tacit.privacy.conversions import rho_within, tight
-from tacit.privacy.events import EVERYONE, Event, Loss, fresh, fresh_number
+from tacit.privacy.events import EVERYONE, Event, Loss, Total, fresh, fresh_number
 
 TOLERANCE = 1e-9
 """A budget is kept if it is exceeded by no more than this share of it, so that n charges of budget / n fit."""
@@ -26,7 +26,7 @@ def composed(events: Iterable[Event]) -> Loss:
     """Return the loss of events one after the other, all on the same records."""
     events = list(events)
     _one_adjacency(events)
-    return _total([event.loss for event in events])
+    return _total(events).loss
 
 
 def spent(events: Iterable[Event], observer: str = EVERYONE) -> Loss:
@@ -36,14 +36,13 @@ def spent(events: Iterable[Event], observer: str = EVERYONE) -> Loss:
     sequence, and those of all records ("") come on top. Under adjacency "dataset" all are in sequence.
     """
     events = list(events)
-    ignores_labels = _one_adjacency(events) == "dataset"
-    groups: dict[str, list[Loss]] = {}
+    _one_adjacency(events)
+    groups: dict[str, list[Event]] = {}
     for event in events:
-        if _sees(observer, event):
-            groups.setdefault("" if ignores_labels else event.records, []).append(event.loss)
-    of_all = groups.pop("", [])
-    worst = functools.reduce(Loss.worst, map(_total, groups.values()), Loss())
-    return _total(of_all).plus(worst)
+        for label in event.labels if _sees(observer, event) else ():
+            groups.setdefault(label, []).append(event)
+    of_all = _total(groups.pop("", []))
+    return of_all.plus(functools.reduce(Total.worst, map(_total, groups.values()), Total())).loss
 
 
 def observers(events: Iterable[Event]) -> tuple[str, ...]:
@@ -69,20 +68,8 @@ def _refuse_mixed(first: str, second: str) -> None:
     )
 
 
-def _total(losses: Sequence[Loss]) -> Loss:
-    if len(losses) < 2:
-        return losses[0] if losses else Loss()
-    return Loss(*map(_sum_rounded_up, zip(*losses, strict=True)))
-
-
-def _sum_rounded_up(values: Sequence[float]) -> float:
-    if any(map(math.isinf, values)):
-        return math.inf
-    try:
-        nearest = math.fsum(values)
-    except OverflowError:
-        return math.inf
-    return math.nextafter(nearest, math.inf) if math.fsum([*values, -nearest]) > 0 else nearest
+def _total(events: Iterable[Event]) -> Total:
+    return functools.reduce(Total.plus, (Total.of(event.loss) for event in events), Total())
 
 
 _Key = tuple[str | None, str]
@@ -98,13 +85,13 @@ class _Sums:
 
     __slots__ = ("_differs", "_entries", "_lock", "_newer")
 
-    def __init__(self, entries: dict[_Key, Loss], lock: threading.RLock | None = None) -> None:
+    def __init__(self, entries: dict[_Key, Total], lock: threading.RLock | None = None) -> None:
         self._entries = entries
         self._newer: _Sums | None = None
-        self._differs: Mapping[_Key, Loss | None] = {}
+        self._differs: Mapping[_Key, Total | None] = {}
         self._lock = lock or threading.RLock()
 
-    def extended(self, losses: Mapping[_Key, Loss | None]) -> _Sums:
+    def extended(self, losses: Mapping[_Key, Total | None]) -> _Sums:
         """Return a version with other sums; None takes one out."""
         with self._lock:
             entries = self._current()
@@ -116,15 +103,15 @@ class _Sums:
             self._newer, self._entries = newer, {}
             return newer
 
-    def get(self, key: _Key) -> Loss:
+    def get(self, key: _Key) -> Total:
         with self._lock:
-            return self._current().get(key, Loss())
+            return self._current().get(key, Total())
 
-    def items(self) -> list[tuple[_Key, Loss]]:
+    def items(self) -> list[tuple[_Key, Total]]:
         with self._lock:
             return list(self._current().items())
 
-    def _current(self) -> dict[_Key, Loss]:
+    def _current(self) -> dict[_Key, Total]:
         """Make this version the one that holds the entries, and return them."""
         path = []
         version = self
@@ -157,36 +144,37 @@ class Account:
     def __init__(self) -> None:
         self._adjacency: Adjacency | None = None
         self._sums = _Sums({})
-        self._of_all = Loss()
-        self._worst = Loss()
+        self._of_all = Total()
+        self._worst = Total()
         self._fresh: tuple[int, frozenset[str | None]] = (-1, frozenset())
         """Number of the newest fresh label, and whom its events are booked for."""
-        self._past: Mapping[str | None, Loss] = {}
+        self._past: Mapping[str | None, Total] = {}
         """Observer -> the worst of the fresh labels before it."""
 
     def charged(self, event: Event) -> Account:
         """Return the account after one more event."""
         if self._adjacency not in (None, event.adjacency):
             _refuse_mixed(str(self._adjacency), event.adjacency)
-        label = "" if event.adjacency == "dataset" else event.records
+        labels = event.labels
         names: set[str | None] = {EVERYONE} if EVERYONE in event.observers else set(event.observers)
-        loss = event.loss
-        changes = {(name, label): self._sums.get((name, label)).plus(loss) for name in names | {None}}
+        loss = Total.of(event.loss)
+        changes = {
+            (name, label): self._sums.get((name, label)).plus(loss) for label in labels for name in names | {None}
+        }
         after = Account()
         after._adjacency = event.adjacency
-        after._fresh, after._past, gone = self._renewed(label, names | {None})
+        after._fresh, after._past, gone = self._renewed(labels, names | {None})
         after._sums = self._sums.extended({**gone, **changes})
-        together = changes[None, label]
         # Sums only grow, so that the worst label can be kept as a running maximum.
-        after._of_all = self._of_all if label else together
-        after._worst = self._worst.worst(together) if label else self._worst
+        after._of_all = changes.get((None, ""), self._of_all)
+        after._worst = functools.reduce(Total.worst, (changes[None, label] for label in labels if label), self._worst)
         return after
 
     def _renewed(
-        self, label: str, names: set[str | None]
-    ) -> tuple[tuple[int, frozenset[str | None]], Mapping[str | None, Loss], Mapping[_Key, None]]:
+        self, labels: tuple[str, ...], names: set[str | None]
+    ) -> tuple[tuple[int, frozenset[str | None]], Mapping[str | None, Total], Mapping[_Key, None]]:
         """Return newest fresh label, the worst of those before, and the sums that are no longer needed."""
-        number = fresh_number(label)
+        number = fresh_number(labels[0]) if labels else None
         newest, known = self._fresh
         if number is None:
             return self._fresh, self._past, {}
@@ -194,28 +182,28 @@ class Account:
             return (newest, known | names), self._past, {}
         if number < newest:
             raise PrivacyError(
-                f"records {label!r} after {fresh(newest)!r}: fresh records come in growing numbers, and what was spent "
-                "on earlier ones is no longer known apart; give records that come again a label of another form"
+                f"records {labels[0]!r} after {fresh(newest)!r}: fresh records come in growing numbers, and what was "
+                "spent on earlier ones is no longer known apart; give records that come again a label of another form"
             )
         past, before = dict(self._past), fresh(newest)
         for name in known:
             together = self._sums.get((name, before))
             if name not in (None, EVERYONE):
                 together = together.plus(self._sums.get((EVERYONE, before)))
-            past[name] = past.get(name, Loss()).worst(together)
+            past[name] = past.get(name, Total()).worst(together)
         return (number, frozenset(names)), past, {(name, before): None for name in known}
 
     def spent(self, observer: str = EVERYONE) -> Loss:
         """Return what an observer has learnt of any one unit; EVERYONE stands for all observers together."""
         if observer == EVERYONE:
-            return self._of_all.plus(self._worst)
-        by_label: dict[str, Loss] = {}
-        for (name, label), loss in self._sums.items():
+            return self._of_all.plus(self._worst).loss
+        by_label: dict[str, Total] = {}
+        for (name, label), total in self._sums.items():
             if name in (observer, EVERYONE):
-                by_label[label] = by_label.get(label, Loss()).plus(loss)
-        of_all = by_label.pop("", Loss())
-        past = [self._past.get(name, Loss()) for name in (observer, EVERYONE)]
-        return of_all.plus(functools.reduce(Loss.worst, [*by_label.values(), *past], Loss()))
+                by_label[label] = by_label.get(label, Total()).plus(total)
+        of_all = by_label.pop("", Total())
+        past = [self._past.get(name, Total()) for name in (observer, EVERYONE)]
+        return of_all.plus(functools.reduce(Total.worst, [*by_label.values(), *past], Total())).loss
 
     @property
     def observers(self) -> tuple[str, ...]:

@@ -1,9 +1,10 @@
-"""What is booked: one immutable event per release, and what it costs."""
+"""What is booked: one immutable event per release, what it costs, and exact sums of costs."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, get_args
 
@@ -12,8 +13,13 @@ from tacit.errors import ConfigError
 
 EVERYONE = "*"
 """The observer who sees every release."""
+NO_RECORDS = "none"
+"""Label of a batch that holds no record: its release costs nobody anything."""
 _SMALLEST = math.ulp(0.0)
+_UNIT = 1074
+"""The smallest float is 2^-1074: every finite one is a whole number of these."""
 _FRESH = re.compile(r"fresh ([0-9]{1,18})")
+_ROWS = re.compile(r"rows( [0-9]{1,18}(-[0-9]{1,18})?)+")
 
 
 def fresh(number: int) -> str:
@@ -31,6 +37,29 @@ def fresh_number(label: str) -> int | None:
     return None if found is None else int(found[1])
 
 
+def rows(numbers: Iterable[int]) -> str:
+    """Return the label of numbered records, which may come again: each is charged by itself."""
+    spans: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    if not spans:
+        return NO_RECORDS
+    return " ".join(["rows", *(str(first) if first == last else f"{first}-{last}" for first, last in spans)])
+
+
+def labels_in(records: str) -> tuple[str, ...]:
+    """Return the labels that sums are kept by: of numbered records one for each, of no records none."""
+    if records == NO_RECORDS:
+        return ()
+    if not _ROWS.fullmatch(records):
+        return (records,)
+    spans = [[int(end) for end in span.split("-")] for span in records.split()[1:]]
+    return tuple(f"row {number}" for span in spans for number in range(span[0], span[-1] + 1))
+
+
 class Loss(NamedTuple):
     """A loss of privacy: three sums, each of which adds up over releases (also where later ones depend on earlier).
 
@@ -44,18 +73,57 @@ class Loss(NamedTuple):
 
     def plus(self, other: Loss) -> Loss:
         """Return the loss of both, one after the other, rounded up: never below the exact sum."""
-        return Loss(*map(_sum_rounded_up, self, other))
+        return Total.of(self).plus(Total.of(other)).loss
 
     def worst(self, other: Loss) -> Loss:
         """Return a loss that covers either: that of releases which touch different records."""
         return Loss(*map(max, self, other))
 
 
-def _sum_rounded_up(a: float, b: float) -> float:
-    total = a + b
-    of_b = total - a
-    lost = (a - (total - of_b)) + (b - of_b)  # exact (Knuth's two-sum); not a number where the sum is infinite
-    return math.nextafter(total, math.inf) if lost > 0 else total
+class Total(NamedTuple):
+    """An exact sum of losses, whatever the order: each number in units of 2^-1074; None stands for infinity."""
+
+    epsilon: int | None = 0
+    rho: int | None = 0
+    delta: int | None = 0
+
+    @classmethod
+    def of(cls, loss: Loss) -> Total:
+        """Return the sum of one loss."""
+        return cls(*(None if math.isinf(number) else _in_units(number) for number in loss))
+
+    def times(self, count: int) -> Total:
+        """Return the sum of so many alike, one at least."""
+        return Total(*(None if number is None else number * count for number in self))
+
+    def plus(self, other: Total) -> Total:
+        """Return the sum of both."""
+        return Total(*(None if a is None or b is None else a + b for a, b in zip(self, other, strict=True)))
+
+    def worst(self, other: Total) -> Total:
+        """Return the larger of each number."""
+        return Total(*(None if a is None or b is None else max(a, b) for a, b in zip(self, other, strict=True)))
+
+    @property
+    def loss(self) -> Loss:
+        """The sum in floats, rounded up once."""
+        return Loss(*(math.inf if number is None else _rounded_up(number) for number in self))
+
+
+def _in_units(number: float) -> int:
+    if not 0 < number < math.inf:
+        return 0
+    numerator, denominator = number.as_integer_ratio()
+    return (numerator << _UNIT) // denominator  # exact: the denominator is a power of two, at most 2^1074
+
+
+def _rounded_up(units: int) -> float:
+    shift = max(0, units.bit_length() - 53)
+    top = -(-units >> shift)
+    try:
+        return math.ldexp(top, shift - _UNIT)
+    except OverflowError:
+        return math.inf
 
 
 @dataclass(frozen=True)
@@ -73,14 +141,17 @@ class Event:
     coordinates: int = 1
     """Numbers that were released."""
     bound: float | None = None
-    """Bounded Laplace only."""
+    """Bounded Laplace only: in units of the scale."""
     adjacency: Adjacency = "record"
     """What its numbers speak of: see `Adjacency`."""
     records: str = ""
-    """Which records it was computed from. Events of other records compose in parallel, events of the same one after
-    the other; the empty string stands for all records. Under adjacency "dataset" it plays no part."""
+    """Which records it was computed from: a name, `fresh` or numbered `rows`. Events of other records compose in
+    parallel, events of the same one after the other; the empty string stands for all records, "none" for no record.
+    Under adjacency "dataset" it plays no part."""
     observers: tuple[str, ...] = (EVERYONE,)
     """Who sees it."""
+    calibration: float | None = None
+    """Sensitivity over scale as declared, where noise was calibrated to it; their quotient is it but for rounding."""
 
     def __post_init__(self) -> None:
         if self.distribution is not None and self.distribution not in get_args(Distribution):
@@ -100,14 +171,32 @@ class Event:
             )
         if self.bound is not None and not self.bound > 0:
             raise ConfigError(f"bound {self.bound!r}: expected a number above 0")
+        if self.calibration is not None and not self._is_calibrated:
+            raise ConfigError(
+                f"calibration {self.calibration!r}: expected the quotient of sensitivity and scale, "
+                f"{self.sensitivity!r} / {self.scale!r}"
+            )
         if not self.observers:
             raise ConfigError("observers is empty: what nobody sees is not a release")
+
+    @property
+    def _is_calibrated(self) -> bool:
+        """Whether what is declared is what sensitivity and scale say."""
+        wanted = (self.calibration or 0.0) * self.scale
+        return self.sensitivity == 0 or abs(wanted - self.sensitivity) <= 1e-9 * self.sensitivity
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What it is booked under: see `labels_in`."""
+        return ("",) if self.adjacency == "dataset" else labels_in(self.records)
 
     @property
     def ratio(self) -> float:
         """Sensitivity in units of the noise's scale."""
         if self.sensitivity == 0:
             return 0.0
+        if self.calibration is not None:
+            return self.calibration
         # What differs from 0 must not be rounded to it, here and below: it would be booked as free.
         return math.inf if self.scale == 0 else max(self.sensitivity / self.scale, _SMALLEST)
 
@@ -132,8 +221,8 @@ class Event:
         """
         if self.bound is None or self.ratio == 0:
             return 0.0
-        if self.scale == 0 or self.sensitivity >= self.bound:
+        if self.ratio >= self.bound:
             return 1.0
-        outside = math.exp(-self.bound / self.scale)
-        strip = math.exp((self.sensitivity - self.bound) / self.scale) * -math.expm1(-self.ratio) / 2
+        outside = math.exp(-self.bound)
+        strip = math.exp(self.ratio - self.bound) * -math.expm1(-self.ratio) / 2
         return min(1.0, max(self.coordinates * outside + strip, _SMALLEST))

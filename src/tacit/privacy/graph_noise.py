@@ -142,4 +142,13 @@ def _of_size(
     def declared(view: View, sensitivity: Array) -> Array:
         return jnp.asarray(scale, jnp.result_type(float))
 
-    return Mechanism(name, "laplace", sensitivity, declared, limit, perturbs, adjacency, spread=spread)
+    return Mechanism(
+        name,
+        "laplace",
+        sensitivity,
+        declared,
+        clip=limit,
+        perturbs=perturbs,
+        adjacency=adjacency,
+        spread=spread,
+    )

@@ -19,7 +19,6 @@ them: its rounding errors grow with its size and add to the sensitivity (docs/pr
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Literal, get_args
 
 import jax
@@ -46,7 +45,7 @@ def laplace(
     so that l1 is the better choice for sparse gradients.
     """
     target = positive("epsilon", epsilon, "a larger one means less noise")
-    return _mechanism("laplace", clip, norm, perturbs, adjacency, scale=lambda view, sensitivity: sensitivity / target)
+    return _mechanism("laplace", clip, norm, perturbs, adjacency, target)
 
 
 def gaussian(
@@ -61,9 +60,7 @@ def gaussian(
     `tacit privacy plan` finds the multiplier m for a target (epsilon, delta).
     """
     multiplier = positive("noise_multiplier", noise_multiplier, "a larger one means more noise")
-    return _mechanism(
-        "gaussian", clip, norm, perturbs, adjacency, scale=lambda view, sensitivity: multiplier * sensitivity
-    )
+    return _mechanism("gaussian", clip, norm, perturbs, adjacency, 1 / multiplier)
 
 
 def decaying_gaussian(
@@ -108,13 +105,7 @@ def _decaying(
     ratio = positive("decay", decay, "1 keeps the variance as it is")
     if ratio > 1:
         raise ConfigError(f"decay = {decay!r}: expected a number from 0 to 1, by which the variance shrinks per round")
-    half_log = math.log(ratio) / 2
-
-    def scale(view: View, sensitivity: Array) -> Array:
-        rounds = (view.round - 1).astype(jnp.result_type(float))
-        return multiplier * jnp.exp(half_log * rounds) * sensitivity
-
-    return _mechanism("gaussian", clip, norm, perturbs, adjacency, scale, name=name)
+    return _mechanism("gaussian", clip, norm, perturbs, adjacency, 1 / multiplier, name)._replace(decay=ratio)
 
 
 def bounded_laplace(
@@ -144,10 +135,8 @@ def bounded_laplace(
         safe = jnp.where(norm > 0, norm, 1)
         return jax.tree.map(lambda leaf: (leaf / safe).astype(leaf.dtype), squeezed)
 
-    made = _mechanism(
-        "bounded_laplace", clip, norm, "gradient", adjacency, lambda view, sensitivity: sensitivity / target
-    )
-    return made._replace(bound=lambda view, scale: scale * width, finish=finish)
+    made = _mechanism("bounded_laplace", clip, norm, "gradient", adjacency, target)
+    return made._replace(bound=width, finish=finish)
 
 
 def _mechanism(
@@ -156,7 +145,7 @@ def _mechanism(
     norm: Norm,
     perturbs: Perturbs,
     adjacency: Adjacency,
-    scale: Callable[[View, Array], Array],
+    ratio: float,
     name: str | None = None,
 ) -> Mechanism:
     bound = positive("clip", clip, "without a clip no sensitivity holds")
@@ -172,7 +161,7 @@ def _mechanism(
         name or distribution,
         distribution,
         sensitivity,
-        scale,
+        ratio=ratio,
         clip=limit,
         perturbs=perturbs,
         adjacency=adjacency,

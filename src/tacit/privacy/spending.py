@@ -2,37 +2,41 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.contract import Adjacency, Mechanism, PrivacyStatement
+from tacit.contract import Adjacency, PrivacyStatement
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting import NEIGHBOURS, Guarantee, guarantee
-from tacit.privacy.events import Event, Loss
+from tacit.privacy.charges import Held, Release, charges_all, event_of
+from tacit.privacy.events import Event, Loss, Total
 
 DELTA = 1e-5
 """At which Gaussian noise is shown."""
 
 
-class Release(Protocol):
-    """What a phase releases, as the runtime settles it before the run."""
+class Reading(NamedTuple):
+    """What an agent read in a run, and when it released something of it."""
 
-    @property
-    def mechanism(self) -> Mechanism:
-        """What its noise comes from."""
+    records: NDArray[np.int64] | None
+    """(rounds, places) numbers of the records in its batches, as `Stream.records`; None: no record comes twice."""
+    took_part: NDArray[np.bool_] | None = None
+    """(rounds, phases) whether it released anything; None: always."""
 
-    @property
-    def coordinates(self) -> int:
-        """How many numbers are released."""
 
-    @property
-    def from_data(self) -> bool:
-        """Whether it depends on data."""
+class Spent(NamedTuple):
+    """What the dearest record of a run has cost."""
+
+    guarantee: Guarantee | None
+    """None: the method makes no promise."""
+    reads: int
+    """How often a record was read at most in rounds that released something, counted twice where it is twice in one."""
 
 
 @dataclass(frozen=True)
@@ -84,46 +88,130 @@ class RunPrivacy:
 
 def spent_in_run(
     statement: PrivacyStatement,
-    specs: Sequence[Release],
-    costs: ArrayLike,
-    reads: int,
+    releases: Sequence[Release],
+    ratios: ArrayLike,
+    readings: Sequence[Reading],
     delta: float = DELTA,
-) -> Guarantee | None:
-    """Return what the releases of a run promise together; None where the method makes no promise.
+) -> Spent:
+    """Return what the releases of a run promise together, to the record that they cost most: that of the dearest agent.
 
-    `costs` (rounds, phases, 2) holds of the dearest release in each round and phase its sensitivity and minus its
-    bound, both in units of the noise's scale. The loss of a round is the sum over its phases; a phase that does not
-    depend on data is free. Where records compose in parallel, one is charged for the `reads` dearest rounds, and
-    otherwise for all. A record that is read more often than there are rounds is several times in one batch, and moves
-    the released mean by that many times the declared sensitivity.
+    `ratios` (rounds, phases) holds the sensitivity of the dearest release in units of its noise's scale, 0 where nobody
+    released anything. What each of them costs, and whom it is charged to, says `tacit.privacy.charges`, as in a peer:
+    the outcome is the largest of the agents' ledgers, to the bit.
     """
+    table = np.asarray(ratios, np.float64)
+    accounts = [_Readings(releases, table, reading) for reading in readings]
+    reads = max(account.reads for account in accounts)
     if not statement.private:
-        return None
-    charged = [(phase, spec) for phase, spec in enumerate(specs) if spec.from_data]
-    adjacency = _one_adjacency([spec for _, spec in charged] or specs)
-    for phase, spec in charged:
-        if spec.mechanism.distribution is None:
-            return _nothing(f"phase {phase} releases values as they were computed", adjacency)
-        if spec.mechanism.clip is None and np.isinf(np.asarray(costs)[:, phase, 0]).any():
-            return _nothing(f"phase {phase} adds noise, but no clip bounds what a record can change", adjacency)
-    table = np.asarray(costs, np.float64)
-    rounds = len(table)
-    losses = np.zeros((rounds, len(Loss._fields)))
-    copies = 1 if adjacency == "dataset" else max(1, -(-reads // max(1, rounds)))
-    for phase, spec in charged:
-        losses += _losses(spec, table[:, phase], copies)
-    unprotected = np.flatnonzero(np.isinf(losses[:, Loss._fields.index("rho")]))
-    if unprotected.size:
-        return _nothing(f"no noise was added in round {unprotected[0] + 1:,}", adjacency)
-    uses = rounds if charges_all(statement, adjacency) else min(reads, rounds)
-    dearest = np.sort(losses, axis=0)[rounds - uses :]
-    total = Loss(*(math.fsum(column) for column in dearest.T))
-    return guarantee(total, adjacency, delta, max(1, uses * len(charged)))
+        return Spent(None, reads)
+    charged = [(phase, release) for phase, release in enumerate(releases) if release.from_data]
+    adjacency = _one_adjacency([release for _, release in charged] or releases)
+    for phase, release in charged:
+        if release.mechanism.distribution is None:
+            return Spent(_nothing(f"phase {phase} releases values as they were computed", adjacency), reads)
+        if release.mechanism.clip is None and np.isinf(table[:, phase]).any():
+            reason = f"phase {phase} adds noise, but no clip bounds what a record can change"
+            return Spent(_nothing(reason, adjacency), reads)
+        unprotected = np.flatnonzero(~np.isfinite(table[:, phase]))
+        if unprotected.size:
+            return Spent(_nothing(f"no noise was added in round {unprotected[0] + 1:,}", adjacency), reads)
+    sums = _dearest(accounts)
+    total = functools.reduce(Total.worst, (sum_ for sum_, _ in sums), Total())
+    uses = max((count for _, count in sums), default=0)
+    return Spent(guarantee(total.loss, adjacency, delta, max(1, uses)), reads)
 
 
-def charges_all(statement: PrivacyStatement, adjacency: Adjacency) -> bool:
-    """Whether every release is charged to every record."""
-    return statement.composition != "parallel" or adjacency == "dataset"
+class _Readings:
+    """The account of one agent, with rounds that cost the same taken together."""
+
+    def __init__(self, releases: Sequence[Release], ratios: NDArray[np.float64], reading: Reading) -> None:
+        records, took_part = reading
+        rounds = len(ratios)
+        there = ratios > 0 if took_part is None else (ratios > 0) & took_part
+        self._copies = np.ones(rounds, np.int64) if records is None else _most_copies(records)
+        self._records = records
+        at_work = np.ones((rounds, len(releases)), bool) if took_part is None else took_part
+        self._active = at_work[:, [release.from_data for release in releases]].any(axis=1)
+        calibrated = [k for k, r in enumerate(releases) if r.mechanism.ratio is not None and r.mechanism.decay != 1]
+        # Rounds are alike in what they cost if these are the same; noise that decays is the same in no two of them.
+        marks = [np.where(there, ratios, 0), self._copies[:, None]]
+        if calibrated:
+            marks.append(np.arange(rounds)[:, None])
+        _, first, self._kind = np.unique(np.concatenate(marks, axis=1), axis=0, return_index=True, return_inverse=True)
+        self._kind = self._kind.reshape(-1)
+        made = [self._events(releases, ratios[t], there[t], int(t)) for t in first]
+        self._totals = [functools.reduce(Total.plus, (Total.of(e.loss) for e in events), Total()) for events in made]
+        self._uses = np.array([sum(event.ratio > 0 for event in events) for events in made])
+        self._in_sequence = any(release.in_sequence for release in releases if release.from_data)
+
+    def _events(
+        self, releases: Sequence[Release], ratios: NDArray[np.float64], there: NDArray[np.bool_], t: int
+    ) -> list[Event]:
+        held = Held("", int(self._copies[t]))
+        return [
+            event_of(release, t + 1, release.mechanism.ratio_in(t + 1) or float(ratios[k]), 1.0, held)
+            for k, release in enumerate(releases)
+            if there[k] and release.from_data
+        ]
+
+    @property
+    def reads(self) -> int:
+        """How often a record was read at most in rounds that released something."""
+        if self._records is None:
+            return int(self._active.any())
+        numbers = self._records[self._active]
+        return int(np.unique(numbers[numbers >= 0], return_counts=True)[1].max(initial=0))
+
+    def by_record(self) -> Iterator[NDArray[np.int64]]:
+        """Yield for each record (or all of them at once, where they are charged for everything) its rounds' kinds."""
+        if self._in_sequence:
+            yield self._kind
+        elif self._records is None:
+            yield from np.unique(self._kind)[:, None]
+        else:
+            round_, place = np.nonzero(self._records >= 0)
+            pairs = np.unique(np.stack([self._records[round_, place], round_], axis=1), axis=0)
+            yield from np.split(self._kind[pairs[:, 1]], np.flatnonzero(np.diff(pairs[:, 0])) + 1)
+
+    def rough(self, kinds: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the sum of some rounds' losses in floats."""
+        return np.asarray(self._losses[kinds].sum(axis=0))
+
+    @functools.cached_property
+    def _losses(self) -> NDArray[np.float64]:
+        return np.array([total.loss for total in self._totals], np.float64).reshape(-1, len(Loss._fields))
+
+    def exact(self, kinds: NDArray[np.int64]) -> tuple[Total, int]:
+        """Return the sum of some rounds' losses, and of how many releases it is."""
+        found, counts = np.unique(kinds, return_counts=True)
+        total = Total()
+        for kind, count in zip(found.tolist(), counts.tolist(), strict=True):
+            total = total.plus(self._totals[kind].times(count))
+        return total, int(self._uses[kinds].sum())
+
+
+def _most_copies(records: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return (rounds,) how often a record stands in a batch at most."""
+    ordered = np.sort(records, axis=1)
+    run = np.ones(ordered.shape, np.int64)
+    for place in range(1, ordered.shape[1]):
+        again = (ordered[:, place] == ordered[:, place - 1]) & (ordered[:, place] >= 0)
+        run[:, place] = np.where(again, run[:, place - 1] + 1, 1)
+    return np.asarray(run.max(axis=1))
+
+
+def _dearest(accounts: Sequence[_Readings]) -> list[tuple[Total, int]]:
+    """Return the exact sums of the records that may cost most; which these are, floats tell well enough."""
+    rough = [(account, kinds, account.rough(kinds)) for account in accounts for kinds in account.by_record()]
+    if not rough:
+        return []
+    table = np.array([sums for _, _, sums in rough])
+    most = np.max(table, axis=0)
+    near = np.any(table >= most * (1 - 1e-9), axis=1, where=np.isfinite(most))
+    near[np.argmax(table, axis=0)] = True  # of numbers that are infinite one is enough
+    chosen = [rough[k] for k in np.flatnonzero(near)]
+    once = {(id(account), np.sort(kinds).tobytes()): (account, kinds) for account, kinds, _ in chosen}
+    return [account.exact(kinds) for account, kinds in once.values()]
 
 
 def composition_in_words(statement: PrivacyStatement, adjacency: Adjacency) -> str:
@@ -133,33 +221,12 @@ def composition_in_words(statement: PrivacyStatement, adjacency: Adjacency) -> s
     return "parallel: each release is charged to the records of its round alone"
 
 
-def _losses(spec: Release, costs: NDArray[np.float64], copies: int) -> NDArray[np.float64]:
-    """(rounds, 3) losses of one phase; events are made of the different rows only."""
-    rows, where = np.unique(costs, axis=0, return_inverse=True)
-    found = [_event(spec, copies * float(ratio), -float(minus_bound)).loss for ratio, minus_bound in rows]
-    return np.array(found, np.float64).reshape(len(rows), len(Loss._fields))[where.reshape(-1)]
-
-
-def _event(spec: Release, ratio: float, bound: float) -> Event:
-    known = math.isfinite(ratio)  # not a number: 0 / 0, or a scale that was none; nothing may be said for it
-    mechanism = spec.mechanism
-    return Event(
-        mechanism.name,
-        mechanism.distribution,
-        sensitivity=ratio if known else 1.0,
-        scale=1.0 if known else 0.0,
-        coordinates=max(1, spec.coordinates),
-        bound=bound if mechanism.distribution == "bounded_laplace" else None,
-        adjacency=mechanism.adjacency,
-    )
-
-
 def _nothing(reason: str, adjacency: Adjacency) -> Guarantee:
     return replace(guarantee(Loss(math.inf, math.inf), adjacency), theorem=reason)
 
 
-def _one_adjacency(specs: Sequence[Release]) -> Adjacency:
-    found = sorted({spec.mechanism.adjacency for spec in specs})
+def _one_adjacency(releases: Sequence[Release]) -> Adjacency:
+    found = sorted({release.mechanism.adjacency for release in releases})
     if len(found) > 1:
         raise PrivacyError(
             f"phases with adjacency {' and '.join(map(repr, found))} in one run: their losses do not add; give every "

@@ -98,8 +98,6 @@ class Carry(NamedTuple):
     round: Array
     states: Mapping[str, tuple[PackedState, ...]]
     flights: tuple[Flight | tuple[()], ...]
-    taken_part: Array | tuple[()] = ()
-    """(learners,) in how many rounds each was called, of a method that calls cohorts."""
 
 
 class PackedState(NamedTuple):

@@ -63,10 +63,6 @@ class Calls(Stage):
         phases = enumerate(self.algorithm.phases)
         return any(self.calls(index) for index, phase in phases if phase.target == self.algorithm.learner)
 
-    def _nobody_called(self) -> Array | tuple[()]:
-        count = self.layout.roles[self.algorithm.learner].order.size
-        return jnp.zeros(count, jnp.int32) if self.has_cohorts else ()
-
     def calls(self, index: int) -> bool:
         """Whether a phase calls a cohort that is run by itself."""
         phase, spec = self.algorithm.phases[index], self.specs[index]
@@ -192,7 +188,7 @@ class Calls(Stage):
         t: Array,
         one: Callable[[Key, State, Batch, View], tuple[State, Packed, Array, Array, Array]],
     ) -> tuple[Packed, State, Array]:
-        """Compute, release and emit for a cohort: its messages, everybody's states, and its costs."""
+        """Compute, release and emit for a cohort: its messages, everybody's states, and what each release costs."""
         members, view, kept = self._gathered(world, phase.source, phase.links, states, cohort, now, t)
         last = self.layout.roles[phase.source].order.size - 1
         batch = pick(jnp.minimum(cohort.position, last)) if phase.source == self.algorithm.learner else ()

@@ -17,27 +17,37 @@ from tacit.contract import Tree
 from tacit.errors import ResultError
 from tacit.simulate.arrays import Carry
 
-FORMAT = 3
-RECORDED = "recorded/"
+FORMAT = 4
+RECORDED, TOOK_PART = "recorded/", "took_part/"
 
 
 class Log:
     """Figures collected so far."""
 
-    def __init__(self, fingerprint: dict[str, Any], recorded: Sequence[str]) -> None:
+    def __init__(self, fingerprint: dict[str, Any], recorded: Sequence[str], answering: int = 0) -> None:
         self.fingerprint = fingerprint
         self.rounds = 0
         self.recorded_rounds: list[int] = []
         self.recorded: dict[str, list[np.ndarray]] = {name: [] for name in recorded}
         self._figures: list[np.ndarray] = []
         self._messages: list[np.ndarray] = []
-        self._costs: list[np.ndarray] = []
+        self._ratios: list[np.ndarray] = []
+        self._took_part: list[list[np.ndarray]] = [[] for _ in range(answering)]
 
-    def add(self, rounds: int, figures: np.ndarray, messages: np.ndarray, costs: np.ndarray) -> None:
-        """Add some more rounds: figures and costs (rounds, ...), messages (rounds or 1, ...) if the same in all."""
+    def add(
+        self,
+        rounds: int,
+        figures: np.ndarray,
+        messages: np.ndarray,
+        ratios: np.ndarray,
+        took_part: Sequence[np.ndarray] = (),
+    ) -> None:
+        """Add some more rounds: arrays (rounds, ...), of messages (rounds or 1, ...) if the same in all."""
         self.rounds += rounds
         self._figures.append(figures)
-        self._costs.append(costs)
+        self._ratios.append(ratios)
+        for kept, more in zip(self._took_part, took_part, strict=True):
+            kept.append(more)
         self._messages.append(np.broadcast_to(messages[:rounds], (rounds, *messages.shape[1:])))
 
     def figures(self) -> np.ndarray:
@@ -48,9 +58,13 @@ class Log:
         """(rounds, phases, repeats)."""
         return np.concatenate(self._messages)
 
-    def costs(self) -> np.ndarray:
-        """(rounds, phases, 2)."""
-        return np.concatenate(self._costs)
+    def ratios(self) -> np.ndarray:
+        """(rounds, phases), as in `Tally`."""
+        return np.concatenate(self._ratios)
+
+    def took_part(self) -> list[np.ndarray]:
+        """Per phase that answers and is booked, (rounds, ...) as in `Tally`."""
+        return [np.concatenate(rounds) for rounds in self._took_part]
 
     def record(self, rounds: int, figures: Mapping[str, np.ndarray]) -> None:
         """Add figures of the state after some round."""
@@ -63,21 +77,25 @@ class Log:
         return {
             "figures": self.figures(),
             "messages": self.messages(),
-            "costs": self.costs(),
+            "ratios": self.ratios(),
+            **{TOOK_PART + str(k): rounds for k, rounds in enumerate(self.took_part())},
             "recorded_rounds": np.array(self.recorded_rounds),
             **{RECORDED + name: np.array(values) for name, values in self.recorded.items()},
         }
 
     def names(self) -> list[str]:
         """Return the names of the arrays that `arrays` gives."""
-        return ["figures", "messages", "costs", "recorded_rounds", *(RECORDED + name for name in self.recorded)]
+        answers = (TOOK_PART + str(k) for k in range(len(self._took_part)))
+        recorded = (RECORDED + name for name in self.recorded)
+        return ["figures", "messages", "ratios", "recorded_rounds", *answers, *recorded]
 
     def restore(self, rounds: int, arrays: dict[str, np.ndarray]) -> None:
         """Take back what `arrays` gave."""
         self.rounds = rounds
         self.recorded_rounds = [int(r) for r in arrays["recorded_rounds"]]
         self.recorded = {name: list(arrays[RECORDED + name]) for name in self.recorded}
-        self._figures, self._messages, self._costs = [arrays["figures"]], [arrays["messages"]], [arrays["costs"]]
+        self._figures, self._messages, self._ratios = [arrays["figures"]], [arrays["messages"]], [arrays["ratios"]]
+        self._took_part = [[arrays[TOOK_PART + str(k)]] for k in range(len(self._took_part))]
 
 
 def digest(tree: Tree) -> str:

@@ -24,10 +24,11 @@ from tacit.results.run import Run, Traffic
 from tacit.simulate import checkpoint as checkpoints
 from tacit.simulate.arrays import Carry, Desks, World, joined
 from tacit.simulate.data import RoundData
-from tacit.simulate.engine import Engine
+from tacit.simulate.engine import Engine, Tally
 from tacit.simulate.figures import Figures, Noted, all_noted
 from tacit.simulate.layout import lay_out
 from tacit.simulate.progress import Interrupts, Progress
+from tacit.simulate.readings import readings_of
 from tacit.streams import Stream
 
 CHECKED_ROUNDS, CHECKED_BATCHES = 512, 1 << 17
@@ -131,8 +132,10 @@ class _Trace(NamedTuple):
     """(rounds, figures, repeats): the loss, then the score and the node's loss where asked for."""
     messages: Array
     """(rounds or 1, phases, repeats): one row where the number never changes."""
-    costs: Array
-    """(rounds, phases, 2), as in `Tally`."""
+    ratios: Array
+    """(rounds, phases), as in `Tally`."""
+    took_part: tuple[Array, ...]
+    """Per phase that answers and is booked, (rounds, ...) as in `Tally`."""
 
 
 class _Simulation:
@@ -178,6 +181,7 @@ class _Simulation:
         self.params, own = runtime.starting_points(algorithm, self.spec, self.dtype, start, self.learners.agents)
         self.own_params = None if own is None else jax.tree.map(lambda *leaves: jnp.stack(leaves), *own)
         self.engine.settle(self.params, self.spec)
+        self.answering = [k for k in range(len(algorithm.phases)) if self.engine.books_answers(k)]
         sizes = np.concatenate([s.data_size for s in self.streams])
         self.world = self.engine.world(seed, np.tile(sizes, repeats) if self.data.shared else sizes)
         noted = all_noted(algorithm.constraints, figures)
@@ -224,7 +228,8 @@ class _Simulation:
         trace = _Trace(
             jnp.zeros((self.chunk, len(self.figures.names), self.repeats), self.dtype),
             jnp.zeros((self.chunk if vary else 1, phases, self.repeats), jnp.int32),
-            jnp.zeros((self.chunk, phases, 2), self.dtype),
+            jnp.zeros((self.chunk, phases), self.dtype),
+            tuple(jnp.zeros((self.chunk, *a.shape), a.dtype) for a in self._answering(world, carry, data)),
         )
 
         def body(k: Array, loop: tuple[Carry, Desks, _Trace]) -> tuple[Carry, Desks, _Trace]:
@@ -243,12 +248,21 @@ class _Simulation:
             trace = _Trace(
                 note(trace.figures, figures, k, 0),
                 note(trace.messages, tally.messages, k if vary else 0, 0),
-                note(trace.costs, tally.costs, k, 0),
+                note(trace.ratios, tally.ratios, k, 0),
+                tuple(note(all_, now, k, 0) for all_, now in zip(trace.took_part, tally.took_part, strict=True)),
             )
             return carry, desks, trace
 
         carry, _, trace = jax.lax.fori_loop(0, count, body, (carry, self.engine.desks(), trace))
         return carry, trace
+
+    def _answering(self, world: World, carry: Carry, data: Tree) -> tuple[Array, ...]:
+        """Return what is noted of who took part in a round."""
+        if not self.answering:
+            return ()
+        first = jax.eval_shape(lambda data: self.data.batch(data, jnp.int32(0)), data)
+        tally: Tally = jax.eval_shape(self.engine.round, world, carry, first, self.engine.desks())[2]
+        return tally.took_part
 
     def _models(self, world: World, carry: Carry) -> Params:
         """Models with leading axes (repeats, agents), in the order of the graph."""
@@ -288,7 +302,8 @@ class _Simulation:
         if not isinstance(every, int) or every < 1:
             raise ConfigError(f"record_every is {record_every}; expected a whole number from 1 on")
         carry = jax.jit(self.engine.start)(self.world, self.params, self.own_params)
-        log = checkpoints.Log({} if path is None else self._fingerprint(carry), self._recorded_names())
+        known = {} if path is None else self._fingerprint(carry)
+        log = checkpoints.Log(known, self._recorded_names(), len(self.answering))
         if path is not None and path.exists():
             carry = checkpoints.load(path, log, carry)
             if log.rounds > self.rounds:
@@ -305,7 +320,9 @@ class _Simulation:
             for first, count, data in self.data.pieces(done, every, resident):
                 offset = np.int32(0 if self.data.period is None else first % self.data.period)
                 carry, trace = self.advance(self.world, carry, data, offset, count)
-                log.add(int(count), *map(np.asarray, (trace.figures[:count], trace.messages, trace.costs[:count])))
+                figures, ratios = np.asarray(trace.figures[:count]), np.asarray(trace.ratios[:count])
+                took_part = [np.asarray(rounds[:count]) for rounds in trace.took_part]
+                log.add(int(count), figures, np.asarray(trace.messages), ratios, took_part)
                 done = first + count
                 recorded = done % every == 0 or done == self.rounds
                 if recorded:
@@ -364,11 +381,9 @@ class _Simulation:
         }
         models = jax.tree.map(np.asarray, self.models(self.world, carry))
         streams: Sequence[Stream] = self.streams
-        reads = max(int(stream.reads(log.rounds).max()) for stream in streams)
-        if not isinstance(carry.taken_part, tuple):  # who is not called releases nothing
-            reads = min(reads, int(carry.taken_part.max()))
         releases = [spec.release for spec in self.engine.specs]
-        spent = spent_in_run(self.algorithm.privacy, releases, log.costs(), reads)
+        readings = readings_of(streams, self.learners, self.answering, log.took_part(), log.ratios())
+        spent = spent_in_run(self.algorithm.privacy, releases, log.ratios(), readings)
         return Run(
             algorithm=self.algorithm.name,
             objective=self.algorithm.objective,
@@ -384,7 +399,7 @@ class _Simulation:
                 for name, values in log.recorded.items()
             },
             models=models,
-            privacy=RunPrivacy(self.algorithm.privacy, spent, reads),
+            privacy=RunPrivacy(self.algorithm.privacy, *spent),
             streams=streams,
             graph=self.graph_name,
             stream=self.streams[0].description,

@@ -44,25 +44,25 @@ class Tally(NamedTuple):
     """(phases, repeats)."""
     cohort: Cohort | None
     """The learners that were called, where these are run by themselves."""
-    costs: Array
-    """(phases, 2): of the dearest release by any agent, its sensitivity, and minus its bound, both in units of its
-    scale; 0 and minus infinity where no noise was added."""
-
-
-NO_COST = np.array([0, -np.inf])
+    ratios: Array
+    """(phases,) of the dearest release by any agent, its sensitivity in units of its noise's scale; 0 where none was
+    added."""
+    took_part: tuple[Array, ...]
+    """Per phase that answers and is booked: which learners took part, by position, or the positions of a cohort."""
 
 
 def _in_scales(declared: runtime.Declared | None, dtype: jnp.dtype) -> Array:
-    """Return one agent's cost as in `Tally`: larger is dearer in both figures.
+    """Return what one agent's release costs, as in `Tally`.
 
     A release counts even if nobody is sent it in this round: it goes into the agent's state, and leaves with it later.
     """
     if declared is None:
-        return jnp.asarray(NO_COST, dtype)
+        return jnp.zeros((), dtype)
     # A value that no record can move (a step of size 0) costs nothing, with noise or without.
     free = declared.sensitivity == 0
-    scale = jnp.where(free, 1, declared.scale)
-    return jnp.stack([declared.sensitivity / scale, jnp.where(free, -jnp.inf, -declared.bound / scale)]).astype(dtype)
+    # The quotient of the very numbers that were declared: a compiler would make one formula of all three.
+    sensitivity, scale = jax.lax.optimization_barrier((declared.sensitivity, jnp.where(free, 1, declared.scale)))
+    return jnp.asarray(sensitivity / scale, dtype)
 
 
 class _Round:
@@ -75,14 +75,15 @@ class _Round:
         self.cohorts: dict[str, tuple[str, Cohort]] = {}
         """Links -> the role and who of it was called on them."""
         self.desks: list[Packed] = []
-        self.costs: list[Array] = []
+        self.ratios: list[Array] = []
+        self.took_part: list[Array] = []
         self.flights: list[Flight | tuple[()]] = []
         self.sent: list[Array] = []
 
-    def note(self, desk: Packed, cost: Array, flight: Flight | tuple[()], sent: Array) -> None:
+    def note(self, desk: Packed, ratio: Array, flight: Flight | tuple[()], sent: Array) -> None:
         """Note what a phase leaves behind."""
         self.desks.append(desk)
-        self.costs.append(cost)
+        self.ratios.append(ratio)
         self.flights.append(flight)
         self.sent.append(sent)
 
@@ -119,6 +120,12 @@ class Engine(Calls, Carriage):
             for phase, spec, packing in zip(self.algorithm.phases, self.specs, self.packings, strict=True)
         )
 
+    def books_answers(self, index: int) -> bool:
+        """Whether it has to be known who took part in a phase: learners that answer, and something is promised."""
+        phase = self.algorithm.phases[index]
+        promised = self.algorithm.privacy.private and self.specs[index].release.from_data
+        return phase.answers is not None and phase.source == self.algorithm.learner and promised
+
     @property
     def counts_vary(self) -> bool:
         """Whether the number of messages differs from round to round."""
@@ -150,12 +157,13 @@ class Engine(Calls, Carriage):
                 self._run_phase(world, index, phase, under_way, batch, links, t, desk, carry.flights[index])
         packed = {role: self._pack(role, state, under_way.tails[role]) for role, state in under_way.states.items()}
         cohorts = [cohort for role, cohort in under_way.cohorts.values() if role == self.algorithm.learner]
-        tally = Tally(jnp.stack(under_way.sent), cohorts[-1] if cohorts else None, jnp.stack(under_way.costs))
-        taken_part = carry.taken_part
-        for cohort in cohorts:
-            assert not isinstance(taken_part, tuple)  # made by `start` for a method that calls
-            taken_part = taken_part.at[cohort.position].add(1, mode="drop")
-        return Carry(t, packed, tuple(under_way.flights), taken_part), tuple(under_way.desks), tally
+        tally = Tally(
+            jnp.stack(under_way.sent),
+            cohorts[-1] if cohorts else None,
+            jnp.stack(under_way.ratios),
+            tuple(under_way.took_part),
+        )
+        return Carry(t, packed, tuple(under_way.flights)), tuple(under_way.desks), tally
 
     def _run_phase(
         self,
@@ -172,6 +180,8 @@ class Engine(Calls, Carriage):
         """Run a phase for all agents of its roles."""
         states = under_way.states
         takes_part = None if phase.answers is None else under_way.reached[phase.answers]
+        if takes_part is not None and self.books_answers(index):
+            under_way.took_part.append(takes_part)
         rows, sent, states[phase.source], cost, _ = self._send(
             world, index, phase, states[phase.source], batch, links, t, takes_part, desk
         )
@@ -224,13 +234,15 @@ class Engine(Calls, Carriage):
         assert phase.answers is not None
         _, cohort = under_way.cohorts[phase.answers]
         (state,) = states[phase.source]
-        rows, state, costs = self.answer(
+        rows, state, ratios = self.answer(
             world, phase, state, pick, cohort, links, t, partial(self._one_sends, phase, index)
         )
         states[phase.source] = (state,)
         states[phase.target] = self.absorb_answers(world, index, phase, states[phase.target], rows, cohort, links, t)
-        costs = jnp.where(cohort.called[:, None], costs, jnp.asarray(NO_COST, self.dtype))
-        under_way.note(desk, jnp.max(costs, axis=0), (), cohort.called_in(self.layout.repeats))
+        if self.books_answers(index):
+            under_way.took_part.append(cohort.position)
+        ratio = jnp.max(jnp.where(cohort.called, ratios, 0))
+        under_way.note(desk, ratio, (), cohort.called_in(self.layout.repeats))
 
     def _one_sends(
         self, phase: Phase, index: int, key: Key, state: State, batch: Batch, view: View
@@ -270,8 +282,8 @@ class Engine(Calls, Carriage):
             view = self._view(phase.source, phase.links, b, members, now, t)
             new, message, sent, cost, to = jax.vmap(one, in_axes=(0, 0, 0, VIEW_AXES))(members.key, state, part, view)
             if takes_part is not None:
-                cost = jnp.where(takes_part[role.buckets[b]][:, None], cost, jnp.asarray(NO_COST, self.dtype))
-            costs.append(jnp.max(cost, axis=0))
+                cost = jnp.where(takes_part[role.buckets[b]], cost, 0)
+            costs.append(jnp.max(cost))
             if takes_part is not None:
                 new = where(takes_part[role.buckets[b]], new, state)
             new_states.append(new)
@@ -287,7 +299,7 @@ class Engine(Calls, Carriage):
         if isinstance(masks, Masks):
             rows = dict(self._masked(index, rows, masks, world, t))
         addresses = joined(addressed) if spec.addressed else None
-        return rows, addresses, tuple(new_states), jnp.max(jnp.stack(costs), axis=0), joined(lists)
+        return rows, addresses, tuple(new_states), jnp.max(jnp.stack(costs)), joined(lists)
 
     def _masked(self, index: int, rows: Packed, masks: Masks, world: World, t: Array) -> Packed:
         """Add each pair's mask to one message and take it from the other: their sum stays what it was, to the bit."""

@@ -198,11 +198,7 @@ class Stage:
             self.packed[role] = tuple(map(StatePacking, per_bucket))
             states[role] = self._pack(role, tuple(per_bucket), [{}] * len(per_bucket))
         flights = tuple(self._empty_flight(k) for k in range(len(self.specs)))
-        return Carry(jnp.int32(0), states, flights, self._nobody_called())
-
-    def _nobody_called(self) -> Array | tuple[()]:
-        """Counters of those who are called, where cohorts are (`calls.Calls`)."""
-        return ()
+        return Carry(jnp.int32(0), states, flights)
 
     def _empty_flight(self, phase: int) -> Flight | tuple[()]:
         links = self.algorithm.phases[phase].links

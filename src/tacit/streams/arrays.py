@@ -70,10 +70,15 @@ class ArrayStream(Stream):
         x[~there], y[~there] = 0, 0
         return Batch(x, y, there.astype(np.float32))
 
-    def reads(self, rounds: int) -> NDArray[np.int64]:
-        """Return (agents,) how often a sample is read at most in the first `rounds` rounds."""
-        passes = -(-rounds * self._batch // self.data_size.astype(np.int64))
-        return passes if self._exhausted == "cycle" else np.minimum(passes, 1)
+    def records(self, agent: int, start: int, stop: int) -> NDArray[np.int64]:
+        """Return (rounds, places) which of an agent's rows each place holds, in the order in which it reads them."""
+        size = int(self.data_size[agent])
+        read = np.arange(start, stop)[:, None] * self._batch + np.arange(self._batch)
+        return read % size if self._exhausted == "cycle" else np.where(read < size, read, -1)
+
+    def alike(self) -> NDArray[np.int64]:
+        """Return (agents,) a class for each agent: who has equally many rows."""
+        return self.data_size.astype(np.int64)
 
     def _lifetime(self, rounds: int | None) -> int | None:
         if self._exhausted == "cycle":

@@ -64,14 +64,39 @@ class Stream(ABC):
     def chunk(self, start: int, stop: int) -> Tree:
         """Return rounds start..stop-1 as a pytree of numpy arrays (stop - start, agents, ...)."""
 
+    def records(self, agent: int, start: int, stop: int) -> NDArray[np.int64] | None:
+        """Return (rounds, places) which of an agent's records stand in its batches of rounds start..stop-1.
+
+        Records are numbered from 0 on, agent by agent; -1 is a place without one. None: no record comes twice. By these
+        numbers privacy accounts know a record again, so that a stream must tell all that it reads again. As long as a
+        stream does not say otherwise, a batch is one record, which comes again after `period` rounds.
+        """
+        if self.period is None or (self.rounds is not None and self.period >= self.rounds):
+            return None
+        return np.arange(start, stop)[:, None] % self.period
+
+    def alike(self) -> NDArray[np.int64]:
+        """Return (agents,) a class for each agent: those of one class read their records in the same order."""
+        return np.zeros(self.agents, np.int64)
+
+    def records_in_round(self, agent: int, round_: int) -> tuple[int, ...] | None:
+        """Return the numbers of the records in an agent's batch of round t = 1, 2, ...; see `records`."""
+        found = self.records(agent, round_ - 1, round_)
+        return None if found is None else tuple(found[0].tolist())
+
     def reads(self, rounds: int) -> NDArray[np.int64]:
-        """Return (agents,) how often a sample is read at most in the first `rounds` rounds.
+        """Return (agents,) how often a record is read at most in the first `rounds` rounds.
 
         An argument of parallel composition ("each record is used in one round") holds only where this is 1.
-        Endless streams bring a new sample each time; otherwise whole passes of `period` rounds are counted.
         """
-        passes = 1 if self.period is None else -(-rounds // self.period)
-        return np.full(self.agents, passes, np.int64)
+        _, first, which = np.unique(self.alike(), return_index=True, return_inverse=True)
+        return np.array([self._most_read(int(agent), rounds) for agent in first], np.int64)[which]
+
+    def _most_read(self, agent: int, rounds: int) -> int:
+        numbers = self.records(agent, 0, rounds)
+        if numbers is None:
+            return 1
+        return int(np.unique(numbers[numbers >= 0], return_counts=True)[1].max(initial=0))
 
     def refuse_outside(self, start: int, stop: int) -> None:
         """Refuse a slice of rounds that the stream does not have."""
@@ -99,15 +124,24 @@ class FunctionStream(Stream):
         rounds: int | None,
         period: int | None,
         data_size: NDArray[np.int32],
+        records: Callable[[int, int, int], NDArray[np.int64] | None] | None,
         name: str,
         description: str,
     ) -> None:
-        self._function = function
+        self._function, self._records = function, records
         self.agents, self.rounds, self.data_size = agents, rounds, data_size
         self.period = rounds if period is None else period
         self.name, self.description = name, description
         first = self._checked(0, 1)
         self._spec: Tree = jax.tree.map(lambda leaf: leaf_spec(leaf.shape[2:], leaf.dtype), first)
+
+    def records(self, agent: int, start: int, stop: int) -> NDArray[np.int64] | None:
+        """Ask the function that was given for this; without one a batch is one record."""
+        return super().records(agent, start, stop) if self._records is None else self._records(agent, start, stop)
+
+    def alike(self) -> NDArray[np.int64]:
+        """Return one class for all where batches are records, and one for each agent where a function tells."""
+        return super().alike() if self._records is None else np.arange(self.agents)
 
     def batch_spec(self) -> Tree:
         """Return the shapes and types of one agent's batch, as the function's first round showed them."""
@@ -154,14 +188,16 @@ def from_function(
     rounds: int | None = None,
     period: int | None = None,
     data_size: NDArray[Any] | int = 0,
+    records: Callable[[int, int, int], NDArray[np.int64] | None] | None = None,
     name: str = "custom",
     description: str = "a stream given as a function",
 ) -> Stream:
     """Make a stream of `function(start, stop) -> pytree of arrays (stop - start, agents, ...)`.
 
     The function must be pure: the same rounds whatever was asked for before. It is called once at once, for
-    round 0, to learn the shapes. Give `period` where rounds repeat, and `data_size` (per agent, or one number
-    for all) where samples are limited.
+    round 0, to learn the shapes. Give `period` where whole rounds repeat, `records` (agent, start, stop -> numbers, as
+    `Stream.records`) where records come again in other batches, and `data_size` (per agent, or one number for all)
+    where samples are limited.
     """
     check_count("agents", agents)
     for setting, value in (("rounds", rounds), ("period", period)):
@@ -174,6 +210,7 @@ def from_function(
         rounds=rounds,
         period=period,
         data_size=sizes,
+        records=records,
         name=name,
         description=description,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 from tacit.contract import Array, Tree
@@ -34,10 +35,26 @@ class ValidatedStream(Stream):
         x, y, weight = self._fitted.batch_spec()
         return ValidatedBatch(x, y, weight, self._validation.batch_spec())
 
+    def records(self, agent: int, start: int, stop: int) -> NDArray[np.int64] | None:
+        """Return (rounds, places) of both, those that are judged by numbered apart from those that are fitted."""
+        fitted, judged = (_numbered(stream, agent, start, stop) for stream in (self._fitted, self._validation))
+        return np.concatenate([np.where(fitted < 0, -1, 2 * fitted), np.where(judged < 0, -1, 2 * judged + 1)], axis=1)
+
+    def alike(self) -> NDArray[np.int64]:
+        """Return (agents,) a class for each agent: those that are alike in both streams."""
+        pairs = np.stack([self._fitted.alike(), self._validation.alike()], axis=1)
+        return np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)
+
     def chunk(self, start: int, stop: int) -> Tree:
         """Return the rounds of both."""
         x, y, weight = self._fitted.chunk(start, stop)
         return ValidatedBatch(x, y, weight, self._validation.chunk(start, stop))
+
+
+def _numbered(stream: Stream, agent: int, start: int, stop: int) -> NDArray[np.int64]:
+    """Return which records stand in a stream's batches; of one that never repeats, a new one for each round."""
+    found = stream.records(agent, start, stop)
+    return np.arange(start, stop)[:, None] if found is None else found
 
 
 def with_validation(stream: Stream, validation: Stream) -> Stream:

@@ -78,7 +78,10 @@ class Draws(Stream):
         rows = self._row[start:stop]
         return Batch(self._x[rows], self._y[rows])
 
-    def reads(self, rounds: int) -> NDArray[np.int64]:
-        """Return (agents,) how often the most frequent sample was drawn."""
-        drawn = self._row[:rounds].T
-        return np.array([np.unique(rows, return_counts=True)[1].max() for rows in drawn], np.int64)
+    def records(self, agent: int, start: int, stop: int) -> NDArray[np.int64]:
+        """Return (rounds, 1) which sample was drawn."""
+        return self._row[start:stop, agent, None].astype(np.int64)
+
+    def alike(self) -> NDArray[np.int64]:
+        """Return a class of its own for each agent: each draws for itself."""
+        return np.arange(self.agents)

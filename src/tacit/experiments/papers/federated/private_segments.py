@@ -30,7 +30,7 @@ def piecewise(values: Sequence[float], lengths: Sequence[int]) -> Callable[[Arra
 def noise_by_round(mechanism: Mechanism, sizes: Sequence[float], lengths: Sequence[int]) -> Mechanism:
     """Return Laplace noise whose standard deviation has each size for so many rounds."""
     scale = piecewise([size / math.sqrt(2) for size in sizes], lengths)
-    return mechanism._replace(scale=lambda view, sensitivity: scale(view.round))
+    return mechanism._replace(scale=lambda view, sensitivity: scale(view.round), ratio=None)
 
 
 def stretches(rounds: Counts, values: Floats, lengths: Sequence[int]) -> list[tuple[Counts, Floats]]:

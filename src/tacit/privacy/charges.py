@@ -1,0 +1,85 @@
+"""What a release costs and whom it is charged to: the one place that decides it, for every runtime.
+
+The simulator, peers in memory, swarms and deployed peers all make their events here, of three things: what the phase
+releases (settled before the run), what was declared in this round, and which records the batch holds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from tacit.contract import Adjacency, Mechanism, PrivacyStatement
+from tacit.privacy.events import EVERYONE, NO_RECORDS, Event, fresh, rows
+
+
+class Release(Protocol):
+    """What a phase releases, as the runtime settles it before the run."""
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """What its noise comes from."""
+
+    @property
+    def coordinates(self) -> int:
+        """How many numbers are released."""
+
+    @property
+    def from_data(self) -> bool:
+        """Whether it depends on data."""
+
+    @property
+    def in_sequence(self) -> bool:
+        """Whether it is charged to every record, those of other rounds too."""
+
+
+class Held(NamedTuple):
+    """The records that a batch holds."""
+
+    records: str
+    """Their label, as in `Event.records`."""
+    copies: int = 1
+    """How often a record is in the batch at most: the mean moves by that many times the declared sensitivity."""
+
+    @classmethod
+    def of(cls, numbers: Iterable[int] | None, round_: int) -> Held:
+        """Return what a round's batch holds, by the numbers of its records (-1: an empty place).
+
+        None: records that are in no other batch, counted by the round.
+        """
+        if numbers is None:
+            return cls(fresh(round_))
+        found, counts = np.unique([number for number in numbers if number >= 0], return_counts=True)
+        return cls(rows(found.tolist()), int(counts.max())) if found.size else cls(NO_RECORDS)
+
+
+def charges_all(statement: PrivacyStatement, adjacency: Adjacency) -> bool:
+    """Whether every release is charged to every record."""
+    return statement.composition != "parallel" or adjacency == "dataset"
+
+
+def event_of(release: Release, round_: int, sensitivity: float, scale: float, held: Held) -> Event:
+    """Return what is booked for a release of one agent; everyone sees it, since what leaves is passed on in mixtures.
+
+    What calibrated noise costs follows from its ratio in this round alone, in double precision; of other noise it is
+    sensitivity / scale. A value that no record can move costs nothing. Numbers that are none promise nothing.
+    """
+    mechanism = release.mechanism
+    copies = 1 if mechanism.adjacency == "dataset" else held.copies
+    ratio = mechanism.ratio_in(round_)
+    known = mechanism.distribution is not None and math.isfinite(sensitivity) and math.isfinite(scale)
+    return Event(
+        mechanism.name,
+        mechanism.distribution,
+        sensitivity=copies * sensitivity if known else 1.0,
+        scale=scale if known else 0.0,
+        coordinates=max(1, release.coordinates),
+        bound=mechanism.bound,
+        adjacency=mechanism.adjacency,
+        records="" if release.in_sequence else held.records,
+        observers=(EVERYONE,),
+        calibration=None if ratio is None or not known else copies * ratio,
+    )

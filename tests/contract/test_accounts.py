@@ -1,0 +1,179 @@
+"""What the simulator says a run has spent is what the dearest of the peers' ledgers holds, to the bit.
+
+Over every private method by discovery and every way in which records come: once, again and again to owners of unequal
+sizes, twice in a batch, in mini-batches, to cohorts, and to agents that are there by chance. (A file that is rewritten
+while it is followed is in tests/peer/test_rewritten_files.py.)
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tacit
+from tacit.contract import Algorithm
+from tacit.errors import BudgetExceeded
+from tacit.graphs import Channel, Graph, Topology
+from tacit.peer import run_in_process
+from tacit.peer.releases import BookedReleaser
+from tacit.privacy import decaying_gaussian, laplace, laplace_of_size
+from tacit.privacy.accounting import Account, Budget, guarantee
+from tacit.privacy.entropy import NoiseSource
+from tacit.privacy.events import Loss
+from tacit.privacy.ledger import Ledger
+from tacit.streams import Stream
+from tests.contract.cases import AGENTS, CASES, DIM, LIMITS, SISTERS, build, graph_of, stream
+
+ROUNDS = 6
+SIZES = (2, 5, 7, 3, 4, 2, 9, 1, 6)
+
+
+def rows(batch: int, exhausted: Any = "cycle") -> Stream:
+    """Owners of unequal sizes, who read their rows in their own order."""
+    owner = np.repeat(np.arange(AGENTS), SIZES)
+    rng = np.random.default_rng(3)
+    x, y = rng.normal(size=(owner.size, DIM)).astype(np.float32), np.sign(rng.normal(size=owner.size))
+    rounds = ROUNDS if exhausted == "mask" else None
+    return tacit.streams.from_arrays(x, y, owner, batch=batch, exhausted=exhausted, rounds=rounds)
+
+
+STREAMS = {
+    "fresh": stream,
+    "repeating, unequal": lambda: rows(1),
+    "duplicates in a batch": lambda: rows(4),  # of an owner with one row, four times the same
+    "used up": lambda: rows(2, "mask"),
+}
+
+
+class Books:
+    """A ledger in memory."""
+
+    def __init__(self) -> None:
+        self.account = Account()
+
+    def release(self, release: str, event: Any, draw: Any) -> Any:
+        self.account = self.account.charged(event)
+        return draw()
+
+
+def ledgers(algorithm: Algorithm, graph: Graph | Topology, data: Stream, channel: Channel, dtype: str) -> Loss:
+    """Return what the dearest of the peers' ledgers holds."""
+    books: list[Books] = []
+
+    def releaser(role: str, agent: int) -> BookedReleaser:
+        books.append(Books())
+        return BookedReleaser(books[-1], NoiseSource())
+
+    run_in_process(algorithm, graph, data, rounds=ROUNDS, channel=channel, dtype=dtype, releaser=releaser)
+    worst = Loss()
+    for book in books:
+        worst = worst.worst(book.account.spent())
+    return worst
+
+
+def agree(
+    algorithm: Algorithm, graph: Graph | Topology, data: Stream, channel: Channel | None = None, dtype: str = "float32"
+) -> Loss:
+    """Check that both runtimes count the same, and return it."""
+    channel = channel or Channel()
+    run = tacit.simulate(algorithm, graph, data, rounds=ROUNDS, channel=channel, dtype=dtype, progress=False)
+    booked = ledgers(algorithm, graph, data, channel, dtype)
+    adjacency = algorithm.phases[0].mechanism.adjacency
+    expected, found = guarantee(booked, adjacency), run.privacy.guarantee
+    assert found is not None
+    assert (found.epsilon, found.rho, found.delta) == (expected.epsilon, expected.rho, expected.delta)
+    assert found.private
+    assert found.rho > 0
+    return booked
+
+
+PRIVATE = [
+    case
+    for case in CASES
+    if (made := case.make()).privacy.private
+    and all(
+        p.mechanism.perturbs != "model" and not p.mechanism.per_slot for p in made.phases if p.mechanism.distribution
+    )
+]
+SLOW = pytest.mark.slow
+
+
+def matrix() -> list[Any]:
+    """Every private method on every stream; daily, those that share no code with another on the hardest one."""
+    found = []
+    for case in PRIVATE:
+        for name in STREAMS:
+            daily = name == "duplicates in a batch" and case.name.split(",")[0] not in SISTERS
+            found.append(pytest.param(case, name, id=f"{case.name}, {name}", marks=() if daily else SLOW))
+    return found
+
+
+@pytest.mark.parametrize(("case", "name"), matrix())
+def test_the_simulator_and_the_ledgers_of_peers_say_the_same(case: Any, name: str) -> None:
+    agree(case.make(), case.graph, STREAMS[name](), case.channel)
+
+
+@pytest.mark.parametrize("name", ["fedavg", pytest.param("pao_fed", marks=SLOW)])
+@pytest.mark.parametrize("mechanism", [laplace(0.3, 1.0), decaying_gaussian(2.0, 0.9, 1.0)], ids=lambda m: m.name)
+def test_who_is_called_and_who_is_there_is_charged(name: str, mechanism: Any) -> None:
+    """A cohort, and clients that are there by chance, over rows that come again: rounds of other people cost nothing."""
+    settings = {"cohort": 3} if name == "fedavg" else {"share": 3, "variant": "U1"}
+    graph: Topology = tacit.graphs.star_roles(AGENTS)
+    if name == "pao_fed":
+        graph = graph.available("client", np.linspace(0.2, 1, AGENTS))
+    agree(build(name, mechanism, **settings), graph, rows(2))
+
+
+@pytest.mark.parametrize("name", ["constrained_mirror_descent", pytest.param("lagrangian_descent", marks=SLOW)])
+def test_a_private_dual_is_charged_in_sequence(name: str) -> None:
+    algorithm = build(name, laplace(0.5, 1.0), dual="private", constraints=LIMITS)
+    assert algorithm.privacy.composition == "sequential"
+    found = agree(algorithm, graph_of(algorithm), stream())
+    assert found.epsilon == ROUNDS * 0.5
+
+
+def test_noise_of_a_size_of_its_own_costs_the_same_in_both() -> None:
+    algorithm = build("adapt_then_combine", laplace_of_size(0.7, clip=1.0))
+    agree(algorithm, graph_of(algorithm), rows(3), dtype="float64")
+
+
+def test_the_second_release_of_a_private_dual_is_refused(tmp_path: Path) -> None:
+    """Three peers with a budget of 1 and releases of 1, each of which is charged to every record."""
+    algorithm = build("constrained_mirror_descent", laplace(1.0, 1.0), dual="private", constraints=LIMITS)
+    made: list[Ledger] = []
+
+    def releaser(role: str, agent: int) -> BookedReleaser:
+        made.append(Ledger.create(tmp_path / f"{agent}.ledger", Budget(epsilon=1.0)))
+        return BookedReleaser(made[-1], NoiseSource())
+
+    data = tacit.streams.logistic_drift(agents=3, dim=DIM, seed=0)
+    with pytest.raises(BudgetExceeded):
+        run_in_process(algorithm, tacit.graphs.complete(3), data, rounds=2, releaser=releaser)
+    assert [ledger.releases for ledger in made] == [1, 1, 1]
+    assert [ledger.spent().epsilon for ledger in made] == [1.0, 1.0, 1.0]
+
+
+def test_owners_of_other_sizes_do_not_make_a_record_look_new() -> None:
+    """70 rounds: a record of the owner of two rows is released 35 times, whatever the others' periods are."""
+    owner = np.repeat(np.arange(3), (2, 5, 7))
+    x = np.random.default_rng(0).normal(size=(owner.size, 2)).astype(np.float32)
+    data = tacit.streams.from_arrays(x, np.sign(x[:, 0]), owner)
+    books = [Books(), Books(), Books()]
+    algorithm = build("distributed_online", laplace(1.0, 1.0))
+    graph = tacit.graphs.complete(3)
+    run_in_process(
+        algorithm, graph, data, rounds=70, releaser=lambda role, agent: BookedReleaser(books[agent], NoiseSource())
+    )
+    assert [book.account.spent().epsilon for book in books] == [35.0, 14.0, 10.0]
+
+
+def test_records_held_back_are_counted_as_often_as_they_are_read() -> None:
+    """Owners of two and of six rows, and as many to judge by: both repeat after six rounds, the records of one after two."""
+    owner = np.repeat([0, 1], [2, 6])
+    one = tacit.streams.from_arrays(np.zeros((8, 2), np.float32), np.ones(8), owner)
+    both = tacit.streams.with_validation(one, one)
+    np.testing.assert_array_equal(both.reads(12), [6, 2])
+    assert [both.records_in_round(0, t) for t in (1, 2, 3)] == [(0, 1), (2, 3), (0, 1)]
