@@ -303,6 +303,9 @@ class Mechanism(NamedTuple):
     """Masked only: the scale of one pair's Laplace mask; 0 leaves messages as they are, on the grid."""
     requires: frozenset[Requirement] = frozenset()
     """What the spread needs of the links that carry it."""
+    mean_over: Callable[[View, Extent], Array] | None = None
+    """How many records the value is a mean over, where it cannot be taken apart into what each record gives; None: over
+    the places of a batch, record by record."""
 
     @property
     def per_slot(self) -> bool:
@@ -344,10 +347,18 @@ class Mechanism(NamedTuple):
 
         That is so where a state that depends on data enters the computation: a batch of many records helps no more.
         """
+        return self.over(lambda view, extent: jnp.ones(()))
+
+    def over(self, records: Callable[[View, Extent], Array]) -> Mechanism:
+        """Return the mechanism for a mean over so many records that is not made of each of them by itself."""
         sensitivity = self.sensitivity
-        if sensitivity is None:
+        if sensitivity is None or self.adjacency == "dataset":
             return self
-        return self._replace(sensitivity=lambda view, extent: sensitivity(view, extent._replace(records=1)))
+
+        def of_mean(view: View, extent: Extent) -> Array:
+            return sensitivity(view, extent._replace(records=1)) / records(view, extent)
+
+        return self._replace(sensitivity=of_mean, mean_over=records)
 
 
 class PrivacyStatement(NamedTuple):

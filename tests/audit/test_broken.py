@@ -49,7 +49,7 @@ def released(monkeypatch):
 @pytest.mark.parametrize("mechanism", [LAPLACE, GAUSSIAN], ids=["laplace", "gaussian"])
 def test_half_the_noise(released, mechanism):
     def half(real, mechanism, words, value, view, records):
-        less = mechanism._replace(scale=lambda view, sensitivity: mechanism.scale(view, sensitivity) / 2)
+        less = mechanism._replace(ratio=2 * mechanism.ratio)
         return real(less, words, value, view, records)
 
     released(half)
@@ -122,6 +122,7 @@ def test_a_retransmission_that_is_not_charged():
         free = declared._replace(
             sensitivity=lambda view, extent: 0.0 * declared.sensitivity(view, extent),
             scale=lambda view, sensitivity: declared.noise(view, tacit.contract.Extent(1, 3)).scale,
+            ratio=None,
         )
         again = Phase("peers", phase.compute, free, lambda key, state, inbox, view: state)
         return algorithm._replace(phases=(again, phase))
@@ -203,9 +204,9 @@ def test_fresh_noise_for_every_neighbour_costs_as_many_times():
 
     def to_each(objective, mechanism):
         def scale(view, sensitivity):  # of one copy: what is handed in is the change of all copies together
-            return mechanism.scale(view, sensitivity / (1 + view.out.degree))
+            return sensitivity / (1 + view.out.degree) / mechanism.ratio
 
-        algorithm = ONLINE(objective, mechanism=mechanism._replace(spread="per_edge", scale=scale))
+        algorithm = ONLINE(objective, mechanism=mechanism._replace(spread="per_edge", scale=scale, ratio=None))
         phase = algorithm.phases[0]
 
         def emit(state, released, view):

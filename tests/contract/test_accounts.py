@@ -61,16 +61,18 @@ class Books:
 
 def ledgers(algorithm: Algorithm, graph: Graph | Topology, data: Stream, channel: Channel, dtype: str) -> Loss:
     """Return what the dearest of the peers' ledgers holds."""
-    books: list[Books] = []
+    releasers: list[BookedReleaser] = []
 
     def releaser(role: str, agent: int) -> BookedReleaser:
-        books.append(Books())
-        return BookedReleaser(books[-1], NoiseSource())
+        releasers.append(BookedReleaser(Books(), NoiseSource()))
+        return releasers[-1]
 
     run_in_process(algorithm, graph, data, rounds=ROUNDS, channel=channel, dtype=dtype, releaser=releaser)
     worst = Loss()
-    for book in books:
-        worst = worst.worst(book.account.spent())
+    for each in releasers:
+        assert isinstance(each.ledger, Books)
+        worst = worst.worst(each.ledger.account.spent())
+    assert sum(each.cut for each in releasers) == 0  # what leaves keeps to its declaration by itself
     return worst
 
 

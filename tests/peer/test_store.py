@@ -19,6 +19,7 @@ from tacit.peer.exchange import Parcel
 from tacit.peer.releases import BookedReleaser
 from tacit.peer.store import LONGEST_PIECE, PeerStore
 from tacit.privacy import ledger as ledger_module
+from tacit.privacy.charges import Held
 from tacit.privacy.entropy import NoiseSource
 from tacit.privacy.ledger import inspect
 from tacit.runtime import Declared, ReleaseSpec
@@ -184,13 +185,13 @@ def test_a_releaser_books_through_the_store(tmp_path):
     declared = Declared(np.float32(2.0), np.float32(4.0), np.float32(np.inf))
     with created(tmp_path, BUDGET) as store:
         release = BookedReleaser(store.staged, NoiseSource())
-        noisy = release("round 1 phase 0", spec, declared, np.zeros(3), "")
-        release("round 2 phase 0", spec, declared, np.zeros(3), "")
+        noisy = release("round 1 phase 0", spec, 1, declared, np.zeros(3), Held(""))
+        release("round 2 phase 0", spec, 2, declared, np.zeros(3), Held(""))
         assert store.ledger.releases == 0
         store.commit(snapshot=noisy.tobytes())
         assert store.ledger.spent().epsilon == pytest.approx(1.0, rel=1e-12)
         with pytest.raises(BudgetExceeded):
-            release("round 3 phase 0", spec, declared, np.zeros(3), "")
+            release("round 3 phase 0", spec, 3, declared, np.zeros(3), Held(""))
 
 
 # Samples.

@@ -102,10 +102,11 @@ def sampled_training(
 
     def gain(view: View) -> Array:
         """How much more than one clipped gradient the value moves."""
-        in_steps = jnp.ones(()) if mechanism.perturbs == "gradient" else schedule(view.round)
-        if most_steps > 1 or sizes is None:
-            return in_steps
-        return in_steps / of_client(sizes, view)
+        return jnp.ones(()) if mechanism.perturbs == "gradient" else schedule(view.round)
 
-    whole = mechanism if most_steps == 1 and sizes is None else mechanism.for_whole_batch()
-    return Training(whole.amplified(gain), value, moved)
+    averaged = mechanism
+    if most_steps > 1:
+        averaged = mechanism.for_whole_batch()
+    elif sizes is not None:
+        averaged = mechanism.over(lambda view, extent: of_client(sizes, view))
+    return Training(averaged.amplified(gain), value, moved)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from tacit.contract import Array, Batch, Extent, Mechanism, View
+from tacit.contract import Array, Batch, Mechanism, View
 from tacit.errors import ConfigError
 from tacit.privacy import records_in
 
@@ -17,14 +17,7 @@ def own_records(view: View, places: int) -> Array:
 
 def of_own_records(mechanism: Mechanism) -> Mechanism:
     """Return the mechanism for a mean over an agent's own records instead of the places of a batch."""
-    sensitivity = mechanism.sensitivity
-    if sensitivity is None or mechanism.adjacency == "dataset":
-        return mechanism
-
-    def of_mean(view: View, extent: Extent) -> Array:
-        return sensitivity(view, extent._replace(records=1)) / own_records(view, extent.records)
-
-    return mechanism._replace(sensitivity=of_mean)
+    return mechanism.over(lambda view, extent: own_records(view, extent.records))
 
 
 def records_held(batch: Batch, view: View) -> Array:

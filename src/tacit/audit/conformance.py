@@ -15,11 +15,13 @@ from typing import Any, NoReturn
 import jax
 import numpy as np
 
-from tacit.contract import Algorithm, Params, Tree
+from tacit.contract import Algorithm, Mechanism, Params, Tree
 from tacit.errors import ConfigError, ContractError, ResultError
 from tacit.graphs import Channel, Graph, Topology
 from tacit.peer import Envelope, run_in_process
 from tacit.peer.memory import speakers
+from tacit.peer.releases import BookedReleaser, NothingBooked
+from tacit.privacy.entropy import NoiseSource
 from tacit.results import Run
 from tacit.runtime import prepared_topology
 from tacit.simulate import simulate
@@ -74,6 +76,9 @@ def check_contract(
     simulator_equals_peers(trial)
     restart_goes_on(trial)
     done = ["the simulator equals peers", "a restart goes on"]
+    if algorithm.privacy.private and not any(_on_model(phase.mechanism) for phase in algorithm.phases):
+        releases_keep_to_their_declaration(trial)
+        done.append("releases keep to their declaration")
     if trial.channel.reliable:
         public_parts_ignore_data(trial, _next_agents_data(stream) if other is None else other)
         done.append("public parts ignore the data")
@@ -86,6 +91,11 @@ def check_contract(
         relabelling_changes_nothing(trial)
         done.append("the numbering of agents does not matter")
     return tuple(done)
+
+
+def _on_model(mechanism: Mechanism) -> bool:
+    """Whether peers refuse a mechanism: noise on models, or link by link."""
+    return mechanism.distribution is not None and (mechanism.perturbs == "model" or mechanism.per_slot)
 
 
 def simulator_equals_peers(trial: Trial, dtype: str = "float64", tolerance: float = PRECISE) -> None:
@@ -110,6 +120,30 @@ def simulator_equals_peers(trial: Trial, dtype: str = "float64", tolerance: floa
         trial.refuse(
             f"after {rounds} rounds the simulator and separate peers differ by {apart:.2g}, more than {tolerance:g}; "
             "its functions must depend on their arguments alone, and on what arrived"
+        )
+
+
+def releases_keep_to_their_declaration(trial: Trial) -> None:
+    """Let peers release as they do with a ledger, and see whether anything had to be cut down to what is declared."""
+    releasers: list[BookedReleaser] = []
+
+    def releaser(role: str, agent: int) -> BookedReleaser:
+        releasers.append(BookedReleaser(NothingBooked(), NoiseSource()))
+        return releasers[-1]
+
+    run_in_process(
+        trial.algorithm,
+        trial.graph,
+        trial.stream,
+        rounds=min(trial.rounds, 4),
+        seed=trial.seed,
+        channel=trial.channel,
+        releaser=releaser,
+    )
+    if cut := sum(each.cut for each in releasers):
+        trial.refuse(
+            f"{cut} releases went beyond the sensitivity that its mechanism declares; clip every record's part in "
+            "compute, and release that alone: what does not depend on data joins in emit"
         )
 
 

@@ -46,6 +46,7 @@ METRICS = (
     Metric("tacit_epsilon_left", "gauge", "Privacy loss that the budget still allows."),
     Metric("tacit_rho_spent", "gauge", "The same in zCDP, for a budget of rho."),
     Metric("tacit_rho_left", "gauge", "What a budget of rho still allows."),
+    Metric("tacit_releases_cut", "gauge", "Releases since the start that were cut down to what was declared."),
     Metric(
         "tacit_consensus_distance",
         "gauge",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from tacit import runtime
@@ -13,6 +14,7 @@ from tacit.peer.inbox import StackedInbox
 from tacit.peer.releases import Releaser
 from tacit.privacy import records_in
 from tacit.privacy.charges import Held
+from tacit.privacy.enforcement import Enforced, enforced
 from tacit.runtime import MessageSpec
 
 
@@ -33,10 +35,16 @@ class AgentFunctions:
         return lambda key, state, batch, view: runtime.prepare(phase, index, key, state, batch, view)
 
     def _computer(self, index: int, phase: Phase) -> Any:
-        def compute(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree, runtime.Declared | None]:
+        def compute(
+            key: Key, state: State, batch: Batch, view: View
+        ) -> tuple[State, runtime.Declared | None, Enforced]:
             view = runtime.with_data(view, batch)
-            state, value = runtime.compute(phase, index, key, state, batch, view)
-            return state, value, runtime.declare(phase, value, records_in(batch), view)
+            after, value = runtime.compute(phase, index, key, state, batch, view)
+            declared = runtime.declare(phase, value, records_in(batch), view)
+            if declared is None or phase.mechanism.clip is None:
+                return after, declared, Enforced(value, jnp.zeros((), bool))
+            of_one = lambda record: runtime.compute(phase, index, key, state, record, view)[1]  # noqa: E731
+            return after, declared, enforced(phase.mechanism, value, batch, view, of_one, declared.sensitivity)
 
         return compute
 
@@ -67,8 +75,8 @@ class AgentFunctions:
         self, index: int, key: Key, state: State, batch: Batch, view: View, releaser: Releaser, name: str, held: Held
     ) -> runtime.Prepared:
         """Compute, release through the ledger, emit."""
-        state, value, declared = self._compute[index](key, state, batch, view)
-        noisy = releaser(name, self.specs[index].release, int(view.round), declared, value, held)
+        state, declared, (value, cut) = self._compute[index](key, state, batch, view)
+        noisy = releaser(name, self.specs[index].release, int(view.round), declared, value, held, bool(cut))
         ready: runtime.Prepared = self._emit[index](state, noisy, runtime.with_data(view, batch), declared)
         return ready
 
@@ -77,7 +85,7 @@ class AgentFunctions:
         if not booked:
             self._prepare[index](key, state, batch, view)
             return
-        state, value, declared = self._compute[index](key, state, batch, view)
+        state, declared, (value, _) = self._compute[index](key, state, batch, view)
         self._emit[index](state, jax.tree.map(np.asarray, value), runtime.with_data(view, batch), declared)
 
     def absorb(self, index: int, key: Key, state: State, inbox: StackedInbox, view: View) -> State:

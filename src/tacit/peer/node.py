@@ -198,6 +198,12 @@ class Node:
         with self._precision():
             return np.asarray(algorithm.objective.predict(self.machine.model, jnp.asarray(x)))
 
+    @property
+    def releases_cut(self) -> int:
+        """Releases since the start that went beyond what their method declares, and were cut down to it."""
+        releaser = self.machine.releaser
+        return releaser.cut if isinstance(releaser, BookedReleaser) else 0
+
     def compile(self) -> None:
         """Compile all that will be run, so that the first deadline is not spent on that."""
         with self._precision():

@@ -27,9 +27,19 @@ class Releaser(Protocol):
     """Turns a value into what may leave, or raises and lets nothing out."""
 
     def __call__(
-        self, name: str, spec: ReleaseSpec, round_: int, declared: Declared | None, value: Tree, held: Held
+        self,
+        name: str,
+        spec: ReleaseSpec,
+        round_: int,
+        declared: Declared | None,
+        value: Tree,
+        held: Held,
+        cut: bool = False,
     ) -> Tree:
-        """Release a value of a round under a name that is used once, computed from the records that its batch holds."""
+        """Release a value of a round under a name that is used once, computed from the records that its batch holds.
+
+        `cut`: it did not keep to its declaration and was made to (`tacit.privacy.enforcement`).
+        """
 
 
 class Books(Protocol):
@@ -37,6 +47,14 @@ class Books(Protocol):
 
     def release(self, release: str, event: Event, draw: Callable[[], T], /) -> T:
         """Return what `draw` gives, or raise without calling it where the release cannot be booked."""
+
+
+class NothingBooked:
+    """Books that take everything and keep nothing: for runs that only look at what would be released."""
+
+    def release(self, release: str, event: Event, draw: Callable[[], T], /) -> T:
+        """Draw."""
+        return draw()
 
 
 class BookedReleaser:
@@ -55,19 +73,29 @@ class BookedReleaser:
                 "simulation make it with NoiseSource(), which takes its key from the operating system"
             )
         self.ledger, self.source = ledger, source
+        self.cut = 0
+        """Releases since the start that had to be made to keep to their declaration."""
 
     def __call__(
-        self, name: str, spec: ReleaseSpec, round_: int, declared: Declared | None, value: Tree, held: Held
+        self,
+        name: str,
+        spec: ReleaseSpec,
+        round_: int,
+        declared: Declared | None,
+        value: Tree,
+        held: Held,
+        cut: bool = False,
     ) -> Tree:
         """Draw as declared, unless the books refuse it."""
+        self.cut += cut
         mechanism = spec.mechanism
         if not spec.from_data:
             return value
         if mechanism.distribution is not None and (mechanism.perturbs == "model" or mechanism.per_slot):
             remedy = "use laplace or gaussian noise on the update" if mechanism.per_slot else "say perturbs='update'"
             raise PrivacyError(
-                f"mechanism {mechanism.name!r} perturbs the model, whose rounding errors grow with its size and are not "
-                f"in the declared sensitivity; {remedy} (docs/privacy.md)"
+                f"mechanism {mechanism.name!r} perturbs the model, whose rounding errors grow with its size and are "
+                f"not in the declared sensitivity; {remedy} (docs/privacy.md)"
             )
         sensitivity, scale = (0.0, 0.0) if declared is None else _in_double(mechanism, round_, declared)
         event = event_of(spec, round_, sensitivity, scale, held)

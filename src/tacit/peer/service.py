@@ -180,6 +180,11 @@ class PeerService(StopsOnce):
         found = self.node.masker.faults() + ([] if self.fault is None else [str(self.fault)])
         if self._stopping.is_set():
             found.append("the peer is stopping")
+        if self.node.releases_cut:
+            found.append(
+                f"{self.node.releases_cut} release(s) went beyond what {self.node.plan.algorithm.name!r} declares and "
+                "were cut down to it: nothing leaked, but the method does not clip as it says; mend it"
+            )
         identity = self._watch.current()
         if identity.not_after <= datetime.now(UTC):
             found.append(f"the certificate expired at {identity.not_after.isoformat()}; install a new one")
@@ -350,6 +355,7 @@ class PeerService(StopsOnce):
             unit, spent, left, _ = spending(self._store.ledger.budget, self._store.ledger.spent())
             self.counters.set(f"tacit_{unit}_spent", spent)
             self.counters.set(f"tacit_{unit}_left", left)
+            self.counters.set("tacit_releases_cut", self.node.releases_cut)
 
     async def _until(self, condition: Callable[[], bool], at: float | None = None) -> bool:
         """Wait until a condition holds, which news, the deadline of the phase or the time `at` may bring about."""

@@ -64,6 +64,7 @@ def standing(node: Node, ledger: Ledger, identity: Identity) -> dict[str, Any]:
             "booked": plan.booked,
             "holds": plan.algorithm.privacy.holds if plan.booked else "nothing: no noise, or noise from a seed",
             "releases": ledger.releases,
+            "cut": node.releases_cut,
             "budget": spending(ledger.budget, ledger.spent())._asdict() if plan.booked else None,
         },
         "certificate": {"expires": identity.not_after.isoformat(), "fingerprint": identity.fingerprint},

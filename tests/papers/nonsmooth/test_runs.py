@@ -22,8 +22,9 @@ SETTING = Setting(0.4, 1.6)
 
 
 def noise_ratio(cell: Cell, t: int) -> float:
-    made = mechanism(cell)
-    return float(made.scale(view(t), 1.0))
+    ratio = mechanism(cell).ratio_in(t)
+    assert ratio is not None
+    return 1 / ratio
 
 
 def test_all_methods_spend_the_same_total_each_by_its_own_rule() -> None:

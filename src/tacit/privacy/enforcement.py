@@ -1,0 +1,77 @@
+"""Declared sensitivities made true by the runtime, whatever a method's code did.
+
+A peer lets nothing out but what one record can move by the declared sensitivity s, in the norm of the noise, at most:
+
+- A mean over the h places of a batch (the usual case) is taken apart: `compute` is asked for each record by itself,
+  what it says of one is scaled down to h s / 2, and their mean leaves. Replacing a record changes one of h terms, by at
+  most 2 (h s / 2) / h = s.
+- A value that cannot be taken apart (`Mechanism.mean_over`: several local steps, a local problem solved to the end)
+  is scaled down as a whole to n s / 2, n being how many records it is a mean over. For n = 1 the argument is as above;
+  for n > 1 the method answers for the rest, and the audit attacks it.
+
+What was not finite becomes zero. A method that keeps to its declaration is changed by rounding alone; where the change
+is larger, the release is counted as cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from tacit.contract import Array, Batch, Clip, Extent, Mechanism, Tree, View
+from tacit.privacy.clipping import clip, records_in
+
+NOTICED = 1e-3
+"""A change by more than this share of the sensitivity is no rounding."""
+
+
+class Enforced(NamedTuple):
+    """A value that keeps to its declaration."""
+
+    value: Tree
+    cut: Array
+    """Whether it did not before."""
+
+
+def enforced(
+    mechanism: Mechanism, value: Tree, batch: Batch, view: View, of_one: Callable[[Batch], Tree], sensitivity: Array
+) -> Enforced:
+    """Return the value as it may leave; `of_one` gives what `compute` would release of a batch with one place."""
+    places = records_in(batch)
+    extent = Extent(sum(leaf.size for leaf in jax.tree.leaves(value)), places)
+    norm = _norm(mechanism)
+    if mechanism.mean_over is not None or mechanism.adjacency == "dataset" or jnp.ndim(getattr(batch, "y", 0)) == 0:
+        records = jnp.ones(()) if mechanism.mean_over is None else mechanism.mean_over(view, extent)
+        kept = _within(value, sensitivity / 2 * records, norm)
+    else:
+        axes = jax.tree.map(lambda leaf: 0 if jnp.ndim(leaf) else None, batch)
+        single = jax.tree.map(lambda leaf: leaf[:, None] if jnp.ndim(leaf) else leaf, batch)
+        limit = sensitivity / 2 * places
+        each = jax.vmap(lambda record: _within(of_one(record), limit, norm), in_axes=(axes,))(single)
+        kept = jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0) / places, each)
+    apart = jax.tree.map(lambda a, b: jnp.asarray(a - b, jnp.result_type(float)), value, kept)
+    return Enforced(kept, ~(_size(apart, norm) <= NOTICED * sensitivity))
+
+
+def _norm(mechanism: Mechanism) -> str:
+    if mechanism.adjacency == "component":
+        return "linf"
+    return "l2" if mechanism.distribution == "gaussian" else "l1"
+
+
+def _within(value: Tree, limit: Array, norm: str) -> Tree:
+    """Scale a value down to a limit, which `clip` does exactly for a bound that is known beforehand: 1."""
+    safe = jnp.where(limit > 0, limit, 1)
+    units = jax.tree.map(lambda leaf: leaf / safe.astype(leaf.dtype), value)
+    inside = clip(units, Clip(1.0, norm))  # type: ignore[arg-type]
+    return jax.tree.map(lambda leaf: jnp.where(limit > 0, leaf * safe.astype(leaf.dtype), 0), inside)
+
+
+def _size(value: Tree, norm: str) -> Array:
+    whole = jnp.concatenate([jnp.abs(leaf).reshape(-1) for leaf in jax.tree.leaves(value)])
+    if norm == "linf":
+        return jnp.max(whole)
+    return jnp.sum(whole) if norm == "l1" else jnp.sqrt(jnp.sum(jnp.square(whole)))

@@ -1,0 +1,159 @@
+"""A peer lets out nothing that a record can move further than is booked, whatever the method's code did.
+
+The attack: neighbouring batches (one record replaced by one that pulls the opposite way, a thousand times the clip)
+through the very function that a booked peer computes with. What it hands to the sampler may differ by the declared
+sensitivity at most, in the norm of the noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tacit
+from tacit.audit import check_contract
+from tacit.contract import Algorithm, Clip, Mechanism
+from tacit.errors import ContractError
+from tacit.peer import run_in_process
+from tacit.peer.releases import BookedReleaser, NothingBooked
+from tacit.privacy import gaussian, laplace
+from tacit.privacy.clipping import clip, clipped_mean
+from tacit.privacy.entropy import NoiseSource
+from tacit.streams import Batch, from_function
+
+AGENTS, DIM, CLIP = 3, 4, 0.5
+LOSS = tacit.objectives.logistic().loss
+
+
+def mean_of(of_record: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
+    """Return the mean over a batch of what a method makes of each record: its own clip, or none."""
+
+    def mean(params: Any, batch: Batch, t: Any) -> Any:
+        if jnp.ndim(batch.y) == 0:
+            return of_record(params, batch, t)
+        return jnp.mean(jax.vmap(of_record, in_axes=(None, 0, None))(params, batch, t), axis=0)
+
+    return mean
+
+
+def gradient(params: Any, record: Batch, t: Any) -> Any:
+    return jax.grad(LOSS.data)(params, record)
+
+
+def stops_after_four(params: Any, record: Batch, t: Any) -> Any:
+    g = gradient(params, record, t)
+    return jnp.where(t <= 4, clip(g, Clip(CLIP, "l2")), g)
+
+
+def own_clip(params: Any, record: Batch, t: Any) -> Any:
+    g = gradient(params, record, t)
+    return g * CLIP / jnp.sqrt(jnp.sum(g * g))  # 0 / 0 where the gradient is zero, inf / inf where it is huge
+
+
+def of_mean(params: Any, batch: Batch, t: Any) -> Any:
+    return clip(mean_of(gradient)(params, batch, t), Clip(CLIP, "l2"))
+
+
+def twice_a_record(params: Any, batch: Batch, t: Any) -> Any:
+    """The mean, with the first record's part once more."""
+    g = mean_of(lambda p, r, t: clip(gradient(p, r, t), Clip(CLIP, "l2")))(params, batch, t)
+    first = jax.tree.map(lambda leaf: leaf[0], batch) if jnp.ndim(batch.y) else batch
+    return g + clip(gradient(params, first, t), Clip(CLIP, "l2"))
+
+
+BROKEN = {
+    "clip forgotten": mean_of(gradient),
+    "clip stopped after round 4": mean_of(stops_after_four),
+    "clip in another norm": mean_of(lambda p, r, t: clip(gradient(p, r, t), Clip(CLIP, "linf"))),
+    "not a number from an own clip": mean_of(own_clip),
+    "clip of the mean": of_mean,
+    "a record counted twice": twice_a_record,
+}
+HONEST = {"clipped": lambda p, b, t: clipped_mean(jax.grad(LOSS.data), Clip(CLIP, "l2"))(p, b)}
+
+
+def method(value: Callable[[Any, Any, Any], Any], mechanism: Mechanism) -> Algorithm:
+    """Gossip that releases what `value` makes of a batch, under a mechanism that says it is a clipped mean."""
+    base = tacit.algorithms.distributed_online(tacit.objectives.logistic(), mechanism=mechanism)
+    (phase,) = base.phases
+    declared = mechanism._replace(perturbs="gradient")
+    return base._replace(
+        name="own",
+        phases=(
+            phase._replace(
+                compute=lambda key, state, batch, view: (state, value(base.model(state), batch, view.round)),
+                mechanism=declared,
+            ),
+        ),
+    )
+
+
+class Seen(BookedReleaser):
+    """Keeps what was about to get its noise, and what was declared of it."""
+
+    def __call__(
+        self, name: str, spec: Any, round_: int, declared: Any, value: Any, held: Any, cut: bool = False
+    ) -> Any:
+        self.value, self.sensitivity = np.asarray(value, np.float64), float(declared.sensitivity)
+        return super().__call__(name, spec, round_, declared, value, held, cut)
+
+
+def released(algorithm: Algorithm, records: int, sign: float, size: float) -> Seen:
+    """Return what agent 0 was about to release in round 5, its first record pulling one way or the other."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(8, AGENTS, records, DIM)).astype(np.float32) * np.float32(size)
+    y = np.where(np.arange(records) % 2, 1.0, -1.0) * np.ones((8, AGENTS, 1))
+    x[:, :, :] = x[:, :, :1]  # alike but for their labels, so that the others cancel
+    y[4, 0, 0] = sign
+    x[2, 0] = 0  # a gradient of zero, which an own clip may divide by
+    batch = Batch(x, y.astype(np.float32)) if records > 1 else Batch(x[:, :, 0], y[:, :, 0].astype(np.float32))
+    stream = from_function(lambda start, stop: Batch(batch.x[start:stop], batch.y[start:stop]), agents=AGENTS, rounds=8)
+    seen = [Seen(NothingBooked(), NoiseSource()) for _ in range(AGENTS)]
+    # The noise of a real source would move the state: one that is the same for both data sets is put in its place.
+    for each in seen:
+        each._noisy = lambda event, scale, value: value  # type: ignore[method-assign]
+    run_in_process(algorithm, tacit.graphs.complete(AGENTS), stream, rounds=5, releaser=lambda role, agent: seen[agent])
+    return seen[0]
+
+
+FORMS = (pytest.param(laplace(1.0, CLIP), 4, id="laplace, 4"), pytest.param(gaussian(1.0, CLIP), 1, id="gaussian, 1"))
+
+
+@pytest.mark.parametrize(("mechanism", "records"), FORMS)
+@pytest.mark.parametrize("fault", [*BROKEN, *HONEST])
+def test_what_leaves_moves_by_what_is_declared_whatever_the_method_does(
+    fault: str, mechanism: Mechanism, records: int
+) -> None:
+    norm = 1 if mechanism.distribution == "laplace" else 2
+    algorithm = method({**BROKEN, **HONEST}[fault], mechanism)
+    one, other = (released(algorithm, records, sign, 1000.0) for sign in (1.0, -1.0))
+    moved = np.linalg.norm(one.value - other.value, norm)
+    assert moved <= one.sensitivity * (1 + 1e-5)
+    assert np.all(np.isfinite(one.value))
+    same = records == 1 and fault == "clip of the mean"  # of one record it is a clip of the record
+    assert (one.cut > 0) == (fault not in HONEST and not same)
+
+
+def test_a_sensitivity_that_is_too_small_is_made_true() -> None:
+    """A tenth of what the clip allows is declared: a tenth leaves."""
+    declared = gaussian(1.0, CLIP)
+    assert declared.sensitivity is not None
+    tenth = declared._replace(sensitivity=lambda view, extent: declared.sensitivity(view, extent) / 10)
+    algorithm = method(HONEST["clipped"], tenth)
+    one, other = (released(algorithm, 4, sign, 1000.0) for sign in (1.0, -1.0))
+    assert one.sensitivity == pytest.approx(2 * CLIP / 40)
+    assert np.linalg.norm(one.value - other.value) <= one.sensitivity * (1 + 1e-5)
+    assert one.cut > 0
+
+
+def test_a_method_of_ones_own_is_told() -> None:
+    data = tacit.streams.logistic_drift(agents=AGENTS, dim=DIM, rounds=6, seed=0)
+    graph = tacit.graphs.complete(AGENTS)
+    check_contract(method(HONEST["clipped"], gaussian(1.0, CLIP)), graph, data, rounds=4)
+    with pytest.raises(ContractError, match="declares"):
+        check_contract(method(BROKEN["clip forgotten"], gaussian(1.0, CLIP / 50)), graph, data, rounds=4)
