@@ -78,17 +78,11 @@ def in_passes(
             start += count
         return jax.tree.map(lambda *leaves: np.concatenate(leaves), *pieces) if len(pieces) != 1 else pieces[0]
 
-    def records(owner: int, start: int, stop: int) -> NDArray[np.int64]:
-        numbers = once.records(owner, 0, length)
-        assert numbers is not None  # of rows in memory they are known
-        return numbers[np.arange(start, stop) % length]
-
     return streams.from_function(
         rounds,
         agents=once.agents,
         period=length,
         data_size=once.data_size,
-        records=records,
         name="rows",
         description=f"{len(x):,} rows of {once.agents} owners, each row read once in a pass of {length:,} rounds{note}",
     )

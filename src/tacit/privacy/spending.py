@@ -100,8 +100,7 @@ def spent_in_run(
     the outcome is the largest of the agents' ledgers, to the bit.
     """
     table = np.asarray(ratios, np.float64)
-    accounts = [_Readings(releases, table, reading) for reading in readings]
-    reads = max(account.reads for account in accounts)
+    reads = max(_most_read(releases, reading) for reading in readings)
     if not statement.private:
         return Spent(None, reads)
     charged = [(phase, release) for phase, release in enumerate(releases) if release.from_data]
@@ -115,13 +114,13 @@ def spent_in_run(
         unprotected = np.flatnonzero(~np.isfinite(table[:, phase]))
         if unprotected.size:
             return Spent(_nothing(f"no noise was added in round {unprotected[0] + 1:,}", adjacency), reads)
-    sums = _dearest(accounts)
+    sums = _dearest([_Account(releases, table, reading) for reading in readings])
     total = functools.reduce(Total.worst, (sum_ for sum_, _ in sums), Total())
     uses = max((count for _, count in sums), default=0)
     return Spent(guarantee(total.loss, adjacency, delta, max(1, uses)), reads)
 
 
-class _Readings:
+class _Account:
     """The account of one agent, with rounds that cost the same taken together."""
 
     def __init__(self, releases: Sequence[Release], ratios: NDArray[np.float64], reading: Reading) -> None:
@@ -130,8 +129,6 @@ class _Readings:
         there = ratios > 0 if took_part is None else (ratios > 0) & took_part
         self._copies = np.ones(rounds, np.int64) if records is None else _most_copies(records)
         self._records = records
-        at_work = np.ones((rounds, len(releases)), bool) if took_part is None else took_part
-        self._active = at_work[:, [release.from_data for release in releases]].any(axis=1)
         calibrated = [k for k, r in enumerate(releases) if r.mechanism.ratio is not None and r.mechanism.decay != 1]
         # Rounds are alike in what they cost if these are the same; noise that decays is the same in no two of them.
         marks = [np.where(there, ratios, 0), self._copies[:, None]]
@@ -153,14 +150,6 @@ class _Readings:
             for k, release in enumerate(releases)
             if there[k] and release.from_data
         ]
-
-    @property
-    def reads(self) -> int:
-        """How often a record was read at most in rounds that released something."""
-        if self._records is None:
-            return int(self._active.any())
-        numbers = self._records[self._active]
-        return int(np.unique(numbers[numbers >= 0], return_counts=True)[1].max(initial=0))
 
     def by_record(self) -> Iterator[NDArray[np.int64]]:
         """Yield for each record (or all of them at once, where they are charged for everything) its rounds' kinds."""
@@ -190,6 +179,19 @@ class _Readings:
         return total, int(self._uses[kinds].sum())
 
 
+def _most_read(releases: Sequence[Release], reading: Reading) -> int:
+    """Return how often a record was read at most in rounds that released something of the data."""
+    records, took_part = reading
+    if took_part is None:
+        there = np.ones(1 if records is None else len(records), bool)
+    else:
+        there = took_part[:, [release.from_data for release in releases]].any(axis=1)
+    if records is None:
+        return int(there.any())
+    numbers = records[there]
+    return int(np.unique(numbers[numbers >= 0], return_counts=True)[1].max(initial=0))
+
+
 def _most_copies(records: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return (rounds,) how often a record stands in a batch at most."""
     ordered = np.sort(records, axis=1)
@@ -200,7 +202,7 @@ def _most_copies(records: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.asarray(run.max(axis=1))
 
 
-def _dearest(accounts: Sequence[_Readings]) -> list[tuple[Total, int]]:
+def _dearest(accounts: Sequence[_Account]) -> list[tuple[Total, int]]:
     """Return the exact sums of the records that may cost most; which these are, floats tell well enough."""
     rough = [(account, kinds, account.rough(kinds)) for account in accounts for kinds in account.by_record()]
     if not rough:

@@ -70,11 +70,12 @@ class ArrayStream(Stream):
         x[~there], y[~there] = 0, 0
         return Batch(x, y, there.astype(np.float32))
 
-    def records(self, agent: int, start: int, stop: int) -> NDArray[np.int64]:
+    def records(self, agent: int, start: int, stop: int) -> NDArray[np.int64] | None:
         """Return (rounds, places) which of an agent's rows each place holds, in the order in which it reads them."""
-        size = int(self.data_size[agent])
+        if self._exhausted != "cycle":
+            return None
         read = np.arange(start, stop)[:, None] * self._batch + np.arange(self._batch)
-        return read % size if self._exhausted == "cycle" else np.where(read < size, read, -1)
+        return read % int(self.data_size[agent])
 
     def alike(self) -> NDArray[np.int64]:
         """Return (agents,) a class for each agent: who has equally many rows."""

@@ -44,15 +44,6 @@ class ArrivalStream(Stream):
         lead = leaf_spec((), np.float32)
         return Batch(leaf_spec(self._x.shape[1:], np.float32), lead, lead)
 
-    def records(self, agent: int, start: int, stop: int) -> NDArray[np.int64]:
-        """Return (rounds, 1): the round's own record, or none."""
-        assert self.arrivals is not None
-        return np.where(self.arrivals[start:stop, agent], np.arange(start, stop), -1)[:, None]
-
-    def alike(self) -> NDArray[np.int64]:
-        """Return a class of its own for each agent: data come to each at other times."""
-        return np.arange(self.agents)
-
     def chunk(self, start: int, stop: int) -> Tree:
         """Return rounds start..stop-1; where there is no sample, weight, x and y are 0."""
         self.refuse_outside(start, stop)
