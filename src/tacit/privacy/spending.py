@@ -182,12 +182,10 @@ class _Account:
 def _most_read(releases: Sequence[Release], reading: Reading) -> int:
     """Return how often a record was read at most in rounds that released something of the data."""
     records, took_part = reading
-    if took_part is None:
-        there = np.ones(1 if records is None else len(records), bool)
-    else:
-        there = took_part[:, [release.from_data for release in releases]].any(axis=1)
+    from_data = [release.from_data for release in releases]
+    there = slice(None) if took_part is None else np.flatnonzero(np.any(took_part[:, from_data], axis=1))
     if records is None:
-        return int(there.any())
+        return int(took_part is None or np.any(took_part[:, from_data]))
     numbers = records[there]
     return int(np.unique(numbers[numbers >= 0], return_counts=True)[1].max(initial=0))
 
