@@ -14,10 +14,11 @@ from jax.experimental import io_callback
 import tacit
 from tacit import runtime
 from tacit.audit import check_contract
-from tacit.contract import Algorithm, Array, Params, Phase, PrivacyStatement, per_slot, share, unprotected
+from tacit.contract import Algorithm, Array, Links, Params, Phase, PrivacyStatement, View, per_slot, share, unprotected
 from tacit.errors import ContractError
 from tacit.graphs import Channel
-from tacit.privacy import clipped_mean, graph_homomorphic, laplace, per_edge, statement
+from tacit.privacy import clipped_mean, graph_homomorphic, laplace, per_edge, release, statement
+from tacit.privacy.unit_noise import noise_words
 from tacit.simulate.engine import Engine
 from tacit.simulate.layout import lay_out
 
@@ -227,16 +228,27 @@ def on_links(spread, emit):
     )
 
 
-@pytest.mark.parametrize("spread", ON_LINKS)
-def test_a_neighbour_may_not_get_the_copy_that_is_the_agents_own(spread):
-    """The own copy carries the draw otherwise: with it and another one solves for the value."""
+def test_a_neighbour_may_not_get_the_copy_that_is_the_agents_own():
+    """It carries the draw otherwise: with it and another copy one solves for the value."""
 
     def turned_round(state, released, view):
         return state, per_slot(released[::-1])
 
-    phase = on_links(spread, turned_round)
-    refused(method(phase, mechanism=ON_LINKS[spread]), "phase 0", "emit", "released")
-    assert charged(method(phase._replace(emit=lambda s, r, v: (s, per_slot(r))), mechanism=ON_LINKS[spread])) == [True]
+    phase = on_links("homomorphic", turned_round)
+    refused(method(phase, mechanism=phase.mechanism), "phase 0", "emit", "released")
+    assert charged(method(phase._replace(emit=lambda s, r, v: (s, per_slot(r))), mechanism=phase.mechanism)) == [True]
+    # Independent copies are charged together, whoever gets which.
+    assert charged(method(on_links("per_edge", turned_round), mechanism=ON_LINKS["per_edge"])) == [True]
+
+
+def test_a_link_that_is_down_brings_no_copy_beyond_those_that_are_charged():
+    """A state could be made of all copies, and sent later: only those of live links, and the agent's own, are paid."""
+    live = jnp.array([True, True, False, True, False])
+    out = Links(jnp.arange(5), live, jnp.full(5, 0.2))
+    view = View(jnp.int32(0), jnp.int32(1), jnp.asarray(True), jnp.int32(0), out, out)
+    released, _ = release(per_edge(0.1, clip=1.0), noise_words(jax.random.key(0), 1, 0), jnp.zeros(3), view)
+    assert len(np.unique(released[:, 0])) == 1 + int(out.degree)
+    np.testing.assert_array_equal(released[~live], jnp.broadcast_to(released[0], (2, 3)))
 
 
 def test_homomorphic_noise_does_not_compose_in_parallel():

@@ -338,13 +338,12 @@ def _check_outbox(method: Method, index: int, flow: Flow) -> None:
                 f"emit {what} {origins}, where data are that were not released: the mechanism covers the value that "
                 "compute returns, and nothing else; let compute return it as a value, and make messages of `released`",
             )
-        if mechanism.per_slot and released[k] and not emit.itself[first + k]:
+        if mechanism.spread == "homomorphic" and released[k] and not emit.itself[first + k]:
             _reject(
                 method,
                 index,
-                f"emit makes outbox{path} of `released`, but mechanism {mechanism.name!r} has drawn a value for each "
-                "link and another one for the agent itself, which together give more away than is charged; send "
-                "`released` as it is",
+                f"emit makes outbox{path} of `released`, in which mechanism {mechanism.name!r} has a copy for the agent "
+                "alone, whose noise cancels that of the others; send `released` as it is",
             )
 
 
