@@ -169,7 +169,9 @@ def test_what_one_phase_hides_another_may_not_send():
     def send(state, released, view):
         return state, share(released + state.hidden)
 
-    later = HONEST._replace(compute=lambda key, state, batch, view: (state, ()), emit=lambda s, r, v: (s, share(s.hidden)))
+    later = HONEST._replace(
+        compute=lambda key, state, batch, view: (state, ()), emit=lambda s, r, v: (s, share(s.hidden))
+    )
     refused(method(HONEST._replace(compute=hide), later), "phase 1", "emit", "hidden")
     earlier = HONEST._replace(emit=send)
     refused(method(earlier, HONEST._replace(compute=hide)), "phase 0", "emit", "hidden")  # a round later
@@ -412,7 +414,9 @@ def test_what_a_hidden_leaf_weighs_is_charged_to_the_last_phase():
     assert charged(method(from_state, free, HONEST._replace(compute=hide))) == [True, False, True]
 
 
-@pytest.mark.parametrize("way", ["in a function of its own", "to be computed again", "in a branch", "in a loop", "while"])
+@pytest.mark.parametrize(
+    "way", ["in a function of its own", "to be computed again", "in a branch", "in a loop", "while"]
+)
 def test_state_and_value_are_told_apart_inside_of(way):
     def both(carry, batch, view):
         state, _ = carry
