@@ -45,6 +45,12 @@ def swapped(x, y):
 
 swapped.defvjp(lambda x, y: ((y, x), None), lambda _, t: t[::-1])
 
+
+def scanned(step, start, reads):
+    carry, left = jax.lax.scan(step, start, reads)
+    return *carry, left[-1]
+
+
 # Of three numbers (a, b, c), each program returns three; on which of the arguments does each depend?
 PROGRAMS = {
     "a call": (lambda a, b, c: jax.jit(lambda x, y: (y, x, c))(a, b), "b a c"),
@@ -66,9 +72,7 @@ PROGRAMS = {
         "abc bc c",
     ),
     "a scan with what it reads and what it leaves": (
-        lambda a, b, c: (lambda carry, left: (*carry, left[-1]))(
-            *jax.lax.scan(lambda s, x: ((s[0] + c, s[1]), x * s[0]), (a, b), jnp.stack([b, b]))
-        ),
+        lambda a, b, c: scanned(lambda s, x: ((s[0] + c, s[1]), x * s[0]), (a, b), jnp.stack([b, b])),
         "ac b abc",
     ),
     "a scan whose carry turns": (

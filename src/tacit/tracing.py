@@ -8,7 +8,7 @@ once held it is taken to hold from then on.
 
 Of a method that promises privacy:
 
-- no operation reaches out of the program or into mutable memory, in any function: the trace would not show what it does;
+- no operation of any function reaches out of the program or into mutable memory: a trace does not show what it does;
 - nothing that is held back is sent, addresses a message, or, where records compose in parallel, stays in a state;
 - a public part depends on no data at all, released or not.
 
@@ -255,7 +255,7 @@ def _flows(
             held[phase.source] = _either(held[phase.source], flow.emitted)
             held[phase.target] = _either(held[phase.target], flow.absorbed)
             flows.append(flow)
-        if held == before:
+        if jax.tree.leaves(held) == jax.tree.leaves(before):
             return flows
 
 
@@ -298,9 +298,9 @@ def _named(method: Method) -> list[tuple[str, Trace]]:
 def _check_reach(algorithm: Algorithm, what: str, found: Trace) -> None:
     if found.foreign is not None:
         raise ContractError(
-            f"algorithm {algorithm.name!r}, {what} uses {found.foreign}, through which data could pass unseen; a method "
-            "that promises privacy is made of pure JAX operations: leave out callbacks, prints, references and other "
-            "libraries' code, or state that it is not private (PrivacyStatement.none())"
+            f"algorithm {algorithm.name!r}, {what} uses {found.foreign}, through which data could pass unseen; a "
+            "method that promises privacy is made of pure JAX operations: leave out callbacks, prints, references and "
+            "other libraries' code, or state that it is not private (PrivacyStatement.none())"
         )
 
 
@@ -342,8 +342,8 @@ def _check_outbox(method: Method, index: int, flow: Flow) -> None:
             _reject(
                 method,
                 index,
-                f"emit makes outbox{path} of `released`, in which mechanism {mechanism.name!r} has a copy for the agent "
-                "alone, whose noise cancels that of the others; send `released` as it is",
+                f"emit makes outbox{path} of `released`, in which mechanism {mechanism.name!r} has a copy for the "
+                "agent alone, whose noise cancels that of the others; send `released` as it is",
             )
 
 

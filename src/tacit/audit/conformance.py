@@ -74,6 +74,8 @@ def check_contract(
     simulator_equals_peers(trial)
     restart_goes_on(trial)
     done = ["the simulator equals peers", "a restart goes on"]
+    if algorithm.privacy.private:  # both runtimes have followed them, or they would have refused it
+        done.append("no data leave beside the mechanism")
     if trial.channel.reliable:
         public_parts_ignore_data(trial, _next_agents_data(stream) if other is None else other)
         done.append("public parts ignore the data")
