@@ -190,6 +190,15 @@ def test_what_is_hidden_and_handed_on_within_the_state_is_followed_over_the_roun
     refused(method(HONEST._replace(compute=hide), relay), "phase 0", "emit", "model")
 
 
+def test_what_absorb_clears_stays_with_whoever_leaves_the_phase_out():
+    def clear(key, state, inbox, view):
+        return State(inbox.mix().private, jnp.zeros_like(state.hidden))
+
+    nothing = lambda key, state, batch, view: (state, ())  # noqa: E731
+    later = HONEST._replace(compute=nothing, emit=lambda s, r, v: (s, share(s.hidden)))
+    refused(method(HONEST._replace(compute=hide, absorb=clear), later), "phase 1", "emit", "hidden")
+
+
 def test_whom_data_address_is_refused():
     def nearest(state, released, view):
         return state, share(released, to=jnp.argmax(state.hidden)[None])

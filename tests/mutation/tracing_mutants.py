@@ -30,7 +30,7 @@ MUTANTS = of(
         ("what is not followed is free", "self.foreign is not None or bool(", "bool(", "test_what_a_reference_hides_is_charged_where_nothing_is_promised"),
         ("data are free", "batch=learns)", "batch=False)", KEPT),
         ("everything depends on data", "init.follow()", "init.follow(params=True)", FLOW + "test_what_does_not_depend_on_data_is_free"),
-        ("what emit keeps is forgotten", "held[phase.source] = _either(held[phase.source], flow.emitted)", "pass", "test_what_one_phase_hides_another_may_not_send"),
+        ("what emit keeps is forgotten", "held[phase.source] = _either(held[phase.source], flow.emitted)", "pass", "test_what_absorb_clears_stays_with_whoever_leaves_the_phase_out"),
         ("what absorb keeps is forgotten", "held[phase.target] = _either(held[phase.target], flow.absorbed)", "pass", ROUNDS),
         ("one round is looked at", "        if jax.tree.leaves(held) == jax.tree.leaves(before):\n", "        if True:\n", ROUNDS),
         ("the copy that stays has its noise", 'if phase.mechanism.spread == "homomorphic":', "if False:", HOMOMORPHIC),
