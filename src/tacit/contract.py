@@ -82,7 +82,7 @@ class Message(NamedTuple):
     private: Tree
     """Computed from data; passed through the phase's mechanism before it gets here."""
     public: Tree
-    """Must not depend on data (push-sum mass, coordinate window, counts): no noise, no charge. Tested."""
+    """Must not depend on data (push-sum mass, coordinate window, counts): no noise, no charge. Checked."""
 
 
 Delivery = Literal["share", "push", "per_slot"]

@@ -23,6 +23,7 @@ from tacit.contract import (
     Mechanism,
     Message,
     Noise,
+    Objective,
     Outbox,
     Params,
     Phase,
@@ -35,6 +36,7 @@ from tacit.graphs import Channel, Graph, Topology, as_topology, first_gap_of_run
 from tacit.privacy import records_in, release
 from tacit.privacy.charges import charges_all
 from tacit.privacy.unit_noise import noise_words
+from tacit.tracing import Flow, Method, Sending, followed, hearing, sending, trace
 
 _AGENT, _LINKS, _CHANNEL, _MASKS, _PRESENCE = 0, 1, 2, 3, 4
 _INIT, _COMPUTE, _ABSORB = 0, 1, 3
@@ -102,7 +104,7 @@ def starting_points(
 
 def first_params(algorithm: Algorithm, spec: Batch, dtype: jnp.dtype, start: Params | None) -> Params:
     """Return the parameters from which every agent starts, floating leaves in the run's precision."""
-    own = jax.tree.map(lambda leaf: _cast(jnp.asarray(leaf), dtype), algorithm.objective.initial(spec))
+    own = jax.tree.map(lambda leaf: _cast(jnp.asarray(leaf), dtype), _initial(algorithm.objective, spec))
     if start is None:
         return own if algorithm.domain is None else algorithm.domain.first(own)
     if not same_structure(start, own) or any(map(_misshapen, jax.tree.leaves(start), jax.tree.leaves(own))):
@@ -120,6 +122,18 @@ def first_params(algorithm: Algorithm, spec: Batch, dtype: jnp.dtype, start: Par
             "or none, and the run begins inside"
         )
     return given
+
+
+def _initial(objective: Objective, spec: Batch) -> Params:
+    """Return an objective's first parameters; it is shown shapes alone, so that they hold nothing of the data."""
+    shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf)), spec)
+    try:
+        return objective.initial(shapes)
+    except TypeError as error:
+        raise ContractError(
+            f"objective {objective.name!r}: initial was shown the shapes of a batch, {shapes}, and failed ({error}); "
+            "make the first parameters of shapes and types, not of values"
+        ) from error
 
 
 def _misshapen(leaf: Any, like: Array) -> bool:
@@ -259,28 +273,39 @@ class MessageSpec(NamedTuple):
 def settle(
     algorithm: Algorithm, params: Params, batch: Batch, views: Mapping[str, Mapping[str, View]]
 ) -> tuple[MessageSpec, ...]:
-    """Trace every function that sends once, abstractly, for one agent per role: what the phases send.
+    """Trace every function once, abstractly, for one agent per role: what the phases send.
 
-    `views` gives one agent's view per role and link set. An algorithm that breaks its promises is refused.
+    `views` gives one agent's view per role and link set. An algorithm that breaks its promises is refused: `tracing`
+    says how data are followed.
     """
     algorithm = self_contained(algorithm)
     key = jax.eval_shape(lambda: jax.random.key(0))
-    specs = []
-    flows = _data_flow(algorithm, key, params, batch, views)
-    states = {role: jax.eval_shape(init, key, params, views[role]) for role, init in algorithm.init.items()}
+    init = {role: trace(make, key=key, params=params, views=views[role]) for role, make in algorithm.init.items()}
+    method = Method(algorithm, init, [], [])
     for index, phase in enumerate(algorithm.phases):
+        state, heard_by = init[phase.source].shapes, init[phase.target].shapes
         own_batch = batch if phase.source == algorithm.learner else ()
-        view = views[phase.source][phase.links]
-        after, outbox, _, _ = jax.eval_shape(partial(prepare, phase, index), key, states[phase.source], own_batch, view)
-        _check_spread(algorithm, index, outbox)
-        check_state(algorithm, index, phase.source, states[phase.source], after)
-        _check_outbox(algorithm, index, outbox)
-        skip = 1 if outbox.delivery == "per_slot" else 0
-        message = jax.tree.map(
-            lambda leaf, skip=skip: jax.ShapeDtypeStruct(leaf.shape[skip:], leaf.dtype), outbox.message
-        )
-        specs.append(MessageSpec(message, outbox.delivery, outbox.to is not None, flows[index]))
-    return tuple(specs)
+        view = jax.eval_shape(with_data, views[phase.source][phase.links], own_batch)
+        found = sending(phase, index, key, state, own_batch, view)
+        _check_spread(algorithm, index, found.outbox)
+        check_state(algorithm, index, phase.source, state, found.emit.shapes[0])
+        _check_outbox(algorithm, index, found.outbox)
+        heard = hearing(phase, key, heard_by, found.outbox, views[phase.target][phase.links])
+        check_state(algorithm, index, phase.target, heard_by, heard.shapes)
+        method.sends.append(found)
+        method.hears.append(heard)
+    each = zip(algorithm.phases, method.sends, followed(method), strict=True)
+    return tuple(_message_spec(algorithm, *found) for found in each)
+
+
+def _message_spec(algorithm: Algorithm, phase: Phase, found: Sending, flow: Flow) -> MessageSpec:
+    outbox = found.outbox
+    skip = 1 if outbox.delivery == "per_slot" else 0
+    message = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[skip:], leaf.dtype), outbox.message)
+    coordinates = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(found.value))
+    in_sequence = charges_all(algorithm.privacy, phase.mechanism.adjacency)
+    release = ReleaseSpec(phase.mechanism, coordinates, any(jax.tree.leaves(flow.value)), found.records, in_sequence)
+    return MessageSpec(message, outbox.delivery, outbox.to is not None, release)
 
 
 def self_contained(algorithm: Algorithm) -> Algorithm:
@@ -295,54 +320,6 @@ def self_contained(algorithm: Algorithm) -> Algorithm:
 
     phases = (preparing(phase) if phase.source == algorithm.learner else phase for phase in algorithm.phases)
     return algorithm._replace(prepare=None, phases=tuple(phases))
-
-
-def _data_flow(
-    algorithm: Algorithm, key: Key, params: Params, batch: Batch, views: Mapping[str, Mapping[str, View]]
-) -> list[ReleaseSpec]:
-    """Find which phases release something of the data, by following the batch through their compute functions.
-
-    A method that says that its records compose in parallel is refused if data get into a state by another way than a
-    release: a later release would then depend on them again.
-    """
-    releases, holders = [], set()
-    for index, phase in enumerate(algorithm.phases):
-        state = jax.eval_shape(algorithm.init[phase.source], key, params, views[phase.source])
-        own_batch = batch if phase.source == algorithm.learner else ()
-        arguments = (key, state, own_batch, views[phase.source][phase.links])
-        (_, value), (state_depends, value_depends) = depends_on(phase.compute, arguments, argument=2)
-        if any(jax.tree.leaves(state_depends)):
-            holders.add(phase.source)
-            if algorithm.privacy.private and algorithm.privacy.composition == "parallel":
-                raise ContractError(
-                    f"algorithm {algorithm.name!r}, phase {index}: compute lets data into the state, so that later "
-                    "releases depend on them again, but the privacy statement says that records compose in parallel; "
-                    "make the next state from what was released (in emit or absorb)"
-                )
-        coordinates = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(value))
-        places = jax.eval_shape(lambda b: jnp.zeros(records_in(b)), own_batch).size  # of a batch known by its shapes
-        releases.append((phase, coordinates, any(jax.tree.leaves(value_depends)), places))
-    return [
-        ReleaseSpec(
-            p.mechanism, size, found or p.source in holders, h, charges_all(algorithm.privacy, p.mechanism.adjacency)
-        )
-        for p, size, found, h in releases
-    ]
-
-
-def depends_on(function: Callable[..., Tree], arguments: tuple[Tree, ...], argument: int) -> tuple[Tree, Tree]:
-    """Trace a function: the shapes of its results, and for each whether it may depend on one of the arguments.
-
-    Follows the operations of the trace: one that gets anything of the argument is taken to pass it on in all results.
-    """
-    trace, shapes = jax.make_jaxpr(function, return_shape=True)(*arguments)
-    marks = [k == argument for k, part in enumerate(arguments) for _ in jax.tree.leaves(part)]
-    reached = {v for v, mark in zip(trace.jaxpr.invars, marks, strict=True) if mark}
-    for operation in trace.jaxpr.eqns:
-        if any(not hasattr(v, "val") and v in reached for v in operation.invars):
-            reached.update(operation.outvars)
-    outcome = [not hasattr(v, "val") and v in reached for v in trace.jaxpr.outvars]
-    return shapes, jax.tree_util.tree_unflatten(jax.tree.structure(shapes), outcome)
 
 
 def _check_outbox(algorithm: Algorithm, index: int, outbox: Outbox) -> None:

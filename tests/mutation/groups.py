@@ -9,6 +9,7 @@ from tests.mutation import (
     release_mutants,
     sampling_mutants,
     store_mutants,
+    tracing_mutants,
 )
 
 GROUPS = {
@@ -18,4 +19,5 @@ GROUPS = {
     "ledger": ledger_mutants.MUTANTS,
     "releases": release_mutants.MUTANTS,
     "store": store_mutants.MUTANTS,
+    "tracing": tracing_mutants.MUTANTS,
 }

@@ -1,4 +1,4 @@
-"""Mechanisms, the draw in simulation and in a peer, what a run has spent, and the flow of data."""
+"""Mechanisms, the draw in simulation and in a peer, and what a run has spent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ STATED = "test_statements_say_who_is_protected"
 SPENDING = "tests/privacy/test_spending.py"
 BOOKED = "test_every_send_is_booked_before_it_leaves"
 EVENT = "test_the_event_is_what_was_declared"
-KEPT = "test_a_method_that_keeps_data_in_its_state_may_not_claim_parallel_composition"
 
 MUTANTS = (
     *of(
@@ -90,6 +89,12 @@ MUTANTS = (
         "tests/privacy/test_mechanisms.py",
         [
             ("no noise is added", "return leaf + drawn", "return leaf", DRAWN),
+            (
+                "a link that is down gets a copy of its own",
+                "if slots:  #",
+                "if False:  #",
+                "tests/test_leaks.py::test_a_link_that_is_down_brings_no_copy_beyond_those_that_are_charged",
+            ),
             ("every leaf gets the noise of the first", "(words, index, slots", "(words, 0, slots", LEAVES),
             ("what is outside the bound becomes the bound", "drawn, bound / 2)", "drawn, bound)", BOUNDED),
             (
@@ -185,50 +190,19 @@ MUTANTS = (
     ),
     *of(
         "runtime.py",
-        "tests/test_data_flow.py",
+        "tests/peer/test_releases.py",
         [
-            (
-                "dependence ends at the first operation",
-                "            reached.update(operation.outvars)\n",
-                "            pass\n",
-                "test_dependence_is_found_through_nested_calls",
-            ),
-            (
-                "everything depends on data",
-                "marks = [k == argument for",
-                "marks = [True for",
-                "test_dependence_is_found_through_nested_calls",
-            ),
-            ("data in the state are passed over", "if any(jax.tree.leaves(state_depends)):", "if False:", KEPT),
-            (
-                "parallel composition is believed",
-                'if algorithm.privacy.private and algorithm.privacy.composition == "parallel":',
-                "if False:",
-                KEPT,
-            ),
-            (
-                "what comes from a state with data is free",
-                "found or p.source in holders",
-                "found",
-                "test_what_is_released_from_a_state_with_data_is_not_free",
-            ),
-            (
-                "what comes from a state with data makes all else cost too",
-                "found or p.source in holders",
-                "True",
-                "test_what_does_not_depend_on_data_is_free",
-            ),
             (
                 "a peer leaves out the post-processing",
                 "if mechanism.finish is None or mechanism.distribution is None or declared is None:",
                 "if True:",
-                "tests/peer/test_releases.py::test_a_peer_squeezes_what_has_bounded_noise",
+                "test_a_peer_squeezes_what_has_bounded_noise",
             ),
             (
                 "a peer's declaration is of one coordinate",
                 "phase.mechanism.noise(view, Extent(sum(leaf.size for leaf in leaves), records)) if leaves",
                 "phase.mechanism.noise(view, Extent(1, records)) if leaves",
-                "tests/peer/test_releases.py::test_a_peer_declares_what_a_simulation_draws_from",
+                "test_a_peer_declares_what_a_simulation_draws_from",
             ),
         ],
     ),

@@ -6,7 +6,7 @@ import pytest
 
 from tacit.contract import Message
 from tacit.errors import ContractError
-from tacit.peer.inbox import StackedInbox
+from tacit.inbox import StackedInbox
 
 WEIGHT = jnp.array([0.5, 0.3, 0.2])
 VALUES = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], np.float32)

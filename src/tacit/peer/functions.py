@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit import runtime
 from tacit.contract import Algorithm, Batch, Key, Phase, State, Tree, View
-from tacit.peer.inbox import StackedInbox
+from tacit.inbox import StackedInbox
 from tacit.peer.releases import Releaser
 from tacit.privacy import records_in
 from tacit.privacy.charges import Held

@@ -22,8 +22,8 @@ import numpy as np
 from tacit import runtime
 from tacit.contract import Array, Batch, Key, Message, Outbox, Params, State, View
 from tacit.errors import ContractError, MessageRefused, PrivacyError
+from tacit.inbox import StackedInbox
 from tacit.peer.functions import AgentFunctions
-from tacit.peer.inbox import StackedInbox
 from tacit.peer.matching import TAG_BYTES, partners_of, unmatched
 from tacit.peer.releases import Releaser
 from tacit.privacy.charges import Held

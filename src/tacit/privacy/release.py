@@ -49,6 +49,8 @@ def release(
         if noise.bound is not None:
             bound = noise.bound.astype(leaf.dtype)
             drawn = jnp.where(jnp.abs(drawn) <= bound, drawn, bound / 2)
+        if slots:  # a link that is down is not charged: its copy is the agent's own
+            drawn = jnp.where(view.out.live.reshape(slots + (1,) * leaf.ndim), drawn, drawn[0])
         if share is not None:
             drawn = share.reshape(share.shape + (1,) * leaf.ndim).astype(leaf.dtype) * drawn
         return leaf + drawn

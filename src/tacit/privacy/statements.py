@@ -24,7 +24,7 @@ def statement(
     """Return the statement of a method that releases everything through one mechanism.
 
     `parallel`: a record enters the run only through the releases of the rounds that read it, all states being made of
-    released values; the runtimes check this by following the data through `compute`. `sequential`: every release may
+    released values; the runtimes check this by following the data through the round. `sequential`: every release may
     depend on every record.
     """
     if mechanism.spread == "masked" and mechanism.mask_scale > 0:

@@ -39,6 +39,8 @@ class RoundData:
         self.streams, self.learners, self.repeats, self.rounds, self.dtype = streams, learners, repeats, rounds, dtype
         self.shared = len(streams) < repeats or repeats == 1
         self.spec: Tree = jax.tree.map(self._leaf_spec, streams[0].batch_spec())
+        """Shapes of one agent's batch, prepared."""
+        self.as_given: Tree = self.spec
         self._prepare: Callable[[Tree], Tree] | None = None
         if prepare is not None:
             self.spec = jax.eval_shape(prepare, self.spec)

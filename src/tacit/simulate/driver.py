@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit import runtime
+from tacit import runtime, tracing
 from tacit.contract import Algorithm, Array, Params, Tree
 from tacit.errors import ConfigError, DataError, ResultError
 from tacit.graphs import Channel, Graph, Topology
@@ -177,6 +177,7 @@ class _Simulation:
         self.engine = Engine(algorithm._replace(prepare=None), layout, channel, self.dtype)
         self.learners = layout.roles[algorithm.learner]
         self.data = RoundData(self.streams, self.learners, repeats, rounds, self.dtype, algorithm.prepare)
+        tracing.check_preparation(algorithm, self.data.as_given)
         self.spec = self.data.spec
         self.params, own = runtime.starting_points(algorithm, self.spec, self.dtype, start, self.learners.agents)
         self.own_params = None if own is None else jax.tree.map(lambda *leaves: jnp.stack(leaves), *own)

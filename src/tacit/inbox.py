@@ -1,4 +1,4 @@
-"""A peer's inbox: the messages that it really received, laid out entry by entry."""
+"""Inbox of one agent as arrays: the messages that arrived, laid out entry by entry."""
 
 from __future__ import annotations
 
