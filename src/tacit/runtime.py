@@ -33,6 +33,8 @@ from tacit.contract import (
 from tacit.errors import ConfigError, ContractError, RequirementError
 from tacit.graphs import Channel, Graph, Topology, as_topology, first_gap_of_run, require
 from tacit.privacy import records_in, release
+from tacit.privacy.mask_noise import check_size, hides
+from tacit.privacy.release import grid_step
 from tacit.privacy.unit_noise import noise_words
 
 _AGENT, _LINKS, _CHANNEL, _MASKS, _PRESENCE = 0, 1, 2, 3, 4
@@ -361,6 +363,8 @@ def _check_spread(algorithm: Algorithm, index: int, outbox: Outbox) -> None:
                 f"algorithm {algorithm.name!r}, phase {index}: masks are added to whole numbers of steps, but a "
                 f"leaf of type {other[0].dtype} is sent; send what was released as it is"
             )
+        for leaf in jax.tree.leaves(outbox.message) if hides(mechanism) else ():
+            check_size(mechanism.mask_scale, grid_step(mechanism, leaf.dtype))
 
 
 def empty_links(shape: tuple[int, ...], dtype: jnp.dtype) -> Links:
