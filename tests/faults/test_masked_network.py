@@ -23,18 +23,21 @@ def run(made, seed, folder, weather=CRASHING):
         network.run(network.weather.until + CALM_TIME)
         if not network.finished:
             network.fail(f"all should be over, and rounds are {[host.round for host in network.hosts.values()]}")
+        network.keys = [host.store.keys for host in network.hosts.values()]
         np.testing.assert_array_equal([host.node.model() for host in network.hosts.values()], made.reference)
     finally:
         network.close()
     return network
 
 
-def test_whatever_happens_the_sum_is_exact_and_every_value_leaves_under_one_mask(tmp_path):
+def test_whatever_happens_the_sum_is_exact_and_every_value_leaves_under_one_mask(tmp_path, monkeypatch):
+    monkeypatch.setattr("tacit.peer.pair_keys.ROUNDS_PER_KEY", 2)  # so that keys are given up within these few rounds
     faults, again = Counter(), 0
     for seed in (2, 4):
         network = run(setting(), seed, tmp_path / str(seed))
         faults += network.faults
         again += network.sent_again
+        assert all(key.span >= 3 for keys in network.keys for key in keys.values())
     assert {"killed", "killed before a commit", "killed after a commit", "parted"} <= faults.keys()
     assert {"killed before a key was kept", "killed after a key was kept"} <= faults.keys()
     assert again > 20, "hardly anything was sent a second time"
