@@ -13,7 +13,17 @@ from tacit import graphs
 from tacit.errors import TacitError
 from tacit.peer.dialer import Dialer
 from tacit.peer.frames import parse_frame
-from tests.peer.masked import AGENTS, NOISE_STD, SCALE, algorithm, noise_on, partners_at, stream, sum_of_two, true_shares
+from tests.peer.masked import (
+    AGENTS,
+    NOISE_STD,
+    SCALE,
+    algorithm,
+    noise_on,
+    partners_at,
+    stream,
+    sum_of_two,
+    true_shares,
+)
 from tests.peer.services import Federation, plans
 
 ROUNDS, DIM = 6, 250

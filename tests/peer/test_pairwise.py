@@ -205,7 +205,7 @@ def test_a_crash_in_the_middle_of_an_exchange_leads_to_the_same_secret(who, when
 
 
 def test_a_partner_with_a_new_store_is_refused_and_told_what_to_do():
-    a, c, _ = pair()
+    a, _, _ = pair()
     before = state(a)
     anew = party("c")
     with pytest.raises(MessageRefused, match="'c' or 'a' has begun with a new store; then begin a new epoch") as caught:

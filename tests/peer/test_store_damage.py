@@ -33,7 +33,9 @@ def full(directory):
     with created(directory) as store:
         both = b"b" * (LONGEST_PIECE + 10)
         store.append_samples([b"sample one", b"sample two"])
-        store.keep_keys({("a", "b"): PairKey(b"o" * 32, b"k" * 32), ("a", "c"): PairKey(b"p" * 32, b"l" * 32, b"r" * 32)})
+        store.keep_keys(
+            {("a", "b"): PairKey(b"o" * 32, b"k" * 32), ("a", "c"): PairKey(b"p" * 32, b"l" * 32, b"r" * 32)}
+        )
         store.commit(
             charges=[("r1", EVENT)],
             snapshot=b"snapshot" * 100,

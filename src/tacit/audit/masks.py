@@ -77,8 +77,8 @@ class MaskAudit:
         open_ = "" if self.hidden else " Some messages left WITHOUT a mask."
         verdict = "consistent" if self.lower_bound <= self.claim else "BROKEN"
         return (
-            f"One link's view over {self.rounds} rounds, under masks of standard deviation {self.noise_std:g} in the unit "
-            f"of the weighed shares: epsilon >= {self.lower_bound:.3g} with "
+            f"One link's view over {self.rounds} rounds, under masks of standard deviation {self.noise_std:g} in the "
+            f"unit of the weighed shares: epsilon >= {self.lower_bound:.3g} with "
             f"{100 * self.confidence:g} % confidence (test: {self.finding.test.statistic}), claimed at most "
             f"{self.claim:.4g}: {verdict}. The receiver's sums are {sums}.{open_}"
         )

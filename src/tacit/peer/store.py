@@ -9,7 +9,8 @@ never been drawn, costs nothing, and the phase is done again with fresh noise un
 booked, and never drawn again.
 
 State and ledger are tied together by a seal over the ledger's last entry, the snapshot, the rows of the outbox, the
-numbers of the samples and the keys. It has no key: it finds damage and mistakes, and the ledger's witness finds old copies.
+numbers of the samples and the keys of masks. It has no key itself: it finds damage and mistakes, and the ledger's
+witness finds old copies.
 """
 
 from __future__ import annotations

@@ -22,9 +22,9 @@ from tacit.errors import ConfigError
 from tacit.privacy.release import grid_step
 
 SMALLEST_MASK = 1024
-"""Steps of the grid that a mask's scale has at least. Rounding may move two values apart by one step more than they are,
-which costs 1 / scale: a thousandth at most. And where single precision holds its largest values, which are 64 steps
-apart, a mask still covers sixteen of them. Below that a value's digits show, all but the last few, or all."""
+"""Steps of the grid that a mask's scale has at least. Rounding may move two values apart by one step more than they
+are, which costs 1 / scale: a thousandth at most. And near the largest values that single precision holds, which are 64
+steps apart, a mask still covers sixteen of them. Below that a value's digits show, all but the last few, or all."""
 _DIGITS = 60
 """Decimal ones, in which thresholds are worked out: far more than 2^-64 asks for."""
 
@@ -79,10 +79,10 @@ def check_size(scale: float, step: float) -> None:
     if scale < SMALLEST_MASK * step:
         std = math.sqrt(2)
         raise ConfigError(
-            f"noise_std = {std * scale:g}: its masks are {scale / step:.3g} steps of the grid of step {step:g} wide, and "
-            f"hide no more than the last digits of a value; expected at least {SMALLEST_MASK:,} steps: take noise_std = "
-            f"{std * SMALLEST_MASK * step:.3g} or larger (and large beside the values that are to be hidden), or grid = "
-            f"{scale / SMALLEST_MASK:.3g} or finer"
+            f"noise_std = {std * scale:g}: its masks are {scale / step:.3g} steps of the grid of step {step:g} wide and "
+            f"hide no more than the last digits of a value; expected at least {SMALLEST_MASK:,} steps: take "
+            f"noise_std = {std * SMALLEST_MASK * step:.3g} or larger (and large beside the values that are to be "
+            f"hidden), or grid = {scale / SMALLEST_MASK:.3g} or finer"
         )
 
 
