@@ -35,6 +35,8 @@ from tacit.errors import ConfigError, ContractError, RequirementError
 from tacit.graphs import Channel, Graph, Topology, as_topology, first_gap_of_run, require
 from tacit.privacy import records_in, release
 from tacit.privacy.charges import charges_all
+from tacit.privacy.mask_noise import check_size, hides
+from tacit.privacy.release import grid_step
 from tacit.privacy.unit_noise import noise_words
 from tacit.tracing import Flow, Method, Sending, followed, hearing, sending, trace
 
@@ -346,6 +348,8 @@ def _check_spread(algorithm: Algorithm, index: int, outbox: Outbox) -> None:
                 f"algorithm {algorithm.name!r}, phase {index}: masks are added to whole numbers of steps, but a "
                 f"leaf of type {other[0].dtype} is sent; send what was released as it is"
             )
+        for leaf in jax.tree.leaves(outbox.message) if hides(mechanism) else ():
+            check_size(mechanism.mask_scale, grid_step(mechanism, leaf.dtype))
 
 
 def empty_links(shape: tuple[int, ...], dtype: jnp.dtype) -> Links:

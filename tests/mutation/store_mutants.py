@@ -10,40 +10,26 @@ DAMAGE = "tests/peer/test_store_damage.py"
 OUTSIDE = f"{DAMAGE}::test_a_change_from_outside_is_noticed"
 SHARED = "test_content_goes_with_the_last_parcel_that_needs_it"
 QUEUE = "test_samples_are_a_queue"
+GIVEN_UP = "test_a_commit_gives_up_keys_of_rounds_that_are_over_and_they_are_gone_from_the_file"
+CHAIN = "test_keys_are_given_up_when_their_rounds_are_over"
+HAND = "test_keys_are_those_of_an_independent_computation"
 MODEL = "test_random_commits_are_those_of_a_model"
 
-MUTANTS = of(
+STORE = of(
     "peer/store.py",
     "tests/peer/test_store.py",
     [
         ("what was staged is not booked", "[*staged, *charges], write", "charges, write", STAGED),
         ("what was staged is booked again", "        self.staged.booked(len(staged))\n", "", STAGED),
         (
-            "a draw is not checked against the budget",
-            "        self._ledger.refuse([*self._staged, (release, event)])\n",
-            "",
-            "test_nothing_is_drawn_that_will_not_fit_the_budget",
-        ),
-        (
-            "a draw is checked by itself alone",
-            "refuse([*self._staged, (release, event)])",
-            "refuse([(release, event)])",
-            "test_nothing_is_drawn_that_will_not_fit_the_budget",
-        ),
-        ("a draw is not staged", "        self._staged.append((release, event))\n", "", STAGED),
-        (
-            "what failed is staged",
-            "        drawn = draw()\n        self._staged.append((release, event))\n",
-            "        self._staged.append((release, event))\n        drawn = draw()\n",
-            "test_a_draw_that_fails_is_not_booked",
-        ),
-        (
             "the seal does not cover the ledger",
-            'b"tacit peer store 1\\n" + last',
-            'b"tacit peer store 1\\n"',
+            'b"tacit peer store 2\\n" + last',
+            'b"tacit peer store 2\\n"',
             f"{DAMAGE}::test_a_charge_behind_the_store_s_back_is_noticed",
             f"{DAMAGE}::test_a_state_put_back_by_itself_is_noticed",
         ),
+        ("the seal does not cover the keys", " + self.keys.digest", "", OUTSIDE),
+        ("keys are never given up", "aged = before.keys.aged(oldest)", "aged = {}", GIVEN_UP),
         (
             "the seal does not cover the outbox",
             "            digest.update(fingerprint)\n",
@@ -109,9 +95,79 @@ MUTANTS = of(
         ),
         (
             "a commit does not say how much it wrote",
-            "return written + BYTES_PER_ROW * (len(gone) + len(staged) + len(charges))",
+            "return written + BYTES_PER_ROW * (len(gone) + len(staged) + len(charges) + len(aged))",
             "return 0",
             "test_space_is_used_again",
         ),
     ],
 )
+STAGING = of(
+    "peer/staging.py",
+    "tests/peer/test_store.py",
+    [
+        (
+            "a draw is not checked against the budget",
+            "        self._ledger.refuse([*self._staged, (release, event)])\n",
+            "",
+            "test_nothing_is_drawn_that_will_not_fit_the_budget",
+        ),
+        (
+            "a draw is checked by itself alone",
+            "refuse([*self._staged, (release, event)])",
+            "refuse([(release, event)])",
+            "test_nothing_is_drawn_that_will_not_fit_the_budget",
+        ),
+        ("a draw is not staged", "        self._staged.append((release, event))\n", "", STAGED),
+        (
+            "what failed is staged",
+            "        drawn = draw()\n        self._staged.append((release, event))\n",
+            "        self._staged.append((release, event))\n        drawn = draw()\n",
+            "test_a_draw_that_fails_is_not_booked",
+        ),
+    ],
+)
+PAIRS = "tests/peer/test_pairwise.py"
+FAULTS = "tests/peer/test_pairwise_faults.py"
+KEYS = (
+    *of(
+        "peer/pair_keys.py",
+        PAIRS,
+        [
+            ("keys of rounds that are over come back", " or span < self.span:", ":", CHAIN),
+            ("a chain stands still", "        for _ in range(span - self.span):\n", "        for _ in ():\n", HAND),
+            ("a private key is given up too early", "self.remote is None or oldest //", "oldest //", CHAIN),
+        ],
+    ),
+    *of(
+        "peer/pairwise.py",
+        PAIRS,
+        [
+            (
+                "another key takes the place of one that is known",
+                "offer.key != (pair.remote or offer.key) or ",
+                "",
+                "test_a_partner_with_a_new_store_is_refused_and_told_what_to_do",
+            ),
+            (
+                "what answers another key is taken",
+                " or offer.answered not in (wire.NO_KEY, pair.own)",
+                "",
+                f"{FAULTS}::test_messages_from_other_stores_complete_nothing",
+            ),
+            (
+                "a hello proves who is there",
+                "if kind != wire.HELLO:  #",
+                "if True:  #",
+                "test_three_messages_make_one_secret",
+                f"{FAULTS}::test_messages_from_other_stores_complete_nothing",
+            ),
+            (
+                "a position may be asked for again",
+                "if position <= self._last.get(with_, (-1, -1)):",
+                "if False:",
+                "test_a_position_is_given_out_once",
+            ),
+        ],
+    ),
+)
+MUTANTS = (*STORE, *STAGING, *KEYS)

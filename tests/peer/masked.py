@@ -90,10 +90,10 @@ def sum_of_two(x):
 
 
 class HandPads:
-    """Pads of one end; sessions are set by hand, and a position is given out once, as real ones are."""
+    """Pads of one end; secrets are set by hand, and a position is given out once, as real ones are."""
 
     def __init__(self):
-        self.sessions, self.numbers, self.last, self.asked = {}, {}, {}, []
+        self.sessions, self.last, self.asked = {}, {}, []
 
     def session(self, partner):
         return self.sessions.get(partner)

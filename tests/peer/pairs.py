@@ -80,10 +80,25 @@ def identified(name, certificate, key, ca=None):
     return Identity(name, start, end, "", certificate, private, ca or authority().pem)
 
 
-def party(name, receiver="b", partners=("a", "c", "d"), job=JOB, issued=None, ca=None):
-    """A member of the group of a receiver; made again it is the same peer after a restart."""
+class Vault:
+    """Keeps keys as a store does, in memory."""
+
+    def __init__(self):
+        self.keys = {}
+
+    def keep_keys(self, pairs):
+        self.keys = {**self.keys, **pairs}
+
+
+def party(name, receiver="b", partners=("a", "c", "d"), job=JOB, issued=None, ca=None, store=None):
+    """A member of the group of a receiver; with the store of another it is that peer after a restart."""
     own = identified(name, *(issued or identity(name)), ca)
-    return PairwiseParty(own, job, receiver, set(partners) - {name}, NOW)
+    return PairwiseParty(own, job, receiver, set(partners) - {name}, store or Vault(), NOW)
+
+
+def restarted(one):
+    """The same peer as a new process."""
+    return party(one.name, one.receiver, one.partners, one._job, store=one._store)
 
 
 class Relay:
@@ -128,18 +143,13 @@ def refusal(act, *args):
 
 def state(one):
     """All that a message could change in a party."""
-    sessions = {
-        n: (s.id, bytes(s.send_key), bytes(s.hear_key), bytes(s.pad_key), s.sent, s.heard, s.last_pad)
-        for n, s in one._sessions.items()
-    }
-    exchanges = {n: (e.key, e.answered) for n, e in one._exchanges.items()}
-    return sessions, exchanges, dict(one._ended)
+    return dict(one._store.keys), dict(one._last)
 
 
 def offered(payload):
     """The fields of an offer."""
     reader = wire.Reader(payload)
-    return reader.offer(reader.header(wire.OFFERS))
+    return reader.offer(reader.header())
 
 
 def der(pem):
@@ -151,5 +161,5 @@ def forged(one, offer, signer=None):
     """An offer with any fields, signed by the key of a party or by another."""
     key = signer or one._private_key
     return offer._replace(
-        signature=key.sign(b"tacit pairwise offer 1\0" + offer.signed(), ec.ECDSA(SHA256()))
+        signature=key.sign(b"tacit pairwise offer 2\0" + offer.signed(), ec.ECDSA(SHA256()))
     ).encoded()

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import shutil
 from types import SimpleNamespace
 
 import jax
@@ -10,11 +11,11 @@ import pytest
 
 from tacit import graphs, privacy
 from tacit.algorithms import distributed_online
-from tacit.errors import ConfigError, ContractError, MessageRefused, PrivacyError
+from tacit.errors import ConfigError, ContractError, LedgerError, MessageRefused, PrivacyError
 from tacit.peer import run_in_process
 from tacit.peer.codec import Codec
 from tacit.peer.exchange import Parcel, Position
-from tacit.peer.masks import MOST_MASKS, Masker, masker_of
+from tacit.peer.masks import Masker, masker_of
 from tacit.peer.matching import TAG_BYTES, partners_of, unmatched
 from tacit.peer.node import Node
 from tacit.peer.plan import NOTHING_BOOKED
@@ -38,9 +39,9 @@ def parcel(t=1, value=5):
     return Parcel("peers", 0, t, B, np.full(3, value, "<i4").tobytes())
 
 
-def standing(*partners, life=1):
+def standing(*partners):
     pads = HandPads()
-    pads.sessions = {partner: session_name(partner, life) for partner in partners}
+    pads.sessions = {partner: session_name(partner) for partner in partners}
     return pads
 
 
@@ -51,7 +52,7 @@ def noise(masked):
 class TestWhatLeaves:
     """One sender's side."""
 
-    def test_nothing_leaves_before_there_is_a_session_with_every_partner(self):
+    def test_nothing_leaves_before_there_is_a_secret_with_every_partner(self):
         pads = standing(FIRST)
         one = masker(MIDDLE, pads)
         assert one.masked(B, [parcel()]) == ()
@@ -59,13 +60,13 @@ class TestWhatLeaves:
         pads.sessions[LAST] = session_name("late")
         (left,) = one.masked(B, [parcel()])
         assert pads.asked == [(FIRST, 1, 0), (LAST, 1, 0)]
-        assert left.masks == session_name(FIRST, 1)[:TAG_BYTES] + session_name("late")[:TAG_BYTES]
+        assert left.masks == session_name(FIRST)[:TAG_BYTES] + session_name("late")[:TAG_BYTES]
         assert noise(left).all()
 
     def test_nothing_leaves_before_a_start(self):
         assert masker(FIRST, None).masked(B, [parcel()]) == ()
 
-    def test_the_same_sessions_give_the_same_bytes(self):
+    def test_what_is_asked_for_again_is_the_same_bytes(self):
         pads = standing(MIDDLE)
         one = masker(FIRST, pads)
         first = one.masked(B, [parcel(1)])
@@ -81,57 +82,18 @@ class TestWhatLeaves:
         one.masked(B, [parcel(2)])
         assert list(one._kept[B]) == [(2, 0)]
 
-    def test_a_new_session_masks_anew_what_waits_oldest_first(self):
+    def test_a_new_process_masks_what_waits_as_before(self):
         pads = standing(FIRST, LAST)
-        one = masker(MIDDLE, pads)
-        before = one.masked(B, [parcel(1), parcel(2)])
-        pads.asked.clear()
-        pads.sessions[FIRST] = session_name(FIRST, 2)
-        after = one.masked(B, [parcel(1), parcel(2)])
-        assert pads.asked == [(FIRST, 1, 0), (FIRST, 2, 0)]  # the mask of the other partner is the one it had
-        for old, new in zip(before, after, strict=True):
-            assert old.masks[TAG_BYTES:] == new.masks[TAG_BYTES:]
-            assert old.masks[:TAG_BYTES] != new.masks[:TAG_BYTES]
-            assert noise(old).all()
-            assert noise(new).all()
-            assert np.all(noise(old) != noise(new))
+        before = masker(MIDDLE, pads).masked(B, [parcel(1), parcel(2)])
+        assert masker(MIDDLE, standing(FIRST, LAST)).masked(B, [parcel(1), parcel(2)]) == before
 
     def test_one_that_has_to_wait_holds_back_those_behind_it(self):
-        pads = standing(FIRST, LAST)
+        pads = standing(FIRST)
         one = masker(MIDDLE, pads)
-        (left,) = one.masked(B, [parcel(1)])
-        del pads.sessions[LAST]
         assert one.masked(B, [parcel(1), parcel(2)]) == ()
-        pads.sessions[LAST] = session_name(LAST, 2)
-        again, behind = one.masked(B, [parcel(1), parcel(2)])
-        assert again.masks == behind.masks != left.masks
-
-    def test_no_value_is_masked_without_end(self):
-        pads = standing(MIDDLE)
-        one = masker(FIRST, pads)
-        for life in range(MOST_MASKS):
-            pads.sessions[MIDDLE] = session_name(MIDDLE, life)
-            assert len(one.masked(B, [parcel()])) == 1
-            assert one.faults() == []
-        pads.sessions[MIDDLE] = session_name("once more")
-        assert one.masked(B, [parcel(), parcel(2)]) == ()
-        assert "round 1, phase 0 to peer-0 had 4 masks with every partner" in one.faults()[0]
-        (left,) = one.masked(B, [parcel(2)])  # the receiver had confirmed the first after all
-        assert left.round == 2
-        assert one.faults() == []
-
-    def test_one_partner_that_stays_is_enough(self):
-        pads = standing(FIRST, LAST)
-        one = masker(MIDDLE, pads)
-        for life in range(3 * MOST_MASKS):
-            pads.sessions[FIRST] = session_name(FIRST, life)
-            assert len(one.masked(B, [parcel()])) == 1
-        for life in range(1, MOST_MASKS):
-            pads.sessions[LAST] = session_name(LAST, -life)
-            assert len(one.masked(B, [parcel()])) == 1
-        pads.sessions[LAST] = session_name("once more")
-        assert one.masked(B, [parcel()]) == ()
-        assert one.faults()
+        pads.sessions[LAST] = session_name(LAST)
+        assert [left.round for left in one.masked(B, [parcel(1), parcel(2)])] == [1, 2]
+        assert pads.asked == [(FIRST, 1, 0), (LAST, 1, 0), (FIRST, 2, 0), (LAST, 2, 0)]
 
     def test_masks_of_a_pair_cancel(self):
         sides = {name: standing() for name in ALL}
@@ -191,6 +153,8 @@ def bench(tmp_path):
         store = PeerStore.create(tmp_path / name, NOTHING_BOOKED, "job")
         node = nodes[name] = Node(plan, store, 1.0, 0.0, setting().functions, own.get)
         node.begin(setting().batch(name, 0), 0.0)
+        for other in node.sends_to:
+            node.confirmed(other, Position(1, 0))
     yield nodes, pads
     for node in nodes.values():
         node.store.close()
@@ -199,6 +163,12 @@ def bench(tmp_path):
 def agree(pads, *pair, life=1, receiver=B):
     for own, other in (pair, pair[::-1]):
         pads[own][receiver].sessions[other] = session_name(*pair, life)
+
+
+def started_anew(nodes, pads, name):
+    """As if it were another process, with whatever store: nothing is known of what was masked."""
+    nodes[name].masker._kept.clear()
+    pads[name][B].last.clear()
 
 
 def carry(nodes, sender, receiver=B):
@@ -225,15 +195,10 @@ class TestNodes:
         nodes[FIRST].confirmed(B, Position(2, 0))
         assert (nodes[FIRST].waiting(B), nodes[FIRST].unconfirmed(B)) == ((), 0)
 
-    def test_nothing_is_sent_so_early_that_a_new_version_would_wait_behind_it(self, bench):
-        nodes, pads = bench
-        agree(pads, FIRST, MIDDLE)
-        one = nodes[FIRST]
-        one._outbox[B] = [kept._replace(round=t) for kept in one._outbox[B] for t in (1, 2, 3, 4)]
-        assert [left.round for left in one.waiting(B)] == [1, 2]
-        one.confirmed(B, Position(2, 0))
-        assert [left.round for left in one.waiting(B)] == [2, 3]
-        assert not nodes[B].too_early(2)  # where it stands before its first round
+    def test_what_leaves_is_booked_at_no_charge(self, bench):
+        for node in bench[0].values():
+            assert node.store.ledger.releases == 1
+            assert node.store.ledger.spent() == (0, 0, 0)
 
     def test_what_lacks_its_mask_is_not_taken_for_delivered(self, bench):
         node = bench[0][FIRST]
@@ -263,6 +228,7 @@ class TestNodes:
             carry(nodes, name)
         assert receiver.due(0.0)
         agree(pads, FIRST, MIDDLE, life=2)
+        started_anew(nodes, pads, FIRST)
         carry(nodes, FIRST)  # the newest version counts, even if the one before would have done
         assert not receiver.due(0.0)
         assert receiver.missing() == {FIRST, MIDDLE}
@@ -270,6 +236,7 @@ class TestNodes:
             receiver.proceed(0.0)
         with pytest.raises(ContractError, match=r"agents \[1, 2\] are not here, or their masks do not cancel"):
             receiver.machine.proceed()
+        started_anew(nodes, pads, MIDDLE)
         carry(nodes, MIDDLE)
         assert receiver.due(0.0)
         receiver.proceed(0.0)
@@ -285,14 +252,13 @@ class TestNodes:
         with pytest.raises(MessageRefused, match="repeated"):
             carry(nodes, FIRST)
 
-    def test_a_version_after_the_round_is_refused(self, bench):
+    def test_a_message_after_the_round_is_refused(self, bench):
         nodes, pads = bench
         agree(pads, FIRST, MIDDLE)
         agree(pads, MIDDLE, LAST)
         for name in ALL:
             carry(nodes, name)
         nodes[B].proceed(0.0)
-        agree(pads, FIRST, MIDDLE, life=2)
         with pytest.raises(MessageRefused, match=r"repeated|stale"):
             carry(nodes, FIRST)
 
@@ -305,6 +271,43 @@ class TestNodes:
         ):
             nodes[B].receive(MIDDLE, "peers", 0, 1, message, bytes(TAG_BYTES * tags))
         assert MIDDLE in nodes[B].missing()
+
+
+class TestOldCopies:
+    """A store that was put back would put a mask on a second value."""
+
+    def again(self, node, folder, **opened):
+        node.store.close()
+        store = PeerStore.open(folder, NOTHING_BOOKED, "job", **opened)
+        pads = {other: standing(*partners_at(MIDDLE, other)) for other in node.sends_to}
+        return Node(node.plan, store, 1.0, 0.0, setting().functions, pads.get)
+
+    def test_nothing_leaves_before_the_receiver_has_said_where_it_stands(self, bench, tmp_path):
+        node = self.again(bench[0][MIDDLE], tmp_path / MIDDLE)
+        assert node.waiting(B) == ()
+        assert node.unconfirmed(B) == 1
+        node.confirmed(B, Position(1, 0))
+        assert len(node.waiting(B)) == 1
+        node.store.close()
+
+    def test_a_receiver_that_is_further_shows_it(self, bench, tmp_path):
+        node = self.again(bench[0][MIDDLE], tmp_path / MIDDLE)
+        with pytest.raises(MessageRefused, match=r"\(3, 0\).*round 1: an old copy.*new epoch"):
+            node.confirmed(B, Position(3, 0))
+        assert node.waiting(B) == ()
+        node.store.close()
+
+    def test_a_witness_knows_it(self, tmp_path):
+        path, old, witness = tmp_path / "store", tmp_path / "old", tmp_path / "witness"
+        plan, store = setting().plans[MIDDLE], PeerStore.create(path, NOTHING_BOOKED, "job", witness)
+        store.close()
+        shutil.copy(path, old)
+        store = PeerStore.open(path, NOTHING_BOOKED, "job", witness)
+        with store:
+            Node(plan, store, 1.0, 0.0, setting().functions, {}.get).begin(setting().batch(MIDDLE, 0), 0.0)
+        shutil.copy(old, path)
+        with pytest.raises(LedgerError, match="rolled back"):
+            PeerStore.open(path, NOTHING_BOOKED, "job", witness)
 
 
 class TestRefusals:

@@ -16,6 +16,7 @@ import tacit
 from tacit.errors import BudgetExceeded, LedgerError, StoreError
 from tacit.peer import store as store_module
 from tacit.peer.exchange import Parcel
+from tacit.peer.pair_keys import ROUNDS_PER_KEY, PairKey
 from tacit.peer.releases import BookedReleaser
 from tacit.peer.store import LONGEST_PIECE, PeerStore
 from tacit.privacy import ledger as ledger_module
@@ -295,3 +296,53 @@ def test_random_commits_are_those_of_a_model(seed, monkeypatch):
         total += -(-len(snapshot or b"") // 50) + sum(-(-len(c) // 50) for c in samples[used:])
         assert count(store, "piece") == total
         store.close()
+
+
+# Keys.
+
+
+def test_keys_are_there_after_reopening_and_replace_those_of_their_pairs(tmp_path):
+    one, two = PairKey(b"o" * 32, b"k" * 32), PairKey(b"p" * 32, b"l" * 32, b"r" * 32, 3)
+    with created(tmp_path) as store:
+        store.keep_keys({("a", "b"): one, ("a", "c"): one})
+        store.commit(charges=[("r1", EVENT)], snapshot=b"s")
+        store.keep_keys({("a", "c"): two})
+        assert store.keys == {("a", "b"): one, ("a", "c"): two}
+    with PeerStore.open(tmp_path / "s.db") as store:
+        assert store.keys == {("a", "b"): one, ("a", "c"): two}
+        store.append_samples([b"sample"])
+        assert store.keys == {("a", "b"): one, ("a", "c"): two}
+    PeerStore.open(tmp_path / "s.db").close()
+
+
+def test_a_commit_gives_up_keys_of_rounds_that_are_over_and_they_are_gone_from_the_file(tmp_path):
+    rng = random.Random(0)
+    unknown = PairKey(rng.randbytes(32), rng.randbytes(32))
+    key = PairKey(rng.randbytes(32), rng.randbytes(32), rng.randbytes(32))
+    with created(tmp_path) as store:
+        store.keep_keys({("a", "b"): key, ("a", "c"): unknown})
+        store.commit(snapshot=b"s", oldest=ROUNDS_PER_KEY - 1)
+        assert store.keys["a", "b"] == key
+        store.commit(snapshot=b"s", oldest=ROUNDS_PER_KEY)
+        assert store.keys == {("a", "b"): key.aged(ROUNDS_PER_KEY), ("a", "c"): unknown}
+        store.commit(snapshot=b"s", oldest=5)  # what is gone stays gone
+        later = store.keys["a", "b"].key
+    for _ in range(2):  # the second opening finds an empty log
+        PeerStore.open(tmp_path / "s.db").close()
+    left = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert later in left
+    assert unknown.key in left
+    assert key.key not in left
+
+
+def test_keys_and_commits_come_from_different_threads(tmp_path):
+    with created(tmp_path) as store, ThreadPoolExecutor(2) as pool:
+        made = [{("a", str(k)): PairKey(bytes([k] * 32), b"k" * 32)} for k in range(20)]
+        keeping = pool.submit(lambda: [store.keep_keys(pairs) for pairs in made])
+        committing = pool.submit(lambda: [store.commit(snapshot=bytes([k])) for k in range(20)])
+        keeping.result()
+        committing.result()
+        assert len(store.keys) == 20
+    with PeerStore.open(tmp_path / "s.db") as store:
+        assert len(store.keys) == 20
+        assert store.snapshot() == bytes([19])

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from tacit.cli import app
 from tacit.errors import LedgerError, StoreError
+from tacit.peer.pair_keys import PairKey
 from tacit.peer.store import LONGEST_PIECE, PeerStore
 from tacit.privacy.ledger import Ledger, inspect
 from tacit.privacy.witness import read_mark
@@ -32,6 +33,9 @@ def full(directory):
     with created(directory) as store:
         both = b"b" * (LONGEST_PIECE + 10)
         store.append_samples([b"sample one", b"sample two"])
+        store.keep_keys(
+            {("a", "b"): PairKey(b"o" * 32, b"k" * 32), ("a", "c"): PairKey(b"p" * 32, b"l" * 32, b"r" * 32)}
+        )
         store.commit(
             charges=[("r1", EVENT)],
             snapshot=b"snapshot" * 100,
@@ -42,7 +46,7 @@ def full(directory):
 
 def everything(path):
     with PeerStore.open(path) as store:
-        return store.snapshot(), store.outbox(), store.samples(99), store.ledger.releases
+        return store.snapshot(), store.outbox(), store.samples(99), store.ledger.releases, store.keys
 
 
 @pytest.mark.parametrize(
@@ -77,6 +81,12 @@ def everything(path):
         ("UPDATE sample SET pieces = 2 WHERE number = 2", "sample 2 is not"),
         ("UPDATE sample SET first = 1 WHERE number = 2", "sample 2 is not"),
         ("UPDATE sample SET first = 0, pieces = 2 WHERE number = 1", "sample 1 is not"),
+        ("DELETE FROM pair_key WHERE partner = 'b'", "do not belong"),
+        ("UPDATE pair_key SET key = zeroblob(32) WHERE partner = 'c'", "do not belong"),
+        ("UPDATE pair_key SET remote = NULL", "do not belong"),
+        ("UPDATE pair_key SET own = remote WHERE partner = 'c'", "do not belong"),
+        ("UPDATE pair_key SET span = 7", "do not belong"),
+        ("UPDATE pair_key SET partner = 'd' WHERE partner = 'c'", "do not belong"),
     ],
 )
 def test_a_change_from_outside_is_noticed(tmp_path, statement, message):
@@ -197,4 +207,5 @@ def original(tmp_path_factory):
                 charges=[(f"r{number}", EVENT)], snapshot=b"s" * 900, parcels=[parcel(number, "a", b"x" * 300)]
             )
             store.append_samples([b"sample" * 20])
+            store.keep_keys({("b", str(number)): PairKey(b"own" * 9, b"key" * 9, b"remote" * 5, number)})
     return directory / "s.db", everything(directory / "s.db")

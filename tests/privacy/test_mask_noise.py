@@ -1,13 +1,17 @@
 """Masks from a key stream: the Laplace law, in whole steps, from integers alone."""
 
+import functools
 import hashlib
 import math
+import re
 
 import mpmath
 import numpy as np
 import pytest
 from scipy import stats
 
+from tacit import graphs, objectives, simulate, streams
+from tacit.algorithms import adapt_then_combine
 from tacit.errors import ConfigError
 from tacit.privacy import local_graph_homomorphic, on_grid, unprotected
 from tacit.privacy.mask_noise import MaskLaw, hides, mask_law
@@ -84,9 +88,35 @@ def test_a_word_at_its_threshold_is_no_one():
     assert law.draws(words).tolist() == [1]
 
 
-def test_masks_below_one_step_are_refused():
-    with pytest.raises(ConfigError, match=r"masks of scale 0.5 on a grid of step 1.*finer grid"):
-        MaskLaw(0.5, 1.0)
+@pytest.mark.parametrize(
+    ("noise_std", "grid"), [(2.0**-19, 2.0**-20), (2.0**-39, None), (0.5, 0.01), (1.4e-3, 1e-6), (1e-300, 1e-303)]
+)
+def test_masks_of_a_few_steps_are_refused(noise_std, grid):
+    """They hide a value's last digits at best; a grid that fits, or masks that do, are named."""
+    with pytest.raises(
+        ConfigError, match=r"noise_std = .* at least 1,024 steps.*noise_std = (\S+).*grid = (\S+)"
+    ) as said:
+        local_graph_homomorphic(noise_std, grid)
+    larger, finer = map(float, re.findall(r"= (\S+) or", str(said.value)))
+    assert hides(local_graph_homomorphic(1.01 * larger, grid))
+    assert hides(local_graph_homomorphic(noise_std, 0.99 * finer))
+
+
+def test_masks_that_fit_double_precision_only_are_refused_at_single():
+    small = local_graph_homomorphic(1e-5)
+    assert mask_law(small, "int64").words > 20
+    with pytest.raises(ConfigError, match=r"noise_std = 1e-05.*7.4\d steps.*noise_std = 0.00138"):
+        mask_law(small, "int32")
+    method = adapt_then_combine(objectives.squared(), step=0.1, mechanism=small)
+    run = functools.partial(simulate, method, graphs.complete(4), streams.linear_drift(4, 2, seed=1), rounds=1)
+    run(dtype="float64")
+    with pytest.raises(ConfigError, match="at least 1,024 steps"):
+        run()
+
+
+def test_what_is_said_of_masks_names_their_size():
+    said = adapt_then_combine(objectives.squared(), step=0.1, mechanism=local_graph_homomorphic(0.25)).privacy.holds
+    assert "standard deviation 0.25" in said
 
 
 def test_which_mechanisms_hide():

@@ -12,6 +12,7 @@ The receiver itself learns that exact sum: towards it nothing is claimed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -43,6 +44,8 @@ _PRECISION = "float64"
 class MaskAudit:
     """What was found."""
 
+    noise_std: float
+    """Of the masks, in the unit of the weighed shares."""
     claim: float
     """Epsilon that the link's view may cost at most, for the two data sets that were tried."""
     finding: Finding
@@ -74,7 +77,8 @@ class MaskAudit:
         open_ = "" if self.hidden else " Some messages left WITHOUT a mask."
         verdict = "consistent" if self.lower_bound <= self.claim else "BROKEN"
         return (
-            f"One link's view over {self.rounds} rounds: epsilon >= {self.lower_bound:.3g} with "
+            f"One link's view over {self.rounds} rounds, under masks of standard deviation {self.noise_std:g} in the "
+            f"unit of the weighed shares: epsilon >= {self.lower_bound:.3g} with "
             f"{100 * self.confidence:g} % confidence (test: {self.finding.test.statistic}), claimed at most "
             f"{self.claim:.4g}: {verdict}. The receiver's sums are {sums}.{open_}"
         )
@@ -120,7 +124,8 @@ def audit_masks(
     truth = true_sums[other.astype(int)]
     mine = shares[other.astype(int)]
     exact, hidden = bool(np.array_equal(received, truth)), not bool(np.any(np.all(sent == mine, axis=2)))
-    return MaskAudit(claim, finding, confidence, exact, hidden, trials, rounds)
+    std = math.sqrt(2) * mechanism.mask_scale
+    return MaskAudit(std, claim, finding, confidence, exact, hidden, trials, rounds)
 
 
 def _messages(

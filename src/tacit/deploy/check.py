@@ -39,6 +39,8 @@ def check_peers(files: Sequence[Path]) -> CheckReport:
             raise ConfigError(f"{peer.file}: another file is of {peer.peer.name!r} too; name each peer's file once")
     members = [name for names in job.members.values() for name in names]
     report.lines.append(f"job {job.settings.name!r}, epoch {job.settings.epoch}: {job.hash}")
+    if any(hides(phase.mechanism) for phase in job.algorithm.phases):
+        report.lines.append(f"messages are masked: {job.algorithm.privacy.holds}")
     complete = set(names) == set(members)
     if complete:
         _check_links(peers, report)

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import MessageRefused, RemoteError
 from tacit.peer.identity import Identity
-from tacit.peer.pairwise import PairwiseParty
-from tacit.peer.pairwise_wire import is_sealed
+from tacit.peer.pairwise import KeyStore, PairwiseParty
 
 Refused = Callable[[str, str | None, str], None]
 
@@ -27,7 +26,7 @@ class PostOffice(Protocol):
 
 
 class PairwiseSecrets:
-    """Secrets of this peer with the other senders of one receiver, renewed whenever one of them starts anew."""
+    """Secrets of this peer with the other senders of one receiver, agreed on once and kept in its store."""
 
     def __init__(
         self,
@@ -36,19 +35,19 @@ class PairwiseSecrets:
         job: str,
         receiver: str,
         partners: Collection[str],
+        store: KeyStore,
         *,
         refused: Refused,
-        opened: Callable[[str, bytes], None] = lambda sender, plaintext: None,
         changed: Callable[[], None] = lambda: None,
         retry: float = 0.5,
     ) -> None:
-        """Speak to `partners` through `receiver`; `opened` gets what they seal for this peer. Call it in an event loop.
+        """Speak to `partners` through `receiver`. Call it in an event loop.
 
         Offers are repeated every `retry` seconds until each partner has answered. `changed` is called whenever there
-        may be another session than before.
+        may be a secret that was not there before.
         """
-        self._party = PairwiseParty(identity(), bytes.fromhex(job), receiver, partners, datetime.now(UTC))
-        self._identity, self._refused, self._opened, self._retry = identity, refused, opened, retry
+        self._party = PairwiseParty(identity(), bytes.fromhex(job), receiver, partners, store, datetime.now(UTC))
+        self._identity, self._refused, self._retry = identity, refused, retry
         self._on_change = changed
         self._known = self._identity().fingerprint
         self._send = office.open_letter_box(receiver, self._take)
@@ -63,29 +62,20 @@ class PairwiseSecrets:
                 self._changed.clear()
                 await self._changed.wait()
 
-    def sign(self, partner: str) -> int:
-        """+1 at one end and -1 at the other, so that masks can cancel."""
-        return self._party.sign(partner)
-
     def session(self, partner: str) -> bytes | None:
-        """Name of the standing session, the same at both ends; None where none stands."""
+        """Name of the secret, the same at both ends; None while there is none."""
         return self._party.session(partner)
 
     def pad(self, partner: str, round_: int, phase: int, words: int) -> NDArray[np.uint64]:
-        """Return the common key stream of a position, which is given out once."""
+        """Return the common key stream of a position."""
         return self._party.pad(partner, round_, phase, words)
 
-    async def seal(self, partner: str, plaintext: bytes) -> None:
-        """Send a partner something that nobody else can read."""
-        await self._send(partner, self._party.seal(partner, plaintext))
-
     async def close(self) -> None:
-        """Forget all secrets."""
+        """Send no more letters."""
         tasks = (self._offering, *self._replies)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._party.close()
 
     # ------------------------------------------------------------------------------------------------------------------
 
@@ -105,17 +95,11 @@ class PairwiseSecrets:
             await self._send(partner, payload)
 
     def _take(self, sender: str, payload: bytes) -> None:
-        """Take a letter; who wrote it follows from its signature or seal, not from what the relay says."""
+        """Take a letter; who wrote it follows from its signature, not from what the relay says."""
         try:
-            if is_sealed(payload):
-                self._opened(*self._party.open(payload))
-                return
             writer, reply = self._party.accept(payload, datetime.now(UTC))
         except MessageRefused as refusal:
             self._refused(refusal.reason, sender, str(refusal))
-            if refusal.reason == "session" and sender in self._party.partners:
-                # The other end has a session that this one has not: it is this one that began anew.
-                self._reply(sender, self._party.offer(sender))
             return
         if reply is not None:
             self._reply(writer, reply)

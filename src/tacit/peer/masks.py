@@ -1,45 +1,37 @@
 """Masks on what leaves a peer, and the check that they cancel where it arrives: local graph-homomorphic noise.
 
 The senders of a receiver B are split into two sides (`tacit.graphs.masking_sides`). Every two senders A and C of
-different sides share a session (`pairwise.py`), hence for each round and phase a mask; A adds it, C takes it off, and
+different sides share a secret (`pairwise.py`), hence for each round and phase a mask; A adds it, C takes it off, and
 B, who does not know it, adds up whole numbers modulo 2^32 or 2^64. What a peer keeps, in its state and in its outbox,
-is not masked: its disk holds its data too. A message is masked as it is handed to the transport, under the sessions
-that stand *then*, and carries a tag (8 bytes, no secret) of each of them. B keeps the newest version of each sender's
-message and goes on when both ends of every pair name the same session.
+is not masked: its disk holds its data too. A message is masked as it is handed to the transport, and carries a tag (8
+bytes, no secret) of each pair's secret. B goes on when both ends of every pair name the same one.
 
 Why no crash and no order of events brings about
 
 - *an unmasked byte on a link*: parcels leave a node through `Node.waiting` alone, which hands out what `Masker.masked`
-  returns; that is held back until sessions with all partners stand, of whom there is at least one. The codec refuses
+  returns; that is held back until there are secrets with all partners, of whom there is at least one. The codec refuses
   to frame a parcel of a masked phase that has no tags. A node that has nothing to make masks from cannot be made.
-- *a wrong sum*: a pair's mask is a function of session, round and phase, and each end takes it from the session that it
-  names. If both name the same one, the pair's masks are one number with two signs. B absorbs nothing else: the round
-  machine counts a sender whose tags do not match among those that it waits for, and methods with masks wait for all.
-  Two sessions of a pair have the same tag with chance 2^-64.
-- *a deadlock*: suppose that crashes stop and letters arrive. Then each pair settles on one session, at both ends
-  (`pairwise.py`), and keeps it. When a session changes, each end masks anew what B has not confirmed, oldest first, so
-  that positions in the key stream only grow, and sends it again. Nothing is in the way on the link: what B would hold
-  because it is early is not sent. Links keep the order, and a new link begins when the old one has ended and brings
-  everything again, so that B's newest versions are those under the last sessions: the tags match. What B has committed
-  it needs from nobody. B's own crash changes no session: it gets the same bytes again.
+- *a second copy of a value under other masks*, and n copies average to noise smaller by sqrt(n): a pair has one secret
+  as long as both stores live, and a mask is a function of it, round and phase. A value that is sent again, after a
+  crash of whomever, is the same bytes again.
+- *one mask on two values*, which gives their difference away: of a round and phase there is one value in the outbox,
+  committed before it is sent and never made anew; and the commit books it, at no charge, so that a witness knows a
+  store that was put back. Without a witness a receiver that is further than the store says is taken for the sign of
+  one (`Node.confirmed`), and nothing leaves before it has said where it stands.
+- *a wrong sum*: each end takes a pair's mask from the secret that it names. If both name the same one, the masks are
+  one number with two signs. B absorbs nothing else: the round machine counts a sender whose tags do not match among
+  those that it waits for, and methods with masks wait for all. Two secrets have the same tag with chance 2^-64.
+- *a deadlock*: letters that arrive lead each pair to its secret, at both ends (`pairwise.py`), and then it is there for
+  good. Restarts need no letters: whoever comes back masks what waits as before.
 
-A peer that dies takes its sessions with it. Its partners' messages to B stay under the dead ones, and the round waits,
-until it is back and all of them have new sessions; one that stays away holds the round.
-
-A value that is masked anew leaves a second time. Masks of other partners are then those of before and hide it as
-before; if all are new, who sees both copies sees two with independent noise, and n of them average to noise smaller by
-sqrt(n). A receiver that is dishonest in its part as relay can provoke new sessions. So there is always a partner with
-whom one process made no more than `MOST_MASKS` masks for a value; what would need more is held back for good, and
-`Masker.faults` says so.
+A peer that is away holds the round; one that has lost its store holds it for good, and needs a new epoch of the job.
 """
 
 from __future__ import annotations
 
 import hashlib
 import struct
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -50,14 +42,12 @@ from tacit.peer.codec import Layout
 from tacit.peer.exchange import Parcel
 from tacit.peer.matching import TAG_BYTES, partners_of
 from tacit.peer.pairwise import LARGEST_PAD
+from tacit.privacy.events import Event
 from tacit.privacy.mask_noise import MaskLaw, hides, mask_law
 from tacit.runtime import MessageSpec
 
 if TYPE_CHECKING:
     from tacit.peer.plan import Plan
-
-MOST_MASKS = 4
-"""Of one value with some partner, by one process: whoever sees all of them is left with half of one mask's noise."""
 
 Steps = NDArray[np.int64]
 
@@ -66,21 +56,10 @@ class Pads(Protocol):
     """Key streams shared with the partners at one receiver: `PairwiseSecrets`, or `SeededPads` where nobody is real."""
 
     def session(self, partner: str, /) -> bytes | None:
-        """Return the name of the standing session, the same at both ends; None where none stands."""
+        """Return the name of a pair's secret, the same at both ends and for good; None while there is none."""
 
     def pad(self, partner: str, round_: int, phase: int, words: int, /) -> NDArray[np.uint64]:
         """Return the common key stream of a position."""
-
-
-@dataclass(eq=False)
-class _Kept:
-    """What was made for one parcel."""
-
-    masks: dict[str, tuple[bytes, Steps]] = field(default_factory=dict)
-    """Partner -> the session that it came from, and the mask: a position of a key stream is given out once."""
-    drawn: Counter[str] = field(default_factory=Counter)
-    """Partner -> how many masks there were."""
-    parcel: Parcel | None = None
 
 
 class Masker:
@@ -111,8 +90,8 @@ class Masker:
                     f"a message of phase {k} takes {words:,} words of key stream for one mask, at most {LARGEST_PAD:,} "
                     "are to be had; take a smaller model, smaller masks or a coarser grid"
                 )
-        self._kept: dict[str, dict[tuple[int, int], _Kept]] = {}
-        self._spent: dict[str, Parcel] = {}
+        self._kept: dict[str, dict[tuple[int, int], Parcel]] = {}
+        """Receiver -> what was masked for it and waits: a position of a key stream is asked for once."""
 
     @property
     def needed(self) -> bool:
@@ -126,57 +105,45 @@ class Masker:
             found.setdefault(receiver, set()).update(partners)
         return found
 
-    def masked(self, receiver: str, parcels: Sequence[Parcel]) -> tuple[Parcel, ...]:
-        """Return what may leave now of all that waits for a receiver, oldest first: the same bytes while sessions last.
+    def booked(self, parcels: Sequence[Parcel]) -> list[tuple[str, Event]]:
+        """Return what a commit of these books, at no charge: the ledger's end then shows which store is the newest."""
+        places = sorted({(parcel.round, parcel.phase) for parcel in parcels if self._layouts[parcel.phase].masked})
+        mechanisms = [(place, self._specs[place[1]].release.mechanism) for place in places]
+        return [
+            (f"masks of round {t}, phase {k}", Event(mechanism.name, "laplace", 0.0, mechanism.mask_scale))
+            for (t, k), mechanism in mechanisms
+        ]
 
-        The first that has to wait for a session holds back those behind it, whose positions come later.
+    def masked(self, receiver: str, parcels: Sequence[Parcel]) -> tuple[Parcel, ...]:
+        """Return what may leave now of all that waits for a receiver, oldest first: always the same bytes.
+
+        The first that has to wait for a secret holds back those behind it, whose positions come later.
         """
         kept = self._kept.setdefault(receiver, {})
         for place in kept.keys() - {(parcel.round, parcel.phase) for parcel in parcels}:
             del kept[place]
-        self._spent.pop(receiver, None)
         ready = []
         for parcel in parcels:
-            if self._layouts[parcel.phase].masked:
-                version = self._version(parcel, kept.setdefault((parcel.round, parcel.phase), _Kept()))
-                if version is None:
-                    break
-                ready.append(version)
-            else:
+            place = (parcel.round, parcel.phase)
+            if not self._layouts[parcel.phase].masked:
                 ready.append(parcel)
+                continue
+            if place not in kept and (made := self._made(parcel)) is not None:
+                kept[place] = made
+            if place not in kept:
+                break
+            ready.append(kept[place])
         return tuple(ready)
 
-    def faults(self) -> list[str]:
-        """Say what is held back for good."""
-        return [
-            f"round {parcel.round}, phase {parcel.phase} to {receiver} had {MOST_MASKS} masks with every partner, "
-            "as often as sessions began anew, and is held back: find out why partners, or their relay, do so, and "
-            "restart this peer"
-            for receiver, parcel in self._spent.items()
-        ]
-
-    def _version(self, parcel: Parcel, kept: _Kept) -> Parcel | None:
+    def _made(self, parcel: Parcel) -> Parcel | None:
         partners, adds = self._pairs[parcel.links, parcel.receiver]
         pads = self._pads(parcel.receiver)
-        if pads is None:
+        sessions = [] if pads is None else [name for p in partners if (name := pads.session(p)) is not None]
+        if pads is None or len(sessions) < len(partners):
             return None
-        sessions = {partner: session for partner in partners if (session := pads.session(partner)) is not None}
-        if len(sessions) < len(partners):
-            return None
-        changed = [p for p in partners if p not in kept.masks or kept.masks[p][0] != sessions[p]]
-        if not changed:
-            return kept.parcel
-        if min(kept.drawn[partner] + (partner in changed) for partner in partners) > MOST_MASKS:
-            self._spent[parcel.receiver] = parcel
-            return None
-        for partner in changed:
-            kept.masks[partner] = sessions[partner], self._drawn(parcel, pads, partner)
-        kept.drawn.update(changed)
-        total: Steps = np.sum([mask for _, mask in kept.masks.values()], axis=0, dtype=np.int64)
-        tags = b"".join(sessions[partner][:TAG_BYTES] for partner in partners)
+        total: Steps = np.sum([self._drawn(parcel, pads, partner) for partner in partners], axis=0, dtype=np.int64)
         content = _added(self._layouts[parcel.phase], parcel.content, total if adds else np.negative(total))
-        kept.parcel = parcel._replace(content=content, masks=tags)
-        return kept.parcel
+        return parcel._replace(content=content, masks=b"".join(name[:TAG_BYTES] for name in sessions))
 
     def _drawn(self, parcel: Parcel, pads: Pads, partner: str) -> Steps:
         """Draw one mask for each number of a message, leaf by leaf."""

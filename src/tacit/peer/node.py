@@ -113,9 +113,9 @@ class Node:
     def told_every(self) -> int:
         """Rounds after which in-neighbours are to be told the position though it covers nothing new of theirs.
 
-        Who waits sends all it has, wherever the receiver is; otherwise, and under masks, what it sends depends on that.
+        Who waits sends all it has, wherever the receiver is; otherwise what it sends depends on that.
         """
-        return FURTHEST_AHEAD if self.waits and not self.masker.needed else HORIZON
+        return FURTHEST_AHEAD if self.waits else HORIZON
 
     @property
     def round(self) -> int:
@@ -293,12 +293,9 @@ class Node:
 
         Called from one thread, the one that sends.
         """
-        parcels = self._wanted(name)
-        if self.masker.needed:
-            # One that is early would be held there, and the new version of an older one wait behind it.
-            latest = self._confirmed.get(name, Position(1, 0)).round - 1 + HORIZON
-            parcels = tuple(parcel for parcel in parcels if parcel.round <= latest)
-        return self.masker.masked(name, parcels)
+        if self.masker.needed and name not in self._confirmed:
+            return ()  # where it stands may show that this store is an old copy: see `confirmed`
+        return self.masker.masked(name, self._wanted(name))
 
     def unconfirmed(self, name: str) -> int:
         """Return how many messages wait for an out-neighbour, those that lack a mask included."""
@@ -325,6 +322,13 @@ class Node:
                 "position",
                 f"{name!r} is back at {tuple(position)} and was at {tuple(self._confirmed[name])}: it has lost its "
                 "store, and what it confirmed is gone here; begin a new epoch of the job",
+            )
+        if self.masker.needed and position.round > self.round + 1:
+            raise MessageRefused(
+                "position",
+                f"{name!r} is at {tuple(position)}, and this peer has not sent it more than round {self.round}: an old "
+                "copy of this peer's store was put back, which would put masks that were used on other values; nothing "
+                "is sent to it: put the newest store back, or begin a new epoch of the job",
             )
         self._confirmed[name] = position
         self._news.pop(name, None)
@@ -383,11 +387,19 @@ class Node:
 
     def _commit(self, parcels: Sequence[Parcel], used: int | None = None) -> None:
         drop = [(p.receiver, p.links, p.round, p.phase) for p in self._unneeded]
-        self.store.commit(snapshot=encode(self.machine.snapshot(), self.cursor), parcels=parcels, drop=drop, used=used)
+        position = self._standing()
+        self.store.commit(
+            charges=self.masker.booked(parcels),
+            snapshot=encode(self.machine.snapshot(), self.cursor),
+            parcels=parcels,
+            drop=drop,
+            used=used,
+            oldest=min([position.round, *(p.round for waiting in self._outbox.values() for p in tuple(waiting))]),
+        )
         self._unneeded = []
         for parcel in parcels:
             self._outbox[parcel.receiver].append(parcel)
-        self._position = self._standing()
+        self._position = position
 
     def _parcels(self, envelopes: Sequence[Envelope]) -> list[Parcel]:
         """Return what a phase sends; those whom it does not call get an empty parcel, or they would wait for ever."""

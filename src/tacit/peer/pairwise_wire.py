@@ -1,11 +1,8 @@
-"""Offers and sealed messages of pairwise secrets as bytes: a fixed layout, read with limits.
+"""Offers of public keys as bytes: a fixed layout, read with limits.
 
-Integers are big-endian. Every payload begins with: version u8, kind u8, the names of sender, recipient and receiver
-(each a u8 length and ASCII), the job's hash (32 bytes). Then follow
-
-- in an offer: a public key (32), the public key that it answers (32; zeros in a hello), the certificate (u16 length,
-  DER) and the signature of all before it (u16 length, DER);
-- in a sealed message: the session (16), the message's number (u64), the ciphertext (u32 length).
+Integers are big-endian. An offer is: version u8, kind u8, the names of sender, recipient and receiver (each a u8 length
+and ASCII), the job's hash (32 bytes), a public key (32), the public key that it answers (32; zeros in a hello), the
+certificate (u16 length, DER) and the signature of all before it (u16 length, DER).
 """
 
 from __future__ import annotations
@@ -16,14 +13,11 @@ from typing import NamedTuple
 
 from tacit.errors import MessageRefused
 
-VERSION = 1
-HELLO, ANSWER, CONFIRM, SEALED = 1, 2, 3, 4
-OFFERS = (HELLO, ANSWER, CONFIRM)
-KEY_BYTES, SESSION_BYTES, TAG_BYTES = 32, 16, 16
+VERSION = 2
+HELLO, ANSWER, CONFIRM = OFFERS = 1, 2, 3
+KEY_BYTES = 32
 NO_KEY = bytes(KEY_BYTES)
 NAME = re.compile(r"[a-z0-9.-]{1,253}")
-LARGEST_SEALED = 1 << 20
-"""Bytes of plaintext in one sealed message."""
 _LARGEST_CERTIFICATE, _LARGEST_SIGNATURE = 8192, 128
 
 
@@ -61,35 +55,18 @@ class Offer(NamedTuple):
         return self.signed() + struct.pack(">H", len(self.signature)) + self.signature
 
 
-class Sealed(NamedTuple):
-    """A ciphertext and where in which session it belongs."""
-
-    header: Header
-    session: bytes
-    number: int
-    ciphertext: bytes = b""
-
-    def bound(self) -> bytes:
-        """Lay out all that the seal covers beside the plaintext."""
-        return self.header.encoded() + self.session + struct.pack(">Q", self.number)
-
-    def encoded(self) -> bytes:
-        """Lay it out."""
-        return self.bound() + struct.pack(">L", len(self.ciphertext)) + self.ciphertext
-
-
 class Reader:
     """Takes fields off a payload and refuses one that ends early, is too long, or goes on."""
 
     def __init__(self, payload: bytes) -> None:
         self._payload, self._at = payload, 0
 
-    def header(self, kinds: tuple[int, ...]) -> Header:
-        """Read the header of a payload of one of these kinds."""
+    def header(self) -> Header:
+        """Read the header."""
         if (version := self._number(1)) != VERSION:
             raise MessageRefused("version", f"layout {version}, this peer knows {VERSION}")
-        if (kind := self._number(1)) not in kinds:
-            raise MessageRefused("content", f"kind {kind}, expected one of {kinds}")
+        if (kind := self._number(1)) not in OFFERS:
+            raise MessageRefused("content", f"kind {kind}, expected one of {OFFERS}")
         return Header(kind, self._name(), self._name(), self._name(), self._take(KEY_BYTES))
 
     def offer(self, header: Header) -> Offer:
@@ -100,13 +77,6 @@ class Reader:
         if (answered == NO_KEY) != (header.kind == HELLO):
             raise MessageRefused("content", "a hello answers no key, every other offer does")
         return Offer(header, key, answered, certificate, signature)
-
-    def sealed(self, header: Header) -> Sealed:
-        """Read the rest of a sealed message."""
-        session, number = self._take(SESSION_BYTES), self._number(8)
-        ciphertext = self._sized(4, LARGEST_SEALED + TAG_BYTES)
-        self._end()
-        return Sealed(header, session, number, ciphertext)
 
     def _take(self, count: int) -> bytes:
         field = self._payload[self._at : self._at + count]
@@ -135,12 +105,7 @@ class Reader:
             raise MessageRefused("content", f"{len(self._payload) - self._at} bytes after the last field")
 
 
-def is_sealed(payload: bytes) -> bool:
-    """Whether a payload says that it is a sealed message, not an offer."""
-    return payload[1:2] == bytes((SEALED,))
-
-
 def addresses(payload: bytes) -> tuple[str, str]:
     """Sender and recipient of a payload, for the relay, which must know by itself that the sender is who it says."""
-    header = Reader(payload).header((*OFFERS, SEALED))
+    header = Reader(payload).header()
     return header.sender, header.recipient

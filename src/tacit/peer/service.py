@@ -177,7 +177,7 @@ class PeerService(StopsOnce):
 
     def faults(self) -> list[str]:
         """Return what is wrong, nothing if the peer is well."""
-        found = self.node.masker.faults() + ([] if self.fault is None else [str(self.fault)])
+        found = [] if self.fault is None else [str(self.fault)]
         if self._stopping.is_set():
             found.append("the peer is stopping")
         if self.node.releases_cut:
@@ -251,7 +251,11 @@ class PeerService(StopsOnce):
         if box is None:
             self._tally.refused("recipient", sender, f"a letter relayed by {relay!r}, which nobody here expects")
             return
-        box(sender, payload)
+        try:
+            box(sender, payload)
+        except PrivacyError as error:  # the store could not keep a key, and is closed for good
+            self.fault = error
+            self.log.error("a key could not be kept", reason=str(error))
 
     # -- letters -------------------------------------------------------------------------------------------------------
 
@@ -259,13 +263,12 @@ class PeerService(StopsOnce):
         self,
         receiver: str,
         partners: Collection[str],
-        opened: Callable[[str, bytes], None] = lambda sender, plaintext: None,
         changed: Callable[[], None] = lambda: None,
     ) -> PairwiseSecrets:
         """Share secrets with the other senders of an out-neighbour, who carries the letters and learns nothing."""
         identity, refused = self._watch.current, self._tally.refused
         found = PairwiseSecrets(
-            self, identity, self.job, receiver, partners, refused=refused, opened=opened, changed=changed
+            self, identity, self.job, receiver, partners, self._store, refused=refused, changed=changed
         )
         self._secrets.append(found)
         return found

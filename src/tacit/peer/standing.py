@@ -20,6 +20,7 @@ from tacit.privacy.accounting import Budget
 from tacit.privacy.conversions import tight
 from tacit.privacy.events import Loss
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.mask_noise import hides
 
 LOOK_AT_CERTIFICATE = 60.0
 """Seconds."""
@@ -48,6 +49,7 @@ def spending(budget: Budget, spent: Loss) -> Spending:
 def standing(node: Node, ledger: Ledger, identity: Identity) -> dict[str, Any]:
     """Return what there is to say of a peer, as plain data."""
     plan = node.plan
+    protects = plan.booked or any(hides(phase.mechanism) for phase in plan.algorithm.phases)
     return {
         "name": plan.name,
         "role": plan.role,
@@ -62,7 +64,7 @@ def standing(node: Node, ledger: Ledger, identity: Identity) -> dict[str, Any]:
         "unconfirmed": {name: node.unconfirmed(name) for name in sorted(node.sends_to)},
         "privacy": {
             "booked": plan.booked,
-            "holds": plan.algorithm.privacy.holds if plan.booked else "nothing: no noise, or noise from a seed",
+            "holds": plan.algorithm.privacy.holds if protects else "nothing: no noise, or noise from a seed",
             "releases": ledger.releases,
             "cut": node.releases_cut,
             "budget": spending(ledger.budget, ledger.spent())._asdict() if plan.booked else None,

@@ -1,4 +1,4 @@
-"""A peer's durable state: ledger, snapshot, outbox and queued samples in one SQLite file, with one commit for all.
+"""A peer's durable state: ledger, snapshot, outbox, queued samples and mask keys in one SQLite file, with one commit.
 
 A peer computes a phase, commits, and only then sends. One transaction books what is released, replaces the snapshot
 and puts the messages into the outbox, so that after a crash at any point the peer is either before the phase, with
@@ -8,8 +8,9 @@ So noise may be drawn before the commit. What was drawn and not committed has be
 never been drawn, costs nothing, and the phase is done again with fresh noise under the same name. What was committed is
 booked, and never drawn again.
 
-State and ledger are tied together by a seal over the ledger's last entry, the snapshot, the rows of the outbox and the
-numbers of the samples. It has no key: it finds damage and mistakes, and the ledger's witness finds old copies.
+State and ledger are tied together by a seal over the ledger's last entry, the snapshot, the rows of the outbox, the
+numbers of the samples and the keys of masks. It has no key itself: it finds damage and mistakes, and the ledger's
+witness finds old copies.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from tacit.errors import StoreError
 from tacit.peer.exchange import Parcel
+from tacit.peer.pair_keys import KeyRing, Pair, PairKey, read_keys
+from tacit.peer.staging import StagedLedger
 from tacit.privacy.accounting import Budget
 from tacit.privacy.events import Event
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger_store import LONGEST_VALUE, PEER_SCHEMA
-
-T = TypeVar("T")
 
 LONGEST_PIECE = LONGEST_VALUE // 2
 """Larger contents are split over rows; a row has a few bytes more than its content."""
@@ -81,10 +82,12 @@ class State(NamedTuple):
     appended: int
     outbox: dict[Key, tuple[Waiting, bytes]]
     """Each row with its fingerprint, in the order in which they were added."""
+    keys: KeyRing
+    """What masks are made from."""
 
     def seal(self, last: bytes) -> bytes:
         """Tie this state to the ledger's last entry."""
-        digest = hashlib.sha256(b"tacit peer store 1\n" + last)
+        digest = hashlib.sha256(b"tacit peer store 2\n" + last + self.keys.digest)
         snapshot = [] if self.snapshot is None else _listed(self.snapshot)
         digest.update(_text(snapshot, self.used, self.appended, len(self.outbox)))
         for _, fingerprint in self.outbox.values():
@@ -92,32 +95,8 @@ class State(NamedTuple):
         return digest.digest()
 
 
-class StagedLedger:
-    """Books for a `BookedReleaser` that draws before the commit: what is drawn may leave when that has returned."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-        self._staged: list[tuple[str, Event]] = []
-
-    @property
-    def charges(self) -> tuple[tuple[str, Event], ...]:
-        """What was drawn and is not booked yet."""
-        return tuple(self._staged)
-
-    def release(self, release: str, event: Event, draw: Callable[[], T]) -> T:
-        """Draw, to be charged with the next commit; if it could not be booked then, `draw` is not called."""
-        self._ledger.refuse([*self._staged, (release, event)])
-        drawn = draw()
-        self._staged.append((release, event))
-        return drawn
-
-    def booked(self, number: int) -> None:
-        """Forget the first `number` charges: they are on the disk."""
-        del self._staged[:number]
-
-
 class PeerStore:
-    """The store of one peer. One thread commits; any thread may append samples."""
+    """The store of one peer. One thread commits; any thread may append samples and keep keys."""
 
     def __init__(self, ledger: Ledger) -> None:
         """Take over an open ledger; use `PeerStore.open` or `PeerStore.create`."""
@@ -163,11 +142,13 @@ class PeerStore:
         parcels: Sequence[Parcel] = (),
         drop: Sequence[Key] = (),
         used: int | None = None,
+        oldest: int = 0,
     ) -> None:
         """Make all of it durable together; what was staged is booked with it.
 
         A snapshot replaces the one before. `drop` (receiver, links, round, phase) takes parcels out of the outbox, and
         passes over those that are not there: a receiver may confirm twice. Samples up to number `used` are used up.
+        Rounds before `oldest` need no masks any more, and their keys are forgotten.
         After a failed write (LedgerError) the store is closed for good: open it anew, and it is as before or as after.
         """
         self._refuse_repeated(parcels, drop)
@@ -197,12 +178,29 @@ class PeerStore:
             if snapshot is not None:
                 content = self._put(connection, snapshot)
             written = len(snapshot or b"") + self._put_parcels(connection, parcels, outbox)
-            self._state = State(content, before.used if used is None else used, before.appended, outbox)
+            aged = before.keys.aged(oldest)
+            keys = before.keys.written(connection, aged)
+            self._state = State(content, before.used if used is None else used, before.appended, outbox, keys)
             _write_state(connection, self._state)
-            return written + BYTES_PER_ROW * (len(gone) + len(staged) + len(charges))
+            return written + BYTES_PER_ROW * (len(gone) + len(staged) + len(charges) + len(aged))
 
         self.ledger.charge_all([*staged, *charges], write)
         self.staged.booked(len(staged))
+
+    @property
+    def keys(self) -> Mapping[Pair, PairKey]:
+        """What masks are made from, for each receiver and partner."""
+        return self._state.keys.pairs
+
+    def keep_keys(self, pairs: Mapping[Pair, PairKey]) -> None:
+        """Put keys on the disk, in the place of those of the same pairs; any thread may."""
+
+        def write(connection: sqlite3.Connection) -> int:
+            self._state = self._state._replace(keys=self._state.keys.written(connection, pairs))
+            _write_state(connection, self._state)
+            return 2 * BYTES_PER_ROW * len(pairs)
+
+        self.ledger.charge_all((), write)
 
     def append_samples(self, contents: Sequence[bytes]) -> int:
         """Put samples at the end of the queue, and return the number of the last; they count from 1."""
@@ -258,7 +256,7 @@ class PeerStore:
         path = self.ledger.path
         if not self.ledger.read(_is_store):
             raise StoreError(f"{path} is a ledger without a peer's state: name the peer's store, or create a new one")
-        rows, outbox, samples, last, top = self.ledger.read(_read_all)
+        rows, outbox, samples, last, top, keys = self.ledger.read(_read_all)
         if len(rows) != 1:
             raise self._damaged("the row of the state")
         first, pieces, digest, used, appended, seal = rows[0]
@@ -268,6 +266,7 @@ class PeerStore:
             used,
             appended,
             {row.key: (row, row.fingerprint) for row in waiting},
+            keys,
         )
         if len(state.outbox) != len(waiting) or state.seal(last) != seal:
             raise StoreError(
@@ -332,7 +331,7 @@ class PeerStore:
 def _begin(connection: sqlite3.Connection) -> int:
     for statement in PEER_SCHEMA:
         connection.execute(statement)
-    _write_state(connection, State(None, 0, 0, {}))
+    _write_state(connection, State(None, 0, 0, {}, KeyRing()))
     return 0
 
 
@@ -357,6 +356,7 @@ class _Rows(NamedTuple):
     samples: tuple[int, int | None, int | None]
     last: bytes
     top: int
+    keys: KeyRing
 
 
 def _read_all(connection: sqlite3.Connection) -> _Rows:
@@ -368,6 +368,7 @@ def _read_all(connection: sqlite3.Connection) -> _Rows:
         connection.execute("SELECT count(*), min(number), max(number) FROM sample").fetchone(),
         _last_hash(connection),
         connection.execute("SELECT coalesce(max(id), 0) FROM piece").fetchone()[0],
+        read_keys(connection),
     )
 
 

@@ -29,7 +29,9 @@ import numpy as np
 
 from tacit.contract import Adjacency, Array, Clip, Extent, Mechanism, Requirement, Spread, View
 from tacit.errors import ConfigError
+from tacit.privacy.mask_noise import check_size
 from tacit.privacy.mechanisms import Norm, Perturbs, check_one_of, largest_change, positive
+from tacit.privacy.release import DEFAULT_STEPS
 
 _LARGEST_MASK = 2.0**5
 """Largest standard deviation of masks, at which single precision still has room for the values beside them."""
@@ -95,19 +97,23 @@ def local_graph_homomorphic(noise_std: float, grid: float | None = None) -> Mech
 
     Messages are the senders' weighed shares W[r, s] x_s on a fixed-point grid (`grid`, a step; the default is 2^-20 in
     single and 2^-40 in double precision, which holds sums up to 1,024 and 4 million) plus Laplace masks of standard
-    deviation `noise_std`, in the unit of the weighed share. The run is `on_grid`'s, bit by bit. Simulated masks come
-    from the seed, those of peers from X25519 -> HKDF -> ChaCha20. Errata: (4.60) prints the reciprocal of the scale.
+    deviation `noise_std`, in the unit of the weighed share. A difference of d between two shares costs whoever reads a
+    message at most epsilon = sqrt(2) d / noise_std: masks have to be large beside what they are to hide, and are refused
+    below 1,024 steps of the grid, which hide nothing. The run is `on_grid`'s, bit by bit. Simulated masks come from the
+    seed, those of peers from X25519 -> HKDF -> ChaCha20. Errata: (4.60) prints the reciprocal of the scale.
     """
     size = positive("noise_std", noise_std, "larger masks hide more")
     if size > _LARGEST_MASK:
         raise ConfigError(
             f"noise_std = {noise_std!r}: masks above {_LARGEST_MASK:g} leave single precision no room; scale the values"
         )
+    scale, step = size / math.sqrt(2), _step(grid)
+    check_size(scale, min(DEFAULT_STEPS) if step is None else step)  # at which precision only a run knows
     return Mechanism(
         "local_graph_homomorphic",
         spread="masked",
-        grid=_step(grid),
-        mask_scale=size / math.sqrt(2),
+        grid=step,
+        mask_scale=scale,
         requires=frozenset({"fixed", "reliable", "several_senders"}),
     )
 

@@ -82,6 +82,15 @@ PEER_SCHEMA = (
   pieces INTEGER NOT NULL,
   digest BLOB NOT NULL
 ) STRICT""",
+    """CREATE TABLE pair_key (
+  receiver TEXT NOT NULL,
+  partner TEXT NOT NULL,
+  own BLOB NOT NULL,
+  key BLOB NOT NULL,
+  remote BLOB,
+  span INTEGER NOT NULL,
+  PRIMARY KEY (receiver, partner)
+) STRICT""",
     """CREATE TABLE state (
   id INTEGER PRIMARY KEY CHECK (id = 1),
   first INTEGER,
@@ -265,6 +274,7 @@ def connect_writer(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA fullfsync = ON")  # macOS: fsync alone leaves data in the drive's cache
         connection.execute("PRAGMA checkpoint_fullfsync = ON")
+        connection.execute("PRAGMA secure_delete = FAST")  # a key that was replaced is overwritten, not only unlinked
         connection.execute("PRAGMA wal_autocheckpoint = 0")  # it hides its errors; Ledger does it and sees them
     except BaseException:
         connection.close()

@@ -10,6 +10,7 @@ of scale t rounded down. Thresholds are cut off at 2^-64, which moves the law by
 from __future__ import annotations
 
 import functools
+import math
 from decimal import Context, Decimal
 from typing import Any
 
@@ -20,6 +21,10 @@ from tacit.contract import Mechanism
 from tacit.errors import ConfigError
 from tacit.privacy.release import grid_step
 
+SMALLEST_MASK = 1024
+"""Steps of the grid that a mask's scale has at least. Rounding may move two values apart by one step more than they
+are, which costs 1 / scale: a thousandth at most. And near the largest values that single precision holds, which are 64
+steps apart, a mask still covers sixteen of them. Below that a value's digits show, all but the last few, or all."""
 _DIGITS = 60
 """Decimal ones, in which thresholds are worked out: far more than 2^-64 asks for."""
 
@@ -34,11 +39,6 @@ class MaskLaw:
 
     def __init__(self, scale: float, step: float) -> None:
         """Take scale and step in the same unit."""
-        if not scale >= step:
-            raise ConfigError(
-                f"masks of scale {scale:g} on a grid of step {step:g}: expected at least one step, or there is nothing "
-                "to hide in; take a finer grid, or larger masks"
-            )
         self._chances = [np.uint64(chance) for chance in _chances(Decimal(scale), Decimal(step))]
 
     @property
@@ -68,8 +68,22 @@ def _chances(scale: Decimal, step: Decimal) -> list[int]:
 
 
 def mask_law(mechanism: Mechanism, integers: Any) -> MaskLaw:
-    """Return the law of a mechanism's masks on integers of this type."""
-    return _law(mechanism.mask_scale, grid_step(mechanism, integers))
+    """Return the law of a mechanism's masks on integers of this type; refuse masks that would hide nothing."""
+    step = grid_step(mechanism, integers)
+    check_size(mechanism.mask_scale, step)
+    return _law(mechanism.mask_scale, step)
+
+
+def check_size(scale: float, step: float) -> None:
+    """Refuse masks that are small beside the grid's step."""
+    if scale < SMALLEST_MASK * step:
+        std = math.sqrt(2)
+        raise ConfigError(
+            f"noise_std = {std * scale:g}: its masks are {scale / step:.3g} steps of the grid of step {step:g} wide and "
+            f"hide no more than the last digits of a value; expected at least {SMALLEST_MASK:,} steps: take "
+            f"noise_std = {std * SMALLEST_MASK * step:.3g} or larger (and large beside the values that are to be "
+            f"hidden), or grid = {scale / SMALLEST_MASK:.3g} or finer"
+        )
 
 
 @functools.lru_cache(maxsize=16)

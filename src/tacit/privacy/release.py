@@ -17,6 +17,7 @@ _GRIDS = {"float32": ("int32", 2.0**-20), "float64": ("int64", 2.0**-40)}
 """Precision -> the integers that stand for it, and the step that they count unless a mechanism says otherwise."""
 
 GRID_TYPES = tuple(whole for whole, _ in _GRIDS.values())
+DEFAULT_STEPS = tuple(step for _, step in _GRIDS.values())
 
 
 def release(

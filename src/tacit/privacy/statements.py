@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from tacit.contract import Mechanism, PrivacyStatement
@@ -11,7 +12,9 @@ Composition = Literal["parallel", "sequential"]
 _MASKED = (
     "not differentially private towards a receiver, which learns the exact weighed sum of its senders' values and "
     "nothing else of them unless it pools with all partners of one; whoever sees single messages (a wire-tapper, "
-    "another neighbour) sees each under at least one Laplace mask that only the sender and a partner know"
+    "another neighbour) sees each number under at least one Laplace mask of standard deviation {std:g}, in the unit of "
+    "the weighed values, that only the sender and a partner know: what is small beside that is hidden, what is large "
+    "is not"
 )
 
 
@@ -28,7 +31,8 @@ def statement(
     depend on every record.
     """
     if mechanism.spread == "masked" and mechanism.mask_scale > 0:
-        return PrivacyStatement.none(text_claims)._replace(holds=_MASKED)
+        words = _MASKED.format(std=math.sqrt(2) * mechanism.mask_scale)
+        return PrivacyStatement.none(text_claims)._replace(holds=words)
     if mechanism.distribution is None:
         return PrivacyStatement.none(text_claims)
     clip = mechanism.clip
