@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from tacit import objectives
-from tacit.algorithms.proximal import SLACK, proximal_step
+from tacit.algorithms.contraction import SLACK
+from tacit.algorithms.proximal import Solution, proximal_step
 from tacit.contract import Clip, Extent, Links, View, unprotected
 from tacit.errors import ConfigError
 from tacit.privacy import gaussian, laplace
@@ -218,19 +219,29 @@ def test_the_bound_is_met_by_two_records_that_pull_opposite_ways():
 )
 def test_what_is_declared_and_released(perturbs, expected):
     local = step("squared", 0.3, perturbs=perturbs)
-    declared = float(local.mechanism.sensitivity(view_of(5), Extent(DIM, PLACES)))
-    assert declared == pytest.approx(expected * (1 + SLACK), rel=1e-6)
-    v, w, mu = jnp.arange(4.0), jnp.ones(4), jnp.asarray(1.5)
-    released = local.value(mu * v, mu, w, view_of(5))
-    start = 1.5 / (1.5 + L2) * v
-    of = {"model": w, "update": start - w, "gradient": (1.5 + L2) * (start - w)}[perturbs]
+    assert booked(local, 5) == pytest.approx(expected * (1 + SLACK), rel=1e-9)
+    v, g, mu = jnp.arange(4.0), jnp.array([0.1, -0.2, 0.0, 0.05]), jnp.asarray(1.5)
+    start, m = 1.5 / (1.5 + L2) * v, 1.5 + L2
+    solution = Solution(g, start - g / m, jnp.zeros(()))
+    released = local.value(mu, solution)
+    of = {"model": solution.w, "update": g / m, "gradient": g}[perturbs]
     np.testing.assert_allclose(released, of, rtol=1e-6)
-    np.testing.assert_allclose(local.moved(mu * v, mu, released, view_of(5)), w, rtol=1e-6)
+    np.testing.assert_allclose(local.moved(mu * v, mu, released), solution.w, rtol=1e-6)
+
+
+def booked(local, size, x64=True):
+    with jax.enable_x64(x64):
+        return float(local.mechanism.sensitivity(view_of(size), Extent(DIM, PLACES)))
 
 
 def test_where_the_number_of_records_is_unknown_the_batch_counts():
-    declared = step("squared", 0.3).mechanism.sensitivity(view_of(0), Extent(DIM, PLACES))
-    assert float(declared) == pytest.approx(2 * 0.3 / PLACES / (1.5 + L2) * (1 + SLACK), rel=1e-6)
+    assert booked(step("squared", 0.3), 0) == pytest.approx(2 * 0.3 / PLACES / (1.5 + L2) * (1 + SLACK), rel=1e-9)
+
+
+def test_single_precision_costs_more_noise_the_more_records_there_are():
+    local = step("squared", 0.3)
+    more = [booked(local, size, x64=False) / booked(local, size) - 1 for size in (1, PLACES)]
+    assert 0 < more[0] < more[1] < 1e-2
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ SUPPORT = {
     "clusters",
     "cohorts",
     "combinations",
+    "contraction",
     "descent",
     "discovery",
     "duals",

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from tacit.algorithms.newton import LocalProblem
 from tacit.contract import Array, Batch, Clip, Objective
 from tacit.errors import ConfigError
-from tacit.objectives import MeanLoss, PenalisedLoss, Regulariser, linear
+from tacit.objectives import MeanLoss, PenalisedLoss, Regulariser, linear, squared_loss
+from tacit.objectives.losses import logistic_loss
 
 
 class Factored(NamedTuple):
@@ -67,25 +69,53 @@ def smooth_linear(objective: Objective, name: str) -> tuple[Callable[[Array, Arr
     return loss.data.sample, penalty.l2
 
 
+def largest_curvature(objective: Objective, name: str) -> Callable[[Array], Array]:
+    """Return the largest phi'' of records by their y; refuse a loss of which it is not known."""
+    sample = objective.loss.data.sample  # type: ignore[attr-defined]
+    if sample not in (squared_loss, logistic_loss):
+        raise ConfigError(
+            f"objective {objective.name!r}: under a clip {name!r} has to know how steep the slopes of a loss can be, which "
+            "it does of squared and logistic; use one of these, or zcdp_admm, which needs a gradient only"
+        )
+    return lambda y: jax.vmap(jax.grad(jax.grad(sample)))(jnp.zeros_like(y), y)  # both are steepest at 0
+
+
 def records_of(batch: Batch, bounded: bool) -> tuple[Array, Array, Array]:
     """Return x (n, d), y (n,) and each record's share of the mean; zeros where there is no record.
 
-    `bounded`: nor where one is not finite, or so large that it would drown the others in rounding. Such a record says
-    nothing, as a gradient that is not finite says nothing to `privacy.clip`: that is within its bound.
+    `bounded`: nor where one is not finite, or so large that products of its numbers are not. Such a record says nothing,
+    as a gradient that is not finite says nothing to `privacy.clip`: that is within its bound.
     """
     x, y = jnp.atleast_2d(batch.x), jnp.atleast_1d(batch.y)
     weight = jnp.ones(()) if batch.weight is None else batch.weight
     weight = jnp.broadcast_to(weight, y.shape).astype(x.dtype)
     there = weight > 0
     if bounded:
-        size = jnp.max(jnp.abs(x), axis=1, initial=0)
-        there &= (size < float(np.finfo(x.dtype).max) ** 0.25) & jnp.isfinite(y)
+        size = jnp.maximum(jnp.max(jnp.abs(x), axis=1, initial=0), jnp.abs(y).astype(x.dtype))
+        there &= size < largest(x.dtype)
     total = jnp.sum(jnp.where(there, weight, 0))
     share = jnp.where(there, weight, 0) / jnp.where(total > 0, total, 1)
     return jnp.where(there[:, None], x, 0), jnp.where(there, y, 0).astype(x.dtype), share
 
 
-def slope_limit(x: Array, clip: Clip) -> Array:
+def largest(dtype: Any) -> float:
+    """Return up to where products of four numbers are finite."""
+    return float(np.finfo(dtype).max) ** 0.25
+
+
+def first_predictions(x: Array, v0: Array) -> Array:
+    """Return <x_i, v0>, cut off where it is huge and 0 where it is no number: of each record by itself, for any v0."""
+    bound = largest(x.dtype)
+    return jnp.clip(jnp.nan_to_num(linear(v0, x), nan=0.0), -bound, bound)
+
+
+def sizes(x: Array) -> Array:
+    """Return the norm of each record, also of one whose squares are no numbers any more."""
+    top = jnp.max(jnp.abs(x), axis=1, initial=0)
+    scale = jnp.where(top > 0, top, 1)
+    return top * jnp.sqrt(jnp.sum(jnp.square(x / scale[:, None]), axis=1))
+
+
+def slope_limit(size: Array, clip: Clip) -> Array:
     """Return the bound on each record's phi' that keeps its gradient phi' x within the clip."""
-    size = jnp.sqrt(jnp.sum(jnp.square(x), axis=1))
     return jnp.where(size > 0, clip.bound / jnp.where(size > 0, size, 1), 0)

@@ -27,6 +27,7 @@ from tacit.algorithms.records import records_held, rows
 from tacit.algorithms.schedules import StepSize, as_schedule
 from tacit.contract import Array, Batch, Key, Mechanism, Objective, Params, Tree, View
 from tacit.privacy import gradient_parts
+from tacit.privacy.clipping import clip
 
 
 class Training(NamedTuple):
@@ -86,6 +87,8 @@ def sampled_training(
 
     def value(key: Key, start: Params, batch: Batch, view: View) -> Tree:
         gradient = mean_gradient(key, start, batch, view)
+        if mechanism.clip is not None and most_steps > 1:
+            gradient = clip(gradient, mechanism.clip)  # a mean of clipped means is within, but for rounding
         if mechanism.perturbs == "gradient":
             return gradient
         if mechanism.perturbs == "update":

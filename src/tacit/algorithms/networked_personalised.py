@@ -108,13 +108,13 @@ def networked_personalised(
             )
         pull, mu = pulled(state, state.tau, view)
         solution = step.solve(pull, mu, batch, view)
-        value = step.value(pull, mu, solution.w, view)
+        value = step.value(mu, solution)
         strength = next_tau(key, state, batch, view) if tuned else state.tau
         residual = proximal.noted(mechanism, state.residual, solution)
         return state._replace(tau=strength, residual=residual), value
 
     def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
-        u = step.moved(*pulled(state, state.tau, view), released, view)  # tau is tuned for models sent as they are
+        u = step.moved(*pulled(state, state.tau, view), released)  # tau is tuned for models sent as they are
         return state._replace(shared=state.shared._replace(u=u)), share(u)
 
     def agree(key: Key, state: State, inbox: Inbox, view: View) -> State:

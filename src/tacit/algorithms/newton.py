@@ -29,15 +29,14 @@ class LocalProblem(NamedTuple):
     """Predictions -> phi', clipped where that is asked for."""
     share: Array
     """p."""
-    tolerance: Array
-    """Of the gradient of the local objective at a solution that may be released."""
 
 
-def newton(local: LocalProblem, z0: Array, m: Array, steps: int, released: bool) -> Array:
+def newton(
+    local: LocalProblem, z0: Array, m: Array, steps: int, solved: Callable[[Array], Array] | None = None
+) -> Array:
     """Return alpha after Newton steps, each as long as is best along its direction: a fixed number of them.
 
-    What is `released` with noise has to be solved, whatever the data: then as many as that takes, of which there are
-    finitely many, as the objective is strongly convex and its gradient is piecewise smooth.
+    With a test of what is `solved`, as many as that takes, up to `MOST_STEPS`.
 
     From w the step leads by -X' d / m to predictions z - t u / m with u = X X' d. The derivative of the objective along
     it is <alpha + t d - p phi'(z - t u / m), u> / m, which rises with t: it is zero where the step should end.
@@ -67,15 +66,14 @@ def newton(local: LocalProblem, z0: Array, m: Array, steps: int, released: bool)
         longer: Array = alpha + jnp.where(too_long(one), low, one) * d
         return longer
 
+    start = share * slope(z0)
+    if solved is None:
+        return jnp.asarray(jax.lax.fori_loop(0, steps, lambda _, alpha: step(alpha), start))
+    done = solved
+
     def unsolved(state: tuple[Array, Array]) -> Array:
         count, alpha = state
-        gap = share * slope(z0 - gram @ alpha / m) - alpha
-        error: Array = jnp.dot(gap, gram @ gap)
-        return jnp.logical_and(count < MOST_STEPS, error > jnp.square(local.tolerance))
+        return (count < MOST_STEPS) & jnp.all(jnp.isfinite(alpha)) & ~done(alpha)
 
-    start = share * slope(z0)
-    if released:
-        _, solved = jax.lax.while_loop(unsolved, lambda s: (s[0] + 1, step(s[1])), (jnp.zeros((), jnp.int32), start))
-    else:
-        solved = jax.lax.fori_loop(0, steps, lambda _, alpha: step(alpha), start)
-    return jnp.asarray(solved)
+    _, alpha = jax.lax.while_loop(unsolved, lambda s: (s[0] + 1, step(s[1])), (jnp.zeros((), jnp.int32), start))
+    return jnp.asarray(alpha)

@@ -109,11 +109,11 @@ def around_servers(
 
     def train(key: Key, state: Client, batch: Batch, view: View) -> tuple[Client, Tree]:
         solution = step.solve(pull(state), curvature(view), batch, view)
-        value = step.value(pull(state), curvature(view), solution.w, view)
+        value = step.value(curvature(view), solution)
         return state._replace(residual=proximal.noted(mechanism, state.residual, solution)), value
 
     def upload(state: Client, released: Tree, view: View) -> tuple[Client, Outbox]:
-        sent = step.moved(pull(state), curvature(view), released, view)
+        sent = step.moved(pull(state), curvature(view), released)
         which = jnp.asarray(view.cluster if clusters > 1 else 0, jnp.int32)
         return state._replace(sent=sent, answered=jnp.asarray(True)), share(sent - state.phi / rho, public=which)
 

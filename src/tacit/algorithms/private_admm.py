@@ -65,10 +65,10 @@ def private_admm(
         pull, mu = admm.pull(state.shared, rho, view), curvature(view)
         solution = step.solve(pull, mu, batch, view)
         residual = proximal.noted(mechanism, state.residual, solution)
-        return state._replace(residual=residual), step.value(pull, mu, solution.w, view)
+        return state._replace(residual=residual), step.value(mu, solution)
 
     def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
-        u = step.moved(admm.pull(state.shared, rho, view), curvature(view), released, view)
+        u = step.moved(admm.pull(state.shared, rho, view), curvature(view), released)
         return state._replace(shared=state.shared._replace(u=u)), share(u)
 
     def absorb(key: Key, state: State, inbox: Inbox, view: View) -> State:

@@ -2,7 +2,7 @@
 
 With f the mean of phi(<x_i, w>, y_i) over the agent's own records plus (l2 / 2) ||w||^2, the solution is
 
-    w = v0 - X' alpha / m,   m = mu + l2,   v0 = (mu / m) v,   alpha_i = p_i phi'(<x_i, w>),   p_i a record's share
+    w = v0 - g / m,   g = X' alpha,   m = mu + l2,   v0 = (mu / m) v,   alpha_i = p_i phi'(<x_i, w>),   p_i a record's share
 
 so that as many numbers are looked for as there are records, however many coordinates a model has. Of squares that is a
 linear system, of which `prepare` finds the eigenvectors once for all rounds and all mu. Of other smooth losses it is
@@ -12,39 +12,50 @@ What makes the sensitivity true. A clip bounds every record's gradient phi' x_i,
 is still monotone in w, hence the gradient of a convex function, and the minimiser moves by at most 2 c / (D_k m) in the
 l2 norm if a record is replaced (001 (5.31) and [39], whose Assumption 3 this enforces); in the l1 norm it may move
 further than l1 clips say, so that these are refused. D_k is how many records the agent holds, which replacing one does
-not change. The solution's own error has to be small beside that: `SLACK` of it is booked, and under noise steps are
-taken until the error is within it. Without noise their number is fixed, and the `residual`, a bound on the distance to
-the exact minimiser, is there to look at.
+not change. What is released is g / m, or g, never w or a difference of models, which would be rounded to the last place
+of v0: neighbours have v0 in their hands. How far from the exact minimiser g may be, in floating point and for any v0, is
+in `contraction`, and is booked on top. Without noise the number of steps is fixed, and the `residual`, a bound on the
+distance to the exact minimiser, is there to look at.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from tacit.algorithms.linear_records import Factored, factored, records_of, slope_limit, smooth_linear
-from tacit.algorithms.newton import MOST_STEPS, LocalProblem, newton
+from tacit.algorithms import contraction
+from tacit.algorithms.contraction import SLACK, pulled
+from tacit.algorithms.linear_records import (
+    Factored,
+    factored,
+    first_predictions,
+    largest_curvature,
+    records_of,
+    sizes,
+    slope_limit,
+    smooth_linear,
+)
+from tacit.algorithms.newton import LocalProblem, newton
 from tacit.algorithms.records import of_own_records, own_records
 from tacit.algorithms.settings import whole_number
-from tacit.contract import Array, Batch, Mechanism, Objective, Params, Tree, View
+from tacit.contract import Array, Batch, Extent, Mechanism, Objective, Params, Tree, View
 from tacit.errors import ConfigError
-from tacit.objectives import squared_loss
+from tacit.objectives import linear, squared_loss
+from tacit.privacy.clipping import clip as clipped
 
 NEWTON_STEPS = 10
-SLACK = 1e-3
-"""How much more than the exact minimiser's sensitivity is booked."""
-ASSUMPTIONS = (
-    f"every local problem is solved to within {SLACK:g} of the sensitivity in at most {MOST_STEPS} Newton steps",
-    "how many records an agent holds is known",
-)
+ASSUMPTIONS = ("how many records an agent holds is known",)
 
 
 class Solution(NamedTuple):
     """The outcome of a local problem."""
 
+    gradient: Params
+    """g: m times the way from v0 to the minimiser."""
     w: Params
     residual: Array
     """At most so far from the exact minimiser."""
@@ -58,12 +69,19 @@ class Proximal(NamedTuple):
     prepare: Callable[[Batch], Factored]
     solve: Callable[[Params, Array, Batch, View], Solution]
     """(mu v, mu, prepared batch, view) -> the minimiser. Not v itself: where nothing pulls, mu v and mu are both 0."""
-    value: Callable[[Params, Array, Params, View], Tree]
-    """(mu v, mu, minimiser, view) -> what is to be released."""
-    moved: Callable[[Params, Array, Tree, View], Params]
-    """(mu v, mu, what was released, view) -> the minimiser, as released."""
+    value: Callable[[Array, Solution], Tree]
+    """(mu, solution) -> what is to be released."""
+    moved: Callable[[Params, Array, Tree], Params]
+    """(mu v, mu, what was released) -> the minimiser, as released."""
     l2: float
     """Of the objective: what is left of the curvature where mu is 0."""
+
+
+class _Problem(NamedTuple):
+    local: LocalProblem
+    z0: Array
+    bounds: contraction.Bounds | None
+    """Where there is a clip."""
 
 
 def proximal_step(
@@ -83,55 +101,64 @@ def proximal_step(
         )
     whole_number("newton_steps", newton_steps, "how many a local problem is solved in")
     closed = sample is squared_loss and clip is None
-    first = jax.grad(sample)
+    first = jax.vmap(jax.grad(sample))
+    bend = None if clip is None else largest_curvature(objective, name)
 
     def prepare(batch: Batch) -> Factored:
         x, _, share = records_of(batch, clip is not None)
         return factored(batch, x @ x.T, share if closed else None)
 
-    def problem(batch: Factored, view: View) -> LocalProblem:
+    def problem(batch: Factored, v0: Params, m: Array, view: View) -> _Problem:
         x, y, share = records_of(batch, clip is not None)
-        if clip is None:
-            return LocalProblem(x, batch.gram, lambda z: jax.vmap(first)(z, y), share, jnp.zeros((), x.dtype))
-        limit = slope_limit(x, clip)
-        present = share > 0
+        if clip is None or bend is None:
+            return _Problem(LocalProblem(x, batch.gram, lambda z: first(z, y), share), linear(v0, x), None)
+        z0 = first_predictions(x, v0)
+        if sample is squared_loss:  # of the difference alone, which is small where it counts
+            z0, y = z0 - y, jnp.zeros_like(y)
         records = own_records(view, x.shape[0]).astype(x.dtype)
-        share = present / records
-        clipped = lambda z: jnp.clip(jax.vmap(first)(z, y), -limit, limit)  # noqa: E731
-        return LocalProblem(x, batch.gram, clipped, share, SLACK / 2 * clip.bound / records)
+        share = (share > 0) / records
+        size = sizes(x)
+        limit = slope_limit(size, clip)
+        delta = contraction.blur(x.shape[1], contraction.unit(x.dtype))
+        factor, kappa = contraction.flattened(bend(y), size, records, m, delta)
+        slope = lambda z: jnp.clip(factor * first(z, y), -limit, limit)  # noqa: E731
+        bounds = contraction.bounds(share, size, limit, kappa, clip.bound, records, delta * clip.bound / m)
+        return _Problem(LocalProblem(x, batch.gram, slope, share), z0, bounds)
+
+    def gradient(found: _Problem, batch: Factored, m: Array) -> Params:
+        local, z0, bounds = found
+        if closed:
+            return pulled(local.x, batch.solved(local, z0, m))
+        # Without a clip there is no sensitivity to be within.
+        if bounds is None or clip is None or mechanism.distribution is None:
+            return pulled(local.x, newton(local, z0, m, newton_steps))
+        alpha = newton(local, z0, m, newton_steps, partial(contraction.balanced, local, bounds, z0, m))
+        return clipped(contraction.contracted(local, bounds, z0, m, alpha), clip)
 
     def solve(pull: Params, mu: Array, batch: Factored, view: View) -> Solution:
-        local = problem(batch, view)
-        m = (mu + l2).astype(pull.dtype)
-        v0 = _start(pull, mu, l2)
-        z0 = local.x @ v0
-        if closed:
-            alpha = batch.solved(local, z0, m)
-        else:
-            # Without a clip there is no sensitivity to be within.
-            bounded = mechanism.distribution is not None and clip is not None
-            alpha = newton(local, z0, m, newton_steps, bounded)
-        w = v0 - (local.x.T @ alpha) / m
-        gap = local.x.T @ (local.share * local.slope(local.x @ w) - alpha)
-        return Solution(w, jnp.sqrt(jnp.sum(jnp.square(gap))) / m)
+        m, v0 = _whole(pull, mu, l2)
+        found = problem(batch, v0, m, view)
+        g = gradient(found, batch, m)
+        local = found.local
+        gap = pulled(local.x, local.share * local.slope(found.z0 - linear(g, local.x) / m)) - g
+        return Solution(g, v0 - g / m, jnp.sqrt(jnp.sum(jnp.square(gap))) / m)
 
-    def value(pull: Params, mu: Array, w: Params, view: View) -> Tree:
+    def value(mu: Array, solution: Solution) -> Tree:
         if mechanism.perturbs == "model":
-            return w
-        update = _start(pull, mu, l2) - w
-        return update if mechanism.perturbs == "update" else (mu + l2).astype(pull.dtype) * update
+            return solution.w
+        g = solution.gradient
+        return g if mechanism.perturbs == "gradient" else g / (mu + l2).astype(g.dtype)
 
-    def moved(pull: Params, mu: Array, released: Tree, view: View) -> Params:
+    def moved(pull: Params, mu: Array, released: Tree) -> Params:
         if mechanism.perturbs == "model":
             return released
-        update = released if mechanism.perturbs == "update" else released / (mu + l2).astype(pull.dtype)
-        return _start(pull, mu, l2) - update
+        m, v0 = _whole(pull, mu, l2)
+        return v0 - (released if mechanism.perturbs == "update" else released / m)
 
     def gain(view: View) -> Array:
-        in_steps = jnp.ones(()) if mechanism.perturbs == "gradient" else 1 / (curvature(view) + l2)
-        return (1 + SLACK) * in_steps
+        return jnp.ones(()) if mechanism.perturbs == "gradient" else 1 / (curvature(view) + l2)
 
-    return Proximal(of_own_records(mechanism).amplified(gain), prepare, solve, value, moved, l2)
+    return Proximal(_solved(of_own_records(mechanism).amplified(gain)), prepare, solve, value, moved, l2)
 
 
 def noted(mechanism: Mechanism, before: Array, solution: Solution) -> Array:
@@ -139,6 +166,21 @@ def noted(mechanism: Mechanism, before: Array, solution: Solution) -> Array:
     return solution.residual if mechanism.distribution is None else before
 
 
-def _start(pull: Params, mu: Array, l2: float) -> Params:
-    """Return the minimiser of the problem without data."""
-    return pull / (mu + l2).astype(pull.dtype)
+def _solved(mechanism: Mechanism) -> Mechanism:
+    """Return the mechanism for a minimiser as it is found, of a mechanism for the exact one."""
+    exact = mechanism.sensitivity
+    if exact is None:
+        return mechanism
+
+    def sensitivity(view: View, extent: Extent) -> Array:
+        records = own_records(view, extent.records).astype(jnp.result_type(float))
+        rounding = contraction.rounding(records, extent.coordinates, contraction.unit(records.dtype))
+        return (1 + SLACK + rounding) * exact(view, extent)
+
+    return mechanism._replace(sensitivity=sensitivity)
+
+
+def _whole(pull: Params, mu: Array, l2: float) -> tuple[Array, Params]:
+    """Return m, and v0: the minimiser of the problem without data."""
+    m = (mu + l2).astype(pull.dtype)
+    return m, pull / m

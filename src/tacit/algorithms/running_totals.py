@@ -29,17 +29,18 @@ def no_totals(slots: int, like: Parts) -> Total:
 
 
 def increased(total: Total, part: Parts) -> Total:
-    """Add to a total without losing the low digits (two-sum)."""
-
-    def both(high: Array, low: Array, x: Array) -> tuple[Array, Array]:
-        rough = high + x
-        lost = (high - (rough - (rough - high))) + (x - (rough - high))
-        rest = low + lost
-        return rough + rest, rest - ((rough + rest) - rough)
-
-    pairs = jax.tree.map(both, total.high, total.low, part)
+    """Add to a total without losing the low digits."""
+    pairs = jax.tree.map(two_sum, total.high, total.low, part)
     outer, inner = jax.tree.structure(part), jax.tree.structure((0, 0))
     return Total(*jax.tree.transpose(outer, inner, pairs))
+
+
+def two_sum(high: Array, low: Array, x: Array) -> tuple[Array, Array]:
+    """Return high + low + x as a sum of two numbers."""
+    rough = high + x
+    lost = (high - (rough - (rough - high))) + (x - (rough - high))
+    rest = low + lost
+    return rough + rest, rest - ((rough + rest) - rough)
 
 
 def growth(new: Total, old: Total) -> Parts:
