@@ -19,6 +19,7 @@ from tacit import runtime
 from tacit.contract import Algorithm
 from tacit.errors import ConfigError
 from tacit.experiments import Config, Problem
+from tacit.experiments.own_code import program
 from tacit.graphs import Graph, Topology
 from tacit.peer.exchange import VERSION
 from tacit.peer.feeds import in_precision
@@ -30,7 +31,8 @@ from tacit.streams import Stream
 
 def job_hash(config: Config, index: int) -> str:
     """Return the hash on which the peers of an experiment's algorithm must agree, in hexadecimal."""
-    facts = {"experiment": config.settings(only=index), "algorithm": index, "version": VERSION}
+    code = program([config.algorithms[index].function]).facts()
+    facts = {"experiment": config.settings(only=index), "algorithm": index, "version": VERSION, **code}
     return hashlib.sha256(json.dumps(facts, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
