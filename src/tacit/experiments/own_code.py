@@ -45,8 +45,8 @@ def program(constructors: Iterable[Callable[..., Any]]) -> Program:
                     files[file] = _digest(file.read_bytes())
                 except OSError as error:
                     raise ConfigError(
-                        f"{constructor.__name__!r}: its source {file.name!r} cannot be read, so that members cannot agree "
-                        "on it; put it into a file, and give that by --with or import it"
+                        f"{constructor.__name__!r}: its source {file.name!r} cannot be read, so that members could not "
+                        "agree on it; put it into a file, and give that by --with or import it"
                     ) from error
     return Program(tacit.__version__, tuple(sorted((file.name, digest) for file, digest in files.items())))
 
