@@ -27,6 +27,7 @@ from tacit.peer.plan import Plan
 from tacit.peer.rounds import Views
 from tacit.peer.world import World
 from tacit.streams import Stream
+from tacit.streams.learnt import refuse_undeclared
 
 
 def job_hash(config: Config, index: int) -> str:
@@ -55,10 +56,11 @@ def plans(
     only: str | None = None,
 ) -> list[Plan]:
     """Return what each agent has to do, or only the one of that name; as in `tacit.peer.run_in_process`."""
+    refuse_undeclared(algorithm, [stream])
     with jax.enable_x64(dtype == "float64"):
         topology = runtime.prepared_topology(algorithm, graph)
         world = World(algorithm, topology, seed, jnp.dtype(dtype))
-        first = jax.tree.map(lambda leaf: in_precision(leaf[0, 0], dtype), stream.chunk(0, 1))
+        first = jax.tree.map(lambda leaf: in_precision(np.zeros(leaf.shape, leaf.dtype), dtype), stream.batch_spec())
         params = runtime.first_params(algorithm, first, jnp.dtype(dtype), None)
         members = roster(algorithm, graph)
         sizes = {role: np.zeros(len(names), np.int32) for role, names in members.items()}

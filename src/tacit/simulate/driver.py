@@ -29,6 +29,7 @@ from tacit.simulate.figures import Figures, Noted, all_noted
 from tacit.simulate.layout import lay_out
 from tacit.simulate.progress import Interrupts, Progress
 from tacit.streams import Stream
+from tacit.streams.learnt import public_of, refuse_undeclared
 
 CHECKED_ROUNDS, CHECKED_BATCHES = 512, 1 << 17
 """How much of a stream a method's `check_data` gets: so many rounds, and so many batches in all."""
@@ -199,6 +200,7 @@ class _Simulation:
         self.consensus: Callable[[Params], Array] = jax.jit(jax.vmap(consensus_distance))
 
     def _check_streams(self, topology: Topology) -> None:
+        refuse_undeclared(self.algorithm, self.streams)
         learners = topology.roles[self.algorithm.learner]
         for stream in self.streams:
             if stream.agents != learners:
@@ -384,7 +386,7 @@ class _Simulation:
                 for name, values in log.recorded.items()
             },
             models=models,
-            privacy=RunPrivacy(self.algorithm.privacy, spent, reads),
+            privacy=RunPrivacy(self.algorithm.privacy, spent, reads, public_of(streams)),
             streams=streams,
             graph=self.graph_name,
             stream=self.streams[0].description,
