@@ -1,6 +1,6 @@
 """Estimators in the manner of scikit-learn, for data of several owners: X, y and a column that says whose row it is.
 
-    model = PeerClassifier(epsilon=2.0).fit(X, y, owner=hospital)
+    model = PeerClassifier(epsilon=2.0, bounds=(0, 100)).fit(X, y, owner=hospital, classes=["no", "yes"])
     model.predict_proba(X_new)                # by the mean of the owners' models
     model.predict(X_new, owner=whose)         # each row by its owner's model
     print(model.privacy_.words())
