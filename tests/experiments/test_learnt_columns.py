@@ -237,6 +237,18 @@ def test_the_list_of_gaps_is_kept(tmp_path: Path) -> None:
         read(tmp_path, missing=["height"])
 
 
+def test_numbers_can_be_classes_and_categories_to_the_last_digit(tmp_path: Path) -> None:
+    table(tmp_path, days="1234567", age="0.5")
+    listed = {"days": ["4", "2", "9", "1", "6", "3", "1234567"], "ward": ["general", "heart"]}
+    found = read(tmp_path, categories=listed, missing="refuse")
+    assert found.x[:, found.columns.index("days = 1234567")].tolist() == [1, 0, 0, 0, 0, 0]
+    ages = ["0.5", "58", "44", "70", "25", "62"]
+    coded = read(
+        tmp_path, label="age", classes=ages, task="multiclass", missing="refuse", features=["days"], categories={}
+    )
+    assert coded.y.tolist() == [0, 1, 2, 3, 4, 5]
+
+
 def test_classes_are_numbered_as_they_are_listed(tmp_path: Path) -> None:
     table(tmp_path)
     assert read(tmp_path).y.tolist() == [-1, 1, 1, 1, 1, 1]

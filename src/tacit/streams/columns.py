@@ -253,7 +253,9 @@ def _one_hot(
 
 
 def _words(column: Column) -> NDArray[Any]:
-    return column.values.astype(str) if column.kind == "word" else np.array([f"{v:g}" for v in column.values])
+    if column.kind == "word":
+        return column.values.astype(str)
+    return np.array([np.format_float_positional(float(value), trim="-") for value in column.values])
 
 
 def _refuse_strange(

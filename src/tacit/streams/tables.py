@@ -18,15 +18,10 @@ def from_table(
 ) -> Stream:
     """Make a stream of a table, as `from_arrays` makes one of arrays, that remembers what was learnt from all rows.
 
-    Args:
-      table: What `read_table` or `scaled` has returned.
-      assignment: Which rows are whose; without it, as the table's owner column says.
-      public: Kinds of what was learnt that are known to everybody anyway, so that a private run may rest on them and
-        says so: some of "categories", "classes", "missing", "scaling", "rows". Others are refused by a private run.
-      settings: `batch`, `rounds`, `exhausted`, `shuffle_seed`, `name` and `description` of `from_arrays`.
-
-    Returns:
-      A stream for `tacit.simulate`.
+    `table` is what `read_table` or `scaled` has returned. `assignment` says which rows are whose; without it the
+    table's owner column does. `public` names the kinds of what was learnt that everybody may know: some of
+    "categories", "classes", "missing", "scaling" and "rows". A private run rests on these and says so, and refuses
+    others. `settings` are `batch`, `rounds`, `exhausted`, `shuffle_seed`, `name` and `description` of `from_arrays`.
     """
     owner = table.owner if assignment is None else assignment
     if owner is None:
