@@ -2,11 +2,13 @@
 
 import os
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 import tacit
+from tacit import version
 from tacit.algorithms import REGISTRY
 from tacit.deploy.check import check_peers
 from tacit.deploy.job import load_job
@@ -121,17 +123,22 @@ def test_a_method_without_a_source_is_refused(tmp_path, monkeypatch):
 def test_the_version_counts_and_a_store_outlives_it(tmp_path, monkeypatch):
     file = found(tmp_path, job_text(), {"hospital-a": []}, identities=False)["hospital-a"]
     before = load_peer(file)
-    monkeypatch.setattr(tacit, "__version__", "99.1")
+    monkeypatch.setattr(version, "__version__", "99.1")
     after = load_peer(file)
     assert after.job.hash != before.job.hash
     assert after.job.settings_hash == before.job.settings_hash
     assert after.part == before.part  # otherwise whoever upgrades begins a new ledger, which forgets what was spent
 
 
+def test_there_is_one_version():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["version"] == tacit.__version__
+
+
 def test_the_swarm_s_hash_covers_the_version(tmp_path, monkeypatch):
     (tmp_path / "experiment.toml").write_text(EXPERIMENT.replace(NAME, "online_push_sum"))
     before = rehearsed(tmp_path / "experiment.toml")
-    monkeypatch.setattr(tacit, "__version__", "99.1")
+    monkeypatch.setattr(version, "__version__", "99.1")
     assert rehearsed(tmp_path / "experiment.toml") != before
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import tacit
+from tacit import version
 from tacit.errors import ConfigError
 
 _LOADED: dict[Path, str] = {}
@@ -48,7 +48,7 @@ def program(constructors: Iterable[Callable[..., Any]]) -> Program:
                         f"{constructor.__name__!r}: its source {file.name!r} cannot be read, so that members could not "
                         "agree on it; put it into a file, and give that by --with or import it"
                     ) from error
-    return Program(tacit.__version__, tuple(sorted((file.name, digest) for file, digest in files.items())))
+    return Program(version.__version__, tuple(sorted((file.name, digest) for file, digest in files.items())))
 
 
 def import_file(file: Path) -> None:
