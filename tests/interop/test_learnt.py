@@ -68,6 +68,11 @@ def test_what_is_learnt_may_be_declared_and_is_told() -> None:
     assert np.abs(bounded.run_.streams[0].chunk(0, 5).x).max() <= 1
 
 
+def test_a_member_names_the_columns_of_its_job() -> None:
+    with pytest.raises(ConfigError, match="features=2: a peer's columns"):
+        OnlineClassifier.join("peer.toml", features=2)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("bounds", [3.0, (1, 0), (0, np.inf), [(0, 1)], [(0, 1), (0, 1), (0, 1)]])
 def test_bounds_that_cannot_be(bounds: Any) -> None:
     with pytest.raises(ConfigError, match="bounds="):

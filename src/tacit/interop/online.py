@@ -177,6 +177,10 @@ class _OnlineLearner(ABC):
         from tacit.interop.joined import JoinedPeer
 
         self._columns = FeatureColumns(self.features)
+        if self._columns.open:
+            raise ConfigError(
+                f"features={self.features!r}: a peer's columns are those of its job; name them in its order"
+            )
         joined = JoinedPeer(path)
         form = joined.peer.settings.job.form
         if (form.features, form.task) != (self._columns.size, task):
@@ -186,11 +190,6 @@ class _OnlineLearner(ABC):
                 f"{self._columns.size} and {task!r}; name the job's features in their order, and use the other learner "
                 "for another task"
             )
-        try:
-            self._refuse_learnt(joined.peer.settings.job.algorithm)
-        except ConfigError:
-            joined.close()
-            raise
         self._engine, self._bias = joined, False  # the peer adds its own column of ones
 
 
