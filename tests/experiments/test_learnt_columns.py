@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ import pytest
 import tacit
 from tacit.errors import DataError, PrivacyError, TacitError
 from tacit.experiments import build
-from tacit.experiments.config import parse
-from tacit.experiments.execute import execute
+from tacit.experiments.config import DATASETS, parse
+from tacit.results import report
+from tacit.streams import datasets
+from tacit.streams.learnt import public_of
 
 COLUMNS = ("clinic", "age", "days", "ward", "smoker", "again")
 ROWS = [
@@ -150,14 +153,27 @@ def test_what_is_learnt_is_refused_by_name_or_declared(tmp_path: Path, kind: str
 def test_a_run_tells_what_was_declared(tmp_path: Path) -> None:
     keys = {key: value for key, value in GIVEN.items() if key != "categories"} | {"public": '["categories", "scaling"]'}
     made = problem(table(tmp_path), keys)
-    execute(made, tmp_path / "run", progress=False)
     (run,) = made.runs(progress=False)
-    assert run.privacy.private
-    (said,) = run.privacy.summary()["public"]  # scaling was declared too, but nothing was scaled
+    summary = run.record().summary["privacy"]
+    assert summary["private"]
+    (said,) = summary["public"]  # scaling was declared too, but nothing was scaled
     assert "ward" in said
-    assert said in run.privacy.words()
-    assert "ward" in (tmp_path / "run" / "report.html").read_text()
-    assert "Declared public" in (tmp_path / "run" / "report.html").read_text()
+    assert said in summary["words"]
+    shown = html.unescape(report._privacy([run.record()]))
+    assert "Declared public" in shown
+    assert said in shown
+
+
+def test_a_published_data_set_needs_no_declaration_and_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(40, 2)).astype(np.float32), np.where(rng.random(40) < 0.5, -1, 1).astype(np.float32)
+    made_up = datasets.Dataset("occupancy", x, y, ("a", "b"), "made up", complete=True, parts={})
+    monkeypatch.setitem(DATASETS, "occupancy", lambda: made_up)  # type: ignore[index]
+    head = HEAD.replace('kind = "csv"\nstream.path = "table.csv"', 'kind = "occupancy"')
+    head = head.replace('graph.kind = "complete"', 'graph.kind = "complete"\ngraph.agents = 4')
+    made = problem(tmp_path, {"partition": '{ kind = "label_shards", shards_per_agent = 1 }'}, head)
+    public = public_of([made.stream(0)])
+    assert [word in " ".join(public) for word in ("published", "label_shards")] == [True, True]
 
 
 def test_a_kind_that_does_not_exist_is_refused(tmp_path: Path) -> None:

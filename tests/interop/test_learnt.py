@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,16 @@ X = RNG.normal(size=(9, 2))
 Y = np.array(["no", *["yes"] * 8])
 VICTIM = 0
 NOISE = tacit.privacy.laplace(epsilon=1.0, clip=1.0)
+
+
+@functools.cache
+def before(given: bool) -> Any:
+    return fitted(X, Y, given)
+
+
+def fitted(x: Any, y: Any, given: bool) -> Any:
+    model = PeerClassifier(epsilon=1.0, **({"bounds": [(-3, 3), (-2, 2)]} if given else {}))
+    return handed(model, x, y, **({"classes": ["no", "yes"]} if given else {}))
 
 
 def handed(model: Any, x: Any, y: Any, **given: Any) -> Any:
@@ -38,20 +49,17 @@ def handed(model: Any, x: Any, y: Any, **given: Any) -> Any:
 def test_one_record_changes_its_own_row_at_most(change: str, value: Any, given: bool) -> None:
     x, y = X.copy(), Y.copy()
     {"x": x, "y": y}[change][VICTIM] = value
-    settings: dict[str, Any] = {"bounds": [(-3, 3), (-2, 2)]} if given else {}
-    classes: dict[str, Any] = {"classes": ["no", "yes"]} if given else {}
-    before = handed(PeerClassifier(epsilon=1.0, **settings), X, Y, **classes)
-    after = handed(PeerClassifier(epsilon=1.0, **settings), x, y, **classes)
+    after = fitted(x, y, given)
     if not given:
-        assert isinstance(before, PrivacyError)
+        assert isinstance(before(given), PrivacyError)
         assert isinstance(after, TacitError)
         return
-    assert not isinstance(before, TacitError)
+    assert not isinstance(before(given), TacitError)
     if isinstance(after, FitError):  # a class that is not among those given
         assert value == "aha"
         return
-    assert before[1] == after[1]
-    unlike = (before[0] != after[0]).any(axis=-1)
+    assert before(given)[1] == after[1]
+    unlike = (before(given)[0] != after[0]).any(axis=-1)
     assert unlike.sum() == 1
 
 

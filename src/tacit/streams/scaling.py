@@ -44,7 +44,7 @@ def scaled(table: Table, by: ScaledBy | None = "everyone", bounds: Mapping[str, 
     if by is not None and free.any():
         names = ", ".join(name for name, mark in zip(table.columns, free, strict=True) if mark)
         whose = "all rows" if by == "everyone" else "each owner's rows"
-        remedy = "bounds = {... = [low, high]} for each column, or standardise = false"
+        remedy = "bounds = {... = [low, high]} for each column, or standardise = false (in Python by=None)"
         learnt = (*learnt, Learnt("scaling", f"mean and deviation of {names} over {whose}", remedy))
         groups = np.zeros(len(x), np.int64) if by == "everyone" or table.owner is None else table.owner
         for group in range(int(groups.max()) + 1):
