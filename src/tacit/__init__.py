@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 from tacit import algorithms, graphs, metrics, objectives, peer, privacy, streams
 from tacit.results import Run
 from tacit.simulate import simulate
+from tacit.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from tacit import interop
     from tacit.deploy.peer import Peer
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Peer",

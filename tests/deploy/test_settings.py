@@ -213,7 +213,7 @@ def test_a_store_is_of_a_job_a_name_and_links(tmp_path):
     base = loaded(tmp_path, TEXT)
     more = changed(HEARS, 'hears = ["hospital-c", "hospital-b"]')
     turned = changed(HEARS, 'hears = ["hospital-b", "hospital-c"]')
-    assert base.job.hash in base.part
+    assert base.job.settings_hash in base.part
     assert loaded(tmp_path, TEXT, job_text(epoch=2)).part != base.part
     assert loaded(tmp_path, more).part != base.part
     assert loaded(tmp_path, more).part == loaded(tmp_path, turned).part

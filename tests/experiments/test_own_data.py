@@ -11,7 +11,7 @@ import pytest
 
 from tacit.cli import main
 from tacit.errors import ConfigError, DataError
-from tacit.experiments import build
+from tacit.experiments import build, load
 from tacit.experiments.config import parse
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -70,6 +70,15 @@ def test_what_a_private_run_should_use_instead_of_statistics() -> None:
     assert "no privacy account" not in made.stream(0).description
     own = problem(("run.rounds", 'stream.standardise = "owner"\nrun.rounds')).stream(0)
     assert "mean and deviation of each owner's own rows" in own.description
+
+
+def test_the_private_example_rests_on_nothing_that_was_found_in_all_rows() -> None:
+    made = build(load(EXAMPLES / "own-data-private.toml", rounds=4))
+    assert made.stream(0).learnt == ()
+    (run,) = made.runs(progress=False)
+    assert run.privacy.guarantee is not None
+    assert run.privacy.guarantee.epsilon == pytest.approx(4.0)
+    assert run.privacy.public == ()
 
 
 def test_the_task_follows_from_the_objective_and_classes_are_counted() -> None:

@@ -47,7 +47,7 @@ class Frame:
 
 @pytest.fixture(scope="module")
 def private() -> PeerClassifier:
-    return PeerClassifier(epsilon=50.0, passes=2).fit(X, Y, owner=OWNER)
+    return PeerClassifier(epsilon=50.0, passes=2, public=["classes", "scaling"]).fit(X, Y, owner=OWNER)
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +165,8 @@ def test_epsilon_is_kept_where_every_round_is_charged_to_every_record() -> None:
     limit = tacit.algorithms.find("constrained_mirror_descent").example_settings
     assert limit
     model = PeerClassifier("constrained_mirror_descent", parameters=limit, epsilon=3.0, passes=2, graph="complete")
-    assert model.fit(X, Y, owner=OWNER).privacy_.guarantee.epsilon == pytest.approx(3.0)
+    model.set_params(bounds=(-5, 11))
+    assert model.fit(X, Y, owner=OWNER, classes=["no", "yes"]).privacy_.guarantee.epsilon == pytest.approx(3.0)
 
 
 @pytest.mark.slow

@@ -50,9 +50,8 @@ def test_what_is_missing_is_zero_and_what_is_unknown_left_aside(regressor: Onlin
     assert not regressor.privacy.private
 
 
-def test_classes_and_features_come_as_they_are_seen_and_noise_is_accounted() -> None:
-    noise = tacit.privacy.laplace(epsilon=0.5, clip=1.0)
-    learner = OnlineClassifier(features=2, mechanism=noise, parameters={"step": 1e-3})
+def test_classes_and_features_come_as_they_are_seen() -> None:
+    learner = OnlineClassifier(features=2, parameters={"step": 1e-3})
     assert learner.predict_one({"a": 1.0}) is None
     assert learner.predict_proba_one({"a": 1.0}) == {}
     learner.learn_one({"a": 1.0}, "spam")
@@ -66,6 +65,13 @@ def test_classes_and_features_come_as_they_are_seen_and_noise_is_accounted() -> 
         learner.learn_one({"c": 1.0}, "ham")
     with pytest.raises(DataError, match=r"class 'eggs' is not among \['spam', 'ham'\]; name all"):
         learner.learn_one({"a": 1.0}, "eggs")
+
+
+def test_noise_is_accounted() -> None:
+    noise = tacit.privacy.laplace(epsilon=0.5, clip=1.0)
+    learner = OnlineClassifier(features=["a", "b"], classes=["spam", "ham"], mechanism=noise, parameters={"step": 1e-3})
+    learner.learn_one({"a": 1.0}, "spam")
+    learner.learn_one({"b": 1.0}, "ham")
     spent = learner.privacy.guarantee
     assert spent.epsilon == pytest.approx(0.5, rel=1e-3)  # every sample is a record of its own
     assert spent.private
@@ -88,7 +94,9 @@ def test_a_method_that_charges_every_record_with_every_round_says_so() -> None:
     noise = tacit.privacy.laplace(epsilon=0.5, clip=1.0)
     limit = tacit.algorithms.find("constrained_mirror_descent").example_settings
     assert limit
-    learner = OnlineClassifier("constrained_mirror_descent", parameters=limit, mechanism=noise, features=["a"])
+    learner = OnlineClassifier(
+        "constrained_mirror_descent", parameters=limit, mechanism=noise, features=["a"], classes=[0, 1]
+    )
     for k in range(4):
         learner.learn_one({"a": 1.0}, k % 2)
     assert learner.privacy.guarantee.epsilon == pytest.approx(4 * 0.5, rel=1e-3)

@@ -84,7 +84,7 @@ def test_categories_may_be_fixed_beforehand(path: Path) -> None:
             {"missing": "indicate"},
             r"'again': 3 different labels \(maybe, no, yes\); expected two",
         ),
-        ("", "", {"missing": "drop"}, "missing='drop': expected 'refuse' or 'indicate'"),
+        ("", "", {"missing": "drop"}, "missing='drop': expected 'refuse', 'indicate' or a list"),
         (
             "",
             "",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tacit import runtime
+from tacit.deploy.job import Job
 from tacit.deploy.plan import plan_of
 from tacit.deploy.settings import PeerSettings, load_peer
 from tacit.errors import ConfigError, TacitError
@@ -30,7 +31,7 @@ def check_peers(files: Sequence[Path]) -> CheckReport:
     peers = [load_peer(file) for file in files]
     jobs = {peer.job.hash for peer in peers}
     if len(jobs) > 1:
-        found = "\n".join(f"{peer.file}: job {peer.job.hash}" for peer in peers)
+        found = "\n".join(f"{peer.file}: job {peer.job.hash}\n{_made_of(peer.job)}" for peer in peers)
         raise ConfigError(f"the files belong to different jobs, whose peers do not talk:\n{found}")
     job = peers[0].job
     names = [peer.peer.name for peer in peers]
@@ -38,7 +39,7 @@ def check_peers(files: Sequence[Path]) -> CheckReport:
         if names.count(peer.peer.name) > 1:
             raise ConfigError(f"{peer.file}: another file is of {peer.peer.name!r} too; name each peer's file once")
     members = [name for names in job.members.values() for name in names]
-    report.lines.append(f"job {job.settings.name!r}, epoch {job.settings.epoch}: {job.hash}")
+    report.lines.append(f"job {job.settings.name!r}, epoch {job.settings.epoch}: {job.hash}\n{_made_of(job)}")
     if any(hides(phase.mechanism) for phase in job.algorithm.phases):
         report.lines.append(f"messages are masked: {job.algorithm.privacy.holds}")
     complete = set(names) == set(members)
@@ -50,6 +51,10 @@ def check_peers(files: Sequence[Path]) -> CheckReport:
     for peer in peers:
         _check_alone(peer, report)
     return report
+
+
+def _made_of(job: Job) -> str:
+    return "\n".join(f"  {part}: {value}" for part, value in job.ingredients.items())
 
 
 def _check_alone(peer: PeerSettings, report: CheckReport) -> None:

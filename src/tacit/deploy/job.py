@@ -6,7 +6,8 @@
     [objective]  kind and its parameters
     [algorithm]  name and its parameters; [algorithm.mechanism] for its noise
 
-Its hash covers every setting, defaults spelt out, and begins every link: peers of different jobs do not talk.
+Its hash covers every setting, defaults spelt out, the package's version and the files of the user's own code, and
+begins every link: peers of different jobs do not talk.
 Who is a member and which links there are is the graph's epoch; whoever changes these counts it up in every copy.
 """
 
@@ -30,6 +31,7 @@ from tacit.algorithms import REGISTRY
 from tacit.contract import Algorithm
 from tacit.errors import ConfigError, GraphError, IdentityError
 from tacit.experiments.config import OBJECTIVES, task_of
+from tacit.experiments.own_code import Program, program
 from tacit.experiments.sections import Place, Section, check, choose, located
 from tacit.graphs import checked_clusters
 from tacit.peer.exchange import VERSION
@@ -72,11 +74,24 @@ class Job:
     clusters: Mapping[str, np.ndarray]
     """Role -> which cluster each member belongs to; a role without clusters is not there."""
 
+    program: Program
+    """The code that runs it."""
+
     @property
     def hash(self) -> str:
-        """What peers compare, in hexadecimal."""
-        text = json.dumps({"tacit": VERSION, **self.described}, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()
+        """What peers compare, in hexadecimal: settings and program."""
+        return _hashed({"settings": self.settings_hash, **self.program.facts()})
+
+    @property
+    def settings_hash(self) -> str:
+        """The part of the hash that is made of the file, and of what is said on a link."""
+        return _hashed({"tacit": VERSION, **self.described})
+
+    @property
+    def ingredients(self) -> dict[str, str]:
+        """What the hash is made of, so that two operators can compare."""
+        code = ", ".join(f"{name} {digest}" for name, digest in self.program.code)
+        return {"job.toml": self.settings_hash, "version": self.program.version, "--with": code or "no file"}
 
     @property
     def empty_batch(self) -> Batch:
@@ -97,6 +112,10 @@ class Job:
                 return role, names.index(name)
         everyone = ", ".join(name for names in self.members.values() for name in names)
         raise ConfigError(f"{name!r} is not a member of the job; its members are {everyone}")
+
+
+def _hashed(facts: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def load_job(path: Path) -> Job:
@@ -162,7 +181,7 @@ def _job(data: Mapping[str, Any], path: Path) -> Job:
     }
     with located(objective.place):
         form = SampleForm.of(settings.features, *task_of(objective))
-    job = Job(settings, members, form, algorithm, described, clusters)
+    job = Job(settings, members, form, algorithm, described, clusters, program([method.function]))
     with located(objective.place):
         _check_start(job)
     return job

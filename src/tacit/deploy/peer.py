@@ -123,7 +123,8 @@ class Peer(StopsOnce):
         """Return where the peer stands, as plain data."""
         found = self._service.status()
         waiting = None if self._queue is None else self._queue.depth
-        return {**found, "operations_port": self.operations_port, "samples_waiting": waiting}
+        made_of = self.settings.job.ingredients
+        return {**found, "job_made_of": made_of, "operations_port": self.operations_port, "samples_waiting": waiting}
 
     def note_handshake(self, reason: str, line: str) -> None:
         """Count a TLS handshake that gRPC refused; see `tacit.peer.tls_log`."""

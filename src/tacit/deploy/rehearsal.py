@@ -19,6 +19,7 @@ from tacit import runtime
 from tacit.contract import Algorithm
 from tacit.errors import ConfigError
 from tacit.experiments import Config, Problem
+from tacit.experiments.own_code import program
 from tacit.graphs import Graph, Topology
 from tacit.peer.exchange import VERSION
 from tacit.peer.feeds import in_precision
@@ -26,11 +27,13 @@ from tacit.peer.plan import Plan
 from tacit.peer.rounds import Views
 from tacit.peer.world import World
 from tacit.streams import Stream
+from tacit.streams.learnt import refuse_undeclared
 
 
 def job_hash(config: Config, index: int) -> str:
     """Return the hash on which the peers of an experiment's algorithm must agree, in hexadecimal."""
-    facts = {"experiment": config.settings(only=index), "algorithm": index, "version": VERSION}
+    code = program([config.algorithms[index].function]).facts()
+    facts = {"experiment": config.settings(only=index), "algorithm": index, "version": VERSION, **code}
     return hashlib.sha256(json.dumps(facts, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
@@ -53,10 +56,11 @@ def plans(
     only: str | None = None,
 ) -> list[Plan]:
     """Return what each agent has to do, or only the one of that name; as in `tacit.peer.run_in_process`."""
+    refuse_undeclared(algorithm, [stream])
     with jax.enable_x64(dtype == "float64"):
         topology = runtime.prepared_topology(algorithm, graph)
         world = World(algorithm, topology, seed, jnp.dtype(dtype))
-        first = jax.tree.map(lambda leaf: in_precision(leaf[0, 0], dtype), stream.chunk(0, 1))
+        first = jax.tree.map(lambda leaf: in_precision(np.zeros(leaf.shape, leaf.dtype), dtype), stream.batch_spec())
         params = runtime.first_params(algorithm, first, jnp.dtype(dtype), None)
         members = roster(algorithm, graph)
         sizes = {role: np.zeros(len(names), np.int32) for role, names in members.items()}

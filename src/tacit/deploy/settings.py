@@ -140,10 +140,13 @@ class PeerSettings:
 
     @property
     def part(self) -> str:
-        """What a store is of: the job, who this is in it, and its links, whose slots the stored state has."""
+        """What a store is of: the job's settings, who this is in it, and its links, whose slots the stored state has.
+
+        It goes on under a new version and new code: a new store would forget what was spent.
+        """
         links = {name: (sorted(table.sends_to), sorted(table.hears)) for name, table in self.links.items()}
         digest = hashlib.sha256(json.dumps(links, sort_keys=True).encode()).hexdigest()[:16]
-        return f"{self.job.hash} as {self.peer.name} with links {digest}"
+        return f"{self.job.settings_hash} as {self.peer.name} with links {digest}"
 
     @property
     def control(self) -> Path:

@@ -16,6 +16,7 @@ from tacit.graphs import Channel, Delay, Graph, Topology, as_topology
 from tacit.results import Run
 from tacit.simulate import simulate
 from tacit.streams import Stream
+from tacit.streams.learnt import refuse_undeclared
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +39,10 @@ class Problem:
     def check(self) -> None:
         """Refuse what cannot run, before any algorithm has begun."""
         graph = self.graph(self.config.run.seed)
-        self.stream(self.config.run.seed)
+        stream = self.stream(self.config.run.seed)
         for choice, algorithm in zip(self.config.algorithms, self.algorithms, strict=True):
+            with located(self.config.stream.place):
+                refuse_undeclared(algorithm, [stream])
             with located(choice.place):
                 runtime.prepared_topology(algorithm, graph, self.channel)
 

@@ -31,6 +31,7 @@ from tacit.experiments.sections import Choice, Place, Section, check, choose, lo
 from tacit.graphs import Graph
 from tacit.streams import Stream, datasets, partition
 from tacit.streams.ijcnn1 import ijcnn1
+from tacit.streams.learnt import Kind
 from tacit.streams.mnist import mnist
 from tacit.streams.organamnist import organamnist
 from tacit.streams.validate import Task
@@ -175,6 +176,8 @@ class FileSettings(TabularSettings):
     """Mean 0 and deviation 1 over all rows, or over each owner's own; see `tacit.streams.scaled`."""
     bounds: dict[str, list[float]] | None = None
     """Column -> [low, high], by which it is scaled instead."""
+    public: list[Kind] = Field(default=[])
+    """What may be learnt from all rows though a method promises privacy; see `tacit.streams.learnt`."""
 
 
 class AlgorithmSettings(Section):

@@ -64,6 +64,8 @@ PLAIN_WORDS = {
     "a valid string": "text in quotes",
     "a valid boolean": "true or false",
     "a valid dictionary": "a table of settings",
+    "an instance of Sequence": "a list",
+    "'str' instances are not allowed as a Sequence value": "or a list",
     "expected greater": "expected a value greater",
     "expected less": "expected a value less",
 }

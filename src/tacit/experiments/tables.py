@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any, cast
+from collections.abc import Callable, Collection
+from typing import Any, cast, get_args
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from tacit.experiments.sections import Choice, located
 from tacit.graphs import Graph
 from tacit.streams import Stream, Table
 from tacit.streams.datasets import with_bias
+from tacit.streams.learnt import Kind, Learnt, declared
 
 NOT_COVERED = "which no privacy account covers"
 
@@ -35,9 +36,11 @@ class Tabular:
         self.choice, self.partition, self.graph = config.stream, config.partition, graph
         self.settings = cast(Any, config.stream.values)
         self.owner: Any = None
+        self.learnt: tuple[Learnt, ...] = ()
         with located(self.choice.place):
             x = self._read_data_set() if self.choice.kind in DATASETS else self._read_file(config.objective)
         self.x = with_bias(x) if self.settings.bias else x
+        self.learnt = declared((*self.learnt, *self._learnt_by_partition()), self._public())
         self.stream = functools.cache(self._stream)
         """Seed of a repeat -> its stream."""
 
@@ -46,6 +49,9 @@ class Tabular:
         data = found.standardised() if self.settings.standardise else found
         self.y, self.task, self.shuffle = data.y, data.task, self.settings.shuffle
         self.name, self.description = data.name, data.description
+        if self.settings.standardise:
+            what = f"mean and deviation of every column over all rows of {data.name}, a published data set"
+            self.learnt = (Learnt("scaling", what, "standardise = false"),)
         return data.x
 
     def _read_file(self, objective: Choice) -> Any:
@@ -53,7 +59,8 @@ class Tabular:
         table: Table = self.choice.function(**self.choice.arguments())
         by_owner, bounds = settings.standardise == "owner", settings.bounds or {}
         by = "owner" if by_owner else "everyone" if settings.standardise else None
-        x = streams.scaled(table, by, bounds).x  # type: ignore[arg-type]
+        scaled = streams.scaled(table, by, bounds)  # type: ignore[arg-type]
+        self.learnt = scaled.learnt
         self.owner, self.y, self.task, self.name = table.owner, table.y, settings.task, self.choice.kind
         self._check_classes(table, task_of(objective)[1])
         if settings.time is not None and settings.shuffle and "shuffle" in settings.model_fields_set:
@@ -69,7 +76,17 @@ class Tabular:
             whose = "each owner's own rows" if by_owner else "all rows"
             words.append(f"columns scaled by mean and deviation of {whose}, {NOT_COVERED}")
         self.description = "; ".join(words)
-        return x
+        return scaled.x
+
+    def _public(self) -> Collection[str]:
+        """A data set that everybody can look up holds no secret; of a file its user says what is none."""
+        return get_args(Kind) if self.choice.kind in DATASETS else self.settings.public
+
+    def _learnt_by_partition(self) -> tuple[Learnt, ...]:
+        if self.partition is None or not {"x", "y"} & self.partition.function.__annotations__.keys():
+            return ()
+        what = f"who holds which rows, by {self.partition.kind} of all of them"
+        return (Learnt("partition", what, 'partition = {kind = "iid"}, or name the owner column'),)
 
     def _free_columns(self, table: Table, bounds: Any) -> bool:
         marks = np.zeros(len(table.columns), bool) if table.marks is None else table.marks
@@ -89,7 +106,7 @@ class Tabular:
         seed = seeded(self.choice, seed)["seed"]
         shares, words = self._shares(agents, seed)
         with located(self.choice.place):
-            return streams.from_arrays(
+            made = streams.from_arrays(
                 self.x,
                 self.y,
                 shares,
@@ -100,6 +117,8 @@ class Tabular:
                 name=self.name,
                 description=f"{self.description}; {words}",
             )
+        made.learnt = self.learnt
+        return made
 
     def _shares(self, agents: int, seed: int) -> tuple[Any, str]:
         if self.partition is None:

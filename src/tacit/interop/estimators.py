@@ -1,6 +1,6 @@
 """Estimators in the manner of scikit-learn, for data of several owners: X, y and a column that says whose row it is.
 
-    model = PeerClassifier(epsilon=2.0).fit(X, y, owner=hospital)
+    model = PeerClassifier(epsilon=2.0, bounds=(0, 100)).fit(X, y, owner=hospital, classes=["no", "yes"])
     model.predict_proba(X_new)                # by the mean of the owners' models
     model.predict(X_new, owner=whose)         # each row by its owner's model
     print(model.privacy_.words())
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import jax
@@ -38,6 +38,7 @@ from tacit.privacy.charges import charges_all
 from tacit.privacy.spending import RunPrivacy
 from tacit.results import RegretCurve, Run
 from tacit.simulate import simulate
+from tacit.streams.learnt import Learnt, declared
 from tacit.streams.validate import Task, check_count
 
 OUT_DEGREE = 4
@@ -59,6 +60,8 @@ class _PeerEstimator(BaseEstimator):  # type: ignore[misc]
         mechanism: Mechanism | None = None,
         passes: int | None = None,
         standardise: bool = True,
+        bounds: Any = None,
+        public: Sequence[str] = (),
         random_state: int = 0,
     ) -> None:
         self.algorithm = algorithm
@@ -70,6 +73,8 @@ class _PeerEstimator(BaseEstimator):  # type: ignore[misc]
         self.mechanism = mechanism
         self.passes = passes
         self.standardise = standardise
+        self.bounds = bounds
+        self.public = public
         self.random_state = random_state
 
     @property
@@ -85,20 +90,31 @@ class _PeerEstimator(BaseEstimator):  # type: ignore[misc]
     # ------------------------------------------------------------------------------------------------------------------
 
     def _fit(
-        self, x: NDArray[np.float64], y: NDArray[Any], owner: NDArray[Any] | None, task: Task, classes: int
+        self,
+        x: NDArray[np.float64],
+        y: NDArray[Any],
+        owner: NDArray[Any] | None,
+        task: Task,
+        classes: int,
+        learnt: tuple[Learnt, ...] = (),
     ) -> None:
         noisy = self.epsilon is not None or self.mechanism is not None
         passes = self.passes if self.passes is not None else 1 if noisy else 5
         check_count("passes", passes)
         self.owners_, agent = np.unique(np.zeros(len(x), int) if owner is None else owner, return_inverse=True)
-        self._centre = x.mean(axis=0) if self.standardise else np.zeros(x.shape[1])
-        spread = x.std(axis=0) if self.standardise else np.ones(x.shape[1])
-        self._scale = np.where(spread > 0, spread, 1)
+        note, learnt = "", (*learnt, *self._find_scale(x))
+        if self.bounds is None and self.standardise:
+            note = "; columns scaled by mean and deviation of all rows, which no privacy account covers"
         with np.errstate(over="ignore"):
             rows = self._prepared(x)
-        note = "; columns scaled by mean and deviation of all rows, which no privacy account covers"
         stream = in_passes(
-            rows, y, agent.astype(np.int64), task, int(self.random_state), note if self.standardise else ""
+            rows,
+            y,
+            agent.astype(np.int64),
+            task,
+            int(self.random_state),
+            note,
+            declared(learnt, self.public),
         )
         rounds = passes * int(stream.period or 0)
         self.task_, self.outputs_ = task, classes
@@ -117,8 +133,25 @@ class _PeerEstimator(BaseEstimator):  # type: ignore[misc]
         self.models_ = jax.tree.map(lambda leaf: np.asarray(leaf)[0], self.run_.models)
         """The owners' models, leading axis in the order of `owners_`."""
 
+    def _find_scale(self, x: NDArray[np.float64]) -> tuple[Learnt, ...]:
+        """Set centre and scale of every column; return what of that was learnt from all rows."""
+        columns = x.shape[1]
+        if self.bounds is not None:
+            low, high = _bounds(self.bounds, columns).T
+            self._centre, self._scale = (low + high) / 2, (high - low) / 2
+            return ()
+        if not self.standardise:
+            self._centre, self._scale = np.zeros(columns), np.ones(columns)
+            return ()
+        spread = x.std(axis=0)
+        self._centre, self._scale = x.mean(axis=0), np.where(spread > 0, spread, 1)
+        remedy = "bounds=(low, high), one pair for all columns or one for each, or standardise=False"
+        return (Learnt("scaling", "mean and deviation of every column over all rows", remedy),)
+
     def _prepared(self, x: NDArray[np.float64]) -> NDArray[np.float32]:
         scaled = (x - self._centre) / self._scale
+        if self.bounds is not None:
+            scaled = np.clip(scaled, -1, 1)
         return np.concatenate([scaled, np.ones((len(x), 1))], axis=1).astype(np.float32)
 
     def _objective(self) -> Objective:
@@ -186,6 +219,27 @@ class _PeerEstimator(BaseEstimator):  # type: ignore[misc]
         return np.asarray(jax.vmap(predict)(own, x), np.float64)
 
 
+def _bounds(given: Any, columns: int) -> NDArray[np.float64]:
+    """Return (columns, 2) bounds of one pair, or of one per column."""
+    pairs = np.asarray(given, np.float64)
+    if pairs.shape not in ((2,), (columns, 2)) or not (np.isfinite(pairs).all() and (np.diff(pairs) > 0).all()):
+        raise ConfigError(f"bounds={given!r}: expected (low, high), or one such pair for each of {columns} columns")
+    return np.broadcast_to(pairs, (columns, 2))
+
+
+def _class_numbers(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
+    if classes.ndim != 1 or len(np.unique(classes)) < len(classes):
+        raise ConfigError(f"classes={classes.tolist()!r}: expected a list of all classes, each once")
+    same = y[:, None] == classes
+    if not same.any(axis=1).all():
+        row = int(np.argmin(same.any(axis=1)))
+        raise FitError(
+            f"row {row} (counted from 0) is of class {y[row].item()!r}, which is not among classes="
+            f"{classes.tolist()!r}; add it"
+        )
+    return np.asarray(same.argmax(axis=1))
+
+
 class PeerClassifier(ClassifierMixin, _PeerEstimator):  # type: ignore[misc]
     """A classifier that the owners of the rows learn together, each with its own model.
 
@@ -194,26 +248,35 @@ class PeerClassifier(ClassifierMixin, _PeerEstimator):  # type: ignore[misc]
     {"kind": "small_world", "k": 4, "rewire": 0.3}, or None (everybody to a few others at random). `epsilon` is what a
     record may lose in the whole fit, by Laplace noise on gradients clipped to `clip`; `mechanism` is for other noise.
     `passes` is how often every row is read: five times, or with noise once, since every time costs. `standardise`
-    scales columns by mean and deviation of all rows, which no privacy account covers.
+    scales columns by mean and deviation of all rows, which no privacy account covers; `bounds` scales them to -1 ... 1
+    by (low, high) instead, one pair for all columns or one for each. With noise, what is learnt from all rows (scaling,
+    classes) has to be given, or declared by `public`, e.g. ["scaling", "classes"].
 
     After `fit`: `owners_`, their models in `models_`, what was spent in `privacy_`, the run in `run_`, its regret in
     `regret_`.
     """
 
-    def fit(self, X: Any, y: Any, owner: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, owner: Any = None, classes: Any = None) -> Self:
         """Learn. `owner` says whose each row is: an array, a Series, or the name of a column of X.
 
         Without it all rows are one owner's, which learns alone. Owners may have any number of rows, one at least: in
-        each pass everybody reads its own rows once, and whose are used up only listens.
+        each pass everybody reads its own rows once, and whose are used up only listens. `classes` are all that y may
+        hold, in their order; without them they are learnt from y.
         """
         given = owners_of(X, owner)
         X, y = validate_data(self, without_owners(X, given), y, dtype=np.float64)
         check_classification_targets(y)
-        self.classes_, number = np.unique(y, return_inverse=True)
+        learnt: tuple[Learnt, ...] = ()
+        if classes is None:
+            learnt = (Learnt("classes", "the classes that y holds", "them to fit in their order: classes=[...]"),)
+            self.classes_, number = np.unique(y, return_inverse=True)
+        else:
+            self.classes_ = np.asarray(classes)
+            number = _class_numbers(y, self.classes_)
         if len(self.classes_) < 2:
             raise FitError(f"y holds {len(self.classes_)} class ({self.classes_[0]!r}); expected at least two")
         task: Task = "binary" if len(self.classes_) == 2 else "multiclass"
-        self._fit(X, number, checked_owners(given, len(X)), task, len(self.classes_))
+        self._fit(X, number, checked_owners(given, len(X)), task, len(self.classes_), learnt)
         return self
 
     def decision_function(self, X: Any, owner: Any = None) -> NDArray[np.float64]:

@@ -156,8 +156,18 @@ class _OnlineLearner(ABC):
     def _running(self) -> Engine:
         if self._engine is None:
             label = np.int32 if self._task()[0] == "multiclass" else np.float32
-            self._engine = SoloAgent(self._made(), self._columns.size + self._bias, label, self.seed)
+            made = self._made()
+            self._refuse_learnt(made)
+            self._engine = SoloAgent(made, self._columns.size + self._bias, label, self.seed)
         return self._engine
+
+    def _refuse_learnt(self, algorithm: Algorithm) -> None:
+        """Refuse a method that promises privacy where one sample would decide what the numbers of others mean."""
+        if algorithm.privacy.private and self._columns.open:
+            raise ConfigError(
+                f"features={self.features!r}: names would get their columns as samples bring them, and "
+                f"{algorithm.name!r} promises privacy; name them: features=[...]"
+            )
 
     def _row(self, x: Mapping[Any, Any], learn: bool) -> NDArray[np.float64]:
         row = self._columns.row(x, learn)
@@ -167,6 +177,10 @@ class _OnlineLearner(ABC):
         from tacit.interop.joined import JoinedPeer
 
         self._columns = FeatureColumns(self.features)
+        if self._columns.open:
+            raise ConfigError(
+                f"features={self.features!r}: a peer's columns are those of its job; name them in its order"
+            )
         joined = JoinedPeer(path)
         form = joined.peer.settings.job.form
         if (form.features, form.task) != (self._columns.size, task):
@@ -184,8 +198,9 @@ class OnlineClassifier(_OnlineLearner):
 
     `algorithm` is a name out of `tacit algorithms`, `parameters` are its own. `classes` are two as they come, unless
     they are named, of which there may be more. `features` are the names of those that count, or how many there may be:
-    columns are then given out as names are first learnt from. What a sample lacks counts as 0. With a `mechanism` name
-    the features, since noise is on every column, used or not; `privacy` says what was spent.
+    columns are then given out as names are first learnt from. What a sample lacks counts as 0. With a `mechanism`
+    features and classes have to be named, or one sample would decide what the numbers of others mean; `privacy` says
+    what was spent.
     """
 
     _river = "Classifier"
@@ -248,6 +263,14 @@ class OnlineClassifier(_OnlineLearner):
         said = self._running().output(self._row(x, learn=False))
         shares = probabilities(self._objective(), said[None])[0]
         return {name: float(share) for name, share in zip(self._known, shares, strict=True)}
+
+    def _refuse_learnt(self, algorithm: Algorithm) -> None:
+        super()._refuse_learnt(algorithm)
+        if algorithm.privacy.private and self.classes is None:
+            raise ConfigError(
+                f"classes=None: they would be numbered as samples bring them, and {algorithm.name!r} promises privacy; "
+                "name them: classes=[...]"
+            )
 
     def _task(self) -> tuple[Task, int]:
         return ("multiclass", len(self._known)) if len(self._known) > 2 else ("binary", 2)

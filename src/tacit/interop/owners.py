@@ -12,6 +12,7 @@ from tacit import streams
 from tacit.contract import Tree
 from tacit.errors import DataError
 from tacit.streams import Stream
+from tacit.streams.learnt import Learnt
 from tacit.streams.validate import Task
 
 
@@ -58,13 +59,19 @@ def checked_owners(owners: Owners | None, rows: int) -> NDArray[Any] | None:
 
 
 def in_passes(
-    x: NDArray[np.float32], y: NDArray[Any], agent: NDArray[np.int64], task: Task, seed: int, note: str = ""
+    x: NDArray[np.float32],
+    y: NDArray[Any],
+    agent: NDArray[np.int64],
+    task: Task,
+    seed: int,
+    note: str = "",
+    learnt: tuple[Learnt, ...] = (),
 ) -> Stream:
     """Make a stream that repeats a pass in which every agent reads each of its rows once.
 
     A pass lasts as long as the agent with most rows needs; whose are used up has empty rounds until the next one. So a
     row is read once per pass, however unequal the agents are, and `reads` says so to the privacy account. `note` ends
-    the description.
+    the description, `learnt` says what was learnt from all rows.
     """
     once = streams.from_arrays(x, y, agent, exhausted="mask", shuffle_seed=seed, task=task)
     length = int(once.rounds or 0)
@@ -78,7 +85,7 @@ def in_passes(
             start += count
         return jax.tree.map(lambda *leaves: np.concatenate(leaves), *pieces) if len(pieces) != 1 else pieces[0]
 
-    return streams.from_function(
+    stream = streams.from_function(
         rounds,
         agents=once.agents,
         period=length,
@@ -86,3 +93,5 @@ def in_passes(
         name="rows",
         description=f"{len(x):,} rows of {once.agents} owners, each row read once in a pass of {length:,} rounds{note}",
     )
+    stream.learnt = learnt
+    return stream

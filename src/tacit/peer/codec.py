@@ -157,7 +157,8 @@ class Codec:
             raise MessageRefused("version", f"version {frame.hello.version}, this peer speaks {VERSION}")
         if frame.hello.job != self.job:
             said = printable(frame.hello.job)
-            raise MessageRefused("job", f"job {said}, this peer works on {self.job}; use the same job.toml")
+            remedy = "use the same job.toml, version of tacit and --with files: `tacit peer check` shows them"
+            raise MessageRefused("job", f"job {said}, this peer works on {self.job}; {remedy}")
         self._check_forms(frame.hello.forms)
         if frame.hello.round > LAST_ROUND:
             raise MessageRefused("round", f"round {frame.hello.round}, the last is {LAST_ROUND}")

@@ -26,6 +26,7 @@ from tacit.peer.rounds import Envelope, RoundMachine
 from tacit.peer.world import World
 from tacit.privacy.mask_noise import hides
 from tacit.streams import Stream
+from tacit.streams.learnt import refuse_undeclared
 
 
 class Trajectory(NamedTuple):
@@ -138,6 +139,7 @@ def _run(
             f"stream {stream.name!r} feeds {stream.agents} agents, but the graph has "
             f"{topology.roles[algorithm.learner]}; make both the same size"
         )
+    refuse_undeclared(algorithm, [stream])
     world = World(algorithm, topology, seed, dtype)
     runtime.check_window(algorithm, topology, world.root, rounds)
     network = _Network(channel, topology, world.root)

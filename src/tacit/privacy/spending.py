@@ -48,6 +48,8 @@ class RunPrivacy:
     """None: the method makes no promise."""
     reads: int | None = None
     """In how many rounds a record was read at most, counted twice where one round reads it twice."""
+    public: tuple[str, ...] = ()
+    """What was learnt from all rows before the run and is declared public, so that it is not charged."""
 
     @property
     def private(self) -> bool:
@@ -64,7 +66,8 @@ class RunPrivacy:
         if not self.guarantee.private:
             return f"{spent} {source}"
         assumed = f" Assumed: {'; '.join(statement.assumptions)}." if statement.assumptions else ""
-        return f"{spent} {_sentence(statement.holds)}{assumed} {source}"
+        public = f" Declared public, and not charged: {'; '.join(self.public)}." if self.public else ""
+        return f"{spent} {_sentence(statement.holds)}{assumed}{public} {source}"
 
     def summary(self) -> dict[str, Any]:
         """Return all of it as it stands in summary.json; what is infinite or unknown is None."""
@@ -83,6 +86,7 @@ class RunPrivacy:
             "text_claims": statement.text_claims,
             "holds": statement.holds,
             "reads": self.reads,
+            "public": list(self.public),
         }
 
 

@@ -30,6 +30,7 @@ from tacit.simulate.layout import lay_out
 from tacit.simulate.progress import Interrupts, Progress
 from tacit.simulate.readings import readings_of
 from tacit.streams import Stream
+from tacit.streams.learnt import public_of, refuse_undeclared
 
 CHECKED_ROUNDS, CHECKED_BATCHES = 512, 1 << 17
 """How much of a stream a method's `check_data` gets: so many rounds, and so many batches in all."""
@@ -204,6 +205,7 @@ class _Simulation:
         self.consensus: Callable[[Params], Array] = jax.jit(jax.vmap(consensus_distance))
 
     def _check_streams(self, topology: Topology) -> None:
+        refuse_undeclared(self.algorithm, self.streams)
         learners = topology.roles[self.algorithm.learner]
         for stream in self.streams:
             if stream.agents != learners:
@@ -400,7 +402,7 @@ class _Simulation:
                 for name, values in log.recorded.items()
             },
             models=models,
-            privacy=RunPrivacy(self.algorithm.privacy, *spent),
+            privacy=RunPrivacy(self.algorithm.privacy, *spent, public_of(streams)),
             streams=streams,
             graph=self.graph_name,
             stream=self.streams[0].description,

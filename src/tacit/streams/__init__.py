@@ -9,6 +9,7 @@ from tacit.streams.regression import LinearRegression, linear_regression
 from tacit.streams.scaling import scaled
 from tacit.streams.stream import Batch, Stream, from_function
 from tacit.streams.synthetic import DriftStream, linear_drift, logistic_drift
+from tacit.streams.tables import from_table
 from tacit.streams.validation import with_validation
 from tacit.streams.whole import whole
 
@@ -25,6 +26,7 @@ __all__ = [
     "datasets",
     "from_arrays",
     "from_function",
+    "from_table",
     "linear_drift",
     "linear_regression",
     "logistic_drift",

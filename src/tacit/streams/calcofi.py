@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from tacit.errors import ConfigError, DataError
 from tacit.streams import datasets
 from tacit.streams.arrivals import ArrivalStream
+from tacit.streams.learnt import Learnt
 from tacit.streams.stream import Batch
 from tacit.streams.validate import check_count
 
@@ -79,6 +80,8 @@ class CalcofiStream(ArrivalStream):
             description=f"CalCOFI, {len(held):,} of {len(bottles.y):,} complete bottles ({bottles.origin}) by place in "
             f"{rounds} rounds, salinity from {', '.join(columns)}, all standardised, seed {seed}",
         )
+        what = "means and deviations over all bottles of CalCOFI, a published data set"
+        self.learnt = (Learnt("scaling", what, "take rows of your own", public=True),)
 
     def test(self, count: int, seed: int = 0) -> Batch:
         """Return `count` bottles that no agent holds, drawn at random from all places and times, each once at most."""

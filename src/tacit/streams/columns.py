@@ -2,6 +2,10 @@
 
 Numbers, booleans and text that is all numbers stay one column. Other text becomes one column of 0 and 1 per category.
 A column of times is no feature. Where a value is missing, the row is refused, or a column of 0 and 1 says so.
+
+Categories, classes and columns with gaps are given, or learnt from all rows; `tacit.streams.learnt` says what that
+means for a private run. What a column holds (numbers, words, times) follows from all rows too, but a record that would
+change it is refused, or makes it a column of words.
 """
 
 from __future__ import annotations
@@ -14,9 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import ConfigError, DataError
+from tacit.streams.learnt import Learnt
 from tacit.streams.validate import Task
 
-Missing = Literal["refuse", "indicate"]
+Missing = Literal["refuse", "indicate"] | Sequence[str]
+"""What becomes of gaps: refused; said by a further column wherever there are some; or in the columns listed."""
 MOST_CATEGORIES = 50
 """A column with more words than this is more likely a name or a note than a category."""
 MISSING_WORDS = frozenset({"", "#N/A", "N/A", "NA", "n/a", "NULL", "null", "NaN", "nan", "-NaN", "-nan"})
@@ -43,6 +49,8 @@ class Encoded(NamedTuple):
     """(columns,) whether it holds 0 and 1 only, made of a category or of what is missing."""
     absent: NDArray[np.bool_]
     """(rows, columns) whether the number was missing."""
+    learnt: tuple[Learnt, ...] = ()
+    """What the columns were made by, where it is of all rows."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +65,8 @@ class Source:
     """Name -> numpy array or Arrow column."""
     row: Callable[[int], str]
     """Index -> how the row is called in the file."""
+    learnt: tuple[Learnt, ...] = ()
+    """What reading it depends on besides each row."""
 
     def read(self, name: str, remedy: str = LEAVE_OUT) -> Column:
         """Return a column that the file has; `remedy` is said of text among its numbers."""
@@ -93,8 +103,11 @@ def features(
     source: Source, names: Sequence[str], missing: Missing, categories: Mapping[str, Sequence[str]]
 ) -> Encoded:
     """Return the named columns as numbers, side by side."""
-    if missing not in ("refuse", "indicate"):
-        raise ConfigError(f"missing={missing!r}: expected 'refuse' or 'indicate'")
+    if isinstance(missing, str) and missing not in ("refuse", "indicate"):
+        raise ConfigError(f"missing={missing!r}: expected 'refuse', 'indicate' or a list of columns that may have gaps")
+    for name in () if isinstance(missing, str) else missing:
+        if name not in names:
+            raise ConfigError(f"missing lists {name!r}, which is not among the features; remove it")
     for name in categories:
         if name not in names:
             raise ConfigError(f"categories of {name!r}, which is not among the features; remove them")
@@ -104,20 +117,35 @@ def features(
             raise DataError(
                 f"{source.name}: column {name!r} has {len(part.x)} rows, but column {names[0]!r} has {len(parts[0].x)}"
             )
+    gaps = Learnt("missing", "which columns have gaps", f'a list of all that may: missing = ["{names[0]}", ...]')
     return Encoded(
         np.concatenate([part.x for part in parts], axis=1),
         tuple(name for part in parts for name in part.names),
         np.concatenate([part.marks for part in parts]),
         np.concatenate([part.absent for part in parts], axis=1),
+        (*(each for part in parts for each in part.learnt), *((gaps,) if missing == "indicate" else ())),
     )
 
 
-def labels(source: Source, name: str, task: Task) -> tuple[NDArray[Any], tuple[str, ...]]:
-    """Return the label column as numbers, and the classes where it is text: class k is the k-th of them."""
+class Labels(NamedTuple):
+    """A label column."""
+
+    values: NDArray[Any]
+    """Numbers."""
+    classes: tuple[str, ...] = ()
+    """Where it is text: class k is the k-th of them."""
+    learnt: tuple[Learnt, ...] = ()
+    """Whether these were learnt from all rows."""
+
+
+def labels(source: Source, name: str, task: Task, given: Sequence[str] | None = None) -> Labels:
+    """Return the label column as numbers, by the classes that are given or else by those that it holds."""
     column = source.read(name, "map labels to 0/1 (or 0, 1, 2, ...)")
     source.refuse_missing(name, column, "fill it in, or leave that row out")
+    if given is not None:
+        return Labels(_class_numbers(source, name, column, task, given), tuple(map(str, given)))
     if column.kind == "number":
-        return column.values, ()
+        return Labels(column.values)
     if column.kind == "time" or task == "regression":
         remedy = "name a label of numbers, or for classes use an objective such as logistic or softmax"
         source.refuse(0, name, f"{str(column.values[0])!r} is not a number, as a regression needs; {remedy}")
@@ -127,7 +155,20 @@ def labels(source: Source, name: str, task: Task) -> tuple[NDArray[Any], tuple[s
             f"{source.name}, column {name!r}: {len(classes)} different labels ({_listed(classes)}); expected two, or "
             "say task = 'multiclass' (with the objective softmax)"
         )
-    return number, tuple(str(each) for each in classes)
+    learnt = Learnt("classes", f"the classes of label {name!r}", 'classes = ["...", "..."], in their order')
+    return Labels(number, tuple(str(each) for each in classes), (learnt,))
+
+
+def _class_numbers(source: Source, name: str, column: Column, task: Task, given: Sequence[str]) -> NDArray[np.int64]:
+    known = np.array([str(each) for each in given])
+    if task == "regression" or len(known) < 2 or (task == "binary" and len(known) != 2) or len(set(known)) < len(known):
+        raise ConfigError(
+            f"classes={list(given)!r} of label {name!r} with task {task!r}: expected two classes, each once, or for "
+            "task 'multiclass' more; a regression has none"
+        )
+    words = _words(column)
+    _refuse_strange(source, name, words, known, ~np.isin(words, known), "classes")
+    return np.asarray((words[:, None] == known).argmax(axis=1))
 
 
 def owners(source: Source, name: str) -> tuple[NDArray[np.int64], tuple[str, ...]]:
@@ -164,13 +205,15 @@ def is_number(value: Any) -> bool:
 
 def _encoded(source: Source, name: str, missing: Missing, categories: Sequence[str] | None) -> Encoded:
     column = source.read(name)
+    listed = not isinstance(missing, str) and name in missing
+    learnt: tuple[Learnt, ...] = ()
     if column.kind == "time":
         first = str(column.values[0].astype("datetime64[s]")).replace("T", " ")
         source.refuse(
             0, name, f"{first!r} is not a number but a time; leave it out, or order rows by it: time={name!r}"
         )
-    if missing == "refuse":
-        remedy = "fill it in, leave that row or column out, or say missing='indicate'"
+    if missing != "indicate" and not listed:
+        remedy = f"fill it in, leave that row or column out, or say missing='indicate' or missing=[{name!r}]"
         source.refuse_missing(name, column, remedy)
     if len(column.values) and column.missing.all():
         source.refuse(0, name, "every value is missing; leave the column out")
@@ -178,27 +221,27 @@ def _encoded(source: Source, name: str, missing: Missing, categories: Sequence[s
         names, values = [name], np.where(column.missing, 0, column.values)[:, None]
         absent = column.missing[:, None]
     else:
+        if categories is None:
+            remedy = f'categories = {{"{name}" = ["...", ...]}}'
+            learnt = (Learnt("categories", f"the words of column {name!r}", remedy),)
         names, values = _one_hot(source, name, column, categories)
         absent = np.zeros(values.shape, bool)
     marks = np.full(len(names), column.kind == "word" or categories is not None)
-    if column.missing.any():
+    if listed or column.missing.any():
         names = [*names, f"{name} is missing"]
         values = np.concatenate([values, column.missing[:, None]], axis=1)
         absent = np.concatenate([absent, np.zeros((len(values), 1), bool)], axis=1)
         marks = np.append(marks, True)
-    return Encoded(values.astype(np.float64), tuple(names), marks, absent)
+    return Encoded(values.astype(np.float64), tuple(names), marks, absent, learnt)
 
 
 def _one_hot(
     source: Source, name: str, column: Column, categories: Sequence[str] | None
 ) -> tuple[list[str], NDArray[np.bool_]]:
     there = ~column.missing
-    words = column.values.astype(str) if column.kind == "word" else np.array([f"{v:g}" for v in column.values])
+    words = _words(column)
     known = np.unique(words[there]) if categories is None else np.array([str(c) for c in categories])
-    strange = there & ~np.isin(words, known)
-    if strange.any():
-        row = int(np.argmax(strange))
-        source.refuse(row, name, f"{str(words[row])!r} is not among its categories ({_listed(known)}); add it")
+    _refuse_strange(source, name, words, known, there & ~np.isin(words, known), "categories")
     if len(known) > MOST_CATEGORIES and categories is None:
         source.refuse(
             0,
@@ -207,6 +250,20 @@ def _one_hot(
             "column out by features=[...], or list its categories",
         )
     return [f"{name} = {word}" for word in known], words[:, None] == known
+
+
+def _words(column: Column) -> NDArray[Any]:
+    if column.kind == "word":
+        return column.values.astype(str)
+    return np.array([np.format_float_positional(float(value), trim="-") for value in column.values])
+
+
+def _refuse_strange(
+    source: Source, name: str, words: NDArray[Any], known: NDArray[Any], strange: NDArray[np.bool_], what: str
+) -> None:
+    if strange.any():
+        row = int(np.argmax(strange))
+        source.refuse(row, name, f"{str(words[row])!r} is not among its {what} ({_listed(known)}); add it")
 
 
 def _listed(words: Sequence[Any] | NDArray[Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import itertools
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from tacit.errors import DataError
 from tacit.streams import columns
 from tacit.streams.columns import Missing, Source, is_number
+from tacit.streams.learnt import Learnt
 from tacit.streams.validate import Origin, Task, check_features, check_labels
 
 
@@ -38,6 +40,10 @@ class Table(NamedTuple):
     """(columns,) which columns of x hold 0 and 1 only, made of a category or of what is missing."""
     absent: NDArray[np.bool_] | None = None
     """(rows, columns) which numbers were missing, and are 0."""
+    task: Task = "binary"
+    """What the labels are."""
+    learnt: tuple[Learnt, ...] = ()
+    """What x and y were made by, where that was learnt from all rows."""
 
 
 def read_table(
@@ -49,15 +55,19 @@ def read_table(
     time: str | None = None,
     missing: Missing = "refuse",
     categories: Mapping[str, Sequence[str]] | None = None,
+    classes: Sequence[str] | None = None,
 ) -> Table:
     """Read features and labels from a CSV, CSV.GZ, Parquet or NPZ file.
 
     `features` are all other columns unless named. Text becomes one column of 0 and 1 per category: those that
     `categories` lists for the column, or else those that the file holds. Two labels (or, for several classes, more) may
-    be text as well. `owner` names the column that says whose row it is, `time` the one by which rows are put in order.
-    A missing feature is refused, or with missing="indicate" becomes 0, and a further column of 0 and 1 says where that
-    is so. A CSV file has a header line. An NPZ file has an array (rows,) for the label, and either a matrix `X` (or
-    `x`), with names in `columns` where it has them, or one array (rows,) per column.
+    be text as well, numbered as `classes` lists them, or else by the alphabet. `owner` names the column that says whose
+    row it is, `time` the one by which rows are put in order. A missing feature is refused, or with missing="indicate"
+    becomes 0, and a further column of 0 and 1 says where that is so; columns that `missing` lists have such a column
+    whether or not there is a gap. What the file holds and nobody listed is noted in `Table.learnt`: a private run is
+    refused unless it is declared public (`from_table`). A CSV file has a header line. An NPZ file has an array (rows,)
+    for the label, and either a matrix `X` (or `x`), with names in `columns` where it has them, or one array (rows,) per
+    column.
     """
     path = Path(path)
     source = _open(path)
@@ -71,7 +81,8 @@ def read_table(
             f"{path}: features {', '.join(names) or '(none)'}; expected at least one column besides "
             f"{', '.join(sorted(taken))}"
         )
-    given, classes = columns.labels(source, label, task)
+    found = columns.labels(source, label, task, classes)
+    given = found.values
     if len(given) == 0:
         raise DataError(f"{path}: there are no rows below the header; expected at least one")
     encoded = columns.features(source, names, missing, categories or {})
@@ -83,7 +94,8 @@ def read_table(
     holder, holders = (None, ()) if owner is None else columns.owners(source, owner)
     if holder is not None and len(holder) != len(x):
         raise DataError(f"{path}: owner column {owner!r} has {len(holder)} rows, but the table has {len(x)}")
-    table = Table(x, y, encoded.names, holder, holders, classes, encoded.marks, encoded.absent)
+    learnt = (*encoded.learnt, *found.learnt, *source.learnt)
+    table = Table(x, y, encoded.names, holder, holders, found.classes, encoded.marks, encoded.absent, task, learnt)
     return table if time is None else _in_order(table, columns.in_time(source, time))
 
 
@@ -125,7 +137,7 @@ def _open_csv(path: Path) -> Source:
     except (pyarrow.ArrowException, OSError) as fault:
         _explain_csv(path, fault)
     names = tuple(table.column_names)
-    return Source(str(path), names, names, table.column, lambda row: f"line {_csv_line(path, row)}")
+    return Source(str(path), names, names, table.column, lambda row: f"line {_csv_line(path, row)}", _blank(path))
 
 
 def _open_parquet(path: Path) -> Source:
@@ -183,6 +195,23 @@ def _csv_records(path: Path) -> Iterator[tuple[int, list[str]]]:
         for fields in reader:
             if fields:
                 yield reader.line_num, fields
+
+
+def _blank(path: Path) -> tuple[Learnt, ...]:
+    """Note a blank line between records: it is none, so that a record that became blank would move those after it."""
+    opener = gzip.open if path.name.lower().endswith(".gz") else open
+    with opener(path, "rb") as content:
+        lines_after = itertools.dropwhile(bytes.strip, content)
+        if not any(map(bytes.strip, lines_after)):
+            return ()
+    last = 0
+    for line, fields in _csv_records(path):
+        lines = sum(field.count("\n") for field in fields)  # inside of quotes
+        if line - lines > last + 1:
+            what = f"{path.name} has a record less: line {last + 1} is blank"
+            return (Learnt("rows", what, "a record there, or no line"),)
+        last = line
+    return ()
 
 
 def _csv_line(path: Path, row: int) -> int:

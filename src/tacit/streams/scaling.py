@@ -2,7 +2,7 @@
 
 Bounds reveal nothing. Means and deviations of the data are made of records, and every scaled value carries them: over
 all rows they cross from owner to owner, and an owner's own still tie its records to each other. No privacy account
-covers either.
+covers either: a private run takes them only where they are declared public (`tacit.streams.learnt`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import ConfigError
 from tacit.streams.files import Table
+from tacit.streams.learnt import Learnt
 
 NO_BOUNDS: Mapping[str, Sequence[float]] = {}
 ScaledBy = Literal["everyone", "owner"]
@@ -39,13 +40,18 @@ def scaled(table: Table, by: ScaledBy | None = "everyone", bounds: Mapping[str, 
         raise ConfigError(
             "columns cannot be scaled by owner: the table has no owner column; name one, or scale by everyone"
         )
+    learnt = table.learnt
     if by is not None and free.any():
+        names = ", ".join(name for name, mark in zip(table.columns, free, strict=True) if mark)
+        whose = "all rows" if by == "everyone" else "each owner's rows"
+        remedy = "bounds = {... = [low, high]} for each column, or standardise = false (in Python by=None)"
+        learnt = (*learnt, Learnt("scaling", f"mean and deviation of {names} over {whose}", remedy))
         groups = np.zeros(len(x), np.int64) if by == "everyone" or table.owner is None else table.owner
         for group in range(int(groups.max()) + 1):
             rows = groups == group
             x[np.ix_(rows, free)] = _standardised(x[np.ix_(rows, free)], absent[np.ix_(rows, free)])
     x[absent] = 0
-    return table._replace(x=x.astype(np.float32))
+    return table._replace(x=x.astype(np.float32), learnt=learnt)
 
 
 def _standardised(x: NDArray[np.float64], absent: NDArray[np.bool_]) -> NDArray[np.float64]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from tacit.contract import Array, Tree
 from tacit.errors import DataError
+from tacit.streams.learnt import Learnt
 from tacit.streams.validate import check_count
 
 INT32_MAX = np.iinfo(np.int32).max
@@ -53,6 +54,8 @@ class Stream(ABC):
     """A short name for legends and files."""
     description: str
     """One sentence for reports, which says where a data set is only a part of the original."""
+    learnt: tuple[Learnt, ...] = ()
+    """What was learnt from all rows when it was made, and whether that is declared public."""
     arrivals: NDArray[np.bool_] | None = None
     """(rounds, agents) whether a round brings an agent a sample; None: every round brings one to all."""
 

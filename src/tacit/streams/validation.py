@@ -29,6 +29,7 @@ class ValidatedStream(Stream):
         self.agents, self.rounds, self.period = fitted.agents, fitted.rounds, fitted.period
         self.data_size, self.name = fitted.data_size, fitted.name
         self.description = f"{fitted.description}; judged by {validation.description}"
+        self.learnt = tuple(dict.fromkeys((*fitted.learnt, *validation.learnt)))
 
     def batch_spec(self) -> Tree:
         """Return the shapes and types of one agent's batch."""
