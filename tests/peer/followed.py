@@ -4,12 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 
 from tacit.peer.file_tail import FileTail
 from tacit.peer.sources import SampleForm
 
 FORM = SampleForm.of(2)
 HEADER = "a,b,y\n"
+
+
+class Records:
+    """What a store remembers of used records."""
+
+    def __init__(self):
+        self.kept = Counter()
+
+    def keep(self, seen):
+        self.kept.update(seen)
+
+    def uses(self, digest):
+        return sorted(((file, n) for (file, one), n in self.kept.items() if one == digest), reverse=True)
+
+    def used_of_files(self):
+        totals = Counter()
+        for (file, _), n in self.kept.items():
+            totals[file] += n
+        return totals
 
 
 class Time:
@@ -27,16 +47,20 @@ class Time:
 
 def tail(path, time=None, **settings):
     time = time or Time()
-    options = {"format": "csv", "label": "y", **settings}
+    options = {"format": "csv", "label": "y", "known": Records(), **settings}
     return FileTail(path, options.pop("form", FORM), clock=lambda: time.now, sleep=time.sleep, **options)
 
 
 def take(source, limit=100, patience=0.0):
-    return asyncio.run(source.take(limit, patience))
+    """Take, and commit what was taken."""
+    taken = asyncio.run(source.take(limit, patience))
+    source._known.keep(taken.seen)
+    return taken
 
 
 def ys(taken):
-    return [int(sample.y) for sample in taken.samples]
+    """Labels of the samples; of a record that cannot be used, None."""
+    return [None if sample is None else int(sample.y) for sample in taken.samples]
 
 
 def append(path, text):

@@ -45,7 +45,7 @@ class Learner:
     """A peer and its file. `released` counts how often the record of each number was in a batch that left noised."""
 
     def __init__(self, folder, path=None, **source):
-        self.store_path, self.path, self.source = folder / "s.db", path or folder / "data.csv", source
+        self.store_path, self.path, self.source = folder / "s.db", path or folder / "data.csv", {"features": ["a", "b"], **source}
         self.released, self.batches, self.faults = Counter(), [], []
         self.start()
 
@@ -54,13 +54,12 @@ class Learner:
         make = PeerStore.open if self.store_path.exists() else PeerStore.create
         self.store = make(self.store_path, BUDGET, "job")
         self.node = Node(plan, self.store, 1.0, 0.0, functions)
-        self.tail = tail(self.path, Time(), **self.source)
-        self.feed = SampleFeed(
-            self.tail, FORM, size=SIZE, dtype="float32", patience=0.2, on_fault=self.faults.append
-        )
-        self.feed._patience = 0.2
+        self.tail = tail(self.path, Time(), known=self.store, **self.source)
+        self.feed = SampleFeed(self.tail, FORM, size=SIZE, dtype="float32", patience=0.0, on_fault=self.faults.append)
         if self.node.cursor is not None:
             self.feed.resume(self.node.cursor)
+        if not self.node.between_rounds:
+            self.node.proceed(10.0)
 
     def taken(self):
         """Take a batch, which is not used yet."""
@@ -68,7 +67,7 @@ class Learner:
 
     def use(self, given):
         """Begin and end a round with a batch."""
-        self.node.begin(given.batch, 0.0, records=given.records, cursor=given.cursor, used=given.used)
+        self.node.begin(given.batch, 0.0, given.records, given.cursor, given.used, given.seen)
         self.batches.append(given.batch)
         for x, weight in zip(given.batch.x, given.batch.weight, strict=True):
             if weight:
@@ -84,7 +83,8 @@ class Learner:
         """Do rounds until one finds nothing; returns how many records were used in all."""
         before, quiet = self.released.total(), 0
         for _ in range(most):
-            quiet = 0 if self.round().samples else quiet + 1
+            cursor = self.node.cursor
+            quiet = 0 if self.round().cursor != cursor else quiet + 1
             if quiet == 2:
                 break
         return self.released.total() - before

@@ -42,7 +42,7 @@ def head_and_rows(path):
 
 def prepend(path):
     first, rest = head_and_rows(path)
-    path.write_text(first + lines(100) + "".join(rest))
+    path.write_text(first + lines(100 + len(rest)) + "".join(rest))
 
 
 def crlf(path):
@@ -75,15 +75,15 @@ def empty_and_refill(path):
 
 
 def respell(path):
-    _, rest = head_and_rows(path)
-    rows = [line.strip().split(",") for line in rest]
-    path.write_text("\ufeffy, b ,a\n" + "".join(f'"{y}", {float(b):.2e} ,{a}.0\n' for a, b, y in rows))
+    first, rest = head_and_rows(path)
+    rows = [dict(zip(first.strip("\ufeff\n").replace(" ", "").split(","), line.strip().replace('"', "").split(","), strict=True)) for line in rest]
+    path.write_text("\ufeffy, b ,a\n" + "".join(f'"{row["y"]}", {float(row["b"]):.2e} ,{row["a"]}0\n' if "." in row["a"] else f'{row["y"]},{row["b"]},{row["a"]}.0\n' for row in rows))
 
 
 def append_after_rewriting(path):
     prepend(path)
     with path.open("a") as file:
-        file.write(lines(101, 102))
+        file.write(lines(*(200 + file.tell() + k for k in range(2))))
 
 
 REWRITINGS = [

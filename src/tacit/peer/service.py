@@ -317,7 +317,8 @@ class PeerService(StopsOnce):
             await self._until(lambda: time.monotonic() >= earliest, earliest)
 
     def _begin(self, given: Given) -> None:
-        self.node.begin(given.batch, time.monotonic(), records=given.records, cursor=given.cursor, used=given.used)
+        what = given.records, given.cursor, given.used, given.seen
+        self.node.begin(given.batch, time.monotonic(), *what)
         self.counters.add("tacit_samples_total", given.samples, outcome="used")
 
     def _proceed(self) -> None:

@@ -1,4 +1,4 @@
-"""A peer's durable state: ledger, snapshot, outbox and queued samples in one SQLite file, with one commit for all.
+"""A peer's durable state: ledger, snapshot, outbox, queued samples and used records in one file, with one commit for all.
 
 A peer computes a phase, commits, and only then sends. One transaction books what is released, replaces the snapshot
 and puts the messages into the outbox, so that after a crash at any point the peer is either before the phase, with
@@ -8,8 +8,9 @@ So noise may be drawn before the commit. What was drawn and not committed has be
 never been drawn, costs nothing, and the phase is done again with fresh noise under the same name. What was committed is
 booked, and never drawn again.
 
-State and ledger are tied together by a seal over the ledger's last entry, the snapshot, the rows of the outbox and the
-numbers of the samples. It has no key: it finds damage and mistakes, and the ledger's witness finds old copies.
+State and ledger are tied together by a seal over the ledger's last entry, the snapshot, the rows of the outbox, the
+numbers of the samples and the digests of the records that were used. It has no key: it finds damage and mistakes, and
+the ledger's witness finds old copies.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, TypeVar
 
 from tacit.errors import StoreError
+from tacit.peer import record_table
 from tacit.peer.exchange import Parcel
+from tacit.peer.sources import Seen
 from tacit.privacy.accounting import Budget
 from tacit.privacy.events import Event
 from tacit.privacy.ledger import Ledger
@@ -81,12 +84,14 @@ class State(NamedTuple):
     appended: int
     outbox: dict[Key, tuple[Waiting, bytes]]
     """Each row with its fingerprint, in the order in which they were added."""
+    records: int = 0
+    """The sum of the hashes of all rows of `record`."""
 
     def seal(self, last: bytes) -> bytes:
         """Tie this state to the ledger's last entry."""
-        digest = hashlib.sha256(b"tacit peer store 1\n" + last)
+        digest = hashlib.sha256(b"tacit peer store 2\n" + last)
         snapshot = [] if self.snapshot is None else _listed(self.snapshot)
-        digest.update(_text(snapshot, self.used, self.appended, len(self.outbox)))
+        digest.update(_text(snapshot, self.used, self.appended, self.records, len(self.outbox)))
         for _, fingerprint in self.outbox.values():
             digest.update(fingerprint)
         return digest.digest()
@@ -163,11 +168,13 @@ class PeerStore:
         parcels: Sequence[Parcel] = (),
         drop: Sequence[Key] = (),
         used: int | None = None,
+        seen: Sequence[Seen] = (),
     ) -> None:
         """Make all of it durable together; what was staged is booked with it.
 
         A snapshot replaces the one before. `drop` (receiver, links, round, phase) takes parcels out of the outbox, and
-        passes over those that are not there: a receiver may confirm twice. Samples up to number `used` are used up.
+        passes over those that are not there: a receiver may confirm twice. Samples up to number `used` are used up, and
+        records that are `seen` are known from here on.
         After a failed write (LedgerError) the store is closed for good: open it anew, and it is as before or as after.
         """
         self._refuse_repeated(parcels, drop)
@@ -197,9 +204,10 @@ class PeerStore:
             if snapshot is not None:
                 content = self._put(connection, snapshot)
             written = len(snapshot or b"") + self._put_parcels(connection, parcels, outbox)
-            self._state = State(content, before.used if used is None else used, before.appended, outbox)
+            records = record_table.add(connection, before.records, seen)
+            self._state = State(content, before.used if used is None else used, before.appended, outbox, records)
             _write_state(connection, self._state)
-            return written + BYTES_PER_ROW * (len(gone) + len(staged) + len(charges))
+            return written + BYTES_PER_ROW * (len(gone) + len(staged) + len(charges) + len(seen))
 
         self.ledger.charge_all([*staged, *charges], write)
         self.staged.booked(len(staged))
@@ -241,6 +249,14 @@ class PeerStore:
                 raise self._damaged(f"sample {number}")
         return [(number, content) for number, content, _ in found]
 
+    def uses(self, digest: bytes) -> Sequence[tuple[int, int]]:
+        """Return how often a record of this digest was used: (number of its file, times), the newest file first."""
+        return self.ledger.read(lambda connection: record_table.uses(connection, digest))
+
+    def used_of_files(self) -> Mapping[int, int]:
+        """Return the number of each file -> how many of its records were used."""
+        return self.ledger.read(record_table.used_of_files)
+
     def close(self) -> None:
         """Close the file and let another process have it; what was staged and not committed is forgotten."""
         self.ledger.close()
@@ -258,7 +274,7 @@ class PeerStore:
         path = self.ledger.path
         if not self.ledger.read(_is_store):
             raise StoreError(f"{path} is a ledger without a peer's state: name the peer's store, or create a new one")
-        rows, outbox, samples, last, top = self.ledger.read(_read_all)
+        rows, outbox, samples, records, last, top = self.ledger.read(_read_all)
         if len(rows) != 1:
             raise self._damaged("the row of the state")
         first, pieces, digest, used, appended, seal = rows[0]
@@ -268,11 +284,12 @@ class PeerStore:
             used,
             appended,
             {row.key: (row, row.fingerprint) for row in waiting},
+            records,
         )
         if len(state.outbox) != len(waiting) or state.seal(last) != seal:
             raise StoreError(
-                f"{path}: snapshot and outbox do not belong to the ledger's last entry: one of them was changed or put "
-                f"back by itself, and to go on might release twice what was charged once; {REMEDY}"
+                f"{path}: snapshot, outbox and used records do not belong to the ledger's last entry: one of them was "
+                f"changed or put back by itself, and to go on might release twice what was charged once; {REMEDY}"
             )
         expected = (appended - used, used + 1, appended) if appended > used else (0, None, None)
         if samples != expected:
@@ -355,6 +372,7 @@ class _Rows(NamedTuple):
     state: list[tuple[int | None, int | None, bytes | None, int, int, bytes]]
     outbox: list[tuple[int, str, str, int, int, int, int, bytes]]
     samples: tuple[int, int | None, int | None]
+    records: int
     last: bytes
     top: int
 
@@ -366,6 +384,7 @@ def _read_all(connection: sqlite3.Connection) -> _Rows:
             "SELECT id, receiver, links, round, phase, first, pieces, digest FROM parcel ORDER BY id"
         ).fetchall(),
         connection.execute("SELECT count(*), min(number), max(number) FROM sample").fetchone(),
+        record_table.total(connection),
         _last_hash(connection),
         connection.execute("SELECT coalesce(max(id), 0) FROM piece").fetchone()[0],
     )

@@ -82,6 +82,12 @@ PEER_SCHEMA = (
   pieces INTEGER NOT NULL,
   digest BLOB NOT NULL
 ) STRICT""",
+    """CREATE TABLE record (
+  digest BLOB NOT NULL,
+  file INTEGER NOT NULL,
+  times INTEGER NOT NULL,
+  PRIMARY KEY (digest, file)
+) STRICT, WITHOUT ROWID""",
     """CREATE TABLE state (
   id INTEGER PRIMARY KEY CHECK (id = 1),
   first INTEGER,
