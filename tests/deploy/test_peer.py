@@ -120,7 +120,7 @@ def test_metrics_are_those_of_a_private_peer(tmp_path):
             assert figures["tacit_certificate_expiry_seconds"] > 80 * 86400
             assert figures["tacit_consensus_distance"] >= 0
             outcomes = {s.labels["outcome"]: s.value for s in families["tacit_samples"].samples}
-            assert outcomes == {"used": 1, "queued": 1, "bad": 0, "turned_away": 0}
+            assert outcomes == {"used": 1, "queued": 1, "bad": 0, "known": 0, "turned_away": 0}
             assert {s.labels["reason"] for s in families["tacit_refusals"].samples} >= {"job", "sender", "expired"}
             budget = json.loads(await ask(peer, "/status"))["privacy"]["budget"]
             assert budget["unit"] == "epsilon"
@@ -162,7 +162,7 @@ def test_the_log_holds_no_sample_and_no_model(tmp_path):
             logger.addHandler(handler)
         logger.level, logger.propagate = before[1:]
     events = [json.loads(line)["event"] for line in text.getvalue().splitlines()]
-    assert {"peer started", "operations", "row skipped", "peer stopped"} <= set(events)
+    assert {"peer started", "operations", "row not used", "peer stopped"} <= set(events)
 
 
 # -- stop and go on --------------------------------------------------------------------------------------------------------

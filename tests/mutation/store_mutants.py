@@ -39,8 +39,8 @@ MUTANTS = of(
         ),
         (
             "the seal does not cover the ledger",
-            'b"tacit peer store 1\\n" + last',
-            'b"tacit peer store 1\\n"',
+            'b"tacit peer store 2\\n" + last',
+            'b"tacit peer store 2\\n"',
             f"{DAMAGE}::test_a_charge_behind_the_store_s_back_is_noticed",
             f"{DAMAGE}::test_a_state_put_back_by_itself_is_noticed",
         ),
@@ -56,6 +56,18 @@ MUTANTS = of(
             "snapshot, self.used, self.appended,",
             "snapshot, self.appended,",
             OUTSIDE,
+        ),
+        (
+            "the seal does not cover the records that were used",
+            "self.appended, self.records, len(self.outbox)",
+            "self.appended, len(self.outbox)",
+            OUTSIDE,
+        ),
+        (
+            "records that were used are not written",
+            "record_table.add(connection, before.records, seen)",
+            "before.records",
+            "test_records_are_kept_with_the_commit_that_uses_them",
         ),
         ("the seal is not looked at", "state.seal(last) != seal", "False", OUTSIDE),
         ("a parcel twice in the file passes", "len(state.outbox) != len(waiting)", "False", OUTSIDE),
@@ -109,7 +121,7 @@ MUTANTS = of(
         ),
         (
             "a commit does not say how much it wrote",
-            "return written + BYTES_PER_ROW * (len(gone) + len(staged) + len(charges))",
+            "return written + BYTES_PER_ROW * (len(gone) + len(staged) + len(charges) + len(seen))",
             "return 0",
             "test_space_is_used_again",
         ),

@@ -16,20 +16,18 @@ HEADER = "a,b,y\n"
 class Records:
     """What a store remembers of used records."""
 
-    def __init__(self):
-        self.kept = Counter()
+    def __init__(self, others=None):
+        self.kept = {} if others is None else {digest: Counter(files) for digest, files in others.kept.items()}
 
     def keep(self, seen):
-        self.kept.update(seen)
+        for file, digest in seen:
+            self.kept.setdefault(digest, Counter())[file] += 1
 
     def uses(self, digest):
-        return sorted(((file, n) for (file, one), n in self.kept.items() if one == digest), reverse=True)
+        return sorted(self.kept.get(digest, {}).items(), reverse=True)
 
     def used_of_files(self):
-        totals = Counter()
-        for (file, _), n in self.kept.items():
-            totals[file] += n
-        return totals
+        return sum(self.kept.values(), Counter())
 
 
 class Time:
@@ -56,6 +54,14 @@ def take(source, limit=100, patience=0.0):
     taken = asyncio.run(source.take(limit, patience))
     source._known.keep(taken.seen)
     return taken
+
+
+def everything(source):
+    """Take and commit until nothing more comes."""
+    found = []
+    while (taken := take(source, patience=1)).samples:
+        found += ys(taken)
+    return found
 
 
 def ys(taken):

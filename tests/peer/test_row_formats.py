@@ -45,13 +45,13 @@ def test_json_lines(tmp_path):
         (b"1,\x00,3", "line 3, column 'b'"),
     ],
 )
-def test_bad_rows_are_counted_and_skipped(tmp_path, line, fault):
+def test_bad_rows_are_counted_and_take_a_place(tmp_path, line, fault):
     path, faults = tmp_path / "data.csv", []
     source = tail(path, on_bad=faults.append)
     append(path, HEADER + rows(1))
     append(path, line)
     append(path, "\n" + rows(2))
-    assert ys(take(source)) == [1, 2]
+    assert ys(take(source)) == [1, None, 2]
     assert source.bad == len(faults) == 1
     assert fault in str(faults[0])
     assert "secret" not in str(faults[0])
@@ -65,11 +65,11 @@ def test_bad_rows_are_counted_and_skipped(tmp_path, line, fault):
         *('{"x": [1, true], "y": 1}', '{"x": [1, "2"], "y": 1}', '{"x": {"a": 1, "b": 2}, "y": 1}'),
     ],
 )
-def test_bad_json_lines_are_counted_and_skipped(tmp_path, line):
+def test_bad_json_lines_are_counted_and_take_a_place(tmp_path, line):
     path = tmp_path / "data.jsonl"
     source = tail(path, format="jsonl")
     append(path, line + '\n{"x": [1, 2], "y": 3}\n')
-    assert ys(take(source, patience=1)) == [3]
+    assert ys(take(source, patience=1)) == [None, 3]
     assert source.bad == 1
     asyncio.run(source.close())
 
@@ -102,7 +102,7 @@ def test_settings_and_cursors_that_cannot_be_used(tmp_path):
     for features in (["a", "a"], ["a", "y"]):
         with pytest.raises(ConfigError, match="name each column once"):
             tail(path, features=features)
-    for cursor in (7, None, {}, {"head": []} | {"other": 1}):
+    for cursor in (7, None, {}, {"key": []} | {"other": 1}):
         with pytest.raises(DataError, match="not one of a file"):
             tail(path).resume(cursor)
     with pytest.raises(DataError, match="expected a regular file"):

@@ -183,8 +183,6 @@ class FileTail:
             step = self._read(place, limit, seen)
             if not replaced or step.place != place or step.busy or step.over:
                 return step
-            if seen:
-                return _Step(place, over=True)
             old, self._file = self._file, NO_FILE
             try:
                 entered = self._enter(place, look_back=False)
@@ -194,15 +192,16 @@ class FileTail:
             if self._file is old or limit < 1:
                 return _Step(place)
             cut = old.unfinished(place)
-            if cut is not None:  # a row too; it is used before the new file is met
-                self._file.close()
-                self._file = old
-                step = _Step(place)
+            if cut is None and not seen:
+                old.close()
+                return _Step(entered, busy=True)
+            self._file.close()
+            self._file = old  # until all that was taken of it is used
+            step = _Step(place, over=cut is None)
+            if cut is not None:
                 self._use(step, cut, None, set())
                 step.place = old.behind(place, cut, "")
-                return step
-            old.close()
-            return _Step(entered, busy=True)
+            return step
 
     def _replaced(self) -> bool:
         """Tell whether another file with something in it has taken the place of the open one."""

@@ -7,8 +7,8 @@ the spelling of numbers matter: 1, 1.0 and 1e0 are one number. What cannot be re
 
 from __future__ import annotations
 
-import contextlib
 import csv
+import functools
 import hashlib
 import json
 import math
@@ -92,8 +92,7 @@ class Rows(ABC):
             if values in ([], [""]):
                 fault = f"{where}, column {name!r}: the key is missing, by which the record is known; fill it in"
                 return Row.unreadable(line, DataError(fault))
-        digest = _digest(b"key " if self.key else b"row ", _text(key or named))
-        found = digest, _digest(b"columns ", _text([name for name, _ in named])).hex()
+        found = _digest(b"key " if self.key else b"row ", _text(key or named)), _columns(tuple(n for n, _ in named))
         try:
             return Row(*found, self._sample(header, fields, where))
         except DataError as bad:
@@ -187,6 +186,11 @@ def _digest(kind: bytes, identity: bytes) -> bytes:
     return hashlib.sha256(kind + identity).digest()[:16]
 
 
+@functools.lru_cache(maxsize=64)  # most rows of a file have the same
+def _columns(names: tuple[str, ...]) -> str:
+    return _digest(b"columns ", _text(names)).hex()
+
+
 def _plain(number: float) -> float | int | str:
     """Return a number as the one that is written like all its equals; what is missing is an empty text."""
     if math.isnan(number):
@@ -205,11 +209,14 @@ def _canonical(value: Any) -> Any:
     text = value.strip()
     if "_" in text:  # Python reads 1_000 as a number
         return text
-    with contextlib.suppress(ValueError):
+    try:
         return int(text)  # exactly: it may be long
-    with contextlib.suppress(ValueError):
+    except ValueError:
+        pass
+    try:
         return _plain(float(text))
-    return text
+    except ValueError:
+        return text
 
 
 def _fields(text: str, where: str) -> list[str]:
