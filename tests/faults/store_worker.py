@@ -75,7 +75,9 @@ class StorePlace(Place):
             with PeerStore.open(self.ledger, job="job", witness=self.witness) as store:
                 state, outbox = _state(store), [_facts(parcel) for parcel in store.outbox()]
                 samples, spent = store.samples(10**6), store.ledger.spent()
-                used = Counter({record: dict(store.uses(record.digest)).get(record.file, 0) for record in _records(state)})
+                used = Counter(
+                    {record: dict(store.uses(record.digest)).get(record.file, 0) for record in _records(state)}
+                )
                 total = sum(store.used_of_files().values())
             booked = inspect(self.ledger, lambda replay: [entry.release for entry, _ in replay], self.witness)
         except (LedgerError, StoreError) as error:
@@ -128,9 +130,7 @@ def _commit(store: PeerStore) -> list[Parcel]:
     used = max(before["used"], store._state.appended - 2)
     state = {"round": number, "used": used, "outbox": outbox, "padding": "x" * size}
     drop = [(parcel.receiver, parcel.links, parcel.round, parcel.phase) for parcel in old]
-    store.commit(
-        snapshot=json.dumps(state).encode(), parcels=parcels, drop=drop, used=used, seen=[_record(number)] * 2
-    )
+    store.commit(snapshot=json.dumps(state).encode(), parcels=parcels, drop=drop, used=used, seen=[_record(number)] * 2)
     return parcels
 
 

@@ -45,7 +45,11 @@ class Learner:
     """A peer and its file. `released` counts how often the record of each number was in a batch that left noised."""
 
     def __init__(self, folder, path=None, **source):
-        self.store_path, self.path, self.source = folder / "s.db", path or folder / "data.csv", {"features": ["a", "b"], **source}
+        self.store_path, self.path, self.source = (
+            folder / "s.db",
+            path or folder / "data.csv",
+            {"features": ["a", "b"], **source},
+        )
         self.released, self.batches, self.faults = Counter(), [], []
         self.start()
 

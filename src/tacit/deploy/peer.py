@@ -47,9 +47,7 @@ if they can."""
 class Peer(StopsOnce):
     """A running peer. Make it with `await Peer.start(...)`; end it with `await peer.stop()`."""
 
-    def __init__(
-        self, settings: PeerSettings, service: PeerService, feed: Feed, worker: ThreadPoolExecutor
-    ) -> None:
+    def __init__(self, settings: PeerSettings, service: PeerService, feed: Feed, worker: ThreadPoolExecutor) -> None:
         """Take over what `start` has put together."""
         self.settings, self._service, self._feed, self._worker = settings, service, feed, worker
         source = feed.source if isinstance(feed, SampleFeed) else None

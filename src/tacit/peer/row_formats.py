@@ -1,8 +1,8 @@
 """Rows of a text file as samples: CSV with a header line, and JSON lines.
 
-A row has an identity, by which its record is known again when it comes again. It is made of all fields with their names,
-or of the key's alone, in a form in which neither line ends, blanks around a field, quotes, the order of the columns nor
-the spelling of numbers matter: 1, 1.0 and 1e0 are one number. What cannot be read is known by its bytes.
+A row has an identity, by which its record is known when it comes again. It is made of all fields with their names, or
+of the key's alone, in a form in which neither line ends, blanks around a field, quotes, the order of the columns nor the
+spelling of numbers matter: 1, 1.0 and 1e0 are one number. What cannot be read is known by its bytes.
 """
 
 from __future__ import annotations
@@ -200,13 +200,12 @@ def _plain(number: float) -> float | int | str:
 
 def _canonical(value: Any) -> Any:
     """Return the same for every spelling of a value."""
-    if value is None:
-        return ""
-    if isinstance(value, float):
-        return _plain(value)
-    if not isinstance(value, str):
-        return value
-    text = value.strip()
+    if isinstance(value, str):
+        return _number_or_text(value.strip())
+    return "" if value is None else value
+
+
+def _number_or_text(text: str) -> float | int | str:
     if "_" in text:  # Python reads 1_000 as a number
         return text
     try:

@@ -1,4 +1,4 @@
-"""A peer's durable state: ledger, snapshot, outbox, queued samples and used records in one file, with one commit for all.
+"""A peer's durable state: ledger, snapshot, outbox, queued samples and used records in one file, with one commit.
 
 A peer computes a phase, commits, and only then sends. One transaction books what is released, replaces the snapshot
 and puts the messages into the outbox, so that after a crash at any point the peer is either before the phase, with
