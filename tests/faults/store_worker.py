@@ -76,9 +76,9 @@ class StorePlace(Place):
                 state, outbox = _state(store), [_facts(parcel) for parcel in store.outbox()]
                 samples, spent = store.samples(10**6), store.ledger.spent()
                 used = Counter(
-                    {record: dict(store.uses(record.digest)).get(record.file, 0) for record in _records(state)}
+                    {record: dict(store.records.uses(record.digest)).get(record.file, 0) for record in _records(state)}
                 )
-                total = sum(store.used_of_files().values())
+                total = sum(store.records.used_of_files().values())
             booked = inspect(self.ledger, lambda replay: [entry.release for entry, _ in replay], self.witness)
         except (LedgerError, StoreError) as error:
             return [f"does not open: {error}"]

@@ -58,7 +58,7 @@ class Learner:
         make = PeerStore.open if self.store_path.exists() else PeerStore.create
         self.store = make(self.store_path, BUDGET, "job")
         self.node = Node(plan, self.store, 1.0, 0.0, functions)
-        self.tail = tail(self.path, Time(), known=self.store, **self.source)
+        self.tail = tail(self.path, Time(), known=self.store.records, **self.source)
         self.feed = SampleFeed(self.tail, FORM, size=SIZE, dtype="float32", patience=0.0, on_fault=self.faults.append)
         if self.node.cursor is not None:
             self.feed.resume(self.node.cursor)

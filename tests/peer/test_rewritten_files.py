@@ -320,10 +320,10 @@ def test_a_commit_that_fails_leaves_no_record_used(peer):
     with pytest.raises(KeyboardInterrupt):
         one.use(given)
     one.again()
-    assert one.store.used_of_files() == {}
+    assert one.store.records.used_of_files() == {}
     one.rounds()
     assert one.released == dict.fromkeys(range(1, 13), 1)
-    assert one.store.used_of_files() == {1: 12}
+    assert one.store.records.used_of_files() == {1: 12}
 
 
 def test_json_lines(folder):

@@ -75,17 +75,17 @@ def test_what_is_left_out_of_a_commit_stays(tmp_path):
 def test_records_are_kept_with_the_commit_that_uses_them(tmp_path):
     one, other = Seen(1, b"one"), Seen(2, b"other")
     with created(tmp_path) as store:
-        assert (store.uses(b"one"), store.used_of_files()) == ([], {})
+        assert (store.records.uses(b"one"), store.records.used_of_files()) == ([], {})
         store.commit(charges=[("r1", EVENT)], seen=[one, other, one])
         store.commit(snapshot=b"nothing used")
         store.commit(seen=[one, Seen(3, b"one")])
         with pytest.raises(LedgerError, match="booked already"):
             store.commit(charges=[("r1", EVENT)], seen=[other])
     with PeerStore.open(tmp_path / "s.db") as store:
-        assert store.uses(b"one") == [(3, 1), (1, 3)]
-        assert store.uses(b"other") == [(2, 1)]
-        assert store.uses(b"on") == []
-        assert store.used_of_files() == {1: 3, 2: 1, 3: 1}
+        assert store.records.uses(b"one") == [(3, 1), (1, 3)]
+        assert store.records.uses(b"other") == [(2, 1)]
+        assert store.records.uses(b"on") == []
+        assert store.records.used_of_files() == {1: 3, 2: 1, 3: 1}
 
 
 def test_content_goes_with_the_last_parcel_that_needs_it(tmp_path):
@@ -311,7 +311,7 @@ def test_random_commits_are_those_of_a_model(seed, monkeypatch):
             )
             assert store.samples(5) == list(enumerate(samples[used : used + 5], used + 1))
             assert store.ledger.releases == booked
-            assert {Seen(file, d): n for d in (b"a", b"b", b"c") for file, n in store.uses(d)} == records
+            assert {Seen(file, d): n for d in (b"a", b"b", b"c") for file, n in store.records.uses(d)} == records
         total = sum(-(-len(c) // 50) for c in {id(c): c for c in outbox.values()}.values())
         total += -(-len(snapshot or b"") // 50) + sum(-(-len(c) // 50) for c in samples[used:])
         assert count(store, "piece") == total

@@ -44,8 +44,15 @@ def full(directory):
 
 def everything(path):
     with PeerStore.open(path) as store:
-        known = [store.uses(bytes([k]) * 16) for k in range(9)]
-        return store.snapshot(), store.outbox(), store.samples(99), store.ledger.releases, known, store.used_of_files()
+        known = [store.records.uses(bytes([k]) * 16) for k in range(9)]
+        return (
+            store.snapshot(),
+            store.outbox(),
+            store.samples(99),
+            store.ledger.releases,
+            known,
+            store.records.used_of_files(),
+        )
 
 
 @pytest.mark.parametrize(

@@ -218,7 +218,7 @@ def _feed(
             job.form,
             format=stream.kind,
             label=stream.label,
-            known=store,
+            known=store.records,
             features=stream.columns,
             key=stream.keys,
             on_bad=lambda fault: counters.add("tacit_samples_total", outcome="bad"),

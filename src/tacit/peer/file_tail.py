@@ -1,15 +1,15 @@
 """Samples from a file that grows: CSV or JSON lines, followed by name as `tail -F` does.
 
 A file is known by what was read of it, not by its name or inode. While that is the same it is read on from the cursor;
-every other file is met anew, and `known_records` says which of its rows are new records. A rotated log is finished before
-its successor is begun: if it is not open any more, it is looked for by its inode in its folder. Of two rotations while
-the peer is away the file between is missed.
+every other file is met anew, and `known_records` says which of its rows are new records. A rotated log is finished
+before its successor is begun: if it is not open any more, it is looked for by its inode in its folder. Of two rotations
+while the peer is away the file between is missed.
 
 With a `key` a record is known by these columns alone, and is not used again wherever and however often it comes.
 
-Every row takes a place in a batch: one that cannot be used, and one whose key came before, a place without a sample. So
-what a record holds never moves the records behind it into other batches. Only known rows of a file that is met anew take
-no place.
+Every row takes a place in a batch: one that cannot be used, and one whose key came before, a place without a sample.
+So what a record holds never moves the records behind it into other batches. Only known rows of a file that is met anew
+take no place.
 """
 
 from __future__ import annotations
@@ -279,9 +279,7 @@ class FileTail:
 
     def _read(self, place: Place, limit: int, seen: list[Seen]) -> _Step:
         file = self._file
-        if file.size() == place.offset:
-            return _Step(place)
-        header = self._rows.header(file.read)
+        header = None if file.size() == place.offset else self._rows.header(file.read)
         if header is None:
             return _Step(place)
         if not file.goes_on_from(place):  # rewritten in place, cut short, or emptied and begun anew
@@ -289,29 +287,30 @@ class FileTail:
                 return _Step(place, over=bool(seen))
             place = self._met(file, header, place)
         if not self._key and place.offset < place.until:
-            if self._look is None or self._look.file is not file or self._look.at != place.offset:
-                if seen:
-                    return _Step(place, over=True)
-                place = self._met(file, header, place)
-                self._look_through(file, header)
-            assert self._look is not None  # made just now
-            if place.until == NOT_LOOKED_THROUGH:
-                self._look.go_on()
-                if not self._look.finished:
-                    return _Step(place, busy=True)
-                number = self._decided(self._look, place)
-                if number is None:
-                    return _Step(place)
-                place = replace(place, number=number, until=self._look.end)
-        return self._sorted(file, header, place, limit, seen)
+            step = self._looked_through(file, header, place, bool(seen))
+            if step.over or step.place.until == NOT_LOOKED_THROUGH:
+                return step
+            place = step.place
+        return self._told_apart(file, header, place, limit, seen)
 
-    def _look_through(self, file: FollowedFile, header: Header) -> None:
-        if self._refused is not None and self._refused[0] == file.version():
-            raise DataError(self._refused[1])
-        self._refused = None
-        self._look = LookThrough(file, header, self._rows, self._known)
+    def _looked_through(self, file: FollowedFile, header: Header, place: Place, pending: bool) -> _Step:
+        """Look through a file that is met anew; the place that is returned says whether all of it was, and may be read.
 
-    def _decided(self, look: LookThrough, place: Place) -> int | None:
+        Nothing may be `pending`, taken and not used yet: it would not be known.
+        """
+        look = self._look
+        if look is None or look.file is not file or look.at != place.offset:
+            if pending:
+                return _Step(place, over=True)
+            place = self._met(file, header, place)
+            if self._refused is not None and self._refused[0] == file.version():
+                raise DataError(self._refused[1])
+            look = self._look = LookThrough(file, header, self._rows, self._known)
+        if place.until != NOT_LOOKED_THROUGH:
+            return _Step(place)
+        look.go_on()
+        if not look.finished:
+            return _Step(place, busy=True)
         try:
             number = look.number(place)
         except DataError as fault:
@@ -320,9 +319,10 @@ class FileTail:
             raise
         if number is None:
             self._forget_look()
-        return number
+            return _Step(place)
+        return _Step(replace(place, number=number, until=look.end))
 
-    def _sorted(self, file: FollowedFile, header: Header, place: Place, limit: int, seen: list[Seen]) -> _Step:
+    def _told_apart(self, file: FollowedFile, header: Header, place: Place, limit: int, seen: list[Seen]) -> _Step:
         """Return the places of a chunk's rows, up to the first that the file's look-through did not find there."""
         step, last, columns = _Step(place), None, ""
         taken = self._taken | {digest for _, digest in seen}

@@ -1,8 +1,8 @@
 """An open file that is read by position, and a place in it that is known again.
 
-A place remembers hashes of all that stands before it: one of the bytes just before it, which is compared whenever more is
-read, and one of everything, which is compared whenever a file is opened. A file that has both is the one that was read,
-whatever its name and inode are now.
+A place remembers hashes of all that stands before it: one of the bytes just before it, which is compared whenever more
+is read, and one of everything, which is compared whenever a file is opened. A file that has both is the one that was
+read, whatever its name and inode are now.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Records that were used, known again in a file that is met anew: rewritten, replaced, rotated, or emptied and refilled.
+"""Records that were used, known again in a file that is met anew: rewritten, replaced, rotated, emptied and refilled.
 
 Every row that took a place in a batch has left its digest, and the number of its file, in the peer's store. Of a file
-that is met anew all rows are looked through before the first one is used. The records of each file that was read before
-are then either all in it, or none of them is. If all are, the file is a new version, or holds an old one: they are passed
-over, and the other rows are new records. If none is, it is a successor, and all of its rows are new. If some are and some
-are not, a row that is not known may be a correction of one that is missing, and the file is refused.
+that is met anew all rows are looked through before the first one is used. If it holds all records that were read of an
+earlier file, it is a new version of that: they are passed over, and the other rows are new records. If it holds none
+of any, it is a successor, and all of its rows are new. If it holds some but not all of an earlier file's, a row that is
+not known may be a correction of one that is missing, and the file is refused.
 
 Equal rows are matched as often as they were used: the second of two equal rows is a record of its own. How often which
 row is in the file is kept in a temporary database, which SQLite moves to the disk when it grows.

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tacit.peer.sources import Seen
+from tacit.privacy.ledger import Ledger
 
 MODULUS = 2**256
 
@@ -33,17 +34,22 @@ def total(connection: sqlite3.Connection) -> int:
     return sum(_hash(*row) for row in rows) % MODULUS
 
 
-def uses(connection: sqlite3.Connection, digest: bytes) -> list[tuple[int, int]]:
-    """Return (file, times) of a digest, the newest file first."""
-    return connection.execute(
-        "SELECT file, times FROM record WHERE digest = ? ORDER BY file DESC", (digest,)
-    ).fetchall()
-
-
-def used_of_files(connection: sqlite3.Connection) -> dict[int, int]:
-    """Return file -> how many of its records were used."""
-    return dict(connection.execute("SELECT file, sum(times) FROM record GROUP BY file").fetchall())
-
-
 def _hash(digest: bytes, file: int, times: int) -> int:
     return int.from_bytes(hashlib.sha256(f"{digest.hex()} {file} {times}".encode()).digest())
+
+
+class UsedRecords:
+    """Records that were used, by the last commit."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def uses(self, digest: bytes) -> list[tuple[int, int]]:
+        """Return how often a record of this digest was used: (number of its file, times), the newest file first."""
+        query = "SELECT file, times FROM record WHERE digest = ? ORDER BY file DESC"
+        return self._ledger.read(lambda connection: connection.execute(query, (digest,)).fetchall())
+
+    def used_of_files(self) -> dict[int, int]:
+        """Return the number of each file -> how many of its records were used."""
+        query = "SELECT file, sum(times) FROM record GROUP BY file"
+        return self._ledger.read(lambda connection: dict(connection.execute(query).fetchall()))

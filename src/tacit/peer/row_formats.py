@@ -1,8 +1,8 @@
 """Rows of a text file as samples: CSV with a header line, and JSON lines.
 
 A row has an identity, by which its record is known when it comes again. It is made of all fields with their names, or
-of the key's alone, in a form in which neither line ends, blanks around a field, quotes, the order of the columns nor the
-spelling of numbers matter: 1, 1.0 and 1e0 are one number. What cannot be read is known by its bytes.
+of the key's alone, in a form in which neither line ends, blanks around a field, quotes, the order of the columns nor
+the spelling of numbers matter: 1, 1.0 and 1e0 are one number. What cannot be read is known by its bytes.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ class Rows(ABC):
         key = [[value for other, value in named if other == name] for name in self.key]
         for name, values in zip(self.key, key, strict=True):
             if values in ([], [""]):
-                fault = f"{where}, column {name!r}: the key is missing, by which the record is known; fill it in"
-                return Row.unreadable(line, DataError(fault))
+                text = f"{where}, column {name!r}: the key is missing, by which the record is known; fill it in"
+                return Row.unreadable(line, DataError(text))
         found = _digest(b"key " if self.key else b"row ", _text(key or named)), _columns(tuple(n for n, _ in named))
         try:
             return Row(*found, self._sample(header, fields, where))

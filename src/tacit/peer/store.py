@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, TypeVar
@@ -128,6 +128,7 @@ class PeerStore:
         """Take over an open ledger; use `PeerStore.open` or `PeerStore.create`."""
         self.ledger = ledger
         self.staged = StagedLedger(ledger)
+        self.records = record_table.UsedRecords(ledger)
         self._state, self._next = self._verified()
 
     @classmethod
@@ -248,14 +249,6 @@ class PeerStore:
             if not known:
                 raise self._damaged(f"sample {number}")
         return [(number, content) for number, content, _ in found]
-
-    def uses(self, digest: bytes) -> Sequence[tuple[int, int]]:
-        """Return how often a record of this digest was used: (number of its file, times), the newest file first."""
-        return self.ledger.read(lambda connection: record_table.uses(connection, digest))
-
-    def used_of_files(self) -> Mapping[int, int]:
-        """Return the number of each file -> how many of its records were used."""
-        return self.ledger.read(record_table.used_of_files)
 
     def close(self) -> None:
         """Close the file and let another process have it; what was staged and not committed is forgotten."""
