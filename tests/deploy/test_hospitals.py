@@ -16,6 +16,7 @@ from tacit.deploy.plan import plan_of
 from tacit.deploy.settings import load_peer
 from tacit.peer.file_tail import FileTail
 from tests.deploy.homes import certify
+from tests.peer.followed import Records
 
 HERE = Path(__file__).parents[2] / "examples" / "hospitals"
 NAMES = [f"hospital-{letter}" for letter in "abcde"]
@@ -79,6 +80,7 @@ def test_the_patients_are_samples_of_the_job(tmp_path, script):
         peer.job.form,
         format="csv",
         label=peer.stream.label,
+        known=Records(),
         features=peer.stream.columns,
     )
 

@@ -120,7 +120,7 @@ def test_metrics_are_those_of_a_private_peer(tmp_path):
             assert figures["tacit_certificate_expiry_seconds"] > 80 * 86400
             assert figures["tacit_consensus_distance"] >= 0
             outcomes = {s.labels["outcome"]: s.value for s in families["tacit_samples"].samples}
-            assert outcomes == {"used": 1, "queued": 1, "bad": 0, "turned_away": 0}
+            assert outcomes == {"used": 1, "queued": 1, "bad": 0, "known": 0, "turned_away": 0}
             assert {s.labels["reason"] for s in families["tacit_refusals"].samples} >= {"job", "sender", "expired"}
             budget = json.loads(await ask(peer, "/status"))["privacy"]["budget"]
             assert budget["unit"] == "epsilon"
@@ -162,7 +162,7 @@ def test_the_log_holds_no_sample_and_no_model(tmp_path):
             logger.addHandler(handler)
         logger.level, logger.propagate = before[1:]
     events = [json.loads(line)["event"] for line in text.getvalue().splitlines()]
-    assert {"peer started", "operations", "row skipped", "peer stopped"} <= set(events)
+    assert {"peer started", "operations", "row not used", "peer stopped"} <= set(events)
 
 
 # -- stop and go on --------------------------------------------------------------------------------------------------------
@@ -230,10 +230,37 @@ def test_a_file_is_read_on_from_where_it_was(tmp_path):
         async with await Peer.start(file) as peer:
             await until(lambda: peer.round >= before + 8)
             assert used(peer) == 0
+            assert "1 of the 3 records" in await ask(peer, "/health", code=503)
+            data.write_text("x0,x1,y\r\n" + "5,6,1\r\n3,4.0,0\r\n1,2,1\r\n")  # sorted, and saved by another program
+            await until(lambda: peer.counters.value("tacit_samples_total", outcome="known") == 3)
+            await until(lambda: peer._feed.fault is None)
+            assert json.loads(await ask(peer, "/health"))["healthy"]
+            assert peer.status()["rows_not_learnt"] == {"bad": 0, "known": 3}
+            assert used(peer) == 0
         data.write_text(whole + "7,8,0\n")
         async with await Peer.start(file) as peer:
             await until(lambda: peer.round >= before + 12)
             assert used(peer) == 1
+
+    run(scenario())
+
+
+def test_a_file_with_a_key_may_be_exported_anew_every_night(tmp_path):
+    file = alone(tmp_path, stream='kind = "csv"\npath = "data.csv"\nkey = "patient"')
+    data = file.with_name("data.csv")
+    data.write_text("patient,x0,x1,y\na1,1,2,1\na2,3,4,0\n")
+
+    async def scenario():
+        async with await Peer.start(file) as peer:
+            await until(lambda: used(peer) == 2)
+        data.write_text("patient,x0,x1,y\na3,5,6,1\na2,3,4.5,0\n")  # one is new, one corrected, one gone
+        async with await Peer.start(file) as peer:
+            await until(lambda: used(peer) == 1)
+            await until(lambda: peer.status()["rows_not_learnt"] == {"bad": 0, "known": 1})
+            assert json.loads(await ask(peer, "/health"))["healthy"]
+        edit(file, 'key = "patient"', 'columns = ["x0", "x1"]')
+        with pytest.raises(DataError, match=r"known by patient.*put the key back"):
+            await Peer.start(file)
 
     run(scenario())
 

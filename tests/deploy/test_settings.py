@@ -103,6 +103,11 @@ LISTEN, DIAL = 'listen = "127.0.0.1:7501"', 'hospital-b = "127.0.0.1:7502"'
         (put("stream", 'kind = "csv"\npath = "x"\ncolumns = ["a", "a"]'), ["each once"]),
         (put("stream", 'kind = "csv"\npath = "x"\ncolumns = ["a", "b", "a"]'), ["expected 2 names"]),
         (put("stream", 'kind = "csv"\npath = "x"\ncolumns = ["a", "y"]'), ["label = 'y'", "not among them"]),
+        (put("stream", 'key = "id"'), ["[stream]: kind = 'push' takes no key"]),
+        (put("stream", 'kind = "csv"\npath = "x"\nkey = 3'), ["[stream] key = 3"]),
+        (put("stream", 'kind = "csv"\npath = "x"\nkey = ""'), ["key = ''", "tell records apart"]),
+        (put("stream", 'kind = "csv"\npath = "x"\nkey = ["a", "a"]'), ["key = ['a', 'a']", "each once"]),
+        (put("stream", 'kind = "csv"\npath = "x"\nkey = ["id", "y"]'), ["label = 'y'", "not among them"]),
         (put("rounds", "deadline = 0"), ["[rounds] deadline = 0", "greater than 0"]),
         (put("rounds", "deadline = inf"), ["[rounds] deadline = inf", "less than or equal to"]),
         (put("rounds", "patience = -1"), ["[rounds] patience = -1"]),
@@ -196,6 +201,11 @@ def test_defaults_and_paths_beside_the_file(tmp_path, monkeypatch):
     assert (made.rounds.deadline, made.rounds.patience, made.rounds.last) == (5.0, 1.0, None)
     assert made.witness is None
     assert made.stream.kind == "push"
+
+
+def test_a_key_is_one_column_or_several(tmp_path):
+    for text, keys in (('key = "id"', ["id"]), ('key = ["id", "visit"]', ["id", "visit"]), ("", [])):
+        assert loaded(tmp_path, put("stream", f'kind = "csv"\npath = "x"\n{text}')).stream.keys == keys
 
 
 @pytest.mark.parametrize("address", ["10.0.0.2:7443", "b.example:1", "[::1]:7443", "[fe80::1%eth0]:65535"])

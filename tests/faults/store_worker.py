@@ -6,11 +6,13 @@ import ctypes
 import hashlib
 import json
 import os
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tacit.errors import LedgerError, StoreError
 from tacit.peer.exchange import Parcel
+from tacit.peer.sources import Seen
 from tacit.peer.store import PeerStore
 from tacit.privacy.accounting import Account, Budget
 from tacit.privacy.ledger import inspect
@@ -73,12 +75,18 @@ class StorePlace(Place):
             with PeerStore.open(self.ledger, job="job", witness=self.witness) as store:
                 state, outbox = _state(store), [_facts(parcel) for parcel in store.outbox()]
                 samples, spent = store.samples(10**6), store.ledger.spent()
+                used = Counter(
+                    {record: dict(store.records.uses(record.digest)).get(record.file, 0) for record in _records(state)}
+                )
+                total = sum(store.records.used_of_files().values())
             booked = inspect(self.ledger, lambda replay: [entry.release for entry, _ in replay], self.witness)
         except (LedgerError, StoreError) as error:
             return [f"does not open: {error}"]
         last, found = state["round"], []
         if booked != [f"round {number}" for number in range(1, last + 1)]:
             found.append(f"the snapshot is of round {last}, the ledger ends with {booked[-3:]}")
+        if used != _records(state) or total != used.total():
+            found.append(f"{total} records were used, expected {2 * last}, and those of these rounds")
         account = Account()
         for _ in booked:
             account = account.charged(EVENT)
@@ -122,8 +130,17 @@ def _commit(store: PeerStore) -> list[Parcel]:
     used = max(before["used"], store._state.appended - 2)
     state = {"round": number, "used": used, "outbox": outbox, "padding": "x" * size}
     drop = [(parcel.receiver, parcel.links, parcel.round, parcel.phase) for parcel in old]
-    store.commit(snapshot=json.dumps(state).encode(), parcels=parcels, drop=drop, used=used)
+    store.commit(snapshot=json.dumps(state).encode(), parcels=parcels, drop=drop, used=used, seen=[_record(number)] * 2)
     return parcels
+
+
+def _record(number: int) -> Seen:
+    """What the records of a round leave behind: they come from two files, and each is like one before it."""
+    return Seen(number % 2, hashlib.sha256(str(number // 4).encode()).digest()[:16])
+
+
+def _records(state: dict[str, Any]) -> Counter[Seen]:
+    return Counter(2 * [_record(number) for number in range(1, state["round"] + 1)])
 
 
 def _state(store: PeerStore) -> dict[str, Any]:

@@ -43,6 +43,18 @@ STORE = of(
             "snapshot, self.appended,",
             OUTSIDE,
         ),
+        (
+            "the seal does not cover the records that were used",
+            "self.appended, self.records, len(self.outbox)",
+            "self.appended, len(self.outbox)",
+            OUTSIDE,
+        ),
+        (
+            "records that were used are not written",
+            "record_table.add(connection, before.records, seen)",
+            "before.records",
+            "test_records_are_kept_with_the_commit_that_uses_them",
+        ),
         ("the seal is not looked at", "state.seal(last) != seal", "False", OUTSIDE),
         ("a parcel twice in the file passes", "len(state.outbox) != len(waiting)", "False", OUTSIDE),
         ("a damaged content passes", "if hashlib.sha256(data).digest() != content.digest:", "if False:", OUTSIDE),
@@ -95,7 +107,7 @@ STORE = of(
         ),
         (
             "a commit does not say how much it wrote",
-            "return written + BYTES_PER_ROW * (len(gone) + len(staged) + len(charges) + len(aged))",
+            "return written + BYTES_PER_ROW * (len(gone) + len(staged) + len(charges) + len(aged) + len(seen))",
             "return 0",
             "test_space_is_used_again",
         ),

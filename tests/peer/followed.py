@@ -4,12 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 
 from tacit.peer.file_tail import FileTail
 from tacit.peer.sources import SampleForm
 
 FORM = SampleForm.of(2)
 HEADER = "a,b,y\n"
+
+
+class Records:
+    """What a store remembers of used records."""
+
+    def __init__(self, others=None):
+        self.kept = {} if others is None else {digest: Counter(files) for digest, files in others.kept.items()}
+
+    def keep(self, seen):
+        for file, digest in seen:
+            self.kept.setdefault(digest, Counter())[file] += 1
+
+    def uses(self, digest):
+        return sorted(self.kept.get(digest, {}).items(), reverse=True)
+
+    def used_of_files(self):
+        return sum(self.kept.values(), Counter())
 
 
 class Time:
@@ -27,16 +45,28 @@ class Time:
 
 def tail(path, time=None, **settings):
     time = time or Time()
-    options = {"format": "csv", "label": "y", **settings}
+    options = {"format": "csv", "label": "y", "known": Records(), **settings}
     return FileTail(path, options.pop("form", FORM), clock=lambda: time.now, sleep=time.sleep, **options)
 
 
 def take(source, limit=100, patience=0.0):
-    return asyncio.run(source.take(limit, patience))
+    """Take, and commit what was taken."""
+    taken = asyncio.run(source.take(limit, patience))
+    source._known.keep(taken.seen)
+    return taken
+
+
+def everything(source):
+    """Take and commit until nothing more comes."""
+    found = []
+    while (taken := take(source, patience=1)).samples:
+        found += ys(taken)
+    return found
 
 
 def ys(taken):
-    return [int(sample.y) for sample in taken.samples]
+    """Labels of the samples; of a record that cannot be used, None."""
+    return [None if sample is None else int(sample.y) for sample in taken.samples]
 
 
 def append(path, text):

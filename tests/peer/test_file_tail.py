@@ -11,11 +11,10 @@ import tracemalloc
 import pytest
 
 from tacit.errors import DataError
-from tacit.peer import file_tail
 from tacit.peer.file_tail import FileTail
-from tacit.peer.row_formats import CHUNK, LONGEST_LINE
-from tacit.peer.sources import SampleForm
-from tests.peer.followed import FORM, HEADER, Time, append, reopened, rows, tail, take, ys
+from tacit.peer.followed_file import BLOCK
+from tacit.peer.row_formats import LONGEST_LINE
+from tests.peer.followed import FORM, HEADER, Records, Time, append, everything, reopened, rows, tail, take, ys
 
 
 @pytest.fixture
@@ -72,7 +71,7 @@ def test_a_huge_line_is_skipped_even_across_a_restart(path, cut):
     first = take(source, 5, 1)
     append(path, b"7" * 10 + b"\n" + rows(2).encode())
     again = reopened(path, first.cursor)
-    assert ys(first) + ys(take(again, 5, 1)) == [1, 2]
+    assert ys(first) + ys(take(again, 5, 1)) == [1, None, 2]  # it takes a place
     assert source.bad + again.bad == 1
     last = take(again)
     assert last.cursor["line"] == 4
@@ -85,7 +84,7 @@ def test_a_line_may_be_as_long_as_the_limit(path):
     append(path, row + b" " * (LONGEST_LINE - len(row)))
     assert take(source).samples == []
     append(path, b"\n" + row + b" " * (LONGEST_LINE - len(row) + 1) + b"\n")
-    assert ys(take(source, 2, 1)) == [3]
+    assert ys(take(source, 2, 1)) == [3, None]
     assert source.bad == 1
 
 
@@ -95,7 +94,7 @@ def test_memory_stays_bounded(path):
         append(path, b"7" * LONGEST_LINE)
     append(path, "\n" + rows(1))
     tracemalloc.start()
-    assert ys(take(tail(path), 1, 1)) == [1]
+    assert ys(take(tail(path), 2, 1)) == [None, 1]
     assert tracemalloc.get_traced_memory()[1] < 8 * LONGEST_LINE
     tracemalloc.stop()
 
@@ -107,8 +106,9 @@ def test_rotation_finishes_the_old_file_and_begins_the_new(path, source):
     assert ys(take(source, 1)) == [2]  # nothing new there yet
     path.write_text("b,y,a\n" + "0,9,0\n")
     append(path.with_name("data.csv.1"), rows(4) + "5,5,")
-    assert ys(take(source, 10, 1)) == [3, 4, 9]
+    assert ys(take(source, 10, 1)) == [3, 4, None]
     assert source.bad == 1  # the line without an end
+    assert ys(take(source, 10, 1)) == [9]  # another file is met when all before it is used
     append(path, "0,10,0\n")
     assert ys(take(source)) == [10]
 
@@ -116,15 +116,16 @@ def test_rotation_finishes_the_old_file_and_begins_the_new(path, source):
 @pytest.mark.parametrize("taken_before", [0, 1, 3])
 def test_rotation_while_the_peer_is_away(path, taken_before):
     append(path, HEADER + rows(1, 2, 3))
-    cursor = take(tail(path), taken_before).cursor
+    known = Records()
+    cursor = take(tail(path, known=known), taken_before).cursor
     path.rename(path.with_name("data.csv.1"))
     path.with_name("data.csv.other").write_text("something else\n")
     expected = list(range(taken_before + 1, 4))
-    again = reopened(path, cursor)
+    again = reopened(path, cursor, known=Records(known))
     assert ys(take(again, patience=1)) == expected
     path.write_text(HEADER + rows(4, 5))
-    assert ys(take(reopened(path, cursor), patience=1)) == [*expected, 4, 5]
-    assert ys(take(again, patience=1)) == [4, 5]
+    assert everything(reopened(path, cursor, known=Records(known))) == [*expected, 4, 5]
+    assert everything(again) == [4, 5]
 
 
 def test_an_empty_successor_does_not_end_the_old_file(path):
@@ -144,15 +145,16 @@ def test_a_deleted_file_is_finished_while_it_is_open(path, source):
     assert ys(take(source, 1)) == [1]
     path.unlink()
     path.write_text(HEADER + rows(3))
-    assert ys(take(source, 10, 1)) == [2, 3]
+    assert everything(source) == [2, 3]
 
 
 def test_a_new_file_with_the_same_header_and_a_used_inode_is_a_new_file(path):
     append(path, HEADER + rows(1, 2))
-    cursor = take(tail(path)).cursor
+    known = Records()
+    cursor = take(tail(path, known=known)).cursor
     path.write_text(HEADER + rows(3, 4, 5))
     assert path.stat().st_ino == cursor["inode"]
-    assert ys(take(reopened(path, cursor))) == [3, 4, 5]
+    assert ys(take(reopened(path, cursor, known=known))) == [3, 4, 5]
 
 
 def test_emptied_in_place_and_begun_anew(path, source):
@@ -172,11 +174,11 @@ def test_a_file_cut_short_is_refused_until_it_is_whole_again(path, source, keep)
     cursor = take(source).cursor
     whole = path.read_text()
     os.truncate(path, len(HEADER + rows(*range(1, keep + 1))))
-    for follower in (source, reopened(path, cursor)):
-        with pytest.raises(DataError, match=r"bytes of it were read, but it has only .* used twice: put the whole"):
+    for follower in (source, reopened(path, cursor, known=source._known)):
+        with pytest.raises(DataError, match=rf"{keep} of the 3 records .* used twice: put the file back"):
             take(follower)
     path.write_text(whole + rows(4))
-    for follower in (source, reopened(path, cursor)):
+    for follower in (source, reopened(path, cursor, known=Records(source._known))):
         assert ys(take(follower)) == [4]
 
 
@@ -184,9 +186,10 @@ def test_a_file_rewritten_where_it_was_read_is_refused(path, source):
     append(path, HEADER + rows(*range(100, 120)))
     cursor = take(source).cursor
     path.write_text(path.read_text().replace("115,-115,115", "915,-115,115") + rows(1))
-    for follower in (source, reopened(path, cursor)):
-        with pytest.raises(DataError, match="before line 22 has changed"):
-            take(follower)
+    for follower in (source, reopened(path, cursor, known=source._known)):
+        for _ in range(2):
+            with pytest.raises(DataError, match=r"19 of the 20 records .* 2 rows are new or corrected"):
+                take(follower)
 
 
 def test_a_file_that_is_being_put_back_is_not_read_twice(path, source):
@@ -201,14 +204,18 @@ def test_a_file_that_is_being_put_back_is_not_read_twice(path, source):
     assert ys(take(source)) == [30]
 
 
-def test_a_new_file_may_begin_with_the_same_record(path, source):
+def test_a_new_file_with_a_record_of_the_old_one_is_refused(path, source):
+    """The others might be corrections of those that are missing."""
     append(path, HEADER + rows(1, 2, 3))
     assert [ys(take(source, 1)) for _ in range(3)] == [[1], [2], [3]]
     path.write_text(HEADER + rows(1))
-    with pytest.raises(DataError, match="used twice"):  # it cannot be told apart yet
+    with pytest.raises(DataError, match="used twice"):
         take(source)
     append(path, rows(5))
-    assert ys(take(source)) == [1, 5]
+    with pytest.raises(DataError, match="1 of the 3 records"):
+        take(source)
+    path.write_text(HEADER + rows(5, 6))
+    assert ys(take(source)) == [5, 6]
 
 
 def test_a_copy_in_the_place_of_the_file_is_not_read_twice(path, source):
@@ -217,8 +224,8 @@ def test_a_copy_in_the_place_of_the_file_is_not_read_twice(path, source):
     copy = path.with_name("copy")
     copy.write_text(path.read_text() + rows(3))
     copy.replace(path)
-    assert ys(take(reopened(path, first.cursor))) == [3]
-    assert ys(take(source, patience=1)) == [3]
+    assert ys(take(reopened(path, first.cursor, known=Records(source._known)))) == [3]
+    assert everything(source) == [3]
 
 
 def test_what_was_taken_before_a_fault_is_handed_out_first(path, source):
@@ -243,7 +250,7 @@ def test_a_cancelled_take_has_not_happened(path):
             asleep.set()
             await asyncio.Event().wait()
 
-        source = FileTail(path, FORM, format="csv", label="y", clock=lambda: 0.0, sleep=sleep)
+        source = FileTail(path, FORM, format="csv", label="y", known=Records(), clock=lambda: 0.0, sleep=sleep)
         waiting = asyncio.create_task(source.take(3, 100))
         async with asyncio.timeout(20):
             await asleep.wait()
@@ -252,25 +259,28 @@ def test_a_cancelled_take_has_not_happened(path):
         waiting.cancel()
         await asyncio.wait([waiting])
         asleep.clear()
-        waiting = asyncio.create_task(source.take(3, 100))  # goes over to the new file, and is cancelled there
-        async with asyncio.timeout(20):
-            await asleep.wait()
+        waiting = asyncio.create_task(source.take(3, 100))  # finds that there is another file, and is not waited for
         waiting.cancel()
         await asyncio.wait([waiting])
         async with asyncio.timeout(20):
-            taken = await source.take(2, 100)
+            first, second = await source.take(2, 100), await source.take(1, 100)
         await source.close()
-        return taken
+        return ys(first) + ys(second)
 
-    assert ys(asyncio.run(run())) == [1, 2]
+    assert asyncio.run(run()) == [1, 2]
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_each_record_once_under_random_writes_rotations_and_crashes(path, seed):
     """Writes cut anywhere, rotations, and kills before or after the commit of what was taken."""
     draw = random.Random(seed)
-    written, pending, used, cursor, files = 0, b"", [], None, 0
-    source = tail(path)
+    written, pending, used, cursor, files, known = 0, b"", [], None, 0, Records()
+    source = tail(path, known=known)
+
+    def restarted():
+        asyncio.run(source.close())
+        return reopened(path, cursor, known=known) if cursor else tail(path, known=known)
+
     for _ in range(120):
         step = draw.random()
         if step < 0.5:
@@ -290,32 +300,33 @@ def test_each_record_once_under_random_writes_rotations_and_crashes(path, seed):
                 files += 1
                 path.rename(path.with_name(f"data.csv.{files}"))
         elif step < 0.9:
-            taken = take(source, draw.randrange(1, 6), 0.2)
+            taken = asyncio.run(source.take(draw.randrange(1, 6), 0.2))
             if draw.random() < 0.8:
                 cursor = taken.cursor
+                known.keep(taken.seen)
                 used += ys(taken)
             else:
-                asyncio.run(source.close())
-                source = reopened(path, cursor) if cursor else tail(path)
+                source = restarted()
         elif step < 0.95:
-            asyncio.run(source.close())
-            source = reopened(path, cursor) if cursor else tail(path)
+            source = restarted()
     append(path, (b"" if path.exists() else HEADER.encode()) + pending)
-    used += ys(take(source, 10**6, 1))
+    used += everything(source)
     asyncio.run(source.close())
     assert used == list(range(written))
     assert written > 20
 
 
-def test_sizes_of_the_fingerprint(path):
-    """A file is known by what was read of it, however long its lines are."""
-    form = SampleForm.of(2)
-    wide = b"1," + b" " * CHUNK + b"2,3\n"
-    append(path, HEADER)
-    append(path, wide)
-    first = take(tail(path, form=form), 1)
-    assert len(first.cursor["head"]) == 1
-    path.write_bytes(HEADER.encode() + b"5" + wide)
-    assert len(take(reopened(path, first.cursor)).samples) == 1
-    append(path, rows(*range(20)))
-    assert len(take(tail(path)).cursor["head"]) <= file_tail.HEAD_LINES
+def test_a_file_is_known_by_all_that_was_read_of_it(path):
+    """However long its lines are, and however far from the cursor it was changed."""
+    append(path, HEADER + "1," + " " * 3 * BLOCK + "2,3\n" + rows(*range(1000, 1000 + BLOCK // 20)))
+    source = tail(path)
+    count = len(everything(source))
+    cursor = take(source).cursor
+    assert cursor["offset"] == path.stat().st_size
+    append(path, rows(5))
+    assert ys(take(reopened(path, cursor))) == [5]
+    whole = path.read_bytes()
+    for position in (len(HEADER), BLOCK, len(whole) // 2, cursor["offset"] - 2):
+        path.write_bytes(whole[:position] + b"7" + whole[position + 1 :])
+        with pytest.raises(DataError, match=f"{count - 1} of the {count} records"):
+            take(reopened(path, cursor, known=source._known), patience=1)

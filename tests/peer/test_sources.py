@@ -193,7 +193,7 @@ def test_what_is_learnt_is_durable_and_comes_out_in_order():
         assert (ys(first), first.cursor, ys(second), second.cursor) == ([1, 2], 2, [3], 3)
         np.testing.assert_array_equal(first.samples[1].x, [3, 4])
         store.commit(3)
-        assert await queue.take(2, 0) == ([], 3)
+        assert await queue.take(2, 0) == ([], 3, ())
         assert queue.depth == 0
 
     with_queue(work)

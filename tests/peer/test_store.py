@@ -6,6 +6,7 @@ import os
 import random
 import sqlite3
 import tempfile
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from tacit.peer import store as store_module
 from tacit.peer.exchange import Parcel
 from tacit.peer.pair_keys import ROUNDS_PER_KEY, PairKey
 from tacit.peer.releases import BookedReleaser
+from tacit.peer.sources import Seen
 from tacit.peer.store import LONGEST_PIECE, PeerStore
 from tacit.privacy import ledger as ledger_module
 from tacit.privacy.charges import Held
@@ -70,6 +72,22 @@ def test_what_is_left_out_of_a_commit_stays(tmp_path):
         assert store.snapshot() == b""
         assert [p.content for p in store.outbox()] == [b"x", b"y"]
         assert store.ledger.releases == 1
+
+
+def test_records_are_kept_with_the_commit_that_uses_them(tmp_path):
+    one, other = Seen(1, b"one"), Seen(2, b"other")
+    with created(tmp_path) as store:
+        assert (store.records.uses(b"one"), store.records.used_of_files()) == ([], {})
+        store.commit(charges=[("r1", EVENT)], seen=[one, other, one])
+        store.commit(snapshot=b"nothing used")
+        store.commit(seen=[one, Seen(3, b"one")])
+        with pytest.raises(LedgerError, match="booked already"):
+            store.commit(charges=[("r1", EVENT)], seen=[other])
+    with PeerStore.open(tmp_path / "s.db") as store:
+        assert store.records.uses(b"one") == [(3, 1), (1, 3)]
+        assert store.records.uses(b"other") == [(2, 1)]
+        assert store.records.uses(b"on") == []
+        assert store.records.used_of_files() == {1: 3, 2: 1, 3: 1}
 
 
 def test_content_goes_with_the_last_parcel_that_needs_it(tmp_path):
@@ -260,7 +278,7 @@ def test_random_commits_are_those_of_a_model(seed, monkeypatch):
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as name:
         store = created(Path(name))
-        snapshot, outbox, samples, used, booked = None, {}, [], 0, 0
+        snapshot, outbox, samples, used, booked, records = None, {}, [], 0, 0, Counter()
         for number in range(1, 201):
             receivers = chance.sample("abcdef", chance.randint(0, 4))
             content = chance.randbytes(chance.choice([0, 3, 50, 130]))
@@ -274,6 +292,8 @@ def test_random_commits_are_those_of_a_model(seed, monkeypatch):
                 assert store.append_samples(more) == len(samples)
             used = chance.randint(used, len(samples))
             charges = [(f"{number} {k}", EVENT) for k in range(chance.randint(0, 2))]
+            seen = [Seen(chance.randint(1, 3), chance.choice([b"a", b"b", b"c"])) for _ in range(chance.randint(0, 3))]
+            records.update(seen)
             booked += len(charges)
             store.commit(
                 charges=charges,
@@ -281,6 +301,7 @@ def test_random_commits_are_those_of_a_model(seed, monkeypatch):
                 parcels=[Parcel("l", 0, number, key[0], content) for key, content in new.items()],
                 drop=gone,
                 used=used if chance.random() < 0.9 else (used := store._state.used) or None,
+                seen=seen,
             )
             outbox = {key: content for key, content in outbox.items() if key not in gone} | new
             if chance.random() < 0.1:
@@ -292,6 +313,7 @@ def test_random_commits_are_those_of_a_model(seed, monkeypatch):
             )
             assert store.samples(5) == list(enumerate(samples[used : used + 5], used + 1))
             assert store.ledger.releases == booked
+            assert {Seen(file, d): n for d in (b"a", b"b", b"c") for file, n in store.records.uses(d)} == records
         total = sum(-(-len(c) // 50) for c in {id(c): c for c in outbox.values()}.values())
         total += -(-len(snapshot or b"") // 50) + sum(-(-len(c) // 50) for c in samples[used:])
         assert count(store, "piece") == total

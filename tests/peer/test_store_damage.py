@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from tacit.cli import app
 from tacit.errors import LedgerError, StoreError
 from tacit.peer.pair_keys import PairKey
+from tacit.peer.sources import Seen
 from tacit.peer.store import LONGEST_PIECE, PeerStore
 from tacit.privacy.ledger import Ledger, inspect
 from tacit.privacy.witness import read_mark
@@ -39,6 +40,7 @@ def full(directory):
         store.commit(
             charges=[("r1", EVENT)],
             snapshot=b"snapshot" * 100,
+            seen=[Seen(1, b"0123456789abcdef"), Seen(1, b"0123456789abcdef"), Seen(2, b"fedcba9876543210")],
             parcels=[parcel(1, "a", both), parcel(1, "b", both), parcel(1, "c", b"another")],
         )
     return directory / "s.db"
@@ -46,7 +48,16 @@ def full(directory):
 
 def everything(path):
     with PeerStore.open(path) as store:
-        return store.snapshot(), store.outbox(), store.samples(99), store.ledger.releases, store.keys
+        known = [store.records.uses(bytes([k]) * 16) for k in range(9)]
+        return (
+            store.snapshot(),
+            store.outbox(),
+            store.samples(99),
+            store.ledger.releases,
+            store.keys,
+            known,
+            store.records.used_of_files(),
+        )
 
 
 @pytest.mark.parametrize(
@@ -66,6 +77,15 @@ def everything(path):
         ("UPDATE parcel SET first = first + 1 WHERE receiver = 'b'", "do not belong"),
         ("UPDATE parcel SET id = 9 WHERE receiver = 'a'", "do not belong"),
         ("INSERT INTO parcel SELECT 0, receiver, links, round, phase, first, pieces, digest FROM parcel LIMIT 1", ""),
+        ("DELETE FROM record", "do not belong"),
+        ("DELETE FROM record WHERE file = 2", "do not belong"),
+        ("UPDATE record SET times = 1", "do not belong"),
+        ("UPDATE record SET times = 0 WHERE file = 2", "do not belong"),
+        ("UPDATE record SET file = 3 - file", "do not belong"),
+        ("UPDATE record SET file = 1", "do not belong"),
+        ("UPDATE record SET digest = zeroblob(16) WHERE file = 2", "do not belong"),
+        ("INSERT INTO record VALUES (zeroblob(16), 1, 1)", "do not belong"),
+        ("UPDATE record SET times = 'x'", "STRICT"),
         ("UPDATE piece SET data = 'x' || data", "STRICT"),
         ("DELETE FROM piece WHERE length(data) = 800", "the snapshot is not what was written"),
         ("UPDATE piece SET data = zeroblob(800) WHERE length(data) = 800", "the snapshot is not"),
@@ -106,7 +126,7 @@ def test_a_state_put_back_by_itself_is_noticed(tmp_path):
     shutil.copy(path, tmp_path / "old.db")
     with PeerStore.open(path) as store:
         store.commit(charges=[("r2", EVENT)], snapshot=b"newer")
-    tables = ("piece", "parcel", "sample", "state")
+    tables = ("piece", "parcel", "sample", "record", "state")
     swaps = [s for t in tables for s in (f"DELETE FROM {t}", f"INSERT INTO {t} SELECT * FROM old.{t}")]
     changed(path, f"ATTACH '{tmp_path / 'old.db'}' AS old", *swaps)
     with pytest.raises(StoreError, match="do not belong to the ledger's last entry.*release twice"):
@@ -204,7 +224,10 @@ def original(tmp_path_factory):
     with created(directory) as store:
         for number in range(1, 6):
             store.commit(
-                charges=[(f"r{number}", EVENT)], snapshot=b"s" * 900, parcels=[parcel(number, "a", b"x" * 300)]
+                charges=[(f"r{number}", EVENT)],
+                snapshot=b"s" * 900,
+                parcels=[parcel(number, "a", b"x" * 300)],
+                seen=[Seen(number % 2, bytes([number]) * 16)],
             )
             store.append_samples([b"sample" * 20])
             store.keep_keys({("b", str(number)): PairKey(b"own" * 9, b"key" * 9, b"remote" * 5, number)})

@@ -47,11 +47,12 @@ if they can."""
 class Peer(StopsOnce):
     """A running peer. Make it with `await Peer.start(...)`; end it with `await peer.stop()`."""
 
-    def __init__(
-        self, settings: PeerSettings, service: PeerService, queue: SampleQueue | None, worker: ThreadPoolExecutor
-    ) -> None:
+    def __init__(self, settings: PeerSettings, service: PeerService, feed: Feed, worker: ThreadPoolExecutor) -> None:
         """Take over what `start` has put together."""
-        self.settings, self._service, self._queue, self._worker = settings, service, queue, worker
+        self.settings, self._service, self._feed, self._worker = settings, service, feed, worker
+        source = feed.source if isinstance(feed, SampleFeed) else None
+        self._queue = source if isinstance(source, SampleQueue) else None
+        self._file = source if isinstance(source, FileTail) else None
         self.operations_port = 0
         """Where this host finds health, metrics and status."""
         self._local = LocalServer(
@@ -72,11 +73,11 @@ class Peer(StopsOnce):
             watch = IdentityWatch(identity_files(settings.identity), partial(_report_identity, log))
             store = _opened(settings)
             undo.callback(store.close)
-            feed, queue = _feed(settings, plan, store, worker, counters, log)
+            feed = _feed(settings, plan, store, worker, counters, log)
             pace = Pace(settings.rounds.deadline, settings.rounds.interval, last_round=settings.rounds.last)
             service = PeerService(plan, store, watch, feed, pace, worker=worker, counters=counters, log=log)
             undo.push_async_callback(service.stop)
-            peer = cls(settings, service, queue, worker)
+            peer = cls(settings, service, feed, worker)
             undo.push_async_callback(peer._local.close)
             await service.listen(settings.peer.listen)
             with located(Place(str(settings.file), "[operations] port")):
@@ -123,8 +124,13 @@ class Peer(StopsOnce):
         """Return where the peer stands, as plain data."""
         found = self._service.status()
         waiting = None if self._queue is None else self._queue.depth
-        made_of = self.settings.job.ingredients
-        return {**found, "job_made_of": made_of, "operations_port": self.operations_port, "samples_waiting": waiting}
+        return {
+            **found,
+            "job_made_of": self.settings.job.ingredients,
+            "operations_port": self.operations_port,
+            "samples_waiting": waiting,
+            "rows_not_learnt": None if self._file is None else {"bad": self._file.bad, "known": self._file.known},
+        }
 
     def note_handshake(self, reason: str, line: str) -> None:
         """Count a TLS handshake that gRPC refused; see `tacit.peer.tls_log`."""
@@ -161,7 +167,8 @@ class Peer(StopsOnce):
         return self._queue
 
     async def _health(self) -> Sequence[str]:
-        return self._service.faults()
+        fault = self._feed.fault if isinstance(self._feed, SampleFeed) else None
+        return [*self._service.faults(), *([] if fault is None else [f"the stream cannot be used: {fault}"])]
 
     async def _status(self) -> dict[str, Any]:
         return self.status()
@@ -201,26 +208,28 @@ def _opened(settings: PeerSettings) -> PeerStore:
 
 def _feed(
     settings: PeerSettings, plan: Plan, store: PeerStore, worker: ThreadPoolExecutor, counters: Counters, log: Log
-) -> tuple[Feed, SampleQueue | None]:
+) -> Feed:
     job, stream = settings.job, settings.stream
     if plan.role != plan.algorithm.learner:
-        return StreamFeed(None, plan.agent, plan.dtype), None
-
-    def spoilt(fault: DataError) -> None:
-        counters.add("tacit_samples_total", outcome="bad")
-        log.seldom("bad sample", "sample skipped", reason=str(fault))
-
-    queue = None
+        return StreamFeed(None, plan.agent, plan.dtype)
     source: SampleQueue | FileTail
     if stream.kind == "push":
-        source = queue = SampleQueue(store, job.form, worker, stream.capacity)
+        source = SampleQueue(store, job.form, worker, stream.capacity)
     else:
         assert stream.path is not None  # checked with the settings
         path = settings.beside(stream.path)
         source = FileTail(
-            path, job.form, format=stream.kind, label=stream.label, features=stream.columns, on_bad=spoilt
+            path,
+            job.form,
+            format=stream.kind,
+            label=stream.label,
+            known=store.records,
+            features=stream.columns,
+            key=stream.keys,
+            on_bad=lambda fault: counters.add("tacit_samples_total", outcome="bad"),
+            on_known=lambda rows: counters.add("tacit_samples_total", rows, outcome="known"),
         )
-    feed = SampleFeed(
+    return SampleFeed(
         source,
         job.form,
         size=job.settings.batch,
@@ -229,7 +238,6 @@ def _feed(
         bias=job.settings.bias,
         on_fault=lambda fault: log.seldom("stream", "the stream cannot be used", reason=str(fault)),
     )
-    return feed, queue
 
 
 def _report_identity(log: Log, fault: IdentityError) -> None:

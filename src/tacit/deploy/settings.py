@@ -41,7 +41,7 @@ Weights = dict[str, float]
 ADDRESS = re.compile(r"([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+(%\w+)?\]):(?P<port>[0-9]{1,5})")
 LONGEST_WAIT = 7 * 24 * 3600.0
 """Seconds."""
-OF_PUSH, OF_FILES = {"capacity"}, {"path", "label", "columns"}
+OF_PUSH, OF_FILES = {"capacity"}, {"path", "label", "columns", "key"}
 """Keys of [stream] that mean something for one kind only."""
 
 
@@ -93,8 +93,15 @@ class StreamTable(Section):
     """Column, or key, of what is to be predicted."""
     columns: list[str] | None = None
     """Columns, or keys, of the features; by default all others."""
+    key: str | list[str] = Field(default_factory=list)
+    """Column, or columns, by which a record is known when it comes again; by default all."""
     capacity: int = Field(default=10_000, ge=1)
     """Of "push": samples that may wait."""
+
+    @property
+    def keys(self) -> list[str]:
+        """All columns of `key`."""
+        return [self.key] if isinstance(self.key, str) else self.key
 
 
 class RoundsTable(Section):
@@ -223,6 +230,11 @@ def _check_stream(stream: StreamTable, job: Job) -> None:
                 f"columns = {given!r}, label = {stream.label!r}: expected {wanted} names, as many as the job has "
                 "features, each once and the label not among them"
             )
+    if stream.keys and ("" in stream.keys or len({*stream.keys, stream.label}) != len(stream.keys) + 1):
+        raise ConfigError(
+            f"key = {stream.key!r}, label = {stream.label!r}: expected names of columns that tell records apart, each "
+            "once and the label not among them"
+        )
 
 
 def _links(table: Mapping[str, Any], job: Job, name: str, path: Path) -> dict[str, LinksTable]:

@@ -57,7 +57,7 @@ METRICS = (
 )
 
 FIXED_LABELS = {
-    "outcome": ("used", "queued", "bad", "turned_away"),
+    "outcome": ("used", "queued", "bad", "known", "turned_away"),
     "direction": ("in", "out"),
 }
 """Labels whose values are the same for every peer."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit.contract import Batch
 from tacit.errors import DataError
-from tacit.peer.sources import SampleForm, SampleQueue, Source, batch_of
+from tacit.peer.sources import Sample, SampleForm, SampleQueue, Seen, Source, batch_of
 from tacit.streams import Stream
 
 
@@ -25,6 +25,8 @@ class Given(NamedTuple):
     used: int | None = None
     samples: int = 0
     """How many samples are in it, where these are counted."""
+    seen: Sequence[Seen] = ()
+    """By which its records are known again."""
 
 
 class Feed(Protocol):
@@ -62,6 +64,8 @@ class SampleFeed:
         self.source, self._form, self._size, self._dtype = source, form, size, dtype
         self._patience, self._bias, self._on_fault = patience, bias, on_fault
         self._cursor: Any = None
+        self.fault: DataError | None = None
+        """Why the source cannot be used now."""
 
     def resume(self, cursor: Any) -> None:
         """Go on from the cursor of the last commit."""
@@ -70,17 +74,21 @@ class SampleFeed:
 
     async def next(self, round_: int) -> Given:
         """Return what there is."""
+        samples: Sequence[Sample | None] = ()
+        seen: Sequence[Seen] = ()
         try:
-            samples, self._cursor = await self.source.take(self._size, self._patience)
+            samples, self._cursor, seen = await self.source.take(self._size, self._patience)
+            self.fault = None
         except DataError as fault:
+            self.fault = fault
             self._on_fault(fault)
-            samples = []
             await asyncio.sleep(self._patience)
         batch = batch_of(samples, self._size, self._form.features, self._dtype)
         if self._bias:
             batch = batch._replace(x=with_one(batch.x, batch.weight))
         queued = isinstance(self.source, SampleQueue) and samples
-        return Given(batch, cursor=self._cursor, used=self._cursor if queued else None, samples=len(samples))
+        usable = sum(sample is not None for sample in samples)
+        return Given(batch, cursor=self._cursor, used=self._cursor if queued else None, samples=usable, seen=seen)
 
     async def close(self) -> None:
         """Close the source."""

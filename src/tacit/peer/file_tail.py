@@ -1,61 +1,62 @@
 """Samples from a file that grows: CSV or JSON lines, followed by name as `tail -F` does.
 
-A file is known by its first records, not by its name or inode. While those are the same it is the same file, and is
-read on from the cursor; where they differ it is a new one, and is read from its beginning. So a copy that takes the
-place of the file is not read twice, and a rotated log is finished before its successor is begun: if it is not open any
-more, it is looked for by its inode in its folder. Of two rotations while the peer is away the file between is missed.
+A file is known by what was read of it, not by its name or inode. While that is the same it is read on from the cursor;
+every other file is met anew, and `known_records` says which of its rows are new records. A rotated log is finished
+before its successor is begun: if it is not open any more, it is looked for by its inode in its folder. Of two rotations
+while the peer is away the file between is missed.
 
-A file that is the same by its first records but shorter than what was read of it, or changed there, is refused: its
-records might be used again, which the ledger would not know of.
+With a `key` a record is known by these columns alone, and is not used again wherever and however often it comes.
+
+Every row takes a place in a batch: one that cannot be used, and one whose key came before, a place without a sample.
+So what a record holds never moves the records behind it into other batches. Only known rows of a file that is met anew
+take no place.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import json
 import os
-import stat
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from tacit.errors import ConfigError, DataError
+from tacit.peer.followed_file import NO_FILE, NOT_LOOKED_THROUGH, FollowedFile, Line, Place
+from tacit.peer.known_records import KnownRecords, LookThrough
 from tacit.peer.logs import Log
-from tacit.peer.row_formats import CHUNK, LONGEST_LINE, CsvRows, Header, JsonRows
-from tacit.peer.sources import Cursor, Sample, SampleForm, Taken
-
-HEAD_LINES = 8
-"""By how many of its first records, within the first CHUNK bytes of them, a file is known."""
-TAIL = 4096
-"""Bytes before the cursor that must be what they were."""
+from tacit.peer.row_formats import CsvRows, Header, JsonRows
+from tacit.peer.sources import Cursor, Sample, SampleForm, Seen, Taken
 
 FileFormat = Literal["csv", "jsonl"]
 
 
-@dataclass(frozen=True)
-class Place:
-    """How far a file was read, and by what it is known again."""
+@dataclass
+class _Step:
+    """What one look at the file gave."""
 
-    offset: int = 0
-    line: int = 0
-    """Lines before the offset."""
-    skipping: bool = False
-    """Whether the offset is inside of a line that is too long."""
-    inode: int | None = None
-    head: tuple[str, ...] = ()
-    tail: str = ""
+    place: Place
+    samples: list[Sample | None] = field(default_factory=list)
+    seen: list[Seen] = field(default_factory=list)
+    faults: list[DataError] = field(default_factory=list)
+    known: int = 0
+    """Rows that were used before."""
+    busy: bool = False
+    """Whether there is more to do at once."""
+    over: bool = False
+    """Whether what was taken has to be used before anything else is looked at."""
 
 
 class FileTail:
-    """A source that follows a file; rows that cannot be used are counted, logged and skipped.
+    """A source that follows a file; rows that cannot be used are counted, logged, and take a place without a sample.
 
-    `take` raises DataError while the file as a whole cannot be used (cut short, rewritten, compressed, a column is
-    missing), and works again when it was put right.
+    `take` raises DataError while the file as a whole cannot be used (records that were read are missing from it, it is
+    compressed, a column is missing), and works again when it was put right. What one `take` gave has to be committed,
+    or is lost, before the next one.
     """
 
     def __init__(
@@ -65,16 +66,21 @@ class FileTail:
         *,
         format: FileFormat,
         label: str,
+        known: KnownRecords,
         features: Sequence[str] | None = None,
+        key: Sequence[str] = (),
         on_bad: Callable[[DataError], None] | None = None,
+        on_known: Callable[[int], None] | None = None,
         poll: float = 0.05,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """Follow `path`, which need not be there yet, looking every `poll` seconds.
 
-        Without `features` a CSV file's are all columns but the label, in the order of its header line; a JSON line's
-        are the list under "x". `on_bad` gets the fault of each row that is skipped.
+        Without `features` a CSV file's are all columns but the label and the key, in the order of its header line; a
+        JSON line's are the list under "x". `known` are the records that were used; `key` names the columns by which
+        they are known, all unless given. `on_bad` gets the fault of each row that cannot be used, `on_known` how many
+        rows were passed over.
         """
         if format not in ("csv", "jsonl"):
             raise ConfigError(f"format {format!r}: expected csv or jsonl")
@@ -83,85 +89,119 @@ class FileTail:
         if features is not None and (label in features or len(set(features)) != len(features)):
             raise ConfigError(f"features {', '.join(features)}: name each column once, and the label {label!r} apart")
         self.path = Path(path)
-        self.bad = 0
-        """Rows that were skipped since the start."""
-        self._rows = (CsvRows if format == "csv" else JsonRows)(str(path), form, label, features)
-        self._on_bad, self._poll, self._clock, self._sleep = on_bad, poll, clock, sleep
+        self.bad = self.known = 0
+        """Rows that could not be used, and rows that had been used before, since the start."""
+        self._rows = (CsvRows if format == "csv" else JsonRows)(str(path), form, label, features, key)
+        self._known, self._key = known, tuple(key)
+        self._on_bad, self._on_known = on_bad, on_known
+        self._poll, self._clock, self._sleep = poll, clock, sleep
         self._log, self._lock = Log(), threading.Lock()
-        self._place, self._file = Place(), _NO_FILE
+        self._place, self._file = Place(key=self._key), NO_FILE
+        self._look: LookThrough | None = None
+        self._refused: tuple[tuple[int, ...], str] | None = None
+        """The version of a file that was refused, and why: it is not looked through again until it changes."""
+        self._taken: set[bytes] = set()
+        """Digests of what was taken last: no key is taken twice, even if the store did not hear of it yet."""
 
     def resume(self, cursor: Cursor) -> None:
         """Go on from a stored cursor."""
         try:
-            self._place = Place(**{**cursor, "head": tuple(cursor["head"])})
+            place = Place(**{**cursor, "key": tuple(cursor["key"])})
         except (TypeError, KeyError) as fault:
             raise DataError(
                 f"{self.path}: the stored cursor is not one of a file; it was stored for another stream: give that one "
                 "back to the peer, or begin a new store"
             ) from fault
+        if place.key != self._key and self._known.used_of_files():
+            before, now = (", ".join(key) or "all columns" for key in (place.key, self._key))
+            raise DataError(
+                f"{self.path}: records are to be known by {now} ([stream] key), but those that were used are known by "
+                f"{before}, and would be used again; put the key back, or begin a new store with what is left of the "
+                "budget"
+            )
+        self._place = replace(place, key=self._key)
 
     async def take(self, limit: int, patience: float) -> Taken:
-        """Return the next `limit` samples, or fewer when `patience` seconds have passed."""
+        """Return the next `limit` rows, or fewer when `patience` seconds have passed or another file has to be met."""
         deadline = self._clock() + patience
-        samples: list[Sample] = []
+        samples: list[Sample | None] = []
+        seen: list[Seen] = []
         place = self._place  # kept here until all is done: if the caller is cancelled, nothing has happened
         while True:
             before = place
             try:
-                more, faults, place = await asyncio.to_thread(self._advance, place, limit - len(samples))
+                step = await asyncio.to_thread(self._advance, place, limit - len(samples), [*seen])
             except DataError:
-                if samples:
+                if seen:
                     break  # of what comes before the fault; the next call meets it again
                 raise
-            samples += more
-            self._report(faults)
-            left = deadline - self._clock()
-            if len(samples) >= limit or left <= 0:
+            place = step.place
+            samples += step.samples
+            seen += step.seen
+            self._report(step)
+            left, more = deadline - self._clock(), place != before or step.busy
+            # A batch is not cut short while rows are there, or the length of one would move others into other batches.
+            if len(samples) >= limit or step.over or (left <= 0 and not (more and samples)):
                 break
-            if place == before:
+            if not more:
                 await self._sleep(min(self._poll, left))
         self._place = place
-        return Taken(samples, json.loads(json.dumps(asdict(place))))
+        self._taken = {digest for _, digest in seen}
+        return Taken(samples, json.loads(json.dumps(asdict(place))), seen)
 
     async def close(self) -> None:
         """Close the file."""
         with self._lock:
             self._leave()
 
-    def _report(self, faults: list[DataError]) -> None:
-        for fault in faults:
+    def _report(self, step: _Step) -> None:
+        for fault in step.faults:
             self.bad += 1
-            self._log.seldom(f"row of {self.path}", "row skipped", fault=str(fault), skipped=self.bad)
+            self._log.seldom(f"row of {self.path}", "row not used", fault=str(fault), bad=self.bad)
             if self._on_bad is not None:
                 self._on_bad(fault)
+        if step.known:
+            self.known += step.known
+            self._log.seldom(f"known in {self.path}", "rows were used before", known=self.known)
+            if self._on_known is not None:
+                self._on_known(step.known)
 
-    def _advance(self, place: Place, limit: int) -> tuple[list[Sample], list[DataError], Place]:
+    # -- which file ----------------------------------------------------------------------------------------------------
+
+    def _advance(self, place: Place, limit: int, seen: list[Seen]) -> _Step:
         """Read one chunk; or, at the end of a file that was rotated away, go over to the new one."""
         with self._lock:
             if self._file.inode != place.inode:
                 self._leave()
-            if self._file is _NO_FILE:
+            if self._file is NO_FILE:
                 place = self._enter(place, look_back=True)
-                if self._file is _NO_FILE:
-                    return [], [], place
+                if self._file is NO_FILE:
+                    return _Step(place)
                 if self._place.inode is None:
                     self._place = place  # from now on this file is to be finished, even if the caller is cancelled
             replaced = self._replaced()  # asked before the old file is read, so that its last lines are not missed
-            samples, faults, after = self._read(place, limit)
-            if not replaced or after != place:
-                return samples, faults, after
-            unfinished = self._file.size() > place.offset
-            fault = DataError(f"{self.path}, line {place.line + 1}: the rotated file ends in the middle of this line")
-            old, self._file = self._file, _NO_FILE
+            step = self._read(place, limit, seen)
+            if not replaced or step.place != place or step.busy or step.over:
+                return step
+            old, self._file = self._file, NO_FILE
             try:
-                place = self._enter(place, look_back=False)
+                entered = self._enter(place, look_back=False)
             finally:
-                if self._file is _NO_FILE:
+                if self._file is NO_FILE:
                     self._file = old  # until the new one can be read
-            if self._file is old:
-                return [], [], place
-            old.close()
-            return [], [fault] if unfinished else [], place
+            if self._file is old or limit < 1:
+                return _Step(place)
+            cut = old.unfinished(place)
+            if cut is None and not seen:
+                old.close()
+                return _Step(entered, busy=True)
+            self._file.close()
+            self._file = old  # until all that was taken of it is used
+            step = _Step(place, over=cut is None)
+            if cut is not None:
+                self._use(step, cut, None, set())
+                step.place = old.behind(place, cut, "")
+            return step
 
     def _replaced(self) -> bool:
         """Tell whether another file with something in it has taken the place of the open one."""
@@ -173,18 +213,24 @@ class FileTail:
 
     def _leave(self) -> None:
         self._file.close()
-        self._file = _NO_FILE
+        self._file = NO_FILE
+        self._forget_look()
+
+    def _forget_look(self) -> None:
+        if self._look is not None:
+            self._look.close()
+        self._look = None
 
     def _enter(self, place: Place, look_back: bool) -> Place:
         """Open the file at the path; or, with `look_back`, the one that was rotated away before it was finished."""
-        file = _File.opened(self.path)
+        file = FollowedFile.opened(self.path)
         try:
-            header, known = (None, None) if file is _NO_FILE else self._look(file, place)
-            old = self._rotated(place) if look_back and not known else _NO_FILE
+            header, known = (None, None) if file is NO_FILE else self._recognise(file, place)
+            old = self._rotated(place) if look_back and not known else NO_FILE
         except BaseException:
             file.close()
             raise
-        if old is not _NO_FILE:
+        if old is not NO_FILE:
             file.close()
             self._file = old
             return place
@@ -192,144 +238,141 @@ class FileTail:
             file.close()
             return place
         self._file = file
-        return replace(place, inode=file.inode) if known and place.head else _first_place(file, header)
+        if not known:
+            return self._met(file, header, place)
+        return replace(place, inode=file.inode) if place.tail else file.beginning(header, place, place.until)
 
-    def _look(self, file: _File, place: Place) -> tuple[Header | None, bool | None]:
+    def _recognise(self, file: FollowedFile, place: Place) -> tuple[Header | None, bool | None]:
         """Return a file's header, and whether it is the file of a place; None where it has too little in it to tell."""
         header = self._rows.header(file.read)
         if header is None:
             return None, None
-        if not place.head:
-            return header, place.inode in (None, file.inode)
-        head = file.head(header.start)
-        if not head:
-            return header, None
-        return header, all(mine == there for mine, there in zip(place.head, head, strict=False))
+        if file.is_that_of(place):
+            return header, True
+        return header, False if file.has_row(header) else None
 
-    def _rotated(self, place: Place) -> _File:
+    def _rotated(self, place: Place) -> FollowedFile:
         """Find the file of a place under another name in the folder."""
         if place.inode is None:
-            return _NO_FILE
+            return NO_FILE
         names = []
         with contextlib.suppress(OSError), os.scandir(self.path.parent) as entries:
             similar = [entry for entry in entries if entry.name.startswith(self.path.stem)]
             # The inode in a directory entry may differ from the file's own on a layered file system.
             names = [e.name for e in similar if e.stat(follow_symlinks=False).st_ino == place.inode]
         for name in names:
-            file = _File.opened(self.path.with_name(name))
+            file = FollowedFile.opened(self.path.with_name(name))
             try:
-                if file is not _NO_FILE and name != self.path.name and self._look(file, place)[1]:
+                if file is not NO_FILE and name != self.path.name and self._recognise(file, place)[1]:
                     return file
             except DataError:
                 pass  # not a file of ours
             file.close()
-        return _NO_FILE
+        return NO_FILE
 
-    def _read(self, place: Place, limit: int) -> tuple[list[Sample], list[DataError], Place]:
+    def _met(self, file: FollowedFile, header: Header, place: Place) -> Place:
+        """Return the beginning of a file that is met anew."""
+        self._forget_look()
+        return file.beginning(header, place, file.size() if self._key else NOT_LOOKED_THROUGH)
+
+    # -- which rows ----------------------------------------------------------------------------------------------------
+
+    def _read(self, place: Place, limit: int, seen: list[Seen]) -> _Step:
         file = self._file
-        size = file.size()
-        if size == place.offset:
-            return [], [], place
-        header, known = self._look(file, place)
-        if header is None or known is None:
-            return [], [], place
-        if not known:  # emptied and begun anew in place
-            place = _first_place(file, header)
-        elif size < place.offset:
-            raise DataError(
-                f"{self.path}: {place.offset} bytes of it were read, but it has only {size} now; its records might be "
-                "used twice: put the whole file back, or begin a new one with new records"
-            )
-        elif place.head and file.tail(place.offset) != place.tail:
-            raise DataError(
-                f"{self.path}: what stands before line {place.line + 1} has changed since it was read; records might "
-                "be used twice: put the file back as it was and only append to it, or begin a new one with new records"
-            )
-        samples, faults, offset, line, skipping = self._parse(file, header, place, limit)
-        if offset == place.offset:
-            return [], [], place
-        head = place.head if len(place.head) == HEAD_LINES else file.head(header.start, offset)
-        return samples, faults, Place(offset, line, skipping, file.inode, head, file.tail(offset))
+        header = None if file.size() == place.offset else self._rows.header(file.read)
+        if header is None:
+            return _Step(place)
+        if not file.goes_on_from(place):  # rewritten in place, cut short, or emptied and begun anew
+            if seen or not file.has_row(header):
+                return _Step(place, over=bool(seen))
+            place = self._met(file, header, place)
+        if not self._key and place.offset < place.until:
+            step = self._looked_through(file, header, place, bool(seen))
+            if step.over or step.place.until == NOT_LOOKED_THROUGH:
+                return step
+            place = step.place
+        return self._told_apart(file, header, place, limit, seen)
 
-    def _parse(
-        self, file: _File, header: Header, place: Place, limit: int
-    ) -> tuple[list[Sample], list[DataError], int, int, bool]:
-        """Return samples, faults, and where the next line begins; a line without an end is left for later."""
-        offset, line, samples, faults = place.offset, place.line, list[Sample](), list[DataError]()
-        data = file.read(offset, CHUNK)
-        if len(data) == CHUNK and b"\n" not in data:
-            data = file.read(offset, LONGEST_LINE + 1)
-        start = 0
-        if place.skipping:
-            start = data.find(b"\n") + 1
-            if not start:
-                return samples, faults, offset + len(data), line, True
-            line += 1
-        while len(samples) < limit and (end := data.find(b"\n", start)) >= 0:
-            line += 1
-            try:
-                if data[start:end].strip():
-                    samples.append(self._rows.sample(header, data[start:end], f"{self.path}, line {line}"))
-            except DataError as fault:
-                faults.append(fault)
-            start = end + 1
-        if start == 0 and len(data) > LONGEST_LINE:
-            faults.append(DataError(f"{self.path}, line {line + 1}: longer than {LONGEST_LINE} bytes"))
-            return samples, faults, offset + len(data), line, True
-        return samples, faults, offset + start, line, False
+    def _looked_through(self, file: FollowedFile, header: Header, place: Place, pending: bool) -> _Step:
+        """Look through a file that is met anew; the place that is returned says whether all of it was, and may be read.
 
-
-class _File:
-    """An open file, read by position."""
-
-    def __init__(self, descriptor: int, inode: int | None) -> None:
-        self._descriptor, self.inode = descriptor, inode
-
-    @classmethod
-    def opened(cls, path: Path) -> _File:
-        """Open a regular file, or return _NO_FILE where there is none."""
+        Nothing may be `pending`, taken and not used yet: it would not be known.
+        """
+        look = self._look
+        if look is None or look.file is not file or look.at != place.offset:
+            if pending:
+                return _Step(place, over=True)
+            place = self._met(file, header, place)
+            if self._refused is not None and self._refused[0] == file.version():
+                raise DataError(self._refused[1])
+            look = self._look = LookThrough(file, header, self._rows, self._known)
+        if place.until != NOT_LOOKED_THROUGH:
+            return _Step(place)
+        look.go_on()
+        if not look.finished:
+            return _Step(place, busy=True)
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe must not block here
-        except FileNotFoundError:
-            return _NO_FILE
-        except OSError as fault:
-            raise DataError(f"{path}: it cannot be read ({fault.strerror}); check its owner and rights") from fault
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            os.close(descriptor)
-            raise DataError(f"{path}: expected a regular file; a pipe or folder cannot be resumed after a crash")
-        return cls(descriptor, found.st_ino)
+            number = look.number(place)
+        except DataError as fault:
+            self._refused = look.version, str(fault)
+            self._forget_look()
+            raise
+        if number is None:
+            self._forget_look()
+            return _Step(place)
+        return _Step(replace(place, number=number, until=look.end))
 
-    def size(self) -> int:
-        return os.fstat(self._descriptor).st_size
+    def _told_apart(self, file: FollowedFile, header: Header, place: Place, limit: int, seen: list[Seen]) -> _Step:
+        """Return the places of a chunk's rows, up to the first that the file's look-through did not find there."""
+        step, last, columns = _Step(place), None, ""
+        taken = self._taken | {digest for _, digest in seen}
+        for line in file.lines(self._rows, header, place.offset, place.line, place.skipping):
+            if len(step.samples) >= limit:
+                break
+            if line.row is not None:
+                known = self._is_known(line, place, taken)
+                if known is None:
+                    step.over = bool(seen or step.seen)
+                    step.busy = not step.over
+                    break
+                columns = columns or line.row.columns
+                if known and line.start < place.until:
+                    step.known += 1
+                else:
+                    self._use(step, line, known, taken)
+            last = line
+        if last is not None and not file.goes_on_from(place):  # it was changed meanwhile
+            self._forget_look()
+            return _Step(place, busy=True)
+        if last is not None:
+            step.place = file.behind(place, last, columns)
+        if self._look is not None:
+            self._look.at = step.place.offset
+            if self._look.at >= place.until:
+                self._forget_look()
+        if step.busy:
+            step.place = self._met(file, header, step.place)
+        return step
 
-    def read(self, offset: int, length: int) -> bytes:
-        return os.pread(self._descriptor, length, offset)
+    def _is_known(self, line: Line, place: Place, taken: set[bytes]) -> bool | None:
+        """Tell whether a row was used before; None where the whole file has to be looked through to tell."""
+        assert line.row is not None  # only rows are asked about
+        digest = line.row.digest
+        if self._key:
+            return digest in taken or bool(self._known.uses(digest))
+        if line.start < place.until:
+            return None if self._look is None else self._look.is_known(digest)
+        earlier = place.number > 1 and any(number != place.number for number, _ in self._known.uses(digest))
+        return None if earlier else False
 
-    def head(self, start: int, stop: int | None = None) -> tuple[str, ...]:
-        """Return hashes of the first records behind the header, up to `stop`; a record that goes on is left out."""
-        length = CHUNK if stop is None else min(CHUNK, stop - start)
-        data = self.read(start, length)
-        lines = data.split(b"\n")
-        if len(data) < CHUNK or not lines[-1]:
-            lines.pop()
-        return tuple(_digest(line) for line in lines[:HEAD_LINES])
-
-    def tail(self, offset: int) -> str:
-        start = max(0, offset - TAIL)
-        return _digest(self.read(start, offset - start))
-
-    def close(self) -> None:
-        if self is not _NO_FILE:
-            os.close(self._descriptor)
-
-
-_NO_FILE = _File(-1, None)
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:32]
-
-
-def _first_place(file: _File, header: Header) -> Place:
-    return Place(header.start, header.lines, inode=file.inode)
+    def _use(self, step: _Step, line: Line, known: bool | None, taken: set[bytes]) -> None:
+        """Give a row its place, and remember it."""
+        assert line.row is not None  # only rows take places
+        step.samples.append(None if known else line.row.sample)
+        if known:
+            step.known += 1
+            return
+        if line.row.fault is not None:
+            step.faults.append(line.row.fault)
+        step.seen.append(Seen(step.place.number, line.row.digest))
+        taken.add(line.row.digest)

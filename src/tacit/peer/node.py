@@ -35,6 +35,7 @@ from tacit.peer.plan import Plan
 from tacit.peer.releases import BookedReleaser
 from tacit.peer.rounds import HORIZON, Envelope, RoundMachine, Views
 from tacit.peer.snapshots import decode, encode
+from tacit.peer.sources import Seen
 from tacit.peer.store import PeerStore
 from tacit.privacy.entropy import NoiseSource
 
@@ -219,12 +220,13 @@ class Node:
         records: Iterable[int] | None = None,
         cursor: Any = None,
         used: int | None = None,
+        seen: Sequence[Seen] = (),
     ) -> None:
         """Begin the next round with its data; when this returns its messages are in the outbox, and charged.
 
         `records` are as in `RoundMachine.begin`. `cursor` says where the source of the data stands after this batch,
-        `used` up to which number the store's queue of samples is used up: both are committed together with what is made
-        of the batch.
+        `used` up to which number the store's queue of samples is used up, and by what is `seen` its records are known
+        again: all of it is committed together with what is made of the batch.
         """
         if not self.ready_to_begin:
             raise ContractError(
@@ -236,7 +238,7 @@ class Node:
             envelopes = self.machine.begin(batch, self.plan.views(self.round + 1), records)
             self.cursor = cursor
             self._give_away_expired()
-            self._commit(self._parcels(envelopes), used)
+            self._commit(self._parcels(envelopes), used, seen)
         self._phase_began = now
 
     def proceed(self, now: float) -> None:
@@ -385,7 +387,7 @@ class Node:
             oldest = self.round - self.plan.longest_delay - FURTHEST_AHEAD
             self._forget([parcel for parcels in self._outbox.values() for parcel in parcels if parcel.round < oldest])
 
-    def _commit(self, parcels: Sequence[Parcel], used: int | None = None) -> None:
+    def _commit(self, parcels: Sequence[Parcel], used: int | None = None, seen: Sequence[Seen] = ()) -> None:
         drop = [(p.receiver, p.links, p.round, p.phase) for p in self._unneeded]
         position = self._standing()
         self.store.commit(
@@ -395,6 +397,7 @@ class Node:
             drop=drop,
             used=used,
             oldest=min([position.round, *(p.round for waiting in self._outbox.values() for p in tuple(waiting))]),
+            seen=seen,
         )
         self._unneeded = []
         for parcel in parcels:

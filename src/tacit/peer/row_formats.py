@@ -1,12 +1,21 @@
-"""Rows of a text file as samples: CSV with a header line, and JSON lines."""
+"""Rows of a text file as samples: CSV with a header line, and JSON lines.
+
+A row has an identity, by which its record is known when it comes again. It is made of all fields with their names, or
+of the key's alone, in a form in which neither line ends, blanks around a field, quotes, the order of the columns nor
+the spelling of numbers matter: 1, 1.0 and 1e0 are one number. What cannot be read is known by its bytes.
+"""
 
 from __future__ import annotations
 
 import csv
+import functools
+import hashlib
 import json
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from tacit.errors import DataError
 from tacit.peer.sources import Sample, SampleForm
@@ -17,6 +26,23 @@ LONGEST_LINE = 2**20
 
 Read = Callable[[int, int], bytes]
 """Offset and length -> bytes of the file, fewer where it ends."""
+
+
+class Row(NamedTuple):
+    """What a line holds."""
+
+    digest: bytes
+    """Of its identity."""
+    columns: str
+    """Stands for the names of its fields, in any order; empty where it cannot be read."""
+    sample: Sample | None
+    """None: it cannot be used, for `fault`."""
+    fault: DataError | None = None
+
+    @classmethod
+    def unreadable(cls, line: bytes, fault: DataError) -> Row:
+        """Return the row of a line of which nothing is known but its bytes."""
+        return cls(_digest(b"line ", line.removeprefix(b"\xef\xbb\xbf").strip()), "", None, fault)
 
 
 @dataclass(frozen=True)
@@ -30,15 +56,17 @@ class Header:
     """With the names of the features."""
     columns: tuple[int, ...] = ()
     """CSV: positions of the features, then of the label."""
-    width: int = 0
-    """CSV: fields per row."""
+    names: tuple[str, ...] = ()
+    """CSV: of all fields of a row."""
 
 
 class Rows(ABC):
     """How a format is read."""
 
-    def __init__(self, name: str, form: SampleForm, label: str, features: Sequence[str] | None) -> None:
-        self.name, self.form, self.label, self.features = name, form, label, features
+    def __init__(
+        self, name: str, form: SampleForm, label: str, features: Sequence[str] | None, key: Sequence[str] = ()
+    ) -> None:
+        self.name, self.form, self.label, self.features, self.key = name, form, label, features, tuple(key)
 
     def header(self, read: Read) -> Header | None:
         """Return the header; None where it is not complete yet. A file that cannot be used is refused."""
@@ -49,16 +77,33 @@ class Rows(ABC):
     @abstractmethod
     def _header(self, read: Read) -> Header | None: ...
 
-    def sample(self, header: Header, line: bytes, where: str) -> Sample:
-        """Return the sample of a line, or refuse it."""
+    def row(self, header: Header, line: bytes, where: str) -> Row:
+        """Return what a line holds; it is not blank."""
         try:
-            text = line.decode("utf-8-sig")
+            fields = self._read(header, line.decode("utf-8-sig"), where)
         except UnicodeDecodeError as fault:
-            raise DataError(f"{where}: byte {fault.start} is not UTF-8; write the file in UTF-8") from None
-        return self._sample(header, text, where)
+            bad = DataError(f"{where}: byte {fault.start} is not UTF-8; write the file in UTF-8")
+            return Row.unreadable(line, bad)
+        except DataError as bad:
+            return Row.unreadable(line, bad)
+        named = sorted(((name, _canonical(value)) for name, value in fields), key=repr)
+        key = [[value for other, value in named if other == name] for name in self.key]
+        for name, values in zip(self.key, key, strict=True):
+            if values in ([], [""]):
+                text = f"{where}, column {name!r}: the key is missing, by which the record is known; fill it in"
+                return Row.unreadable(line, DataError(text))
+        found = _digest(b"key " if self.key else b"row ", _text(key or named)), _columns(tuple(n for n, _ in named))
+        try:
+            return Row(*found, self._sample(header, fields, where))
+        except DataError as bad:
+            return Row(*found, None, bad)
 
     @abstractmethod
-    def _sample(self, header: Header, text: str, where: str) -> Sample: ...
+    def _read(self, header: Header, text: str, where: str) -> list[tuple[str, Any]]:
+        """Return the fields of a line with their names."""
+
+    @abstractmethod
+    def _sample(self, header: Header, fields: list[tuple[str, Any]], where: str) -> Sample: ...
 
 
 class CsvRows(Rows):
@@ -78,8 +123,9 @@ class CsvRows(Rows):
         except UnicodeDecodeError as fault:
             raise DataError(f"{self.name}, line 1: byte {fault.start} is not UTF-8; write the file in UTF-8") from None
         names = [name.strip() for name in names]
-        features = [name for name in names if name != self.label] if self.features is None else list(self.features)
-        for name in (*features, self.label):
+        apart = {self.label, *self.key}
+        features = [name for name in names if name not in apart] if self.features is None else list(self.features)
+        for name in (*features, self.label, *self.key):
             if names.count(name) != 1:
                 raise DataError(
                     f"{self.name}, line 1: column {name!r} is named {names.count(name)} times in the header; expected "
@@ -87,18 +133,21 @@ class CsvRows(Rows):
                 )
         if len(features) != self.form.features:
             raise DataError(
-                f"{self.name}, line 1: {len(features)} columns besides {self.label!r}; expected {self.form.features}, "
+                f"{self.name}, line 1: {len(features)} columns besides "
+                f"{', '.join(map(repr, (self.label, *self.key)))}; expected {self.form.features}, "
                 "the features of the job: name the columns to be used"
             )
         columns = tuple(names.index(name) for name in (*features, self.label))
-        return Header(end + 1, 1, self.form._replace(names=tuple(features)), columns, len(names))
+        return Header(end + 1, 1, self.form._replace(names=tuple(features)), columns, tuple(names))
 
-    def _sample(self, header: Header, text: str, where: str) -> Sample:
+    def _read(self, header: Header, text: str, where: str) -> list[tuple[str, Any]]:
         fields = _fields(text, where)
-        if len(fields) != header.width:
-            raise DataError(f"{where}: {len(fields)} fields; expected {header.width}, as in the header")
-        names = (*(header.form.names or ()), self.label)
-        *x, y = (_parsed(fields[at], f"{where}, column {n!r}") for at, n in zip(header.columns, names, strict=True))
+        if len(fields) != len(header.names):
+            raise DataError(f"{where}: {len(fields)} fields; expected {len(header.names)}, as in the header")
+        return list(zip(header.names, fields, strict=True))
+
+    def _sample(self, header: Header, fields: list[tuple[str, Any]], where: str) -> Sample:
+        *x, y = (_parsed(text, f"{where}, column {name!r}") for name, text in (fields[at] for at in header.columns))
         return header.form.check(x, y, where)
 
 
@@ -109,19 +158,64 @@ class JsonRows(Rows):
         names = None if self.features is None else tuple(self.features)
         return Header(0, 0, self.form if names is None else self.form._replace(names=names))
 
-    def _sample(self, header: Header, text: str, where: str) -> Sample:
+    def _read(self, header: Header, text: str, where: str) -> list[tuple[str, Any]]:
         try:
-            row = json.loads(text)
+            row = json.loads(text, parse_float=lambda digits: _plain(float(digits)))
+            json.dumps(row)  # may be nested too deeply for that
         except (ValueError, RecursionError):
             raise DataError(f"{where}: not JSON; write one object per line") from None
         if not isinstance(row, dict):
             raise DataError(f"{where}: a JSON {type(row).__name__}; expected an object")
+        return list(row.items())
+
+    def _sample(self, header: Header, fields: list[tuple[str, Any]], where: str) -> Sample:
+        row = dict(fields)
         names = ("x",) if self.features is None else tuple(self.features)
         for name in (*names, self.label):
             if name not in row:
                 raise DataError(f"{where}, column {name!r}: it is missing; fill it in, or leave the row out")
         x = row["x"] if self.features is None else [row[name] for name in names]
         return header.form.check(x, row[self.label], where)
+
+
+def _text(content: object) -> bytes:
+    return json.dumps(content, sort_keys=True).encode()
+
+
+def _digest(kind: bytes, identity: bytes) -> bytes:
+    return hashlib.sha256(kind + identity).digest()[:16]
+
+
+@functools.lru_cache(maxsize=64)  # most rows of a file have the same
+def _columns(names: tuple[str, ...]) -> str:
+    return _digest(b"columns ", _text(names)).hex()
+
+
+def _plain(number: float) -> float | int | str:
+    """Return a number as the one that is written like all its equals; what is missing is an empty text."""
+    if math.isnan(number):
+        return ""
+    return int(number) if number.is_integer() else number
+
+
+def _canonical(value: Any) -> Any:
+    """Return the same for every spelling of a value."""
+    if isinstance(value, str):
+        return _number_or_text(value.strip())
+    return "" if value is None else value
+
+
+def _number_or_text(text: str) -> float | int | str:
+    if "_" in text:  # Python reads 1_000 as a number
+        return text
+    try:
+        return int(text)  # exactly: it may be long
+    except ValueError:
+        pass
+    try:
+        return _plain(float(text))
+    except ValueError:
+        return text
 
 
 def _fields(text: str, where: str) -> list[str]:

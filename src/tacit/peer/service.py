@@ -325,7 +325,8 @@ class PeerService(StopsOnce):
             await self._until(lambda: time.monotonic() >= earliest, earliest)
 
     def _begin(self, given: Given) -> None:
-        self.node.begin(given.batch, time.monotonic(), records=given.records, cursor=given.cursor, used=given.used)
+        batch, records, cursor, used, seen = given.batch, given.records, given.cursor, given.used, given.seen
+        self.node.begin(batch, time.monotonic(), records=records, cursor=cursor, used=used, seen=seen)
         self.counters.add("tacit_samples_total", given.samples, outcome="used")
 
     def _proceed(self) -> None:

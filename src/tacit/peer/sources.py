@@ -37,11 +37,22 @@ class Sample(NamedTuple):
     y: float
 
 
+class Seen(NamedTuple):
+    """What a record of a file that is used leaves in the store, to be known when it comes again."""
+
+    file: int
+    """Number of the file that it came from."""
+    digest: bytes
+
+
 class Taken(NamedTuple):
     """Samples, and where the source stands behind them."""
 
-    samples: list[Sample]
+    samples: Sequence[Sample | None]
+    """None: a record that takes its place but cannot be used."""
     cursor: Cursor
+    seen: Sequence[Seen] = ()
+    """What has to be stored in the transaction that uses the samples."""
 
 
 class Source(Protocol):
@@ -122,13 +133,17 @@ def _number(value: object, where: str) -> float:
     return number
 
 
-def batch_of(samples: Sequence[Sample], size: int, features: int, dtype: DTypeLike) -> Batch:
-    """Return a batch of `size`, filled up with zeros of weight 0: its structure is the same in every round."""
+def batch_of(samples: Sequence[Sample | None], size: int, features: int, dtype: DTypeLike) -> Batch:
+    """Return a batch of `size`: its structure is the same in every round.
+
+    A record that cannot be used is a row of zeros of weight 0 in its place, and so is what the batch is filled up with.
+    """
     if len(samples) > size:
         raise ConfigError(f"{len(samples)} samples for a batch of {size}; take no more than the batch holds")
     x, y, weight = np.zeros((size, features), dtype), np.zeros(size, dtype), np.zeros(size, dtype)
     for row, sample in enumerate(samples):
-        x[row], y[row], weight[row] = sample.x, sample.y, 1
+        if sample is not None:
+            x[row], y[row], weight[row] = sample.x, sample.y, 1
     return Batch(x[0], y[0], weight[0]) if size == 1 else Batch(x, y, weight)
 
 

@@ -1,4 +1,4 @@
-"""A peer's durable state: ledger, snapshot, outbox, queued samples and mask keys in one SQLite file, with one commit.
+"""A peer's durable state in one SQLite file with one commit: ledger, snapshot, outbox, samples, mask keys, used records.
 
 A peer computes a phase, commits, and only then sends. One transaction books what is released, replaces the snapshot
 and puts the messages into the outbox, so that after a crash at any point the peer is either before the phase, with
@@ -9,8 +9,8 @@ never been drawn, costs nothing, and the phase is done again with fresh noise un
 booked, and never drawn again.
 
 State and ledger are tied together by a seal over the ledger's last entry, the snapshot, the rows of the outbox, the
-numbers of the samples and the keys of masks. It has no key itself: it finds damage and mistakes, and the ledger's
-witness finds old copies.
+numbers of the samples, the keys of masks and the digests of the records that were used. It has no key itself: it finds
+damage and mistakes, and the ledger's witness finds old copies.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ from types import TracebackType
 from typing import NamedTuple
 
 from tacit.errors import StoreError
+from tacit.peer import record_table
 from tacit.peer.exchange import Parcel
 from tacit.peer.pair_keys import KeyRing, Pair, PairKey, read_keys
+from tacit.peer.sources import Seen
 from tacit.peer.staging import StagedLedger
 from tacit.privacy.accounting import Budget
 from tacit.privacy.events import Event
@@ -84,12 +86,14 @@ class State(NamedTuple):
     """Each row with its fingerprint, in the order in which they were added."""
     keys: KeyRing
     """What masks are made from."""
+    records: int = 0
+    """The sum of the hashes of all rows of `record`."""
 
     def seal(self, last: bytes) -> bytes:
         """Tie this state to the ledger's last entry."""
         digest = hashlib.sha256(b"tacit peer store 2\n" + last + self.keys.digest)
         snapshot = [] if self.snapshot is None else _listed(self.snapshot)
-        digest.update(_text(snapshot, self.used, self.appended, len(self.outbox)))
+        digest.update(_text(snapshot, self.used, self.appended, self.records, len(self.outbox)))
         for _, fingerprint in self.outbox.values():
             digest.update(fingerprint)
         return digest.digest()
@@ -102,6 +106,7 @@ class PeerStore:
         """Take over an open ledger; use `PeerStore.open` or `PeerStore.create`."""
         self.ledger = ledger
         self.staged = StagedLedger(ledger)
+        self.records = record_table.UsedRecords(ledger)
         self._state, self._next = self._verified()
 
     @classmethod
@@ -143,12 +148,14 @@ class PeerStore:
         drop: Sequence[Key] = (),
         used: int | None = None,
         oldest: int = 0,
+        seen: Sequence[Seen] = (),
     ) -> None:
         """Make all of it durable together; what was staged is booked with it.
 
         A snapshot replaces the one before. `drop` (receiver, links, round, phase) takes parcels out of the outbox, and
-        passes over those that are not there: a receiver may confirm twice. Samples up to number `used` are used up.
-        Rounds before `oldest` need no masks any more, and their keys are forgotten.
+        passes over those that are not there: a receiver may confirm twice. Samples up to number `used` are used up, and
+        records that are `seen` are known from here on. Rounds before `oldest` need no masks any more, and their keys
+        are forgotten.
         After a failed write (LedgerError) the store is closed for good: open it anew, and it is as before or as after.
         """
         self._refuse_repeated(parcels, drop)
@@ -180,9 +187,10 @@ class PeerStore:
             written = len(snapshot or b"") + self._put_parcels(connection, parcels, outbox)
             aged = before.keys.aged(oldest)
             keys = before.keys.written(connection, aged)
-            self._state = State(content, before.used if used is None else used, before.appended, outbox, keys)
+            records = record_table.add(connection, before.records, seen)
+            self._state = State(content, before.used if used is None else used, before.appended, outbox, keys, records)
             _write_state(connection, self._state)
-            return written + BYTES_PER_ROW * (len(gone) + len(staged) + len(charges) + len(aged))
+            return written + BYTES_PER_ROW * (len(gone) + len(staged) + len(charges) + len(aged) + len(seen))
 
         self.ledger.charge_all([*staged, *charges], write)
         self.staged.booked(len(staged))
@@ -256,7 +264,7 @@ class PeerStore:
         path = self.ledger.path
         if not self.ledger.read(_is_store):
             raise StoreError(f"{path} is a ledger without a peer's state: name the peer's store, or create a new one")
-        rows, outbox, samples, last, top, keys = self.ledger.read(_read_all)
+        rows, outbox, samples, records, last, top, keys = self.ledger.read(_read_all)
         if len(rows) != 1:
             raise self._damaged("the row of the state")
         first, pieces, digest, used, appended, seal = rows[0]
@@ -267,11 +275,12 @@ class PeerStore:
             appended,
             {row.key: (row, row.fingerprint) for row in waiting},
             keys,
+            records,
         )
         if len(state.outbox) != len(waiting) or state.seal(last) != seal:
             raise StoreError(
-                f"{path}: snapshot and outbox do not belong to the ledger's last entry: one of them was changed or put "
-                f"back by itself, and to go on might release twice what was charged once; {REMEDY}"
+                f"{path}: snapshot, outbox and used records do not belong to the ledger's last entry: one of them was "
+                f"changed or put back by itself, and to go on might release twice what was charged once; {REMEDY}"
             )
         expected = (appended - used, used + 1, appended) if appended > used else (0, None, None)
         if samples != expected:
@@ -354,6 +363,7 @@ class _Rows(NamedTuple):
     state: list[tuple[int | None, int | None, bytes | None, int, int, bytes]]
     outbox: list[tuple[int, str, str, int, int, int, int, bytes]]
     samples: tuple[int, int | None, int | None]
+    records: int
     last: bytes
     top: int
     keys: KeyRing
@@ -366,6 +376,7 @@ def _read_all(connection: sqlite3.Connection) -> _Rows:
             "SELECT id, receiver, links, round, phase, first, pieces, digest FROM parcel ORDER BY id"
         ).fetchall(),
         connection.execute("SELECT count(*), min(number), max(number) FROM sample").fetchone(),
+        record_table.total(connection),
         _last_hash(connection),
         connection.execute("SELECT coalesce(max(id), 0) FROM piece").fetchone()[0],
         read_keys(connection),

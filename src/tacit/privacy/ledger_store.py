@@ -91,6 +91,12 @@ PEER_SCHEMA = (
   span INTEGER NOT NULL,
   PRIMARY KEY (receiver, partner)
 ) STRICT""",
+    """CREATE TABLE record (
+  digest BLOB NOT NULL,
+  file INTEGER NOT NULL,
+  times INTEGER NOT NULL,
+  PRIMARY KEY (digest, file)
+) STRICT, WITHOUT ROWID""",
     """CREATE TABLE state (
   id INTEGER PRIMARY KEY CHECK (id = 1),
   first INTEGER,
