@@ -109,7 +109,9 @@ def largest_change(case: Case, loss: str) -> float:
 @pytest.mark.parametrize(
     ("case", "loss"),
     [
-        pytest.param(c, loss, marks=pytest.mark.slow if loss == "logistic" or c.name.partition(",")[0] in SISTERS else ())
+        pytest.param(
+            c, loss, marks=pytest.mark.slow if loss == "logistic" or c.name.partition(",")[0] in SISTERS else ()
+        )
         for c in PRIVATE
         for loss in OBJECTIVES
     ],
