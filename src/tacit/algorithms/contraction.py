@@ -1,30 +1,32 @@
-"""Local problems under noise: why what is released moves by no more than is booked, in floating point, whatever is heard.
+"""Local problems under noise: what bounds the change of the released value in floating point, whatever was heard.
 
-In units of the clip c, with u the unit roundoff, D records of d coordinates, m the curvature around v0 and g = m (v0 - w)
-what is released (or g / m), a local problem is to find
+In units of the clip c, with u the unit roundoff, D records of d coordinates, m the curvature around v0 and
+g = m (v0 - w), of which g or g / m is released, a local problem is to find
 
     g = sum_i p_i psi_i(z_i - <x_i, g> / m) x_i,   p_i = 1 / D,   psi_i: rising, |psi_i| ||x_i|| <= c
 
-1. Any numbers z_i will do. g is the minimiser of a function with curvature m to which each record gives a convex term of
-   slope c / D at most, so that replacing one moves g by 2 c / D: whatever the z_i and psi_i are, as long as each is a
-   function of its own record and of what is public. So z_i = <x_i, v0> may be rounded as it likes, be cut off, or be 0
-   for want of a number: a v0 that is huge, or none, changes the problem but not what a record can do to its solution.
-   For squares z_i is <x_i, v0> - y_i, rounded once. Beyond there is no v0: all later numbers are bounded by c.
-2. Steepness. kappa_i = max psi_i' ||x_i||^2 / m tells how rounding of <x_i, g> is amplified. Where it is above `steepest`
-   psi_i is flattened, by a factor that the record and public numbers give: see 1.
+1. Any numbers z_i will do. g / m is the minimiser of a function of curvature m to which each record gives a convex term
+   of slope c / D at most, so that replacing one moves g by 2 c / D at most: whatever the z_i and psi_i are, as long as
+   each is a function of its own record and of what is public. So z_i = <x_i, v0> may be rounded as it likes, be cut
+   off, or be 0 where it is no number: a hostile v0 changes the problem, not what a record can do to its solution. Of
+   squares z_i is <x_i, v0> - y_i, rounded once. From there on v0 is out of it, and all numbers are bounded by c.
+2. Steepness. kappa_i = max psi_i' ||x_i||^2 / m is how rounding of <x_i, g> is amplified. Where it is above `steepest`
+   psi_i is flattened, by a factor that is the record's own: see 1.
 3. Rounding. <x_i, g> / m is off by e_i <= delta ||x_i|| c / m, delta = (d + 4) u. A slope at a wrong place is an
-   eps-subgradient at the right one, eps_i = e_i^2 max psi_i' <= kappa delta^2 c^2 / m. By strong convexity, where slopes
-   within 2 e_i of the right places balance g up to a rest r, g is within r + 2 sqrt(kappa) delta c of the minimiser.
-4. Steps. Newton's end is tested so (`balanced`). Nothing is known of it where it fails, so there g goes on as
+   eps-subgradient at the right one, eps_i = e_i^2 max psi_i' <= kappa delta^2 c^2 / m. By strong convexity, where
+   slopes within 2 e_i of the right places balance g up to a rest r, g is within r + 2 sqrt(kappa) delta c of the
+   minimiser's.
+4. Steps. What Newton steps end in is tested so (`balanced`). Where they failed nothing is known of it, and g goes on as
 
        g <- g + rate (sum_i p_i psi_i x_i - g),   rate = 1 / (1 + 2 kappa),   kappa = sum_i p_i kappa_i
 
-   which minimises an upper bound of the function that is too high by eps: the squared distance to the minimiser shrinks
-   by kappa / (1 + kappa) a step, to kappa delta^2 c^2. The number of steps follows from that, not from the outcome. g is
-   kept as a sum of two numbers, or a short step would drown.
-5. What is left are sums of D terms, slopes (within 180 u of their bound) and a last clip, together (2 D + 768) u c.
+   Each step minimises an upper bound of the function that is too high by eps at most, so that the squared distance to
+   the minimiser shrinks by kappa / (1 + kappa), down to kappa delta^2 c^2. How many steps that takes is known before,
+   from wherever it starts. g is kept as a sum of two numbers, or a short step would drown.
+5. What is left: sums of D terms, slopes (within 180 u of their bound) and a last clip, together (2 D + 768) u c; and
+   norms of records, off by delta.
 
-So g is within (SLACK / 2 + `rounding`) c / D of the exact minimiser, for either data set, and that is booked.
+So g is within SLACK / 2 + `rounding`, times c / D, of the exact minimiser's, for either data set: that is booked.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from tacit.algorithms.newton import LocalProblem
 from tacit.algorithms.running_totals import two_sum
@@ -53,7 +56,7 @@ def steepest(records: Array, delta: float) -> Array:
 
 def unit(dtype: Any) -> float:
     """Return u."""
-    return float(jnp.finfo(dtype).eps) / 2
+    return float(np.finfo(dtype).eps) / 2
 
 
 def blur(coordinates: int, u: float) -> float:
@@ -64,7 +67,7 @@ def blur(coordinates: int, u: float) -> float:
 def rounding(records: Array, coordinates: int, u: float) -> Array:
     """Return by which share of the sensitivity rounding may move the solutions of two neighbouring problems apart."""
     delta = blur(coordinates, u)
-    return records * (2 * jnp.sqrt(steepest(records, delta)) * delta + (2 * records + 768) * u)
+    return delta + records * (2 * jnp.sqrt(steepest(records, delta)) * delta + (2 * records + 768) * u)
 
 
 class Bounds(NamedTuple):
@@ -108,7 +111,7 @@ def balanced(local: LocalProblem, limits: Bounds, z0: Array, m: Array, alpha: Ar
 
 
 def contracted(local: LocalProblem, limits: Bounds, z0: Array, m: Array, alpha: Array) -> Array:
-    """Return g from alpha as it is where that is balanced, and from anywhere else by steps of which each leads nearer."""
+    """Return g of alpha as it is where that is balanced, and from anywhere else by steps of which each leads nearer."""
     most = local.share * limits.limit
     alpha = jnp.where(jnp.isfinite(alpha), jnp.clip(alpha, -most, most), 0)
     rate = 1 / (1 + 2 * limits.kappa)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -74,8 +75,8 @@ def largest_curvature(objective: Objective, name: str) -> Callable[[Array], Arra
     sample = objective.loss.data.sample  # type: ignore[attr-defined]
     if sample not in (squared_loss, logistic_loss):
         raise ConfigError(
-            f"objective {objective.name!r}: under a clip {name!r} has to know how steep the slopes of a loss can be, which "
-            "it does of squared and logistic; use one of these, or zcdp_admm, which needs a gradient only"
+            f"objective {objective.name!r}: under a clip {name!r} has to know how steep a loss can be, as it does of "
+            "squared and logistic; use one of these, or zcdp_admm, which needs a gradient only"
         )
     return lambda y: jax.vmap(jax.grad(jax.grad(sample)))(jnp.zeros_like(y), y)  # both are steepest at 0
 
@@ -83,8 +84,8 @@ def largest_curvature(objective: Objective, name: str) -> Callable[[Array], Arra
 def records_of(batch: Batch, bounded: bool) -> tuple[Array, Array, Array]:
     """Return x (n, d), y (n,) and each record's share of the mean; zeros where there is no record.
 
-    `bounded`: nor where one is not finite, or so large that products of its numbers are not. Such a record says nothing,
-    as a gradient that is not finite says nothing to `privacy.clip`: that is within its bound.
+    `bounded`: nor where one is not finite, or so large that products of its numbers are not. Such a record says
+    nothing, as a gradient that is not finite says nothing to `privacy.clip`: that is within its bound.
     """
     x, y = jnp.atleast_2d(batch.x), jnp.atleast_1d(batch.y)
     weight = jnp.ones(()) if batch.weight is None else batch.weight
@@ -100,7 +101,7 @@ def records_of(batch: Batch, bounded: bool) -> tuple[Array, Array, Array]:
 
 def largest(dtype: Any) -> float:
     """Return up to where products of four numbers are finite."""
-    return float(np.finfo(dtype).max) ** 0.25
+    return math.sqrt(math.sqrt(np.finfo(dtype).max))
 
 
 def first_predictions(x: Array, v0: Array) -> Array:

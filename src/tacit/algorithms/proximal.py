@@ -2,18 +2,18 @@
 
 With f the mean of phi(<x_i, w>, y_i) over the agent's own records plus (l2 / 2) ||w||^2, the solution is
 
-    w = v0 - g / m,   g = X' alpha,   m = mu + l2,   v0 = (mu / m) v,   alpha_i = p_i phi'(<x_i, w>),   p_i a record's share
+    w = v0 - g / m,   g = X' alpha,   m = mu + l2,   v0 = (mu / m) v,   alpha_i = p_i phi'(<x_i, w>)
 
-so that as many numbers are looked for as there are records, however many coordinates a model has. Of squares that is a
-linear system, of which `prepare` finds the eigenvectors once for all rounds and all mu. Of other smooth losses it is
-solved by Newton steps, each as long as is best along its direction.
+with p_i a record's share, so that as many numbers are looked for as there are records, however many coordinates a model
+has. Of squares that is a linear system, of which `prepare` finds the eigenvectors once for all rounds and all mu. Of
+other smooth losses it is solved by Newton steps, each as long as is best along its direction.
 
 What makes the sensitivity true. A clip bounds every record's gradient phi' x_i, here by bounding phi': what comes of it
 is still monotone in w, hence the gradient of a convex function, and the minimiser moves by at most 2 c / (D_k m) in the
 l2 norm if a record is replaced (001 (5.31) and [39], whose Assumption 3 this enforces); in the l1 norm it may move
 further than l1 clips say, so that these are refused. D_k is how many records the agent holds, which replacing one does
-not change. What is released is g / m, or g, never w or a difference of models, which would be rounded to the last place
-of v0: neighbours have v0 in their hands. How far from the exact minimiser g may be, in floating point and for any v0, is
+not change. What is released is g / m, or g, never a difference of models, which would be rounded to the last place of
+v0: neighbours have v0 in their hands. How far from the exact minimiser g may be, in floating point and for any v0, is
 in `contraction`, and is booked on top. Without noise the number of steps is fixed, and the `residual`, a bound on the
 distance to the exact minimiser, is there to look at.
 """

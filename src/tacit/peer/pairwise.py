@@ -13,8 +13,8 @@ receiver's group is taken. HKDF binds all of it into the key of the pair.
 **An exchange** is three letters: hello (my key), answer (my key and yours), confirm (likewise, and no reply is due).
 A hello is due to those whom `unsettled` names. Whoever knows the other's key keeps it for good, in the store, and the
 pair's key is a function of the two. So crashes, restarts and whatever B does with letters lead to the one key or to
-none; and a mask is a function of that key, round and phase: masked again, a value is the same bytes again. A letter does
-no more than make known a key that was not, and only if it is signed.
+none; and a mask is a function of that key, round and phase: masked again, a value is the same bytes again. A letter
+does no more than make known a key that was not, and only if it is signed.
 
 Who steals the certificate's key later learns no key of a pair, and who steals the store none of rounds before the last.
 A partner who tells B the pads is not held off by anything here. A store that is lost or put back is: see

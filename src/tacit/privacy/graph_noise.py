@@ -98,9 +98,9 @@ def local_graph_homomorphic(noise_std: float, grid: float | None = None) -> Mech
     Messages are the senders' weighed shares W[r, s] x_s on a fixed-point grid (`grid`, a step; the default is 2^-20 in
     single and 2^-40 in double precision, which holds sums up to 1,024 and 4 million) plus Laplace masks of standard
     deviation `noise_std`, in the unit of the weighed share. A difference of d between two shares costs whoever reads a
-    message at most epsilon = sqrt(2) d / noise_std: masks have to be large beside what they are to hide, and are refused
-    below 1,024 steps of the grid, which hide nothing. The run is `on_grid`'s, bit by bit. Simulated masks come from the
-    seed, those of peers from X25519 -> HKDF -> ChaCha20. Errata: (4.60) prints the reciprocal of the scale.
+    message at most epsilon = sqrt(2) d / noise_std: masks have to be large beside what they are to hide. They are
+    refused below 1,024 steps of the grid, which hide nothing. The run is `on_grid`'s, bit by bit. Simulated masks come
+    from the seed, those of peers from X25519 -> HKDF -> ChaCha20. Errata: (4.60) prints the reciprocal of the scale.
     """
     size = positive("noise_std", noise_std, "larger masks hide more")
     if size > _LARGEST_MASK:

@@ -79,7 +79,7 @@ def check_size(scale: float, step: float) -> None:
     if scale < SMALLEST_MASK * step:
         std = math.sqrt(2)
         raise ConfigError(
-            f"noise_std = {std * scale:g}: its masks are {scale / step:.3g} steps of the grid of step {step:g} wide and "
+            f"noise_std = {std * scale:g}: its masks are {scale / step:.3g} steps of a grid of step {step:g} wide and "
             f"hide no more than the last digits of a value; expected at least {SMALLEST_MASK:,} steps: take "
             f"noise_std = {std * SMALLEST_MASK * step:.3g} or larger (and large beside the values that are to be "
             f"hidden), or grid = {scale / SMALLEST_MASK:.3g} or finer"
