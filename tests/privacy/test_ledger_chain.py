@@ -61,19 +61,19 @@ def test_events_and_genesis_read_back_as_they_were() -> None:
 )
 def test_an_unknown_event_is_refused(change: Any) -> None:
     text = json.dumps(change(json.loads(encode_event(EVENT))), sort_keys=True, separators=(",", ":"))
-    with pytest.raises(LedgerError, match="of format 1"):
+    with pytest.raises(LedgerError, match="of format 2"):
         decode_event(text)
     for text in ("", "{", "[" * 100_000, encode_event(EVENT) + " ", encode_event(EVENT).replace("10.0", "NaN")):
-        with pytest.raises(LedgerError, match="of format 1"):
+        with pytest.raises(LedgerError, match="of format 2"):
             decode_event(text)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format":1}', "3"])
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format":2}', "3"])
 def test_a_genesis_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(LedgerError, match="entry 0 is not a genesis"):
         decode_genesis(text)
     known = json.loads(encode_genesis(Genesis("abc", BUDGET, "", False)))
-    for change in ({"format": 2}, {"more": 1}, {"budget": {"epsilon": -1.0}}):
+    for change in ({"format": 1}, {"more": 1}, {"budget": {"epsilon": -1.0}}):
         with pytest.raises(LedgerError, match="entry 0 is not a genesis"):
             decode_genesis(json.dumps(known | change, sort_keys=True, separators=(",", ":")))
 

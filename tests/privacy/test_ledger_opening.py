@@ -65,7 +65,7 @@ def other_application(path: Path) -> None:
 
 def of_a_later_format(path: Path) -> None:
     made(path, 1)
-    edit(path, "PRAGMA user_version = 2")
+    edit(path, "PRAGMA user_version = 3")
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def of_a_later_format(path: Path) -> None:
         (lambda path: path.touch(), "application id 0x0"),
         (lambda path: path.write_text("release,epsilon\n" * 100), "not a database"),
         (other_application, "application id 0x0"),
-        (of_a_later_format, "format 2, expected 1"),
+        (of_a_later_format, "format 3, expected 2"),
     ],
 )
 def test_what_is_not_a_ledger_is_refused_and_left_as_it_is(tmp_path: Path, make: Any, message: str) -> None:

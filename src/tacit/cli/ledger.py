@@ -72,6 +72,12 @@ def show(
     typer.echo(f"budget: {allowed}, over all observers together")
     typer.echo(f"unit: {facts['unit']}; neighbours: {facts['neighbours']}")
     shares = [("spent", facts["spent"]), ("left", facts["left"])]
+    if facts["may_be_too_low"]:
+        typer.echo(
+            "warning: written by tacit 0.1.0, whose peers booked too little where records came again, where a method "
+            "charges every record, and where a data file was rewritten; the last row is what it can be at most"
+        )
+        shares.append(("at most", facts["at_most"]))
     print_table(
         ("observer " + observer, "epsilon (pure)", "rho (zCDP)", "delta"),
         [(name, *(_figure(loss[key]) for key in ("epsilon", "rho", "delta"))) for name, loss in shares],
@@ -143,6 +149,7 @@ def _facts(replay: Replay, observer: str) -> dict[str, Any]:
     from dataclasses import asdict
 
     from tacit.privacy.accounting import NEIGHBOURS
+    from tacit.privacy.ledger_store import UNDERCOUNTING
 
     last = deque(replay, maxlen=SHOWN_ENTRIES)
     genesis, spent = replay.genesis, replay.account.spent(observer)
@@ -158,6 +165,8 @@ def _facts(replay: Replay, observer: str) -> dict[str, Any]:
         "budget": asdict(genesis.budget),
         "observer": observer,
         "spent": _loss(spent),
+        "at_most": _loss(replay.at_most.loss),
+        "may_be_too_low": replay.format == UNDERCOUNTING,
         "left": _loss(genesis.budget.left(spent)),
         "last": [{"sequence": entry.sequence, "release": entry.release, **asdict(event)} for entry, event in last],
         "hash": replay.last.hash.hex(),

@@ -1,4 +1,4 @@
-"""A peer's durable state in one SQLite file with one commit: ledger, snapshot, outbox, samples, mask keys, used records.
+"""A peer's durable state in one SQLite file, one commit for all: ledger, snapshot, outbox, samples, keys, used records.
 
 A peer computes a phase, commits, and only then sends. One transaction books what is released, replaces the snapshot
 and puts the messages into the outbox, so that after a crash at any point the peer is either before the phase, with

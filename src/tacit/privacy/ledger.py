@@ -29,10 +29,12 @@ from typing import NamedTuple, TypeVar
 
 from tacit.errors import BudgetExceeded, LedgerError, PrivacyError
 from tacit.privacy.accounting import Account, Budget
-from tacit.privacy.events import EVERYONE, Event, Loss
+from tacit.privacy.events import EVERYONE, Event, Loss, Total
 from tacit.privacy.ledger_store import (
+    FORMAT,
     GENESIS,
     SQLITE_FAILURES,
+    UNDERCOUNTING,
     Also,
     Entry,
     Genesis,
@@ -44,6 +46,7 @@ from tacit.privacy.ledger_store import (
     decode_event,
     decode_genesis,
     encode_event,
+    format_of,
     number_of,
     reading,
     sealed,
@@ -76,6 +79,9 @@ class Replay:
 
     def __init__(self, connection: sqlite3.Connection, mark: Mark | None) -> None:
         self.account = Account()
+        self.format = format_of(connection)
+        self.at_most = Total()
+        """What was spent if every release was of every record: more than that it cannot be."""
         self._connection = connection
         self._mark = mark
 
@@ -84,12 +90,13 @@ class Replay:
         self.last = next(entries)
         if self.last.release != GENESIS:
             raise LedgerError(f"entry 0 is {self.last.release!r}, expected {GENESIS!r}")
-        self.genesis = decode_genesis(self.last.event)
+        self.genesis = decode_genesis(self.last.event, self.format)
         self._compare()
         for self.last in entries:
             try:
-                event = decode_event(self.last.event)
+                event = decode_event(self.last.event, self.format)
                 self.account = self.account.charged(event)
+                self.at_most = self.at_most.plus(Total.of(event.loss))
             except PrivacyError as error:
                 raise LedgerError(f"entry {self.last.sequence}: {error}") from error
             self._compare()
@@ -343,7 +350,7 @@ def inspect(path: Path, collect: Callable[[Replay], T], witness: Path | None = N
         mark = read_mark(witness)  # before the ledger, which may be ahead of it and never behind
         if mark is None:
             raise LedgerError(f"the witness {witness} does not exist: name the file that the ledger was made with")
-    return reading(path, lambda connection: collect(Replay(connection, mark)))
+    return reading(path, lambda connection: collect(Replay(connection, mark)), (UNDERCOUNTING, FORMAT))
 
 
 def renew_witness(path: Path, witness: Path) -> Receipt:

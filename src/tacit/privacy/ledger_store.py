@@ -17,7 +17,7 @@ import os
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -31,7 +31,9 @@ Also = Callable[[sqlite3.Connection], int]
 
 APPLICATION_ID = 0x74614C31
 """SQLite's mark of whose file it is ("taL1")."""
-FORMAT = 1
+FORMAT = 2
+UNDERCOUNTING = 1
+"""The format of tacit 0.1.0, whose peers booked some releases too low: it is read, and never added to."""
 GENESIS = "genesis"
 """The release of entry 0, which binds the budget, the job and the ledger's own name."""
 BEFORE_GENESIS = bytes(32)
@@ -108,6 +110,9 @@ PEER_SCHEMA = (
 ) STRICT""",
 )
 """Tables of `tacit.peer.store`; they are here because a ledger's file may hold these beside its own and no others."""
+_NEW_TABLES = ("CREATE TABLE pair_key", "CREATE TABLE record")
+_PEER_SCHEMA_1 = tuple(table for table in PEER_SCHEMA if not table.startswith(_NEW_TABLES))
+"""As it was in format 1."""
 _APPEND = "INSERT INTO entry (sequence, release, event, previous, hash) VALUES (?, ?, ?, ?, ?)"
 _PAGE = "SELECT sequence, release, event, previous, hash FROM entry WHERE sequence >= ? ORDER BY sequence LIMIT 1000"
 
@@ -159,12 +164,17 @@ def encode_event(event: Event) -> str:
 
 
 @functools.lru_cache(maxsize=1024)  # most releases of a job are alike
-def decode_event(text: str) -> Event:
+def decode_event(text: str, form: int = FORMAT) -> Event:
     """Read an event back; whatever `encode_event` would not have written is refused."""
     try:
         values = json.loads(text)
         event = Event(**{**values, "observers": tuple(values["observers"])})
-        known = _canonical(asdict(event)) == text
+        written = asdict(event)
+        if form == UNDERCOUNTING:
+            del written["calibration"]
+        known = _canonical(written) == text
+        if form == UNDERCOUNTING and event.bound is not None and event.scale > 0:  # it was not in units of the scale
+            event = replace(event, bound=event.bound / event.scale)
     except (ValueError, TypeError, KeyError, RecursionError, ConfigError) as error:
         raise LedgerError(f"not an event of format {FORMAT} ({error}): {text[:200]}") from error
     if not known:
@@ -172,18 +182,18 @@ def decode_event(text: str) -> Event:
     return event
 
 
-def encode_genesis(genesis: Genesis) -> str:
+def encode_genesis(genesis: Genesis, form: int = FORMAT) -> str:
     """Return the genesis as canonical JSON."""
-    return _canonical({"format": FORMAT, **asdict(genesis)})
+    return _canonical({"format": form, **asdict(genesis)})
 
 
-def decode_genesis(text: str) -> Genesis:
+def decode_genesis(text: str, form: int = FORMAT) -> Genesis:
     """Read a genesis back; whatever `encode_genesis` would not have written is refused."""
     try:
         values = json.loads(text)
         del values["format"]
         genesis = Genesis(**{**values, "budget": Budget(**values["budget"])})
-        known = encode_genesis(genesis) == text
+        known = encode_genesis(genesis, form) == text
     except (ValueError, TypeError, KeyError, RecursionError, ConfigError) as error:
         raise LedgerError(f"entry 0 is not a genesis of format {FORMAT} ({error}): {text[:200]}") from error
     if not known:
@@ -294,7 +304,7 @@ def checkpoint(connection: sqlite3.Connection, mode: str) -> bool:
     return not busy
 
 
-def reading(path: Path, use: Callable[[sqlite3.Connection], T]) -> T:
+def reading(path: Path, use: Callable[[sqlite3.Connection], T], formats: tuple[int, ...] = (FORMAT,)) -> T:
     """Let `use` read one consistent state of the file, which is never written to, also while a process appends.
 
     Where there is no log no process has it open, and the file is read as one that nobody changes, which leaves no
@@ -302,14 +312,14 @@ def reading(path: Path, use: Callable[[sqlite3.Connection], T]) -> T:
     """
     log, before = _beside(path, "-wal"), _stamp(path)
     if log.exists():
-        return _read(path, use, "ro")
+        return _read(path, use, "ro", formats)
     fault: LedgerError | None = None
     try:
-        result = _read(path, use, "ro&immutable=1")
+        result = _read(path, use, "ro&immutable=1", formats)
     except LedgerError as error:
         fault = error
     if log.exists() or _stamp(path) != before:
-        return _read(path, use, "ro")
+        return _read(path, use, "ro", formats)
     if fault is not None:
         raise fault
     return result
@@ -379,29 +389,40 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
     return connection
 
 
-def _read(path: Path, use: Callable[[sqlite3.Connection], T], mode: str) -> T:
+def _read(path: Path, use: Callable[[sqlite3.Connection], T], mode: str, formats: tuple[int, ...]) -> T:
     try:
         with contextlib.closing(_connect(path, mode)) as connection:
             connection.execute("BEGIN")
-            _check_identity(connection)
+            _check_identity(connection, formats)
             return use(connection)
     except (*SQLITE_FAILURES, LedgerError) as error:
         raise LedgerError(f"{path} cannot be used as a ledger: {error}") from error
 
 
-def _check_identity(connection: sqlite3.Connection) -> None:
+def format_of(connection: sqlite3.Connection) -> int:
+    """Return the format that a file says it has."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _check_identity(connection: sqlite3.Connection, formats: tuple[int, ...]) -> None:
     owner = connection.execute("PRAGMA application_id").fetchone()[0]
     if owner != APPLICATION_ID:
         raise LedgerError(f"not a ledger: application id {owner:#x}, expected {APPLICATION_ID:#x}; nothing was changed")
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if version != FORMAT:
+    version = format_of(connection)
+    if version == UNDERCOUNTING and version not in formats:
+        raise LedgerError(
+            f"a ledger of format {version}, of tacit 0.1.0, which may have spent more than it says and is not added "
+            "to: `tacit ledger show` says how much it is at most; begin a new one with what is left of the budget then"
+        )
+    if version not in formats:
         raise LedgerError(f"a ledger of format {version}, expected {FORMAT}: use the version of tacit that wrote it")
 
 
 def _check_structure(connection: sqlite3.Connection) -> None:
     """Check what the chain does not cover: the table's rules, and its index, which finds a release booked twice."""
     found = [row[0] for row in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid")]
-    if found not in (list(_SCHEMA), [*_SCHEMA, *PEER_SCHEMA]):
+    peer = PEER_SCHEMA if format_of(connection) == FORMAT else _PEER_SCHEMA_1
+    if found not in (list(_SCHEMA), [*_SCHEMA, *peer]):
         raise LedgerError("the table or its triggers are not those of a ledger: they were changed from outside")
     verdict = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
     if verdict != "ok":
