@@ -1,12 +1,15 @@
 """What the simulator says a run has spent is what the dearest of the peers' ledgers holds, to the bit.
 
 Over every private method by discovery and every way in which records come: once, again and again to owners of unequal
-sizes, twice in a batch, in mini-batches, to cohorts, and to agents that are there by chance. (A file that is rewritten
-while it is followed is in tests/peer/test_rewritten_files.py.)
+sizes, twice in a batch, in mini-batches, to cohorts, to agents that are there by chance, and from files that are
+rewritten while they are followed.
 """
 
 from __future__ import annotations
 
+import asyncio
+import functools
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +21,20 @@ from tacit.contract import Algorithm
 from tacit.errors import BudgetExceeded
 from tacit.graphs import Channel, Graph, Topology
 from tacit.peer import run_in_process
+from tacit.peer.feeds import SampleFeed
+from tacit.peer.file_tail import FileTail
 from tacit.peer.releases import BookedReleaser
+from tacit.peer.sources import SampleForm
+from tacit.peer.store import PeerStore
 from tacit.privacy import decaying_gaussian, laplace, laplace_of_size
 from tacit.privacy.accounting import Account, Budget, guarantee
 from tacit.privacy.entropy import NoiseSource
 from tacit.privacy.events import Loss
 from tacit.privacy.ledger import Ledger
-from tacit.streams import Stream
+from tacit.streams import Batch, Stream
 from tests.contract.cases import AGENTS, CASES, DIM, LIMITS, SISTERS, build, graph_of, stream
 
-ROUNDS = 6
+ROUNDS = 8
 SIZES = (2, 5, 7, 3, 4, 2, 9, 1, 6)
 
 
@@ -40,8 +47,45 @@ def rows(batch: int, exhausted: Any = "cycle") -> Stream:
     return tacit.streams.from_arrays(x, y, owner, batch=batch, exhausted=exhausted, rounds=rounds)
 
 
+@functools.cache
+def rewritten() -> Stream:
+    """What peers take from files that are turned upside down while they follow them: every record once."""
+    form, names = SampleForm.of(DIM, "binary"), [f"x{k}" for k in range(DIM)]
+    rng = np.random.default_rng(5)
+    everybody = []
+    with tempfile.TemporaryDirectory() as folder:
+        for agent in range(AGENTS):
+            path = Path(folder) / f"{agent}.csv"
+            lines = [",".join(map(str, row.round(4))) + f",{k % 2}" for k, row in enumerate(rng.normal(size=(9, DIM)))]
+            path.write_text("\n".join([",".join([*names, "y"]), *lines, ""]))
+            with PeerStore.create(Path(folder) / f"{agent}.db", Budget(epsilon=1.0), "job") as store:
+                everybody.append(asyncio.run(_followed(path, form, store)))
+    x, y, weight = (np.stack(leaves, axis=1) for leaves in zip(*everybody, strict=True))
+    assert [len(np.unique(x[:, k][weight[:, k] > 0], axis=0)) for k in range(AGENTS)] == [9] * AGENTS
+    assert weight.sum(axis=(0, 2)).tolist() == [9] * AGENTS
+    return tacit.streams.from_function(
+        lambda start, stop: Batch(x[start:stop], y[start:stop], weight[start:stop]), agents=AGENTS, rounds=ROUNDS
+    )
+
+
+async def _followed(path: Path, form: SampleForm, store: PeerStore) -> tuple[np.ndarray, ...]:
+    tail = FileTail(path, form, format="csv", label="y", known=store.records)
+    feed = SampleFeed(tail, form, size=2, dtype="float32", patience=0.0)
+    batches = []
+    for t in range(1, ROUNDS + 1):
+        given = await feed.next(t)
+        store.commit(seen=given.seen)
+        batches.append(given.batch)
+        first, *rest = path.read_text().splitlines(keepends=True)
+        path.write_text(first + "".join(reversed(rest)))
+    await feed.close()
+    x, y, weight = (np.stack(leaves) for leaves in zip(*batches, strict=True))
+    return x, y, weight
+
+
 STREAMS = {
     "fresh": stream,
+    "file that is rewritten": rewritten,
     "repeating, unequal": lambda: rows(1),
     "duplicates in a batch": lambda: rows(4),  # of an owner with one row, four times the same
     "used up": lambda: rows(2, "mask"),
@@ -108,7 +152,8 @@ def matrix() -> list[Any]:
     found = []
     for case in PRIVATE:
         for name in STREAMS:
-            daily = name == "duplicates in a batch" and case.name.split(",")[0] not in SISTERS
+            hardest = name == "duplicates in a batch" and case.name.split(",")[0] not in SISTERS
+            daily = hardest or (name == "file that is rewritten" and case.name.startswith("online_push_sum, laplace"))
             found.append(pytest.param(case, name, id=f"{case.name}, {name}", marks=() if daily else SLOW))
     return found
 

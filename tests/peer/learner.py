@@ -71,7 +71,7 @@ class Learner:
 
     def use(self, given):
         """Begin and end a round with a batch."""
-        self.node.begin(given.batch, 0.0, given.records, given.cursor, given.used, given.seen)
+        self.node.begin(given.batch, 0.0, records=given.records, cursor=given.cursor, used=given.used, seen=given.seen)
         self.batches.append(given.batch)
         for x, weight in zip(given.batch.x, given.batch.weight, strict=True):
             if weight:
