@@ -1,3 +1,3 @@
 """The package's version, in a module of its own that any layer may read."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
