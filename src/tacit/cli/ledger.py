@@ -75,7 +75,8 @@ def show(
     if facts["may_be_too_low"]:
         typer.echo(
             "warning: written by tacit 0.1.0, whose peers booked too little where records came again, where a method "
-            "charges every record, and where a data file was rewritten; the last row is what it can be at most"
+            "charges every record, and where a data file was rewritten; the last row is what it can be at most, if no "
+            "record stood twice in one batch (SECURITY.md)"
         )
         shares.append(("at most", facts["at_most"]))
     print_table(
