@@ -23,6 +23,7 @@ from tests.contract.cases import CASES, DIM, SISTERS, Case
 
 SIZES = np.float32([0, 1, 1e3, 1e6, 1e12, 1e20, 1e30, 1e38, np.inf, np.nan])
 RECORDS, DRAWS = 4, 12
+CLIP = 0.96
 OBJECTIVES = {"logistic": cases.OBJECTIVE, "squared": tacit.objectives.squared(l2=1e-3)}
 
 
@@ -38,6 +39,10 @@ def released(case: Case) -> int | None:
         and not phase.mechanism.per_slot
     ]
     return found[0] if found else None
+
+
+def repeated(case: Case) -> bool:
+    return case.name.partition(",")[0] in SISTERS and case.name not in SISTERS.values()
 
 
 PRIVATE = [c for c in CASES if released(c) is not None]
@@ -109,9 +114,7 @@ def largest_change(case: Case, loss: str) -> float:
 @pytest.mark.parametrize(
     ("case", "loss"),
     [
-        pytest.param(
-            c, loss, marks=pytest.mark.slow if loss == "logistic" or c.name.partition(",")[0] in SISTERS else ()
-        )
+        pytest.param(c, loss, marks=pytest.mark.slow if loss == "logistic" or repeated(c) else ())
         for c in PRIVATE
         for loss in OBJECTIVES
     ],
@@ -125,3 +128,20 @@ def test_no_state_makes_a_record_move_more_than_is_booked(case, loss, monkeypatc
 def test_every_method_that_takes_noise_is_tried():
     tried = {c.name.partition(",")[0] for c in PRIVATE}
     assert tried == set(tacit.algorithms.REGISTRY) - set(cases.WITHOUT_NOISE)
+
+
+def test_many_local_steps_round_within_the_clip():
+    """A sum of a thousand equal gradients rounds each time, and always the same way."""
+    mechanism = tacit.privacy.gaussian(1.0, clip=CLIP, perturbs="gradient")
+    algorithm = tacit.algorithms.fedavg(OBJECTIVES["squared"], 1e-6, mechanism, cohort=1, local_steps=1000)
+    world = World(algorithm, runtime.prepared_topology(algorithm, tacit.graphs.star_roles(1)), 0, jnp.dtype("float32"))
+    view = world.views("client", 0, 1, 1, world.now(1))["uplink"]
+
+    @jax.jit
+    def value(y):
+        batch = Batch(jnp.ones((1, 1)), y[None], jnp.ones(1))
+        return runtime.compute(algorithm.phases[1], 1, jax.random.key(0), jnp.zeros(1), batch, view)[1]
+
+    up, down = (np.float64(value(jnp.float32(y))) for y in (1e6, -1e6))
+    booked = float(runtime.declare(algorithm.phases[1], up, 1, view).sensitivity)
+    assert 0.999 * booked < np.abs(up - down) <= booked * (1 + rounding(1, np.float32(up)))
