@@ -8,7 +8,7 @@
                  co_senders where messages are masked
     [addresses]  NAME = "host:port" for everybody to whom it sends
     [privacy]    epsilon, or rho, or epsilon and delta; witness. Or unprotected = true, said aloud
-    [stream]     kind = "push", "csv" or "jsonl", and its parameters
+    [stream]     kind = "push", "csv" or "jsonl", and its parameters; key: columns by which a file's records are known
     [rounds]     deadline, patience, interval, last
     [operations] port (loopback), log, level
 
