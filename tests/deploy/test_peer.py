@@ -78,6 +78,7 @@ def test_the_loopback_port_takes_samples_and_questions(tmp_path):
                 "booked": False,
                 "holds": "nothing: no noise, or noise from a seed",
                 "releases": 0,
+                "cut": 0,
                 "budget": None,
             }
 
