@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from tacit import runtime
 from tacit.algorithms import adapt_then_combine
 from tacit.audit import attack
-from tacit.audit.bounds import Finding, strongest
+from tacit.audit.bounds import Finding, Trials, strongest, tried
 from tacit.audit.problem import linear
 from tacit.contract import Algorithm, Mechanism
 from tacit.errors import ConfigError
@@ -102,20 +102,15 @@ def audit_masks(
     unit = grid_step(mechanism, sent.dtype)
     residuals = np.stack([(sent - shares[world]) * unit for world in (0, 1)], axis=1)
     scales = np.full((trials, rounds), mechanism.mask_scale)
-    nothing_known = np.zeros((trials, 0))
+    draws, nothing_known = attack.in_scales(residuals, scales), np.zeros((trials, 0))
     scores = {
         "likelihood": attack.likelihood(residuals, scales, ["laplace"] * rounds),
-        "repeated noise": attack.repeated_noise(residuals, scales, nothing_known),
+        "repeated noise": attack.repeated_noise(draws, nothing_known),
     }
-    finding = strongest(
-        scores,
-        {"first round": np.ones(trials, bool)},
-        other,
-        np.arange(trials) % 4 < 2,
-        delta=0.0,
-        alpha=1 - confidence,
-        curves=("epsilon-delta",),
-    )
+    chosen_on = np.arange(trials) % 4 < 2
+    lot = Trials(scores, {"first round": np.ones(trials, bool)}, other, chosen_on, ~chosen_on)
+    test, _ = strongest(lot, delta=0.0, alpha=1 - confidence, curves=("epsilon-delta",))
+    finding = tried(test, lot, delta=0.0, alpha=1 - confidence)
     claim = float(np.abs((shares[0] - shares[1]) * unit).sum() / mechanism.mask_scale)
     truth = true_sums[other.astype(int)]
     mine = shares[other.astype(int)]

@@ -321,7 +321,9 @@ def _differs(outbox: Outbox, other: Outbox, seen: Array, size: Array) -> Array:
     different = jnp.zeros(seen.shape, bool)
     pairs = list(zip(jax.tree.leaves(outbox), jax.tree.leaves(other), strict=True))
     for a, b in pairs:
-        apart = ~(jnp.abs(a - b) <= _SAME * size) if jnp.issubdtype(a.dtype, jnp.floating) else a != b
+        apart = a != b
+        if jnp.issubdtype(a.dtype, jnp.floating):
+            apart &= ~(jnp.abs(a - b) <= _SAME * size) & ~(jnp.isnan(a) & jnp.isnan(b))
         per_slot = outbox.delivery == "per_slot" and a is not outbox.to
         different |= jnp.any(apart.reshape(apart.shape[0], -1), axis=1) if per_slot else jnp.any(apart)
     return jnp.any(different & seen)
