@@ -143,7 +143,7 @@ PROBLEMS: dict[str, Problem] = {
         ),
         Problem(
             "late", "faults that begin after some rounds, records that come again", turned, linear, _any,
-            rounds=9, records=2, positions=(1, 6, 9), trials=_FEWER,
+            rounds=9, records=1, positions=(1, 6, 9),
         ),
         Problem(
             "several", "clip, noise or regulariser of some coordinates", turned, regularised, _any,
