@@ -56,7 +56,7 @@ class Attacked(NamedTuple):
     test: Test
     """The test that was chosen."""
     promised: float
-    """The bound on epsilon that it promises, by the trials on which it was chosen."""
+    """The bound on epsilon of which it is sure by the trials on which it was chosen, however many tests were tried."""
     reach: float
     """Epsilon that these data sets could show with endless trials, if noise is as declared."""
     refused: str | None

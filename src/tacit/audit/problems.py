@@ -37,7 +37,7 @@ _QUICK = 10_000
 """Trials where what is looked for shows at once."""
 _FEWER = 20_000
 """Trials where power is not what it is run for."""
-_MANY = 200_000
+_MANY = 240_000
 """Trials where the most telling event is rare: as many signs must agree as there are links."""
 _DUAL = ("constraints", "dual")
 
@@ -114,9 +114,9 @@ def _now_and_then(algorithm: Algorithm, smallest: Graph | Topology) -> Topology:
     return as_topology(smallest).available(algorithm.learner, 0.5)
 
 
-def _six(algorithm: Algorithm, smallest: Graph | Topology) -> Graph | Topology:
-    """Five links: the agent's own copy, which is charged and which nobody sees, is then one of six."""
-    return complete(6) if isinstance(smallest, Graph) and smallest.clusters is None else smallest
+def _five(algorithm: Algorithm, smallest: Graph | Topology) -> Graph | Topology:
+    """Four links: the agent's own copy, which is charged and which nobody sees, is then one of five."""
+    return complete(5) if isinstance(smallest, Graph) and smallest.clusters is None else smallest
 
 
 _quiet = functools.partial(turned, quiet=True)
@@ -139,7 +139,7 @@ PROBLEMS: dict[str, Problem] = {
         ),
         Problem(
             "links", "links that are charged too little together", turned, linear, _noise_per_link,
-            rounds=1, records=1, trials=_MANY, graph=_six,
+            rounds=1, records=1, trials=_MANY, graph=_five,
         ),
         Problem(
             "late", "faults that begin after some rounds, records that come again", turned, linear, _any,

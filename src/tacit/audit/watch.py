@@ -39,7 +39,7 @@ from tacit.privacy import records_in
 
 _SAME = 1e-9
 """Messages of a run and of its replay that differ by more than this share of the largest number at hand (of the
-message, the state or what was released) are different. In double precision rounding is 1e-15 of it: a replay may add
+message, the state, the value or what was released of it) are different. In double precision rounding is 1e-15 of it: a replay may add
 the same numbers in another order. Of the message alone it may be any share, where what is added nearly cancels."""
 
 
@@ -215,7 +215,7 @@ def _watched(algorithm: Algorithm, index: int, batch: Batch, every_round: bool, 
             seen &= jnp.arange(seen.size) == 1
         entry = (view.round - 1) * len(algorithm.phases) + index
         evidence = _noted(phase, watched.evidence, entry, released, _replays(values), records, view, seen)
-        size = _largest((outbox, released, _actual(watched.states)))
+        size = _largest((outbox, released, _actual(values), _actual(watched.states)))
         leaks = jax.vmap(lambda other: _differs(outbox, other, seen, size))(replayed)
         own = dict(watched.own)
         if to_itself:
