@@ -37,7 +37,7 @@ _QUICK = 10_000
 """Trials where what is looked for shows at once."""
 _FEWER = 20_000
 """Trials where power is not what it is run for."""
-_MANY = 240_000
+_MANY = 320_000
 """Trials where the most telling event is rare: as many signs must agree as there are links."""
 _DUAL = ("constraints", "dual")
 
