@@ -240,7 +240,9 @@ def test_an_attack_without_power_says_what_limits_it():
     few = audit(ONLINE, MECHANISMS["laplace"], trials=200, problems=["linear"])
     assert few.verdict == "not conclusive"
     assert "trials" in few.limit
-    loose = audit(tacit.algorithms.REGISTRY["lagrangian_descent"], laplace(1.0, clip=1.0), trials=400, problems=["linear"])
+    loose = audit(
+        tacit.algorithms.REGISTRY["lagrangian_descent"], laplace(1.0, clip=1.0), trials=400, problems=["linear"]
+    )
     assert loose.verdict == "not conclusive"
     assert "charged" in loose.limit  # a record of one round, where all four are charged
 

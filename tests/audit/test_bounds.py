@@ -142,7 +142,9 @@ def test_noise_that_follows_from_other_noise_is_learnt():
     assert np.all((score < 0) == other)
     unit, other, part = learnt(lambda rng: rng.normal(size=(4000, 3)))
     score = attack.correlated_noise(unit, np.zeros((4000, 0)), other, part)
-    np.testing.assert_allclose(score, attack.likelihood(unit[..., None], np.ones((4000, 3)), ["gaussian"] * 3), atol=0.6)
+    np.testing.assert_allclose(
+        score, attack.likelihood(unit[..., None], np.ones((4000, 3)), ["gaussian"] * 3), atol=0.6
+    )
     assert not attack.correlated_noise(unit, np.zeros((4000, 0)), other, part & False).any()
 
 

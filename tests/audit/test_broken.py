@@ -169,9 +169,7 @@ def test_a_dual_variable_made_of_data_under_a_claim_for_one_round():
     """What the texts claim of 2.2 and 2.3; an ordinary run refuses such a statement."""
 
     def parallel(objective, mechanism, constraints, dual, damping):
-        algorithm = CONSTRAINED.constructor(
-            objective, constraints, mechanism=mechanism, dual=dual, damping=damping
-        )
+        algorithm = CONSTRAINED.constructor(objective, constraints, mechanism=mechanism, dual=dual, damping=damping)
         return algorithm._replace(privacy=algorithm.privacy._replace(composition="parallel"))
 
     found = audit(parallel, SWITCHED, problems=["switch"], rounds=4, trials=TRIALS)

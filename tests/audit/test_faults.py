@@ -162,7 +162,9 @@ def released_by(fault):
 
     def breaks(patch):
         real = runtime.release
-        patch.setattr(runtime, "release", lambda m, words, value, view, records=1: fault(real, m, words, value, view, records))
+        patch.setattr(
+            runtime, "release", lambda m, words, value, view, records=1: fault(real, m, words, value, view, records)
+        )
 
     return breaks
 
@@ -245,7 +247,9 @@ FAULTS = {
     "clip of its own that is not a number": Fault(own(own_clip_without_care), LAPLACE, "odd records"),
     "no noise while away": Fault(without_noise_while_away, LAPLACE, "away"),
     "second local step without clip": Fault(own(second_step_without_clip), LAPLACE, "linear"),
-    "whole steps of noise on a value with low bits": Fault(ONLINE, LAPLACE, "linear", released_by(_whole_steps_of_noise)),
+    "whole steps of noise on a value with low bits": Fault(
+        ONLINE, LAPLACE, "linear", released_by(_whole_steps_of_noise)
+    ),
 }
 ALREADY_REFUSED = {"gradient released again", "no noise while away"}
 """Data in the state under a promise of parallel composition: the runtimes do not begin such a run."""

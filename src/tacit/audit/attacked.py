@@ -212,4 +212,3 @@ def _claim(
 def exact_epsilon(claim: Guarantee) -> float:
     """Return the epsilon of Gaussian noise that costs what is claimed, by the exact curve."""
     return gaussian_epsilon(math.sqrt(2 * claim.rho), claim.delta) if claim.delta > 0 else claim.epsilon
-

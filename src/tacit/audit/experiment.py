@@ -1,14 +1,15 @@
 """`audit`: attack a method on every problem that fits it, and report the strongest attack.
 
-The attacker may choose: of every problem it looks at some trials, and takes the problem and the test that promise most of
-what is claimed. What counts is what that one test shows on the other trials of that problem, so that the confidence
+The attacker may choose: of every problem it looks at some trials, and takes the problem and the test that promise most
+of what is claimed. What counts is what that one test shows on the other trials of that problem, so that the confidence
 is that of one test however many were tried.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from tacit.algorithms import Entry
 from tacit.audit.attacked import Attacked, Setting, attacked, made
@@ -65,13 +66,11 @@ def audit(
       The strongest attack, with a verdict: see `Audit`.
     """
     begun = time.perf_counter()
-    _check(mechanism, trials, rounds, coordinates, records, confidence)
-    method = method_of(constructor)
     sizes = {"trials": trials, "rounds": rounds, "coordinates": coordinates, "records": records}
-    chosen = [
-        problem._replace(**{name: value for name, value in sizes.items() if value is not None})
-        for problem in named(problems)
-    ]
+    _check(mechanism, sizes, confidence)
+    method = method_of(constructor)
+    given: dict[str, Any] = {name: size for name, size in sizes.items() if size is not None}
+    chosen = [problem._replace(**given) for problem in named(problems)]
     setting = Setting(mechanism, graph, one_link, delta, 1 - confidence, seed)
     outcomes: list[Outcome] = []
     best: Attacked | None = None
@@ -135,20 +134,9 @@ def _report(
     )
 
 
-def _check(
-    mechanism: Mechanism,
-    trials: int | None,
-    rounds: int | None,
-    coordinates: int | None,
-    records: int | None,
-    confidence: float,
-) -> None:
-    for name, value, least in (
-        ("trials", trials, _FEWEST_TRIALS),
-        ("rounds", rounds, 1),
-        ("coordinates", coordinates, 1),
-        ("records", records, 1),
-    ):
+def _check(mechanism: Mechanism, sizes: Mapping[str, int | None], confidence: float) -> None:
+    for name, value in sizes.items():
+        least = _FEWEST_TRIALS if name == "trials" else 1
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
             raise ConfigError(f"{name} = {value!r}: expected a whole number from {least} on")
     if not 0.5 <= confidence < 1:

@@ -25,6 +25,7 @@ from tacit.algorithms import adapt_then_combine
 from tacit.audit import attack
 from tacit.audit.bounds import Finding, Trials, strongest, tried
 from tacit.audit.problem import linear
+from tacit.audit.report import CONCLUSIVE, Verdict
 from tacit.contract import Algorithm, Mechanism
 from tacit.errors import ConfigError
 from tacit.graphs import Channel, Topology, complete
@@ -68,11 +69,21 @@ class MaskAudit:
         """Whether masks hide what they should and cancel where they must."""
         return self.exact and self.hidden and self.lower_bound <= self.claim
 
+    @property
+    def power(self) -> float:
+        """The share of the claim that the attack reaches."""
+        return self.lower_bound / self.claim
+
+    @property
+    def verdict(self) -> Verdict:
+        """Say how the claim stands."""
+        return "broken" if not self.holds else "holds" if self.power >= CONCLUSIVE else "not conclusive"
+
     def words(self) -> str:
         """Say what was found."""
         sums = "exact to the bit" if self.exact else "NOT exact: masks do not cancel"
         open_ = "" if self.hidden else " Some messages left WITHOUT a mask."
-        verdict = "consistent" if self.lower_bound <= self.claim else "BROKEN"
+        verdict = f"consistent, power {self.power:.2f}" if self.lower_bound <= self.claim else "BROKEN"
         return (
             f"One link's view over {self.rounds} rounds: epsilon >= {self.lower_bound:.3g} with "
             f"{100 * self.confidence:g} % confidence (test: {self.finding.test.statistic}), claimed at most "

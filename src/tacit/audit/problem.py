@@ -2,8 +2,8 @@
 
 The loss is linear unless said otherwise, so that a record's gradient is the record, whatever the state, and larger than
 the clip: the clip is what must bound it. In one data set the victim's record pulls one way, in its neighbour the
-opposite way, which moves the released value by the whole declared sensitivity. The other records of its batch cancel, so
-that the victim's turns the whole batch: a clip of the mean would not bound it.
+opposite way, which moves the released value by the whole declared sensitivity. The other records of its batch cancel,
+so that the victim's turns the whole batch: a clip of the mean would not bound it.
 
 A problem may have several pairs of such data sets, of which a trial draws one. `tacit.audit.problems` is the list.
 """
@@ -98,7 +98,9 @@ def stream_of(pairs: list[Pair], positions: list[int], rounds: int, agents: int)
     """Return the stream of `Worlds` in which agent 0's data may differ in one of these rounds."""
 
     def stacked(batches: list[Batch]) -> Batch:
-        return Batch(*(None if column[0] is None else np.stack(column) for column in zip(*batches, strict=True)))
+        weights = [batch.weight for batch in batches]
+        x, y = (np.stack([np.asarray(getattr(batch, leaf)) for batch in batches]) for leaf in ("x", "y"))
+        return Batch(x, y, None if weights[0] is None else np.stack([np.asarray(weight) for weight in weights]))
 
     given, other, rest = (stacked([getattr(pair, which) for pair in pairs]) for which in ("given", "other", "rest"))
 

@@ -100,7 +100,7 @@ def _switch(bound: float) -> Constraint:
 
     def value(params: Params, batch: Batch) -> Array:
         third = BEYOND_CLIP / 3  # of three records two cancel
-        return 100 * (0.975 * third * bound - jnp.mean(batch.y * batch.x[..., 0])) - 0.1 * params[0]
+        return jnp.asarray(100 * (0.975 * third * bound - jnp.mean(batch.y * batch.x[..., 0])) - 0.1 * params[0])
 
     return Constraint("switch", value)
 
@@ -124,7 +124,7 @@ _quiet = functools.partial(turned, quiet=True)
 PROBLEMS: dict[str, Problem] = {
     problem.name: problem
     for problem in (
-        Problem("linear", "too little noise, a clip that does not hold, a release that is not charged", turned, linear, _any),
+        Problem("linear", "too little noise, a clip that does not hold, a missing charge", turned, linear, _any),
         Problem(
             "switch", "a private multiplier that is charged too little", turned, linear, _any,
             rounds=3, records=1, positions=(1,), settings=_for_duals("private", _switch), needs=_DUAL,

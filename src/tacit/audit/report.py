@@ -192,10 +192,13 @@ def limit_of(found: Attacked, finding: Finding) -> str:
     if most == "account":
         return f"the account is loose: Gaussian noise of that rho is worth {exact:.3g} (conversion from zCDP)"
     if most == "data":
-        return f"no data sets that were tried move what is released by more than {reach / claim.epsilon:.2g} of what is charged"
-    (n, hits), (_, misses) = finding.right, finding.wrong
+        most_moved = f"{reach / claim.epsilon:.2g} of what is charged"
+        return f"no data sets that were tried move what is released by more than {most_moved}"
+    n, hits = finding.right
     if hits < _RARE * n:
-        several = f" (all of {found.problem.coordinates} coordinates must agree)" if found.problem.coordinates > 1 else ""
+        several = (
+            f" (all of {found.problem.coordinates} coordinates must agree)" if found.problem.coordinates > 1 else ""
+        )
         return f"the most telling event is rare, {hits:,} of {n:,} trials{several}: more trials show more"
     return f"{n:,} trials of either data set leave it open: more show more"
 

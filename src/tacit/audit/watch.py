@@ -39,8 +39,9 @@ from tacit.privacy import records_in
 
 _SAME = 1e-9
 """Messages of a run and of its replay that differ by more than this share of the largest number at hand (of the
-message, the state, the value or what was released of it) are different. In double precision rounding is 1e-15 of it: a replay may add
-the same numbers in another order. Of the message alone it may be any share, where what is added nearly cancels."""
+message, the state, the value or what was released of it) are different. In double precision rounding is 1e-15 of it: a
+replay may add the same numbers in another order. Of the message alone it may be any share, where what is added nearly
+cancels."""
 
 
 class Worlds(NamedTuple):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import inspect
 import itertools
 import json
+import math
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -20,7 +22,7 @@ from tacit.errors import ConfigError
 if TYPE_CHECKING:
     from tacit.contract import Algorithm, Mechanism
 
-MOST_MASKED = 4_000
+MOST_MASKED = 20_000
 """Trials of masks: their messages are all kept."""
 BROKEN, INCONCLUSIVE = 1, 3
 """Exit codes."""
@@ -88,7 +90,7 @@ def audit(
     noise = _mechanism(mechanism, norm, given)
     entry = _entry(algorithm, noise)
     if noise.spread == "masked":
-        _audit_masks(entry.example, noise, trials or MOST_MASKED, rounds or 4, seed, as_json)
+        _audit_masks(entry.example, noise, trials, rounds or 2, seed, as_json)
         return
     from tacit.audit import audit as attack
 
@@ -138,20 +140,20 @@ def _entry(algorithm: str, noise: Mechanism) -> Any:
 
 
 def _audit_masks(
-    constructor: Callable[..., Algorithm], noise: Mechanism, trials: int, rounds: int, seed: int, as_json: bool
+    constructor: Callable[..., Algorithm], noise: Mechanism, trials: int | None, rounds: int, seed: int, as_json: bool
 ) -> None:
-    """Attack masks, which are not noise of one agent's own."""
+    """Attack masks, which are not noise of one agent's own; the step is as large as they are, so that a link tells."""
     from tacit.audit import audit_masks
 
-    found = audit_masks(noise, trials=min(trials, MOST_MASKED), rounds=rounds, constructor=constructor, seed=seed)
-    verdict = "holds" if found.holds else "broken"
+    made, most = partial(audit_masks, noise, constructor=constructor, seed=seed), trials or MOST_MASKED
+    found = made(trials=min(most, MOST_MASKED), rounds=rounds, step=math.sqrt(2) * noise.mask_scale)
     if as_json:
+        judged = {"verdict": found.verdict, "power": found.power, "problem": "one link's view"}
         facts = {"holds": found.holds, "lower_bound": found.lower_bound, "claim": found.claim, "exact": found.exact}
-        facts |= {"verdict": verdict, "power": found.lower_bound / found.claim, "problem": "one link's view"}
-        typer.echo(json.dumps({**facts, "hidden": found.hidden, "words": found.words()}, indent=2))
+        typer.echo(json.dumps({**judged, **facts, "hidden": found.hidden, "words": found.words()}, indent=2))
     else:
         typer.echo(found.words())
-    _leave(verdict)
+    _leave(found.verdict)
 
 
 def _mechanism(name: str, norm: str, given: dict[str, float | None]) -> Mechanism:
