@@ -114,8 +114,9 @@ def test_the_claim_holds_in_another_geometry_and_with_push_sum():
 )
 def test_a_private_dual_costs_every_round_and_nearly_reaches_that(name, mechanism):
     """The record of one round is in the multiplier, and so in all later rounds."""
-    found = audit(tacit.algorithms.REGISTRY[name], mechanism, problems=["switch"], rounds=4)
-    once = 4.728 if mechanism.name == "gaussian" else 4.0  # four releases, of Gaussian noise at twice that of one
+    gaussian_noise = mechanism.name == "gaussian"
+    found = audit(tacit.algorithms.REGISTRY[name], mechanism, problems=["switch"], rounds=4 if gaussian_noise else 3)
+    once = 4.728 if gaussian_noise else 3.0  # four releases at twice the noise of one, or three of 1 each
     assert found.claim.epsilon == pytest.approx(once, rel=1e-3)
     assert 0.7 <= found.power <= 1
     assert found.finding.test.group == "round 1"
@@ -237,9 +238,6 @@ def test_words_round_the_bound_down_and_say_when_a_claim_is_broken(small):
 
 
 def test_an_attack_without_power_says_what_limits_it():
-    few = audit(ONLINE, MECHANISMS["laplace"], trials=200, problems=["linear"])
-    assert few.verdict == "not conclusive"
-    assert "trials" in few.limit
     loose = audit(
         tacit.algorithms.REGISTRY["lagrangian_descent"], laplace(1.0, clip=1.0), trials=400, problems=["linear"]
     )
@@ -248,12 +246,12 @@ def test_an_attack_without_power_says_what_limits_it():
 
 
 def test_problems_are_those_that_fit_and_the_rest_is_said():
-    found = audit(ONLINE, MECHANISMS["laplace"], trials=200)
-    ran = {outcome.problem for outcome in found.tried if outcome.skipped is None}
-    assert {"linear", "late", "several", "odd records", "away"} <= ran
+    named = ["linear", "switch", "telling", "called", "links", "echo", "delayed"]
+    found = audit(ONLINE, MECHANISMS["laplace"], trials=200, problems=named)
+    assert [outcome.problem for outcome in found.tried if outcome.skipped is None] == ["linear"]
     skipped = {outcome.problem: outcome.skipped for outcome in found.tried if outcome.skipped is not None}
     assert "reliable" in skipped["delayed"]
-    assert not {"switch", "telling", "called", "links", "echo"} & {outcome.problem for outcome in found.tried}
+    assert set(skipped) == {"delayed"}
     hurried = audit(ONLINE, MECHANISMS["laplace"], trials=200, seconds=0.0)
     assert [outcome.problem for outcome in hurried.tried if outcome.skipped is None] == ["linear"]
 

@@ -18,12 +18,13 @@ APP = typer.Typer()
 APP.command()(audit)
 
 
-def run(*arguments: str):
-    return CliRunner().invoke(APP, [*arguments, "--trials", "3000", "--problem", "linear", "--seconds", "0"])
+def run(*arguments: str, trials: int = 2000):
+    return CliRunner().invoke(APP, [*arguments, "--trials", str(trials), "--problem", "linear", "--seconds", "0"])
 
 
 def test_a_claim_that_holds_is_told_in_a_sentence():
-    outcome = run("online_push_sum", "--mechanism", "gaussian", "--noise-multiplier", "2", "--rounds", "2")
+    gaussian = ("--mechanism", "gaussian", "--noise-multiplier", "2", "--rounds", "2")
+    outcome = run("online_push_sum", *gaussian, trials=30_000)
     assert outcome.exit_code == 0
     text = " ".join(outcome.output.split())
     assert "holds" in text
@@ -53,7 +54,7 @@ def test_an_attack_with_little_power_is_exit_code_3():
 
 def test_sizes_and_the_norm_are_the_user_s_to_choose():
     sizes = ["--coordinates", "2", "--records", "1", "--rounds", "2"]
-    outcome = run("distributed_online", "--mechanism", "gaussian", "--norm", "linf", *sizes, "--json")
+    outcome = run("distributed_online", "--mechanism", "gaussian", "--norm", "linf", *sizes, "--json", trials=20_000)
     assert outcome.exit_code == 0
     facts = json.loads(outcome.output)
     assert (facts["coordinates"], facts["records"], facts["rounds"]) == (2, 1, 2)
@@ -101,11 +102,13 @@ def test_a_method_that_is_refused_is_exit_code_1(monkeypatch):
 
 
 def test_masks_are_audited_by_what_one_link_shows_and_by_the_receiver_s_sum():
-    outcome = run("adapt_then_combine", "--mechanism", "local_graph_homomorphic", "--noise-std", "0.1", "--json")
+    masks = ("--mechanism", "local_graph_homomorphic", "--noise-std", "0.1")
+    outcome = run("adapt_then_combine", *masks, "--json", trials=20_000)
     assert outcome.exit_code == 0
     facts = json.loads(outcome.output)
     assert facts["holds"] is facts["exact"] is facts["hidden"] is True
     assert "exact to the bit" in facts["words"]
+    assert facts["power"] > 0.5
 
 
 def test_what_is_not_private_is_no_error():

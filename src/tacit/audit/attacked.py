@@ -30,7 +30,7 @@ from tacit.simulate.layout import lay_out
 PRECISION = "float64"
 """So that the noise that must have been drawn is known to all its digits."""
 _PARTS = 8
-"""Of so many trials one is learnt from, two choose the test, and the others count."""
+"""Of so many trials one is learnt from, three choose the test, and the others count."""
 
 
 class Setting(NamedTuple):
@@ -143,7 +143,7 @@ def _trials(algorithm: Algorithm, evidence: Evidence, groups: dict[str, Bools]) 
             "compute, emit and absorb must be functions of their arguments alone"
         )
     part = np.arange(len(other)) % _PARTS
-    learnt_on, chosen_on = part == 0, (part == 1) | (part == 2)
+    learnt_on, chosen_on = part == 0, (part > 0) & (part < 4)
     residuals, scales = np.asarray(victim.residuals), np.asarray(victim.scales)
     unit = attack.in_scales(residuals, scales)
     known = np.asarray(evidence.residuals[:, 1:, 0] / evidence.scales[:, 1:, :, None]).reshape(len(other), -1)

@@ -103,24 +103,23 @@ class Trials(NamedTuple):
 
 
 def strongest(trials: Trials, *, delta: float, alpha: float, curves: Sequence[Curve]) -> tuple[Test, float]:
-    """Choose the test that promises the largest bound, and return it with a bound of which so much is sure already.
+    """Choose the test with the largest bound on the trials that it is chosen on, and return it with that bound.
 
     So many tests are tried that the best of them is so by luck too: bounds are stricter by as much as it takes.
     """
     best, most = None, -math.inf
     other, chosen_on, strict = trials.other, trials.chosen_on, alpha * _CHOOSING
-    more = max(1.0, trials.counted.sum() / max(1, chosen_on.sum()))
     for group, members in trials.groups.items():
         for statistic, values in trials.scores.items():
             rounded = np.round(values, _DIGITS)
             given, others = (np.sort(rounded[members & chosen_on & (other == world)]) for world in (False, True))
             for curve in curves:
-                found, value = _best_threshold(given, others, more, delta, strict, curve)
+                found, value = _best_threshold(given, others, delta, strict, curve)
                 if found is not None and value > most:
                     best, most = Test(statistic, group, *found, curve), value
     if best is None:
         raise ValueError("a part of the trials of one data set is empty")
-    return best, tried(best, trials._replace(counted=chosen_on), delta=delta, alpha=strict).epsilon
+    return best, max(0.0, most)
 
 
 def tried(test: Test, trials: Trials, *, delta: float, alpha: float) -> Finding:
@@ -135,12 +134,9 @@ def tried(test: Test, trials: Trials, *, delta: float, alpha: float) -> Finding:
 
 
 def _best_threshold(
-    given: Floats, others: Floats, more: float, delta: float, alpha: float, curve: Curve
+    given: Floats, others: Floats, delta: float, alpha: float, curve: Curve
 ) -> tuple[tuple[bool, float, bool] | None, float]:
-    """Return (above, threshold, yes means other) with the largest bound on sorted scores, and that bound.
-
-    Bounds are those of `more` times as many trials with the same shares of yes.
-    """
+    """Return (above, threshold, yes means other) with the largest bound on sorted scores, and that bound."""
     if not (given.size and others.size):
         return None, -math.inf
     both = np.sort(np.concatenate([given, others]))
@@ -153,7 +149,7 @@ def _best_threshold(
         for yes_means_other in (False, True):
             one, two = (1, 0) if yes_means_other else (0, 1)
             sizes = (given.size, others.size)
-            right, wrong = ((more * sizes[k], more * yes[k]) for k in (one, two))
+            right, wrong = ((sizes[k], yes[k]) for k in (one, two))
             value = _comparable(right, wrong, delta, alpha, curve)
             k = int(np.argmax(value))
             if value[k] > best_value:
