@@ -87,7 +87,7 @@ def test_the_claim_of_every_private_algorithm_holds_and_is_nearly_reached(entry,
     noise, problem = MECHANISMS[mechanism], "telling" if entry.name in DUALS else "linear"
     if entry.name in FROM_GRADIENTS:
         noise = noise._replace(perturbs="gradient")
-    found = audit(entry, noise, seed=PRIVATE.index(entry), problems=[problem])
+    found = audit(entry, noise, seed=PRIVATE.index(entry), problems=[problem], trials=24_000)
     assert found.claim.unit == "record"
     assert found.claim.epsilon == pytest.approx({"laplace": 1.0, "gaussian": 4.728}[mechanism], rel=1e-3)
     assert found.claim.delta == {"laplace": 0.0, "gaussian": 1e-5}[mechanism]

@@ -81,14 +81,14 @@ def audit(
     if every:
         _sweep(context, as_json)
     assert algorithm is not None
+    given = {"epsilon": epsilon, "noise_multiplier": noise_multiplier, "decay": decay, "noise_std": noise_std}
+    noise = _mechanism(mechanism, norm, given)
+    entry = _entry(algorithm, noise)
     if seconds > 0 and told is None:
         child = _in_child(context, algorithm, mechanism)
         if child.unfinished is not None:
             typer.echo(json.dumps(child.unfinished, indent=2) if as_json else child.unfinished["words"])
         raise typer.Exit(child.code)
-    given = {"epsilon": epsilon, "noise_multiplier": noise_multiplier, "decay": decay, "noise_std": noise_std}
-    noise = _mechanism(mechanism, norm, given)
-    entry = _entry(algorithm, noise)
     if noise.spread == "masked":
         _audit_masks(entry.example, noise, trials, rounds or 2, seed, as_json)
         return
