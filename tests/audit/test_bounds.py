@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from tacit.audit import attack
-from tacit.audit.bounds import at_least, at_most, epsilon_at_least, strongest
+from tacit.audit.bounds import Trials, at_least, at_most, epsilon_at_least, strongest, tried
 from tacit.privacy.conversions import gaussian_epsilon
 
 
@@ -39,7 +39,10 @@ def found(scores, other, **settings):
     n = len(other)
     defaults = {"delta": 0.0, "alpha": 0.001, "curves": ("epsilon-delta",)}
     groups = settings.pop("groups", {"all": np.ones(n, bool)})
-    return strongest(scores, groups, other, np.arange(n) % 2 == 0, **{**defaults, **settings})
+    chosen_on = np.arange(n) % 2 == 0
+    trials, given = Trials(scores, groups, other, chosen_on, ~chosen_on), {**defaults, **settings}
+    test, _ = strongest(trials, **given)
+    return tried(test, trials, delta=given["delta"], alpha=given["alpha"])
 
 
 def randomised_response(rng, epsilon, n):
@@ -108,16 +111,64 @@ def test_likelihood_ratio_is_that_of_the_densities():
 
 
 def test_noise_that_repeats_under_one_hypothesis_counts_for_it():
-    fresh = np.array([[[[0.3], [-1.2], [0.7]], [[0.3], [-0.2], [0.7]]]])
-    reused = np.array([[[[0.3], [0.3], [0.3]], [[0.3], [1.3], [0.3]]]])
-    ones, nothing = np.ones((1, 3)), np.zeros((1, 0))
-    assert abs(attack.repeated_noise(fresh, ones, nothing)[0]) < 5
-    assert attack.repeated_noise(reused, ones, nothing)[0] > 25
-    assert attack.repeated_noise(reused[:, ::-1], ones, nothing)[0] < -25
-    assert attack.repeated_noise(fresh, ones, np.array([[-1.2]]))[0] > 10
-    assert attack.repeated_noise(2 * reused, 2 * ones, nothing)[0] > 25
-    missing = np.where(np.arange(3)[None, None, :, None] == 1, np.nan, reused)
-    assert attack.repeated_noise(missing, ones, nothing)[0] == 0
+    fresh = np.array([[[0.3, -1.2, 0.7], [0.3, -0.2, 0.7]]])
+    reused = np.array([[[0.3, 0.3, 0.3], [0.3, 1.3, 0.3]]])
+    nothing = np.zeros((1, 0))
+    assert abs(attack.repeated_noise(fresh, nothing)[0]) < 5
+    assert attack.repeated_noise(reused, nothing)[0] > 25
+    assert attack.repeated_noise(reused[:, ::-1], nothing)[0] < -25
+    assert attack.repeated_noise(fresh, np.array([[1.2]]))[0] > 10  # a neighbour's, with its sign turned
+    missing = np.where(np.arange(3) == 1, np.nan, reused)
+    assert attack.repeated_noise(missing, nothing)[0] == 0
+
+
+def learnt(make):
+    """Noise of 4,000 trials with a change of 1 in the first of three draws; a half is learnt from."""
+    rng = np.random.default_rng(6)
+    other = rng.random(4000) < 0.5
+    noise = make(rng)
+    away = np.where(other, 1.0, -1.0)[:, None] * np.array([1.0, 0.0, 0.0])
+    unit = np.where(other[:, None, None], np.stack([noise + away, noise], 1), np.stack([noise, noise - away], 1))
+    return unit, other, np.arange(4000) % 2 == 0
+
+
+def test_noise_that_follows_from_other_noise_is_learnt():
+    def cancelling(rng):
+        one, two = rng.normal(size=(2, 4000))
+        return np.stack([one, two, -(one + two) / np.sqrt(2)], 1)
+
+    unit, other, part = learnt(cancelling)
+    score = attack.correlated_noise(unit, np.zeros((4000, 0)), other, part)
+    assert np.all((score < 0) == other)
+    unit, other, part = learnt(lambda rng: rng.normal(size=(4000, 3)))
+    score = attack.correlated_noise(unit, np.zeros((4000, 0)), other, part)
+    np.testing.assert_allclose(
+        score, attack.likelihood(unit[..., None], np.ones((4000, 3)), ["gaussian"] * 3), atol=0.6
+    )
+    assert not attack.correlated_noise(unit, np.zeros((4000, 0)), other, part & False).any()
+
+
+def test_noise_in_whole_steps_is_familiar():
+    unit, other, part = learnt(lambda rng: np.round(3 * rng.normal(size=(4000, 3))) / 3 + 0.1)
+    shifted = unit + np.where(np.stack([other, ~other], 1), 0.05, 0.0)[:, :, None]
+    score = attack.familiar_noise(shifted, other, part)[~part]
+    assert np.mean((score < 0) == other[~part]) > 0.99
+    unit, other, part = learnt(lambda rng: rng.laplace(size=(4000, 3)))
+    score = attack.familiar_noise(unit, other, part)[~part]
+    assert np.mean((score < 0) == other[~part]) < 0.65  # no more than what is seen of their density
+
+
+def test_the_odds_of_a_yes_bound_epsilon_as_often_as_they_say():
+    """Coverage 90 % where a fair coin chose the data sets, as for the two probabilities above."""
+    rng = np.random.default_rng(7)
+    bounds = []
+    for _ in range(400):
+        other, score = randomised_response(rng, 1.0, 400)
+        bounds.append(found({"answer": score}, other, alpha=0.1, curves=("odds",)).epsilon)
+    wrong = sum(b > 1.0 for b in bounds)
+    assert 1 <= wrong <= 60
+    low = float(at_least(600, 800, 0.001))
+    assert epsilon_at_least((1000, 600), (1000, 200), 0.0, 0.001, "odds") == pytest.approx(math.log(low / (1 - low)))
 
 
 def test_an_impossible_message_counts_for_the_other_hypothesis():

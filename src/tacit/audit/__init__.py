@@ -12,7 +12,8 @@ from __future__ import annotations
 from tacit.audit.conformance import check_contract
 from tacit.audit.experiment import audit
 from tacit.audit.masks import MaskAudit, audit_masks
+from tacit.audit.problems import PROBLEMS
 from tacit.audit.report import Audit
 from tacit.audit.watch import audited
 
-__all__ = ["Audit", "MaskAudit", "audit", "audit_masks", "audited", "check_contract"]
+__all__ = ["PROBLEMS", "Audit", "MaskAudit", "audit", "audit_masks", "audited", "check_contract"]

@@ -4,10 +4,15 @@ A test says "it was this data set" when a score is on one side of a threshold. O
 
     P(yes | one data set) <= e^epsilon P(yes | the other) + delta
 
-for every test, so that a lower bound on the one probability and an upper bound on the other bound epsilon from below.
-The Gaussian variant bounds mu instead, Phi^-1(one) - Phi^-1(other) <= mu, and reads epsilon off the exact curve of
-Gaussian noise: tighter where noise is Gaussian, and a bound only on claims of that kind (Dong, Roth and Su 2022). The
-test is chosen on one half of the trials; probabilities are bounded by Clopper and Pearson on the other half.
+for every test. Three ways to bound epsilon from below, all with Clopper and Pearson's bounds on probabilities:
+
+- epsilon-delta: a lower bound on the one probability and an upper bound on the other.
+- odds, where delta = 0 and a fair coin has chosen each trial's data set: of the trials with a yes a share of at most
+  e^epsilon / (1 + e^epsilon) may be right. One probability to bound instead of two, which tells in rare events.
+- gaussian: Phi^-1(one) - Phi^-1(other) <= mu, and epsilon by the exact curve of Gaussian noise. Tighter where noise is
+  Gaussian, and a bound only on claims of that kind (Dong, Roth and Su 2022).
+
+The test and the way are chosen on a part of the trials; what counts are other trials.
 """
 
 from __future__ import annotations
@@ -23,10 +28,13 @@ from tacit.privacy.conversions import gaussian_epsilon
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-Curve = Literal["epsilon-delta", "gaussian"]
+Curve = Literal["epsilon-delta", "odds", "gaussian"]
 
-_THRESHOLDS = 64
-"""Tried per statistic, at the quantiles of its scores."""
+_TAIL = np.geomspace(1e-4, 0.02, 16)
+_QUANTILES = np.unique(np.concatenate([[0.0, 1.0], _TAIL, 1 - _TAIL, np.linspace(0, 1, 64)]))
+"""Of the scores: thresholds that are tried, more of them where events are rare."""
+_CHOOSING = 1e-2
+"""Of the probability of error, where a test is chosen among thousands."""
 _DIGITS = 9
 """Scores are rounded to so many decimals: of Laplace noise most are the same number but for the last places."""
 
@@ -71,55 +79,68 @@ def at_most(successes: Any, trials: Any, alpha: float) -> Any:
 def epsilon_at_least(right: Any, wrong: Any, delta: float, alpha: float, curve: Curve) -> float:
     """Bound epsilon from (number of trials, number of yes) where yes was right and where it was wrong.
 
-    Either probability's bound is wrong with probability alpha / 2 at most.
+    The bound is wrong with probability alpha at most.
     """
-    low = float(at_least(right[1], right[0], alpha / 2))
-    high = float(at_most(wrong[1], wrong[0], alpha / 2))
+    value = float(_comparable(right, wrong, delta, alpha, curve))
     if curve == "gaussian":
-        mu = float(_mu(low, high))
-        return gaussian_epsilon(mu, delta) if mu > 0 else 0.0
-    return max(0.0, float(_log_ratio(low, high, delta)))
+        return gaussian_epsilon(value, delta) if value > 0 else 0.0
+    return max(0.0, value)
 
 
-def strongest(
-    scores: Mapping[str, Floats],
-    groups: Mapping[str, Bools],
-    other: Bools,
-    chosen_on: Bools,
-    *,
-    delta: float,
-    alpha: float,
-    curves: Sequence[Curve],
-) -> Finding:
-    """Choose the test with the largest bound on the trials `chosen_on`, and return what it shows on the rest."""
-    best, best_value = None, -math.inf
-    for group, members in groups.items():
-        for statistic, values in scores.items():
+class Trials(NamedTuple):
+    """Scores of many trials, and what each of them is for."""
+
+    scores: Mapping[str, Floats]
+    """Statistic -> score of each trial."""
+    groups: Mapping[str, Bools]
+    """Name -> trials that may be looked at by themselves."""
+    other: Bools
+    """Whether a trial was of the other data set, by the toss of a fair coin."""
+    chosen_on: Bools
+    """Trials on which a test is chosen."""
+    counted: Bools
+    """Trials on which it is then tried: none of the former."""
+
+
+def strongest(trials: Trials, *, delta: float, alpha: float, curves: Sequence[Curve]) -> tuple[Test, float]:
+    """Choose the test with the largest bound on the trials that it is chosen on, and return it with that bound.
+
+    So many tests are tried that the best of them is so by luck too: bounds are stricter by as much as it takes.
+    """
+    best, most = None, -math.inf
+    other, chosen_on, strict = trials.other, trials.chosen_on, alpha * _CHOOSING
+    for group, members in trials.groups.items():
+        for statistic, values in trials.scores.items():
             rounded = np.round(values, _DIGITS)
             given, others = (np.sort(rounded[members & chosen_on & (other == world)]) for world in (False, True))
             for curve in curves:
-                found, value = _best_threshold(given, others, delta, alpha, curve)
-                if found is not None and value > best_value:
-                    best, best_value = Test(statistic, group, *found, curve), value
+                found, value = _best_threshold(given, others, delta, strict, curve)
+                if found is not None and value > most:
+                    best, most = Test(statistic, group, *found, curve), value
     if best is None:
-        raise ValueError("a half of the trials of one data set is empty")
-    says_yes = _says_yes(best, np.round(scores[best.statistic], _DIGITS))
+        raise ValueError("a part of the trials of one data set is empty")
+    return best, max(0.0, most)
+
+
+def tried(test: Test, trials: Trials, *, delta: float, alpha: float) -> Finding:
+    """Return what a test shows on the trials that count."""
+    says_yes = _says_yes(test, np.round(trials.scores[test.statistic], _DIGITS))
     counts = []
     for world in (False, True):
-        mine = groups[best.group] & ~chosen_on & (other == world)
+        mine = trials.groups[test.group] & trials.counted & (trials.other == world)
         counts.append((int(mine.sum()), int((mine & says_yes).sum())))
-    right, wrong = (counts[1], counts[0]) if best.yes_means_other else (counts[0], counts[1])
-    return Finding(best, epsilon_at_least(right, wrong, delta, alpha, best.curve), right, wrong)
+    right, wrong = (counts[1], counts[0]) if test.yes_means_other else (counts[0], counts[1])
+    return Finding(test, epsilon_at_least(right, wrong, delta, alpha, test.curve), right, wrong)
 
 
 def _best_threshold(
     given: Floats, others: Floats, delta: float, alpha: float, curve: Curve
 ) -> tuple[tuple[bool, float, bool] | None, float]:
-    """Return (above, threshold, yes means other) with the largest bound on sorted scores, and a figure to compare."""
+    """Return (above, threshold, yes means other) with the largest bound on sorted scores, and that bound."""
     if not (given.size and others.size):
         return None, -math.inf
-    both = np.concatenate([given, others])
-    thresholds = np.unique(np.quantile(both, np.linspace(0, 1, _THRESHOLDS), method="nearest"))
+    both = np.sort(np.concatenate([given, others]))
+    thresholds = np.unique(np.quantile(both, _QUANTILES, method="nearest"))
     best, best_value = None, -math.inf
     for above in (True, False):
         side: Literal["left", "right"] = "left" if above else "right"
@@ -128,9 +149,8 @@ def _best_threshold(
         for yes_means_other in (False, True):
             one, two = (1, 0) if yes_means_other else (0, 1)
             sizes = (given.size, others.size)
-            low = at_least(yes[one], sizes[one], alpha / 2)
-            high = at_most(yes[two], sizes[two], alpha / 2)
-            value = _comparable(low, high, delta, curve)
+            right, wrong = ((sizes[k], yes[k]) for k in (one, two))
+            value = _comparable(right, wrong, delta, alpha, curve)
             k = int(np.argmax(value))
             if value[k] > best_value:
                 best, best_value = (above, float(thresholds[k]), yes_means_other), float(value[k])
@@ -139,8 +159,13 @@ def _best_threshold(
     return best, best_value
 
 
-def _comparable(low: Floats, high: Floats, delta: float, curve: Curve) -> Floats:
-    """Return what grows with the bound on epsilon."""
+def _comparable(right: tuple[float, Any], wrong: tuple[float, Any], delta: float, alpha: float, curve: Curve) -> Floats:
+    """Return what grows with the bound on epsilon: epsilon itself, or mu."""
+    if curve == "odds":
+        share = at_least(right[1], right[1] + wrong[1], alpha)
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(share) - np.log1p(-share))
+    low, high = at_least(right[1], right[0], alpha / 2), at_most(wrong[1], wrong[0], alpha / 2)
     return _mu(low, high) if curve == "gaussian" else _log_ratio(low, high, delta)
 
 

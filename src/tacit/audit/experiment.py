@@ -1,173 +1,143 @@
-"""`audit`: run the attacked runs, read the evidence, compare with the accounts of the same runs."""
+"""`audit`: attack a method on every problem that fits it, and report the strongest attack.
+
+The attacker may choose: of every problem it looks at some trials, and takes the problem and the test that promise most
+of what is claimed. What counts is what that one test shows on the other trials of that problem, so that the confidence
+is that of one test however many were tried.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-import numpy as np
-
-from tacit import runtime
-from tacit.audit import attack
-from tacit.audit.bounds import Curve, strongest
-from tacit.audit.problem import linear, neighbouring
-from tacit.audit.report import Audit
-from tacit.audit.watch import Evidence, audited
-from tacit.contract import Algorithm, Batch, Mechanism, PrivacyStatement
-from tacit.errors import ConfigError, ContractError
-from tacit.graphs import Channel, Graph, Topology, complete, federation, star_roles
-from tacit.privacy.accounting import Guarantee
-from tacit.privacy.charges import charges_all
-from tacit.privacy.spending import DELTA, Reading, spent_in_run
-from tacit.simulate import simulate
-from tacit.simulate.engine import Engine
-from tacit.simulate.layout import lay_out
+from tacit.algorithms import Entry
+from tacit.audit.attacked import Attacked, Setting, attacked, made
+from tacit.audit.bounds import tried
+from tacit.audit.problem import Method, Problem
+from tacit.audit.problems import method_of, named
+from tacit.audit.report import Audit, Outcome, limit_of
+from tacit.contract import Algorithm, Mechanism
+from tacit.errors import ConfigError, ContractError, GraphError, RequirementError
+from tacit.graphs import Graph, Topology
+from tacit.privacy.spending import DELTA
 
 CONFIDENCE = 0.999
-TRIALS = 40_000
-ROUNDS = 4
-PRECISION = "float64"
-"""So that the noise that must have been drawn is known to all its digits."""
 _FEWEST_TRIALS = 100
+_DOES_NOT_FIT = (ConfigError, RequirementError, GraphError, TypeError, ValueError, AttributeError, KeyError, IndexError)
+"""What a method says to a problem that is not for it, after the first one."""
 
 
 def audit(
-    constructor: Callable[..., Algorithm],
+    constructor: Callable[..., Algorithm] | Entry,
     mechanism: Mechanism,
     *,
-    trials: int = TRIALS,
-    rounds: int = ROUNDS,
-    coordinates: int = 1,
-    records: int = 3,
+    trials: int | None = None,
+    rounds: int | None = None,
+    coordinates: int | None = None,
+    records: int | None = None,
     graph: Graph | Topology | None = None,
     one_link: bool = False,
     delta: float = DELTA,
     confidence: float = CONFIDENCE,
     seed: int = 0,
+    problems: Sequence[str] | None = None,
+    seconds: float | None = None,
+    progress: Callable[[str], None] = lambda problem: None,
 ) -> Audit:
-    """Attack a method's claim: `constructor(objective, mechanism=mechanism)`, run `trials` times under watch.
+    """Attack a method's claim: `constructor(objective, mechanism=mechanism)`, run many times under watch.
 
-    Agent 0 is the victim; `records` are read per round and agent, and one of the first, the middle or the last round
-    differs between the two data sets. `graph` is, unless given, one of three agents who all hear each other, or three
-    clients of one server. With `one_link` the attacker sees what the victim sends to one neighbour, not to all; the
-    claim stays that of the whole. `delta` is where claims made by Gaussian noise are compared.
+    Args:
+      constructor: Makes the method from an objective and a mechanism; a registered `Entry` brings its example settings.
+        Settings that a problem needs (constraints, a cohort) are its to choose, unless `functools.partial` has.
+      mechanism: The noise whose claim is attacked.
+      trials: Runs per problem; without a number each problem has its own, 40,000 for most.
+      rounds: Rounds of each run, in all problems; so for `coordinates` (of the model) and `records` (per round).
+      graph: The network; without one the smallest on which the method runs. Agent 0 is the victim.
+      one_link: The attacker sees what the victim sends to one neighbour, not to all; the claim is that of the whole.
+      delta: Where claims made by Gaussian noise are compared.
+      confidence: With which the lower bound holds.
+      seed: Of the runs.
+      problems: Names of `tacit.audit.PROBLEMS`; without any all are tried that fit.
+      seconds: No further problem is begun after this time.
+      progress: Is told the name of each problem as it begins.
+
+    Returns:
+      The strongest attack, with a verdict: see `Audit`.
     """
     begun = time.perf_counter()
-    _check(mechanism, trials, rounds, coordinates, records, confidence)
-    algorithm = runtime.self_contained(constructor(linear(), mechanism=mechanism))
-    given = _smallest_network(algorithm) if graph is None else graph
-    topology = runtime.prepared_topology(algorithm, given)
-    stream = neighbouring(mechanism, coordinates, records, rounds, topology.roles[algorithm.learner])
-    batch = _one_batch(stream.batch_spec().given)
-    positions = sorted({1, (rounds + 1) // 2, rounds})
-    everywhere = mechanism.adjacency == "dataset"
-    watched = audited(algorithm, batch, rounds, positions, everywhere, one_link)
-    run = simulate(
-        watched,
-        given,
-        stream,
-        rounds=rounds,
-        repeats=trials,
-        seed=seed,
-        dtype=PRECISION,
-        record_every=rounds,
-        progress=False,
+    sizes = {"trials": trials, "rounds": rounds, "coordinates": coordinates, "records": records}
+    _check(mechanism, sizes, confidence)
+    method = method_of(constructor)
+    given: dict[str, Any] = {name: size for name, size in sizes.items() if size is not None}
+    chosen = [problem._replace(**given) for problem in named(problems)]
+    setting = Setting(mechanism, graph, one_link, delta, 1 - confidence, seed)
+    outcomes: list[Outcome] = []
+    best: Attacked | None = None
+    for number, problem in enumerate(chosen):
+        if not set(problem.needs) <= method.takes:
+            continue
+        if number and seconds is not None and time.perf_counter() - begun > seconds:
+            outcomes.append(Outcome(problem.name, skipped="there was no time for it"))
+            continue
+        progress(problem.name)
+        try:
+            found = _on(method, problem, setting)
+        except ContractError as error:
+            outcomes.append(Outcome(problem.name, refused=str(error)))
+            break
+        except _DOES_NOT_FIT as error:
+            if number == 0:
+                raise
+            outcomes.append(Outcome(problem.name, skipped=f"it does not fit: {error}".splitlines()[0]))
+            continue
+        if found is None:
+            continue
+        outcomes.append(Outcome.of(found))
+        if best is None or found.share > best.share:
+            best = found
+        if found.claim is None or not found.claim.private or found.promised > found.claim.epsilon:
+            break  # nothing is claimed, or the claim is about to fall: other problems have nothing to add
+    return _report(best, outcomes, method, setting, confidence, time.perf_counter() - begun)
+
+
+def _on(method: Method, problem: Problem, setting: Setting) -> Attacked | None:
+    """Attack on one problem; None where it has nothing to say of such a method."""
+    algorithm = made(method, setting.mechanism, problem)
+    return attacked(algorithm, problem, setting) if problem.fits(method, algorithm) else None
+
+
+def _report(
+    best: Attacked | None,
+    outcomes: Sequence[Outcome],
+    method: Method,
+    setting: Setting,
+    confidence: float,
+    seconds: float,
+) -> Audit:
+    refused = next((outcome.refused for outcome in outcomes if outcome.refused is not None), None)
+    name = getattr(method.make, "__name__", "method") if best is None else best.algorithm
+    finding = None if best is None else tried(best.test, best.trials, delta=best.delta, alpha=setting.alpha)
+    return Audit(
+        algorithm=name,
+        mechanism=setting.mechanism.name,
+        claim=None if best is None else best.claim,
+        finding=finding,
+        confidence=confidence,
+        problem=None if best is None else best.problem,
+        limit="" if best is None or finding is None else limit_of(best, finding),
+        tried=tuple(outcomes),
+        refused=refused,
+        seed=setting.seed,
+        seconds=seconds,
+        sees="what the victim sends to one neighbour" if setting.one_link else "every message of the victim",
     )
-    evidence: Evidence = run.models
-    claim = _claim(algorithm, topology, batch, evidence, delta)
-    finding = strongest(
-        _scores(algorithm, evidence),
-        _groups(evidence, positions, everywhere, len(stream.chunk(0, 1).given.x[0, 0])),
-        np.asarray(evidence.trial.other[:, 0]),
-        np.arange(trials) % 2 == 0,
-        delta=claim.delta if claim is not None and claim.private else 0.0,
-        alpha=1 - confidence,
-        curves=_curves(algorithm),
-    )
-    name, seconds = algorithm.name, time.perf_counter() - begun
-    found = Audit(name, mechanism.name, claim, finding, confidence, trials, rounds, coordinates, seed, seconds)
-    return replace(found, sees="what the victim sends to one neighbour") if one_link else found
 
 
-def _smallest_network(algorithm: Algorithm) -> Graph | Topology:
-    if algorithm.learner == "peer":
-        clustered = "cluster" in runtime.link_ends(algorithm)
-        return complete(4).with_clusters([0, 0, 1, 1]) if clustered else complete(3)
-    between_servers = any(phase.source == phase.target for phase in algorithm.phases)
-    return federation(complete(2), 2) if between_servers else star_roles(3)
-
-
-def _one_batch(pairs: Batch) -> Batch:
-    """Shapes of one agent's batch, in the precision of the runs."""
-    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], np.dtype(PRECISION)), pairs)
-
-
-def _curves(algorithm: Algorithm) -> Sequence[Curve]:
-    gaussian = any(phase.mechanism.distribution == "gaussian" for phase in algorithm.phases)
-    return ("epsilon-delta", "gaussian") if gaussian else ("epsilon-delta",)
-
-
-def _scores(algorithm: Algorithm, evidence: Evidence) -> dict[str, np.ndarray]:
-    victim: Any = jax.tree.map(lambda leaf: leaf[:, 0], evidence)
-    truth = np.take_along_axis(victim.leaks, victim.trial.other[:, None].astype(int), axis=1)
-    if truth.any():
-        raise ContractError(
-            f"algorithm {algorithm.name!r}: replayed on the very data that it read, the victim sends something else; "
-            "compute, emit and absorb must be functions of their arguments alone"
-        )
-    entries = evidence.scales.shape[-1]
-    distributions = [phase.mechanism.distribution for phase in algorithm.phases] * (entries // len(algorithm.phases))
-    neighbours = np.asarray(evidence.residuals[:, 1:, 0] / evidence.scales[:, 1:, :, None]).reshape(len(truth), -1)
-    return {
-        "likelihood": attack.likelihood(victim.residuals, victim.scales, distributions),
-        "repeated noise": attack.repeated_noise(victim.residuals, victim.scales, neighbours),
-        "impossible message": attack.impossible_message(victim.leaks),
-    }
-
-
-def _groups(evidence: Evidence, positions: Sequence[int], everywhere: bool, pairs: int) -> dict[str, np.ndarray]:
-    """Trials that the attacker may look at by themselves, knowing where and how the data sets differ."""
-    position, pair = (np.asarray(lot[:, 0]) for lot in (evidence.trial.position, evidence.trial.pair))
-    pair = pair % pairs
-    kinds = {"": np.ones_like(pair, bool)} if pairs == 1 else {", spread": pair == 0, ", single": pair == 1}
-    rounds = {"every round" if everywhere else "any round": np.ones_like(pair, bool)}
-    if not everywhere and len(positions) > 1:
-        rounds |= {f"round {t}": position == t for t in positions}
-    return {when + kind: a & b for when, a in rounds.items() for kind, b in kinds.items()}
-
-
-def _claim(
-    algorithm: Algorithm, topology: Topology, batch: Batch, evidence: Evidence, delta: float
-) -> Guarantee | None:
-    """Return what an ordinary run would report, from what the victim's releases declared; each record is read once."""
-    ends = runtime.link_ends(algorithm)
-    with jax.enable_x64(True):
-        # The promise is what is being tried: data that get into the state are for the attack to find.
-        unchecked = algorithm._replace(privacy=PrivacyStatement.none())
-        engine = Engine(unchecked, lay_out(topology, ends, 1), Channel(), jnp.dtype(PRECISION))
-        params = runtime.first_params(algorithm, batch, jnp.dtype(PRECISION), None)
-        engine.settle(params, batch)
-    phases = len(algorithm.phases)
-    ratios = evidence.ratios[:, 0].max(axis=0).reshape(-1, phases)
-    releases = [
-        spec.release._replace(in_sequence=charges_all(algorithm.privacy, spec.release.mechanism.adjacency))
-        for spec in engine.specs
-    ]
-    return spent_in_run(algorithm.privacy, releases, ratios, [Reading(None)], delta=delta).guarantee
-
-
-def _check(mechanism: Mechanism, trials: int, rounds: int, coordinates: int, records: int, confidence: float) -> None:
-    for name, value, least in (
-        ("trials", trials, _FEWEST_TRIALS),
-        ("rounds", rounds, 1),
-        ("coordinates", coordinates, 1),
-        ("records", records, 1),
-    ):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+def _check(mechanism: Mechanism, sizes: Mapping[str, int | None], confidence: float) -> None:
+    for name, value in sizes.items():
+        least = _FEWEST_TRIALS if name == "trials" else 1
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
             raise ConfigError(f"{name} = {value!r}: expected a whole number from {least} on")
     if not 0.5 <= confidence < 1:
         raise ConfigError(f"confidence = {confidence!r}: expected a number from 0.5 to below 1")

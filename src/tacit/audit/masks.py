@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 from tacit import runtime
 from tacit.algorithms import adapt_then_combine
 from tacit.audit import attack
-from tacit.audit.bounds import Finding, strongest
+from tacit.audit.bounds import Finding, Trials, strongest, tried
 from tacit.audit.problem import linear
+from tacit.audit.report import CONCLUSIVE, Verdict
 from tacit.contract import Algorithm, Mechanism
 from tacit.errors import ConfigError
 from tacit.graphs import Channel, Topology, complete
@@ -71,11 +72,21 @@ class MaskAudit:
         """Whether masks hide what they should and cancel where they must."""
         return self.exact and self.hidden and self.lower_bound <= self.claim
 
+    @property
+    def power(self) -> float:
+        """The share of the claim that the attack reaches."""
+        return self.lower_bound / self.claim
+
+    @property
+    def verdict(self) -> Verdict:
+        """Say how the claim stands."""
+        return "broken" if not self.holds else "holds" if self.power >= CONCLUSIVE else "not conclusive"
+
     def words(self) -> str:
         """Say what was found."""
         sums = "exact to the bit" if self.exact else "NOT exact: masks do not cancel"
         open_ = "" if self.hidden else " Some messages left WITHOUT a mask."
-        verdict = "consistent" if self.lower_bound <= self.claim else "BROKEN"
+        verdict = f"consistent, power {self.power:.2f}" if self.lower_bound <= self.claim else "BROKEN"
         return (
             f"One link's view over {self.rounds} rounds, under masks of standard deviation {self.noise_std:g} in the "
             f"unit of the weighed shares: epsilon >= {self.lower_bound:.3g} with "
@@ -106,20 +117,15 @@ def audit_masks(
     unit = grid_step(mechanism, sent.dtype)
     residuals = np.stack([(sent - shares[world]) * unit for world in (0, 1)], axis=1)
     scales = np.full((trials, rounds), mechanism.mask_scale)
-    nothing_known = np.zeros((trials, 0))
+    draws, nothing_known = attack.in_scales(residuals, scales), np.zeros((trials, 0))
     scores = {
         "likelihood": attack.likelihood(residuals, scales, ["laplace"] * rounds),
-        "repeated noise": attack.repeated_noise(residuals, scales, nothing_known),
+        "repeated noise": attack.repeated_noise(draws, nothing_known),
     }
-    finding = strongest(
-        scores,
-        {"first round": np.ones(trials, bool)},
-        other,
-        np.arange(trials) % 4 < 2,
-        delta=0.0,
-        alpha=1 - confidence,
-        curves=("epsilon-delta",),
-    )
+    chosen_on = np.arange(trials) % 4 < 2
+    lot = Trials(scores, {"first round": np.ones(trials, bool)}, other, chosen_on, ~chosen_on)
+    test, _ = strongest(lot, delta=0.0, alpha=1 - confidence, curves=("epsilon-delta",))
+    finding = tried(test, lot, delta=0.0, alpha=1 - confidence)
     claim = float(np.abs((shares[0] - shares[1]) * unit).sum() / mechanism.mask_scale)
     truth = true_sums[other.astype(int)]
     mine = shares[other.astype(int)]

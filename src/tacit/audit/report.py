@@ -4,10 +4,41 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
+from tacit.audit.attacked import Attacked, exact_epsilon
 from tacit.audit.bounds import Finding
+from tacit.audit.problem import Problem
 from tacit.privacy.accounting import NEIGHBOURS, Guarantee
+
+Verdict = Literal["holds", "broken", "refused", "not conclusive", "not private"]
+CONCLUSIVE = 0.5
+"""Power below which an attack that found nothing shows nothing."""
+_RARE = 0.05
+"""Share of trials below which the most telling event is rare."""
+
+
+class Outcome(NamedTuple):
+    """What became of one problem."""
+
+    problem: str
+    claim: float | None = None
+    """Epsilon that is claimed of its runs."""
+    promised: float | None = None
+    """The bound on epsilon that its best test promises, by the trials on which it was chosen."""
+    test: str = ""
+    seconds: float = 0.0
+    refused: str | None = None
+    """Why the runtimes refuse the method."""
+    skipped: str | None = None
+    """Why it was left out."""
+
+    @classmethod
+    def of(cls, found: Attacked) -> Outcome:
+        """Return that of a problem that was run."""
+        claim = found.claim.epsilon if found.claim is not None and found.claim.private else None
+        test = f"{found.test.statistic}, {found.test.group}"
+        return cls(found.problem.name, claim, found.promised, test, found.seconds, found.refused)
 
 
 @dataclass(frozen=True)
@@ -19,17 +50,19 @@ class Audit:
     mechanism: str
     """Name of its noise."""
     claim: Guarantee | None
-    """What the accounts say of the run that was attacked; None: no promise is made."""
-    finding: Finding
-    """The strongest test, and what it found."""
+    """What the accounts say of the runs that the strongest attack was on; None: no promise is made."""
+    finding: Finding | None
+    """The strongest test, and what it found; None: there was nothing to attack."""
     confidence: float
     """With which the lower bound holds."""
-    trials: int
-    """Both halves together, of all groups."""
-    rounds: int
-    """Of each run that was attacked."""
-    coordinates: int
-    """Parameters of the model that was learnt."""
+    problem: Problem | None
+    """The problem that it was found on."""
+    limit: str
+    """What keeps the attack below the claim, most of all."""
+    tried: tuple[Outcome, ...]
+    """All problems that were run, and those that were left out, with the reason."""
+    refused: str | None
+    """Why the runtimes refuse the method; None: they do not."""
     seed: int
     """Of the runs."""
     seconds: float
@@ -40,7 +73,7 @@ class Audit:
     @property
     def lower_bound(self) -> float:
         """Epsilon is at least this, at the claim's delta, with the stated confidence."""
-        return self.finding.epsilon
+        return 0.0 if self.finding is None else self.finding.epsilon
 
     @property
     def private(self) -> bool:
@@ -49,35 +82,68 @@ class Audit:
 
     @property
     def holds(self) -> bool:
-        """Whether the claim is consistent with what was found; where nothing is claimed nothing can break."""
-        return not (self.claim is not None and self.claim.private and self.lower_bound > self.claim.epsilon)
+        """Whether nothing speaks against the claim; where nothing is claimed nothing can break."""
+        return self.verdict not in ("broken", "refused")
+
+    @property
+    def power(self) -> float | None:
+        """The share of the claim that the attack reaches; None where nothing is claimed, or nothing leaves.
+
+        Of a run that does what it declares it says how small a fault would have shown: at 0.8 releases that cost a
+        quarter more than they declare would break the claim.
+        """
+        if self.claim is None or not self.claim.private or self.claim.epsilon == 0:
+            return None
+        return self.lower_bound / self.claim.epsilon
+
+    @property
+    def verdict(self) -> Verdict:
+        """Say how the claim stands."""
+        claim = self.claim
+        if claim is not None and claim.private and self.lower_bound > claim.epsilon:
+            return "broken"
+        if self.refused is not None:
+            return "refused"
+        if claim is None or not claim.private:
+            return "not private"
+        return "holds" if self.power is None or self.power >= CONCLUSIVE else "not conclusive"
 
     def words(self) -> str:
         """Say what was found, in sentences that stand alone."""
+        refused = "" if self.refused is None else f"Refused before round 0: {self.refused}."
+        if self.finding is None:
+            return refused
         (n, hits), (m, misses) = self.finding.right, self.finding.wrong
         bound = f"epsilon >= {_down(self.lower_bound)} with {100 * self.confidence:g} % confidence"
         attack = (
             f"An attacker who sees {self.sees} tells two neighbouring data sets apart by its test in "
             f"{hits:,} of {n:,} trials, and is misled in {misses:,} of {m:,}: {bound}"
         )
-        claim = self.claim
-        if claim is None or not claim.private:
+        if self.claim is None or not self.claim.private:
             if self.lower_bound == 0:
-                return f"Not private by any claim, and nothing was told apart: {bound}."
-            return f"{attack}; not private: nothing is claimed."
+                return _joined(f"Not private by any claim, and nothing was told apart: {bound}.", refused)
+            return _joined(f"{attack}; not private: nothing is claimed.", refused)
+        return _joined(f"{attack}; {self._judgement(self.claim)}", refused)
+
+    def _judgement(self, claim: Guarantee) -> str:
         at_delta = "" if claim.delta == 0 else f" at delta = {claim.delta:g}"
         what = f"claimed {claim.epsilon:.4g}{at_delta} per {claim.unit}"
-        if self.holds:
-            return f"{attack}; {what}: consistent."
-        return f"{attack}; {what}: the claim is BROKEN."
+        if self.verdict == "broken":
+            return f"{what}: the claim is BROKEN."
+        power = "" if self.power is None else f" Power: {_down(self.power)} of the claim"
+        power += f"; {self.limit}." if self.limit else "." if power else ""
+        said = {"holds": "consistent", "refused": "not broken by this attack"}.get(self.verdict, self.verdict)
+        return f"{what}: {said}.{power}"
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain values; what is infinite or not claimed is None."""
-        claim, test = self.claim, self.finding.test
-        claimed = claim is not None and claim.private
+        claim, finding, problem = self.claim, self.finding, self.problem
         return {
             "algorithm": self.algorithm,
             "mechanism": self.mechanism,
+            "verdict": self.verdict,
+            "power": self.power,
+            "limit": self.limit,
             "private": self.private,
             "holds": self.holds,
             "lower_bound": self.lower_bound,
@@ -89,21 +155,56 @@ class Audit:
                 "neighbours": NEIGHBOURS[claim.adjacency][1],
                 "theorem": claim.theorem,
             }
-            if claim is not None and claimed
+            if claim is not None and claim.private
             else None,
-            "statistic": test.statistic,
-            "curve": test.curve,
-            "position": test.group,
-            "right": {"trials": self.finding.right[0], "yes": self.finding.right[1]},
-            "wrong": {"trials": self.finding.wrong[0], "yes": self.finding.wrong[1]},
-            "trials": self.trials,
-            "rounds": self.rounds,
-            "coordinates": self.coordinates,
+            "refused": self.refused,
+            "problem": None if problem is None else problem.name,
+            "statistic": None if finding is None else finding.test.statistic,
+            "curve": None if finding is None else finding.test.curve,
+            "position": None if finding is None else finding.test.group,
+            "right": None if finding is None else {"trials": finding.right[0], "yes": finding.right[1]},
+            "wrong": None if finding is None else {"trials": finding.wrong[0], "yes": finding.wrong[1]},
+            "trials": None if problem is None else problem.trials,
+            "rounds": None if problem is None else problem.rounds,
+            "coordinates": None if problem is None else problem.coordinates,
+            "records": None if problem is None else problem.records,
+            "tried": [outcome._asdict() for outcome in self.tried],
             "seed": self.seed,
             "sees": self.sees,
             "seconds": self.seconds,
             "words": self.words(),
         }
+
+
+def limit_of(found: Attacked, finding: Finding) -> str:
+    """Say what keeps an attack below the claim most: the account, the data sets, or the trials."""
+    claim = found.claim
+    if claim is None or not claim.private or claim.epsilon == 0 or finding.epsilon > claim.epsilon:
+        return ""
+    exact = min(exact_epsilon(claim), claim.epsilon)
+    reach = min(found.reach, exact)
+    lost = {
+        "account": 1 - exact / claim.epsilon,
+        "data": (exact - reach) / claim.epsilon,
+        "trials": (reach - finding.epsilon) / claim.epsilon,
+    }
+    most = max(lost, key=lambda part: lost[part])
+    if most == "account":
+        return f"the account is loose: Gaussian noise of that rho is worth {exact:.3g} (conversion from zCDP)"
+    if most == "data":
+        most_moved = f"{reach / claim.epsilon:.2g} of what is charged"
+        return f"no data sets that were tried move what is released by more than {most_moved}"
+    n, hits = finding.right
+    if hits < _RARE * n:
+        several = (
+            f" (all of {found.problem.coordinates} coordinates must agree)" if found.problem.coordinates > 1 else ""
+        )
+        return f"the most telling event is rare, {hits:,} of {n:,} trials{several}: more trials show more"
+    return f"{n:,} trials of either data set leave it open: more show more"
+
+
+def _joined(*sentences: str) -> str:
+    return " ".join(sentence for sentence in sentences if sentence)
 
 
 def _down(value: float) -> str:

@@ -39,8 +39,9 @@ from tacit.privacy import records_in
 
 _SAME = 1e-9
 """Messages of a run and of its replay that differ by more than this share of the largest number at hand (of the
-message, the state or what was released) are different. In double precision rounding is 1e-15 of it: a replay may add
-the same numbers in another order. Of the message alone it may be any share, where what is added nearly cancels."""
+message, the state, the value or what was released of it) are different. In double precision rounding is 1e-15 of it: a
+replay may add the same numbers in another order. Of the message alone it may be any share, where what is added nearly
+cancels."""
 
 
 class Worlds(NamedTuple):
@@ -215,7 +216,7 @@ def _watched(algorithm: Algorithm, index: int, batch: Batch, every_round: bool, 
             seen &= jnp.arange(seen.size) == 1
         entry = (view.round - 1) * len(algorithm.phases) + index
         evidence = _noted(phase, watched.evidence, entry, released, _replays(values), records, view, seen)
-        size = _largest((outbox, released, _actual(watched.states)))
+        size = _largest((outbox, released, _actual(values), _actual(watched.states)))
         leaks = jax.vmap(lambda other: _differs(outbox, other, seen, size))(replayed)
         own = dict(watched.own)
         if to_itself:
@@ -320,7 +321,9 @@ def _differs(outbox: Outbox, other: Outbox, seen: Array, size: Array) -> Array:
     different = jnp.zeros(seen.shape, bool)
     pairs = list(zip(jax.tree.leaves(outbox), jax.tree.leaves(other), strict=True))
     for a, b in pairs:
-        apart = ~(jnp.abs(a - b) <= _SAME * size) if jnp.issubdtype(a.dtype, jnp.floating) else a != b
+        apart = a != b
+        if jnp.issubdtype(a.dtype, jnp.floating):
+            apart &= ~(jnp.abs(a - b) <= _SAME * size) & ~(jnp.isnan(a) & jnp.isnan(b))
         per_slot = outbox.delivery == "per_slot" and a is not outbox.to
         different |= jnp.any(apart.reshape(apart.shape[0], -1), axis=1) if per_slot else jnp.any(apart)
     return jnp.any(different & seen)
