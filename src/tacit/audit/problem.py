@@ -16,6 +16,7 @@ from tacit.audit.watch import Worlds
 from tacit.contract import Adjacency, Mechanism, Objective
 from tacit.objectives import MeanLoss, PenalisedLoss, Regulariser
 from tacit.objectives import linear as inner_product
+from tacit.objectives.losses import linear_loss
 from tacit.streams import Batch, Stream, from_function
 
 _BEYOND_CLIP = 8.0
@@ -24,7 +25,7 @@ _BEYOND_CLIP = 8.0
 
 def linear() -> Objective:
     """Return the objective y <x, params>, mean over the records: every record's gradient is what it is anywhere."""
-    loss = PenalisedLoss(MeanLoss(inner_product, lambda prediction, y: y * prediction), Regulariser())
+    loss = PenalisedLoss(MeanLoss(inner_product, linear_loss), Regulariser())
     return Objective("linear", loss, initial=lambda batch: jnp.zeros(batch.x.shape[-1:]))
 
 
