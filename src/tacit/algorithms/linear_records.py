@@ -14,7 +14,7 @@ from tacit.algorithms.newton import LocalProblem
 from tacit.contract import Array, Batch, Clip, Objective
 from tacit.errors import ConfigError
 from tacit.objectives import MeanLoss, PenalisedLoss, Regulariser, linear, squared_loss
-from tacit.objectives.losses import logistic_loss
+from tacit.objectives.losses import linear_loss, logistic_loss
 
 
 class Factored(NamedTuple):
@@ -71,14 +71,14 @@ def smooth_linear(objective: Objective, name: str) -> tuple[Callable[[Array, Arr
 
 
 def largest_curvature(objective: Objective, name: str) -> Callable[[Array], Array]:
-    """Return the largest phi'' of records by their y; refuse a loss of which it is not known."""
+    """Return the largest phi'' of records by their y; refuse a loss of which it is not known, nor how phi' rounds."""
     sample = objective.loss.data.sample  # type: ignore[attr-defined]
-    if sample not in (squared_loss, logistic_loss):
+    if sample not in (squared_loss, logistic_loss, linear_loss):
         raise ConfigError(
             f"objective {objective.name!r}: under a clip {name!r} has to know how steep a loss can be, as it does of "
             "squared and logistic; use one of these, or zcdp_admm, which needs a gradient only"
         )
-    return lambda y: jax.vmap(jax.grad(jax.grad(sample)))(jnp.zeros_like(y), y)  # both are steepest at 0
+    return lambda y: jax.vmap(jax.grad(jax.grad(sample)))(jnp.zeros_like(y), y)  # all are steepest at 0
 
 
 def records_of(batch: Batch, bounded: bool) -> tuple[Array, Array, Array]:

@@ -22,6 +22,7 @@ from tacit.contract import Algorithm, Array, Mechanism, Objective, Params
 from tacit.graphs import Channel, Graph, Topology
 from tacit.objectives import MeanLoss, PenalisedLoss, Regulariser
 from tacit.objectives import linear as inner_product
+from tacit.objectives.losses import linear_loss
 from tacit.streams import Batch, Stream, from_function
 
 BEYOND_CLIP = 8.0
@@ -121,7 +122,7 @@ def stream_of(pairs: list[Pair], positions: list[int], rounds: int, agents: int)
 
 def linear(bound: float = 1.0) -> Objective:
     """Return the objective y <x, params>, mean over the records: every record's gradient is what it is anywhere."""
-    loss = PenalisedLoss(MeanLoss(inner_product, lambda prediction, y: y * prediction), Regulariser())
+    loss = PenalisedLoss(MeanLoss(inner_product, linear_loss), Regulariser())
     return Objective("linear", loss, initial=lambda batch: jnp.zeros(batch.x.shape[-1:]))
 
 

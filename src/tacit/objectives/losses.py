@@ -178,6 +178,11 @@ def squared_loss(prediction: Array, y: Array) -> Array:
     return 0.5 * jnp.square(prediction - y)
 
 
+def linear_loss(prediction: Array, y: Array) -> Array:
+    """y p, whose slope is y wherever it is taken: of it a clip has to bound most (`tacit.audit`)."""
+    return y * prediction
+
+
 def absolute_loss(prediction: Array, y: Array) -> Array:
     """|p - y|."""
     return jnp.abs(prediction - y)
