@@ -128,16 +128,6 @@ def test_a_round_without_a_sample_is_empty(stream) -> None:
         assert (leaf.shape[2:], leaf.dtype) == (expected.shape, expected.dtype)
 
 
-def test_a_record_is_read_in_the_round_in_which_it_comes(stream) -> None:
-    for agent in (0, AGENTS - 1):
-        numbers = stream.records(agent, 2, ROUNDS)
-        np.testing.assert_array_equal(numbers[:, 0] >= 0, stream.arrivals[2:, agent])
-        there = numbers[numbers >= 0]
-        assert len(np.unique(there)) == there.size
-    np.testing.assert_array_equal(stream.reads(ROUNDS), np.ones(AGENTS))
-    assert len(set(stream.alike())) == AGENTS  # data come to each at other times
-
-
 def test_any_round_is_as_likely() -> None:
     arrivals = spread(np.array([3] * 4000), 10, np.random.default_rng(0))
     # 20 counts of rounds and pairs of rounds at 5 deviations: false alarms in less than 2e-5 of all seeds.
