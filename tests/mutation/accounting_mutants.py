@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from tests.mutation.mutant import of
 
+ACCOUNTING = "tests/privacy/test_accounting.py"
+SUM = "test_a_sum_is_never_below_the_exact_one_and_within_two_units"
+EXACT = "test_totals_are_exact_in_whatever_order"
+KEEPS = "test_totals_keep_what_is_infinite"
+ROWS = "test_numbered_records_are_told_in_spans_and_taken_apart_again"
+LABELS = "test_labels_of_records"
+NONSENSE = "test_what_makes_no_sense_is_refused_by_name"
+FRESH = "test_fresh_labels_cost_what_any_others_would"
 DEFINITION = "test_account_and_list_say_what_the_definition_says"
 EXAMPLE = "test_the_worked_example"
 
@@ -12,10 +20,99 @@ MUTANTS = (
         "privacy/events.py",
         "tests/privacy/test_events.py",
         [
+            ("a sum is rounded down", "top = -(-units >> shift)", "top = units >> shift", SUM),
+            ("a sum is rounded up where it need not be", "-(-units >> shift)", "(units >> shift) + 1", EXACT),
             (
-                "a sum is rounded up where it need not be, not where it must",
-                "if lost > 0 else total",
-                "if lost < 0 else total",
+                "a sum is rounded to nearest",
+                "return math.ldexp(top, shift - _UNIT)",
+                "return units / (1 << _UNIT)",
+                SUM,
+            ),
+            ("a sum loses its last bit", "units.bit_length() - 53", "units.bit_length() - 52", EXACT),
+            (
+                "what overflows is free",
+                "    except OverflowError:\n        return math.inf",
+                "    except OverflowError:\n        return 0.0",
+                "test_what_overflows_is_infinite",
+            ),
+            (
+                "what is infinite is free",
+                "is no number promises nothing, as what is infinite\n        return None",
+                "is no number promises nothing, as what is infinite\n        return 0",
+                "test_infinite_losses_add",
+            ),
+            (
+                "what is no number is free",
+                "if not number < math.inf:",
+                "if number == math.inf:",
+                "test_what_is_no_number_is_not_free",
+            ),
+            (
+                "tiny losses are dropped",
+                "return (numerator << _UNIT) // denominator",
+                "return (numerator << 900) // denominator << 174",
+                EXACT,
+            ),
+            ("of two losses one counts", "else a + b for a, b", "else max(a, b) for a, b", SUM),
+            ("the worst of two losses is their sum", "else max(a, b) for a, b", "else a + b for a, b", EXACT),
+            ("the worst of two totals is the better", "else max(a, b) for a, b", "else min(a, b) for a, b", EXACT),
+            (
+                "what is infinite does not add",
+                "None if a is None or b is None else a + b",
+                "(b if a is None else a) if a is None or b is None else a + b",
+                KEEPS,
+            ),
+            (
+                "the worst is never infinite",
+                "None if a is None or b is None else max(a, b)",
+                "(b if a is None else a) if a is None or b is None else max(a, b)",
+                KEEPS,
+            ),
+            ("many alike cost what one does", "else number * count", "else number", EXACT),
+            ("a span of rows begins anew at each", "== spans[-1][1] + 1", "== spans[-1][1] + 2", ROWS),
+            ("a span of rows ends early", 'f"{first}-{last}"', 'f"{first}-{last - 1}"', ROWS),
+            ("a span of rows lacks its first", "range(span[0], ", "range(span[0] + (len(span) - 1), ", ROWS),
+            ("a span of rows lacks its last", "span[-1] + 1)", "span[-1] + (len(span) == 1))", ROWS),
+            ("only the first span counts", "records.split()[1:]", "records.split()[1:2]", ROWS),
+            ("rows are charged together", "if not _ROWS.fullmatch(records):", "if True:", LABELS),
+            (
+                "what begins like rows is taken for them",
+                "_ROWS.fullmatch(records)",
+                "_ROWS.match(records)",
+                LABELS,
+            ),
+            (
+                "no records are a record",
+                "    if records == NO_RECORDS:\n        return ()\n",
+                "",
+                LABELS,
+            ),
+            ("a batch without rows has a label", "    if not spans:\n        return NO_RECORDS\n", "", LABELS),
+            (
+                "labels count under dataset and not elsewhere",
+                '("",) if self.adjacency == "dataset" else',
+                '("",) if self.adjacency == "record" else',
+                LABELS,
+            ),
+            (
+                "labels count under dataset too",
+                '("",) if self.adjacency == "dataset" else labels_in',
+                "labels_in",
+                f"{ACCOUNTING}::{DEFINITION}",
+            ),
+            ("any calibration is believed", "and not self._is_calibrated:", "and False:", NONSENSE),
+            ("a calibration need not be close", "<= 1e-9 * self.sensitivity", "<= 1e-2 * self.sensitivity", NONSENSE),
+            (
+                "calibrated noise costs what was rounded",
+                "        if self.calibration is not None:\n            return self.calibration\n",
+                "",
+                "test_calibrated_noise_costs_what_it_was_calibrated_to",
+            ),
+            (
+                "calibrated noise costs also where no record can move it",
+                "        if self.sensitivity == 0:\n            return 0.0\n        if self.calibration",
+                "        if self.calibration",
+                "test_calibrated_noise_costs_what_it_was_calibrated_to",
             ),
             ("a tiny ratio is free", "max(self.sensitivity / self.scale, _SMALLEST)", "self.sensitivity / self.scale"),
             ("a tiny rho is free", "max(ratio * ratio / 2, _SMALLEST)", "ratio * ratio / 2"),
@@ -23,11 +120,7 @@ MUTANTS = (
             ("rho is half as large", "max(ratio * ratio / 2,", "max(ratio * ratio / 4,"),
             ("only one coordinate can leave the bound", "self.coordinates * outside + strip", "outside + strip"),
             ("the strip counts twice", "* -math.expm1(-self.ratio) / 2", "* -math.expm1(-self.ratio)"),
-            (
-                "a bound as wide as the change protects",
-                "self.sensitivity >= self.bound",
-                "self.sensitivity > self.bound",
-            ),
+            ("a bound as wide as the change protects", "self.ratio >= self.bound", "self.ratio > self.bound"),
             ("the worst of two losses is the better", "Loss(*map(max, self, other))", "Loss(*map(min, self, other))"),
             ("a bound of 0 is taken", "not self.bound > 0", "not self.bound >= 0"),
             ("Gaussian noise is pure", "Loss(math.inf if ratio else 0.0, rho)", "Loss(ratio, rho)"),
@@ -85,7 +178,6 @@ MUTANTS = (
         "privacy/accounting.py",
         "tests/privacy/test_accounting.py",
         [
-            ("labels count under dataset and not elsewhere", '== "dataset"\n', '== "record"\n', DEFINITION),
             (
                 "what everyone sees is hidden from each",
                 "observer == EVERYONE or observer in event.observers or EVERYONE in event.observers",
@@ -94,11 +186,22 @@ MUTANTS = (
             ),
             (
                 "events of all records do not come on top",
-                "return _total(of_all).plus(worst)",
-                "return _total(of_all).worst(worst)",
+                "return of_all.plus(functools.reduce(Total.worst, map(_total, groups.values()), Total())).loss",
+                "return of_all.worst(functools.reduce(Total.worst, map(_total, groups.values()), Total())).loss",
                 DEFINITION,
             ),
-            ("a sum is rounded to nearest", "math.nextafter(nearest, math.inf) if", "nearest if", DEFINITION),
+            (
+                "labels come on top of each other",
+                "functools.reduce(Total.worst, map(_total,",
+                "functools.reduce(Total.plus, map(_total,",
+                DEFINITION,
+            ),
+            (
+                "of events on one record the dearest counts",
+                "functools.reduce(Total.plus, (Total.of(event.loss)",
+                "functools.reduce(Total.worst, (Total.of(event.loss)",
+                DEFINITION,
+            ),
             (
                 "an account books twice what everyone and one observer sees",
                 "{EVERYONE} if EVERYONE in event.observers else set(event.observers)",
@@ -107,21 +210,63 @@ MUTANTS = (
             ),
             (
                 "a labelled event counts for all records",
-                "after._of_all = self._of_all if label else together",
-                "after._of_all = together",
+                'changes.get((None, ""), self._of_all)',
+                'changes.get((None, labels[0] if labels else ""), self._of_all)',
                 DEFINITION,
             ),
             (
                 "an event of all records counts as one of a label",
-                "self._worst.worst(together) if label else self._worst",
-                "self._worst.worst(together)",
+                "(changes[None, label] for label in labels if label)",
+                "(changes[None, label] for label in labels)",
                 DEFINITION,
             ),
             (
-                "an account heeds labels under dataset",
-                '"" if event.adjacency == "dataset" else event.records',
-                "event.records",
+                "an account adds labels up",
+                "functools.reduce(Total.worst, (changes[None",
+                "functools.reduce(Total.plus, (changes[None",
                 DEFINITION,
+            ),
+            (
+                "in an account events of all records do not come on top",
+                "self._of_all.plus(self._worst).loss",
+                "self._of_all.worst(self._worst).loss",
+                DEFINITION,
+            ),
+            (
+                "for one observer events of all records do not come on top",
+                "return of_all.plus(functools.reduce(Total.worst, [*by_label",
+                "return of_all.worst(functools.reduce(Total.worst, [*by_label",
+                DEFINITION,
+            ),
+            (
+                "of a batch the first record alone is charged",
+                "for label in labels for name in names | {None}",
+                "for label in labels[:1] for name in names | {None}",
+                "test_every_record_of_a_batch_is_charged_by_itself",
+            ),
+            (
+                "of fresh labels the newest counts",
+                "past[name] = past.get(name, Total()).worst(together)",
+                "past[name] = together",
+                FRESH,
+            ),
+            (
+                "fresh labels add up",
+                "past[name] = past.get(name, Total()).worst(together)",
+                "past[name] = past.get(name, Total()).plus(together)",
+                FRESH,
+            ),
+            (
+                "an earlier fresh label comes back",
+                "if number < newest:",
+                "if False:",
+                "test_an_account_forgets_fresh_labels_and_takes_none_back",
+            ),
+            (
+                "an observer forgets fresh labels",
+                "[*by_label.values(), *past]",
+                "[*by_label.values()]",
+                FRESH,
             ),
             (
                 "an observer's account lacks what everyone sees",

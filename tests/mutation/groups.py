@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from tests.mutation import (
     accounting_mutants,
+    charge_mutants,
     clipping_mutants,
+    enforcement_mutants,
     ledger_mutants,
     release_mutants,
     sampling_mutants,
     store_mutants,
+    stream_mutants,
 )
 
 GROUPS = {
     "clipping": clipping_mutants.MUTANTS,
     "samplers": sampling_mutants.MUTANTS,
     "accounting": accounting_mutants.MUTANTS,
+    "charges": charge_mutants.MUTANTS,
+    "records": stream_mutants.MUTANTS,
+    "enforcement": enforcement_mutants.MUTANTS,
     "ledger": ledger_mutants.MUTANTS,
     "releases": release_mutants.MUTANTS,
     "store": store_mutants.MUTANTS,

@@ -102,4 +102,9 @@ def test_a_function_may_tell_which_records_it_reads() -> None:
     owned = np.array([[[0], [1], [0], [2]], [[3], [3], [-1], [3]]])
     stream = from_function(table, agents=3, records=lambda agent, start, stop: owned[agent % 2, start:stop])
     np.testing.assert_array_equal(stream.records(1, 1, 3), [[3], [-1]])
-    np.testing.assert_array_equal(stream.reads(4), [2, 3, 2])
+    np.testing.assert_array_equal(stream.reads(4), [2, 3, 2])  # agent 1 otherwise than agent 0
+
+
+def test_an_empty_place_is_read_by_nobody() -> None:
+    stream = from_function(table, agents=3, records=lambda agent, start, stop: np.full((stop - start, 2), -1))
+    np.testing.assert_array_equal(stream.reads(4), [0, 0, 0])
