@@ -247,6 +247,18 @@ OWNERS = "tests/contract/test_accounts.py::test_owners_of_other_sizes_do_not_mak
 KNOWS = "test_a_machine_knows_which_records_its_batch_holds"
 ON_THE_WAY = (
     *of(
+        "runtime.py",
+        "tests/contract/test_accounts.py",
+        [
+            (
+                "nothing is charged in sequence",
+                "charges_all(algorithm.privacy, ",
+                "(lambda *_: False)(algorithm.privacy, ",
+                "test_the_second_release_of_a_private_dual_is_refused",
+            ),
+        ],
+    ),
+    *of(
         "simulate/engine.py",
         CALLED,
         [

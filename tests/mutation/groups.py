@@ -7,19 +7,21 @@ from tests.mutation import (
     charge_mutants,
     clipping_mutants,
     enforcement_mutants,
+    event_mutants,
     ledger_mutants,
+    record_mutants,
     release_mutants,
     sampling_mutants,
     store_mutants,
-    stream_mutants,
 )
 
 GROUPS = {
     "clipping": clipping_mutants.MUTANTS,
     "samplers": sampling_mutants.MUTANTS,
+    "events": event_mutants.MUTANTS,
     "accounting": accounting_mutants.MUTANTS,
     "charges": charge_mutants.MUTANTS,
-    "records": stream_mutants.MUTANTS,
+    "records": record_mutants.MUTANTS,
     "enforcement": enforcement_mutants.MUTANTS,
     "ledger": ledger_mutants.MUTANTS,
     "releases": release_mutants.MUTANTS,
