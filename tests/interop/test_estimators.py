@@ -108,6 +108,9 @@ def test_everybody_reads_its_rows_once_in_each_pass() -> None:
         there = one_pass.weight[:, k] > 0
         assert sorted(one_pass.x[there, k, 0]) == marked[agent == k, 0].tolist()
         assert there.sum() == size
+        numbers = stream.records(k, 40, 80)[:, 0]
+        np.testing.assert_array_equal(numbers, stream.records(k, 0, 40)[:, 0])
+        assert len(np.unique(numbers[there])) == size
     np.testing.assert_array_equal(batch.x[10:50], one_pass.x)
     np.testing.assert_array_equal(batch.x[:10], one_pass.x[30:])
     np.testing.assert_array_equal(batch.weight[50:], one_pass.weight[:10])

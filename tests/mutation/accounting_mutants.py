@@ -1,39 +1,14 @@
-"""What events cost, how losses add up and are converted, budgets, plans and the command that prints them."""
+"""How losses add up and are converted, budgets, plans and the command that prints them."""
 
 from __future__ import annotations
 
 from tests.mutation.mutant import of
 
+FRESH = "test_fresh_labels_cost_what_any_others_would"
 DEFINITION = "test_account_and_list_say_what_the_definition_says"
 EXAMPLE = "test_the_worked_example"
 
 MUTANTS = (
-    *of(
-        "privacy/events.py",
-        "tests/privacy/test_events.py",
-        [
-            (
-                "a sum is rounded up where it need not be, not where it must",
-                "if lost > 0 else total",
-                "if lost < 0 else total",
-            ),
-            ("a tiny ratio is free", "max(self.sensitivity / self.scale, _SMALLEST)", "self.sensitivity / self.scale"),
-            ("a tiny rho is free", "max(ratio * ratio / 2, _SMALLEST)", "ratio * ratio / 2"),
-            ("rho is twice as large", "max(ratio * ratio / 2,", "max(ratio * ratio,"),
-            ("rho is half as large", "max(ratio * ratio / 2,", "max(ratio * ratio / 4,"),
-            ("only one coordinate can leave the bound", "self.coordinates * outside + strip", "outside + strip"),
-            ("the strip counts twice", "* -math.expm1(-self.ratio) / 2", "* -math.expm1(-self.ratio)"),
-            (
-                "a bound as wide as the change protects",
-                "self.sensitivity >= self.bound",
-                "self.sensitivity > self.bound",
-            ),
-            ("the worst of two losses is the better", "Loss(*map(max, self, other))", "Loss(*map(min, self, other))"),
-            ("a bound of 0 is taken", "not self.bound > 0", "not self.bound >= 0"),
-            ("Gaussian noise is pure", "Loss(math.inf if ratio else 0.0, rho)", "Loss(ratio, rho)"),
-            ("what leaves as it is costs nothing", "return Loss(math.inf, math.inf)", "return Loss()"),
-        ],
-    ),
     *of(
         "privacy/conversions.py",
         "tests/privacy/test_accounting.py",
@@ -85,7 +60,6 @@ MUTANTS = (
         "privacy/accounting.py",
         "tests/privacy/test_accounting.py",
         [
-            ("labels count under dataset and not elsewhere", '== "dataset"\n', '== "record"\n', DEFINITION),
             (
                 "what everyone sees is hidden from each",
                 "observer == EVERYONE or observer in event.observers or EVERYONE in event.observers",
@@ -94,11 +68,22 @@ MUTANTS = (
             ),
             (
                 "events of all records do not come on top",
-                "return _total(of_all).plus(worst)",
-                "return _total(of_all).worst(worst)",
+                "return of_all.plus(functools.reduce(Total.worst, map(_total, groups.values()), Total())).loss",
+                "return of_all.worst(functools.reduce(Total.worst, map(_total, groups.values()), Total())).loss",
                 DEFINITION,
             ),
-            ("a sum is rounded to nearest", "math.nextafter(nearest, math.inf) if", "nearest if", DEFINITION),
+            (
+                "labels come on top of each other",
+                "functools.reduce(Total.worst, map(_total,",
+                "functools.reduce(Total.plus, map(_total,",
+                DEFINITION,
+            ),
+            (
+                "of events on one record the dearest counts",
+                "functools.reduce(Total.plus, (Total.of(event.loss)",
+                "functools.reduce(Total.worst, (Total.of(event.loss)",
+                DEFINITION,
+            ),
             (
                 "an account books twice what everyone and one observer sees",
                 "{EVERYONE} if EVERYONE in event.observers else set(event.observers)",
@@ -107,21 +92,63 @@ MUTANTS = (
             ),
             (
                 "a labelled event counts for all records",
-                "after._of_all = self._of_all if label else together",
-                "after._of_all = together",
+                'changes.get((None, ""), self._of_all)',
+                'changes.get((None, labels[0] if labels else ""), self._of_all)',
                 DEFINITION,
             ),
             (
                 "an event of all records counts as one of a label",
-                "self._worst.worst(together) if label else self._worst",
-                "self._worst.worst(together)",
+                "(changes[None, label] for label in labels if label)",
+                "(changes[None, label] for label in labels)",
                 DEFINITION,
             ),
             (
-                "an account heeds labels under dataset",
-                '"" if event.adjacency == "dataset" else event.records',
-                "event.records",
+                "an account adds labels up",
+                "functools.reduce(Total.worst, (changes[None",
+                "functools.reduce(Total.plus, (changes[None",
                 DEFINITION,
+            ),
+            (
+                "in an account events of all records do not come on top",
+                "self._of_all.plus(self._worst).loss",
+                "self._of_all.worst(self._worst).loss",
+                DEFINITION,
+            ),
+            (
+                "for one observer events of all records do not come on top",
+                "return of_all.plus(functools.reduce(Total.worst, [*by_label",
+                "return of_all.worst(functools.reduce(Total.worst, [*by_label",
+                DEFINITION,
+            ),
+            (
+                "of a batch the first record alone is charged",
+                "for label in labels for name in names | {None}",
+                "for label in labels[:1] for name in names | {None}",
+                "test_every_record_of_a_batch_is_charged_by_itself",
+            ),
+            (
+                "of fresh labels the newest counts",
+                "past[name] = past.get(name, Total()).worst(together)",
+                "past[name] = together",
+                FRESH,
+            ),
+            (
+                "fresh labels add up",
+                "past[name] = past.get(name, Total()).worst(together)",
+                "past[name] = past.get(name, Total()).plus(together)",
+                FRESH,
+            ),
+            (
+                "an earlier fresh label comes back",
+                "if number < newest:",
+                "if False:",
+                "test_an_account_forgets_fresh_labels_and_takes_none_back",
+            ),
+            (
+                "an observer forgets fresh labels",
+                "[*by_label.values(), *past]",
+                "[*by_label.values()]",
+                FRESH,
             ),
             (
                 "an observer's account lacks what everyone sees",

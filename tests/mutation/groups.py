@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from tests.mutation import (
     accounting_mutants,
+    charge_mutants,
     clipping_mutants,
+    enforcement_mutants,
+    event_mutants,
     ledger_mutants,
+    record_mutants,
     release_mutants,
     sampling_mutants,
     store_mutants,
@@ -15,7 +19,11 @@ from tests.mutation import (
 GROUPS = {
     "clipping": clipping_mutants.MUTANTS,
     "samplers": sampling_mutants.MUTANTS,
+    "events": event_mutants.MUTANTS,
     "accounting": accounting_mutants.MUTANTS,
+    "charges": charge_mutants.MUTANTS,
+    "records": record_mutants.MUTANTS,
+    "enforcement": enforcement_mutants.MUTANTS,
     "ledger": ledger_mutants.MUTANTS,
     "releases": release_mutants.MUTANTS,
     "store": store_mutants.MUTANTS,

@@ -185,7 +185,7 @@ MUTANTS = (
             ),
             (
                 "other tables and triggers pass",
-                "if found not in (list(_SCHEMA), [*_SCHEMA, *PEER_SCHEMA])",
+                "if found not in (list(_SCHEMA), [*_SCHEMA, *peer])",
                 "if False",
                 EDITED,
                 "test_a_removed_trigger_is_noticed",
@@ -251,7 +251,7 @@ MUTANTS = (
                 f"{OPENING}::test_a_new_ledger_is_made_only_where_there_is_none",
             ),
             ("another program's file is taken", "if owner != APPLICATION_ID", "if False", NO_LEDGER),
-            ("a later format is taken", "if version != FORMAT", "if False", NO_LEDGER),
+            ("a later format is taken", "if version not in formats:", "if False:", NO_LEDGER),
             (
                 "reading leaves files behind",
                 '"ro&immutable=1"',

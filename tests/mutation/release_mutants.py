@@ -10,9 +10,13 @@ DRAWN = "test_noise_is_drawn_as_declared"
 LEAVES = "test_all_leaves_are_declared_together_and_drawn_apart"
 BOUNDED = "test_bounded_noise_stays_in_bounds_and_is_squeezed_as_printed"
 STATED = "test_statements_say_who_is_protected"
-SPENDING = "tests/privacy/test_spending.py"
-BOOKED = "test_every_send_is_booked_before_it_leaves"
-EVENT = "test_the_event_is_what_was_declared"
+COSTS = "test_what_a_round_costs_is_what_its_noise_says"
+MEAN = "test_a_mean_over_other_records_than_those_of_a_batch"
+REFUSED = "test_nothing_is_drawn_that_the_books_refuse"
+DECAYS = "test_noise_that_decays_is_drawn_as_its_round_says"
+TOO_SMALL = "test_a_sensitivity_that_is_too_small_is_made_true"
+ROUNDED = "test_rounding_is_paid_for_with_noise_and_too_much_of_it_is_refused"
+ON_MODEL = "test_a_model_and_what_lies_on_links_are_refused_by_the_releaser"
 
 MUTANTS = (
     *of(
@@ -54,18 +58,17 @@ MUTANTS = (
             ),
             (
                 "a larger epsilon means more noise",
-                "scale=lambda view, sensitivity: sensitivity / target)",
-                "scale=lambda view, sensitivity: sensitivity * target)",
-                DRAWN,
+                '_mechanism("laplace", clip, norm, perturbs, adjacency, target)',
+                '_mechanism("laplace", clip, norm, perturbs, adjacency, 1 / target)',
+                COSTS,
             ),
-            ("noise grows over the rounds", "jnp.exp(half_log * rounds)", "jnp.exp(-half_log * rounds)", DRAWN),
             (
-                "the variance's decay is taken for the noise's",
-                "half_log = math.log(ratio) / 2",
-                "half_log = math.log(ratio)",
-                DRAWN,
+                "a larger multiplier means less noise",
+                "adjacency, 1 / multiplier)",
+                "adjacency, multiplier)",
+                COSTS,
             ),
-            ("decay begins in the first round", "(view.round - 1).astype", "(view.round - 0).astype", DRAWN),
+            ("decaying noise does not decay", "._replace(decay=ratio)", "", DRAWN),
             ("the bound of 000 lacks its square", "width = math.log(rounds) ** 2", "width = math.log(rounds)", BOUNDED),
             ("the squeezed gradient is not normalised", "(leaf / safe).astype(leaf.dtype)", "leaf", BOUNDED),
             ("the statement's adjacency is not the caller's", "        adjacency=adjacency,\n", "", STATED),
@@ -81,6 +84,68 @@ MUTANTS = (
                 "sensitivity=lambda view, extent: gain(view) * sensitivity(view, extent)",
                 "sensitivity=sensitivity",
                 "test_amplification_scales_sensitivity_and_noise_but_not_the_loss",
+            ),
+            (
+                "a larger ratio means more noise",
+                "scale = sensitivity / self.ratio",
+                "scale = sensitivity * self.ratio",
+                COSTS,
+            ),
+            (
+                "noise grows over the rounds",
+                "jnp.exp(math.log(self.decay) / 2 * (view",
+                "jnp.exp(-math.log(self.decay) / 2 * (view",
+                COSTS,
+            ),
+            (
+                "the variance's decay is taken for the noise's",
+                "jnp.exp(math.log(self.decay) / 2 * (view",
+                "jnp.exp(math.log(self.decay) * (view",
+                COSTS,
+            ),
+            ("decay begins in the first round", "(view.round - 1).astype", "(view.round - 0).astype", COSTS),
+            ("what decays is booked a round late", "/ 2 * (round_ - 1))", "/ 2 * (round_ - 2))", COSTS),
+            (
+                "what decays is booked as if it grew",
+                "math.exp(-math.log(self.decay)",
+                "math.exp(math.log(self.decay)",
+                COSTS,
+            ),
+            (
+                "what decays is booked as if it stayed",
+                " * math.exp(-math.log(self.decay) / 2 * (round_ - 1))",
+                "",
+                COSTS,
+            ),
+            (
+                "the variance's decay is booked",
+                "-math.log(self.decay) / 2 * (round_ - 1)",
+                "-math.log(self.decay) * (round_ - 1)",
+                COSTS,
+            ),
+            (
+                "a mean over other records is divided by the batch too",
+                "sensitivity(view, extent._replace(records=1)) / records",
+                "sensitivity(view, extent) / records",
+                MEAN,
+            ),
+            (
+                "a mean over other records is divided by none",
+                "extent._replace(records=1)) / records(view, extent)",
+                "extent._replace(records=1))",
+                MEAN,
+            ),
+            (
+                "a mean over other records is taken for one over a batch",
+                "_replace(sensitivity=of_mean, mean_over=records)",
+                "_replace(sensitivity=of_mean)",
+                MEAN,
+            ),
+            (
+                "records help a whole data set",
+                'if sensitivity is None or self.adjacency == "dataset":',
+                "if sensitivity is None:",
+                MEAN,
             ),
         ],
     ),
@@ -127,68 +192,6 @@ MUTANTS = (
         ],
     ),
     *of(
-        "privacy/spending.py",
-        SPENDING,
-        [
-            ("the cheapest rounds are charged", "[rounds - uses :]", "[:uses]", "test_the_dearest_rounds_are_charged"),
-            (
-                "one round is charged in sequence",
-                "uses = rounds if charges_all(statement, adjacency) else",
-                "uses =",
-                "test_in_sequence_every_round_is_charged",
-            ),
-            (
-                "dataset is charged in parallel",
-                ' or adjacency == "dataset"',
-                "",
-                "test_under_dataset_adjacency_every_round_is_charged_whatever_the_statement_says",
-            ),
-            (
-                "a record twice in a batch counts once",
-                "max(1, -(-reads // max(1, rounds)))",
-                "1",
-                "test_a_record_twice_in_one_batch_moves_the_mean_twice_as_far",
-            ),
-            (
-                "a record twice in some batch counts once",
-                "-(-reads // max(1, rounds))",
-                "reads // max(1, rounds)",
-                "test_a_record_twice_in_one_batch_moves_the_mean_twice_as_far",
-            ),
-            (
-                "what has no data is charged",
-                "if spec.from_data]",
-                "]",
-                "test_phases_of_a_round_add_up_and_what_has_no_data_is_free",
-            ),
-            (
-                "an open phase is passed over",
-                "if spec.mechanism.distribution is None:",
-                "if False:",
-                "test_one_open_phase_makes_the_run_not_private_and_is_named",
-            ),
-            (
-                "a round without noise is passed over",
-                "if unprotected.size:",
-                "if False:",
-                "test_a_round_without_noise_is_named",
-            ),
-            (
-                "a ratio that is no number is free",
-                "scale=1.0 if known else 0.0",
-                "scale=1.0",
-                "test_a_round_without_noise_is_named",
-            ),
-            ("adjacencies are mixed", "if len(found) > 1:", "if False:", "test_adjacencies_are_not_mixed"),
-            (
-                "phases are not added up",
-                "losses += _losses",
-                "losses = _losses",
-                "test_phases_of_a_round_add_up_and_what_has_no_data_is_free",
-            ),
-        ],
-    ),
-    *of(
         "runtime.py",
         "tests/peer/test_releases.py",
         [
@@ -217,50 +220,102 @@ MUTANTS = (
                 "",
                 "test_what_does_not_depend_on_data_leaves_as_it_is_and_is_not_booked",
             ),
-            ("whatever has data leaves as it is", "if not spec.from_data:", "if spec.from_data:", BOOKED),
+            ("whatever has data leaves as it is", "if not spec.from_data:", "if spec.from_data:", REFUSED),
             (
                 "a whole model leaves",
-                'spec.mechanism.perturbs == "model"',
-                "False",
-                "test_a_whole_model_is_not_released",
+                '(mechanism.perturbs == "model" or mechanism.per_slot)',
+                "mechanism.per_slot",
+                ON_MODEL,
+            ),
+            (
+                "what lies on links leaves",
+                '(mechanism.perturbs == "model" or mechanism.per_slot)',
+                'mechanism.perturbs == "model"',
+                ON_MODEL,
             ),
             (
                 "noise is drawn before the charge",
-                "        return self.ledger.release(name, event, lambda: self._noisy(event, value))",
-                "        noisy = self._noisy(event, value)\n        return self.ledger.release(name, event, lambda: noisy)",
-                BOOKED,
+                "        return self.ledger.release(name, event, lambda: self._noisy(event, scale * (1 + share), value))",
+                "        noisy = self._noisy(event, scale * (1 + share), value)\n"
+                "        return self.ledger.release(name, event, lambda: noisy)",
+                REFUSED,
             ),
             (
                 "nothing is charged",
-                "return self.ledger.release(name, event, lambda: self._noisy(event, value))",
-                "return self._noisy(event, value)",
-                BOOKED,
+                "return self.ledger.release(name, event, lambda: self._noisy(event, scale * (1 + share), value))",
+                "return self._noisy(event, scale * (1 + share), value)",
+                REFUSED,
             ),
             (
+                "what has no noise is not charged",
+                "if not spec.from_data:",
+                "if not spec.from_data or declared is None:",
+                REFUSED,
+            ),
+            ("what was cut is not counted", "        self.cut += cut\n", "", "test_what_was_cut_is_counted"),
+            (
                 "noise is half as wide as booked",
-                "distribution, event.scale, self.source",
-                "distribution, event.scale / 2, self.source",
+                "distribution, scale, self.source",
+                "distribution, scale / 2, self.source",
                 "test_released_values_lie_on_the_grid_and_have_the_declared_spread",
             ),
             (
-                "every charge is to all records",
-                "        mechanism.adjacency,\n        records,\n",
-                '        mechanism.adjacency,\n        "",\n',
-                BOOKED,
+                "the bound is not in units of the scale",
+                "event.bound * scale",
+                "event.bound",
+                "test_bounded_noise_has_its_bound_in_units_of_its_scale",
             ),
             (
-                "what has no declaration is booked as free",
-                "Event(mechanism.name, None, 0.0, 0.0, spec.coordinates,",
-                'Event(mechanism.name, "laplace", 0.0, 1.0, spec.coordinates,',
-                "test_an_unprotected_method_cannot_be_booked_within_a_budget",
+                "rounding is not paid for",
+                "self._noisy(event, scale * (1 + share), value)",
+                "self._noisy(event, scale, value)",
+                ROUNDED,
+            ),
+            ("a batch rounds as one record does", "rounding(spec.records, value)", "rounding(1, value)", ROUNDED),
+            (
+                "rounding grows with the batch, not with its square",
+                "records * (records + 2) + 8",
+                "(records + 2) + 8",
+                ROUNDED,
+            ),
+            ("whatever rounds is taken", "if share > LARGEST_ROUNDING:", "if False:", ROUNDED),
+            (
+                "calibrated noise is drawn at a rounded scale",
+                "float(declared.scale) if ratio is None else sensitivity / ratio",
+                "float(declared.scale)",
+                DECAYS,
             ),
             (
-                "the adjacency is forgotten",
-                "        mechanism.adjacency,\n        records,\n",
-                '        "record",\n        records,\n',
-                EVENT,
+                "calibrated noise is that of the first round",
+                "float(declared.sensitivity), mechanism.ratio_in(round_)",
+                "float(declared.sensitivity), mechanism.ratio_in(1)",
+                DECAYS,
             ),
-            ("the bound is forgotten", "bound if np.isfinite(bound) else None", "None", EVENT),
+        ],
+    ),
+    *of(
+        "peer/functions.py",
+        "tests/peer/test_enforcement.py",
+        [
+            (
+                "a peer lets out what it computed",
+                "if declared is None or phase.mechanism.clip is None:",
+                "if True:",
+                TOO_SMALL,
+            ),
+            ("a peer does not tell what was cut", "value, held, bool(cut))", "value, held)", TOO_SMALL),
+            (
+                "a peer computes one record with the batch",
+                "key, state, record, view)[1]",
+                "key, state, batch, view)[1]",
+                TOO_SMALL,
+            ),
+            (
+                "every round is the first to a peer",
+                "release, int(view.round), declared",
+                "release, 1, declared",
+                "tests/contract/test_accounts.py::test_who_is_called_and_who_is_there_is_charged",
+            ),
         ],
     ),
 )

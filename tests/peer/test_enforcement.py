@@ -17,12 +17,13 @@ import pytest
 
 import tacit
 from tacit.audit import check_contract
-from tacit.contract import Algorithm, Clip, Mechanism
+from tacit.contract import Algorithm, Clip, Links, Mechanism, View
 from tacit.errors import ContractError
 from tacit.peer import run_in_process
 from tacit.peer.releases import BookedReleaser, NothingBooked
 from tacit.privacy import gaussian, laplace
 from tacit.privacy.clipping import clip, clipped_mean
+from tacit.privacy.enforcement import Enforced, enforced
 from tacit.privacy.entropy import NoiseSource
 from tacit.streams import Batch, from_function
 
@@ -149,6 +150,84 @@ def test_a_sensitivity_that_is_too_small_is_made_true() -> None:
     assert one.sensitivity == pytest.approx(2 * CLIP / 40)
     assert np.linalg.norm(one.value - other.value) <= one.sensitivity * (1 + 1e-5)
     assert one.cut > 0
+
+
+# -- by hand -----------------------------------------------------------------------------------------------------------
+
+LINKS = Links(jnp.array([0]), jnp.ones(1, bool), jnp.ones(1))
+VIEW = View(jnp.int32(0), jnp.int32(1), jnp.array(True), jnp.int32(0), LINKS, LINKS)
+COMPONENT = laplace(1.0, CLIP, "linf", adjacency="component")
+
+
+def held_to(mechanism: Mechanism, sensitivity: float, records: Any, value: Any = None) -> Enforced:
+    """Hold a method to its declaration that releases the mean of its records, or some other value of them."""
+    x = jnp.asarray(records, jnp.float32)
+    batch = Batch(x, jnp.zeros(x.shape[:-1]))
+    mean = jnp.mean(x.reshape(-1, x.shape[-1]), axis=0) if value is None else jnp.asarray(value, jnp.float32)
+    return enforced(mechanism, mean, batch, VIEW, lambda one: jnp.mean(one.x, axis=0), jnp.float32(sensitivity))
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "records", "kept"),
+    [
+        (gaussian(1.0, CLIP), [[3, 4], [0.6, 0], [np.nan, 1], [-0.3, 0]], [0.9 / 4, 0.8 / 4]),
+        (laplace(1.0, CLIP), [[3, 5], [0.5, 0.5], [0, np.inf], [0, 0]], [0.875 / 4, 1.125 / 4]),
+        (COMPONENT, [[3, -0.5], [-0.5, -9], [0, 0], [0, 0]], [0.5 / 4, -1.5 / 4]),
+    ],
+    ids=["l2", "l1", "linf"],
+)
+def test_each_record_is_held_to_its_part_in_the_norm_of_the_noise(mechanism: Any, records: Any, kept: Any) -> None:
+    """A sensitivity of 0.5 for a mean of four: each of them may be 1 long."""
+    found = held_to(mechanism, 0.5, records)
+    np.testing.assert_allclose(found.value, kept, rtol=1e-4)
+    assert bool(found.cut)
+
+
+@pytest.mark.parametrize("mechanism", [gaussian(1.0, CLIP), laplace(1.0, CLIP), COMPONENT], ids=lambda m: m.name)
+def test_what_keeps_to_its_declaration_is_left_alone(mechanism: Mechanism) -> None:
+    records = np.array([[0.999, 0], [0, -0.999], [0.4, 0.5], [0, 0]])
+    found = held_to(mechanism, 0.5, records)
+    np.testing.assert_allclose(found.value, records.mean(axis=0), rtol=1e-6)
+    assert not bool(found.cut)
+
+
+@pytest.mark.parametrize("adjacency", ["record", "dataset"])
+def test_what_cannot_be_taken_apart_is_held_to_its_part_as_a_whole(adjacency: Any) -> None:
+    """One record, or all of them together, may be half the sensitivity long."""
+    mechanism = gaussian(1.0, CLIP, adjacency=adjacency)
+    records = [[3.0, 4.0]] * 4 if adjacency == "dataset" else [3.0, 4.0]
+    np.testing.assert_allclose(held_to(mechanism, 0.5, records).value, [0.15, 0.2], rtol=1e-4)
+
+
+def test_a_mean_over_other_records_is_held_to_theirs() -> None:
+    """Of five records by the method's own word, whatever the batch holds: 5 / 2 of the sensitivity."""
+    mechanism = gaussian(1.0, CLIP).over(lambda view, extent: jnp.float32(extent.records + 3))
+    found = held_to(mechanism, 0.4, [[0.0, 0.0]] * 2, value=[3.0, 4.0])
+    np.testing.assert_allclose(found.value, [0.6, 0.8], rtol=1e-4)
+    assert bool(found.cut)
+    inside = held_to(mechanism, 0.4, [[0.0, 0.0]] * 2, value=[0.3, 0.4])
+    np.testing.assert_allclose(inside.value, [0.3, 0.4], rtol=1e-6)
+    assert not bool(inside.cut)
+
+
+def test_of_what_no_record_may_move_nothing_leaves() -> None:
+    found = held_to(gaussian(1.0, CLIP), 0.0, [[0.5, 0.0]] * 2)
+    np.testing.assert_array_equal(found.value, [0.0, 0.0])
+    assert bool(found.cut)
+
+
+def test_what_is_not_finite_is_told() -> None:
+    found = held_to(gaussian(1.0, CLIP), 0.5, [[np.nan, 0.0], [0.1, 0.0]])
+    np.testing.assert_allclose(found.value, [0.05, 0.0], rtol=1e-6)
+    assert bool(found.cut)
+
+
+@pytest.mark.parametrize(("share", "cut"), [(0.005, True), (0.0002, False)])
+def test_the_change_is_judged_in_the_norm_of_the_noise(share: float, cut: bool) -> None:
+    """A hundred coordinates, each a little beyond its part: together they count in l1, by themselves they would not."""
+    found = held_to(laplace(1.0, CLIP), 2.0, np.full(100, 0.01 * (1 + share)))
+    assert bool(found.cut) == cut
+    assert float(jnp.sum(found.value)) <= 1
 
 
 def test_a_method_of_ones_own_is_told() -> None:

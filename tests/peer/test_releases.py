@@ -11,7 +11,9 @@ from tacit.contract import Links, View
 from tacit.errors import BudgetExceeded, DataError, PrivacyError
 from tacit.graphs import Graph
 from tacit.peer import releases, run_in_process
-from tacit.peer.releases import BookedReleaser
+from tacit.peer.releases import BookedReleaser, NothingBooked
+from tacit.peer.rounds import Snapshot
+from tacit.peer.snapshots import decode, encode
 from tacit.privacy.accounting import Budget
 from tacit.privacy.charges import Held, event_of
 from tacit.privacy.entropy import NoiseSource
@@ -79,6 +81,77 @@ def test_an_unprotected_method_cannot_be_booked_within_a_budget(tmp_path):
     case = CASES[0]
     with pytest.raises(BudgetExceeded):
         run_in_process(case.make(), case.graph, stream(), rounds=1, releaser=releaser)
+
+
+class Shut:
+    """Books that are full."""
+
+    def release(self, release, event, draw):
+        raise BudgetExceeded("full")
+
+
+LAPLACE = tacit.privacy.laplace(epsilon=0.5, clip=1.0, norm="l1")
+DECLARED = Declared(np.float32(2.0), np.float32(4.0), np.float32(np.inf))
+
+
+def test_nothing_is_drawn_that_the_books_refuse():
+    class Noted(BookedReleaser):
+        def _noisy(self, event, scale, value):
+            raise AssertionError("drawn")
+
+    spec = ReleaseSpec(LAPLACE, 3, from_data=True)
+    with pytest.raises(BudgetExceeded):
+        Noted(Shut(), NoiseSource())("a", spec, 1, DECLARED, np.zeros(3), Held("rows 1"))
+    with pytest.raises(BudgetExceeded):  # nor does what has no noise leave past the books
+        BookedReleaser(Shut(), NoiseSource())(
+            "a", spec._replace(mechanism=tacit.privacy.unprotected), 1, None, np.zeros(3), Held("rows 1")
+        )
+
+
+def test_what_was_cut_is_counted():
+    release = BookedReleaser(NothingBooked(), NoiseSource())
+    for name, cut in (("a", False), ("b", True), ("c", True)):
+        release(name, ReleaseSpec(LAPLACE, 3, from_data=True), 1, DECLARED, np.zeros(3), Held("rows 1"), cut)
+    assert release.cut == 2
+
+
+def test_bounded_noise_has_its_bound_in_units_of_its_scale():
+    """5,000 draws of scale 2 with a bound of 1.21 scales: beyond 1.21 lies none or nearly half, never one by chance."""
+    mechanism = tacit.privacy.bounded_laplace(epsilon=1.0, rounds=3)
+    spec = ReleaseSpec(mechanism, 5_000, from_data=True)
+    declared = Declared(np.float32(2.0), np.float32(2.0), np.float32(2 * mechanism.bound))
+    noisy = BookedReleaser(NothingBooked(), NoiseSource())("a", spec, 1, declared, np.zeros(5_000), Held("rows 1"))
+    assert mechanism.bound < np.abs(noisy).max() <= 2 * mechanism.bound * (1 + 1e-6)
+
+
+def test_noise_that_decays_is_drawn_as_its_round_says():
+    """Calibrated anew in double precision: what the declaration rounded plays no part."""
+    drawn = []
+
+    class Noted(BookedReleaser):
+        def _noisy(self, event, scale, value):
+            drawn.append((event.scale, event.ratio))
+            return value
+
+    spec = ReleaseSpec(tacit.privacy.decaying_gaussian(4.0, 0.25, 1.0), 3, from_data=True)
+    for t, scale in ((1, 8.0), (3, 2.0)):
+        declared = Declared(np.float32(2.0), np.float32(scale * (1 + 1e-6)), np.float32(np.inf))
+        Noted(NothingBooked(), NoiseSource())("a", spec, t, declared, np.zeros(3), Held("rows 1"))
+    np.testing.assert_allclose(drawn, [(8.0, 0.25), (2.0, 1.0)], rtol=1e-14)
+
+
+def test_a_snapshot_remembers_which_records_its_batch_holds():
+    state = np.zeros(2, np.float32)
+    taken = Snapshot(3, None, Held("rows 1-2", 2), state, (), None, {}, [], [])
+    found, cursor = decode(encode(taken, 7), state, (), ())
+    assert (found.round, found.held, cursor) == (3, Held("rows 1-2", 2), 7)
+
+
+@pytest.mark.parametrize("changed", [{"perturbs": "model"}, {"spread": "per_edge"}], ids=str)
+def test_a_model_and_what_lies_on_links_are_refused_by_the_releaser(changed):
+    spec = ReleaseSpec(LAPLACE._replace(**changed), 3, from_data=True)
+    with pytest.raises(PrivacyError, match="perturbs the model"):
+        BookedReleaser(NothingBooked(), NoiseSource())("a", spec, 1, DECLARED, np.zeros(3), Held("rows 1"))
 
 
 def test_released_values_lie_on_the_grid_and_have_the_declared_spread(tmp_path):

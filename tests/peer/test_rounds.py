@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tacit.contract import Message
 from tacit.errors import ContractError, MessageRefused
 from tacit.peer import RoundMachine
+from tacit.privacy.charges import Held
 from tests.peer.machines import (
     FEDERATED_VIEWS,
     ME,
@@ -252,3 +253,15 @@ class TestWaiting:
         assert one.waiting_for() == {1}
         assert [e.receiver for e in sent] == [1]
         refuse(one, "sender", envelope(sender=-1))
+
+
+def test_a_machine_knows_which_records_its_batch_holds():
+    one, other = machine(), machine()
+    views = {"peers": view(1)}
+    one.begin(jnp.zeros(2), views, records=[4, -1, 4])
+    assert one.snapshot().held == Held("rows 4", copies=2)
+    other.restore(one.snapshot(), views)
+    assert other.snapshot().held == Held("rows 4", copies=2)
+    fresh = machine()
+    begin(fresh)
+    assert fresh.snapshot().held == Held("fresh 1")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import gc
 import math
 from collections.abc import Callable, Sequence
@@ -37,7 +38,7 @@ events = st.builds(
     st.sampled_from(["laplace", "gaussian"]),
     st.floats(0, 2),
     st.floats(0.5, 9),
-    records=st.sampled_from(["", "a", "b", "c"]),
+    records=st.sampled_from(["", "a", "b", "rows 1-2", "rows 2", "none"]),
     observers=st.sampled_from([(EVERYONE,), ("p",), ("q",), ("p", "q"), ("q", EVERYONE), ("p", "p")]),
 )
 
@@ -168,10 +169,11 @@ def _by_definition(every: Sequence[Event], observer: str) -> list[Fraction | flo
         seen = [dataclasses.replace(e, records="") for e in seen]
 
     def total(label: str, field: int) -> Fraction | float:
-        values = [e.loss[field] for e in seen if e.records in ("", label)]
+        values = [e.loss[field] for e in seen if {"", label} & set(e.labels)]
         return math.inf if math.inf in values else sum(map(Fraction, values), Fraction(0))
 
-    return [max(total(label, field) for label in ["", *{e.records for e in seen}]) for field in range(3)]
+    labels = {"", *(label for e in seen for label in e.labels)}
+    return [max(total(label, field) for label in labels) for field in range(3)]
 
 
 @fixed
@@ -190,6 +192,8 @@ def test_account_and_list_say_what_the_definition_says(every: list[Event], obser
 
 
 def _booked(event: Event) -> tuple[str, ...]:
+    if not event.labels:  # of no record: nothing is booked
+        return ()
     return (EVERYONE,) if EVERYONE in event.observers else event.observers
 
 
@@ -198,6 +202,13 @@ def test_labels_in_parallel_same_label_in_sequence_all_records_on_top() -> None:
     assert spent(every).epsilon == 3.5
     assert composed(every).epsilon == 6
     assert composed([]) == spent([]) == Account().spent() == Loss()
+
+
+def test_every_record_of_a_batch_is_charged_by_itself() -> None:
+    every = [laplace(1.0, records="rows 1-3"), laplace(2.0, records="rows 3 5"), laplace(9.0, records="none")]
+    account = functools.reduce(Account.charged, every, Account())
+    assert spent(every).epsilon == account.spent().epsilon == account.spent("p").epsilon == 3.0  # of row 3
+    assert account.charged(laplace(3.5, records="rows 2")).spent().epsilon == 4.5
 
 
 def test_under_adjacency_dataset_labels_play_no_part() -> None:

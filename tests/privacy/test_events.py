@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.errors import ConfigError
-from tacit.privacy.events import EVERYONE, Event, Loss
+from tacit.privacy.events import EVERYONE, NO_RECORDS, Event, Loss, Total, labels_in, rows
 
 fixed = settings(derandomize=True, deadline=None, max_examples=200)
 amounts = st.floats(0, 1e6, allow_subnormal=True)
@@ -134,6 +134,57 @@ def test_infinite_losses_add() -> None:
     assert Loss(math.inf, 1.0).plus(Loss(math.inf, 2.0)) == Loss(math.inf, 3.0)
 
 
+def test_what_overflows_is_infinite() -> None:
+    assert Loss(1.7e308).plus(Loss(1.7e308)).epsilon == math.inf
+
+
+def test_what_is_no_number_is_not_free() -> None:
+    assert Total.of(Loss(math.nan, 1.0)).loss == Loss(math.inf, 1.0)
+    assert Loss(0.5, 0.5).plus(Loss(0.0, math.nan, math.nan)) == Loss(0.5, math.inf, math.inf)
+
+
+@fixed
+@given(losses, losses, losses, st.integers(1, 50))
+def test_totals_are_exact_in_whatever_order(one: Loss, two: Loss, three: Loss, count: int) -> None:
+    a, b, c = map(Total.of, (one, two, three))
+    assert a.plus(b).plus(c) == c.plus(a).plus(b)
+    assert a.times(count).plus(a) == a.times(count + 1)
+    assert [Fraction(n) / 2**1074 for n in a.plus(b)] == [
+        Fraction(x) + Fraction(y) for x, y in zip(one, two, strict=True)
+    ]
+    assert a.worst(b).loss == one.worst(two)
+    assert a.loss == one  # what is a float is not rounded
+
+
+def test_totals_keep_what_is_infinite() -> None:
+    open_, shut = Total.of(Loss(math.inf, 1.0)), Total.of(Loss(2.0, 3.0))
+    for one, other in ((open_, shut), (shut, open_)):
+        assert one.plus(other).loss == Loss(math.inf, 4.0)
+        assert one.worst(other).loss == Loss(math.inf, 3.0)
+    assert open_.times(2).loss == Loss(math.inf, 2.0)
+
+
+@fixed
+@given(st.lists(st.integers(0, 20), max_size=12))
+def test_numbered_records_are_told_in_spans_and_taken_apart_again(numbers: list[int]) -> None:
+    assert labels_in(rows(numbers)) == tuple(f"row {number}" for number in sorted(set(numbers)))
+
+
+def test_labels_of_records() -> None:
+    assert rows([7, 3, 4, 3]) == "rows 3-4 7"
+    assert rows([]) == NO_RECORDS
+    assert labels_in(NO_RECORDS) == ()
+    for label in ("", "fresh 3", "rows", "rows x", "rows 1 ", "row 1"):
+        assert labels_in(label) == (label,)
+    assert Event("m", "laplace", 1.0, 1.0, records="rows 1-2").labels == ("row 1", "row 2")
+    assert Event("m", "laplace", 1.0, 1.0, records="rows 1-2", adjacency="dataset").labels == ("",)
+
+
+def test_calibrated_noise_costs_what_it_was_calibrated_to() -> None:
+    assert Event("m", "laplace", 3 * 0.1, 1.0, calibration=0.3).loss.epsilon == 0.3 != 3 * 0.1
+    assert Event("m", "laplace", 0.0, 0.0, calibration=0.3).loss == Loss()  # no record can move it
+
+
 def test_an_event_is_seen_by_everyone_unless_it_says_who() -> None:
     assert Event("m", "laplace", 1.0, 1.0).observers == (EVERYONE,)
 
@@ -154,6 +205,8 @@ def test_an_event_is_seen_by_everyone_unless_it_says_who() -> None:
         (lambda: bounded(1.0, 1.0, 0.0), "bound 0.0"),
         (lambda: bounded(1.0, 1.0, math.nan), "bound nan"),
         (lambda: Event("m", "laplace", 1.0, 1.0, observers=()), "observers"),
+        (lambda: Event("m", "laplace", 1.0, 1.0, calibration=0.999), "calibration 0.999"),
+        (lambda: Event("m", "laplace", 1.0, 0.0, calibration=1.0), "calibration 1.0"),
     ],
 )
 def test_what_makes_no_sense_is_refused_by_name(make: Callable[[], Event], names: str) -> None:

@@ -110,6 +110,30 @@ def test_amplification_scales_sensitivity_and_noise_but_not_the_loss():
     assert unprotected.amplified(lambda v: 2.0) is unprotected
 
 
+@pytest.mark.parametrize("mechanism", [laplace(0.7, 0.5), gaussian(2.0, 0.5), decaying_gaussian(2.0, 0.64, 0.5)])
+def test_what_a_round_costs_is_what_its_noise_says(mechanism):
+    first = 0.7 if mechanism.distribution == "laplace" else 0.5
+    for t in (1, 2, 5):
+        noise = mechanism.noise(view(t), Extent(4, 1))
+        assert float(noise.sensitivity / noise.scale) == pytest.approx(mechanism.ratio_in(t), rel=1e-6)
+        assert mechanism.ratio_in(t) == pytest.approx(first * mechanism.decay ** (-(t - 1) / 2), rel=1e-14)
+    assert laplace(0.3, 1.0).ratio_in(10**6) == 0.3  # to the bit
+    assert unprotected.ratio_in(1) is None
+
+
+def test_a_mean_over_other_records_than_those_of_a_batch():
+    """Five records whatever the batch holds; a whole batch moves as one record would; a data set is taken as it is."""
+    plain = gaussian(1.0, 0.5)
+    extent = Extent(coordinates=4, records=8)
+    of_five = plain.over(lambda view, extent: jnp.float32(5))
+    assert float(of_five.noise(view(), extent).sensitivity) == pytest.approx(2 * 0.5 / 5)
+    assert float(of_five.mean_over(view(), extent)) == 5
+    assert float(plain.for_whole_batch().noise(view(), extent).sensitivity) == pytest.approx(2 * 0.5)
+    assert float(plain.for_whole_batch().mean_over(view(), extent)) == 1
+    whole = gaussian(1.0, 0.5, adjacency="dataset")
+    assert whole.over(lambda view, extent: jnp.float32(5)) is whole
+
+
 def test_bounded_noise_stays_in_bounds_and_is_squeezed_as_printed():
     """000 Alg. 3 by hand: the vector is the normalised (g + N + b) / (2 b + 1)."""
     mechanism = bounded_laplace(epsilon=4.0, rounds=3)

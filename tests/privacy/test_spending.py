@@ -178,6 +178,36 @@ def test_who_did_not_take_part_is_not_charged() -> None:
     assert found.reads == 2
 
 
+def test_nobody_is_passed_over_for_whom_noise_is_not_pure() -> None:
+    """The first agent's rho is larger, the second's epsilon infinite: neither speaks for both."""
+    parts = [np.array([[True, False]]), np.array([[False, True]])]
+    specs = [Spec(SIZED), Spec(SIZED_GAUSSIAN)]
+    readings = [Reading(cycle(1, 1), part) for part in parts]
+    for order in (readings, readings[::-1]):
+        found = spent_in_run(statement(LAPLACE), specs, ratios(2.0, 0.5), order).guarantee
+        assert found is not None
+        assert (found.rho, found.delta) == (2.0, 1e-5)
+
+
+def test_rounds_differ_by_how_often_a_record_is_in_their_batch() -> None:
+    records = np.array([[0, 1, -1, -1], [2, 2, 3, -1], [1, 1, 1, 4]])
+    found = spent_in_run(statement(SIZED), [Spec(SIZED)], ratios(1.0, rounds=3), [Reading(records)])
+    assert found.guarantee is not None
+    assert (found.guarantee.epsilon, found.reads) == (4.0, 4)  # of record 1: once, and three times in one batch
+    part = np.array([[True], [True], [False]])
+    found = spent_in_run(statement(SIZED), [Spec(SIZED)], ratios(1.0, rounds=3), [Reading(records, part)])
+    assert found.guarantee is not None
+    assert (found.guarantee.epsilon, found.reads) == (2.0, 2)
+
+
+def test_the_dearest_agent_counts() -> None:
+    readings = [Reading(cycle(3, 6)), Reading(cycle(2, 6)), Reading(cycle(6, 6))]
+    for order in (readings, readings[::-1]):
+        found = spent_in_run(statement(SIZED), [Spec(SIZED)], ratios(0.5, rounds=6), order)
+        assert found.guarantee is not None
+        assert (found.guarantee.epsilon, found.reads) == (1.5, 3)
+
+
 def test_many_rounds_cost_little_time_and_lose_nothing() -> None:
     costs = np.tile([1.0, 0.5], 50_000)
     assert spent(SIZED, costs, rounds=100_000, composition="sequential").epsilon == 75_000.0

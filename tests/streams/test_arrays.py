@@ -99,6 +99,32 @@ def test_reads_counts_how_often_a_record_is_used() -> None:
         assert max(np.bincount(rows.ravel())[own]) == [2, 5, 2][agent]
 
 
+@pytest.mark.parametrize("batch", [1, 3])
+def test_a_record_has_one_number_whenever_it_is_read(batch) -> None:
+    stream = from_arrays(X, Y, THREE, batch=batch)
+    x = stream.chunk(0, 9).x.reshape(9, 3, batch).astype(int)
+    for agent in range(3):
+        numbers, rows = stream.records(agent, 0, 9), x[:, agent]
+        for number in np.unique(numbers):
+            assert len(set(rows[numbers == number])) == 1
+        assert len(np.unique(numbers)) == len(np.unique(rows))
+        np.testing.assert_array_equal(stream.records(agent, 4, 7), numbers[4:7])
+        assert stream.records_in_round(agent, 5) == tuple(numbers[4])
+
+
+@pytest.mark.parametrize("exhausted", ["mask", "stop"])
+def test_what_is_read_once_is_in_one_round(exhausted) -> None:
+    """A stream may say so by numbers, or by none."""
+    stream = from_arrays(X, Y, THREE, exhausted=exhausted, batch=2)
+    numbers = stream.records(0, 0, stream.rounds)
+    assert numbers is None or np.unique(numbers[numbers >= 0], return_counts=True)[1].max() == 1
+
+
+def test_agents_are_alike_who_have_equally_many_rows() -> None:
+    one, two, three = from_arrays(X, Y, THREE).alike()
+    assert one == three != two
+
+
 def test_the_order_is_shuffled_by_its_seed_or_kept() -> None:
     one_agent = [np.arange(12)]
     kept = rows_read(from_arrays(X, Y, one_agent, shuffle_seed=None), 12)[:, 0]

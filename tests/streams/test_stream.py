@@ -77,3 +77,34 @@ def test_settings_that_cannot_be_used_are_refused(setting: dict[str, int]) -> No
 def test_endless_streams_read_each_sample_once() -> None:
     np.testing.assert_array_equal(linear_drift(3, 2).reads(1000), [1, 1, 1])
     np.testing.assert_array_equal(linear_drift(3, 2, repeat_every=10).reads(1000), [100, 100, 100])
+
+
+@pytest.mark.parametrize(
+    ("setting", "numbers"),
+    [
+        ({}, None),
+        ({"rounds": 7}, None),
+        ({"rounds": 7, "period": 7}, None),
+        ({"period": 3}, [2, 0, 1, 2]),
+        ({"rounds": 7, "period": 3}, [2, 0, 1, 2]),
+    ],
+    ids=str,
+)
+def test_batches_are_records_that_come_again_after_the_period(setting: dict[str, int], numbers: list[int]) -> None:
+    stream = from_function(table, agents=3, **setting)
+    found = stream.records(1, 2, 6)
+    assert (found is None) if numbers is None else (found.tolist() == [[number] for number in numbers])
+    assert stream.records_in_round(1, 3) == (None if numbers is None else (2,))
+    assert len(set(stream.alike())) == 1
+
+
+def test_a_function_may_tell_which_records_it_reads() -> None:
+    owned = np.array([[[0], [1], [0], [2]], [[3], [3], [-1], [3]]])
+    stream = from_function(table, agents=3, records=lambda agent, start, stop: owned[agent % 2, start:stop])
+    np.testing.assert_array_equal(stream.records(1, 1, 3), [[3], [-1]])
+    np.testing.assert_array_equal(stream.reads(4), [2, 3, 2])  # agent 1 otherwise than agent 0
+
+
+def test_an_empty_place_is_read_by_nobody() -> None:
+    stream = from_function(table, agents=3, records=lambda agent, start, stop: np.full((stop - start, 2), -1))
+    np.testing.assert_array_equal(stream.reads(4), [0, 0, 0])

@@ -90,7 +90,7 @@ class Total(NamedTuple):
     @classmethod
     def of(cls, loss: Loss) -> Total:
         """Return the sum of one loss."""
-        return cls(*(None if math.isinf(number) else _in_units(number) for number in loss))
+        return cls(*map(_in_units, loss))
 
     def times(self, count: int) -> Total:
         """Return the sum of so many alike, one at least."""
@@ -110,10 +110,10 @@ class Total(NamedTuple):
         return Loss(*(math.inf if number is None else _rounded_up(number) for number in self))
 
 
-def _in_units(number: float) -> int:
-    if not 0 < number < math.inf:
-        return 0
-    numerator, denominator = number.as_integer_ratio()
+def _in_units(number: float) -> int | None:
+    if not number < math.inf:  # what is no number promises nothing, as what is infinite
+        return None
+    numerator, denominator = max(number, 0.0).as_integer_ratio()
     return (numerator << _UNIT) // denominator  # exact: the denominator is a power of two, at most 2^1074
 
 

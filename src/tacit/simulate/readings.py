@@ -37,7 +37,7 @@ def readings_of(
         records = {kind: stream.records(int(np.argmax(kinds == kind)), 0, rounds) for kind in np.unique(kinds).tolist()}
         if all(numbers is None for numbers in records.values()):  # no record comes twice, whoever reads it
             agents, present = agents[:1], np.any(present, axis=0, keepdims=True)
-        elif all(numbers is not None and not numbers.any() for numbers in records.values()) and _constant(ratios):
+        elif len(answering) == 1 and _constant(ratios) and _one_record(list(records.values())):
             most = present.sum(axis=(1, 2))  # one record each, read in every round: who took part most often pays most
             agents, present = agents[most == most.max()], present[most == most.max()]
         for agent, part in zip(agents.tolist(), present, strict=True):
@@ -58,6 +58,13 @@ def _by_learner(found: NDArray[np.generic], learners: int) -> NDArray[np.bool_]:
     there = np.zeros((len(found), learners + 1), bool)  # the last place is for those who were not called
     there[np.arange(len(found))[:, None], found.astype(np.int64)] = True
     return there[:, :-1]
+
+
+def _one_record(records: Sequence[NDArray[np.int64] | None]) -> bool:
+    """Whether each agent has one record, in every round and equally often."""
+    return all(numbers is not None and not numbers.any() for numbers in records) and (
+        len({np.shape(numbers) for numbers in records}) == 1
+    )
 
 
 def _constant(ratios: NDArray[np.floating]) -> bool:
