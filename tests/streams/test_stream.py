@@ -6,6 +6,7 @@ import pytest
 
 from tacit.errors import ConfigError, DataError
 from tacit.streams import Batch, Stream, from_function, linear_drift
+from tacit.streams.stream import FunctionStream
 
 
 def table(start: int, stop: int) -> dict[str, np.ndarray]:
@@ -108,3 +109,26 @@ def test_a_function_may_tell_which_records_it_reads() -> None:
 def test_an_empty_place_is_read_by_nobody() -> None:
     stream = from_function(table, agents=3, records=lambda agent, start, stop: np.full((stop - start, 2), -1))
     np.testing.assert_array_equal(stream.reads(4), [0, 0, 0])
+
+
+def test_a_stream_that_numbers_its_records_is_asked_agent_by_agent():
+    """Whoever says nothing of agents that are alike must not have agent 0 speak for all."""
+
+    class Own(FunctionStream):
+        def records(self, agent, start, stop):
+            return np.zeros((stop - start, 1), np.int64) if agent == 1 else None
+
+        alike = Stream.alike
+
+    zeros = np.zeros((4, 2), np.float32)
+    own = Own(
+        lambda start, stop: zeros[start:stop],
+        agents=2,
+        rounds=4,
+        period=None,
+        data_size=np.zeros(2, np.int32),
+        records=None,
+        name="own",
+        description="own",
+    )
+    np.testing.assert_array_equal(own.reads(4), [1, 4])

@@ -79,8 +79,13 @@ class Stream(ABC):
         return np.arange(start, stop)[:, None] % self.period
 
     def alike(self) -> NDArray[np.int64]:
-        """Return (agents,) a class for each agent: those of one class read their records in the same order."""
-        return np.zeros(self.agents, np.int64)
+        """Return (agents,) a class for each agent: those of one class read their records in the same order.
+
+        As long as a stream does not say otherwise, each of its agents reads in an order of its own, unless `records`
+        is that of all streams.
+        """
+        own = type(self).records is not Stream.records
+        return np.arange(self.agents) if own else np.zeros(self.agents, np.int64)
 
     def records_in_round(self, agent: int, round_: int) -> tuple[int, ...] | None:
         """Return the numbers of the records in an agent's batch of round t = 1, 2, ...; see `records`."""
@@ -144,7 +149,7 @@ class FunctionStream(Stream):
 
     def alike(self) -> NDArray[np.int64]:
         """Return one class for all where batches are records, and one for each agent where a function tells."""
-        return super().alike() if self._records is None else np.arange(self.agents)
+        return np.zeros(self.agents, np.int64) if self._records is None else np.arange(self.agents)
 
     def batch_spec(self) -> Tree:
         """Return the shapes and types of one agent's batch, as the function's first round showed them."""

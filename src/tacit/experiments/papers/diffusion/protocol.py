@@ -81,7 +81,3 @@ class Draws(Stream):
     def records(self, agent: int, start: int, stop: int) -> NDArray[np.int64]:
         """Return (rounds, 1) which sample was drawn."""
         return self._row[start:stop, agent, None].astype(np.int64)
-
-    def alike(self) -> NDArray[np.int64]:
-        """Return a class of its own for each agent: each draws for itself."""
-        return np.arange(self.agents)
