@@ -392,7 +392,7 @@ def test_data_that_leave_by_way_of_python_are_refused():
     def scaled(view, sensitivity):
         return sensitivity * (1 + jnp.sum(box[-1]))
 
-    loud = HONEST._replace(compute=keep, mechanism=MECHANISM._replace(scale=scaled))
+    loud = HONEST._replace(compute=keep, mechanism=MECHANISM._replace(scale=scaled, ratio=None))
     refused(method(loud, composition="parallel"), "phase 0", "mechanism")
 
 

@@ -322,6 +322,11 @@ class Mechanism(NamedTuple):
             # One release of many copies: in the l1 norm their changes add, in the l2 norm the squares.
             copies = (1 + view.out.degree).astype(jnp.result_type(float))
             sensitivity = sensitivity * (jnp.sqrt(copies) if self.distribution == "gaussian" else copies)
+        if (self.ratio is None) == (self.scale is None):
+            raise ContractError(
+                f"mechanism {self.name!r} has ratio = {self.ratio!r} and scale = {self.scale!r}: expected one of them, "
+                "noise that is calibrated or noise of a size of its own"
+            )
         if self.ratio is None:
             assert self.scale is not None
             scale = self.scale(view, sensitivity)
@@ -333,7 +338,12 @@ class Mechanism(NamedTuple):
 
     def ratio_in(self, round_: int) -> float | None:
         """Return what calibrated noise costs in a round: sensitivity over scale, in double precision."""
-        return None if self.ratio is None else self.ratio * math.exp(-math.log(self.decay) / 2 * (round_ - 1))
+        if self.ratio is None:
+            return None
+        try:
+            return self.ratio * math.exp(-math.log(self.decay) / 2 * (round_ - 1))
+        except OverflowError:
+            return math.inf
 
     def amplified(self, gain: Callable[[View], Array]) -> Mechanism:
         """Return the mechanism for a value that is `gain` times as sensitive as a clipped gradient."""

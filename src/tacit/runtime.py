@@ -168,17 +168,23 @@ class Prepared(NamedTuple):
 
 def prepare(phase: Phase, index: int, key: Key, state: State, batch: Batch, view: View) -> Prepared:
     """One agent's side of sending, with simulated noise: compute, release, emit."""
-    view = with_data(view, batch)
+    view, batch = with_data(view, batch)
     state, value = compute(phase, index, key, state, batch, view)
     words = noise_words(key, view.round, index)
     released, noise = release(phase.mechanism, words, value, view, records_in(batch))
     return emit(phase, state, released, view, None if noise is None else _declared(noise))
 
 
-def with_data(view: View, batch: Batch) -> View:
-    """Return the view of a round that brings this batch."""
+def with_data(view: View, batch: Batch) -> tuple[View, Batch]:
+    """Return the view of a round that brings this batch, and the batch as a method sees it.
+
+    A record that cannot be used (a weight below 0) counts as none to the method, but the round has brought data:
+    whether it did must not tell what a record holds.
+    """
     weight = getattr(batch, "weight", None)
-    return view if weight is None else view._replace(fresh=jnp.any(weight > 0))
+    if weight is None:
+        return view, batch
+    return view._replace(fresh=jnp.any(weight != 0)), batch._replace(weight=jnp.maximum(weight, 0))
 
 
 def compute(phase: Phase, index: int, key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
@@ -287,7 +293,7 @@ def settle(
     for index, phase in enumerate(algorithm.phases):
         state, heard_by = init[phase.source].shapes, init[phase.target].shapes
         own_batch = batch if phase.source == algorithm.learner else ()
-        view = jax.eval_shape(with_data, views[phase.source][phase.links], own_batch)
+        view, own_batch = jax.eval_shape(with_data, views[phase.source][phase.links], own_batch)
         found = sending(phase, index, key, state, own_batch, view)
         _check_spread(algorithm, index, found.outbox)
         check_state(algorithm, index, phase.source, state, found.emit.shapes[0])

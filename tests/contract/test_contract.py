@@ -36,6 +36,7 @@ SUPPORT = {
     "importance",
     "importance_training",
     "linear_records",
+    "local_problems",
     "local_steps",
     "mixing",
     "newton",

@@ -74,7 +74,7 @@ class Learner:
         self.node.begin(given.batch, 0.0, records=given.records, cursor=given.cursor, used=given.used, seen=given.seen)
         self.batches.append(given.batch)
         for x, weight in zip(given.batch.x, given.batch.weight, strict=True):
-            if weight:
+            if weight > 0:
                 self.released[int(x[0])] += 1
         self.node.proceed(10.0)
         return given
@@ -110,9 +110,9 @@ def lines(*numbers, b=0.0):
 
 
 def places(batches):
-    """All batches one after the other, as rows of features, label and weight."""
+    """All batches one after the other, as rows of features, label and weight as a method sees it."""
     return [
-        (*np.asarray(x).tolist(), float(y), float(w))
+        (*np.asarray(x).tolist(), float(y), max(float(w), 0.0))
         for batch in batches
         for x, y, w in zip(batch.x, batch.y, batch.weight, strict=True)
     ]

@@ -21,7 +21,7 @@ from tacit.contract import Algorithm, Clip, Links, Mechanism, View
 from tacit.errors import ContractError
 from tacit.peer import run_in_process
 from tacit.peer.releases import BookedReleaser, NothingBooked
-from tacit.privacy import gaussian, laplace
+from tacit.privacy import gaussian, laplace, laplace_of_size
 from tacit.privacy.clipping import clip, clipped_mean
 from tacit.privacy.enforcement import Enforced, enforced
 from tacit.privacy.entropy import NoiseSource
@@ -236,3 +236,35 @@ def test_a_method_of_ones_own_is_told() -> None:
     check_contract(method(HONEST["clipped"], gaussian(1.0, CLIP)), graph, data, rounds=4)
     with pytest.raises(ContractError, match="declares"):
         check_contract(method(BROKEN["clip forgotten"], gaussian(1.0, CLIP / 50)), graph, data, rounds=4)
+
+
+def test_a_sensitivity_without_a_clip_is_enforced_as_well() -> None:
+    algorithm = method(BROKEN["clip forgotten"], gaussian(1.0, CLIP)._replace(clip=None))
+    one, other = (released(algorithm, 4, sign, 1000.0) for sign in (1.0, -1.0))
+    assert np.linalg.norm(one.value - other.value) <= one.sensitivity * (1 + 1e-5)
+    assert one.cut > 0
+
+
+def test_noise_without_a_bound_on_what_a_record_changes_is_left_alone() -> None:
+    """It promises nothing, is booked as that, and its values stay as they are."""
+    seen = released(method(BROKEN["clip forgotten"], laplace_of_size(0.1)), 1, -1.0, 2.0)
+    assert np.isinf(seen.sensitivity)
+    assert np.linalg.norm(seen.value) > 0.1
+    assert seen.cut == 0
+
+
+def test_a_step_of_size_zero_is_released_as_it_is_and_costs_nothing() -> None:
+    algorithm = tacit.algorithms.distributed_online(
+        tacit.objectives.logistic(), step=lambda t: jnp.where(t == 2, 0.0, 0.1), mechanism=laplace(1.0, CLIP)
+    )
+    costs: dict[str, float] = {}
+
+    class Noted:
+        def release(self, release: str, event: Any, draw: Any) -> Any:
+            costs[release] = event.loss.epsilon
+            return draw()
+
+    stream = tacit.streams.logistic_drift(agents=AGENTS, dim=DIM, rounds=3, seed=0)
+    releaser = BookedReleaser(Noted(), NoiseSource())
+    run_in_process(algorithm, tacit.graphs.complete(AGENTS), stream, rounds=3, releaser=lambda role, agent: releaser)
+    assert [costs[f"peer 0 round {t} phase 0"] for t in (1, 2, 3)] == [1.0, 0.0, 1.0]

@@ -20,7 +20,7 @@ from tacit.privacy.entropy import NoiseSource
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.sampling import grid_step
 from tacit.runtime import Declared, ReleaseSpec, declare, finish
-from tests.contract.cases import AGENTS, CASES, DIM, stream
+from tests.contract.cases import AGENTS, CASES, DIM, build, graph_of, stream
 
 PRIVATE = [
     c
@@ -287,3 +287,36 @@ def test_noise_that_lies_on_links_of_its_own_is_not_drawn_by_peers(kind, tmp_pat
     _, releaser = releasers(tmp_path, Budget(rho=1000.0))
     with pytest.raises(PrivacyError, match=f"{kind}.*perturbs the model.*laplace or gaussian noise on the update"):
         run_in_process(case.make(), case.graph, stream(), rounds=1, releaser=releaser)
+
+
+def test_a_batch_with_records_cannot_be_said_to_hold_none(tmp_path):
+    case = next(c for c in PRIVATE if c.name.startswith("distributed_online, laplace"))
+    made, releaser = releasers(tmp_path, Budget(epsilon=100.0))
+    machine = run_in_process(case.make(), case.graph, stream(), rounds=1, releaser=releaser).machines["peer"][0]
+    batch = tacit.streams.Batch(np.zeros(DIM, np.float32), np.float32(1))
+    with pytest.raises(PrivacyError, match="none"):
+        machine.begin(batch, machine._views, [-1])
+    assert made[0].ledger.releases == 1
+
+
+@pytest.mark.parametrize("name", ["partial_diffusion", "pao_fed"])
+def test_a_record_that_cannot_be_used_leaves_with_noise_all_the_same(name):
+    """Whether a round brought data is no secret; whether its record could be used is."""
+    x = np.random.default_rng(0).normal(size=(3, AGENTS, DIM)).astype(np.float32)
+    y, weight = np.ones((3, AGENTS), np.float32), np.ones((3, AGENTS), np.float32)
+    moved = {}
+    for what in (1, -1, 0):
+        weight[1, 0] = what
+        batch = tacit.streams.Batch(x, y, weight)
+        data = tacit.streams.from_function(
+            lambda start, stop, batch=batch: tacit.streams.Batch(*(leaf[start:stop] for leaf in batch)),
+            agents=AGENTS,
+            rounds=3,
+        )
+        algorithm = build(name, tacit.privacy.laplace(0.1, 1.0), share=DIM)
+        found = []
+        run_in_process(algorithm, graph_of(algorithm), data, rounds=2, watch=found.append)
+        mine = [e for e in found if e.sender == 0 and algorithm.phases[e.phase].source == algorithm.learner]
+        first, second = (next(e for e in mine if e.round == t).message.private for t in (1, 2))
+        moved[what] = float(np.abs(np.asarray(first) - np.asarray(second)).max())
+    assert min(moved[1], moved[-1]) > 1  # noise of scale 5 at least

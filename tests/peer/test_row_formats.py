@@ -139,6 +139,13 @@ def test_records_that_differ_in_any_field_are_told_apart(tmp_path):
     assert digests(tmp_path, "id,a,b,z,y\n7,1,0.5,,3\n") != found[:1]
 
 
+def test_a_long_number_is_an_identity_however_it_is_written(tmp_path):
+    long = ("9007199254740993", "9007199254740993.0", "9007199254740993.000", " 9007199254740993 ")
+    spelled = [digests(tmp_path, f"id,a,b,y\n{text},1,2,3\n", key=["id"]) for text in long]
+    assert spelled == [spelled[0]] * len(long)
+    assert digests(tmp_path, "id,a,b,y\n9007199254740992,1,2,3\n", key=["id"]) != spelled[0]
+
+
 def test_a_nested_json_row_has_one_identity(tmp_path):
     settings = {"format": "jsonl", "features": None}
     (plain,) = digests(tmp_path, '{"x": [1, 2.50], "y": 3, "of": {"p": 1, "q": [2.0]}}\n', **settings)

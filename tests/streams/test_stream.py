@@ -132,3 +132,32 @@ def test_a_stream_that_numbers_its_records_is_asked_agent_by_agent():
         description="own",
     )
     np.testing.assert_array_equal(own.reads(4), [1, 4])
+
+
+def rows(start, stop):
+    return Batch(np.zeros((stop - start, 2, 5, 3), np.float32), np.ones((stop - start, 2, 5), np.float32))
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        lambda rounds: np.full((rounds, 5), -1),  # nothing is there, it says: every release would be free
+        lambda rounds: np.zeros((rounds, 0), int),
+        lambda rounds: np.zeros((rounds, 3), int),
+        lambda rounds: np.zeros(rounds, int),
+        lambda rounds: np.zeros((rounds, 5)),
+        lambda rounds: np.full((rounds, 1), -2),
+    ],
+)
+def test_numbers_that_do_not_fit_the_batches_are_refused(numbers):
+    stream = from_function(rows, agents=2, rounds=4, records=lambda agent, start, stop: numbers(stop - start))
+    for ask in (lambda: stream.records_in_round(0, 1), lambda: stream.reads(4)):
+        with pytest.raises(DataError, match="numbered"):
+            ask()
+
+
+def test_limited_samples_without_a_period_are_taken_to_come_again():
+    limited = from_function(rows, agents=2, data_size=np.array([10, 0]))
+    np.testing.assert_array_equal(limited.reads(8), [4, 1])
+    np.testing.assert_array_equal(from_function(rows, agents=2, data_size=10, period=4).reads(8), [2, 2])
+    assert limited.records_in_round(0, 3) == (0, 1, 2, 3, 4)

@@ -24,27 +24,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 
 from tacit.algorithms import contraction
 from tacit.algorithms.contraction import SLACK, pulled
-from tacit.algorithms.linear_records import (
-    Factored,
-    factored,
-    first_predictions,
-    largest_curvature,
-    records_of,
-    sizes,
-    slope_limit,
-    smooth_linear,
-)
-from tacit.algorithms.newton import LocalProblem, newton
+from tacit.algorithms.linear_records import Factored, smooth_linear
+from tacit.algorithms.local_problems import Bounded, LocalProblems
+from tacit.algorithms.newton import newton
 from tacit.algorithms.records import of_own_records, own_records
 from tacit.algorithms.settings import whole_number
 from tacit.contract import Array, Batch, Extent, Mechanism, Objective, Params, Tree, View
 from tacit.errors import ConfigError
-from tacit.objectives import linear, squared_loss
+from tacit.objectives import linear
 from tacit.privacy.clipping import clip as clipped
 
 NEWTON_STEPS = 10
@@ -77,13 +68,6 @@ class Proximal(NamedTuple):
     """Of the objective: what is left of the curvature where mu is 0."""
 
 
-class _Problem(NamedTuple):
-    local: LocalProblem
-    z0: Array
-    bounds: contraction.Bounds | None
-    """Where there is a clip."""
-
-
 def proximal_step(
     objective: Objective,
     mechanism: Mechanism,
@@ -100,34 +84,11 @@ def proximal_step(
             "the end, and what a record moves a minimiser by is bounded in the l2 norm alone; clip in l2"
         )
     whole_number("newton_steps", newton_steps, "how many a local problem is solved in")
-    closed = sample is squared_loss and clip is None
-    first = jax.vmap(jax.grad(sample))
-    bend = None if clip is None else largest_curvature(objective, name)
+    local_problems = LocalProblems(objective, sample, clip, name)
 
-    def prepare(batch: Batch) -> Factored:
-        x, _, share = records_of(batch, clip is not None)
-        return factored(batch, x @ x.T, share if closed else None)
-
-    def problem(batch: Factored, v0: Params, m: Array, view: View) -> _Problem:
-        x, y, share = records_of(batch, clip is not None)
-        if clip is None or bend is None:
-            return _Problem(LocalProblem(x, batch.gram, lambda z: first(z, y), share), linear(v0, x), None)
-        z0 = first_predictions(x, v0)
-        if sample is squared_loss:  # of the difference alone, which is small where it counts
-            z0, y = z0 - y, jnp.zeros_like(y)
-        records = own_records(view, x.shape[0]).astype(x.dtype)
-        share = (share > 0) / records
-        size = sizes(x)
-        limit = slope_limit(size, clip)
-        delta = contraction.blur(x.shape[1], contraction.unit(x.dtype))
-        factor, kappa = contraction.flattened(bend(y), size, records, m, delta)
-        slope = lambda z: jnp.clip(factor * first(z, y), -limit, limit)  # noqa: E731
-        bounds = contraction.bounds(share, size, limit, kappa, clip.bound, records, delta * clip.bound / m)
-        return _Problem(LocalProblem(x, batch.gram, slope, share), z0, bounds)
-
-    def gradient(found: _Problem, batch: Factored, m: Array) -> Params:
+    def gradient(found: Bounded, batch: Factored, m: Array) -> Params:
         local, z0, bounds = found
-        if closed:
+        if local_problems.closed:
             return pulled(local.x, batch.solved(local, z0, m))
         # Without a clip there is no sensitivity to be within.
         if bounds is None or clip is None or mechanism.distribution is None:
@@ -137,7 +98,7 @@ def proximal_step(
 
     def solve(pull: Params, mu: Array, batch: Factored, view: View) -> Solution:
         m, v0 = _whole(pull, mu, l2)
-        found = problem(batch, v0, m, view)
+        found = local_problems.around(batch, v0, m, view)
         g = gradient(found, batch, m)
         local = found.local
         gap = pulled(local.x, local.share * local.slope(found.z0 - linear(g, local.x) / m)) - g
@@ -158,7 +119,8 @@ def proximal_step(
     def gain(view: View) -> Array:
         return jnp.ones(()) if mechanism.perturbs == "gradient" else 1 / (curvature(view) + l2)
 
-    return Proximal(_solved(of_own_records(mechanism).amplified(gain)), prepare, solve, value, moved, l2)
+    noisy = _solved(of_own_records(mechanism).amplified(gain))
+    return Proximal(noisy, local_problems.prepared, solve, value, moved, l2)
 
 
 def noted(mechanism: Mechanism, before: Array, solution: Solution) -> Array:

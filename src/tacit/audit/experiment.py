@@ -47,23 +47,21 @@ def audit(
 ) -> Audit:
     """Attack a method's claim: `constructor(objective, mechanism=mechanism)`, run many times under watch.
 
-    Args:
-      constructor: Makes the method from an objective and a mechanism; a registered `Entry` brings its example settings.
-        Settings that a problem needs (constraints, a cohort) are its to choose, unless `functools.partial` has.
-      mechanism: The noise whose claim is attacked.
-      trials: Runs per problem; without a number each problem has its own, 40,000 for most.
-      rounds: Rounds of each run, in all problems; so for `coordinates` (of the model) and `records` (per round).
-      graph: The network; without one the smallest on which the method runs. Agent 0 is the victim.
-      one_link: The attacker sees what the victim sends to one neighbour, not to all; the claim is that of the whole.
-      delta: Where claims made by Gaussian noise are compared.
-      confidence: With which the lower bound holds.
-      seed: Of the runs.
-      problems: Names of `tacit.audit.PROBLEMS`; without any all are tried that fit.
-      seconds: No further problem is begun after this time.
-      progress: Is told the name of each problem as it begins.
+    - `constructor`: Makes the method from an objective and a mechanism; a registered `Entry` brings example settings.
+      Those that a problem needs (constraints, a cohort) are its to choose, unless `functools.partial` has.
+    - `mechanism`: The noise whose claim is attacked.
+    - `trials`: Runs per problem; without a number each problem has its own, 40,000 for most.
+    - `rounds`: Rounds of each run, in all problems; so for `coordinates` (of the model) and `records` (per round).
+    - `graph`: The network; without one the smallest on which the method runs. Agent 0 is the victim.
+    - `one_link`: The attacker sees what the victim sends to one neighbour, not to all; the claim is that of the whole.
+    - `delta`: Where claims made by Gaussian noise are compared.
+    - `confidence`: With which the lower bound holds.
+    - `seed`: Of the runs.
+    - `problems`: Names of `tacit.audit.PROBLEMS`; without any all are tried that fit.
+    - `seconds`: No further problem is begun after this time.
+    - `progress`: Is told the name of each problem as it begins.
 
-    Returns:
-      The strongest attack, with a verdict: see `Audit`.
+    Returns the strongest attack, with a verdict: see `Audit`.
     """
     begun = time.perf_counter()
     sizes = {"trials": trials, "rounds": rounds, "coordinates": coordinates, "records": records}

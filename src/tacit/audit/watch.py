@@ -51,10 +51,12 @@ class Worlds(NamedTuple):
     other: Batch
 
     @property
-    def y(self) -> Array | None:
+    def y(self) -> Array | jax.ShapeDtypeStruct | None:
         """What `records_in` counts the records of a batch by."""
         y = getattr(self.given, "y", None)
-        return None if y is None else y[0]
+        if y is None or hasattr(y, "__getitem__"):
+            return None if y is None else y[0]
+        return jax.ShapeDtypeStruct(y.shape[1:], y.dtype)  # of a batch that is known by its shapes
 
 
 class Trial(NamedTuple):

@@ -61,6 +61,7 @@ def plan_of(settings: PeerSettings) -> Plan:
         dtype=dtype,
         booked=settings.booked,
         co_senders=_co_senders(settings, role, ends),
+        settings=job.settings_hash,
     )
 
 

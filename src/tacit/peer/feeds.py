@@ -85,7 +85,7 @@ class SampleFeed:
             await asyncio.sleep(self._patience)
         batch = batch_of(samples, self._size, self._form.features, self._dtype)
         if self._bias:
-            batch = batch._replace(x=with_one(batch.x, batch.weight))
+            batch = batch._replace(x=with_one(batch.x, np.asarray(batch.weight) > 0))
         queued = isinstance(self.source, SampleQueue) and samples
         usable = sum(sample is not None for sample in samples)
         return Given(batch, cursor=self._cursor, used=self._cursor if queued else None, samples=usable, seen=seen)

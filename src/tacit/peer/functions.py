@@ -38,10 +38,10 @@ class AgentFunctions:
         def compute(
             key: Key, state: State, batch: Batch, view: View
         ) -> tuple[State, runtime.Declared | None, Enforced]:
-            view = runtime.with_data(view, batch)
+            view, batch = runtime.with_data(view, batch)
             after, value = runtime.compute(phase, index, key, state, batch, view)
             declared = runtime.declare(phase, value, records_in(batch), view)
-            if declared is None or phase.mechanism.clip is None:
+            if declared is None:
                 return after, declared, Enforced(value, jnp.zeros((), bool))
             of_one = lambda record: runtime.compute(phase, index, key, state, record, view)[1]  # noqa: E731
             return after, declared, enforced(phase.mechanism, value, batch, view, of_one, declared.sensitivity)
@@ -77,7 +77,7 @@ class AgentFunctions:
         """Compute, release through the ledger, emit."""
         state, declared, (value, cut) = self._compute[index](key, state, batch, view)
         noisy = releaser(name, self.specs[index].release, int(view.round), declared, value, held, bool(cut))
-        ready: runtime.Prepared = self._emit[index](state, noisy, runtime.with_data(view, batch), declared)
+        ready: runtime.Prepared = self._emit[index](state, noisy, runtime.with_data(view, batch)[0], declared)
         return ready
 
     def compile(self, index: int, key: Key, state: State, batch: Batch, view: View, booked: bool) -> None:
@@ -86,7 +86,7 @@ class AgentFunctions:
             self._prepare[index](key, state, batch, view)
             return
         state, declared, (value, _) = self._compute[index](key, state, batch, view)
-        self._emit[index](state, jax.tree.map(np.asarray, value), runtime.with_data(view, batch), declared)
+        self._emit[index](state, jax.tree.map(np.asarray, value), runtime.with_data(view, batch)[0], declared)
 
     def absorb(self, index: int, key: Key, state: State, inbox: StackedInbox, view: View) -> State:
         """Take in what arrived."""

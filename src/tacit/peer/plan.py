@@ -19,7 +19,7 @@ class Plan:
     """What a peer has to do: all that stays the same while it runs."""
 
     job: str
-    """Hash of the job in hexadecimal; peers of different jobs do not talk."""
+    """Hash of the job in hexadecimal, its program included; peers of different jobs do not talk."""
     algorithm: Algorithm
     role: str
     agent: int
@@ -40,6 +40,8 @@ class Plan:
     key, as in the simulator: a rehearsal, or a method that has no noise."""
     co_senders: Mapping[tuple[str, str], Sequence[str]] = field(default_factory=dict)
     """(Links, receiver) -> everybody whom it hears there, this peer too, by id; of all to whom it sends under masks."""
+    settings: str = ""
+    """Hash of the job's settings alone: what outlives a change of the program, stores and secrets, is bound to it."""
 
     @property
     def name(self) -> str:

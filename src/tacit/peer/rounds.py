@@ -155,6 +155,8 @@ class RoundMachine:
         self.round += 1
         self._batch, self._views = batch, views
         self._held = Held.of(records, self.round)
+        if self._held.records == NO_RECORDS and self.role == self.algorithm.learner:
+            _refuse_unnumbered(batch, self.round)
         self._addressed, self._reached = {}, set()
         try:
             return self._enter(0)
@@ -370,6 +372,16 @@ class RoundMachine:
         values = jax.tree.map(stacked, spec.message, *found.values())
         weight = None if spec.delivery == "push" else view.into.weight
         return StackedInbox(values, jnp.asarray(arrived), weight, slots)
+
+
+def _refuse_unnumbered(batch: Batch, round_: int) -> None:
+    """Refuse a batch that is said to hold no record and holds some: its release would cost nobody anything."""
+    weight = getattr(batch, "weight", None)
+    if weight is None or np.any(np.asarray(weight) != 0):
+        raise PrivacyError(
+            f"the batch of round {round_} holds records, but their numbers say that it holds none; number them from 0 "
+            "on, or give None for records that never come again"
+        )
 
 
 def _fits(message: Message, spec: Message) -> bool:

@@ -7,6 +7,7 @@ the spelling of numbers matter: 1, 1.0 and 1e0 are one number. What cannot be re
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import functools
 import hashlib
@@ -15,11 +16,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple
 
 from tacit.errors import DataError
 from tacit.peer.sources import Sample, SampleForm
 
+_LONG = 1e40
+"""Whole numbers up to here are read digit by digit, however they are written."""
 CHUNK = 2**16
 LONGEST_LINE = 2**20
 """Bytes of a header or row."""
@@ -213,9 +217,15 @@ def _number_or_text(text: str) -> float | int | str:
     except ValueError:
         pass
     try:
-        return _plain(float(text))
+        number = float(text)
     except ValueError:
         return text
+    if abs(number) < _LONG:
+        with contextlib.suppress(InvalidOperation):
+            exact = Decimal(text)
+            if exact == exact.to_integral_value():
+                return int(exact)  # exactly here too: 9007199254740993.0 is an id that was written as a decimal
+    return _plain(number)
 
 
 def _fields(text: str, where: str) -> list[str]:

@@ -267,9 +267,9 @@ class PeerService(StopsOnce):
     ) -> PairwiseSecrets:
         """Share secrets with the other senders of an out-neighbour, who carries the letters and learns nothing."""
         identity, refused = self._watch.current, self._tally.refused
-        found = PairwiseSecrets(
-            self, identity, self.job, receiver, partners, self._store, refused=refused, changed=changed
-        )
+        # Secrets are kept in the store, and outlive the program as it does.
+        job = self.node.plan.settings or self.job
+        found = PairwiseSecrets(self, identity, job, receiver, partners, self._store, refused=refused, changed=changed)
         self._secrets.append(found)
         return found
 

@@ -136,14 +136,16 @@ def _number(value: object, where: str) -> float:
 def batch_of(samples: Sequence[Sample | None], size: int, features: int, dtype: DTypeLike) -> Batch:
     """Return a batch of `size`: its structure is the same in every round.
 
-    A record that cannot be used is a row of zeros of weight 0 in its place, and so is what the batch is filled up with.
+    A record that cannot be used is a row of zeros of weight -1 in its place, which methods see as weight 0; what the
+    batch is filled up with has weight 0.
     """
     if len(samples) > size:
         raise ConfigError(f"{len(samples)} samples for a batch of {size}; take no more than the batch holds")
     x, y, weight = np.zeros((size, features), dtype), np.zeros(size, dtype), np.zeros(size, dtype)
     for row, sample in enumerate(samples):
+        weight[row] = -1 if sample is None else 1
         if sample is not None:
-            x[row], y[row], weight[row] = sample.x, sample.y, 1
+            x[row], y[row] = sample.x, sample.y
     return Batch(x[0], y[0], weight[0]) if size == 1 else Batch(x, y, weight)
 
 

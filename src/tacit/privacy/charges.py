@@ -70,7 +70,7 @@ def event_of(release: Release, round_: int, sensitivity: float, scale: float, he
     mechanism = release.mechanism
     copies = 1 if mechanism.adjacency == "dataset" else held.copies
     ratio = mechanism.ratio_in(round_)
-    known = mechanism.distribution is not None and math.isfinite(sensitivity) and math.isfinite(scale)
+    known = mechanism.distribution is not None and all(map(math.isfinite, (sensitivity, scale, ratio or 0.0)))
     return Event(
         mechanism.name,
         mechanism.distribution,

@@ -9,8 +9,9 @@ A peer lets nothing out but what one record can move by the declared sensitivity
   is scaled down as a whole to n s / 2, n being how many records it is a mean over. For n = 1 the argument is as above;
   for n > 1 the method answers for the rest, and the audit attacks it.
 
-What was not finite becomes zero. A method that keeps to its declaration is changed by rounding alone; where the change
-is larger, the release is counted as cut.
+What was not finite becomes zero. Noise without a bound on what a record changes (an infinite sensitivity) promises
+nothing and is left alone. A method whose value is made of its records' clipped parts alone is changed by rounding only;
+where the change is larger, the release is counted as cut. What does not depend on data (a regulariser) joins in `emit`.
 """
 
 from __future__ import annotations
@@ -64,10 +65,14 @@ def _norm(mechanism: Mechanism) -> str:
 
 def _within(value: Tree, limit: Array, norm: str) -> Tree:
     """Scale a value down to a limit, which `clip` does exactly for a bound that is known beforehand: 1."""
-    safe = jnp.where(limit > 0, limit, 1)
+    safe = jnp.where((limit > 0) & jnp.isfinite(limit), limit, 1)
     units = jax.tree.map(lambda leaf: leaf / safe.astype(leaf.dtype), value)
     inside = clip(units, Clip(1.0, norm))  # type: ignore[arg-type]
-    return jax.tree.map(lambda leaf: jnp.where(limit > 0, leaf * safe.astype(leaf.dtype), 0), inside)
+
+    def scaled(unit: Array, leaf: Array) -> Array:
+        return jnp.where(jnp.isinf(limit), leaf, jnp.where(limit > 0, unit * safe.astype(leaf.dtype), 0))
+
+    return jax.tree.map(scaled, inside, value)
 
 
 def _size(value: Tree, norm: str) -> Array:

@@ -34,7 +34,9 @@ def readings_of(
         present = np.ones((int(mine.sum()), rounds, phases), bool)
         present[:, :, answering] = np.stack([part[:, mine].T for part in by_phase], axis=2)
         agents, kinds = learners.order[mine] % learners.agents, stream.alike()
-        records = {kind: stream.records(int(np.argmax(kinds == kind)), 0, rounds) for kind in np.unique(kinds).tolist()}
+        records = {
+            kind: stream.numbered(int(np.argmax(kinds == kind)), 0, rounds) for kind in np.unique(kinds).tolist()
+        }
         if all(numbers is None for numbers in records.values()):  # no record comes twice, whoever reads it
             agents, present = agents[:1], np.any(present, axis=0, keepdims=True)
         elif len(answering) == 1 and _constant(ratios) and _one_record(list(records.values())):
@@ -48,7 +50,7 @@ def readings_of(
 
 def _everybody(stream: Stream, rounds: int) -> list[Reading]:
     _, first = np.unique(stream.alike(), return_index=True)
-    return [Reading(stream.records(int(agent), 0, rounds)) for agent in first]
+    return [Reading(stream.numbered(int(agent), 0, rounds)) for agent in first]
 
 
 def _by_learner(found: NDArray[np.generic], learners: int) -> NDArray[np.bool_]:

@@ -36,7 +36,18 @@ class Batch(NamedTuple):
     y: Array | NDArray[Any]
     """() or (b,)."""
     weight: Array | NDArray[Any] | None = None
-    """() or (b,): 0 where there is no sample in this round (x and y are then zeros); None: all are there."""
+    """() or (b,): 0 where there is no sample in this round (x and y are then zeros), below 0 where there is one that
+    cannot be used; None: all are there."""
+
+
+def places_in(batch: Tree) -> tuple[int, bool]:
+    """Return how many places for records a batch has, those to judge by included, and whether some may be empty."""
+    count, gaps = 0, False
+    for part in (batch, getattr(batch, "validation", None)):
+        y = getattr(part, "y", None)
+        count += 0 if part is None else 1 if y is None or not y.shape else y.shape[0]
+        gaps |= getattr(part, "weight", None) is not None
+    return count, gaps
 
 
 class Stream(ABC):
@@ -87,9 +98,26 @@ class Stream(ABC):
         own = type(self).records is not Stream.records
         return np.arange(self.agents) if own else np.zeros(self.agents, np.int64)
 
+    def numbered(self, agent: int, start: int, stop: int) -> NDArray[np.int64] | None:
+        """Return `records`, having checked that they fit the batches: one number per place, or one for all of it."""
+        found = self.records(agent, start, stop)
+        if found is None:
+            return None
+        spec, length = self.batch_spec(), stop - start
+        places, gaps = places_in(spec) if hasattr(spec, "y") else (found.shape[-1], True)  # of a kind of its own
+        fits = found.shape in ((length, 1), (length, places)) and places > 0 and found.dtype.kind == "i"
+        if not fits or found.min(initial=0) < (-1 if gaps else 0):
+            raise DataError(
+                f"{self.name}: agent {agent}'s records of rounds {start} to {stop} are numbered by an array "
+                f"{found.dtype}{list(found.shape)} from {found.min(initial=0)} on; expected whole numbers "
+                f"{[length, places]}, one for each place of a batch, or {[length, 1]}, one for each batch, from 0 on "
+                "(-1 for an empty place, where batches have weights)"
+            )
+        return found
+
     def records_in_round(self, agent: int, round_: int) -> tuple[int, ...] | None:
         """Return the numbers of the records in an agent's batch of round t = 1, 2, ...; see `records`."""
-        found = self.records(agent, round_ - 1, round_)
+        found = self.numbered(agent, round_ - 1, round_)
         return None if found is None else tuple(found[0].tolist())
 
     def reads(self, rounds: int) -> NDArray[np.int64]:
@@ -101,7 +129,7 @@ class Stream(ABC):
         return np.array([self._most_read(int(agent), rounds) for agent in first], np.int64)[which]
 
     def _most_read(self, agent: int, rounds: int) -> int:
-        numbers = self.records(agent, 0, rounds)
+        numbers = self.numbered(agent, 0, rounds)
         if numbers is None:
             return 1
         return int(np.unique(numbers[numbers >= 0], return_counts=True)[1].max(initial=0))
@@ -136,7 +164,7 @@ class FunctionStream(Stream):
         name: str,
         description: str,
     ) -> None:
-        self._function, self._records = function, records
+        self._function, self._records, self._repeats = function, records, period is not None
         self.agents, self.rounds, self.data_size = agents, rounds, data_size
         self.period = rounds if period is None else period
         self.name, self.description = name, description
@@ -144,12 +172,20 @@ class FunctionStream(Stream):
         self._spec: Tree = jax.tree.map(lambda leaf: leaf_spec(leaf.shape[2:], leaf.dtype), first)
 
     def records(self, agent: int, start: int, stop: int) -> NDArray[np.int64] | None:
-        """Ask the function that was given for this; without one a batch is one record."""
-        return super().records(agent, start, stop) if self._records is None else self._records(agent, start, stop)
+        """Ask the function that was given for this; without one a batch is one record.
+
+        Of an agent with so many samples and no period, they are taken to be read one after the other, over and over.
+        """
+        if self._records is not None:
+            return self._records(agent, start, stop)
+        size, places = int(self.data_size[agent]), places_in(self._spec)[0]
+        if self._repeats or size == 0:
+            return super().records(agent, start, stop)
+        return (np.arange(start, stop)[:, None] * places + np.arange(places)) % size
 
     def alike(self) -> NDArray[np.int64]:
-        """Return one class for all where batches are records, and one for each agent where a function tells."""
-        return np.zeros(self.agents, np.int64) if self._records is None else np.arange(self.agents)
+        """Return a class for each agent: by how many samples it has, or its own where a function tells."""
+        return self.data_size.astype(np.int64) if self._records is None else np.arange(self.agents)
 
     def batch_spec(self) -> Tree:
         """Return the shapes and types of one agent's batch, as the function's first round showed them."""
