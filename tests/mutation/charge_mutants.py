@@ -224,14 +224,14 @@ READINGS = of(
         ),
         (
             "who took part most pays most whatever batches hold",
-            "len({np.shape(numbers) for numbers in records}) == 1",
+            "len({numbers.shape for numbers in first}) == 1",
             "True",
             "test_of_agents_whose_record_is_more_than_once_in_a_batch_the_dearest_counts",
         ),
         (
             "who took part most pays most whatever it reads",
-            "and not numbers.any() for",
-            "for",
+            "is not None and not numbers.any()]",
+            "is not None]",
             "test_agents_that_read_other_records_are_not_taken_for_one",
         ),
         (

@@ -62,9 +62,8 @@ def _by_learner(found: NDArray[np.generic], learners: int) -> NDArray[np.bool_]:
 
 def _one_record(records: Sequence[NDArray[np.int64] | None]) -> bool:
     """Whether each agent has one record, in every round and equally often."""
-    return all(numbers is not None and not numbers.any() for numbers in records) and (
-        len({np.shape(numbers) for numbers in records}) == 1
-    )
+    first = [numbers for numbers in records if numbers is not None and not numbers.any()]
+    return len(first) == len(records) and len({numbers.shape for numbers in first}) == 1
 
 
 def _constant(ratios: NDArray[np.floating]) -> bool:
