@@ -62,8 +62,8 @@ def _by_learner(found: NDArray[np.generic], learners: int) -> NDArray[np.bool_]:
 
 def _one_record(records: Sequence[NDArray[np.int64] | None]) -> bool:
     """Whether each agent has one record, in every round and equally often."""
-    first = [numbers for numbers in records if numbers is not None and not numbers.any()]
-    return len(first) == len(records) and len({numbers.shape for numbers in first}) == 1
+    known = [numbers for numbers in records if numbers is not None and not numbers.any()]
+    return len(known) == len(records) and len({numbers.shape for numbers in known}) == 1
 
 
 def _constant(ratios: NDArray[np.floating]) -> bool:
