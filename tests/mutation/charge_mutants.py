@@ -224,15 +224,15 @@ READINGS = of(
         ),
         (
             "who took part most pays most whatever batches hold",
-            "len({np.shape(numbers) for numbers in records}) == 1",
+            "len({numbers.shape for numbers in known}) == 1",
             "True",
             "test_of_agents_whose_record_is_more_than_once_in_a_batch_the_dearest_counts",
         ),
         (
             "who took part most pays most whatever it reads",
-            "and not numbers.any() for",
-            "for",
-            "test_agents_that_read_other_records_are_not_taken_for_one",
+            "is not None and not numbers.any()]",
+            "is not None]",
+            "test_of_agents_with_more_than_one_record_the_dearest_counts",
         ),
         (
             "one kind of reader stands for all",

@@ -32,7 +32,7 @@ MUTANTS = of(
         ("a whole is left as it is", "kept = _within(value, sensitivity / 2 * records, norm)", "kept = value", WHOLE),
         ("a sum instead of a mean", "jnp.sum(leaf, axis=0) / places, each", "jnp.sum(leaf, axis=0), each", ALONE),
         ("Laplace noise is held to l2", '"l2" if mechanism.distribution == "gaussian" else "l1"', '"l2"', EACH),
-        ("Gaussian noise is held to l1", '"l2" if mechanism.distribution == "gaussian" else "l1"', '"l1"', ALONE),
+        ("Gaussian noise is held to l1", '"l2" if mechanism.distribution == "gaussian" else "l1"', '"l1"', EACH),
         (
             "components are held together",
             '    if mechanism.adjacency == "component":\n        return "linf"\n',

@@ -179,14 +179,16 @@ def test_who_did_not_take_part_is_not_charged() -> None:
 
 
 def test_nobody_is_passed_over_for_whom_noise_is_not_pure() -> None:
-    """The first agent's rho is larger, the second's epsilon infinite: neither speaks for both."""
-    parts = [np.array([[True, False]]), np.array([[False, True]])]
-    specs = [Spec(SIZED), Spec(SIZED_GAUSSIAN)]
-    readings = [Reading(cycle(1, 1), part) for part in parts]
+    """One agent's delta is largest, another's rho, and the last one's epsilon is infinite: nobody speaks for all."""
+    bounded = bounded_laplace(0.5, 10, adjacency="record")
+    specs = [Spec(bounded), Spec(SIZED), Spec(SIZED_GAUSSIAN)]
+    readings = [Reading(cycle(1, 1), part[None]) for part in np.eye(3, dtype=bool)]
     for order in (readings, readings[::-1]):
-        found = spent_in_run(statement(LAPLACE), specs, ratios(2.0, 0.5), order).guarantee
+        found = spent_in_run(statement(LAPLACE), specs, ratios(0.5, 2.0, 0.25), order).guarantee
         assert found is not None
-        assert (found.rho, found.delta) == (2.0, 1e-5)
+        alone = event_of(specs[0], 1, 0.5, 1.0, Held("")).loss.delta
+        assert (found.rho, found.delta) == (2.0, alone + 1e-5)
+        assert found.epsilon == tight(2.0, 1e-5)
 
 
 def test_rounds_differ_by_how_often_a_record_is_in_their_batch() -> None:

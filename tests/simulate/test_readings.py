@@ -30,7 +30,8 @@ def owners(*sizes: int, batch: int = 1) -> Stream:
 
 def told(records: Any) -> Stream:
     """A stream of two agents that tells by itself which records it reads."""
-    return from_function(lambda a, b: np.zeros((b - a, 2, 1)), agents=2, records=lambda k, a, b: records[k][a:b])
+    numbers = [np.asarray(own) for own in records]
+    return from_function(lambda a, b: np.zeros((b - a, 2, 1)), agents=2, records=lambda k, a, b: numbers[k][a:b])
 
 
 def epsilon(readings: list[Reading], ratios: np.ndarray) -> float:
@@ -82,6 +83,9 @@ def test_repeats_with_streams_of_their_own_keep_their_own_agents() -> None:
     ratios = np.ones((2, 1))
     assert epsilon(readings_of([owners(2, 2), owners(2, 1)], layout, [0], [part], ratios), ratios) == 1.0
     assert epsilon(readings_of([owners(2, 1), owners(2, 2)], layout, [0], [part], ratios), ratios) == 2.0
+    once, again = told([[[0], [1]], [[0], [1]]]), told([[[0], [0]], [[0], [1]]])
+    for streams in ([once, again], [again, once]):  # agent 0 of either repeat took part alike
+        assert epsilon(readings_of(streams, layout, [0], [part], ratios), ratios) == 2.0
 
 
 def test_of_records_that_never_come_again_every_round_counts_in_which_anybody_took_part() -> None:
@@ -105,6 +109,13 @@ def test_of_phases_that_cost_unlike_the_dearest_counts() -> None:
     cheap, dear = np.array([[True, False], [True, False]]), np.array([[False, True], [False, False]])
     found = readings_of([owners(1, 1)], learners([0, 1], 2), [0, 1], [cheap, dear], ratios)
     assert epsilon(found, ratios) == 8.0
+
+
+def test_of_agents_with_more_than_one_record_the_dearest_counts() -> None:
+    """One reads four records once each, the other its only one twice."""
+    ratios = np.ones((4, 1))
+    part = np.array([[True, True], [True, False], [True, False], [True, True]])
+    assert epsilon(readings_of([owners(4, 1)], learners([0, 1], 2), [0], [part], ratios), ratios) == 2.0
 
 
 def test_of_agents_whose_record_is_more_than_once_in_a_batch_the_dearest_counts() -> None:
