@@ -69,8 +69,8 @@ CHARGES = of(
             "scale=scale if known else 1.0",
             NO_NUMBERS,
         ),
-        ("a sensitivity that is no number is refused", " and math.isfinite(sensitivity)", "", NO_NUMBERS),
-        ("a scale that is no number is refused", " and math.isfinite(scale)", "", NO_NUMBERS),
+        ("a sensitivity that is no number is refused", "(sensitivity, scale, ratio", "(scale, ratio", NO_NUMBERS),
+        ("a scale that is no number is refused", "(sensitivity, scale, ratio", "(sensitivity, ratio", NO_NUMBERS),
         (
             "what is no number costs what is declared",
             "None if ratio is None or not known else",

@@ -50,8 +50,8 @@ MUTANTS = of(
         ("a data set is taken for its records", 'or mechanism.adjacency == "dataset" or', "or", WHOLE),
         (
             "what no record may move leaves",
-            "jnp.where(limit > 0, leaf * safe.astype(leaf.dtype), 0)",
-            "leaf * safe.astype(leaf.dtype)",
+            "jnp.where(limit > 0, unit * safe.astype(leaf.dtype), 0)",
+            "unit * safe.astype(leaf.dtype)",
             NOTHING,
         ),
         ("nothing was cut", "~(_size(apart, norm) <= NOTICED * sensitivity)", "jnp.zeros((), bool)", EACH),

@@ -34,14 +34,14 @@ MUTANTS = (
             ),
             (
                 "rounds count from 0 to a peer",
-                "self.records(agent, round_ - 1, round_)",
-                "self.records(agent, round_, round_ + 1)",
+                "self.numbered(agent, round_ - 1, round_)",
+                "self.numbered(agent, round_, round_ + 1)",
                 AGAIN,
             ),
             (
                 "what a function tells is not heard",
-                "if self._records is None else self._records(agent, start, stop)",
-                "if True else None",
+                "        if self._records is not None:\n            return self._records(agent, start, stop)\n",
+                "",
                 TOLD,
             ),
             (

@@ -299,7 +299,7 @@ MUTANTS = (
         [
             (
                 "a peer lets out what it computed",
-                "if declared is None or phase.mechanism.clip is None:",
+                "if declared is None:",
                 "if True:",
                 TOO_SMALL,
             ),

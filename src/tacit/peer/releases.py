@@ -101,10 +101,9 @@ class BookedReleaser:
         event = event_of(spec, round_, sensitivity, scale, held)
         # What rounding adds to the sensitivity is paid for with noise, so that the cost stays as declared.
         share = 0.0 if declared is None else rounding(spec.records, value)
-        free = declared is not None and sensitivity == 0  # no record moves it: it is zeros, and needs no noise
-        return self.ledger.release(
-            name, event, lambda: value if free else self._noisy(event, scale * (1 + share), value)
-        )
+        if declared is not None and sensitivity == 0:  # no record moves it: it is zeros, and needs no noise
+            return self.ledger.release(name, event, lambda: value)
+        return self.ledger.release(name, event, lambda: self._noisy(event, scale * (1 + share), value))
 
     def _noisy(self, event: Event, scale: float, value: Tree) -> Tree:
         from tacit.privacy.sampling import release_on_grid
