@@ -12,6 +12,7 @@ from tacit import version
 from tacit.algorithms import REGISTRY
 from tacit.deploy.check import check_peers
 from tacit.deploy.job import load_job
+from tacit.deploy.plan import plan_of
 from tacit.deploy.rehearsal import job_hash
 from tacit.deploy.settings import load_peer
 from tacit.errors import ConfigError, MessageRefused
@@ -128,6 +129,16 @@ def test_the_version_counts_and_a_store_outlives_it(tmp_path, monkeypatch):
     assert after.job.hash != before.job.hash
     assert after.job.settings_hash == before.job.settings_hash
     assert after.part == before.part  # otherwise whoever upgrades begins a new ledger, which forgets what was spent
+
+
+def test_what_masks_are_made_from_outlives_a_version(tmp_path, monkeypatch):
+    """Both ends of a pair derive pads and their tags from it; a store is kept over an upgrade, and so are its keys."""
+    file = found(tmp_path, job_text(), {"hospital-a": []}, identities=False)["hospital-a"]
+    before = plan_of(load_peer(file))
+    monkeypatch.setattr(version, "__version__", "99.1")
+    after = plan_of(load_peer(file))
+    assert before.job != after.job
+    assert before.settings == after.settings != ""
 
 
 def test_there_is_one_version():
