@@ -32,7 +32,7 @@ from tacit.privacy.entropy import NoiseSource
 from tacit.privacy.events import Loss
 from tacit.privacy.ledger import Ledger
 from tacit.streams import Batch, Stream
-from tests.contract.cases import AGENTS, CASES, DIM, LIMITS, SISTERS, build, graph_of, stream
+from tests.contract.cases import AGENTS, CASES, DIM, LIMITS, build, graph_of, stream
 
 ROUNDS = 8
 SIZES = (2, 5, 7, 3, 4, 2, 9, 1, 6)
@@ -147,12 +147,16 @@ PRIVATE = [
 SLOW = pytest.mark.slow
 
 
+DAILY = ("constrained_mirror_descent", "diffusion", "zcdp_admm", "loss_tolerant_push_sum")
+"""Methods of different kinds; `make test-slow` has all of them."""
+
+
 def matrix() -> list[Any]:
-    """Every private method on every stream; daily, those that share no code with another on the hardest one."""
+    """Every private method on every stream; daily, some of each kind on the hardest one."""
     found = []
     for case in PRIVATE:
         for name in STREAMS:
-            hardest = name == "duplicates in a batch" and case.name.split(",")[0] not in SISTERS
+            hardest = name == "duplicates in a batch" and case.name.split(",")[0] in DAILY
             daily = hardest or (name == "file that is rewritten" and case.name.startswith("online_push_sum, laplace"))
             found.append(pytest.param(case, name, id=f"{case.name}, {name}", marks=() if daily else SLOW))
     return found

@@ -53,7 +53,7 @@ def test_a_place_without_a_record_stays_one() -> None:
         return np.where(np.arange(start, stop) % 2, -1, agent)[:, None]
 
     def zeros(a, b):
-        return Batch(np.zeros((b - a, 2, 1)), np.zeros((b - a, 2)))
+        return Batch(np.zeros((b - a, 2, 1)), np.zeros((b - a, 2)), np.zeros((b - a, 2)))
 
     now_and_then = from_function(zeros, agents=2, records=some)
     both = with_validation(now_and_then, now_and_then)

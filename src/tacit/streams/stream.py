@@ -41,13 +41,9 @@ class Batch(NamedTuple):
 
 
 def places_in(batch: Tree) -> tuple[int, bool]:
-    """Return how many places for records a batch has, those to judge by included, and whether some may be empty."""
-    count, gaps = 0, False
-    for part in (batch, getattr(batch, "validation", None)):
-        y = getattr(part, "y", None)
-        count += 0 if part is None else 1 if y is None or not y.shape else y.shape[0]
-        gaps |= getattr(part, "weight", None) is not None
-    return count, gaps
+    """Return how many places for records a batch has, and whether some may be empty."""
+    y = getattr(batch, "y", None)
+    return 1 if y is None or not y.shape else y.shape[0], getattr(batch, "weight", None) is not None
 
 
 class Stream(ABC):

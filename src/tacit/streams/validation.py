@@ -36,6 +36,10 @@ class ValidatedStream(Stream):
         x, y, weight = self._fitted.batch_spec()
         return ValidatedBatch(x, y, weight, self._validation.batch_spec())
 
+    def numbered(self, agent: int, start: int, stop: int) -> NDArray[np.int64] | None:
+        """Return `records`: both parts are checked by their own streams."""
+        return self.records(agent, start, stop)
+
     def records(self, agent: int, start: int, stop: int) -> NDArray[np.int64] | None:
         """Return (rounds, places) of both, those that are judged by numbered apart from those that are fitted."""
         fitted, judged = (_numbered(stream, agent, start, stop) for stream in (self._fitted, self._validation))
@@ -54,7 +58,7 @@ class ValidatedStream(Stream):
 
 def _numbered(stream: Stream, agent: int, start: int, stop: int) -> NDArray[np.int64]:
     """Return which records stand in a stream's batches; of one that never repeats, a new one for each round."""
-    found = stream.records(agent, start, stop)
+    found = stream.numbered(agent, start, stop)
     return np.arange(start, stop)[:, None] if found is None else found
 
 
