@@ -385,7 +385,8 @@ class _Simulation:
         models = jax.tree.map(np.asarray, self.models(self.world, carry))
         streams: Sequence[Stream] = self.streams
         releases = [spec.release for spec in self.engine.specs]
-        readings = readings_of(streams, self.learners, self.answering, log.took_part(), log.ratios())
+        in_sequence = any(release.in_sequence for release in releases if release.from_data)
+        readings = readings_of(streams, self.learners, self.answering, log.took_part(), log.ratios(), in_sequence)
         spent = spent_in_run(self.algorithm.privacy, releases, log.ratios(), readings)
         return Run(
             algorithm=self.algorithm.name,

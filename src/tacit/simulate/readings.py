@@ -18,11 +18,13 @@ def readings_of(
     answering: Sequence[int],
     took_part: Sequence[NDArray[np.generic]],
     ratios: NDArray[np.floating],
+    in_sequence: bool = False,
 ) -> list[Reading]:
     """Return readings of which every learner of every repeat has one, alike ones once.
 
     `streams` is one for all repeats or one for each. Who takes part only in some rounds did so in phases `answering`,
-    as `took_part` has it: (rounds, learners) by position, or the positions of those who were called.
+    as `took_part` has it: (rounds, learners) by position, or the positions of those who were called. `in_sequence`:
+    every release is charged to every record of its agent, so that whose rounds they were counts.
     """
     rounds, phases = ratios.shape
     if not answering:
@@ -37,7 +39,8 @@ def readings_of(
         records = {
             kind: stream.numbered(int(np.argmax(kinds == kind)), 0, rounds) for kind in np.unique(kinds).tolist()
         }
-        if all(numbers is None for numbers in records.values()):  # no record comes twice, whoever reads it
+        fresh = all(numbers is None for numbers in records.values())
+        if fresh and not in_sequence and len(answering) == 1:  # no record comes twice, whoever reads it
             agents, present = agents[:1], np.any(present, axis=0, keepdims=True)
         elif len(answering) == 1 and _constant(ratios) and _one_record(list(records.values())):
             most = present.sum(axis=(1, 2))  # one record each, read in every round: who took part most often pays most
