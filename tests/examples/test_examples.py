@@ -13,7 +13,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 def printed(name: str, folder: Path) -> str:
     """Run a script from an empty folder and return what it printed; it must not complain of anything."""
     done = subprocess.run(
-        [sys.executable, str(EXAMPLES / name)], cwd=folder, capture_output=True, text=True, timeout=240, check=False
+        [sys.executable, str(EXAMPLES / name)], cwd=folder, capture_output=True, text=True, timeout=900, check=False
     )
     # gRPC remarks on its log level when it begins; a peer that is slow to start reads its log too late to keep it back.
     said = [line for line in done.stderr.splitlines() if "Log level INFO is not suitable for production" not in line]

@@ -28,7 +28,7 @@ from tacit.peer.wire import tacit_pb2 as pb
 from tacit.runtime import MessageSpec, ReleaseSpec
 
 JOB = "5f" * 32
-LIMIT = 20.0
+LIMIT = 120.0
 """Seconds after which a test that waits has failed."""
 
 

@@ -256,7 +256,7 @@ def test_a_member_that_is_no_neighbour_gets_no_word_in(federation: Federation) -
                 assert (code, details) == (grpc.StatusCode.PERMISSION_DENIED, "sender: c is not heard here")
             async with grpc.aio.secure_channel(b.address, federation.client("c")(), channel_options("b")) as channel:
                 with pytest.raises(grpc.RpcError, match="sender: c is not heard here"):
-                    await channel.unary_unary(RELAY)(pb.Letter(correspondent="a").SerializeToString(), timeout=5)
+                    await channel.unary_unary(RELAY)(pb.Letter(correspondent="a").SerializeToString(), timeout=LIMIT)
             assert b.diary.refusals == [("sender", "c", "c is not heard here")] * 2
             assert hearing.rounds == {}
             assert hearing.letters == []
@@ -329,7 +329,7 @@ def test_metadata_have_a_limit(federation: Federation) -> None:
             ear(federation, "b", Hearing("a")) as b,
             grpc.aio.secure_channel(b.address, federation.client("a")(), channel_options("b")) as channel,
         ):
-            call = channel.stream_stream(LINK)(timeout=5, metadata=[("padding", "x" * 20_000)])
+            call = channel.stream_stream(LINK)(timeout=LIMIT, metadata=[("padding", "x" * 20_000)])
             code, _ = await RawLink(call).ending()
             assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
 
@@ -344,7 +344,7 @@ def test_letters_that_are_none_are_refused(federation: Federation) -> None:
             grpc.aio.secure_channel(b.address, federation.client("a")(), channel_options("b")) as channel,
         ):
             for data in (b"\x0a\x05", pb.Letter(correspondent="c", payload=bytes(2 * CHUNK)).SerializeToString()):
-                receipt = pb.Receipt.FromString(await channel.unary_unary(RELAY)(data, timeout=5))
+                receipt = pb.Receipt.FromString(await channel.unary_unary(RELAY)(data, timeout=LIMIT))
                 assert not receipt.accepted
             assert b.diary.reasons == ["malformed", "oversized"]
             assert hearing.letters == []
@@ -357,7 +357,7 @@ def test_letters_that_are_none_are_refused(federation: Federation) -> None:
 
             hearing.letter = never  # type: ignore[method-assign]
             data = pb.Letter(correspondent="c").SerializeToString()
-            calls = [channel.unary_unary(RELAY)(data, timeout=5) for _ in range(6)]
+            calls = [channel.unary_unary(RELAY)(data, timeout=LIMIT) for _ in range(6)]
             await b.diary.until(lambda: len(b.diary.refusals) == 4)
             assert b.diary.reasons[2:] == ["busy", "busy"]
             for call in calls:

@@ -25,6 +25,7 @@ from tacit.peer.transport import LINK
 from tacit.peer.wire import tacit_pb2 as pb
 from tests.peer.linked import (
     JOB,
+    LIMIT,
     SPECS,
     Diary,
     Federation,
@@ -216,7 +217,7 @@ def test_2000_mutated_frames_over_a_real_connection(federation: Federation) -> N
         ):
             said = 0
             for wire in conversations(rng, HELLO):
-                call = channel.stream_stream(LINK)(timeout=10)
+                call = channel.stream_stream(LINK)(timeout=LIMIT)
 
                 async def speak(call: Any = call, wire: Wire = wire) -> None:
                     for frame in wire.said:
