@@ -75,7 +75,7 @@ def test_other_threads_run_without_a_handler():
 def test_an_interrupted_run_is_valid_and_goes_on(monkeypatch, tmp_path):
     monkeypatch.setattr(round_data, "RESIDENT_BYTES", 1)
     monkeypatch.setattr(round_data, "CHUNK_BYTES", 2 * AGENTS * specimens.DIM * 4)
-    path, at = tmp_path / "state.npz", 7
+    path, at, before = tmp_path / "state.npz", 7, signal.getsignal(signal.SIGINT)
     settings = {"rounds": ROUNDS, "record_every": 5}
     stopped = simulate(
         local(),
@@ -95,7 +95,7 @@ def test_an_interrupted_run_is_valid_and_goes_on(monkeypatch, tmp_path):
     resumed = simulate(local(), graphs.ring(AGENTS), specimens.targets(AGENTS, ROUNDS), checkpoint=path, **settings)
     assert not resumed.partial
     same_figures(resumed, whole)
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_a_stream_that_fails_is_not_hidden(monkeypatch):
