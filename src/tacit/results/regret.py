@@ -23,6 +23,7 @@ from tacit.metrics import (
     dynamic_comparator,
     static_regret,
 )
+from tacit.metrics.feasible import MOST_COORDINATES
 from tacit.objectives import ConvexSet
 from tacit.streams import Stream
 
@@ -167,9 +168,17 @@ def _comparators(
         chunks = _reader(stream, at[-1])
         if within is None and window is None:
             return best_fixed_prefixes(objective, chunks, spec, at)
+        if window is None and within is not None and _size(objective, spec) > MOST_COORDINATES:
+            free = best_fixed_prefixes(objective, chunks, spec, at)
+            if all(within.fault(each.params) is None for each in free):  # the best of all models is the set's best too
+                return free
         return best_fixed_within(objective, chunks, spec, at, within=within, constraints=dict(limits), window=window)
 
     return _once(stream, (objective, tuple(at), within, limits, window), solve)
+
+
+def _size(objective: Objective, spec: Batch) -> int:
+    return sum(np.size(leaf) for leaf in jax.tree.leaves(objective.initial(spec)))
 
 
 def _dynamic_comparator(
