@@ -199,4 +199,11 @@ def test_one_stream_for_all_repeats_gives_all_the_same_path(targets: np.ndarray)
     found = dynamic_regret(DISTANCE, [stream_of(targets[0])], loss, within=None)
     assert found.total.shape == found.path_length.shape == (4, ROUNDS)
     assert np.ptp(found.path_length, axis=0).max() == 0
-    assert found.gap is None
+    assert found.gap is found.path_error is None
+    sharp = dynamic_regret(squared(l2=0.5), [stream_of(targets[0])], loss, within=None)
+    best = targets[0].astype(np.float32).astype(np.float64).mean(axis=1) / 1.5
+    length = np.cumsum(np.abs(np.diff(best, prepend=best[:1])))
+    assert sharp.path_error is not None
+    assert np.all(np.abs(sharp.path_length - length) <= sharp.path_error)
+    assert sharp.path_error.shape == (4, ROUNDS)
+    assert sharp.path_error[0, -1] <= ROUNDS * 2 * 1.3e-5
