@@ -9,7 +9,7 @@ import pytest
 
 import tacit
 from tacit.algorithms.duals import State
-from tacit.algorithms.sight import Observation
+from tacit.algorithms.sight import Both, Observation
 from tacit.contract import Extent, share
 from tacit.errors import ContractError
 from tacit.objectives import Constraint, spending_limit
@@ -196,8 +196,8 @@ def test_a_dual_moves_all_records_of_a_batch_by_no_more_than_is_declared(name):
 
     def released(dual, value):
         algorithm = with_dual(name, dual, constraints=away)
-        seen = Observation(jnp.zeros(1), jnp.zeros((1, 2)) if name == "lagrangian_descent" else ())
-        state = State(jnp.zeros(2), jnp.array([value]), seen if dual == "private" else ())
+        seen = Observation(jnp.zeros(1), jnp.zeros((1, 2)) if name == "lagrangian_descent" else None)
+        state = State(jnp.zeros(2), Both(jnp.array([value]), None), Both(seen if dual == "private" else None, None))
         phase = algorithm.phases[0]
         return phase.compute(None, state, records, None)[1], phase.mechanism
 

@@ -172,6 +172,15 @@ def test_sign_sgd_goes_where_the_majority_points(usual, tables):
     np.testing.assert_allclose(usual["sign_sgd"][1], expected, atol=1e-6)
 
 
+def test_signs_are_those_of_the_whole_gradient_under_a_clip_too(network, stream):
+    """A regulariser that outweighs every clipped gradient: all votes point to 0, from whichever side."""
+    objective = tacit.objectives.fourier(count=D, bandwidth=2.0, seed=1, l2=1.0)
+    clipped = tacit.contract.unprotected._replace(clip=tacit.contract.Clip(1e-3, "linf"))
+    start = np.where(np.arange(D) % 2, 1.0, -1.0)
+    run = tacit.simulate(sign_sgd(objective, 0.05, clipped), star_roles(CLIENTS), stream, rounds=4, start=start)
+    np.testing.assert_allclose(run.models[0], np.broadcast_to(0.8 * start, run.models[0].shape), atol=1e-6)
+
+
 @pytest.mark.slow
 def test_calling_everybody_is_the_method_without_calls(network, stream, usual):
     every = simulated(online_fed(OBJECTIVE, STEP, fraction=1.0), network, stream)[1]

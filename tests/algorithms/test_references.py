@@ -209,6 +209,29 @@ def test_distributed_online(perturbs, batch):
     assert run.privacy.guarantee.epsilon == pytest.approx(epsilon)
 
 
+@pytest.mark.parametrize("name", ["distributed_online", "distributed_minibatch"])
+def test_regret_with_a_radius_is_against_the_best_model_of_the_ball(name):
+    """002 Definition 2: the minimum is over w in W; projected gradient descent in NumPy finds it."""
+    radius = 0.1
+    a, y = two_classes(3, (ROUNDS, AGENTS), DIM)
+    rows = list(zip(a.reshape(-1, DIM), y.ravel(), strict=True))
+
+    def steepness(w):
+        return sum(gradient(w, *row) for row in rows) / len(rows)
+
+    best = np.zeros(DIM)
+    for _ in range(500):
+        best = _onto_ball(best - steepness(best), radius)
+    assert np.linalg.norm(best) == pytest.approx(radius)  # the ball binds
+    slope = steepness(best)
+    assert slope @ best + radius * np.linalg.norm(slope) < 1e-9  # no point of the ball is lower by more
+    algorithm = getattr(tacit.algorithms, name)(OBJECTIVE, step=0.2, radius=radius)
+    graph = tacit.graphs.complete(AGENTS).with_weights("metropolis")
+    run = tacit.simulate(algorithm, graph, stream_of(a, y), rounds=ROUNDS, dtype="float64")
+    right = AGENTS * np.sum(run.per_round["loss"][0]) - sum(loss(best, *row) for row in rows)
+    assert run.regret(points=1).total[0, -1] == pytest.approx(right, abs=1e-5)
+
+
 def _unit_noise(root):
     """(rounds, agents, dim) Laplace noise of scale 1, as the simulator draws it."""
     import jax

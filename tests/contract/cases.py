@@ -23,8 +23,8 @@ MECHANISMS = (
 )
 SPHERICAL = tacit.privacy.laplace(epsilon=4.0, clip=1.0)
 LOSSY = Channel(loss=0.3, delay=Delay(p=0.4, longest=2))
-LIMITS = (spending_limit(-0.5), Constraint("share", lambda params, batch: 0.2 - params[0]))
-"""Both violated at the first parameters of a run, whichever the geometry: their dual variables grow."""
+LIMITS = (spending_limit(-0.5), Constraint("share", lambda params, batch: 0.2 - params[0], False))
+"""Both violated at the first parameters of a run, whichever the geometry: their dual variables grow. One reads data."""
 SHARES = tacit.algorithms.Shares(np.arange(1.0, AGENTS + 1))
 WITHOUT_NOISE = ("local_online", "importance_fedavg")
 """The first sends nothing; the second has a sister for noise, `fedavg`."""

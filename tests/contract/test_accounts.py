@@ -17,19 +17,21 @@ import numpy as np
 import pytest
 
 import tacit
+from tacit.audit import conformance
 from tacit.contract import Algorithm
 from tacit.errors import BudgetExceeded
 from tacit.graphs import Channel, Graph, Topology
+from tacit.objectives import entropy
 from tacit.peer import run_in_process
 from tacit.peer.feeds import SampleFeed
 from tacit.peer.file_tail import FileTail
 from tacit.peer.releases import BookedReleaser
 from tacit.peer.sources import SampleForm
 from tacit.peer.store import PeerStore
-from tacit.privacy import decaying_gaussian, laplace, laplace_of_size
+from tacit.privacy import bounded_laplace, decaying_gaussian, laplace, laplace_of_size
 from tacit.privacy.accounting import Account, Budget, guarantee
 from tacit.privacy.entropy import NoiseSource
-from tacit.privacy.events import Loss
+from tacit.privacy.events import Event, Loss
 from tacit.privacy.ledger import Ledger
 from tacit.streams import Batch, Stream
 from tests.contract.cases import AGENTS, CASES, DIM, LIMITS, build, graph_of, stream
@@ -192,6 +194,16 @@ def test_a_private_dual_is_charged_in_sequence(name: str) -> None:
     assert algorithm.privacy.composition == "sequential"
     found = agree(algorithm, graph_of(algorithm), stream())
     assert found.epsilon == ROUNDS * 0.5
+
+
+def test_bounded_noise_costs_the_same_in_both_and_leads_to_the_same_models() -> None:
+    """What the regulariser adds to the noisy gradient joins it in a peer as in the simulator."""
+    mechanism = bounded_laplace(2.0, ROUNDS)
+    algorithm = build("mirror_descent", mechanism, mirror=entropy())
+    found = agree(algorithm, graph_of(algorithm), stream())
+    assert found.delta == Event("", "bounded_laplace", 2.0, 1.0, 1, mechanism.bound).loss.delta
+    trial = conformance.Trial(algorithm, graph_of(algorithm), stream(), Channel(), ROUNDS, 3)
+    conformance.simulator_equals_peers(trial, "float64", 1e-10)
 
 
 def test_noise_of_a_size_of_its_own_costs_the_same_in_both() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import pkgutil
+import re
 from dataclasses import replace
 
 import jax.numpy as jnp
@@ -16,6 +18,7 @@ from tacit.audit import conformance
 from tacit.contract import Mechanism
 from tacit.errors import RequirementError
 from tacit.graphs import Channel, Graph, LinkDrop, Periodic, given
+from tacit.objectives import Ball, euclidean_ball
 from tacit.peer import run_in_process
 from tests.contract.cases import AGENTS, CASES, DIM, FORMS, ROUNDS, SISTERS, WITHOUT_NOISE, Case, build, stream
 
@@ -82,6 +85,27 @@ def test_every_module_registers_its_methods_and_every_method_has_a_case():
         assert set(mine) <= set(package.__all__)
     assert {e.name for e in REGISTERED} <= {c.name for c in CASES}
     assert all(e.summary and e.source for e in REGISTERED)
+
+
+SETS = {"radius": 0.25, "mirror": euclidean_ball(0.25)}
+"""Parameter -> a value that keeps a method's models in the ball of radius 0.25."""
+KEPT_IN_A_SET = [
+    (entry.name, parameter)
+    for entry in REGISTERED
+    for parameter, found in inspect.signature(entry.constructor).parameters.items()
+    if parameter in SETS or re.search("MirrorMap|ConvexSet|Projection", str(found.annotation))
+]
+
+
+def test_every_method_that_keeps_to_a_set_is_found():
+    assert {name for name, _ in KEPT_IN_A_SET} >= {"distributed_online", "distributed_minibatch", "mirror_descent"}
+
+
+@pytest.mark.parametrize(("name", "parameter"), KEPT_IN_A_SET)
+def test_regret_compares_with_points_of_the_set_that_a_method_keeps_to(name, parameter):
+    domain = build(name, **{parameter: SETS[parameter]}).domain
+    assert domain is not None
+    assert domain.within == Ball(0.25)
 
 
 REPEATED = {c.name for c in CASES if c.name.partition(",")[0] in (*FORMS, *SISTERS) and c.make().privacy.private}

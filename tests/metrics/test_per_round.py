@@ -121,6 +121,45 @@ def test_path_length_is_how_far_the_optima_move() -> None:
     assert found.path_length == pytest.approx(8.7, abs=1e-5)
 
 
+def newton_optima(data: Batch, l2: float) -> np.ndarray:
+    """Each round's minimiser of the mean logistic loss plus (l2/2) ||w||^2, by Newton's method to the last digit."""
+    found = []
+    for x, y in zip(data.x.astype(np.float64), data.y.astype(np.float64), strict=True):
+        w = np.zeros(DIM)
+        for _ in range(30):
+            share = 1 / (1 + np.exp(y * (x @ w)))
+            slope = -(y * share) @ x / AGENTS + l2 * w
+            curvature = (x.T * (share * (1 - share))) @ x / AGENTS + l2 * np.eye(DIM)
+            w = w - np.linalg.solve(curvature, slope)
+        assert np.linalg.norm(slope) < 1e-13
+        found.append(w)
+    return np.array(found)
+
+
+def test_the_path_length_is_certified_where_the_loss_is_strongly_convex() -> None:
+    data, l2 = make_data(30), 0.02
+    optima = newton_optima(data, l2)
+    found = dynamic_comparator(logistic(l2=l2), lambda: [data], spec_of(data), within=Ball(100.0))
+    assert found.off is not None
+    assert found.move_errors is not None
+    assert np.all(np.linalg.norm(found.params - optima, axis=1) <= found.off)
+    assert found.off.max() <= 1.3e-5  # what is solved for, and what rounding may hide
+    moves = np.linalg.norm(np.diff(optima, axis=0, prepend=optima[:1]), axis=1)
+    assert np.all(np.abs(found.moves - moves) <= found.move_errors)
+    assert abs(found.path_length - moves.sum()) <= 1e-4
+    assert found.move_errors.sum() <= 30 * 2 * 1.3e-5
+
+
+def test_no_path_length_is_certified_where_optima_may_lie_anywhere() -> None:
+    data = make_data(3)
+    flat = dynamic_comparator(logistic(), lambda: [data], spec_of(data), within=Ball(1.5))
+    assert flat.off is flat.move_errors is None
+    kinks = dynamic_comparator(hinge(l2=0.1), lambda: [data], spec_of(data), within=Ball(1.5), tolerance=1e-1)
+    assert kinks.off is not None
+    assert kinks.gap is not None
+    np.testing.assert_allclose(kinks.off, np.sqrt(2 * kinks.gap / 0.1), rtol=1e-6)
+
+
 def test_pieces_and_groups_of_rounds_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     data = make_data(30)
     whole = dynamic_comparator(logistic(l2=0.1), lambda: [data], spec_of(data), within=Ball(1.5))

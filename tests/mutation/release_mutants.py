@@ -318,4 +318,40 @@ MUTANTS = (
             ),
         ],
     ),
+    *of(
+        "algorithms/duals.py",
+        "tests/test_data_flow.py",
+        [
+            (
+                "a dual made of data composes in parallel",
+                'dual == "private" and kinds.reading is not None',
+                "False",
+                "test_a_private_dual_may_not_be_said_to_compose_in_parallel",
+            ),
+            (
+                "a batch hides what a dual made of data does",
+                "noise = noise.for_whole_batch()",
+                "pass",
+                "test_a_dual_moves_all_records_of_a_batch_by_no_more_than_is_declared",
+            ),
+            (
+                "constraints that read data are taken for free ones",
+                "for reads in (True, False)",
+                "for reads in (False, True)",
+                "test_a_private_dual_may_not_be_said_to_compose_in_parallel",
+            ),
+        ],
+    ),
+    *of(
+        "algorithms/sight.py",
+        "tests/algorithms/test_mirror_references.py",
+        [
+            (
+                "the loss is not clipped where no constraint reads data",
+                "jax.grad(data) if clip is None else clipped_mean(jax.grad(data), clip)",
+                "jax.grad(data)",
+                "test_a_queue_of_what_reads_no_data_pulls_as_it_is",
+            ),
+        ],
+    ),
 )

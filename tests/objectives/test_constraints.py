@@ -116,3 +116,5 @@ def test_a_limit_of_the_parameters_alone_costs_no_privacy_and_one_that_only_says
     assert run(tacit.objectives.size_limit(0.1)).privacy.guarantee.epsilon == pytest.approx(2.0)
     with pytest.raises(ContractError, match="compute lets data into the state"):
         run(tacit.objectives.spending_limit(0.1)._replace(reads_data=False))
+    with pytest.raises(ContractError, match="data"):  # also beside one that does read data, and says so
+        run([tacit.objectives.spending_limit(0.2), tacit.objectives.spending_limit(0.1)._replace(reads_data=False)])

@@ -400,12 +400,15 @@ def test_a_gaussian_guarantee_in_words() -> None:
 
 def test_a_bounded_guarantee_carries_its_delta() -> None:
     promise = guarantee(Loss(1.0, 0.5, 1e-3), "component")
-    assert (promise.epsilon, promise.delta, promise.rho) == (1.0, 1e-3, 0.5)
+    assert (promise.epsilon, promise.delta, promise.rho) == (1.0, 1e-3, math.inf)
+    assert "rho" not in promise.words()
     assert "bounded Laplace" in promise.words()
     assert "per component of a record's gradient" in promise.words()
     mixed = guarantee(Loss(math.inf, 0.5, 1e-3), "record", delta=1e-5)
     assert mixed.delta == pytest.approx(1.01e-3)
     assert mixed.epsilon == tight(0.5, 1e-5)
+    assert mixed.rho == math.inf
+    assert "rho" not in mixed.words()
 
 
 @pytest.mark.parametrize("loss", [Loss(math.inf, math.inf), Loss(1.0, 0.5, 1.0), Loss(math.inf, 1.0, 0.999999)])

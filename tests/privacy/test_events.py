@@ -74,11 +74,11 @@ def _cells(shift: float, scale: float, bound: float, edges: np.ndarray) -> np.nd
     return np.append(np.diff(below(edges)), math.exp(-bound / scale if scale else bound))
 
 
-def _delta(shifts: tuple[float, ...], scale: float, bound: float, epsilon: float) -> float:
+def _delta(shifts: tuple[float, ...], scale: float, bound: float, epsilon: float, cells: int = 800) -> float:
     """Return sum over outcomes of (P - e^epsilon Q)+; atoms of P and Q coincide only where there is no shift."""
     p, q = np.ones(1), np.ones(1)
     for shift in shifts:
-        edges = np.unique(np.concatenate([np.linspace(-bound, bound + shift, 800), [bound, shift - bound, 0, shift]]))
+        edges = np.unique(np.concatenate([np.linspace(-bound, bound + shift, cells), [bound, shift - bound, 0, shift]]))
         one, other = _cells(0.0, scale, bound, edges), _cells(shift, scale, bound, edges)
         if shift:
             one, other = np.append(one, 0.0), np.append(other, 0.0)
@@ -105,6 +105,25 @@ def test_the_delta_of_two_coordinates_covers_every_split_and_is_close(share: flo
         assert exact >= 0.7 * loss.delta
 
 
+@pytest.mark.parametrize("coordinates", [1, 2, 3])
+@pytest.mark.parametrize(("scale", "bound"), [(1.0, 3.0), (0.5, 4.0), (2.0, 5.0)])
+def test_the_delta_of_one_component_that_moves_is_exact_however_many_do_not(
+    coordinates: int, scale: float, bound: float
+) -> None:
+    """All coordinates together, summed over the cells of a grid; those that do not move have their atoms in common."""
+    loss = Event("m", "bounded_laplace", 1.0, scale, coordinates, bound / scale, "component").loss
+    still = (0.0,) * (coordinates - 1)
+    cells = {1: 800, 2: 800, 3: 80}[coordinates]
+    assert _delta((1.0, *still), scale, bound, loss.epsilon, cells) == pytest.approx(loss.delta, rel=1e-6)
+    assert _delta((0.4, *still), scale, bound, loss.epsilon, cells) <= loss.delta  # a smaller change is no worse
+
+
+def test_the_delta_of_the_texts_own_setting() -> None:
+    """000 section 2.4: five components, T = 50, epsilon = 0.1."""
+    event = Event("m", "bounded_laplace", 1.0, 10.0, 5, math.log(50) ** 2, "component")
+    assert event.loss.delta == pytest.approx(2.38e-7, rel=2e-3)
+
+
 def test_bounded_noise_drawn_as_declared_shows_its_delta() -> None:
     """Outcomes which the neighbour cannot give; 5 standard errors: a false alarm in 1.7 million at most."""
     scale, bound, trials = 1.0, 3.0, 1_000_000
@@ -128,6 +147,11 @@ def test_a_sum_is_never_below_the_exact_one_and_within_two_units(one: Loss, othe
 @given(losses, losses)
 def test_the_worst_covers_both_field_by_field(one: Loss, other: Loss) -> None:
     assert one.worst(other) == tuple(max(pair) for pair in zip(one, other, strict=True))
+
+
+def test_zcdp_holds_of_unbounded_noise_alone() -> None:
+    assert Loss(1.0, 0.5).zcdp == 0.5
+    assert Loss(1.0, 0.5, 1e-300).zcdp == math.inf
 
 
 def test_infinite_losses_add() -> None:

@@ -66,6 +66,18 @@ def test_gaussian_noise_has_no_pure_epsilon_and_the_json_stays_json(tmp_path: Pa
     assert "infinite" in tacit_ledger("show", path).output
 
 
+def test_no_rho_is_shown_of_noise_for_which_no_zcdp_holds(tmp_path: Path) -> None:
+    path = tmp_path / "b.db"
+    with Ledger.create(path, Budget(epsilon=1.0, delta=1e-3, reserve=1e-4)) as ledger:
+        ledger.charge("x", Event("bounded_laplace", "bounded_laplace", 0.1, 1.0, bound=20.0))
+    facts = json.loads(tacit_ledger("show", path, "--json").output)
+    assert (facts["spent"]["epsilon"], facts["spent"]["rho"]) == (0.1, None)
+    assert facts["left"]["rho"] > 0  # what other noise may still cost
+    (row,) = csv.DictReader(io.StringIO(tacit_ledger("export", path).output))
+    assert (row["epsilon"], row["rho"]) == ("0.1", "")
+    assert float(row["delta"]) > 0
+
+
 def test_verify(path: Path) -> None:
     good = tacit_ledger("verify", path, "--witness", path.with_name("witness"))
     assert good.exit_code == 0

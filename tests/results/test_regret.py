@@ -7,7 +7,7 @@ from scipy.optimize import minimize_scalar
 
 from tacit.contract import Objective
 from tacit.errors import ConfigError
-from tacit.objectives import Box, from_loss, squared
+from tacit.objectives import Ball, Box, from_loss, squared
 from tacit.results.regret import dynamic_regret, prefixes, regret_curve
 from tacit.streams import Batch, Stream, from_function
 
@@ -169,6 +169,16 @@ def test_under_constraints_the_comparator_keeps_every_window(targets: np.ndarray
     assert curve.total[0, -1] > tight.total[0, -1] + 1e-3
 
 
+def test_the_best_of_all_large_models_is_the_sets_best_where_the_set_holds_it() -> None:
+    """One record with 1,001 features, of which the first is 1: the best model has length |y| / (1 + l2)."""
+    batch = Batch(np.eye(1, 1001, dtype=np.float32)[None], np.full((1, 1), 3, np.float32))
+    stream = from_function(lambda start, stop: batch, agents=1, rounds=1)
+    curve = regret_curve(squared(l2=0.5), [stream], np.zeros((1, 1)), None, points=1, within=Ball(2.1))
+    assert -curve.total[0, 0] == pytest.approx(0.5 * 1**2 + 0.25 * 2**2, abs=1e-6)
+    with pytest.raises(ConfigError, match="1001 parameters"):
+        regret_curve(squared(l2=0.5), [stream], np.zeros((1, 1)), None, points=1, within=Ball(1.9))
+
+
 def test_dynamic_regret_is_against_the_best_of_every_round(targets: np.ndarray) -> None:
     loss = np.random.default_rng(1).random((2, ROUNDS))
     found = dynamic_regret(DISTANCE, [stream_of(t) for t in targets], loss, within=Box(-1, 2))
@@ -189,4 +199,11 @@ def test_one_stream_for_all_repeats_gives_all_the_same_path(targets: np.ndarray)
     found = dynamic_regret(DISTANCE, [stream_of(targets[0])], loss, within=None)
     assert found.total.shape == found.path_length.shape == (4, ROUNDS)
     assert np.ptp(found.path_length, axis=0).max() == 0
-    assert found.gap is None
+    assert found.gap is found.path_error is None
+    sharp = dynamic_regret(squared(l2=0.5), [stream_of(targets[0])], loss, within=None)
+    best = targets[0].astype(np.float32).astype(np.float64).mean(axis=1) / 1.5
+    length = np.cumsum(np.abs(np.diff(best, prepend=best[:1])))
+    assert sharp.path_error is not None
+    assert np.all(np.abs(sharp.path_length - length) <= sharp.path_error)
+    assert sharp.path_error.shape == (4, ROUNDS)
+    assert sharp.path_error[0, -1] <= ROUNDS * 2 * 1.3e-5

@@ -50,7 +50,7 @@ def test_batches_fit_their_spec_and_weights_appear_only_where_needed(sizes, task
     leaves = [(leaf.shape, leaf.dtype) for leaf in batch if leaf is not None]
     assert leaves == [((2, len(sizes), *leaf.shape), leaf.dtype) for leaf in spec if leaf is not None]
     assert spec.x.shape == (max(sizes), 2, 3)
-    assert spec.y.dtype == (np.int32 if task == "multiclass" else np.float32)
+    assert spec.y.dtype == (np.int32 if task == "multiclass" else np.float64)  # those of np.arange
 
 
 def test_names_and_words_are_kept() -> None:

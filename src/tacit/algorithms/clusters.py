@@ -7,6 +7,7 @@ from collections.abc import Callable
 import jax.numpy as jnp
 import numpy as np
 
+from tacit.algorithms.schedules import evaluated
 from tacit.contract import Array, Inbox, Params, View
 from tacit.errors import ConfigError
 from tacit.graphs import Topology
@@ -23,7 +24,7 @@ def mixing(tau: Strength, clusters: int) -> Callable[[Params, View], Params]:
     def mixed(models: Params, view: View) -> Params:
         if clusters == 1 or (not callable(tau) and tau == 0):
             return models
-        strength = jnp.asarray(tau(view.round) if callable(tau) else tau, models.dtype)
+        strength = jnp.asarray(evaluated(tau, view.round, "tau") if callable(tau) else tau, models.dtype)
         others = (jnp.sum(models, axis=0) - models) / (clusters - 1)
         return (1 - strength) * models + strength * others
 

@@ -22,9 +22,10 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from tacit.algorithms.duals import Dual, primal_dual
+from tacit.algorithms.duals import primal_dual
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import StepSize, as_schedule, inverse_sqrt
+from tacit.algorithms.sight import Dual
 from tacit.contract import Algorithm, Array, Mechanism, Objective, Schedule, View, unprotected
 from tacit.errors import ConfigError
 from tacit.objectives import Constraint, Euclidean, MirrorMap, spending_limit

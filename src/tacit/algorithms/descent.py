@@ -6,7 +6,9 @@
 Neither touches the state: the next state is made of what was released, so that a record enters a run through the one
 release of its round and nothing else. That is what parallel composition over records stands on. A released gradient or
 update holds the data's part alone; the regulariser, which depends on the model only, is added afterwards, so that the
-sensitivity does not depend on the model's size, not even by rounding.
+sensitivity does not depend on the model's size, not even by rounding. What a mechanism makes of a noisy gradient
+(`Mechanism.finish`) it makes of the whole one, as 000 Alg. 3 has it: the regulariser joins between noise and finish.
+Both are functions of what was released and of the model, so that neither sensitivity nor account know of them.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from tacit.contract import Array, Batch, Mechanism, Objective, Params, Tree, View
+from tacit.contract import Array, Batch, Mechanism, Noise, Objective, Params, Tree, View
 from tacit.errors import ConfigError
 from tacit.objectives import Euclidean, MirrorMap
 from tacit.privacy import gradient_parts
@@ -32,6 +34,38 @@ class Step(NamedTuple):
     """(where the gradient is taken, where the step starts, batch, view) -> what is to be released."""
     moved: Callable[[Params, Params, Tree, View], Params]
     """(where the gradient is taken, where the step starts, what was released, view) -> where it leads."""
+    whole: Callable[[Params, Tree], Tree]
+    """(where the gradient is taken, a released gradient) -> with the regulariser's part, as the mechanism leaves it."""
+
+
+class Unfinished(NamedTuple):
+    """A gradient with its noise, to which something is added before the mechanism's `finish`."""
+
+    noisy: Tree
+    scale: Array
+    sensitivity: Array
+    bound: Array | None
+
+
+def finished_whole(mechanism: Mechanism) -> tuple[Mechanism, Callable[[Tree, Tree | None], Tree]]:
+    """Return the mechanism for a gradient's part of data, and what makes the whole of its release and of the rest."""
+    finish, distribution = mechanism.finish, mechanism.distribution
+    if finish is None or distribution is None:
+        return mechanism, added
+
+    def leave(noisy: Tree, noise: Noise) -> Unfinished:
+        return Unfinished(noisy, noise.scale, noise.sensitivity, noise.bound)
+
+    def whole(released: Unfinished, rest: Tree | None) -> Tree:
+        noise = Noise(distribution, released.scale, released.sensitivity, released.bound)
+        return finish(added(released.noisy, rest), noise)
+
+    return mechanism._replace(finish=leave), whole
+
+
+def added(part: Tree, rest: Tree | None) -> Tree:
+    """Return the sum of two parts of a gradient, of which the second may be absent."""
+    return part if rest is None else jax.tree.map(jnp.add, part, rest)
 
 
 def gradient_step(
@@ -48,9 +82,10 @@ def gradient_step(
     geometry = Euclidean() if mirror is None else mirror
     _check_model_noise(mechanism, geometry)
     data, penalty = gradient_parts(objective, mechanism.clip)
+    noise, joined = finished_whole(mechanism)
 
-    def whole(at: Params, gradient: Tree) -> Tree:
-        return gradient if penalty is None else jax.tree.map(jnp.add, gradient, penalty(at))
+    def rest(at: Params) -> Tree | None:
+        return None if penalty is None else penalty(at)
 
     def scaled(gradient: Tree, view: View) -> Tree:
         gamma = rate(view)
@@ -65,7 +100,7 @@ def gradient_step(
             return gradient
         if mechanism.perturbs == "update":
             return scaled(gradient, view)
-        return minus(start, scaled(whole(at, gradient), view))
+        return minus(start, scaled(added(gradient, rest(at)), view))
 
     def moved(at: Params, start: Params, released: Tree, view: View) -> Params:
         if mechanism.perturbs == "model":
@@ -75,8 +110,12 @@ def gradient_step(
         step = released if penalty is None else jax.tree.map(jnp.add, released, scaled(penalty(at), view))
         return minus(start, step)
 
-    amplifies = mechanism.perturbs != "gradient"
-    return Step(mechanism.amplified(rate) if amplifies else mechanism, value, moved)
+    def whole(at: Params, released: Tree) -> Tree:
+        return joined(released, rest(at))
+
+    if mechanism.perturbs == "gradient":
+        return Step(noise, value, moved, whole)
+    return Step(mechanism.amplified(rate), value, moved, whole)
 
 
 def _check_model_noise(mechanism: Mechanism, geometry: MirrorMap) -> None:

@@ -72,7 +72,8 @@ def distributed_online(
     missing: IfMissing = "wait",
 ) -> Algorithm:
     """DOLA: average the neighbours' noisy models, take a projected gradient step, share it with noise."""
-    descent = gradient_step(objective, as_rate(step), mechanism, euclidean_ball(radius))
+    ball = euclidean_ball(radius)
+    descent = gradient_step(objective, as_rate(step), mechanism, ball)
 
     return Algorithm(
         name="distributed_online",
@@ -84,6 +85,7 @@ def distributed_online(
         privacy=statement(mechanism, TEXT_CLAIMS),
         weights="metropolis",
         missing=missing,
+        domain=ball,
     )
 
 

@@ -14,8 +14,9 @@ that a record has a say in all of them. Two ways to account for that:
 - dual = "released": gradient and value of the constraint leave compute through the mechanism too, clipped together with
   the gradient of the loss. All states are made of released values, and records compose in parallel.
 
-Constraints on the parameters alone (`reads_data=False`) let no data into the dual: with a private one, too, records
-compose in parallel then, and there is nothing to release.
+Constraints on the parameters alone (`reads_data=False`) let no data into their dual, nor into the step: <w, grad c(x)>
+joins the gradient after the noise, unclipped, as the regulariser does. Where there are no others, records compose in
+parallel with a private dual, too. The runtimes follow the data and refuse a constraint that only says so.
 
 Erratum (000 ch. 3 and 4): the texts noise the loss's gradient alone and claim eps for the run, though the constraint is
 a function of the same data.
@@ -24,12 +25,13 @@ a function of the same data.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from tacit.algorithms.sight import Observation, constraints_kept, constraints_released
+from tacit.algorithms.descent import added, finished_whole
+from tacit.algorithms.sight import Both, Dual, Observation, check_noise, nothing, observed, of_both, sight_of
 from tacit.contract import (
     Algorithm,
     Array,
@@ -47,12 +49,10 @@ from tacit.contract import (
     View,
     share,
 )
-from tacit.errors import ConfigError
 from tacit.objectives import Constraint, MirrorMap
 from tacit.objectives.constraints import as_constraints, stacked
 from tacit.privacy import statement
 
-Dual = Literal["private", "released"]
 Ascent = Callable[[Array, Array, Array, View], Array]
 """(duals (k,), values c(x) (k,), changes <grad c(x), z - x> (k,), view) -> next duals (k,)."""
 
@@ -61,10 +61,10 @@ class State(NamedTuple):
     """What a peer holds."""
 
     model: Params
-    duals: Array
-    """(k,), >= 0."""
-    seen: Observation | tuple[()]
-    """Between compute and emit, where the dual is private; it never leaves."""
+    duals: Both
+    """(k,) of either kind, >= 0."""
+    seen: Both
+    """Between compute and emit: of constraints that read data where the dual is private; it never leaves."""
 
 
 def primal_dual(
@@ -83,36 +83,41 @@ def primal_dual(
 ) -> Algorithm:
     """Return the method with this step, these weights of the constraints' gradients and this ascent of the duals."""
     limits = as_constraints(constraints)
-    _check(name, mechanism, dual)
+    kinds = Both(*(tuple(each for each in limits if bool(each.reads_data) is reads) or None for reads in (True, False)))
+    check_noise(name, mechanism, dual, kinds)
+    values = of_both(stacked, kinds)
     loss = objective.loss
     data, penalty = (loss.data, jax.grad(loss.regulariser)) if isinstance(loss, Separable) else (loss, None)
     # A step that was released is the gradient times a number that everybody knows: the same noise for the same eps.
-    noise = mechanism._replace(perturbs="gradient")
-    if dual == "private":
-        sight = constraints_kept(data, stacked(limits), noise.clip, needs_slopes)
-    else:
-        sight = constraints_released(data, stacked(limits), noise.clip)
-    data_in_dual = dual == "private" and any(each.reads_data for each in limits)
+    noise, joined = finished_whole(mechanism._replace(perturbs="gradient"))
+    sight = sight_of(data, values.reading, noise.clip, dual, needs_slopes)
+    data_in_dual = dual == "private" and kinds.reading is not None
     if data_in_dual:
         noise = noise.for_whole_batch()
 
     def init(key: Key, params: Params, views: Mapping[str, View]) -> State:
-        duals = jnp.zeros(len(limits), views["peers"].into.weight.dtype)
-        slopes = jax.tree.map(lambda leaf: jnp.zeros((len(limits), *leaf.shape), leaf.dtype), params)
-        return State(params, duals, Observation(duals, slopes if needs_slopes else ()) if dual == "private" else ())
+        dtype = views["peers"].into.weight.dtype
+        first = of_both(lambda own, slopes: nothing(len(own), params, dtype, slopes), kinds, Both(needs_slopes, True))
+        kept = first if dual == "private" else first._replace(reading=None)
+        return State(params, of_both(lambda own: own.values, first), kept)
 
     def compute(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
-        seen, value = sight.look(state.model, weigh(state.duals), batch)
-        return state._replace(seen=seen), value
+        kept, value = sight.look(state.model, of_both(weigh, state.duals).reading, batch)
+        free = None if values.free is None else observed(values.free, state.model, batch)
+        return state._replace(seen=Both(kept, free)), value
 
     def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
-        x = state.model
-        gradient, observed = sight.read(weigh(state.duals), released, state.seen)
-        whole = gradient if penalty is None else jax.tree.map(jnp.add, gradient, penalty(x))
-        z = mirror.step(x, jax.tree.map(lambda g: step(view.round).astype(g.dtype) * g, whole))
-        changes = observed.changes(x, z) if needs_slopes else jnp.zeros_like(observed.values)
-        duals = ascend(state.duals, observed.values, changes, view).astype(state.duals.dtype)
-        return state._replace(duals=duals), share(z)
+        x, weights = state.model, of_both(weigh, state.duals)
+        gradient, told = sight.read(weights.reading, released, state.seen.reading)
+        pull = None if state.seen.free is None else state.seen.free.pull(weights.free)
+        rest = pull if penalty is None else added(penalty(x), pull)
+        z = mirror.step(x, jax.tree.map(lambda g: step(view.round).astype(g.dtype) * g, joined(gradient, rest)))
+
+        def ascended(duals: Array, seen: Observation) -> Array:
+            changes = seen.changes(x, z) if needs_slopes else jnp.zeros_like(seen.values)
+            return ascend(duals, seen.values, changes, view).astype(duals.dtype)
+
+        return state._replace(duals=of_both(ascended, state.duals, state.seen._replace(reading=told))), share(z)
 
     def absorb(key: Key, state: State, inbox: Inbox, view: View) -> State:
         return state._replace(model=inbox.mix().private)
@@ -128,18 +133,3 @@ def primal_dual(
         domain=mirror,
         constraints={each.name: each.value for each in limits},
     )
-
-
-def _check(name: str, mechanism: Mechanism, dual: Dual) -> None:
-    if dual not in get_args(Dual):
-        raise ConfigError(f"dual = {dual!r}: expected one of {', '.join(get_args(Dual))}")
-    if mechanism.distribution is not None and mechanism.perturbs == "model":
-        raise ConfigError(
-            f"mechanism {mechanism.name!r} noises the model, but {name} releases what it learns of loss and "
-            "constraints; say perturbs='gradient'"
-        )
-    if mechanism.finish is not None and dual == "released":
-        raise ConfigError(
-            f"mechanism {mechanism.name!r} reshapes what it noises, which the values of constraints do not survive; "
-            "use laplace or gaussian noise, or dual = 'private'"
-        )

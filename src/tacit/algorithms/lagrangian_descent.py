@@ -21,10 +21,11 @@ from collections.abc import Sequence
 
 import jax.numpy as jnp
 
-from tacit.algorithms.duals import Dual, primal_dual
+from tacit.algorithms.duals import primal_dual
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import as_schedule
 from tacit.algorithms.settings import whole_number
+from tacit.algorithms.sight import Dual
 from tacit.contract import Algorithm, Array, Mechanism, Objective, View, unprotected
 from tacit.errors import ConfigError
 from tacit.objectives import Constraint, Euclidean, MirrorMap, spending_limit

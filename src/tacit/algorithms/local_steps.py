@@ -23,6 +23,7 @@ import jax.numpy as jnp
 
 from tacit.algorithms.clients import PerClient, numbers, of_client
 from tacit.algorithms.cohorts import uniform_cohort
+from tacit.algorithms.descent import added, finished_whole
 from tacit.algorithms.records import records_held, rows
 from tacit.algorithms.schedules import StepSize, as_schedule
 from tacit.contract import Array, Batch, Key, Mechanism, Objective, Params, Tree, View
@@ -48,12 +49,16 @@ def sampled_training(
     steps = numbers("local_steps", local_steps)
     sizes = None if batch_size is None else numbers("batch_size", batch_size)
     data, penalty = gradient_parts(objective, mechanism.clip)
+    noise, joined = finished_whole(mechanism)
     most_steps, most_records = int(steps.max()), 0 if sizes is None else int(sizes.max())
 
     def drawn(key: Key, batch: Batch, view: View) -> Batch:
         if sizes is None:
             return batch
         return rows(batch, uniform_cohort(key, records_held(batch, view), most_records, of_client(sizes, view)))
+
+    def rest(at: Params) -> Tree | None:
+        return None if penalty is None else penalty(at)
 
     def scaled(gradient: Tree, own: Array) -> Tree:
         """Turn a clipped mean over the places of a batch into one over the records that are drawn."""
@@ -71,8 +76,8 @@ def sampled_training(
             at, total = walk
             taken = drawn(jax.random.fold_in(key, e), batch, view)
             gradient = scaled(data(at, taken), records)
-            whole = gradient if penalty is None else jax.tree.map(jnp.add, gradient, penalty(at))
             on = e < own
+            whole = added(gradient, rest(at))
             moved = jax.tree.map(lambda w, g: jnp.where(on, w - rate.astype(w.dtype) * g, w), at, whole)
             return moved, jax.tree.map(lambda t, g: jnp.where(on, t + g, t), total, gradient)
 
@@ -80,8 +85,7 @@ def sampled_training(
         _, total = jax.lax.fori_loop(0, most_steps, local, (start, nothing))
         return jax.tree.map(lambda t: t / own.astype(t.dtype), total)
 
-    def stepped(start: Params, gradient: Tree, view: View) -> Params:
-        whole = gradient if penalty is None else jax.tree.map(jnp.add, gradient, penalty(start))
+    def stepped(start: Params, whole: Tree, view: View) -> Params:
         rate = schedule(view.round)
         return jax.tree.map(lambda w, g: w - rate.astype(w.dtype) * g, start, whole)
 
@@ -93,23 +97,22 @@ def sampled_training(
             return gradient
         if mechanism.perturbs == "update":
             return jax.tree.map(lambda g: schedule(view.round).astype(g.dtype) * g, gradient)
-        return stepped(start, gradient, view)
+        return stepped(start, added(gradient, rest(start)), view)
 
     def moved(start: Params, released: Tree, view: View) -> Params:
         if mechanism.perturbs == "gradient":
-            return stepped(start, released, view)
+            return stepped(start, joined(released, rest(start)), view)
         if mechanism.perturbs == "model":
             return released
-        rest = start if penalty is None else stepped(start, jax.tree.map(jnp.zeros_like, start), view)
-        return jax.tree.map(jnp.subtract, rest, released)
+        return jax.tree.map(jnp.subtract, start if penalty is None else stepped(start, rest(start), view), released)
 
     def gain(view: View) -> Array:
         """How much more than one clipped gradient the value moves."""
         return jnp.ones(()) if mechanism.perturbs == "gradient" else schedule(view.round)
 
-    averaged = mechanism
+    averaged = noise if mechanism.perturbs == "gradient" else mechanism
     if most_steps > 1:
-        averaged = mechanism.for_whole_batch()
+        averaged = averaged.for_whole_batch()
     elif sizes is not None:
-        averaged = mechanism.over(lambda view, extent: of_client(sizes, view))
+        averaged = averaged.over(lambda view, extent: of_client(sizes, view))
     return Training(averaged.amplified(gain), value, moved)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,14 +11,14 @@ import jax.numpy as jnp
 from tacit.contract import Array, Schedule, View
 from tacit.errors import ConfigError
 
-StepSize = float | Callable[[Array], Array]
+StepSize = float | Callable[[Array], Array | float]
 """A number, or a function of the round t = 1, 2, ..."""
 
 
 def as_schedule(step: StepSize, name: str = "step") -> Schedule:
-    """Take a number as a constant schedule; a function of t = 1, 2, ... as it is."""
+    """Take a number as a constant schedule; a function of t = 1, 2, ... is evaluated in the run's precision."""
     if callable(step):
-        return step
+        return lambda t: evaluated(step, t, name)
     if not (isinstance(step, int | float) and 0 < step < float("inf")):
         raise ConfigError(f"{name} is {step!r}; expected a positive number or a function of the round t")
     return lambda t: jnp.asarray(step, _precision())
@@ -29,6 +30,17 @@ def as_rate(step: StepSize) -> Callable[[View], Array]:
     return lambda view: schedule(view.round)
 
 
+def evaluated(function: Callable[[Array], Any], t: Array | int, name: str) -> Array:
+    """Return what a function of the round gives, a number of any kind, in the run's precision.
+
+    The round is a whole number as wide as the run's floats: the root of a 32-bit one has single precision.
+    """
+    found = jnp.asarray(function(jnp.asarray(t, jnp.result_type(int))), _precision())
+    if found.shape:
+        raise ConfigError(f"{name} gives an array of shape {found.shape} for a round; expected one number")
+    return found
+
+
 def _precision() -> jnp.dtype:
     """The floating type of the run: float64 only where it was asked for."""
     return jnp.result_type(float)
@@ -36,12 +48,12 @@ def _precision() -> jnp.dtype:
 
 def inverse_sqrt(scale: float) -> Schedule:
     """Return scale / sqrt(t), the step of general convex losses."""
-    return lambda t: scale / jnp.sqrt(t.astype(_precision()))
+    return lambda t: scale / jnp.sqrt(jnp.asarray(t, _precision()))
 
 
 def inverse(scale: float) -> Schedule:
     """Return scale / t, the step of strongly convex losses."""
-    return lambda t: scale / t.astype(_precision())
+    return lambda t: scale / jnp.asarray(t, _precision())
 
 
 def sum_until(schedule: Schedule, t: Array) -> Array:

@@ -1,19 +1,22 @@
 """How a round looks at data under constraints: what leaves through the mechanism, what stays, and what both say.
 
-Two ways, see `tacit.algorithms.duals`: the constraints stay with the peer, or leave as the gradient does.
+Two ways, see `tacit.algorithms.duals`: the constraints stay with the peer, or leave as the gradient does. Constraints
+that read no data are looked at apart from these: nothing of them is clipped or noised.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
 
-from tacit.contract import Array, Batch, Clip, Params, Tree
+from tacit.contract import Array, Batch, Clip, Mechanism, Params, Tree
+from tacit.errors import ConfigError
 from tacit.privacy import clipped_mean
 
+Dual = Literal["private", "released"]
 Values = Callable[[Params, Batch], Array]
 
 
@@ -23,7 +26,7 @@ class Observation(NamedTuple):
     values: Array
     """(k,) c(x)."""
     slopes: Tree
-    """grad c(x), leading axis k; () where nobody asks."""
+    """grad c(x), leading axis k; None where nobody asks."""
 
     def changes(self, x: Params, z: Params) -> Array:
         """Return (k,) <grad c(x), z - x>."""
@@ -33,6 +36,23 @@ class Observation(NamedTuple):
 
         nothing = jnp.zeros_like(self.values)
         return sum(jax.tree.leaves(jax.tree.map(dot, self.slopes, x, z)), start=nothing)
+
+    def pull(self, weights: Array) -> Params:
+        """Return <weights, grad c(x)>."""
+        pulled: Params = jax.tree.map(lambda slopes: jnp.tensordot(weights, slopes, axes=1), self.slopes)
+        return pulled
+
+
+class Both(NamedTuple):
+    """Something of the constraints that read data, and of those that do not; None where there are none."""
+
+    reading: Any
+    free: Any
+
+
+def of_both(function: Callable[..., Any], *parts: Both) -> Both:
+    """Apply a function to what each kind of constraints has."""
+    return Both(*(None if own[0] is None else function(*own) for own in zip(*parts, strict=True)))
 
 
 class Release(NamedTuple):
@@ -45,10 +65,38 @@ class Release(NamedTuple):
 class Sight(NamedTuple):
     """How data are looked at: what may leave, and what is known of loss and constraints afterwards."""
 
-    look: Callable[[Params, Array, Batch], tuple[Observation | tuple[()], Tree]]
+    look: Callable[[Params, Array, Batch], tuple[Observation | None, Tree]]
     """Model, weights and batch -> what stays, and what goes through the mechanism."""
-    read: Callable[[Array, Tree, Observation | tuple[()]], tuple[Params, Observation]]
+    read: Callable[[Array, Tree, Observation | None], tuple[Params, Observation | None]]
     """Weights, what was released and what stayed -> gradient of the loss plus the weighted constraints, and these."""
+
+
+def nothing(count: int, params: Params, dtype: Any, slopes: bool) -> Observation:
+    """Return an observation of so many constraints that says nothing."""
+    none = jax.tree.map(lambda leaf: jnp.zeros((count, *leaf.shape), leaf.dtype), params)
+    return Observation(jnp.zeros(count, dtype), none if slopes else None)
+
+
+def observed(c: Values, model: Params, batch: Batch, slopes: bool = True) -> Observation:
+    """Return what a batch says of constraints."""
+    return Observation(c(model, batch), jax.jacrev(c)(model, batch) if slopes else None)
+
+
+def sight_of(data: Values, reading: Values | None, clip: Clip | None, dual: Dual, needs_slopes: bool) -> Sight:
+    """Return how to look at the loss and at the constraints that read data, if there are any."""
+    if reading is None:
+        return loss_alone(data, clip)
+    if dual == "private":
+        return constraints_kept(data, reading, clip, needs_slopes)
+    return constraints_released(data, reading, clip)
+
+
+def loss_alone(data: Values, clip: Clip | None) -> Sight:
+    """Look at the loss, where no constraint reads data."""
+    gradient = jax.grad(data) if clip is None else clipped_mean(jax.grad(data), clip)
+    return Sight(
+        lambda model, weights, batch: (None, gradient(model, batch)), lambda weights, released, seen: (released, None)
+    )
 
 
 def constraints_kept(data: Values, c: Values, clip: Clip | None, needs_slopes: bool) -> Sight:
@@ -59,22 +107,37 @@ def constraints_kept(data: Values, c: Values, clip: Clip | None, needs_slopes: b
             return data(params, batch) + jnp.dot(weights, c(params, batch))
 
         gradient = jax.grad(composite) if clip is None else clipped_mean(jax.grad(composite), clip)
-        seen = Observation(c(model, batch), jax.jacrev(c)(model, batch) if needs_slopes else ())
-        return seen, gradient(model, batch)
+        return observed(c, model, batch, needs_slopes), gradient(model, batch)
 
-    return Sight(look, lambda weights, released, seen: (released, seen))  # type: ignore[return-value, arg-type]
+    return Sight(look, lambda weights, released, seen: (released, seen))
 
 
 def constraints_released(data: Values, c: Values, clip: Clip | None) -> Sight:
     """Send everything that is looked at through the mechanism, of each record as one vector."""
 
     def of_one(params: Params, batch: Batch) -> Release:
-        return Release(jax.grad(data)(params, batch), Observation(c(params, batch), jax.jacrev(c)(params, batch)))
+        return Release(jax.grad(data)(params, batch), observed(c, params, batch))
 
     function = of_one if clip is None else clipped_mean(of_one, clip)
 
-    def read(weights: Array, released: Release, seen: tuple[()]) -> tuple[Params, Observation]:
-        pull = jax.tree.map(lambda slopes: jnp.tensordot(weights, slopes, axes=1), released.observation.slopes)
+    def read(weights: Array, released: Release, seen: None) -> tuple[Params, Observation]:
+        pull = released.observation.pull(weights)
         return jax.tree.map(jnp.add, released.gradient, pull), released.observation
 
-    return Sight(lambda model, weights, batch: ((), function(model, batch)), read)  # type: ignore[arg-type]
+    return Sight(lambda model, weights, batch: (None, function(model, batch)), read)  # type: ignore[arg-type]
+
+
+def check_noise(name: str, mechanism: Mechanism, dual: Dual, kinds: Both) -> None:
+    """Refuse noise that cannot go where the method puts it."""
+    if dual not in get_args(Dual):
+        raise ConfigError(f"dual = {dual!r}: expected one of {', '.join(get_args(Dual))}")
+    if mechanism.distribution is not None and mechanism.perturbs == "model":
+        raise ConfigError(
+            f"mechanism {mechanism.name!r} noises the model, but {name} releases what it learns of loss and "
+            "constraints; say perturbs='gradient'"
+        )
+    if mechanism.finish is not None and dual == "released" and kinds.reading is not None:
+        raise ConfigError(
+            f"mechanism {mechanism.name!r} reshapes what it noises, which the values of constraints do not survive; "
+            "use laplace or gaussian noise, or dual = 'private'"
+        )

@@ -57,7 +57,8 @@ def sign_sgd(objective: Objective, step: StepSize = 0.01, mechanism: Mechanism =
         return state, descent.value(state, state, batch, view)
 
     def vote(state: Params, released: Tree, view: View) -> tuple[Params, Outbox]:
-        return state, share(jnp.packbits(flat(released) >= 0), to=jnp.where(view.fresh, 1, -1)[None])
+        signs = jnp.packbits(flat(descent.whole(state, released)) >= 0)
+        return state, share(signs, to=jnp.where(view.fresh, 1, -1)[None])
 
     def count(key: Key, state: Params, inbox: Inbox, view: View) -> Params:
         w = flat(state)

@@ -165,16 +165,21 @@ def _facts(replay: Replay, observer: str) -> dict[str, Any]:
         "neighbours": NEIGHBOURS[adjacency][1] if adjacency else "(nothing was released)",
         "budget": asdict(genesis.budget),
         "observer": observer,
-        "spent": _loss(spent),
-        "at_most": _loss(replay.at_most.loss),
+        "spent": _shown(spent),
+        "at_most": _shown(replay.at_most.loss),
         "may_be_too_low": replay.format == UNDERCOUNTING,
-        "left": _loss(genesis.budget.left(spent)),
+        "left": _sums(genesis.budget.left(spent)),
         "last": [{"sequence": entry.sequence, "release": entry.release, **asdict(event)} for entry, event in last],
         "hash": replay.last.hash.hex(),
     }
 
 
-def _loss(loss: Loss) -> dict[str, float | None]:
+def _shown(loss: Loss) -> dict[str, float | None]:
+    """Return what a loss says: no rho where no zCDP holds."""
+    return _sums(loss._replace(rho=loss.zcdp))
+
+
+def _sums(loss: Loss) -> dict[str, float | None]:
     """Return the sums, None for infinity: JSON has no number for it."""
     return {name: None if value == float("inf") else value for name, value in loss._asdict().items()}
 
@@ -195,7 +200,7 @@ def _write(replay: Replay, form: Format, file: IO[str]) -> int:
         file.write("[")
     for entry, event in replay:
         row: dict[str, Any] = {"sequence": entry.sequence, "release": entry.release, **asdict(event)}
-        row |= {**_loss(event.loss), "hash": entry.hash.hex()}
+        row |= {**_shown(event.loss), "hash": entry.hash.hex()}
         if form is Format.CSV:
             table.writerow({**row, "observers": " ".join(event.observers)})
         else:

@@ -6,6 +6,10 @@ itself. For convex losses each comes with a bound that holds whatever the solver
 gradient of a_t there (of a smooth stand-in below it, where the loss has kinks)::
 
     min a_t  >=  a_t(y) + min_{v in set} <g, v - y> + (l2/2) ||v - y||^2
+
+A small gap does not say that a point is near the optimum, which is what a path length is made of. Where the loss has an
+l2 regulariser it does: a_t(x) - min a_t >= (l2/2) ||x - x*_t||^2 in the set, so that rounds are solved until
+sqrt(2 gap / l2) is at most 1e-5, as far as rounding lets them, and the path length comes with what is left of that.
 """
 
 from __future__ import annotations
@@ -33,6 +37,12 @@ FEW = 64
 """The rounds that take longest go on in groups of this many."""
 FIRST_STEPS = 40
 MOST_STEPS = 20_000
+NEAR = 1e-5
+"""How near to a round's optimum a strongly convex loss is solved."""
+FINEST = 1e-12
+"""Of 1 + the loss: a gap that small can be shown in double precision."""
+ROUNDING = 1e-14
+"""Of 1 + the loss: by how much rounding may have understated a gap."""
 SMALLEST_MU = 1e-4
 """Below this, rounded kinks make for too many steps."""
 
@@ -50,6 +60,9 @@ class DynamicComparator(NamedTuple):
     moves: Vector
     """(rounds,) ||x*_t - x*_(t-1)||_2; 0 for the first round. Where a round has several best models, it has one of
     them, and where the loss is flat, one within the gap."""
+    off: Vector | None
+    """(rounds,) certified bound on the distance from the round's optimum; None where none can be given: the loss has no
+    l2 regulariser, so that a round may have several optima, or points far from it that are nearly as good."""
     converged: bool
     """Whether every round reached the tolerance."""
 
@@ -57,6 +70,13 @@ class DynamicComparator(NamedTuple):
     def path_length(self) -> float:
         """Sum over the rounds of ||x*_(t+1) - x*_t||_2."""
         return float(np.sum(self.moves))
+
+    @property
+    def move_errors(self) -> Vector | None:
+        """(rounds,) certified bound on the error of each of `moves`; None: see `off`."""
+        if self.off is None:
+            return None
+        return np.concatenate([[0.0], self.off[1:] + self.off[:-1]])
 
 
 def dynamic_comparator(
@@ -79,8 +99,10 @@ def dynamic_comparator(
         wanted = max(tolerance / 2, SMALLEST_MU)
         losses = [objective.smoothed(mu) for mu in falling(wanted)]
     first = objective.initial(spec)
-    floor = Floor(Vectors.of(first), within, 0.0 if known is None else known.l2)
-    stages = [_Problem(loss, floor, wanted) for loss in losses]
+    l2 = 0.0 if known is None else known.l2
+    floor = Floor(Vectors.of(first), within, l2)
+    aim = l2 * NEAR**2 / 2 if l2 and objective.smoothed is None else wanted
+    stages = [_Problem(loss, floor, wanted, min(aim, wanted)) for loss in losses]
     parts: list[tuple[Vector, Vector, Vector, bool]] = []
     agents = 0
     with jax.enable_x64(True):
@@ -100,6 +122,7 @@ def dynamic_comparator(
         agents * loss,
         gap if np.isfinite(gap).all() else None,
         moves,
+        np.sqrt(2 * (gap + ROUNDING * (1 + np.abs(loss))) / l2) if l2 else None,
         all(part[3] for part in parts),
     )
 
@@ -110,7 +133,9 @@ class _Problem(NamedTuple):
     loss: Loss
     floor: Floor
     wanted: float
-    """The gap to stop at."""
+    """The gap that is good enough."""
+    aim: float
+    """The gap to stop at, or what rounding leaves of it."""
 
 
 class _State(NamedTuple):
@@ -136,9 +161,10 @@ class _State(NamedTuple):
         ones, here = jnp.ones(len(x)), jnp.asarray(x)
         return cls(here, here, ones, ones, here, jnp.inf * ones, jnp.asarray(lower), jnp.zeros(len(x), bool))
 
-    def done(self, wanted: float) -> Array:
+    def done(self, problem: _Problem) -> Array:
         """Say whether the best point is good enough."""
-        return jnp.where(jnp.isfinite(self.lower), self.value - self.lower <= wanted, self.still)
+        least = jnp.minimum(problem.wanted, jnp.maximum(problem.aim, FINEST * (1 + jnp.abs(self.value))))
+        return jnp.where(jnp.isfinite(self.lower), self.value - self.lower <= least, self.still)
 
 
 def _solve(
@@ -182,13 +208,13 @@ def _advance(problem: _Problem, batches: Tree, states: _State, steps: int) -> tu
     """Take steps in all rounds until every one is good enough, at most so many; say which ones are."""
 
     def unfinished(carry: tuple[Array, _State]) -> Array:
-        return (carry[0] < steps) & ~carry[1].done(problem.wanted).all()
+        return (carry[0] < steps) & ~carry[1].done(problem).all()
 
     def body(carry: tuple[Array, _State]) -> tuple[Array, _State]:
         return carry[0] + 1, jax.vmap(partial(_step, problem))(batches, carry[1])
 
     last: _State = jax.lax.while_loop(unfinished, body, (jnp.zeros((), int), states))[1]
-    return last, last.done(problem.wanted)
+    return last, last.done(problem)
 
 
 def _step(problem: _Problem, batches: Tree, state: _State) -> _State:
@@ -218,6 +244,6 @@ def _step(problem: _Problem, batches: Tree, state: _State) -> _State:
     kept = value <= model
     new: _State = jax.tree.map(lambda if_kept, if_not: jnp.where(kept, if_kept, if_not), moved, shorter)
     new = new._replace(lower=jnp.maximum(state.lower, at_y + problem.floor.least(state.y, slope)))
-    finished = state.done(problem.wanted)
+    finished = state.done(problem)
     result: _State = jax.tree.map(lambda old, other: jnp.where(finished, old, other), state, new)
     return result

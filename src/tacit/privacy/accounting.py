@@ -300,6 +300,7 @@ class Guarantee:
     epsilon: float
     delta: float
     rho: float
+    """Of zCDP; infinite where none holds, as for noise of bounded support."""
     theorem: str
     adjacency: Adjacency
     unit: str
@@ -314,7 +315,9 @@ class Guarantee:
         if not self.private:
             return f"not private: nothing is promised per {self.unit} ({self.theorem})"
         relation = f"two data sets are neighbours if {NEIGHBOURS[self.adjacency][1]}"
-        kind = "pure" if self.delta == 0 else f"delta = {self.delta:.4g}, rho = {self.rho:.4g}"
+        kind = "pure" if self.delta == 0 else f"delta = {self.delta:.4g}"
+        if self.delta > 0 and self.rho < math.inf:
+            kind += f", rho = {self.rho:.4g}"
         return f"epsilon = {self.epsilon:.4g} per {self.unit} ({kind}; {relation}; {self.theorem})"
 
 
@@ -331,14 +334,14 @@ def guarantee(loss: Loss, adjacency: Adjacency, delta: float = 1e-5, uses: int =
     thing = {"record": "record", "component": "record", "dataset": "agent's data set"}[adjacency]
     times = f"each {thing} is released once" if uses == 1 else f"each {thing} is used in {uses:,} releases in sequence"
     if math.isinf(loss.rho) or loss.delta >= 1:
-        return Guarantee(math.inf, 1.0, loss.rho, "values leave as they were computed", adjacency, unit)
+        return Guarantee(math.inf, 1.0, loss.zcdp, "values leave as they were computed", adjacency, unit)
     if loss == Loss():
         return Guarantee(0.0, 0.0, 0.0, "nothing that depends on the data was released", adjacency, unit)
     if loss.epsilon < math.inf:
         kind = "bounded Laplace noise" if loss.delta else "Laplace mechanism"
-        return Guarantee(loss.epsilon, loss.delta, loss.rho, f"{kind}, {times}", adjacency, unit)
+        return Guarantee(loss.epsilon, loss.delta, loss.zcdp, f"{kind}, {times}", adjacency, unit)
     total = loss.delta + delta
     if total >= 1:
-        return Guarantee(math.inf, 1.0, loss.rho, "the noise is bounded too closely", adjacency, unit)
+        return Guarantee(math.inf, 1.0, loss.zcdp, "the noise is bounded too closely", adjacency, unit)
     theorem = f"Gaussian mechanism, zCDP converted at the best order, {times}"
-    return Guarantee(tight(loss.rho, delta), total, loss.rho, theorem, adjacency, unit)
+    return Guarantee(tight(loss.rho, delta), total, loss.zcdp, theorem, adjacency, unit)

@@ -71,6 +71,11 @@ class Loss(NamedTuple):
     rho: float = 0.0
     delta: float = 0.0
 
+    @property
+    def zcdp(self) -> float:
+        """The rho of zCDP as such, which is what may be shown; infinite where `rho` holds but for `delta` only."""
+        return math.inf if self.delta > 0 else self.rho
+
     def plus(self, other: Loss) -> Loss:
         """Return the loss of both, one after the other, rounded up: never below the exact sum."""
         return Total.of(self).plus(Total.of(other)).loss
@@ -218,6 +223,8 @@ class Event:
 
         A coordinate outside the bound becomes an atom at value + bound / 2, which the neighbour puts elsewhere; and a
         strip as wide as the change lies outside the neighbour's support. The strips' sum is largest for one coordinate.
+        Under `component` one coordinate moves: the others' atoms lie where the neighbour has them, and what is said is
+        exact (docs/privacy.md).
         """
         if self.bound is None or self.ratio == 0:
             return 0.0
@@ -225,4 +232,5 @@ class Event:
             return 1.0
         outside = math.exp(-self.bound)
         strip = math.exp(self.ratio - self.bound) * -math.expm1(-self.ratio) / 2
-        return min(1.0, max(self.coordinates * outside + strip, _SMALLEST))
+        atoms = 1 if self.adjacency == "component" else self.coordinates
+        return min(1.0, max(atoms * outside + strip, _SMALLEST))

@@ -118,9 +118,9 @@ def bounded_laplace(
     """The bounded noise of 000 Alg. 3, for reproducing that text: the gradient is noised, squeezed and normalised.
 
     Draw Lap(sensitivity / epsilon); outside [-b, b] take b / 2; then each component becomes (g + N + b) / (2 b + 1) and
-    the vector is divided by its l2 norm; b = (log T)^2 / epsilon. The text counts a component that changes by at most
-    1, hence the defaults. Errata: noise of bounded support is not epsilon-DP (it is booked with its delta > 0), and
-    the squeezed gradient is biased.
+    the vector is divided by its l2 norm; b = (log T)^2 / epsilon. A regulariser's part joins g after the noise
+    (docs/privacy.md). The text counts a component that changes by at most 1, hence the defaults. Errata: noise of
+    bounded support is not epsilon-DP (it is booked with its delta > 0), and the squeezed gradient is biased.
     """
     target = positive("epsilon", epsilon, "a larger one means less noise")
     if not (isinstance(rounds, int) and rounds >= 2):

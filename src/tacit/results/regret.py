@@ -23,6 +23,7 @@ from tacit.metrics import (
     dynamic_comparator,
     static_regret,
 )
+from tacit.metrics.feasible import MOST_COORDINATES
 from tacit.objectives import ConvexSet
 from tacit.streams import Stream
 
@@ -79,6 +80,9 @@ class DynamicRegret:
     """(repeats, rounds)."""
     path_length: NDArray[np.float64]
     """(repeats, rounds) sum over the rounds up to t of ||x*_s - x*_(s-1)||_2."""
+    path_error: NDArray[np.float64] | None
+    """(repeats, rounds) certified for convex losses: the true path length differs by at most this. None where the loss
+    has no l2 regulariser: then a round may have several optima, and the path is that of the points found."""
     gap: float | None
     """Certified for convex losses: in no round is the comparator's loss, averaged over the agents, above the optimum by
     more than this; None: unknown."""
@@ -142,11 +146,14 @@ def dynamic_regret(
     own = streams[0].agents * np.asarray(loss, np.float64)
     best = np.array([each.loss for each in found])  # (streams, rounds): broadcasts over repeats if shared
     moves = np.broadcast_to(np.array([each.moves for each in found]), (repeats, rounds))
+    errors = [each.move_errors for each in found if each.move_errors is not None]
+    known = len(errors) == len(found)
     gaps = [each.gap for each in found]
     return DynamicRegret(
         np.arange(1, rounds + 1),
         np.cumsum(own - best, axis=1),
         np.cumsum(moves, axis=1),
+        np.cumsum(np.broadcast_to(np.array(errors), (repeats, rounds)), axis=1) if known else None,
         gap=None if any(gap is None for gap in gaps) else max(float(np.max(gap)) for gap in gaps if gap is not None),
         converged=all(each.converged for each in found),
     )
@@ -167,9 +174,17 @@ def _comparators(
         chunks = _reader(stream, at[-1])
         if within is None and window is None:
             return best_fixed_prefixes(objective, chunks, spec, at)
+        if window is None and within is not None and _size(objective, spec) > MOST_COORDINATES:
+            free = best_fixed_prefixes(objective, chunks, spec, at)
+            if all(within.fault(each.params) is None for each in free):  # the best of all models is the set's best too
+                return free
         return best_fixed_within(objective, chunks, spec, at, within=within, constraints=dict(limits), window=window)
 
     return _once(stream, (objective, tuple(at), within, limits, window), solve)
+
+
+def _size(objective: Objective, spec: Batch) -> int:
+    return sum(np.size(leaf) for leaf in jax.tree.leaves(objective.initial(spec)))
 
 
 def _dynamic_comparator(

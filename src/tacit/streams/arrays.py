@@ -29,7 +29,7 @@ class ArrayStream(Stream):
 
     def __init__(
         self,
-        x: NDArray[np.float32],
+        x: NDArray[Any],
         y: NDArray[Any],
         order: NDArray[np.int32],
         starts: NDArray[np.int64],
@@ -121,6 +121,7 @@ def from_arrays(
 ) -> Stream:
     """Make a stream in which each agent reads its own rows, `batch` of them in a round.
 
+    What comes in float64 is kept so, for runs in that precision; others read it in their own.
     `assignment` holds one array of row indices per agent (see `tacit.streams.partition`), or one agent id per
     row. Rows are read in an order shuffled by `shuffle_seed`; None keeps the order given, as for a series in
     time. Where an agent is out of samples: "cycle" starts over with the same order (a record is then read
@@ -133,8 +134,8 @@ def from_arrays(
         check_count("rounds", rounds)
     if exhausted not in EXHAUSTED:
         raise ConfigError(f"exhausted={exhausted!r}: expected one of {', '.join(EXHAUSTED)}")
-    features = check_features(x)
-    labels = check_labels(y, len(features), task)
+    features = check_features(x, exact=True)
+    labels = check_labels(y, len(features), task, exact=True)
     order, starts = check_assignment(assignment, len(features))
     if shuffle_seed is not None:
         check_count("shuffle_seed", shuffle_seed, least=0)

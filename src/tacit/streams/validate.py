@@ -54,8 +54,11 @@ class Origin:
         return f"{self.name}, {self.row(row)}, column {column}"
 
 
-def check_features(x: Any, origin: Origin | None = None) -> NDArray[np.float32]:
-    """Return features as float32 (rows, ...), or refuse what is missing, not finite or not a number."""
+def check_features(x: Any, origin: Origin | None = None, exact: bool = False) -> NDArray[Any]:
+    """Return features as float32 (rows, ...), or refuse what is missing, not finite or not a number.
+
+    `exact`: as float64 where they come in a type that float32 would round.
+    """
     origin = origin or Origin()
     given = np.asarray(x)
     if given.dtype.kind not in "fiub":
@@ -75,15 +78,20 @@ def check_features(x: Any, origin: Origin | None = None) -> NDArray[np.float32]:
     if not finite.all():
         row, *column = (int(i) for i in np.unravel_index(int(np.argmin(finite)), result.shape))
         _refuse_value(given[(row, *column)], origin.cell(row, tuple(column)))
-    return result
+    return np.ascontiguousarray(given, np.float64) if exact and _rounds(given) else result
+
+
+def _rounds(given: NDArray[Any]) -> bool:
+    """Whether float32 has no room for all numbers of the type."""
+    return np.promote_types(given.dtype, np.float32) != np.float32
 
 
 def check_labels(
-    y: Any, rows: int, task: Task = "binary", origin: Origin | None = None
-) -> NDArray[np.float32] | NDArray[np.int32]:
+    y: Any, rows: int, task: Task = "binary", origin: Origin | None = None, exact: bool = False
+) -> NDArray[Any]:
     """Return labels (rows,): -1/+1 float32 (binary), 0..C-1 int32 (multiclass) or float32 (regression).
 
-    Binary labels may be given as -1/+1 or as 0/1, which becomes -1/+1.
+    Binary labels may be given as -1/+1 or as 0/1, which becomes -1/+1. `exact`: see `check_features`.
     """
     if task not in TASKS:
         raise ConfigError(f"task={task!r}: expected one of {', '.join(TASKS)}")
@@ -112,7 +120,7 @@ def check_labels(
     if not np.isfinite(targets).all():
         row = int(np.argmin(np.isfinite(targets)))
         _refuse_value(given[row], origin.cell(row, origin.label))
-    return targets
+    return given.astype(np.float64) if exact and _rounds(given) else targets
 
 
 def check_assignment(assignment: Assignment, rows: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:

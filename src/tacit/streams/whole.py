@@ -18,7 +18,7 @@ class WholeStream(Stream):
 
     def __init__(
         self,
-        x: NDArray[np.float32],
+        x: NDArray[Any],
         y: NDArray[Any],
         order: NDArray[np.int32],
         starts: NDArray[np.int64],
@@ -60,8 +60,8 @@ def whole(
     them are zeros of weight 0. Where all have equally many rows there are no weights. In n rounds each sample may be
     read n times, and `Stream.reads` says so.
     """
-    features = check_features(x)
-    labels = check_labels(y, len(features), task)
+    features = check_features(x, exact=True)
+    labels = check_labels(y, len(features), task, exact=True)
     order, starts = check_assignment(assignment, len(features))
     return WholeStream(features, labels, order, starts, name=name, description=description)
 

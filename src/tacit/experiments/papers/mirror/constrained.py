@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 from tacit import algorithms
 from tacit.algorithms.constrained_mirror_descent import TEXT_CLAIMS, SaddleConstants, saddle_constants
-from tacit.algorithms.duals import Dual
+from tacit.algorithms.sight import Dual
 from tacit.contract import Algorithm
 from tacit.experiments.papers.charts import Points, mean_points, points
 from tacit.experiments.papers.experiment import Claim, Experiment, Figure, Findings, reproducible, seen_in

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tacit import algorithms
-from tacit.algorithms.duals import Dual
 from tacit.algorithms.lagrangian_descent import TEXT_CLAIMS
 from tacit.algorithms.schedules import inverse_sqrt
+from tacit.algorithms.sight import Dual
 from tacit.contract import Algorithm
 from tacit.experiments.papers.charts import Points, mean_points, points
 from tacit.experiments.papers.experiment import Claim, Experiment, Figure, Findings, reproducible, seen_in

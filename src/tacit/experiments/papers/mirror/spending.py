@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.algorithms.duals import Dual
+from tacit.algorithms.sight import Dual
 from tacit.contract import Algorithm, Mechanism
 from tacit.errors import DataError
 from tacit.experiments.papers.experiment import Claim
