@@ -210,6 +210,28 @@ def test_a_mean_over_other_records_is_held_to_theirs() -> None:
     assert not bool(inside.cut)
 
 
+def test_a_mean_over_fewer_records_than_places_is_taken_apart() -> None:
+    """Two records in a batch with room for four, and a sensitivity of 1: each of them may be 1 long."""
+    mechanism = gaussian(1.0, CLIP).over(lambda view, extent: jnp.float32(2), apart=True)
+    x = jnp.asarray([[3.0, 4.0], [0.4, 0.0], [9.0, 9.0], [9.0, 9.0]])
+    batch = Batch(x, jnp.zeros(4), jnp.asarray([1.0, 1.0, 0.0, 0.0]))
+
+    def of_one(one: Batch) -> Any:
+        return jnp.sum(jnp.where(one.weight[:, None] > 0, one.x, 0), axis=0)
+
+    found = enforced(mechanism, jnp.asarray([1.7, 2.0]), batch, VIEW, of_one, jnp.float32(1.0))
+    np.testing.assert_allclose(found.value, [0.5, 0.4], rtol=1e-4)
+    assert bool(found.cut)
+    inside = enforced(mechanism, jnp.asarray([0.5, 0.4]), batch, VIEW, of_one, jnp.float32(1.0))
+    assert not bool(inside.cut)
+    again = batch._replace(weight=jnp.ones(4))  # each of them twice: then it is a mean over four
+    np.testing.assert_allclose(
+        enforced(mechanism, jnp.zeros(2), again, VIEW, of_one, jnp.float32(1.0)).value,
+        (np.array([0.6, 0.8]) + [0.4, 0.0] + 2 * np.sqrt([0.5, 0.5])) / 4,
+        rtol=1e-4,
+    )
+
+
 def test_of_what_no_record_may_move_nothing_leaves() -> None:
     found = held_to(gaussian(1.0, CLIP), 0.0, [[0.5, 0.0]] * 2)
     np.testing.assert_array_equal(found.value, [0.0, 0.0])

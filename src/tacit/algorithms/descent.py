@@ -7,6 +7,9 @@ Neither touches the state: the next state is made of what was released, so that 
 release of its round and nothing else. That is what parallel composition over records stands on. A released gradient or
 update holds the data's part alone; the regulariser, which depends on the model only, is added afterwards, so that the
 sensitivity does not depend on the model's size, not even by rounding.
+
+The gradient is the mean over the agent's own records, D_k of them where a batch is a whole data set: an agent with
+fewer records than others moves further if one is replaced, and gets more noise.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from tacit.algorithms.records import counted, of_own_records
 from tacit.contract import Array, Batch, Mechanism, Objective, Params, Tree, View
 from tacit.errors import ConfigError
 from tacit.objectives import Euclidean, MirrorMap
@@ -60,7 +64,7 @@ def gradient_step(
         return geometry.step(start, step)
 
     def value(at: Params, start: Params, batch: Batch, view: View) -> Tree:
-        gradient = data(at, batch)
+        gradient = data(at, batch, counted(batch, view))
         if mechanism.perturbs == "gradient":
             return gradient
         if mechanism.perturbs == "update":
@@ -76,7 +80,8 @@ def gradient_step(
         return minus(start, step)
 
     amplifies = mechanism.perturbs != "gradient"
-    return Step(mechanism.amplified(rate) if amplifies else mechanism, value, moved)
+    own = of_own_records(mechanism, apart=True)
+    return Step(own.amplified(rate) if amplifies else own, value, moved)
 
 
 def _check_model_noise(mechanism: Mechanism, geometry: MirrorMap) -> None:

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 
 from tacit.algorithms.clients import PerClient, numbers, of_client
 from tacit.algorithms.cohorts import uniform_cohort
-from tacit.algorithms.records import records_held, rows
+from tacit.algorithms.records import counted, of_own_records, records_held, rows
 from tacit.algorithms.schedules import StepSize, as_schedule
 from tacit.contract import Array, Batch, Key, Mechanism, Objective, Params, Tree, View
 from tacit.privacy import gradient_parts
@@ -55,22 +55,16 @@ def sampled_training(
             return batch
         return rows(batch, uniform_cohort(key, records_held(batch, view), most_records, of_client(sizes, view)))
 
-    def scaled(gradient: Tree, own: Array) -> Tree:
-        """Turn a clipped mean over the places of a batch into one over the records that are drawn."""
-        if sizes is None or mechanism.clip is None:
-            return gradient
-        return jax.tree.map(lambda g: g * (most_records / own).astype(g.dtype), gradient)
-
     def mean_gradient(key: Key, start: Params, batch: Batch, view: View) -> Tree:
         """The mean over the local steps of the gradients that they took: (2.58)."""
         own = of_client(steps, view)
         rate = schedule(view.round) / own
-        records = jnp.ones(()) if sizes is None else of_client(sizes, view).astype(jnp.result_type(float))
+        records = counted(batch, view) if sizes is None else of_client(sizes, view)
 
         def local(e: Array, walk: tuple[Params, Tree]) -> tuple[Params, Tree]:
             at, total = walk
             taken = drawn(jax.random.fold_in(key, e), batch, view)
-            gradient = scaled(data(at, taken), records)
+            gradient = data(at, taken, records)
             whole = gradient if penalty is None else jax.tree.map(jnp.add, gradient, penalty(at))
             on = e < own
             moved = jax.tree.map(lambda w, g: jnp.where(on, w - rate.astype(w.dtype) * g, w), at, whole)
@@ -107,7 +101,7 @@ def sampled_training(
         """How much more than one clipped gradient the value moves."""
         return jnp.ones(()) if mechanism.perturbs == "gradient" else schedule(view.round)
 
-    averaged = mechanism
+    averaged = of_own_records(mechanism, apart=True)
     if most_steps > 1:
         averaged = mechanism.for_whole_batch()
     elif sizes is not None:
