@@ -197,6 +197,8 @@ def test_what_cannot_be_taken_apart_is_held_to_its_part_as_a_whole(adjacency: An
     mechanism = gaussian(1.0, CLIP, adjacency=adjacency)
     records = [[3.0, 4.0]] * 4 if adjacency == "dataset" else [3.0, 4.0]
     np.testing.assert_allclose(held_to(mechanism, 0.5, records).value, [0.15, 0.2], rtol=1e-4)
+    if adjacency == "dataset":  # long records whose mean is short
+        np.testing.assert_allclose(held_to(mechanism, 0.5, [[3, 4], [-2.8, -3.8]]).value, [0.1, 0.1], rtol=1e-4)
 
 
 def test_a_mean_over_other_records_is_held_to_theirs() -> None:
