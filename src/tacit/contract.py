@@ -516,6 +516,8 @@ class Algorithm(NamedTuple):
     prepare: Callable[[Batch], Batch] | None = None
     """What `compute` gets in a batch's place: the batch with more leaves, a factorisation for instance. Pure, so that a
     runtime may do it once where data repeat."""
+    horizon: int | None = None
+    """T, where settings are made for so many rounds: whoever runs it for another number of them is told."""
     diagnostics: Mapping[str, Callable[[State], Array]] = MappingProxyType({})
     """Name -> a number or an array of a learner's state to look at (a residual, a tuned strength); it never leaves the
     agent."""

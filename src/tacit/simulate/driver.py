@@ -157,6 +157,7 @@ class _Simulation:
         evaluate: Evaluate,
     ) -> None:
         self.algorithm, self.rounds, self.repeats, self.seed = algorithm, rounds, repeats, seed
+        runtime.check_horizon(algorithm, rounds)
         self.dtype, self.node = jnp.dtype(dtype), node
         seeds = range(seed, seed + repeats)
         self.streams = [stream(s) for s in seeds] if callable(stream) else [stream]
