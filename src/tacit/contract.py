@@ -304,8 +304,9 @@ class Mechanism(NamedTuple):
     requires: frozenset[Requirement] = frozenset()
     """What the spread needs of the links that carry it."""
     mean_over: Callable[[View, Extent], Array] | None = None
-    """How many records the value is a mean over, where it cannot be taken apart into what each record gives; None: over
-    the places of a batch, record by record."""
+    """How many records the value is a mean over; None: over the places of a batch, record by record."""
+    apart: bool = False
+    """Of a mean over so many records: whether it is made of what each of them gives by itself."""
 
     @property
     def per_slot(self) -> bool:
@@ -359,8 +360,8 @@ class Mechanism(NamedTuple):
         """
         return self.over(lambda view, extent: jnp.ones(()))
 
-    def over(self, records: Callable[[View, Extent], Array]) -> Mechanism:
-        """Return the mechanism for a mean over so many records that is not made of each of them by itself."""
+    def over(self, records: Callable[[View, Extent], Array], apart: bool = False) -> Mechanism:
+        """Return the mechanism for a mean over so many records; `apart`: one that is made of each of them by itself."""
         sensitivity = self.sensitivity
         if sensitivity is None or self.adjacency == "dataset":
             return self
@@ -368,7 +369,7 @@ class Mechanism(NamedTuple):
         def of_mean(view: View, extent: Extent) -> Array:
             return sensitivity(view, extent._replace(records=1)) / records(view, extent)
 
-        return self._replace(sensitivity=of_mean, mean_over=records)
+        return self._replace(sensitivity=of_mean, mean_over=records, apart=apart)
 
 
 class PrivacyStatement(NamedTuple):
@@ -515,6 +516,8 @@ class Algorithm(NamedTuple):
     prepare: Callable[[Batch], Batch] | None = None
     """What `compute` gets in a batch's place: the batch with more leaves, a factorisation for instance. Pure, so that a
     runtime may do it once where data repeat."""
+    horizon: int | None = None
+    """T, where settings are made for so many rounds: whoever runs it for another number of them is told."""
     diagnostics: Mapping[str, Callable[[State], Array]] = MappingProxyType({})
     """Name -> a number or an array of a learner's state to look at (a residual, a tuned strength); it never leaves the
     agent."""

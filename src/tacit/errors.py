@@ -17,7 +17,8 @@ The tree::
     └── RemoteError          a fault of another peer, never of this one
         └── MessageRefused   a message that was not accepted; `reason` is one of a fixed set of words
 
-A message names the value, what was expected, and the remedy.
+A message names the value, what was expected, and the remedy. What can be run but is hardly what was meant is told by a
+`TacitWarning`.
 """
 
 from __future__ import annotations
@@ -34,6 +35,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 class TacitError(Exception):
     """Base of every error that tacit raises on purpose."""
+
+
+class TacitWarning(UserWarning):
+    """A run goes ahead, but a setting hardly does what was meant by it."""
 
 
 class ConfigError(TacitError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -31,7 +32,7 @@ from tacit.contract import (
     Tree,
     View,
 )  # fmt: skip
-from tacit.errors import ConfigError, ContractError, RequirementError
+from tacit.errors import ConfigError, ContractError, RequirementError, TacitWarning
 from tacit.graphs import Channel, Graph, Topology, as_topology, first_gap_of_run, require
 from tacit.privacy import records_in, release
 from tacit.privacy.charges import charges_all
@@ -447,6 +448,17 @@ def check_window(algorithm: Algorithm, topology: Topology, root: Key, rounds: in
                 f"{algorithm.name} requires that the links of every {window} rounds in a row connect everybody, but of "
                 f"{name!r} {gap}{where}: let fewer agents stay away at a time, add links, or declare a longer window"
             )
+
+
+def check_horizon(algorithm: Algorithm, rounds: int) -> None:
+    """Warn of a run that is shorter or longer than what the method's settings were made for."""
+    if algorithm.horizon not in (None, rounds):
+        warnings.warn(
+            f"{algorithm.name} was made for rounds = {algorithm.horizon:,} and is run for {rounds:,}: its steps are "
+            "those of the former, and what is known of its regret does not hold; make it for the rounds that it is run",
+            TacitWarning,
+            stacklevel=2,
+        )
 
 
 def _check_ends(name: str, graph: Graph, source: str, target: str, roles: Mapping[str, int]) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import tacit
+from tacit import runtime
 from tacit.algorithms import dp_admm, private_admm, zcdp_admm, zcdp_subgradient
 from tacit.errors import ConfigError, RequirementError
 from tacit.graphs import erdos_renyi, ring, small_world, star_roles
 from tacit.objectives import absolute, logistic, softmax, squared
 from tacit.privacy import decaying_gaussian, gaussian, laplace
+from tacit.privacy.unit_noise import noise_words, unit_gaussian
 
 AGENTS, SAMPLES, DIM = 8, 12, 5
 DATA = tacit.streams.linear_regression(AGENTS, SAMPLES, DIM, seed=3)
@@ -64,6 +68,50 @@ def test_exact_admm_is_its_equations():
     found = run(private_admm(squared(l2=l2), penalty=rho), 30)
     np.testing.assert_allclose(found.models[0], u, rtol=1e-9, atol=1e-12)
     assert found.recorded["residual"].max() < 1e-12
+
+
+SIZES = np.array([2, 12, 5, 3, 9, 1, 7, 4])
+UNEQUAL = np.arange(SAMPLES) < SIZES[:, None]
+OWN = tacit.streams.whole(
+    DATA.x[UNEQUAL], DATA.y[UNEQUAL], np.repeat(np.arange(AGENTS), SIZES), task="regression", name="unequal"
+)
+RHO, ETA, CLIP = 0.7, 0.4, 0.3
+
+
+def clipped_subgradients(u, l2):
+    """ell'(X_k, y_k; u_k) / D_k + lambda R'(u_k), every record's gradient clipped to c1: what (3.12) is said of."""
+    found = []
+    for k in range(AGENTS):
+        each = ((X[k] @ u[k] - Y[k])[:, None] * X[k])[: SIZES[k]]
+        norm = np.linalg.norm(each, axis=1, keepdims=True)
+        found.append((each * np.minimum(1, CLIP / norm)).sum(axis=0) / SIZES[k] + l2 * u[k])
+    return np.array(found)
+
+
+def test_every_agent_averages_over_its_own_records():
+    """001 (3.5) and (3.8)-(3.10) with D_k from 1 to 12, clipped: (3.12) divides by D_k, and so does the objective."""
+    l2 = 0.2
+    degree = LINKED.sum(axis=1)[:, None]
+    u, gamma = np.zeros((AGENTS, DIM)), np.zeros((AGENTS, DIM))
+    for _ in range(30):
+        pulled = RHO * (degree * u + LINKED @ u)
+        u = (u / ETA + pulled - clipped_subgradients(u, l2) - gamma) / (1 / ETA + 2 * RHO * degree)
+        gamma = gamma + RHO * (degree * u - LINKED @ u)
+    quiet = zcdp_admm(squared(l2=l2), ETA, gaussian(1e-12, CLIP), RHO)
+    found = tacit.simulate(quiet, GRAPH, OWN, rounds=30, dtype="float64")
+    np.testing.assert_allclose(found.models[0], u, rtol=1e-4, atol=1e-6)  # a clip keeps a margin of roundings
+
+
+def test_noise_goes_with_an_agent_s_own_number_of_records():
+    """001 (3.12)-(3.13): sigma_k = Delta_k / sqrt(2 phi), of the very draws."""
+    phi = 0.05
+    loud, quiet = (zcdp_admm(squared(), ETA, gaussian(m, CLIP), RHO) for m in (1 / np.sqrt(2 * phi), 1e-12))
+    one, none = (tacit.simulate(a, GRAPH, OWN, rounds=1, dtype="float64").models[0] for a in (loud, quiet))
+    with jax.enable_x64(True):
+        words = [noise_words(runtime.agent_key(jax.random.key(0), 0, 0, k), 1, 0) for k in range(AGENTS)]
+        draws = np.array([unit_gaussian(w, 0, (DIM,), jnp.float64) for w in words])
+    sensitivity = 2 * CLIP / (SIZES * (2 * RHO * LINKED.sum(axis=1) + 1 / ETA))
+    np.testing.assert_allclose(none - one, sensitivity[:, None] / np.sqrt(2 * phi) * draws, rtol=1e-6, atol=1e-12)
 
 
 @pytest.mark.parametrize(

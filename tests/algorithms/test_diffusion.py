@@ -40,19 +40,28 @@ def metropolis(graph):
     return graph.with_weights("metropolis").matrix().toarray()
 
 
+STARTS = np.random.default_rng(8).standard_normal((AGENTS, DIM))
+"""Everybody begins elsewhere, so that a first combination shows."""
+
+
 def transcribed(samples, before, within, after, noise=None):
     """(4.24)-(4.26) as they stand; noise(t, place) is the network's weighed noise in one combination."""
     x, y = samples
-    w = np.zeros((AGENTS, DIM))
+    w = STARTS
     noise = noise or (lambda t, place: 0.0)
     eye = np.eye(AGENTS)
     A1, A0, A2 = (eye if a is None else a for a in (before, within, after))
     for t in range(ROUNDS):
-        phi = A1 @ w + (0 if t == 0 else noise(t, "before"))  # all start at one point, which a combination keeps
+        phi = A1 @ w + noise(t + 1, "before")
         step = np.array([gradient(phi[i], x[t, i], y[t, i]) for i in range(AGENTS)])
         psi = A0 @ phi + noise(t + 1, "within") - STEP * step
         w = A2 @ psi + noise(t + 1, "after")
     return w
+
+
+def run_from_starts(algorithm, graph, data, **settings):
+    settings = {"rounds": ROUNDS, "dtype": "float64", "start": lambda agent: STARTS[agent], **settings}
+    return tacit.simulate(algorithm, graph, data, **settings)
 
 
 @pytest.mark.parametrize("places", ["consensus", "CTA", "ATC", "all three, each over links of its own"])
@@ -66,7 +75,7 @@ def test_against_the_equations(places, samples, data):
         third = ring(AGENTS).with_weights("receiver")
         graph = Topology({"peer": AGENTS}, {"one": WORLD, "two": RING, "three": third})
         matrices = [metropolis(WORLD), metropolis(RING), third.matrix().toarray()]
-    run = tacit.simulate(algorithm, graph, data, rounds=ROUNDS, dtype="float64")
+    run = run_from_starts(algorithm, graph, data)
     np.testing.assert_allclose(run.models[0], transcribed(samples, *matrices), rtol=1e-9, atol=1e-12)
 
 
@@ -83,7 +92,7 @@ def unit_draws(slots):
         return np.asarray(over(jnp.arange(1, ROUNDS + 1), jnp.arange(AGENTS)))
 
 
-@pytest.mark.parametrize(("place", "strategy"), [("after", "ATC"), ("within", "consensus")])
+@pytest.mark.parametrize(("place", "strategy"), [("after", "ATC"), ("within", "consensus"), ("before", "CTA")])
 def test_noise_on_every_link_against_the_equations(place, strategy, samples, data):
     matrix, draws = metropolis(RING), unit_draws(3)
     slot = {(i, j): 1 + sorted(RING.neighbours_out(i)).index(j) for i in range(AGENTS) for j in RING.neighbours_out(i)}
@@ -97,9 +106,7 @@ def test_noise_on_every_link_against_the_equations(place, strategy, samples, dat
         return total
 
     matrices = [matrix if place == p else None for p in ("before", "within", "after")]
-    run = tacit.simulate(
-        STRATEGIES[strategy](OBJECTIVE, STEP, per_edge(STD)), RING, data, rounds=ROUNDS, dtype="float64"
-    )
+    run = run_from_starts(STRATEGIES[strategy](OBJECTIVE, STEP, per_edge(STD)), RING, data)
     np.testing.assert_allclose(run.models[0], transcribed(samples, *matrices, noise), rtol=1e-8, atol=1e-10)
 
 
@@ -127,7 +134,7 @@ def test_homomorphic_noise_against_the_equations_and_its_sum_is_zero(weights, sa
         return total
 
     mechanism = graph_homomorphic(STD, perron=None if weights == "symmetric" else q)
-    run = tacit.simulate(adapt_then_combine(OBJECTIVE, STEP, mechanism), graph, data, rounds=ROUNDS, dtype="float64")
+    run = run_from_starts(adapt_then_combine(OBJECTIVE, STEP, mechanism), graph, data)
     np.testing.assert_allclose(run.models[0], transcribed(samples, None, None, W, noise), rtol=1e-8, atol=1e-10)
 
 
@@ -154,9 +161,7 @@ def test_masked_and_unmasked_are_the_same_to_the_bit(strategy, dtype, data):
 
 
 def test_the_grid_costs_no_more_than_its_step(samples, data):
-    run = tacit.simulate(
-        adapt_then_combine(OBJECTIVE, STEP, on_grid(2.0**-30)), WORLD, data, rounds=ROUNDS, dtype="float64"
-    )
+    run = run_from_starts(adapt_then_combine(OBJECTIVE, STEP, on_grid(2.0**-30)), WORLD, data)
     exact = transcribed(samples, None, None, metropolis(WORLD))
     apart = np.abs(run.models[0] - exact).max()
     assert 0 < apart < ROUNDS * 2.0**-30 * 5  # every share is rounded to half a step
@@ -182,8 +187,20 @@ def test_what_is_charged(data):
 
     assert spent(adapt_then_combine(OBJECTIVE, STEP, per_edge(STD, clip))) == pytest.approx(3 * one, rel=1e-5)
     assert spent(consensus(OBJECTIVE, STEP, per_edge(STD, clip))) == pytest.approx(3 * one * ROUNDS, rel=1e-5)
-    total = one * ROUNDS * (ROUNDS + 1) / 2
+    assert spent(combine_then_adapt(OBJECTIVE, STEP, per_edge(STD, clip))) == pytest.approx(3 * one * ROUNDS, rel=1e-5)
+    steps_sent = [1, *range(1, ROUNDS)]  # round t sends what the steps before it made; the first is charged as one
+    total = one * sum(steps_sent)
     assert spent(combine_then_adapt(OBJECTIVE, STEP, graph_homomorphic(STD, clip))) == pytest.approx(total, rel=1e-5)
+
+
+@pytest.mark.parametrize("strategy", [consensus, combine_then_adapt])
+def test_a_step_that_is_sent_a_round_later_is_charged_at_its_own_size(strategy, data):
+    """Steps that shrink: what round t sends was moved by the step of round t - 1, the larger one."""
+    clip, scale = 0.4, STD / np.sqrt(2)
+    step = lambda t: 1.0 / t  # noqa: E731
+    run = tacit.simulate(strategy(OBJECTIVE, step, per_edge(STD, clip)), RING, data, rounds=4, record_every=4)
+    sent = sum(step(t) for t in (1, 1, 2, 3))
+    assert run.privacy.guarantee.epsilon == pytest.approx(3 * 2 * clip * np.sqrt(DIM) * sent / scale, rel=1e-5)
 
 
 def test_noise_on_the_gradient_composes_in_parallel_in_every_strategy(data):

@@ -72,8 +72,10 @@ def transcribed(next_tau, rounds=ROUNDS, sign=1.0, tau=TAU, graph=GRAPH, start=0
     x, y = TRAINED
     neighbours = [graph.senders[graph.receivers == k] for k in range(AGENTS)]
     own = [[n for n in neighbours[k] if CLUSTERS[n] == CLUSTERS[k]] for k in range(AGENTS)]
-    w, gamma, pull = (np.full((AGENTS, DIM), value) for value in (start, 0.0, 0.0))
-    strength, hears = np.full(AGENTS, tau), np.zeros(AGENTS)
+    # (6.3) of the first models is what all of them start at, and tau_k pulls there in round 1 as in any other.
+    w, gamma, pull = (np.full((AGENTS, DIM), value) for value in (start, 0.0, start))
+    strength = np.full(AGENTS, tau)
+    hears = np.array([float(len(own[k]) < len(neighbours[k])) for k in range(AGENTS)])
     path = []
     for t in range(1, rounds + 1):
 
@@ -93,7 +95,7 @@ def transcribed(next_tau, rounds=ROUNDS, sign=1.0, tau=TAU, graph=GRAPH, start=0
             others = [n for n in neighbours[k] if CLUSTERS[n] != CLUSTERS[k]]
             means = [np.mean([w[n] for n in others if CLUSTERS[n] == q], axis=0) for q in {CLUSTERS[n] for n in others}]
             if means:
-                pull[k], hears[k] = np.mean(means, axis=0), 1
+                pull[k] = np.mean(means, axis=0)
         path.append((w.copy(), strength.copy()))
     return np.array([w for w, _ in path]), np.array([s for _, s in path])
 
@@ -219,7 +221,7 @@ def test_replacing_one_record_moves_what_is_released_by_no_more_than_declared(pe
     rng = np.random.default_rng(5)
     with jax.enable_x64(True):
         view = View(jnp.array(0), jnp.array(3), jnp.array(True), jnp.array(size), links, links)
-        state = algorithm.init["peer"](None, jnp.zeros(DIM), {"cluster": view})
+        state = algorithm.init["peer"](None, jnp.zeros(DIM), {"cluster": view, "bridge": view})
         state = state._replace(hears_others=jnp.ones(()), bridged=jnp.array([1.0, -1.0, 2.0]))
 
         def released(x, y):

@@ -63,8 +63,8 @@ SISTERS = (
 )
 """Of mirror_descent, constrained_mirror_descent, centralised_online, diffusion, fedavg, zcdp_admm, PGFL and PAO-Fed,
 with which they share what is released, or how it is made."""
-FROM_GRADIENTS = ("constrained_mirror_descent", "lagrangian_descent", "consensus")
-"""They have no stepped model to noise: what they release is made of gradients."""
+FROM_GRADIENTS = ("constrained_mirror_descent", "lagrangian_descent", "consensus", "combine_then_adapt")
+"""They have no stepped model to noise, or send it a round later: what they release is made of gradients."""
 DUALS = ("constrained_mirror_descent", "lagrangian_descent")
 
 

@@ -38,6 +38,7 @@ FORMS = {
     # Given shares: with those that are made from data, who is called tells of them.
     "importance_fedavg": ({"cohort": 3, "local_steps": [1, 2, 3] * 3, "probabilities": SHARES}, {}),
     "graph_federated": ({"cohort": 2, "server_mechanism": graph_homomorphic(0.1)}, {"cohort": 2, "local_steps": 2}),
+    "decentralised_symmetric": ({"apart": True}, {"apart": True}),
     "personalised_graph_federated": (
         {"clusters": 3, "tau": 0.3, "exact": True},
         {"clusters": 3, "tau": 0.3, "cohort": 2},
@@ -93,7 +94,7 @@ def build(name: str, mechanism: Mechanism | None = None, **settings: Any) -> Alg
         settings = {"constraints": LIMITS, **settings}
     if mechanism is not None:
         settings["mechanism"] = mechanism
-    return constructor(OBJECTIVE, **settings)
+    return constructor(OBJECTIVE, **settings)._replace(horizon=None)  # runs are of any length here
 
 
 def digraph() -> Graph:

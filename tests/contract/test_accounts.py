@@ -40,13 +40,23 @@ ROUNDS = 8
 SIZES = (2, 5, 7, 3, 4, 2, 9, 1, 6)
 
 
-def rows(batch: int, exhausted: Any = "cycle") -> Stream:
-    """Owners of unequal sizes, who read their rows in their own order."""
+def _rows() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     owner = np.repeat(np.arange(AGENTS), SIZES)
     rng = np.random.default_rng(3)
-    x, y = rng.normal(size=(owner.size, DIM)).astype(np.float32), np.sign(rng.normal(size=owner.size))
+    return rng.normal(size=(owner.size, DIM)).astype(np.float32), np.sign(rng.normal(size=owner.size)), owner
+
+
+def rows(batch: int, exhausted: Any = "cycle") -> Stream:
+    """Owners of unequal sizes, who read their rows in their own order."""
+    x, y, owner = _rows()
     rounds = ROUNDS if exhausted == "mask" else None
     return tacit.streams.from_arrays(x, y, owner, batch=batch, exhausted=exhausted, rounds=rounds)
+
+
+def whole() -> Stream:
+    """Owners of unequal sizes, who read all of their rows in every round."""
+    x, y, owner = _rows()
+    return tacit.streams.whole(x, y, owner)
 
 
 @functools.cache
@@ -91,6 +101,7 @@ STREAMS = {
     "repeating, unequal": lambda: rows(1),
     "duplicates in a batch": lambda: rows(4),  # of an owner with one row, four times the same
     "used up": lambda: rows(2, "mask"),
+    "whole data sets, unequal": whole,
 }
 
 
@@ -159,6 +170,7 @@ def matrix() -> list[Any]:
     for case in PRIVATE:
         for name in STREAMS:
             hardest = name == "duplicates in a batch" and case.name.split(",")[0] in DAILY
+            hardest |= name == "whole data sets, unequal" and case.name.startswith("zcdp_admm,")
             daily = hardest or (name == "file that is rewritten" and case.name.startswith("online_push_sum, laplace"))
             found.append(pytest.param(case, name, id=f"{case.name}, {name}", marks=() if daily else SLOW))
     return found
@@ -209,6 +221,17 @@ def test_bounded_noise_costs_the_same_in_both_and_leads_to_the_same_models() -> 
 def test_noise_of_a_size_of_its_own_costs_the_same_in_both() -> None:
     algorithm = build("adapt_then_combine", laplace_of_size(0.7, clip=1.0))
     agree(algorithm, graph_of(algorithm), rows(3), dtype="float64")
+
+
+def test_the_agent_with_the_fewest_records_is_charged_most() -> None:
+    """Noise of one size for all: D_k = 1 and the fewest neighbours of those is the dearest, and every round counts."""
+    clip, std, step, penalty = 1.0, 0.5, 0.2, 1.0
+    algorithm = build("zcdp_admm", laplace_of_size(std, clip), penalty=penalty)
+    graph = graph_of(algorithm)
+    found = agree(algorithm, graph, whole(), dtype="float64")
+    least = np.min(np.array(SIZES) * (2 * penalty * np.bincount(graph.receivers) + 1 / step))
+    expected = ROUNDS * 2 * clip * np.sqrt(DIM) / least / (std / np.sqrt(2))
+    assert found.epsilon == pytest.approx(expected, rel=1e-6)
 
 
 def test_the_second_release_of_a_private_dual_is_refused(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pkgutil
 import re
 from dataclasses import replace
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -20,7 +21,19 @@ from tacit.errors import RequirementError
 from tacit.graphs import Channel, Graph, LinkDrop, Periodic, given
 from tacit.objectives import Ball, euclidean_ball
 from tacit.peer import run_in_process
-from tests.contract.cases import AGENTS, CASES, DIM, FORMS, ROUNDS, SISTERS, WITHOUT_NOISE, Case, build, stream
+from tests.contract.cases import (
+    AGENTS,
+    CASES,
+    DIM,
+    FORMS,
+    OBJECTIVE,
+    ROUNDS,
+    SISTERS,
+    WITHOUT_NOISE,
+    Case,
+    build,
+    stream,
+)
 
 ON_PEERS = [c for c in CASES if isinstance(c.graph, Graph)]
 REGISTERED = list(tacit.algorithms.REGISTRY.values())
@@ -204,10 +217,23 @@ def test_zero_noise_equals_no_noise(entry):
     form, _ = FORMS.get(entry.name, ({}, {}))
     graph = next(case.graph for case in CASES if case.name == entry.name)
     runs = [
-        tacit.simulate(build(entry.name, m, **form), graph, stream(), rounds=10)
+        tacit.simulate(
+            build(entry.name, m, **form), graph, stream(), rounds=10, record={"models": np.asarray}, record_every=1
+        )
         for m in (silent, tacit.privacy.unprotected)
     ]
+    what_is_recorded_predicts_the_next_round(runs[1])
     np.testing.assert_allclose(runs[0].models, runs[1].models, rtol=1e-6, atol=5e-7)
+
+
+def what_is_recorded_predicts_the_next_round(run: tacit.results.Run) -> None:
+    """One definition for all methods: after round t, what predicts the data of round t + 1; at last, `run.models`."""
+    models = run.recorded["models"][0]
+    assert models.shape[:2] == (10, AGENTS)
+    np.testing.assert_array_equal(models[-1], run.models[0])
+    batches = stream().chunk(1, 10)
+    losses = jax.vmap(jax.vmap(OBJECTIVE.loss))(models[:-1], batches)
+    np.testing.assert_allclose(np.mean(losses, axis=1), run.per_round["loss"][0, 1:], rtol=1e-4)
 
 
 LOSSY_RESTARTS = ("loss_tolerant_push_sum, lossy", "pao_fed, there by chance")

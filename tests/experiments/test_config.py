@@ -174,7 +174,7 @@ def test_a_mechanism_is_made_as_configured() -> None:
     mechanism = algorithm.phases[0].mechanism
     assert (mechanism.name, mechanism.clip, mechanism.perturbs) == ("laplace", Clip(0.5, "l1"), PERTURBS)
     assert algorithm.privacy.private
-    view = SimpleNamespace(round=jnp.asarray(1))
+    view = SimpleNamespace(round=jnp.asarray(1), data_size=jnp.asarray(0))
     noise = mechanism.noise(view, Extent(coordinates=4, records=1))
     assert noise is not None
     assert float(noise.sensitivity / noise.scale) == pytest.approx(2.0)

@@ -80,14 +80,14 @@ MUTANTS = of(
         ),
         (
             "a sum instead of a mean",
-            "jnp.sum(leaf, axis=0) / places",
+            "jnp.sum(leaf, axis=0) / jnp.asarray(count, leaf.dtype)",
             "jnp.sum(leaf, axis=0)",
             "test_each_record_is_clipped_and_the_regulariser_is_not",
         ),
         (
             "a mean over the records that are present, whose number is data",
-            "jnp.sum(leaf, axis=0) / places",
-            "jnp.sum(leaf, axis=0) / jnp.sum(getattr(batch, 'weight', jnp.ones(places)))",
+            "jnp.sum(leaf, axis=0) / jnp.asarray(count, leaf.dtype)",
+            "jnp.sum(leaf, axis=0) / jnp.sum(getattr(batch, 'weight', jnp.ones(records_in(batch))))",
             "test_absent_records_contribute_nothing_whatever_they_hold",
             "test_replacing_one_record_moves_the_gradient_by_at_most_the_sensitivity",
             "test_one_weight_for_all_records",

@@ -137,7 +137,7 @@ MUTANTS = (
             ),
             (
                 "a mean over other records is taken for one over a batch",
-                "_replace(sensitivity=of_mean, mean_over=records)",
+                "_replace(sensitivity=of_mean, mean_over=records, apart=apart)",
                 "_replace(sensitivity=of_mean)",
                 MEAN,
             ),

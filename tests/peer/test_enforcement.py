@@ -197,6 +197,8 @@ def test_what_cannot_be_taken_apart_is_held_to_its_part_as_a_whole(adjacency: An
     mechanism = gaussian(1.0, CLIP, adjacency=adjacency)
     records = [[3.0, 4.0]] * 4 if adjacency == "dataset" else [3.0, 4.0]
     np.testing.assert_allclose(held_to(mechanism, 0.5, records).value, [0.15, 0.2], rtol=1e-4)
+    if adjacency == "dataset":  # long records whose mean is short
+        np.testing.assert_allclose(held_to(mechanism, 0.5, [[3, 4], [-2.8, -3.8]]).value, [0.1, 0.1], rtol=1e-4)
 
 
 def test_a_mean_over_other_records_is_held_to_theirs() -> None:
@@ -208,6 +210,28 @@ def test_a_mean_over_other_records_is_held_to_theirs() -> None:
     inside = held_to(mechanism, 0.4, [[0.0, 0.0]] * 2, value=[0.3, 0.4])
     np.testing.assert_allclose(inside.value, [0.3, 0.4], rtol=1e-6)
     assert not bool(inside.cut)
+
+
+def test_a_mean_over_fewer_records_than_places_is_taken_apart() -> None:
+    """Two records in a batch with room for four, and a sensitivity of 1: each of them may be 1 long."""
+    mechanism = gaussian(1.0, CLIP).over(lambda view, extent: jnp.float32(2), apart=True)
+    x = jnp.asarray([[3.0, 4.0], [0.4, 0.0], [9.0, 9.0], [9.0, 9.0]])
+    batch = Batch(x, jnp.zeros(4), jnp.asarray([1.0, 1.0, 0.0, 0.0]))
+
+    def of_one(one: Batch) -> Any:
+        return jnp.sum(jnp.where(one.weight[:, None] > 0, one.x, 0), axis=0)
+
+    found = enforced(mechanism, jnp.asarray([1.7, 2.0]), batch, VIEW, of_one, jnp.float32(1.0))
+    np.testing.assert_allclose(found.value, [0.5, 0.4], rtol=1e-4)
+    assert bool(found.cut)
+    inside = enforced(mechanism, jnp.asarray([0.5, 0.4]), batch, VIEW, of_one, jnp.float32(1.0))
+    assert not bool(inside.cut)
+    again = batch._replace(weight=jnp.ones(4))  # each of them twice: then it is a mean over four
+    np.testing.assert_allclose(
+        enforced(mechanism, jnp.zeros(2), again, VIEW, of_one, jnp.float32(1.0)).value,
+        (np.array([0.6, 0.8]) + [0.4, 0.0] + 2 * np.sqrt([0.5, 0.5])) / 4,
+        rtol=1e-4,
+    )
 
 
 def test_of_what_no_record_may_move_nothing_leaves() -> None:

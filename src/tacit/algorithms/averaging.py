@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
@@ -20,7 +21,9 @@ from tacit.algorithms.descent import gradient_step
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import StepSize, as_rate
 from tacit.contract import Algorithm, Mechanism, Objective, Requirement, unprotected
+from tacit.errors import TacitWarning
 from tacit.graphs import Graph, Topology
+from tacit.graphs.checks import component_count
 from tacit.privacy import statement
 
 
@@ -69,11 +72,29 @@ def decentralised_symmetric(
     step: StepSize = 0.1,
     mechanism: Mechanism = unprotected,
     missing: IfMissing = "wait",
+    apart: bool = False,
 ) -> Algorithm:
-    """DOL-Symm: averaging over the mutual links only, with doubly stochastic weights."""
+    """DOL-Symm: averaging over the mutual links only, with doubly stochastic weights.
+
+    Without its one-sided links a network may fall into parts that do not hear each other, each of which then learns by
+    itself. A warning says into how many, unless `apart` says that this is meant.
+    """
     requires: frozenset[Requirement] = frozenset({"symmetric", "doubly_stochastic"})
     name = "decentralised_symmetric"
-    return _averaging(name, objective, step, mechanism, requires, "metropolis", lambda graph: graph.mutual(), missing)
+
+    def mutual(given: Graph) -> Graph:
+        kept = given.mutual()
+        parts = component_count(kept)
+        if parts > 1 and not apart:
+            warnings.warn(
+                f"{name}: without one-sided links {kept.agents} agents are in {parts} parts, each of which learns by "
+                "itself; add reverse links, use online_push_sum, or say apart=True (apart = true in a file)",
+                TacitWarning,
+                stacklevel=2,
+            )
+        return kept
+
+    return _averaging(name, objective, step, mechanism, requires, "metropolis", mutual, missing)
 
 
 @register("003 section 5.2 (DOL-Asymm)")

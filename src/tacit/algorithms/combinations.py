@@ -1,15 +1,16 @@
 """A gradient step with combinations of the neighbours' models before, within or after it: `diffusion`'s recursion.
 
-A round begins with the step, so that `before` closes it: its phi is the next round's, and the first one is the start.
-Models to predict with are the w.
+A round is the text's, in its order: w goes out and phi comes of it (`before`), phi goes out and psi comes of it and of
+the gradient at phi (`within`), psi goes out and the next w comes of it (`after`). What is not asked for is left out;
+with `before` alone the step is a phase by itself, in which nobody is addressed. Models to predict with are the w.
 
 Noise goes on each combination's messages, as the mechanism spreads it. Privacy per record (with a clip):
 
-- noise on gradients or updates, or one combination `before` or `after` with `common` or `per_edge` noise on the model:
-  states are made of released values, so that a record is charged for the round that read it;
-- `within`, or several combinations, with noise on the model: a record stays in a private state until the next release
-  and moves the point where later gradients are taken. Every release is charged to every record, at what a whole step
-  can change;
+- noise on gradients or updates, or `after` alone with `common` or `per_edge` noise on the model: states are made of
+  released values, so that a record is charged for the round that read it;
+- `before`, `within` or several combinations, with noise on the model: w is the agent's own, without the noise of its
+  messages, and a record stays in it until the next release (with `within` it also moves the point where later gradients
+  are taken). Every release is charged to every record, at what a whole step can change;
 - `graph_homomorphic`: see `tacit.privacy.graph_noise`. Every release is charged to every record, at what all steps so
   far can change together.
 """
@@ -24,7 +25,7 @@ import jax
 import jax.numpy as jnp
 
 from tacit.algorithms.descent import gradient_step
-from tacit.algorithms.mixing import combined, outbox, own_copy
+from tacit.algorithms.mixing import combined, outbox
 from tacit.algorithms.schedules import StepSize, as_rate, as_schedule, sum_until
 from tacit.contract import (
     Algorithm,
@@ -39,6 +40,7 @@ from tacit.contract import (
     Requirement,
     Tree,
     View,
+    share,
     unprotected,
 )
 from tacit.errors import ConfigError
@@ -69,19 +71,25 @@ def combinations(
     after: str | None = None,
 ) -> Algorithm:
     """Return the method that combines over the named links at these places."""
-    links = [(place, where) for place, where in (("within", within), ("after", after), ("before", before)) if where]
-    if not links:
+    asked = {place: where for place, where in (("before", before), ("within", within), ("after", after)) if where}
+    if not asked:
         raise ConfigError("no combination is asked for: name the links of `before`, `within` or `after`")
     schedule = as_schedule(step)
     exactly = gradient_step(objective, as_rate(step), unprotected._replace(clip=mechanism.clip))
     descent = gradient_step(objective, as_rate(step), mechanism)
     on_model = mechanism.perturbs == "model"
-    forgets = mechanism.spread in ("common", "per_edge")
-    keeps = on_model and (within is not None or len(links) > 1 or not forgets)
-    noise = descent.mechanism
-    if keeps:
-        reach = partial(sum_until, schedule) if mechanism.spread == "homomorphic" else schedule
-        noise = mechanism.for_whole_batch().amplified(lambda view: reach(view.round))
+    keeps = on_model and (list(asked) != ["after"] or mechanism.spread not in ("common", "per_edge"))
+    reach = partial(sum_until, schedule) if mechanism.spread == "homomorphic" else schedule
+    steps_at = next((place for place in ("within", "after") if place in asked), "before")
+
+    def noise_on(place: str) -> Mechanism:
+        """What goes on the messages of a combination, whose values hold the steps so far: those before it."""
+        if not on_model:
+            return unprotected
+        if not keeps:
+            return descent.mechanism
+        last = 0 if place == "after" else 1
+        return mechanism.for_whole_batch().amplified(lambda view: reach(jnp.maximum(view.round - last, 1)))
 
     def init(key: Key, params: Params, views: Mapping[str, View]) -> State:
         return State(params, params, jax.tree.map(jnp.zeros_like, params))
@@ -89,26 +97,33 @@ def combinations(
     def minus(a: Tree, b: Tree) -> Tree:
         return jax.tree.map(jnp.subtract, a, b)
 
-    def first_value(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
+    def stepping(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
         """Release the gradient, the update or the stepped model; within: the model before the step."""
         if not on_model:
             return state, descent.value(state.phi, state.phi, batch, view)
         stepped = exactly.value(state.phi, state.phi, batch, view)
-        if links[0][0] == "within":
+        if steps_at == "within":
             return state._replace(step=minus(stepped, state.phi)), state.phi
+        if steps_at == "before":  # and it stays here until the next round sends it
+            return state._replace(w=stepped), ()
         return (state._replace(w=stepped) if keeps else state), stepped
 
-    def first_messages(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
+    def stepped_messages(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
         if on_model:
-            own = state if keeps else state._replace(w=own_copy(mechanism, released))
-            return own, outbox(mechanism, released)
+            return state, (silence() if steps_at == "before" else outbox(mechanism, released))
         stepped = descent.moved(state.phi, state.phi, released, view)
-        if links[0][0] == "within":
+        if steps_at == "within":
             return state._replace(step=minus(stepped, state.phi)), outbox(unprotected, state.phi)
-        return state._replace(w=stepped), outbox(unprotected, stepped)
+        return state._replace(w=stepped), (silence() if steps_at == "before" else outbox(unprotected, stepped))
 
-    def next_value(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
+    def silence() -> Outbox:
+        return share((), to=jnp.full(1, -1, jnp.int32))
+
+    def own_value(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
         return state, state.w
+
+    def messages(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
+        return state, outbox(mechanism if on_model else unprotected, released)
 
     def absorber(place: str) -> Callable[[Key, State, Inbox, View], State]:
         def absorb(key: Key, state: State, inbox: Inbox, view: View) -> State:
@@ -121,12 +136,16 @@ def combinations(
 
         return absorb
 
-    first, *later = links
-    own_noise = noise if on_model else unprotected
-    phases = [Phase(first[1], first_value, noise, absorber(first[0]), first_messages)]
-    for place, where in later:
-        messages = lambda state, released, view: (state, outbox(own_noise, released))  # noqa: E731
-        phases.append(Phase(where, next_value, own_noise, absorber(place), messages))
+    def phase(place: str, where: str) -> Phase:
+        if place == steps_at and place != "before":
+            noise = noise_on(place) if on_model else descent.mechanism
+            return Phase(where, stepping, noise, absorber(place), stepped_messages)
+        return Phase(where, own_value, noise_on(place), absorber(place), messages)
+
+    phases = [phase(*each) for each in asked.items()]
+    if before is not None and steps_at == "before":
+        noise = unprotected if on_model else descent.mechanism
+        phases.append(Phase(before, stepping, noise, lambda key, state, inbox, view: state, stepped_messages))
     return Algorithm(
         name=name,
         objective=objective,

@@ -9,6 +9,9 @@ update holds the data's part alone; the regulariser, which depends on the model 
 sensitivity does not depend on the model's size, not even by rounding. What a mechanism makes of a noisy gradient
 (`Mechanism.finish`) it makes of the whole one, as 000 Alg. 3 has it: the regulariser joins between noise and finish.
 Both are functions of what was released and of the model, so that neither sensitivity nor account know of them.
+
+The gradient is the mean over the agent's own records, D_k of them where a batch is a whole data set: an agent with
+fewer records than others moves further if one is replaced, and gets more noise.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from tacit.algorithms.records import counted, of_own_records
 from tacit.contract import Array, Batch, Mechanism, Noise, Objective, Params, Tree, View
 from tacit.errors import ConfigError
 from tacit.objectives import Euclidean, MirrorMap
@@ -95,7 +99,7 @@ def gradient_step(
         return geometry.step(start, step)
 
     def value(at: Params, start: Params, batch: Batch, view: View) -> Tree:
-        gradient = data(at, batch)
+        gradient = data(at, batch, counted(batch, view))
         if mechanism.perturbs == "gradient":
             return gradient
         if mechanism.perturbs == "update":
@@ -114,8 +118,8 @@ def gradient_step(
         return joined(released, rest(at))
 
     if mechanism.perturbs == "gradient":
-        return Step(noise, value, moved, whole)
-    return Step(mechanism.amplified(rate), value, moved, whole)
+        return Step(of_own_records(noise, apart=True), value, moved, whole)
+    return Step(of_own_records(mechanism, apart=True).amplified(rate), value, moved, whole)
 
 
 def _check_model_noise(mechanism: Mechanism, geometry: MirrorMap) -> None:

@@ -57,7 +57,7 @@ def lagrangian_descent(
     def ascend(queues: Array, values: Array, changes: Array, view: View) -> Array:
         return jnp.maximum(0, queues + values + changes)
 
-    return primal_dual(
+    made = primal_dual(
         "lagrangian_descent",
         objective,
         constraints,
@@ -70,3 +70,4 @@ def lagrangian_descent(
         needs_slopes=True,
         text_claims=TEXT_CLAIMS,
     )
+    return made._replace(horizon=rounds)

@@ -19,7 +19,7 @@ from tacit.algorithms.linear_records import (
     slope_limit,
 )
 from tacit.algorithms.newton import LocalProblem
-from tacit.algorithms.records import own_records
+from tacit.algorithms.records import counted
 from tacit.contract import Array, Batch, Clip, Objective, Params, View
 from tacit.objectives import linear, squared_loss
 
@@ -56,7 +56,7 @@ class LocalProblems:
         z0 = first_predictions(x, v0)
         if self._squared:  # of the difference alone, which is small where it counts
             z0, y = z0 - y, jnp.zeros_like(y)
-        records = own_records(view, x.shape[0]).astype(x.dtype)
+        records = counted(batch, view).astype(x.dtype)
         share = (share > 0) / records
         size = sizes(x)
         limit = slope_limit(size, self._clip)

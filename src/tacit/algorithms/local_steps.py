@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from tacit.algorithms.clients import PerClient, numbers, of_client
 from tacit.algorithms.cohorts import uniform_cohort
 from tacit.algorithms.descent import added, finished_whole
-from tacit.algorithms.records import records_held, rows
+from tacit.algorithms.records import counted, of_own_records, records_held, rows
 from tacit.algorithms.schedules import StepSize, as_schedule
 from tacit.contract import Array, Batch, Key, Mechanism, Objective, Params, Tree, View
 from tacit.privacy import gradient_parts
@@ -60,22 +60,16 @@ def sampled_training(
     def rest(at: Params) -> Tree | None:
         return None if penalty is None else penalty(at)
 
-    def scaled(gradient: Tree, own: Array) -> Tree:
-        """Turn a clipped mean over the places of a batch into one over the records that are drawn."""
-        if sizes is None or mechanism.clip is None:
-            return gradient
-        return jax.tree.map(lambda g: g * (most_records / own).astype(g.dtype), gradient)
-
     def mean_gradient(key: Key, start: Params, batch: Batch, view: View) -> Tree:
         """The mean over the local steps of the gradients that they took: (2.58)."""
         own = of_client(steps, view)
         rate = schedule(view.round) / own
-        records = jnp.ones(()) if sizes is None else of_client(sizes, view).astype(jnp.result_type(float))
+        records = counted(batch, view) if sizes is None else of_client(sizes, view)
 
         def local(e: Array, walk: tuple[Params, Tree]) -> tuple[Params, Tree]:
             at, total = walk
             taken = drawn(jax.random.fold_in(key, e), batch, view)
-            gradient = scaled(data(at, taken), records)
+            gradient = data(at, taken, records)
             on = e < own
             whole = added(gradient, rest(at))
             moved = jax.tree.map(lambda w, g: jnp.where(on, w - rate.astype(w.dtype) * g, w), at, whole)
@@ -110,9 +104,10 @@ def sampled_training(
         """How much more than one clipped gradient the value moves."""
         return jnp.ones(()) if mechanism.perturbs == "gradient" else schedule(view.round)
 
-    averaged = noise if mechanism.perturbs == "gradient" else mechanism
+    noised = noise if mechanism.perturbs == "gradient" else mechanism
+    averaged = of_own_records(noised, apart=True)
     if most_steps > 1:
-        averaged = averaged.for_whole_batch()
+        averaged = noised.for_whole_batch()
     elif sizes is not None:
-        averaged = averaged.over(lambda view, extent: of_client(sizes, view))
+        averaged = noised.over(lambda view, extent: of_client(sizes, view))
     return Training(averaged.amplified(gain), value, moved)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import jax
-
 from tacit.contract import Inbox, Mechanism, Outbox, Tree, per_slot, share
 from tacit.privacy import from_grid
 
@@ -16,8 +14,3 @@ def outbox(mechanism: Mechanism, released: Tree) -> Outbox:
 def combined(mechanism: Mechanism, inbox: Inbox) -> Tree:
     """Return sum_j W[i, j] times what j released, whoever has applied the weights."""
     return from_grid(mechanism, inbox.sum().private) if mechanism.spread == "masked" else inbox.mix().private
-
-
-def own_copy(mechanism: Mechanism, released: Tree) -> Tree:
-    """Return what an agent sent to itself; not for shares on a grid, which are weighed."""
-    return jax.tree.map(lambda leaf: leaf[0], released) if mechanism.per_slot else released

@@ -54,9 +54,9 @@ class State(NamedTuple):
     shared: admm.State
     """Among the own cluster."""
     bridged: Params
-    """wb, of what was heard last."""
+    """wb, of what was heard last; at first its own start, as if all others began there."""
     hears_others: Array
-    """Whether anybody of another cluster was heard: 1 or 0."""
+    """Whether anybody of another cluster is heard: 1 or 0."""
     tau: Array
     residual: Array
 
@@ -81,7 +81,7 @@ def networked_personalised(
     tuned = policies.checked(mechanism, tau, policy, rate, width, epochs)
 
     def smallest(view: View) -> Array:
-        """The curvature that a sensitivity counts with: the pull of others may not have been heard yet."""
+        """The curvature that a sensitivity counts with: without the pull of others, which only adds to it."""
         return 2 * rho * view.into.degree.astype(jnp.result_type(float))
 
     step = proximal.proximal_step(objective, mechanism, smallest, "networked_personalised", newton_steps)
@@ -98,7 +98,8 @@ def networked_personalised(
 
     def init(key: Key, params: Params, views: Mapping[str, View]) -> State:
         zero = jnp.zeros((), params.dtype)
-        return State(admm.started(params, views["cluster"]), params, zero, zero + tau, zero)
+        hears_others = (views["bridge"].into.degree > 0).astype(params.dtype)
+        return State(admm.started(params, views["cluster"]), params, hears_others, zero + tau, zero)
 
     def compute(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
         if tuned and batch.validation is None:

@@ -23,6 +23,8 @@ stochastic weights: then every cluster comes to the one minimum of sum_s mean_{k
 
 from __future__ import annotations
 
+import warnings
+
 import jax
 
 from tacit.algorithms import proximal
@@ -42,6 +44,7 @@ from tacit.contract import (
     View,
     unprotected,
 )
+from tacit.errors import TacitWarning
 
 
 @register("001 Alg. 4 and 5", example={"clusters": 1})
@@ -62,6 +65,7 @@ def personalised_graph_federated(
     clients, everybody without one. `tau` is a number or a function of the round.
     """
     name = "personalised_graph_federated"
+    _warn_of_one_cluster(name, clusters, tau)
     made = around_servers(name, objective, mechanism, clusters, penalty, cohort, newton_steps)
     mixed = mixing(tau, clusters)
 
@@ -101,6 +105,7 @@ def clustered_federated(
 ) -> Algorithm:
     """ClusterFL: every server learns its clusters' models from its own clients alone, and mixes them by tau."""
     name = "clustered_federated"
+    _warn_of_one_cluster(name, clusters, tau)
     made = around_servers(name, objective, mechanism, clusters, penalty, cohort, newton_steps)
     mixed = mixing(tau, clusters)
     gather = made.phases[1].absorb
@@ -110,3 +115,14 @@ def clustered_federated(
         return found._replace(w=mixed(found.gathered, view))
 
     return made._replace(phases=(made.phases[0], made.phases[1]._replace(absorb=settle)))
+
+
+def _warn_of_one_cluster(name: str, clusters: int, tau: Strength) -> None:
+    if clusters == 1 and (callable(tau) or tau != 0):
+        said = "a function of the round" if callable(tau) else tau
+        warnings.warn(
+            f"{name} with clusters = 1 and tau = {said}: tau has no effect, since there is no other cluster to mix "
+            "with; leave it out, or say how many clusters there are",
+            TacitWarning,
+            stacklevel=3,
+        )

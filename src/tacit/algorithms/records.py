@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from tacit.contract import Array, Batch, Mechanism, View
 from tacit.errors import ConfigError
-from tacit.privacy import records_in
+from tacit.privacy import present_in, records_in
 
 
 def own_records(view: View, places: int) -> Array:
@@ -15,9 +15,18 @@ def own_records(view: View, places: int) -> Array:
     return jnp.where(view.data_size > 0, jnp.minimum(view.data_size, places), places)
 
 
-def of_own_records(mechanism: Mechanism) -> Mechanism:
+def counted(batch: Batch, view: View) -> Array:
+    """Return what a sum over a batch is divided by: the agent's own records, or all that are there if these are more.
+
+    So D_k where a batch holds a whole data set, however many places there are for larger ones, and the places where few
+    records fill them again and again. What is not there where it is expected (a record that cannot be used) counts.
+    """
+    return jnp.maximum(own_records(view, records_in(batch)), present_in(batch))
+
+
+def of_own_records(mechanism: Mechanism, apart: bool = False) -> Mechanism:
     """Return the mechanism for a mean over an agent's own records instead of the places of a batch."""
-    return mechanism.over(lambda view, extent: own_records(view, extent.records))
+    return mechanism.over(lambda view, extent: own_records(view, extent.records), apart)
 
 
 def records_held(batch: Batch, view: View) -> Array:

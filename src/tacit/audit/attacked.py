@@ -98,7 +98,7 @@ def attacked(algorithm: Algorithm, problem: Problem, setting: Setting) -> Attack
     refused = _refusal(algorithm, topology, batch)
     watched = audited(algorithm, batch, problem.rounds, positions, everywhere, setting.one_link)
     run = simulate(
-        watched,
+        watched._replace(horizon=None),  # a few rounds of what may be made for many
         given,
         stream,
         rounds=problem.rounds,

@@ -72,7 +72,8 @@ def check_contract(
     `other` is a stream of other data; without it everybody gets the next agent's. A method with noise is not
     relabelled, since noise goes by the agent's number. `tacit.audit.audit` checks what its messages give away.
     """
-    trial = Trial(algorithm, graph, stream, channel or Channel(), rounds, seed)
+    of_any_length = algorithm._replace(horizon=None)
+    trial = Trial(of_any_length, graph, stream, channel or Channel(), rounds, seed)
     simulator_equals_peers(trial)
     restart_goes_on(trial)
     done = ["the simulator equals peers", "a restart goes on"]

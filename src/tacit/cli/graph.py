@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tacit.cli.common import print_table, reported
-from tacit.errors import ConfigError, TacitError
+from tacit.errors import ConfigError, TacitError, TacitWarning
 
 if TYPE_CHECKING:
     from tacit.algorithms import Entry
@@ -66,18 +67,20 @@ def check(
         typer.echo("note: no weights chosen; W is shown by the rule 'sender', and each algorithm will use its own rule")
     typer.echo()
     rows = [(entry.name, *_fitness(entry, graph)) for entry in REGISTRY.values()]
-    print_table(("algorithm", "may run", "why not, and what to do"), rows)
+    print_table(("algorithm", "may run", "why not, or what to know"), rows)
 
 
 def _fitness(entry: Entry, graph: Graph) -> tuple[str, str]:
     from tacit.objectives import logistic
     from tacit.runtime import prepared_topology
 
-    try:
-        prepared_topology(entry.example(logistic()), graph)
-    except TacitError as error:
-        return "no", str(error)
-    return "yes", ""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", TacitWarning)
+        try:
+            prepared_topology(entry.example(logistic()), graph)
+        except TacitError as error:
+            return "no", str(error)
+    return "yes", "; ".join(str(warning.message) for warning in told)
 
 
 def _chosen_graph(

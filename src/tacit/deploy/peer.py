@@ -21,6 +21,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from tacit import runtime
 from tacit.deploy.plan import plan_of
 from tacit.deploy.settings import PeerSettings, load_peer
 from tacit.errors import ConfigError, DataError, IdentityError
@@ -66,6 +67,8 @@ class Peer(StopsOnce):
         """Start a peer: it listens, dials, and goes on from where its store says that it was."""
         settings = load_peer(Path(path))
         plan = plan_of(settings)
+        if settings.rounds.last is not None:
+            runtime.check_horizon(plan.algorithm, settings.rounds.last)
         log, counters = Log(), Counters({name for names in settings.job.members.values() for name in names}, REFUSALS)
         worker = ThreadPoolExecutor(1, "tacit-rounds")
         async with contextlib.AsyncExitStack() as undo:

@@ -39,16 +39,18 @@ STEPS: Mapping[str, float] = {
     "Private OPS": 0.3,
 }
 """What `tune` found."""
-MECHANISMS: Mapping[str, str] = {
+ALSO: Mapping[str, str] = {
+    "DOL-Symm": "apart = true\n",  # its mutual links leave agents alone, which is what the demonstration shows
     "Private OPS": """
 [algorithm.mechanism]
 kind = "laplace"
 epsilon = 3.0
 clip = 1.0
 norm = "l1"
-"""
+""",
 }
-"""Label -> its noise; a method that is not listed has none. A record is read once, so that a run costs it epsilon."""
+"""Label -> further settings; a method without noise here has none. A record is read once, so that a run costs it
+epsilon."""
 PROBLEM = """
 [run]
 name = "Online push-sum over one-sided links"
@@ -76,7 +78,7 @@ l2 = 1e-4
 def demo(steps: Mapping[str, float] = STEPS, rounds: int | None = None, seed: int | None = None) -> Config:
     """Return the demonstration as an experiment."""
     tables = [
-        f'[[algorithm]]\nname = "{METHODS[label]}"\nlabel = "{label}"\nstep = {step}\n{MECHANISMS.get(label, "")}'
+        f'[[algorithm]]\nname = "{METHODS[label]}"\nlabel = "{label}"\nstep = {step}\n{ALSO.get(label, "")}'
         for label, step in steps.items()
     ]
     return parse("\n".join([PROBLEM, *tables]), Path("demo.toml"), rounds=rounds, seed=seed)

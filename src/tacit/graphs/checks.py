@@ -31,6 +31,14 @@ def is_strongly_connected(graph: Graph) -> bool:
     return int(connected_components(links, connection="strong", return_labels=False)) == 1
 
 
+def component_count(graph: Graph) -> int:
+    """Return in how many parts that do not hear each other the agents are, over all links that are ever up."""
+    from scipy.sparse.csgraph import connected_components
+
+    links = adjacency(graph.agents, graph.senders, graph.receivers, ever_up(graph))
+    return int(connected_components(links, directed=False, return_labels=False))
+
+
 def missing_path(graph: Graph) -> tuple[int, int] | None:
     """Return two agents (a, b) without a path from a to b, or None where there is a path between any two."""
     one_role(graph)

@@ -74,7 +74,9 @@ class Periodic:
 class Attendance:
     """Agents come and go as they please: row (t - 1) mod P of the table says who is present in round t.
 
-    Links are up among those present. See `attendance` for a table of plain lists.
+    Links are up among those present. See `attendance` for a table of plain lists. What an absent agent does is up to
+    the method: most step with their own data and hear nobody, `mirror_descent` and `dynamic_mirror_descent` keep their
+    state, and methods that require fixed links refuse the graph (docs/choosing.md, "Who stays away").
     """
 
     table: BoolArray
@@ -194,7 +196,10 @@ class LinkDrop:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class OptOut:
-    """Each agent stays away from a round with this probability; all of its links are then down."""
+    """Each agent stays away from a round with this probability; all of its links are then down.
+
+    What it does meanwhile is up to the method, as under `Attendance`.
+    """
 
     probability: float = field(metadata={"static": True})
     """Of an agent to stay away from a round."""

@@ -142,6 +142,7 @@ def _run(
     refuse_undeclared(algorithm, [stream])
     world = World(algorithm, topology, seed, dtype)
     runtime.check_window(algorithm, topology, world.root, rounds)
+    runtime.check_horizon(algorithm, rounds)
     network = _Network(channel, topology, world.root)
     first = jax.tree.map(lambda leaf: in_precision(leaf[0, 0], dtype.name), stream.chunk(0, 1))
     params, own = runtime.starting_points(algorithm, first, dtype, start, stream.agents)

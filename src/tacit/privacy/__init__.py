@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tacit.contract import unprotected
-from tacit.privacy.clipping import clipped_gradient, clipped_mean, gradient_parts, records_in
+from tacit.privacy.clipping import clipped_gradient, clipped_mean, gradient_parts, present_in, records_in
 from tacit.privacy.events import EVERYONE, Event, Loss
 from tacit.privacy.graph_noise import (
     graph_homomorphic,
@@ -35,6 +35,7 @@ __all__ = [
     "local_graph_homomorphic",
     "on_grid",
     "per_edge",
+    "present_in",
     "records_in",
     "release",
     "statement",

@@ -85,10 +85,17 @@ def records_in(batch: Batch) -> int:
     return places
 
 
+def present_in(batch: Batch) -> Array | int:
+    """Return how many records are there in a batch: places of a weight above 0."""
+    places, weight = records_in(batch), getattr(batch, "weight", None)
+    return places if weight is None else jnp.sum(jnp.broadcast_to(jnp.asarray(weight) > 0, (places,)))
+
+
 class GradientParts(NamedTuple):
     """A gradient as a sum of what depends on data and what does not."""
 
-    data: Callable[[Params, Batch], Params]
+    data: Callable[..., Params]
+    """(parameters, batch) -> the mean over the places of the batch; a third argument says over how many instead."""
     penalty: Callable[[Params], Params] | None
     """Of the parameters alone: it needs no clip and no noise. None where there is none, or it cannot be told apart."""
 
@@ -96,21 +103,21 @@ class GradientParts(NamedTuple):
 def gradient_parts(objective: Objective, clip: Clip | None) -> GradientParts:
     """Return the gradient of an objective with each record's part clipped: replacing one moves it by 2 bound / h.
 
-    The mean is over the h places of the batch (`records_in`), not over the records that are present: their number is
-    data. A record of weight 0 contributes zero whatever it holds, any other weight counts as present. The regulariser
-    of a `Separable` loss depends on the parameters alone and stays apart; of any other loss the whole is clipped.
+    The mean is over the h places of the batch (`records_in`), or over as many records as `data` is told. A record of
+    weight 0 contributes zero whatever it holds, any other weight counts as present. The regulariser of a `Separable`
+    loss depends on the parameters alone and stays apart; of any other loss the whole is clipped.
     """
     loss = objective.loss
     if clip is None:
-        return GradientParts(jax.grad(loss), None)
+        return GradientParts(lambda params, batch, over=None: jax.grad(loss)(params, batch), None)
     data, regulariser = (loss.data, loss.regulariser) if isinstance(loss, Separable) else (loss, None)
     return GradientParts(clipped_mean(jax.grad(data), clip), None if regulariser is None else jax.grad(regulariser))
 
 
-def clipped_mean(of_one: Callable[[Params, Batch], Tree], clip: Clip) -> Callable[[Params, Batch], Tree]:
+def clipped_mean(of_one: Callable[[Params, Batch], Tree], clip: Clip) -> Callable[..., Tree]:
     """Return the mean over a batch of a function of one record, with each record's value clipped.
 
-    The mean is over the places of the batch, as in `gradient_parts`.
+    The mean is over the places of the batch or over as many records as a third argument says, as in `gradient_parts`.
     """
     bounded = clip
     _check(bounded)
@@ -122,14 +129,14 @@ def clipped_mean(of_one: Callable[[Params, Batch], Tree], clip: Clip) -> Callabl
             return clipped
         return jax.tree.map(lambda leaf: jnp.where(jnp.asarray(weight) > 0, leaf, 0), clipped)
 
-    def mean(params: Params, batch: Batch) -> Tree:
-        places = records_in(batch)
+    def mean(params: Params, batch: Batch, over: Array | None = None) -> Tree:
+        count = records_in(batch) if over is None else over
         if jnp.ndim(getattr(batch, "y", 0)) == 0:
             return of_record(params, batch)
         # A leaf without axes (one weight for all) belongs to every record.
         axes = jax.tree.map(lambda leaf: 0 if jnp.ndim(leaf) else None, batch)
         each = jax.vmap(of_record, in_axes=(None, axes))(params, batch)
-        return jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0) / places, each)
+        return jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0) / jnp.asarray(count, leaf.dtype), each)
 
     return mean
 

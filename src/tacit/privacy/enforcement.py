@@ -2,12 +2,13 @@
 
 A peer lets nothing out but what one record can move by the declared sensitivity s, in the norm of the noise, at most:
 
-- A mean over the h places of a batch (the usual case) is taken apart: `compute` is asked for each record by itself,
-  what it says of one is scaled down to h s / 2, and their mean leaves. Replacing a record changes one of h terms, by at
-  most 2 (h s / 2) / h = s.
-- A value that cannot be taken apart (`Mechanism.mean_over`: several local steps, a local problem solved to the end)
-  is scaled down as a whole to n s / 2, n being how many records it is a mean over. For n = 1 the argument is as above;
-  for n > 1 the method answers for the rest, and the audit attacks it.
+- A mean over h records (the usual case: the places of a batch, or `Mechanism.mean_over` where these are fewer) is taken
+  apart: `compute` is asked for each record by itself, what it says of one is scaled down to h s / 2, and their mean
+  leaves. Replacing a record changes one of h terms, by at most 2 (h s / 2) / h = s. Where more records are there than h
+  (an agent's few rows, several times each), the mean is over all of them, which changes less.
+- A value that cannot be taken apart (`mean_over` without `apart`: several local steps, a local problem solved to the
+  end) is scaled down as a whole to n s / 2, n being how many records it is a mean over. For n = 1 the argument is as
+  above; for n > 1 the method answers for the rest, and the audit attacks it.
 
 What was not finite becomes zero. Noise without a bound on what a record changes (an infinite sensitivity) promises
 nothing and is left alone. A method whose value is made of its records' clipped parts alone is changed by rounding only;
@@ -23,7 +24,7 @@ import jax
 import jax.numpy as jnp
 
 from tacit.contract import Array, Batch, Clip, Extent, Mechanism, Tree, View
-from tacit.privacy.clipping import clip, records_in
+from tacit.privacy.clipping import clip, present_in, records_in
 
 NOTICED = 1e-3
 """A change by more than this share of the sensitivity is no rounding."""
@@ -44,15 +45,18 @@ def enforced(
     places = records_in(batch)
     extent = Extent(sum(leaf.size for leaf in jax.tree.leaves(value)), places)
     norm = _norm(mechanism)
-    if mechanism.mean_over is not None or mechanism.adjacency == "dataset" or jnp.ndim(getattr(batch, "y", 0)) == 0:
-        records = jnp.ones(()) if mechanism.mean_over is None else mechanism.mean_over(view, extent)
+    dataset, mean_over = mechanism.adjacency == "dataset", mechanism.mean_over
+    records = jnp.asarray(1 if dataset else places) if mean_over is None else mean_over(view, extent)
+    whole = dataset or (mean_over is not None and not mechanism.apart)
+    if whole or jnp.ndim(getattr(batch, "y", 0)) == 0:
         kept = _within(value, sensitivity / 2 * records, norm)
     else:
         axes = jax.tree.map(lambda leaf: 0 if jnp.ndim(leaf) else None, batch)
         single = jax.tree.map(lambda leaf: leaf[:, None] if jnp.ndim(leaf) else leaf, batch)
-        limit = sensitivity / 2 * places
+        limit = sensitivity / 2 * records
         each = jax.vmap(lambda record: _within(of_one(record), limit, norm), in_axes=(axes,))(single)
-        kept = jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0) / places, each)
+        count = jnp.maximum(records, present_in(batch))
+        kept = jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0) / count.astype(leaf.dtype), each)
     apart = jax.tree.map(lambda a, b: jnp.asarray(a - b, jnp.result_type(float)), value, kept)
     return Enforced(kept, ~(_size(apart, norm) <= NOTICED * sensitivity))
 

@@ -41,7 +41,7 @@ Evaluate = Literal["everyone", "cohort"]
 GraphSource = Graph | Topology | Callable[[int], Graph | Topology]
 StreamSource = Stream | Callable[[int], Stream]
 Recorder = Callable[[Params], Any]
-"""The models of one repeat, leading axis over the agents -> a number or an array."""
+"""The models of one repeat after a round, leading axis over the learners -> a number or an array: see `simulate`."""
 NOTHING: Mapping[str, Any] = {}
 
 
@@ -72,10 +72,12 @@ def simulate(
     are functions of an agent's model and batch, noted in every round as means over the agents (`run.per_round`);
     `evaluate="cohort"` takes these means and the loss over the agents that a round called, so that what a round costs
     goes with the cohort and not with the number of clients (no regret can be told then);
-    `record` are functions of all agents' models of one repeat, called outside of compiled code after every
-    `record_every`-th round (`run.recorded`). `checkpoint` is a file to which the state is saved on the way; a run that
-    finds it goes on from there and ends with the same figures as one that was never stopped. `progress=None` shows a
-    bar on a terminal.
+    `record` are functions of the models of one repeat, called outside of compiled code after every `record_every`-th
+    round (`run.recorded`): for every learner the model with which it would predict the data of the next round, at which
+    that round's loss is taken, and the last of which are `run.models`. Leaves have a leading axis over the learners, in
+    the order of the graph; where a server predicts, its model stands for each of its clients. `checkpoint` is a file to
+    which the state is saved on the way; a run that finds it goes on from there and ends with the same figures as one
+    that was never stopped. `progress=None` shows a bar on a terminal.
 
     Ctrl-C ends the run after the current chunk with `partial=True`; what was done so far is valid.
     """
@@ -157,6 +159,7 @@ class _Simulation:
         evaluate: Evaluate,
     ) -> None:
         self.algorithm, self.rounds, self.repeats, self.seed = algorithm, rounds, repeats, seed
+        runtime.check_horizon(algorithm, rounds)
         self.dtype, self.node = jnp.dtype(dtype), node
         seeds = range(seed, seed + repeats)
         self.streams = [stream(s) for s in seeds] if callable(stream) else [stream]

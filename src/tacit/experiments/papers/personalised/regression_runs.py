@@ -108,8 +108,9 @@ class Setting(NamedTuple):
         loss = objectives.squared(l2=RIDGE)
         if self.method == "ClusterFL":
             return clustered_federated(loss, mechanism, clusters=CLUSTERS, tau=tau, **common)
-        clusters = 1 if self.method == "GFL" else CLUSTERS
-        return personalised_graph_federated(loss, mechanism, clusters=clusters, tau=tau, exact=self.exact, **common)
+        if self.method == "GFL":  # one cluster, which tau has nothing to mix with
+            return personalised_graph_federated(loss, mechanism, clusters=1, exact=self.exact, **common)
+        return personalised_graph_federated(loss, mechanism, clusters=CLUSTERS, tau=tau, exact=self.exact, **common)
 
 
 class World(NamedTuple):

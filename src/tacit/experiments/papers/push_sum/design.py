@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ FRACTIONS = (1.0, 0.5)
 METHODS: Mapping[str, Callable[..., Algorithm]] = {
     "COL": algorithms.centralised_online,
     "OPS": algorithms.online_push_sum,
-    "DOL-Symm": algorithms.decentralised_symmetric,
+    "DOL-Symm": partial(algorithms.decentralised_symmetric, apart=True),
     "DOL-Asymm": algorithms.decentralised_asymmetric,
     "Local OGD": algorithms.local_online,
 }

@@ -1,0 +1,41 @@
+"""Under a clip that binds nobody and noise of size zero a method learns what it learns without a mechanism.
+
+On whole data sets of unequal sizes, whose batches have places for the largest, and on batches that an owner of few rows
+fills with the same ones again: a mean is over an agent's own records (001 (3.5): over D_k) in both.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tacit
+from tacit.contract import Clip, Mechanism
+from tests.contract.cases import CASES, FORMS, WITHOUT_NOISE, build
+from tests.contract.test_accounts import rows, whole
+
+SILENT = Mechanism("silent", "laplace", lambda view, extent: jnp.float32(0), lambda view, s: s, clip=Clip(20.0))
+CONSTRAINED = ("constrained_mirror_descent", "lagrangian_descent")
+"""They clip loss and constraints together, over the places of a batch."""
+METHODS = [name for name in tacit.algorithms.REGISTRY if name not in (*WITHOUT_NOISE, *CONSTRAINED)]
+DAILY = ("zcdp_admm", "private_admm")
+STREAMS = {"whole data sets": whole, "the same rows again": lambda: rows(4)}
+
+
+@pytest.mark.parametrize("data", STREAMS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in DAILY else pytest.mark.slow) for name in METHODS]
+)
+def test_a_clip_that_binds_nobody_leaves_the_objective_as_it_is(name: str, data: str) -> None:
+    silent = SILENT._replace(perturbs="gradient") if name in FORMS else SILENT
+    form, _ = FORMS.get(name, ({}, {}))
+    graph = next(case.graph for case in CASES if case.name == name)
+    one, other = (
+        tacit.simulate(build(name, m, **form), graph, STREAMS[data](), rounds=3).models
+        for m in (silent, tacit.privacy.unprotected)
+    )
+    # A local problem under a clip is solved to the precision that is booked.
+    solved = build(name, **form).prepare is not None
+    apart = np.max(np.abs(one - other)) / np.max(np.abs(other))
+    assert apart < (1e-2 if solved else 1e-6)
