@@ -21,6 +21,7 @@ from tacit.peer.exchange import Position, Told
 from tacit.peer.node import Node
 from tacit.peer.plan import NOTHING_BOOKED
 from tacit.peer.store import PeerStore
+from tests.peer.liar import lie
 from tests.peer.settings import Setting
 from tests.peer.weather import (
     BACKOFF,
@@ -69,6 +70,8 @@ class Network:
                 self.latencies[host.name, other] = min(self.weather.latency * slower, SLOWEST)
                 self._at(self.now, self._dial, host.name, other)
         self._at(0.0, self._part)
+        self.liar = self.chance.choice(sorted(self.hosts))
+        self._at(0.0, self._lie)
 
     def _host(self, name: str, directory: Path) -> Host:
         slow = self.chance.random() < 0.2
@@ -225,8 +228,8 @@ class Network:
         self._moved(host)
 
     def _can_begin(self, host: Host) -> bool:
-        last = self.setting.rounds if self.setting.waits else 10**9
-        return host.node.ready_to_begin and host.node.round < last
+        more = not self.setting.waits or host.node.round < self.setting.rounds
+        return host.node.ready_to_begin and more
 
     def _moved(self, host: Host) -> None:
         """Something may have changed at a peer: look at its position, tell it, send, read on, and go on."""
@@ -297,6 +300,11 @@ class Network:
                     self._break(connection)
         self._at(min(self.now + self.chance.uniform(0.3, 1.5), self.weather.until), self._part)
 
+    def _lie(self) -> None:
+        if self.stormy and self.weather.lies:
+            lie(self, self.liar)
+            self._at(self.now + self.chance.expovariate(self.weather.lies), self._lie)
+
     def _delay(self, connection: Connection) -> float:
         return self.latencies[connection.sender, connection.receiver] * self.chance.uniform(0.5, 2.0)
 
@@ -315,8 +323,7 @@ class Network:
     def _greet(self, connection: Connection, at_round: int) -> None:
         if connection.alive:
             node = self.hosts[connection.receiver].node
-            node.admit(connection.sender)
-            node.announced(connection.sender, at_round)
+            node.greeted(connection.sender, at_round)
             connection.greeted = True
             connection.told = Told(node.position, node.told_every)
             self._return(connection, self._welcome, node.position)
@@ -333,9 +340,9 @@ class Network:
         try:
             host.node.confirmed(connection.receiver, position)
         except MessageRefused as refusal:
-            if refusal.reason != "position" or not self.weather.overtakes:
+            if refusal.reason != "position" or (self.setting.waits and not self.weather.overtakes):
                 raise
-            self.refusals["position"] += 1  # told late by one that was overtaken
+            self.refusals["position"] += 1  # told late by one that was overtaken, or too far to be believed
         if connection.welcomed:
             self._pump(connection)
         self._alarm(host, self.now + host.work)
