@@ -3,9 +3,9 @@
 Who was away has nothing but its neighbours' word for the round that the others are in, and one of them may lie. So:
 
 - Two in-neighbours that are beyond a round are believed, and followed at once.
-- One that is ahead of all others is followed out of an allowance: `LONGEST_LEAP` rounds at the start of the process, and
-  `LEAP_PER_ROUND` more, up to that, for each round that this peer does itself. It follows when the allowance covers the
-  whole way, or is full. So after a leap there are rounds without one, in which its own neighbours come after it.
+- One that is ahead of all others is followed out of an allowance: `LONGEST_LEAP` rounds when the process starts, and
+  `LEAP_PER_ROUND` more, up to that, for each round that this peer does itself. It is followed when the allowance covers
+  the whole way, or is full. So after a leap there are rounds without one, in which others come after this peer.
 - Nobody is followed beyond `LAST_ROUND`, and no receiver's position is: who only hears this peer moves it nowhere.
 
 An honest peer that was away for n rounds and hears one neighbour is back after about n / LEAP_PER_ROUND rounds of its

@@ -69,7 +69,7 @@ class Snapshot(NamedTuple):
     reached: list[str]
     absorbed: list[tuple[int, int, int]]
     numbered: int = 0
-    """Label of the last batch of records that never come again; grows, as the ledger asks, though rounds be put back."""
+    """Number of the last batch of records that never come again: it grows, though rounds may be put back."""
 
 
 class RoundMachine:

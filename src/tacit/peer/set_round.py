@@ -1,8 +1,8 @@
 """Recovery of a store whose round was carried astray: it goes on at a round that was never used.
 
 What a peer has released stays booked, and its names with it, so that no release is drawn again; its state stays, with
-all that it learnt. Left out is what it said in the rounds to which it was carried, which nobody can use. Not for methods
-that wait, whose neighbours miss no round; those with masks are among them. They need a new epoch.
+all that it learnt. Left out is what it said in the rounds to which it was carried, which nobody can use. Methods that
+wait, those with masks among them, need a new epoch instead: their neighbours miss no round.
 """
 
 from __future__ import annotations
