@@ -16,12 +16,12 @@ CLAIMS = of(
     "peer/claims.py",
     LIES,
     [
-        ("one is believed like two", "sorted((0, 0, *self._said.values()))[-2]", "self.furthest"),
+        ("one alone is believed", "if len(said) > 1 else 0", "if said else 0"),
+        ("half are believed", "said[(len(said) - 1) // 2]", "said[len(said) // 2]"),
         ("a leap has no longest", "            leap = min(ahead, LONGEST_LEAP)\n", "            leap = ahead\n"),
         ("the allowance is not used up", "            self._allowance -= leap\n", ""),
         ("the allowance grows without end", "min(LONGEST_LEAP, self._allowance + LEAP_PER_ROUND)", "LONGEST_LEAP"),
         ("a leap is made out of what is there", "self._allowance >= min(ahead, LONGEST_LEAP)", "self._allowance > 0"),
-        ("rounds have no last one", "return min(goal, LAST_ROUND)", "return goal"),
         ("two are not followed", "if self._agreed > goal + FURTHEST_AHEAD:", "if False:"),
         ("one alone is never followed", "if ahead > FURTHEST_AHEAD and", "if False and"),
         (

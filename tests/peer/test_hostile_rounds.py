@@ -142,7 +142,26 @@ class TestOneNode:
 class TestClaims:
     """Whose word counts for how much."""
 
-    def test_two_that_agree_are_followed_at_once_and_one_alone_by_the_allowance(self):
+    @pytest.mark.parametrize(
+        ("said", "agreed"),
+        [
+            ([500], 1),
+            ([500, 20], 20),
+            ([20, 500], 20),
+            ([500, 20, 500], 500),
+            ([500, 20, 500, 30], 30),
+            ([500, 500, 20, 500, 30], 500),
+            ([500, 500, 1, 2, 3], 1),
+        ],
+    )
+    def test_more_than_half_are_followed_at_once(self, said, agreed):
+        claims = Claims()
+        claims._allowance = 0
+        for k, round_ in enumerate(said):
+            claims.greet(f"peer-{k}", round_)
+        assert claims.next_round(0) == agreed
+
+    def test_a_majority_is_followed_at_once_and_one_alone_by_the_allowance(self):
         claims = Claims()
         for name, said in (("a", LAST_ROUND), ("b", 10_000), ("c", 9_990)):
             claims.greet(name, said)

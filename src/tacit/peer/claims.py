@@ -2,19 +2,17 @@
 
 Who was away has nothing but its neighbours' word for the round that the others are in, and one of them may lie. So:
 
-- Two in-neighbours that are beyond a round are believed, and followed at once.
-- One that is ahead of all others is followed out of an allowance: `LONGEST_LEAP` rounds when the process starts, and
+- Where more than half of those that were heard of are, two at least, this peer follows at once.
+- One that is ahead of that is followed out of an allowance: `LONGEST_LEAP` rounds when the process starts, and
   `LEAP_PER_ROUND` more, up to that, for each round that this peer does itself. It is followed when the allowance covers
   the whole way, or is full. So after a leap there are rounds without one, in which others come after this peer.
-- Nobody is followed beyond `LAST_ROUND`, and no receiver's position is: who only hears this peer moves it nowhere.
+- No receiver's position is followed: who only hears this peer moves it nowhere.
 
 An honest peer that was away for n rounds and hears one neighbour is back after about n / LEAP_PER_ROUND rounds of its
 own. A liar alone needs 2^31 / LEAP_PER_ROUND, 33 million rounds of the peer's own, to use up all numbers of rounds.
 """
 
 from __future__ import annotations
-
-from tacit.peer.codec import LAST_ROUND
 
 FURTHEST_AHEAD = 8
 """A peer gets at most this many rounds ahead of a neighbour that does not confirm them, if it must not lose messages;
@@ -70,9 +68,10 @@ class Claims:
             goal += leap
             self._allowance -= leap
         self._allowance = min(LONGEST_LEAP, self._allowance + LEAP_PER_ROUND)
-        return min(goal, LAST_ROUND)
+        return goal
 
     @property
     def _agreed(self) -> int:
-        """The round that two neighbours have reached by their own words."""
-        return sorted((0, 0, *self._said.values()))[-2]
+        """The round that more than half of those heard of have reached, two at least, by their own words."""
+        said = sorted(self._said.values())
+        return said[(len(said) - 1) // 2] if len(said) > 1 else 0
