@@ -7,6 +7,8 @@ about, whatever the rounds.
 
 from __future__ import annotations
 
+import random
+
 from tacit.errors import MessageRefused
 from tacit.peer.codec import LAST_ROUND
 from tacit.peer.exchange import Position
@@ -47,36 +49,46 @@ def as_position(codec, at_round: int) -> Position:
     return codec.position(pb.Progress.FromString(pb.Progress(round=at_round).SerializeToString()))
 
 
-def lie(network, liar: str) -> None:
-    """Let the liar tell one neighbour one false thing; what comes of it is the receiver's business."""
-    chance, own = network.chance, network.hosts[liar]
-    edges = [edge for edge, link in sorted(network.connections.items()) if liar in edge and link.welcomed]
-    if own.node is None or not edges:
-        return
-    sender, receiver = chance.choice(edges)
-    to = network.hosts[receiver if sender == liar else sender]
-    said = false_round(chance, own.round)
-    network.faults["lied"] += 1
-    try:
-        if receiver == liar:
+class Liar:
+    """One peer, and how often it lies; its chance is its own, so that the rest of a seed is as without it."""
+
+    def __init__(self, seed: str, names) -> None:
+        self.chance = random.Random(f"{seed} lies")
+        self.name = self.chance.choice(sorted(names))
+        self.rate = 0.0 if self.chance.random() < 0.35 else 8.0 * self.chance.random()
+        """Per second."""
+
+    def lie(self, network) -> float:
+        """Tell one neighbour one false thing, and return the time to the next; the rest is the neighbour's business."""
+        edges = [edge for edge, link in sorted(network.connections.items()) if self.name in edge and link.welcomed]
+        if edges:
+            sender, receiver = self.chance.choice(edges)
+            to = network.hosts[receiver if sender == self.name else sender]
+            network.faults["lied"] += 1
+            try:
+                self._tell(network, to, receiver == self.name)
+            except MessageRefused as refusal:
+                network.refusals[refusal.reason] += 1
+                if refusal.reason not in ("round", "position", "stale", "early"):
+                    raise
+            network._alarm(to, network.now + to.work)
+        return self.chance.expovariate(network.weather.lies)
+
+    def _tell(self, network, to, hears: bool) -> None:
+        said = false_round(self.chance, network.hosts[self.name].round)
+        if hears:
             position = as_position(to.node.codec, said)
-            if not network.setting.waits or position < to.node._confirmed.get(liar, Position(0, 0)):
-                to.node.confirmed(liar, position)
-        elif chance.random() < 0.5:
-            to.node.greeted(liar, as_hello(to.node.codec, said))
+            if not network.setting.waits or position < to.node._confirmed.get(self.name, Position(0, 0)):
+                to.node.confirmed(self.name, position)
+        elif self.chance.random() < 0.5:
+            to.node.greeted(self.name, as_hello(to.node.codec, said))
         else:
-            _send(network, liar, to, said)
-    except MessageRefused as refusal:
-        network.refusals[refusal.reason] += 1
-        if refusal.reason not in ("round", "position", "stale", "early"):
-            raise
-    network._alarm(to, network.now + to.work)
+            self._send(network, to, said)
 
-
-def _send(network, liar: str, to, said: int) -> None:
-    """Send something true, as of a round in which it cannot be used."""
-    sent = [key for key in network.released if (key[0], key[-1]) == (liar, to.name)]
-    if sent and not to.node.round - 20 < said <= to.node.round + HORIZON:
-        key = network.chance.choice(sent)
-        _, links, _, phase, _ = key
-        to.node.receive(liar, links, phase, said, to.node.codec.unpack(phase, network.released[key]))
+    def _send(self, network, to, said: int) -> None:
+        """Send something true, as of a round in which it cannot be used."""
+        sent = [key for key in network.released if (key[0], key[-1]) == (self.name, to.name)]
+        if sent and not to.node.round - 20 < said <= to.node.round + HORIZON:
+            key = self.chance.choice(sent)
+            _, links, _, phase, _ = key
+            to.node.receive(self.name, links, phase, said, to.node.codec.unpack(phase, network.released[key]))

@@ -9,6 +9,7 @@ one that is too early and reads nothing behind it, and tells its position when `
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import heapq
 import itertools
@@ -21,7 +22,7 @@ from tacit.peer.exchange import Position, Told
 from tacit.peer.node import Node
 from tacit.peer.plan import NOTHING_BOOKED
 from tacit.peer.store import PeerStore
-from tests.peer.liar import lie
+from tests.peer.liar import Liar
 from tests.peer.settings import Setting
 from tests.peer.weather import (
     BACKOFF,
@@ -44,7 +45,10 @@ class Network:
     def __init__(self, setting: Setting, seed: int, directory: Path, weather: Weather | None = None, verbose=False):
         self.setting, self.seed, self.verbose = setting, seed, verbose
         self.chance = random.Random(f"{setting.name} {seed}")
-        self.weather = Weather.drawn(self.chance) if weather is None else weather
+        self.liar = Liar(f"{setting.name} {seed}", setting.plans)
+        if weather is None:
+            weather = dataclasses.replace(Weather.drawn(self.chance), lies=self.liar.rate)
+        self.weather = weather
         self.now, self.events = 0.0, 0
         self.trace = hashlib.sha256()
         self.heap: list = []
@@ -70,7 +74,6 @@ class Network:
                 self.latencies[host.name, other] = min(self.weather.latency * slower, SLOWEST)
                 self._at(self.now, self._dial, host.name, other)
         self._at(0.0, self._part)
-        self.liar = self.chance.choice(sorted(self.hosts))
         self._at(0.0, self._lie)
 
     def _host(self, name: str, directory: Path) -> Host:
@@ -302,8 +305,7 @@ class Network:
 
     def _lie(self) -> None:
         if self.stormy and self.weather.lies:
-            lie(self, self.liar)
-            self._at(self.now + self.chance.expovariate(self.weather.lies), self._lie)
+            self._at(self.now + self.liar.lie(self), self._lie)
 
     def _delay(self, connection: Connection) -> float:
         return self.latencies[connection.sender, connection.receiver] * self.chance.uniform(0.5, 2.0)

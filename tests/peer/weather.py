@@ -76,7 +76,6 @@ class Weather:
             chance.choice((0.1, 0.2, 0.3)),
             upto(0.1),
             chance.choice((0.001, 0.02)),
-            upto(8.0),
         )
 
 
