@@ -13,8 +13,13 @@ from contextlib import contextmanager
 import pytest
 
 from tacit.cli import main
+from tacit.deploy.plan import plan_of
 from tacit.deploy.settings import load_peer
 from tacit.deploy.swarm import one_thread
+from tacit.peer.codec import LAST_ROUND
+from tacit.peer.node import Node
+from tacit.peer.store import PeerStore
+from tacit.privacy.ledger import inspect
 from tests.deploy.homes import LAPLACE, RING, found, job_text
 from tests.deploy.test_check import edit
 
@@ -185,6 +190,32 @@ def test_killed_it_goes_on_from_its_store_and_stopped_it_ends_well(tacit, tmp_pa
 
 
 @pytest.mark.timeout(120)
+def test_a_peer_that_was_carried_off_is_put_back(tacit, tmp_path):
+    job = job_text("loss_tolerant_push_sum", mechanism=LAPLACE)
+    file = found(tmp_path, job, identities=False, privacy='epsilon = 2.0\nwitness = "w.json"')["hospital-a"]
+    assert "begins with round 1" in tacit("set-round", file)[2]
+    settings, plan = load_peer(file), plan_of(load_peer(file))
+    settings.store.parent.mkdir()
+    with PeerStore.create(settings.store, settings.budget, settings.part, settings.witness) as store:
+        node = Node(plan, store, 1.0, 0.0)
+        for leap in (0, LAST_ROUND - 1):
+            node.machine.skip_to(leap)
+            node.begin(plan.batch, 0.0)
+            node.proceed(0.0)
+        node.flush()
+        assert tacit("set-round", file)[0] == 2, "it is in use"
+    before = inspect(settings.store, lambda replay: [entry.release for entry, _ in replay], settings.witness)
+    code, out, err = tacit("set-round", file, "--round", 1)
+    assert (code, out) == (2, "")
+    assert "--round 1" in err
+    code, out, _ = tacit("set-round", file)
+    assert code == 0
+    assert all(number in out for number in (f"{LAST_ROUND}", "round 2;", "2 release(s)"))
+    assert inspect(settings.store, lambda replay: [entry.release for entry, _ in replay], settings.witness) == before
+    with PeerStore.open(settings.store, settings.budget, settings.part, settings.witness) as store:
+        assert Node(plan, store, 1.0, 0.0).position == (2, 0)
+
+
 def test_told_to_stop_while_it_starts_it_ends_well(tacit, tmp_path):
     file = alone(tmp_path)
     store = load_peer(file).store

@@ -22,7 +22,7 @@ import numpy as np
 from tacit import graphs, objectives, privacy, streams
 from tacit.algorithms import distributed_online, fedavg, loss_tolerant_push_sum, online_push_sum
 from tacit.graphs import LinkDrop
-from tacit.peer.node import FURTHEST_AHEAD
+from tacit.peer.claims import FURTHEST_AHEAD, LEAP_PER_ROUND, LONGEST_LEAP
 from tacit.peer.rounds import HORIZON
 from tacit.privacy.ledger import inspect
 from tests.peer.settings import Setting
@@ -35,6 +35,8 @@ CALM_TIME = 60.0
 """Virtual seconds after the faults within which all rounds must be done."""
 HEALED = 8.0
 """Virtual seconds after the faults in which methods that do not wait must have found each other again."""
+UNLEARNT = 8.0
+"""The same, more, where somebody lied: a lie is believed until the link is made anew, and an allowance has to grow."""
 
 
 def _stream(agents: int):
@@ -126,16 +128,36 @@ class Invariants:
     def __init__(self, network: Network) -> None:
         self.network, self.setting = network, network.setting
         self.looked = 0
+        self.rounds = dict.fromkeys(network.hosts, 0)
+        self.own: Counter[tuple[str, int]] = Counter()
+        self.carried: Counter[tuple[str, int]] = Counter()
+        """(Peer, its life) -> rounds that it did, and rounds that it left out though nobody was there."""
 
     def after_event(self, network: Network) -> None:
         """Check what must hold at any time."""
         self.looked += 1
+        self.carried_so_far()
         if self.looked % 7 == 0:
             self.bounded()
             if not self.setting.waits:
                 self.gets_on()
             if self.setting.algorithm.name in MASS and all(h.node is not None for h in network.hosts.values()):
                 self.mass()
+
+    def carried_so_far(self) -> None:
+        """Nobody is beyond everybody's true round but by what one liar may do."""
+        for name, host in self.network.hosts.items():
+            before = self.rounds[name]
+            if host.node is None or host.node.round == before:
+                continue
+            truth = max(round_ for other, round_ in self.rounds.items() if other != name)
+            excess, life = max(0, host.node.round - max(before + 1, truth)), (name, host.life)
+            self.rounds[name] = host.node.round
+            self.own[life] += 1
+            self.carried[life] += excess
+            most = LONGEST_LEAP + LEAP_PER_ROUND * self.own[life]
+            if excess > LONGEST_LEAP or self.carried[life] > most:
+                self.network.fail(f"{name} went from round {before} to {host.node.round}, the others are at {truth}")
 
     def bounded(self) -> None:
         """Outboxes and inboxes have a largest size, whatever the others do."""
@@ -207,7 +229,7 @@ class Invariants:
         if max(rounds.values()) - min(rounds.values()) >= len(rounds):
             self.network.fail(f"the peers are in rounds {rounds}")
         silent = self.network.latencies.keys() - {
-            edge for edge, when in self.network.in_time.items() if when > self.network.weather.until + HEALED
+            edge for edge, when in self.network.in_time.items() if when > healed(self.network)
         }
         if silent:
             self.network.fail(f"nothing comes in time any more over {sorted(silent)}; rounds {rounds}")
@@ -259,6 +281,11 @@ def _total_mass(network: Network) -> float:
 MASS = {"online_push_sum": _split_mass, "loss_tolerant_push_sum": _total_mass}
 
 
+def healed(network: Network) -> float:
+    """Return when methods that do not wait must have found each other again."""
+    return network.weather.until + HEALED + (UNLEARNT if network.weather.lies else 0.0)
+
+
 def run_seed(seed: int, directory: Path, verbose: bool = False) -> Network:
     """Run one seed and check it; returns the network as it ended."""
     names = list(SETTINGS)
@@ -269,7 +296,7 @@ def run_seed(seed: int, directory: Path, verbose: bool = False) -> Network:
         if setting.waits:
             network.run(network.weather.until + CALM_TIME, invariants.after_event)
         else:
-            network.run(network.weather.until + HEALED + 2.0, invariants.after_event)
+            network.run(healed(network) + 2.0, invariants.after_event)
         invariants.at_end()
     finally:
         network.close()

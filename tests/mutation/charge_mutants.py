@@ -292,7 +292,7 @@ ON_THE_WAY = (
         "peer/rounds.py",
         "tests/peer/test_rounds.py",
         [
-            ("all records are new", "Held.of(records, self.round)", "Held.of(None, self.round)", KNOWS),
+            ("all records are new", "Held.of(records, numbered)", "Held.of(None, numbered)", KNOWS),
             (
                 "records are new after a restart",
                 "snapshot.phase, snapshot.held\n",

@@ -185,7 +185,7 @@ class Hearing(Watched):
     def position(self, name: str) -> Position:
         return self.at
 
-    def announced(self, name: str, at_round: int) -> None:
+    def greeted(self, name: str, at_round: int) -> None:
         self.rounds[name] = at_round
 
     async def take(self, name: str, phase: int, sent: int, message: Message | None, masks: bytes = b"") -> None:

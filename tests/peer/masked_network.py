@@ -32,7 +32,7 @@ class MaskedNetwork(Network):
             for name, plan in setting.plans.items()
         }
         super().__init__(setting, seed, directory, weather, verbose)
-        self.weather: Weather = dataclasses.replace(self.weather, ghosts=0.0, overtakes=0.0)
+        self.weather: Weather = dataclasses.replace(self.weather, ghosts=0.0, overtakes=0.0, lies=0.0)
 
     def _start(self, host):
         name = host.name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import resource
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -37,6 +37,7 @@ from tests.peer.linked import (
     spec,
     within,
 )
+from tests.peer.mutated_frames import Wire, mutated
 
 LARGE = spec(("float32", (2**20,)))
 CODEC = Codec(JOB, (*SPECS, LARGE))
@@ -69,29 +70,6 @@ def _seeds() -> list[bytes]:
 SEEDS = _seeds()
 
 
-def mutated(rng: random.Random) -> bytes:
-    """Return a frame that somebody has damaged once or a few times."""
-    data = bytearray(rng.choice(SEEDS))
-    for _ in range(rng.choice((1, 1, 2, 5))):
-        place = rng.randrange(len(data) + 1)
-        match rng.randrange(7):
-            case 0 if place < len(data):
-                data[place] ^= 1 << rng.randrange(8)
-            case 1:
-                del data[place:]
-            case 2:
-                data[place:place] = rng.randbytes(rng.randrange(1, 9))
-            case 3:
-                data[place:] = rng.choice(SEEDS)[place:]
-            case 4:
-                data[place : place + 1] = b"\xff" * rng.randrange(1, 10) + b"\x01"  # a large number
-            case 5:
-                data += rng.choice(SEEDS)
-            case _:
-                del data[place : place + rng.randrange(1, 9)]
-    return bytes(data)
-
-
 class Checked(Hearing):
     """Takes what it gets, and looks whether it could have been."""
 
@@ -106,22 +84,6 @@ class Checked(Hearing):
             raise MessageRefused("repeated", "every other one")
 
 
-class Wire:
-    """A connection that brings given frames and swallows what is written."""
-
-    def __init__(self, said: list[bytes]) -> None:
-        self.said, self.read_so_far, self.written = deque(said), 0, list[bytes]()
-
-    async def read(self) -> Any:
-        if not self.said:
-            return grpc.aio.EOF
-        self.read_so_far += 1
-        return self.said.popleft()
-
-    async def write(self, data: bytes) -> None:
-        self.written.append(data)
-
-
 def peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
@@ -129,8 +91,8 @@ def peak() -> int:
 def conversations(rng: random.Random, first: bytes) -> Iterator[Wire]:
     """Make endless conversations, most of which begin well."""
     while True:
-        begin = [mutated(rng)] if rng.random() < 0.1 else [first]
-        rest = [rng.choice(SEEDS) if rng.random() < 0.2 else mutated(rng) for _ in range(rng.randrange(1, 8))]
+        begin = [mutated(rng, SEEDS)] if rng.random() < 0.1 else [first]
+        rest = [rng.choice(SEEDS) if rng.random() < 0.2 else mutated(rng, SEEDS) for _ in range(rng.randrange(1, 8))]
         if rng.random() < 0.02:
             rest[0:0] = LARGE_FRAMES[: rng.randrange(5)]
         yield Wire([*begin, *rest])
@@ -196,7 +158,7 @@ def test_20000_mutated_letters_and_receipts() -> None:
     for _ in range(10_000):
         for parse in (parse_letter, parse_receipt):
             try:
-                parse(mutated(rng))
+                parse(mutated(rng, SEEDS))
             except MessageRefused as refusal:
                 outcomes[refusal.reason] += 1
     assert outcomes.keys() <= {"malformed", "oversized", "compressed"}

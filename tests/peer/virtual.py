@@ -9,6 +9,7 @@ one that is too early and reads nothing behind it, and tells its position when `
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import heapq
 import itertools
@@ -21,6 +22,7 @@ from tacit.peer.exchange import Position, Told
 from tacit.peer.node import Node
 from tacit.peer.plan import NOTHING_BOOKED
 from tacit.peer.store import PeerStore
+from tests.peer.liar import Liar
 from tests.peer.settings import Setting
 from tests.peer.weather import (
     BACKOFF,
@@ -43,7 +45,10 @@ class Network:
     def __init__(self, setting: Setting, seed: int, directory: Path, weather: Weather | None = None, verbose=False):
         self.setting, self.seed, self.verbose = setting, seed, verbose
         self.chance = random.Random(f"{setting.name} {seed}")
-        self.weather = Weather.drawn(self.chance) if weather is None else weather
+        self.liar = Liar(f"{setting.name} {seed}", setting.plans)
+        if weather is None:
+            weather = dataclasses.replace(Weather.drawn(self.chance), lies=self.liar.rate)
+        self.weather = weather
         self.now, self.events = 0.0, 0
         self.trace = hashlib.sha256()
         self.heap: list = []
@@ -69,6 +74,7 @@ class Network:
                 self.latencies[host.name, other] = min(self.weather.latency * slower, SLOWEST)
                 self._at(self.now, self._dial, host.name, other)
         self._at(0.0, self._part)
+        self._at(0.0, self._lie)
 
     def _host(self, name: str, directory: Path) -> Host:
         slow = self.chance.random() < 0.2
@@ -225,8 +231,8 @@ class Network:
         self._moved(host)
 
     def _can_begin(self, host: Host) -> bool:
-        last = self.setting.rounds if self.setting.waits else 10**9
-        return host.node.ready_to_begin and host.node.round < last
+        more = not self.setting.waits or host.node.round < self.setting.rounds
+        return host.node.ready_to_begin and more
 
     def _moved(self, host: Host) -> None:
         """Something may have changed at a peer: look at its position, tell it, send, read on, and go on."""
@@ -297,6 +303,10 @@ class Network:
                     self._break(connection)
         self._at(min(self.now + self.chance.uniform(0.3, 1.5), self.weather.until), self._part)
 
+    def _lie(self) -> None:
+        if self.stormy and self.weather.lies:
+            self._at(self.now + self.liar.lie(self), self._lie)
+
     def _delay(self, connection: Connection) -> float:
         return self.latencies[connection.sender, connection.receiver] * self.chance.uniform(0.5, 2.0)
 
@@ -315,8 +325,7 @@ class Network:
     def _greet(self, connection: Connection, at_round: int) -> None:
         if connection.alive:
             node = self.hosts[connection.receiver].node
-            node.admit(connection.sender)
-            node.announced(connection.sender, at_round)
+            node.greeted(connection.sender, at_round)
             connection.greeted = True
             connection.told = Told(node.position, node.told_every)
             self._return(connection, self._welcome, node.position)
@@ -333,9 +342,9 @@ class Network:
         try:
             host.node.confirmed(connection.receiver, position)
         except MessageRefused as refusal:
-            if refusal.reason != "position" or not self.weather.overtakes:
+            if refusal.reason != "position" or (self.setting.waits and not self.weather.overtakes):
                 raise
-            self.refusals["position"] += 1  # told late by one that was overtaken
+            self.refusals["position"] += 1  # told late by one that was overtaken, or too far to be believed
         if connection.welcomed:
             self._pump(connection)
         self._alarm(host, self.now + host.work)

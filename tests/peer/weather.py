@@ -52,6 +52,8 @@ class Weather:
     data_gap: float = 0.1
     data_pauses: float = 0.05
     work: float = 0.005
+    lies: float = 0.0
+    """Of one peer, about its round."""
 
     @staticmethod
     def drawn(chance: random.Random) -> Weather:

@@ -96,8 +96,10 @@ def loss_tolerant_push_sum(
         newest, found = inbox.newest()
         hits = inbox.arrived & (inbox.slot == jnp.arange(inbox.slots)[:, None])
         sent_in = view.round - jnp.min(jnp.where(hits, inbox.age, view.round), axis=1)
-        # A total that was overtaken on the way says less than the one already heard.
-        news = found & (sent_in > state.heard_round) & (jnp.arange(inbox.slots) > 0)
+        # A total that was overtaken on the way says less than the one already heard. One heard in a round that is yet
+        # to come is of a time before this peer was put back to an earlier round.
+        newer = (sent_in > state.heard_round) | (state.heard_round > view.round)
+        news = found & newer & (jnp.arange(inbox.slots) > 0)
         (high_z, low_z), (high_mass, low_mass) = newest.private, newest.public
         total = Total(Parts(high_z, high_mass), Parts(low_z, low_mass))
         heard = jax.tree.map(lambda new, old: jnp.where(along(news, new), new, old), total, state.heard)

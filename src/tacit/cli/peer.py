@@ -192,6 +192,27 @@ def stop(file: ConfigFile) -> None:
     typer.echo(f"{name} stopped in round {found['round']} or later")
 
 
+@app.command("set-round", epilog="Example: tacit peer set-round hospital-a/peer.toml")
+@reported
+def set_round(
+    file: ConfigFile,
+    next_round: Annotated[
+        int | None,
+        typer.Option(
+            "--round", help="Round to go on with; by default the one after the last before it was carried off."
+        ),
+    ] = None,
+) -> None:
+    """Put a stopped peer that others carried to an absurd round back to a sane one; all that was charged stays."""
+    from tacit.deploy.peer import set_round as move
+
+    done = move(file, next_round)
+    typer.echo(
+        f"{done.name}: was in round {done.before}, goes on with round {done.next}; {done.releases:,} release(s) stay "
+        f"booked, {done.dropped:,} undelivered message(s) are dropped"
+    )
+
+
 def _runs(pid: int) -> bool:
     try:
         os.kill(pid, 0)

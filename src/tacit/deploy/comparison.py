@@ -16,9 +16,9 @@ from tacit.contract import Params
 from tacit.deploy.swarm import Privacy, Swarm
 from tacit.experiments import Problem
 from tacit.graphs import Channel, Topology
+from tacit.peer.claims import FURTHEST_AHEAD
 from tacit.peer.feeds import in_precision
 from tacit.peer.memory import speakers
-from tacit.peer.node import FURTHEST_AHEAD
 from tacit.peer.traffic import Forecast, forecast
 from tacit.peer.world import World
 from tacit.simulate import simulate

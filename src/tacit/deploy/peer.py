@@ -35,6 +35,8 @@ from tacit.peer.local_http import Handlers, LocalServer
 from tacit.peer.logs import Log
 from tacit.peer.plan import Pace, Plan
 from tacit.peer.service import PeerService
+from tacit.peer.set_round import Moved
+from tacit.peer.set_round import set_round as moved_to
 from tacit.peer.sources import SampleQueue
 from tacit.peer.stopping import StopsOnce
 from tacit.peer.store import PeerStore
@@ -195,6 +197,16 @@ class Peer(StopsOnce):
         with os.fdopen(descriptor, "w") as file:
             file.write(text + "\n")
         Path(draft).replace(path)
+
+
+def set_round(path: Path, next_round: int | None) -> Moved:
+    """Have a peer that does not run go on with another round; see `tacit.peer.set_round`."""
+    settings = load_peer(path)
+    if not settings.store.exists():
+        raise ConfigError(f"{settings.peer.name} has no store at {settings.store}: it begins with round 1 when it runs")
+    plan = plan_of(settings)
+    with PeerStore.open(settings.store, settings.budget, settings.part, settings.witness) as store:
+        return moved_to(plan, store, next_round)
 
 
 def _opened(settings: PeerSettings) -> PeerStore:

@@ -46,6 +46,7 @@ REASONS = frozenset(
         "stale",
         "repeated",
         "early",
+        "ahead",  # a neighbour that names a round far ahead, alone: it is followed a little at a time
         "content",
         "masks",  # it names no sessions where it must be masked, or other ones than it should
         "recipient",  # a letter for someone who cannot get it
@@ -54,8 +55,8 @@ REASONS = frozenset(
 )
 """Every reason for which something from outside is refused; counters are kept by these words."""
 
-LAST_ROUND = 2**31 - 1
-"""Rounds are int32 in a view."""
+LAST_ROUND = 2**31 - 2
+"""Rounds are int32 in a view, and so is the position after the last one."""
 _FINITE_BLOCK = 2**18
 """Numbers looked at together: they stay in the cache, and the temporary array stays small."""
 
@@ -210,8 +211,8 @@ class Codec:
 
     def position(self, said: pb.Welcome | pb.Progress) -> Position:
         """Return a neighbour's position, or refuse one that cannot be."""
-        if said.round > LAST_ROUND:
-            raise MessageRefused("round", f"a position in round {said.round}, the last is {LAST_ROUND}")
+        if said.round > LAST_ROUND + 1:
+            raise MessageRefused("round", f"a position in round {said.round}, the last is {LAST_ROUND + 1}")
         if said.phase > len(self.layouts):
             raise MessageRefused("phase", f"a position in phase {said.phase} of {len(self.layouts)}")
         return Position(said.round, said.phase)

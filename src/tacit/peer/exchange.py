@@ -86,8 +86,8 @@ class Reception(Protocol):
     def position(self, name: str) -> Position:
         """Return from where on a neighbour's messages are wanted."""
 
-    def announced(self, name: str, at_round: int) -> None:
-        """Note the round in which a neighbour says that it is."""
+    def greeted(self, name: str, at_round: int) -> None:
+        """Note the round that a neighbour names in its hello."""
 
     async def take(self, name: str, phase: int, sent: int, message: Message | None, masks: bytes) -> None:
         """Take in a message that fits its phase's spec; returns when it is in, or raises MessageRefused.

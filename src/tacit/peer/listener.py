@@ -190,7 +190,7 @@ class Listener:
             raise MessageRefused("hello", f"no hello within {self._limits.hello_time} s") from None
         if data is grpc.aio.EOF:
             raise MessageRefused("hello", "the link was closed before hello")
-        self._reception.announced(link.name, self._codec.check_hello(parse_frame(data)))
+        self._reception.greeted(link.name, self._codec.check_hello(parse_frame(data)))
         position = self._reception.position(link.name)
         await link.write(pb.Frame(welcome=pb.Welcome(round=position.round, phase=position.phase)))
         link.told, link.welcomed = Told(position, self._reception.told_every), True

@@ -27,6 +27,7 @@ import numpy as np
 from tacit import runtime
 from tacit.contract import Batch, Message, Params
 from tacit.errors import ConfigError, ContractError, DataError, MessageRefused, StoreError
+from tacit.peer.claims import FURTHEST_AHEAD, Claims
 from tacit.peer.codec import LAST_ROUND, Codec
 from tacit.peer.exchange import Parcel, Position
 from tacit.peer.functions import AgentFunctions
@@ -39,9 +40,6 @@ from tacit.peer.sources import Seen
 from tacit.peer.store import PeerStore
 from tacit.privacy.entropy import NoiseSource
 
-FURTHEST_AHEAD = 8
-"""A peer gets at most this many rounds ahead of a neighbour that does not confirm them, if it must not lose messages;
-otherwise it keeps them so long, and a peer that is further behind leaves rounds out."""
 GIVEN_UP_AFTER = 3
 """Phases that wait in vain for a neighbour that says nothing; later ones do not wait for it, until it is heard of. Not
 at the first: who goes on at once, through data that have piled up, leaves behind those who are only late."""
@@ -92,7 +90,8 @@ class Node:
         self.cursor: Any = None
         """Where the source of the data stands, as the last round that began found it."""
         self._phase_began = now
-        self._announced: dict[str, int] = {}
+        self.claims = Claims()
+        """Where in-neighbours say that they are."""
         self._missed: Counter[str] = Counter()
         """Neighbour -> phases that ended without it since it was last heard of."""
         self._outbox: dict[str, list[Parcel]] = {name: [] for name in self.sends_to}
@@ -163,7 +162,9 @@ class Node:
             return True
         if self.waits:
             return False
-        given_up = all(self._missed[name] >= GIVEN_UP_AFTER for name in missing)
+        # Who says that it is so far ahead has not kept what this round needs.
+        beyond = self.round + self.plan.longest_delay
+        given_up = all(self._missed[name] >= GIVEN_UP_AFTER or self.claims.is_beyond(name, beyond) for name in missing)
         return given_up or (self.deadline is not None and now >= self._phase_began + self.deadline)
 
     def due_at(self) -> float | None:
@@ -171,8 +172,12 @@ class Node:
         return None if self.between_rounds or self.waits or self.deadline is None else self._phase_began + self.deadline
 
     def lag(self) -> int:
-        """Return how many rounds the furthest in-neighbour is ahead."""
-        return max(0, max(self._announced.values(), default=0) - self.round)
+        """Return how many rounds the furthest in-neighbour is ahead, by its own word."""
+        return max(0, self.claims.furthest - self.round)
+
+    def doubted(self) -> dict[str, int]:
+        """Return in-neighbours whose round is so far ahead that it is not followed at once, with that round."""
+        return {} if self.waits else self.claims.doubted(self.round)
 
     def model(self) -> Params:
         """Return the parameters to predict with now."""
@@ -258,6 +263,14 @@ class Node:
         """Commit where this peer stands, as before it stops."""
         self._commit([])
 
+    def restart_at(self, next_round: int) -> None:
+        """Go on with a round that may lie behind, for a store that was carried astray (`set_round.py`)."""
+        while not self.between_rounds:  # as at a deadline at which nobody was heard
+            self.proceed(0.0)
+        self.machine.restart_after(next_round - 1)
+        self._forget([p for parcels in self._outbox.values() for p in parcels if p.round >= next_round])
+        self._commit([])
+
     # -- links ---------------------------------------------------------------------------------------------------------
 
     def admit(self, name: str) -> None:
@@ -265,13 +278,22 @@ class Node:
         if name not in self.hears:
             raise MessageRefused("sender", f"{name!r} is not among those whom {self.plan.name!r} hears")
 
+    def greeted(self, name: str, at_round: int) -> None:
+        """Note the round that an in-neighbour names as it opens its link; what it named before is taken back."""
+        self._refuse_claim(name, at_round)
+        self.claims.greet(name, at_round)
+        del self._missed[name]
+
     def announced(self, name: str, at_round: int) -> None:
-        """Note the round in which an in-neighbour says that it is."""
+        """Note the round of an in-neighbour's message."""
+        self._refuse_claim(name, at_round)
+        self.claims.raise_to(name, at_round)
+        del self._missed[name]
+
+    def _refuse_claim(self, name: str, at_round: int) -> None:
         self.admit(name)
         if not 0 <= at_round <= LAST_ROUND:
             raise MessageRefused("round", f"round {at_round}: expected 0 to {LAST_ROUND}")
-        self._announced[name] = max(at_round, self._announced.get(name, 0))
-        del self._missed[name]
 
     def too_early(self, sent: int) -> bool:
         """Whether a message of that round has to be held back for now."""
@@ -332,6 +354,14 @@ class Node:
                 "copy of this peer's store was put back, which would put masks that were used on other values; nothing "
                 "is sent to it: put the newest store back, or begin a new epoch of the job",
             )
+        # Under `wait` a receiver may be ahead of what it was sent, over links that come and go; and it moves nobody.
+        furthest = max(self.round, self.claims.furthest) + 1 + FURTHEST_AHEAD
+        if not self.waits and position.round > furthest:
+            raise MessageRefused(
+                "position",
+                f"{name!r} is at {tuple(position)}, further than this peer and all whom it hears (round {furthest} "
+                "at most): not believed, until they are as far",
+            )
         self._confirmed[name] = position
         self._news.pop(name, None)
         done = [parcel for parcel in self._outbox[name] if self._not_needed(parcel, position)]
@@ -372,14 +402,18 @@ class Node:
 
     def _catch_up(self) -> None:
         """Rejoin at the current round after having been away; whoever waits was waited for."""
-        if self.waits:
-            return
-        heard = max(self._announced.values(), default=0)
-        listening = max((position.round for position in self._confirmed.values()), default=0)
-        if heard > self.round + 1 + FURTHEST_AHEAD:
-            self.machine.skip_to(heard - 1)
-        if listening - self.plan.longest_delay > self.round + 1:  # there the next round would come too late
-            self.machine.skip_to(listening - 1)
+        self.refuse_exhausted()
+        if not self.waits:
+            self.machine.skip_to(self.claims.next_round(self.round) - 1)
+
+    def refuse_exhausted(self) -> None:
+        """Refuse to begin a round where there is no number left for one."""
+        if self.round >= LAST_ROUND:
+            raise StoreError(
+                f"round {self.round} is the last that has a number (at most {LAST_ROUND}): the peer was carried there "
+                "by others, for no run gets so far; stop the peers that were, put each back with `tacit peer "
+                "set-round PEER.toml`, which keeps all that was charged, and start them again"
+            )
 
     def _give_away_expired(self) -> None:
         """Drop what no neighbour of a method that does not wait would still take."""

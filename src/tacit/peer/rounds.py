@@ -68,6 +68,8 @@ class Snapshot(NamedTuple):
     addressed: dict[str, list[int]]
     reached: list[str]
     absorbed: list[tuple[int, int, int]]
+    numbered: int = 0
+    """Number of the last batch of records that never come again: it grows, though rounds may be put back."""
 
 
 class RoundMachine:
@@ -95,6 +97,7 @@ class RoundMachine:
         self._views = views
         self._batch: Batch = ()
         self._held = Held(NO_RECORDS)
+        self._numbered = 0
         self._own: Message | None = None
         self._received: dict[tuple[int, int, int], Message | None] = {}
         """(phase, round sent, in-slot) -> message, until it is absorbed or too old."""
@@ -154,16 +157,19 @@ class RoundMachine:
             refuse_nonfinite(batch, f"batch of {self.role} {self.agent} in round {self.round + 1}")
         self.round += 1
         self._batch, self._views = batch, views
-        self._held = Held.of(records, self.round)
+        numbered = max(self.round, self._numbered + 1)
+        self._held = Held.of(records, numbered)
         if self._held.records == NO_RECORDS and self.role == self.algorithm.learner:
             _refuse_unnumbered(batch, self.round)
         self._addressed, self._reached = {}, set()
         try:
-            return self._enter(0)
+            envelopes = self._enter(0)
         except PrivacyError:  # what may not be released is not sent, and the round has not begun
             self._phase = None
             self.round -= 1
             raise
+        self._numbered = numbered
+        return envelopes
 
     def skip_to(self, round_: int) -> None:
         """Leave rounds out, so that `round_` is the last one that is over: this agent had no part in them."""
@@ -171,6 +177,14 @@ class RoundMachine:
             raise ContractError(f"round {self.round} cannot become {round_}: rounds are left out between two, forwards")
         self.round = round_
         self._received = {place: m for place, m in self._received.items() if not self._expired(*place[:2])}
+
+    def restart_after(self, round_: int) -> None:
+        """Make `round_` the last one that is over, though it may lie behind; what was heard is forgotten."""
+        if self._phase is not None:
+            raise ContractError(f"round {self.round} is still in phase {self._phase}; proceed first")
+        self._numbered = max(self._numbered, self.round)
+        self.round = round_
+        self._received, self._masks, self._absorbed = {}, {}, set()
 
     def too_early(self, sent: int) -> bool:
         """Whether a message of that round has to wait at its sender."""
@@ -198,6 +212,7 @@ class RoundMachine:
             {links: sorted(agents) for links, agents in self._addressed.items()},
             sorted(self._reached),
             sorted(self._absorbed),
+            self._numbered,
         )
 
     def restore(self, snapshot: Snapshot, views: Views) -> None:
@@ -206,6 +221,7 @@ class RoundMachine:
         self.state, self._batch, self._own = snapshot.state, snapshot.batch, snapshot.own
         self._addressed = {links: set(agents) for links, agents in snapshot.addressed.items()}
         self._reached, self._absorbed = set(snapshot.reached), set(snapshot.absorbed)
+        self._numbered = max(snapshot.numbered, snapshot.round)
         self._views = views
         self._received, self._masks = {}, {}
 

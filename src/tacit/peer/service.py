@@ -64,6 +64,7 @@ class PeerService(StopsOnce):
         self._store = store
         self._pads: dict[str, PairwiseSecrets] = {}
         self.node = Node(plan, store, pace.deadline, time.monotonic(), pads=self._pads.get)
+        self.node.refuse_exhausted()
         if self.node.cursor is not None:
             feed.resume(self.node.cursor)
         self.job = plan.job
@@ -72,7 +73,9 @@ class PeerService(StopsOnce):
         self._turn = asyncio.Lock()
         self._wake = asyncio.Event()
         self._progress, self._stopping = asyncio.Event(), asyncio.Event()
+        self._greetings: dict[str, int] = {}
         self._heard_of: dict[str, int] = {}
+        self._doubted: set[str] = set()
         self._confirmations: dict[str, list[Position]] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._rounds: asyncio.Task[None] | None = None
@@ -200,15 +203,18 @@ class PeerService(StopsOnce):
         """Return from where on messages are wanted."""
         return self.node.position
 
-    def announced(self, name: str, at_round: int) -> None:
-        """Note the round of a neighbour, for the next turn."""
+    def greeted(self, name: str, at_round: int) -> None:
+        """Note the round that a neighbour names in its hello, for the next turn."""
         self.node.admit(name)
-        self._heard_of[name] = max(at_round, self._heard_of.get(name, 0))
+        self._greetings[name] = at_round
+        self._heard_of.pop(name, None)
         self._wake.set()
 
     async def take(self, name: str, phase: int, sent: int, message: Message | None, masks: bytes) -> None:
         """Let a message in between two steps; one that is early is held until its time has come."""
-        self.announced(name, sent)
+        self.node.admit(name)
+        self._heard_of[name] = max(sent, self._heard_of.get(name, 0))
+        self._wake.set()
         links = self.node.plan.algorithm.phases[phase].links
         if self.log.detailed:  # what came, without its values: that no release has two forms can be seen in the logs
             digest = hashlib.sha256(self.node.codec.pack(phase, message)).hexdigest()
@@ -389,9 +395,13 @@ class PeerService(StopsOnce):
 
     def _apply_news(self) -> None:
         """Let in what was heard since the last turn; called with the turn taken."""
+        greetings, self._greetings = self._greetings, {}
+        for name, at_round in greetings.items():
+            self.node.greeted(name, at_round)
         heard, self._heard_of = self._heard_of, {}
         for name, at_round in heard.items():
             self.node.announced(name, at_round)
+        self._note_doubts()
         confirmations, self._confirmations = self._confirmations, {}
         for name, positions in confirmations.items():
             for position in positions:
@@ -401,3 +411,15 @@ class PeerService(StopsOnce):
                     self._tally.refused(refusal.reason, name, refusal.detail)
             if name in self._dialers:
                 self._dialers[name].wake()  # it may be sent more now
+
+    def _note_doubts(self) -> None:
+        """Count and log neighbours that say they are far ahead, once each time that they begin to."""
+        doubted = self.node.doubted()
+        for name in doubted.keys() - self._doubted:
+            self._tally.refused(
+                "ahead",
+                name,
+                f"round {doubted[name]} is far beyond this peer's {self.node.round}, and nobody else whom it hears "
+                "says so: it is followed a little at a time",
+            )
+        self._doubted = set(doubted)

@@ -28,6 +28,7 @@ def encode(snapshot: Snapshot, cursor: Any) -> bytes:
         "addressed": snapshot.addressed,
         "reached": snapshot.reached,
         "absorbed": snapshot.absorbed,
+        "numbered": snapshot.numbered,
         "cursor": cursor,
     }
     leaves = jax.tree.leaves((snapshot.state, snapshot.own, snapshot.batch))
@@ -54,6 +55,7 @@ def decode(data: bytes, state: State, specs: Sequence[MessageSpec], batch: Batch
             facts["addressed"],
             facts["reached"],
             [(k, sent, slot) for k, sent, slot in facts["absorbed"]],
+            facts.get("numbered", 0),
         )
         return snapshot, facts["cursor"]
     except (KeyError, TypeError, ValueError, IndexError) as error:

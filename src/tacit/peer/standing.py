@@ -61,6 +61,8 @@ def standing(node: Node, ledger: Ledger, identity: Identity) -> dict[str, Any]:
         "waiting_for": sorted(node.missing()),
         "held_back_by": sorted(node.held_back_by),
         "lag": node.lag(),
+        "heard_rounds": dict(sorted(node.claims.said.items())),
+        "doubted": sorted(node.doubted()),
         "unconfirmed": {name: node.unconfirmed(name) for name in sorted(node.sends_to)},
         "privacy": {
             "booked": plan.booked,

@@ -1,0 +1,269 @@
+"""Floods of false frames: `python -m tests.faults.frame_campaign --frames 1000000` says what was sent and what broke.
+
+One neighbour of a whole peer (codec, both ends of a link, node, store) says what it likes: frames as they should be, frames
+with other rounds and positions, and damaged ones. The other neighbour is honest. Whatever comes is taken or refused
+for a declared reason; a refusal leaves everything as it was, but for the round that a neighbour is taken to be in;
+now and then the peer does a round, hears the honest neighbour in it, and is carried no further than the stated bound.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from tacit.errors import MessageRefused
+from tacit.peer.claims import LEAP_PER_ROUND, LONGEST_LEAP
+from tacit.peer.codec import LAST_ROUND, REASONS
+from tacit.peer.dialer import Dialer, _TurnedAwayError
+from tacit.peer.exchange import Parcel, Position
+from tacit.peer.frames import content_frames
+from tacit.peer.listener import Listener, _Link
+from tacit.peer.node import Node
+from tacit.peer.store import PeerStore
+from tacit.peer.tally import REFUSALS
+from tacit.peer.wire import tacit_pb2 as pb
+from tests.faults.network_campaign import SETTINGS
+from tests.peer.mutated_frames import Wire, mutated
+from tests.peer.weather import BUDGET, BrokenInvariantError
+
+OWN, LIAR, HONEST = "peer-0", "peer-1", "peer-4"
+FRAMES_PER_ROUND = 200
+ROUNDS_AFTER = 20
+FALSE_ROUNDS = (0, 1, LAST_ROUND - 1, LAST_ROUND, LAST_ROUND + 1, LAST_ROUND + 2, 2**32 - 1, 2**30, 10**6)
+RAW_ROUNDS = (2**32, 2**32 + 5, 2**63, 2**64 - 1)
+"""More than the field holds: -1 is the last of them."""
+
+
+def _varint(number: int) -> bytes:
+    digits = bytearray()
+    while number >= 0x80:
+        digits.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes((*digits, number))
+
+
+class Peer:
+    """The peer under attack, as both ends of the transport see it, and who counts for it."""
+
+    def __init__(self, directory: Path) -> None:
+        setting = self.setting = SETTINGS["renormalise, late"]()
+        self.store = PeerStore.create(directory / "s.db", BUDGET, "job")
+        self.node = Node(setting.plans[OWN], self.store, 1.0, 0.0, setting.functions)
+        assert self.node.hears == self.node.sends_to == {LIAR, HONEST}
+        self.job, self.specs, self.told_every = self.node.plan.job, self.node.specs, self.node.told_every
+        self.refusals: Counter[str] = Counter()
+        self.taken = self.own = self.heard = 0
+        self.before: Any = None
+
+    # -- Reception and Dispatch ----------------------------------------------------------------------------------------
+
+    def admit(self, name: str) -> None:
+        self.node.admit(name)
+
+    def position(self, name: str) -> Position:
+        return self.node.position
+
+    def greeted(self, name: str, at_round: int) -> None:
+        self.node.greeted(name, at_round)
+
+    async def take(self, name: str, phase: int, sent: int, message: Any, masks: bytes) -> None:
+        links = self.node.plan.algorithm.phases[phase].links
+        self.node.receive(name, links, phase, sent, message, masks)
+
+    async def letter(self, name: str, recipient: str, payload: bytes) -> None:
+        raise MessageRefused("recipient", "nobody writes letters here")
+
+    def standing(self) -> int:
+        return self.node.round
+
+    def waiting(self, name: str) -> tuple[Parcel, ...]:
+        return tuple(self.node.waiting(name))
+
+    def confirmed(self, name: str, position: Position) -> None:
+        try:
+            self.node.confirmed(name, position)
+        except MessageRefused as refusal:
+            self.refused(refusal.reason, name, refusal.detail)
+
+    def letter_from(self, relay: str, sender: str, payload: bytes) -> None:
+        raise MessageRefused("recipient", "nobody writes letters here")
+
+    # -- Tally ---------------------------------------------------------------------------------------------------------
+
+    def refused(self, reason: str, name: str | None, detail: str) -> None:
+        if reason not in REFUSALS:
+            raise BrokenInvariantError(f"refused for {reason!r}, which is not declared")
+        self.refusals[reason] += 1
+        if self.before != self.standing_now():
+            raise BrokenInvariantError(f"{reason}: a refused frame has changed the peer: {detail}")
+
+    def accepted(self, name: str) -> None:
+        self.taken += 1
+
+    def received(self, name: str, size: int) -> None: ...
+
+    def linked(self, name: str, direction: str, up: bool) -> None: ...
+
+    # -- rounds --------------------------------------------------------------------------------------------------------
+
+    def standing_now(self) -> tuple[Any, ...]:
+        """Return all that a refused frame must leave alone."""
+        node, machine = self.node, self.node.machine
+        return (
+            machine.round,
+            machine.phase,
+            id(machine.state),
+            {place: id(message) for place, message in machine._received.items()},
+            set(machine._absorbed),
+            {name: [id(parcel) for parcel in parcels] for name, parcels in node._outbox.items()},
+            dict(node._confirmed),
+            node.position,
+        )
+
+    def round(self) -> None:
+        """Do a round in which the honest neighbour is heard."""
+        node, before = self.node, self.node.round
+        node.begin(self.setting.batch(OWN, self.own), 0.0, cursor=self.own + 1)
+        self.own += 1
+        if node.round > before + 1 + LONGEST_LEAP or node.round > LONGEST_LEAP + self.own * (LEAP_PER_ROUND + 1):
+            raise BrokenInvariantError(f"carried from round {before} to {node.round} in round {self.own} of its own")
+        (parcel,) = (p for p in node._outbox[HONEST] if p.round == node.round)
+        message = node.codec.unpack(0, parcel.content)
+        node.receive(HONEST, parcel.links, 0, node.round, message)
+        self.heard += 1
+        node.proceed(0.0)
+        if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(node.model())):
+            raise BrokenInvariantError("the model is not finite")
+
+
+class NotedWire(Wire):
+    """Notes how the peer stands before each frame."""
+
+    def __init__(self, said: list[bytes], peer: Peer) -> None:
+        super().__init__(said)
+        self.peer = peer
+
+    async def read(self) -> Any:
+        self.peer.before = self.peer.standing_now()
+        return await super().read()
+
+
+class Flood:
+    """What the liar says."""
+
+    def __init__(self, peer: Peer, seed: int) -> None:
+        self.peer, self.rng, self.sent = peer, random.Random(seed), 0
+        self.codec = peer.node.codec
+        size = self.codec.layouts[0].size
+        self.contents = [np.random.default_rng(k).normal(size=size // 4).astype("<f4").tobytes() for k in range(4)]
+
+    def any_round(self) -> int:
+        near = self.peer.node.round + self.rng.randrange(-4, 12)
+        return self.rng.choice((*FALSE_ROUNDS, *[max(0, near)] * 9))
+
+    def header(self, round_: int) -> bytes:
+        header = pb.Header(phase=0, round=round_, content=self.rng.choice(self.contents))
+        return pb.Frame(header=header).SerializeToString()
+
+    def hello(self, round_: int) -> bytes:
+        frame = pb.Frame.FromString(self.codec.hello(0))
+        frame.hello.round = round_
+        return frame.SerializeToString()
+
+    def told(self, round_: int) -> list[bytes]:
+        """Return frames of one that is heard by this peer."""
+        raw = b"\x08\x00\x10" + _varint(self.rng.choice(RAW_ROUNDS)) + b"\x1a" + bytes((len(self.contents[0]),))
+        raw += self.contents[0]
+        return [self.header(round_), *content_frames(self.contents[0]), b"\x1a" + _varint(len(raw)) + raw]
+
+    def answered(self, round_: int) -> list[bytes]:
+        """Return frames of one that hears this peer."""
+        phase = self.rng.choice((0, 0, 1, 2))
+        raw = b"\x08" + _varint(self.rng.choice(RAW_ROUNDS))
+        return [
+            pb.Frame(progress=pb.Progress(round=round_, phase=phase)).SerializeToString(),
+            pb.Frame(receipt=pb.Receipt(round=round_, reason="stale", detail="late")).SerializeToString(),
+            pb.Frame(letter=pb.Letter(correspondent="c", payload=b"sealed")).SerializeToString(),
+            b"\x32" + _varint(len(raw)) + raw,
+        ]
+
+    def conversation(self, first: bytes, frames: list[bytes]) -> NotedWire:
+        said = [first if self.rng.random() < 0.9 else mutated(self.rng, [first])]
+        said += [
+            self.rng.choice(frames) if self.rng.random() < 0.4 else mutated(self.rng, [first, *frames])
+            for _ in range(self.rng.randrange(4, 16))
+        ]
+        return NotedWire(said, self.peer)
+
+    async def run(self, frames: int) -> None:
+        """Say so many frames, on one end of a link and on the other in turn."""
+        listener = Listener(self.peer, object(), self.peer)
+        dialer = Dialer(self.peer, LIAR, "127.0.0.1:1", object, self.peer)
+        while self.sent < frames:
+            rounds = self.sent // FRAMES_PER_ROUND
+            wire = self.conversation(self.hello(self.any_round()), self.told(self.any_round()))
+            refusal = await listener._converse(_Link(LIAR, wire))
+            if refusal is not None and refusal.reason not in REASONS:
+                raise BrokenInvariantError(f"a link ended for {refusal.reason!r}, which is not declared")
+            self.sent += wire.read_so_far
+            welcome = pb.Frame(welcome=pb.Welcome(round=self.any_round())).SerializeToString()
+            wire = self.conversation(welcome, self.answered(self.any_round()))
+            try:
+                await dialer._greet(wire)
+                await dialer._listen(wire, {})
+            except MessageRefused as refused:
+                self.peer.refused(refused.reason, LIAR, refused.detail)
+            except _TurnedAwayError:
+                self.peer.refusals["turned away"] += 1
+            self.sent += wire.read_so_far
+            if self.sent // FRAMES_PER_ROUND > rounds:
+                self.peer.round()
+
+
+def flood(frames: int, seed: int, directory: Path) -> Peer:
+    """Let a peer be flooded, and do rounds after it; raises what broke."""
+    peer = Peer(directory)
+    try:
+        asyncio.run(Flood(peer, seed).run(frames))
+        for _ in range(ROUNDS_AFTER):
+            peer.round()
+        if peer.store.ledger.releases != peer.own:
+            raise BrokenInvariantError(f"{peer.store.ledger.releases} releases are booked in {peer.own} rounds")
+    finally:
+        peer.store.close()
+    return peer
+
+
+def main() -> int:
+    """Flood a peer and say what came of it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--frames", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=0)
+    asked, began = parser.parse_args(), time.monotonic()
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as directory:
+        try:
+            peer = flood(asked.frames, asked.seed, Path(directory))
+        except BrokenInvariantError as violation:
+            print(f"violations: 1\n{violation}")
+            return 1
+    took = time.monotonic() - began
+    print(f"{asked.frames:,} frames in {took:.0f} s ({asked.frames / took:,.0f} per second), {peer.taken:,} were taken")
+    print(
+        f"{peer.own} rounds of its own, now in round {peer.node.round:,}; the honest neighbour was heard in {peer.heard}"
+    )
+    print(f"refusals: {dict(peer.refusals.most_common())}\nviolations: 0")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

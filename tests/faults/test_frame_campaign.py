@@ -1,0 +1,13 @@
+"""A small flood of false frames; `python -m tests.faults.frame_campaign` is the large one."""
+
+from __future__ import annotations
+
+from tests.faults import frame_campaign as campaign
+
+
+def test_a_flood_changes_nothing_that_is_refused_and_ends_nobody(tmp_path):
+    peer = campaign.flood(5_000, 1, tmp_path)
+    assert peer.own == peer.heard >= campaign.ROUNDS_AFTER + 5_000 // campaign.FRAMES_PER_ROUND
+    assert peer.taken > 10, "what the liar says in good order is taken"
+    assert {"malformed", "order", "round", "position", "early", "stale", "repeated"} <= peer.refusals.keys()
+    assert peer.node.round > peer.own, "it was carried, though no further than the bound"

@@ -1,0 +1,122 @@
+"""Rounds of others: what a peer believes of them, how far it follows, and how a store comes back from where it was led."""
+
+from __future__ import annotations
+
+from tests.mutation.mutant import of
+
+LIES = "tests/peer/test_hostile_rounds.py"
+BACK = "tests/peer/test_set_round.py"
+LAST = "tests/peer/test_lying_peers.py::test_a_peer_whose_round_is_the_last_does_not_start_and_says_what_to_do"
+LIVE = "tests/peer/test_lying_peers.py::test_nobody_is_ended_by_a_liar_that_is_heard_and_hears"
+FLOOD = "tests/faults/test_frame_campaign.py"
+USED = "test_a_round_that_was_used_is_never_done_again"
+PUT_BACK = "test_a_poisoned_store_is_put_back_and_every_charge_stays"
+
+CLAIMS = of(
+    "peer/claims.py",
+    LIES,
+    [
+        ("one alone is believed", "if len(said) > 1 else 0", "if said else 0"),
+        ("half are believed", "said[(len(said) - 1) // 2]", "said[len(said) // 2]"),
+        ("a leap has no longest", "            leap = min(ahead, LONGEST_LEAP)\n", "            leap = ahead\n"),
+        ("the allowance is not used up", "            self._allowance -= leap\n", ""),
+        ("the allowance grows without end", "min(LONGEST_LEAP, self._allowance + LEAP_PER_ROUND)", "LONGEST_LEAP"),
+        ("a leap is made out of what is there", "self._allowance >= min(ahead, LONGEST_LEAP)", "self._allowance > 0"),
+        ("two are not followed", "if self._agreed > goal + FURTHEST_AHEAD:", "if False:"),
+        ("one alone is never followed", "if ahead > FURTHEST_AHEAD and", "if False and"),
+        (
+            "a lie is never taken back",
+            "        self._said[name] = at_round\n",
+            "        self.raise_to(name, at_round)\n",
+        ),
+        ("everybody is beyond", "> round_ + FURTHEST_AHEAD\n", "> round_\n"),
+        ("nobody is doubted", "if said > believed}", "if False}"),
+    ],
+)
+NODE = of(
+    "peer/node.py",
+    LIES,
+    [
+        (
+            "a receiver's position is believed whatever it is",
+            "if not self.waits and position.round > furthest:",
+            "if False:",
+        ),
+        (
+            "a position is taken before it is looked at",
+            "        if position < self._confirmed.get(name, position):\n",
+            "        self._confirmed[name] = max(position, self._confirmed.get(name, position))\n"
+            "        if position < self._confirmed[name]:\n",
+            LIES,
+            FLOOD,
+        ),
+        ("a round after the last is begun", "if self.round >= LAST_ROUND:", "if False:"),
+        ("impossible rounds are noted", "if not 0 <= at_round <= LAST_ROUND:", "if False:"),
+        ("strangers are believed", "        self.admit(name)\n        if not 0 <=", "        if not 0 <="),
+        ("who is too far ahead is waited for", " or self.claims.is_beyond(name, beyond) for", " for"),
+        (
+            "what was said in absurd rounds stays in the outbox",
+            "for p in parcels if p.round >= next_round]",
+            "for p in ()]",
+            f"{BACK}::{PUT_BACK}",
+        ),
+    ],
+)
+SERVICE = of(
+    "peer/service.py",
+    LIES,
+    [
+        ("a peer starts at the last round", "        self.node.refuse_exhausted()\n", "", LAST),
+        ("a liar is not counted", "        self._note_doubts()\n", "", LIVE),
+    ],
+)
+RECOVERY = (
+    *of(
+        "peer/set_round.py",
+        BACK,
+        [
+            ("a used round is done again", "    if near is not None:\n", "    if False:\n", USED),
+            ("rounds before a used one do not matter", "goal <= t < goal + LONGEST_LEAP", "t == goal", USED),
+            ("the ledger is not asked", "{*_booked(store), before}", "{before}", USED),
+            (
+                "any leap is that of a liar",
+                "    if leap <= LONGEST_LEAP:\n",
+                "    if leap < 0:\n",
+                "test_a_store_that_was_not_carried_off_stays_as_it_is",
+            ),
+            (
+                "a method that waits is put back",
+                'if plan.algorithm.missing == "wait":',
+                "if False:",
+                "test_methods_that_wait_need_a_new_epoch",
+            ),
+            ("rounds need not be possible", "if not 1 <= goal <= LAST_ROUND:", "if False:", USED),
+        ],
+    ),
+    *of(
+        "peer/rounds.py",
+        BACK,
+        [
+            (
+                "fresh records are counted by the round",
+                "numbered = max(self.round, self._numbered + 1)",
+                "numbered = self.round",
+                PUT_BACK,
+            ),
+            ("the count of fresh records is lost", "            self._numbered,\n", "            0,\n", PUT_BACK),
+        ],
+    ),
+    *of(
+        "algorithms/loss_tolerant_push_sum.py",
+        BACK,
+        [
+            (
+                "who was put back is deaf",
+                " | (state.heard_round > view.round)",
+                "",
+                "test_a_graph_that_was_carried_off_whole_comes_back_together",
+            )
+        ],
+    ),
+)
+MUTANTS = (*CLAIMS, *NODE, *SERVICE, *RECOVERY)
