@@ -10,7 +10,15 @@ from typing import Any, NamedTuple
 
 from tacit.errors import ConfigError, MessageRefused
 from tacit.peer.codec import Assembler, Codec, kind
-from tacit.peer.credentials import grpc, peer_name, server_options
+from tacit.peer.credentials import (
+    IdentityWatch,
+    caller_certificate,
+    grpc,
+    peer_name,
+    require_direct_issue,
+    server_credentials,
+    server_options,
+)
 from tacit.peer.exchange import Position, Reception, Told
 from tacit.peer.frames import TEXT_LIMIT, parse_frame, parse_letter, printable
 from tacit.peer.transport import SERVICE, Tally, common_options
@@ -38,10 +46,8 @@ class Limits(NamedTuple):
 class Listener:
     """Hears neighbours: checks who they are, reads their messages one by one, tells them how far this peer is."""
 
-    def __init__(
-        self, reception: Reception, credentials: grpc.ServerCredentials, tally: Tally, limits: Limits | None = None
-    ) -> None:
-        self._reception, self._credentials, self._tally = reception, credentials, tally
+    def __init__(self, reception: Reception, watch: IdentityWatch, tally: Tally, limits: Limits | None = None) -> None:
+        self._reception, self._watch, self._tally = reception, watch, tally
         self._limits = limits or Limits()
         self._codec = Codec(reception.job, reception.specs)
         self._links: dict[str, _Link] = {}
@@ -64,7 +70,7 @@ class Listener:
         }
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
         try:
-            port = int(self._server.add_secure_port(address, self._credentials))
+            port = int(self._server.add_secure_port(address, server_credentials(self._watch)))
         except RuntimeError as error:
             raise ConfigError(f"cannot listen at {address!r} ({error}): choose a free port of this host") from None
         await self._server.start()
@@ -118,6 +124,7 @@ class Listener:
         name = None
         try:
             name = peer_name(context.auth_context())
+            require_direct_issue(caller_certificate(context.auth_context()), self._watch.current())
             self._reception.admit(name)
         except MessageRefused as refusal:
             self._count(refusal, name)

@@ -21,7 +21,7 @@ import numpy as np
 from tacit.contract import Message, Params
 from tacit.errors import BudgetExceeded, ConfigError, MessageRefused, PrivacyError, TacitError
 from tacit.peer.counters import Counters
-from tacit.peer.credentials import IdentityWatch, channel_credentials, server_credentials
+from tacit.peer.credentials import IdentityWatch
 from tacit.peer.dialer import Dialer
 from tacit.peer.exchange import Parcel, Position
 from tacit.peer.feeds import Feed, Given
@@ -78,7 +78,7 @@ class PeerService(StopsOnce):
         self._rounds: asyncio.Task[None] | None = None
         self._dialers: dict[str, Dialer] = {}
         self._tally = LinkTally(counters, self.log)
-        self._listener = Listener(self, server_credentials(watch), self._tally)
+        self._listener = Listener(self, watch, self._tally)
         self._secrets: list[PairwiseSecrets] = []
         self._letter_boxes: dict[str, Callable[[str, bytes], None]] = {}
         self.port = 0
@@ -101,7 +101,7 @@ class PeerService(StopsOnce):
         if missing:
             raise ConfigError(f"no address for {', '.join(sorted(missing))}, to whom this peer sends; add it")
         for name in sorted(self.node.sends_to):
-            dialer = Dialer(self, name, addresses[name], lambda: channel_credentials(self._watch), self._tally)
+            dialer = Dialer(self, name, addresses[name], self._watch, self._tally)
             self._dialers[name] = dialer
             self._tasks.append(asyncio.create_task(dialer.run()))
         for name, partners in self.node.masker.partners().items():
