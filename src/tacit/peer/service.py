@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from tacit.contract import Message, Params
-from tacit.errors import BudgetExceeded, ConfigError, MessageRefused, PrivacyError, TacitError
+from tacit.errors import BudgetExceeded, ConfigError, DataError, MessageRefused, ModelError, PrivacyError, TacitError
 from tacit.peer.counters import Counters
 from tacit.peer.credentials import IdentityWatch
 from tacit.peer.dialer import Dialer
@@ -30,7 +30,7 @@ from tacit.peer.listener import Listener
 from tacit.peer.logs import Log
 from tacit.peer.node import Node
 from tacit.peer.plan import Pace, Plan
-from tacit.peer.standing import distance, spending, standing, watch_certificate
+from tacit.peer.standing import distance, model_fault, spending, standing, watch_certificate
 from tacit.peer.stopping import StopsOnce
 from tacit.peer.store import PeerStore
 from tacit.peer.tally import LinkTally
@@ -156,8 +156,14 @@ class PeerService(StopsOnce):
     # -- what an application asks --------------------------------------------------------------------------------------
 
     def predict(self, x: np.ndarray) -> np.ndarray:
-        """Return what the model of the last step says of x."""
-        return self.node.predict(x)
+        """Return what the model of the last step says of x, a finite number or several."""
+        said = self.node.predict(x)
+        if not np.isfinite(said).all():
+            fault = model_fault(self.node)
+            if fault is not None:
+                raise ModelError(fault)
+            raise DataError("the prediction of this x is not finite: its values are too large; give smaller ones")
+        return said
 
     def status(self) -> dict[str, Any]:
         """Return where this peer stands, as plain data."""
@@ -185,6 +191,9 @@ class PeerService(StopsOnce):
                 f"{self.node.releases_cut} release(s) went beyond what {self.node.plan.algorithm.name!r} declares and "
                 "were cut down to it: nothing leaked, but the method does not clip as it says; mend it"
             )
+        diverged = model_fault(self.node)
+        if diverged is not None:
+            found.append(diverged)
         identity = self._watch.current()
         if identity.not_after <= datetime.now(UTC):
             found.append(f"the certificate expired at {identity.not_after.isoformat()}; install a new one")
