@@ -6,6 +6,7 @@ from tests.mutation import (
     accounting_mutants,
     charge_mutants,
     clipping_mutants,
+    door_mutants,
     enforcement_mutants,
     event_mutants,
     ledger_mutants,
@@ -28,4 +29,5 @@ GROUPS = {
     "releases": release_mutants.MUTANTS,
     "store": store_mutants.MUTANTS,
     "tracing": tracing_mutants.MUTANTS,
+    "doors": door_mutants.MUTANTS,
 }

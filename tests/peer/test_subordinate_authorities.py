@@ -89,6 +89,7 @@ def test_nothing_is_sent_to_a_listener_of_a_subordinate_authority(deceived: Fede
         ):
             await a.diary.until(lambda: bool(a.diary.losses or a.diary.out))
             assert not b.hearing.taken
+            assert not a.sending.positions
             assert a.diary.losses[0][1] == "untrusted"
             assert "unknown authority" in a.diary.reasons
 

@@ -21,9 +21,10 @@ from typing import Any, Self
 
 import numpy as np
 
+from tacit.deploy.ledger_register import open_store
 from tacit.deploy.plan import plan_of
 from tacit.deploy.settings import PeerSettings, load_peer
-from tacit.errors import ConfigError, DataError, IdentityError
+from tacit.errors import DataError, IdentityError
 from tacit.experiments.sections import Place, located
 from tacit.peer.counters import Counters
 from tacit.peer.credentials import IdentityWatch
@@ -71,7 +72,7 @@ class Peer(StopsOnce):
         async with contextlib.AsyncExitStack() as undo:
             undo.callback(worker.shutdown)
             watch = IdentityWatch(identity_files(settings.identity), partial(_report_identity, log))
-            store = _opened(settings)
+            store = open_store(settings)
             undo.callback(store.close)
             feed = _feed(settings, plan, store, worker, counters, log)
             pace = Pace(settings.rounds.deadline, settings.rounds.interval, last_round=settings.rounds.last)
@@ -192,18 +193,6 @@ class Peer(StopsOnce):
         with os.fdopen(descriptor, "w") as file:
             file.write(text + "\n")
         Path(draft).replace(path)
-
-
-def _opened(settings: PeerSettings) -> PeerStore:
-    path = settings.store
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # samples that wait are in the store
-    if settings.witness is not None and settings.witness.exists() and not path.exists():
-        raise ConfigError(
-            f"{path} is gone, but its witness {settings.witness} is there: a store that begins anew would forget what "
-            "was spent; put the store back"
-        )
-    opened = PeerStore.open if path.exists() else PeerStore.create
-    return opened(path, settings.budget, settings.part, settings.witness)
 
 
 def _feed(

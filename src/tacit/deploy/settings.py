@@ -146,6 +146,16 @@ class PeerSettings:
         return self.beside(self.peer.store)
 
     @property
+    def protects(self) -> bool:
+        """Whether what leaves is charged, or leaves under masks: then a store must not be forgotten."""
+        return self.booked or any(hides(phase.mechanism) for phase in self.job.algorithm.phases)
+
+    @property
+    def account(self) -> str:
+        """What an identity has one ledger for."""
+        return f"{self.job.settings_hash} as {self.peer.name}"
+
+    @property
     def part(self) -> str:
         """What a store is of: the job's settings, who this is in it, and its links, whose slots the stored state has.
 
@@ -153,7 +163,7 @@ class PeerSettings:
         """
         links = {name: (sorted(table.sends_to), sorted(table.hears)) for name, table in self.links.items()}
         digest = hashlib.sha256(json.dumps(links, sort_keys=True).encode()).hexdigest()[:16]
-        return f"{self.job.settings_hash} as {self.peer.name} with links {digest}"
+        return f"{self.account} with links {digest}"
 
     @property
     def control(self) -> Path:

@@ -248,10 +248,10 @@ def walk(connection: sqlite3.Connection) -> Iterator[Entry]:
         raise LedgerError(f"the file is damaged: {error or type(error).__name__}") from error
 
 
-def write_new(path: Path, genesis: Genesis, also: Also | None = None) -> None:
+def write_new(path: Path, genesis: Genesis, also: Also | None, witnessed: Callable[[Entry], None]) -> None:
     """Write a ledger with its genesis, and what `also` adds.
 
-    It appears under its name when it is complete and durable, or not at all.
+    It appears under its name when it is complete and durable and `witnessed` has returned, or not at all.
     """
     for leftover in (path, *(_beside(path, suffix) for suffix in ("-wal", "-shm", "-journal"))):
         if os.path.lexists(leftover):
@@ -268,8 +268,10 @@ def write_new(path: Path, genesis: Genesis, also: Also | None = None) -> None:
             connection.execute("PRAGMA journal_mode = WAL")
             for statement in _SCHEMA:
                 connection.execute(statement)
-            append(connection, [sealed(0, GENESIS, encode_genesis(genesis), BEFORE_GENESIS)], also)
+            first = sealed(0, GENESIS, encode_genesis(genesis), BEFORE_GENESIS)
+            append(connection, [first], also)
         sync(draft)
+        witnessed(first)
         path.hardlink_to(draft)  # unlike a rename, never replaces what is there
     finally:
         for suffix in ("", "-wal", "-shm"):

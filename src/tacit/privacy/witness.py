@@ -58,3 +58,19 @@ def read_mark(path: Path) -> Mark | None:
     if not known:
         raise LedgerError(f"{path} is not a witness: name the file that the ledger was made with")
     return mark
+
+
+def refuse_taken(path: Path) -> None:
+    """Refuse the place of a witness that has seen a release.
+
+    One that has seen none is of a ledger that never released anything, and perhaps was not even finished.
+    """
+    if not os.path.lexists(path):
+        return
+    mark = read_mark(path)
+    if mark is None or mark.sequence > 0:
+        what = "nobody's" if mark is None else f"ledger {mark.ledger}'s, and has seen {mark.sequence} release(s)"
+        raise LedgerError(
+            f"the witness {path} exists: it is {what}, and its ledger may have been lost; put that ledger back, or "
+            "move the witness away"
+        )
