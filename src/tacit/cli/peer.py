@@ -116,7 +116,9 @@ def run(
     """Run a peer until it is stopped (SIGTERM or Ctrl-C), or has done its last round."""
     from tacit.deploy.settings import load_peer
     from tacit.peer.logs import configure
+    from tacit.privacy.open_files import raise_limit
 
+    raise_limit()
     operations = load_peer(file).operations
     if log not in (None, "json", "text"):
         raise ConfigError(f"--log {log!r}: expected json or text")

@@ -76,7 +76,9 @@ class Peer(StopsOnce):
             undo.callback(store.close)
             feed = _feed(settings, plan, store, worker, counters, log)
             pace = Pace(settings.rounds.deadline, settings.rounds.interval, last_round=settings.rounds.last)
-            service = PeerService(plan, store, watch, feed, pace, worker=worker, counters=counters, log=log)
+            service = PeerService(
+                plan, store, watch, feed, pace, worker=worker, counters=counters, log=log, doors=settings.limits
+            )
             undo.push_async_callback(service.stop)
             peer = cls(settings, service, feed, worker)
             undo.push_async_callback(peer._local.close)

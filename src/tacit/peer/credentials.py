@@ -25,6 +25,7 @@ from tacit.errors import IdentityError, MessageRefused
 from tacit.peer.identity import Identity, IdentityFiles, checked_peer_name, issued_by, load_identity
 from tacit.peer.pem_files import UNREADABLE
 from tacit.peer.tls_log import handshake_reason
+from tacit.privacy.open_files import SHORT
 
 CIPHERS_VARIABLE, NO_OLD_CIPHERS = "GRPC_SSL_CIPHER_SUITES", "ECDHE-PSK-AES128-CBC-SHA"
 
@@ -63,6 +64,9 @@ class IdentityWatch:
                 return self._identity
             except IdentityError as error:
                 fault, identity = error, self._identity
+                if getattr(error.__cause__, "errno", None) in SHORT:  # the files may be good: look again
+                    self._seen = []
+                    return identity
         self._on_fault(fault)
         return identity
 

@@ -20,13 +20,14 @@ import numpy as np
 
 from tacit.contract import Message, Params
 from tacit.errors import BudgetExceeded, ConfigError, DataError, MessageRefused, ModelError, PrivacyError, TacitError
+from tacit.peer.admission import DoorLimits
 from tacit.peer.counters import Counters
 from tacit.peer.credentials import IdentityWatch
 from tacit.peer.dialer import Dialer
 from tacit.peer.exchange import Parcel, Position
 from tacit.peer.feeds import Feed, Given
 from tacit.peer.letters import PairwiseSecrets
-from tacit.peer.listener import Listener
+from tacit.peer.listener import Limits, Listener
 from tacit.peer.logs import Log
 from tacit.peer.node import Node
 from tacit.peer.plan import Pace, Plan
@@ -34,6 +35,7 @@ from tacit.peer.standing import distance, model_fault, spending, standing, watch
 from tacit.peer.stopping import StopsOnce
 from tacit.peer.store import PeerStore
 from tacit.peer.tally import LinkTally
+from tacit.privacy.open_files import shortage
 from tacit.runtime import MessageSpec
 
 
@@ -51,6 +53,7 @@ class PeerService(StopsOnce):
         worker: ThreadPoolExecutor,
         counters: Counters,
         log: Log | None = None,
+        doors: DoorLimits | None = None,
         after_round: Callable[[int, Params], None] = lambda round_, model: None,
     ) -> None:
         """Take all that a peer is made of; `after_round` is called in the worker with each round's model."""
@@ -78,7 +81,8 @@ class PeerService(StopsOnce):
         self._rounds: asyncio.Task[None] | None = None
         self._dialers: dict[str, Dialer] = {}
         self._tally = LinkTally(counters, self.log)
-        self._listener = Listener(self, watch, self._tally)
+        limits = Limits(door=doors or DoorLimits(), neighbours=len(self.node.hears))
+        self._listener = Listener(self, watch, self._tally, limits)
         self._secrets: list[PairwiseSecrets] = []
         self._letter_boxes: dict[str, Callable[[str, bytes], None]] = {}
         self.port = 0
@@ -191,9 +195,7 @@ class PeerService(StopsOnce):
                 f"{self.node.releases_cut} release(s) went beyond what {self.node.plan.algorithm.name!r} declares and "
                 "were cut down to it: nothing leaked, but the method does not clip as it says; mend it"
             )
-        diverged = model_fault(self.node)
-        if diverged is not None:
-            found.append(diverged)
+        found += [fault for fault in (model_fault(self.node), shortage()) if fault is not None]
         identity = self._watch.current()
         if identity.not_after <= datetime.now(UTC):
             found.append(f"the certificate expired at {identity.not_after.isoformat()}; install a new one")

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from tacit.errors import LedgerError
 from tacit.privacy.ledger_store import sync
+from tacit.privacy.open_files import when_free
 
 
 class Mark(NamedTuple):
@@ -27,7 +28,7 @@ class Mark(NamedTuple):
 def write_mark(path: Path, mark: Mark) -> None:
     """Replace the witness: when this returns the mark is on the disk, and at no time is there half of one."""
     text = json.dumps({"ledger": mark.ledger, "sequence": mark.sequence, "hash": mark.hash.hex()})
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    descriptor, name = when_free(lambda: tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent))
     draft = Path(name)
     try:
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
@@ -44,7 +45,7 @@ def write_mark(path: Path, mark: Mark) -> None:
 def read_mark(path: Path) -> Mark | None:
     """Return the mark, or None where there is no file."""
     try:
-        text = path.read_text(encoding="ascii")
+        text = when_free(lambda: path.read_text(encoding="ascii"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
