@@ -76,13 +76,21 @@ def open_store(settings: PeerSettings) -> PeerStore:
     else:
         _refuse_second(settings, known)
         store = PeerStore.create(path, settings.budget, settings.part, witness)
-    place = None if witness is None else str(witness)
-    now = Registered(store.ledger.genesis.ledger, str(path), place, datetime.now(UTC).isoformat())
+    try:
+        _note(register, settings, store.ledger.genesis.ledger, known)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def _note(register: Register, settings: PeerSettings, ledger: str, known: Registered | None) -> None:
+    witness = None if settings.witness is None else str(settings.witness)
+    now = Registered(ledger, str(settings.store), witness, datetime.now(UTC).isoformat())
     if known is not None:
         now = replace(now, since=known.since if known.ledger else now.since, before=known.before)
     if now != known:
         register.put(settings.account, now)
-    return store
 
 
 def give_up(settings: PeerSettings, ledger: str) -> None:
