@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from tacit.contract import Message, Params
-from tacit.errors import BudgetExceeded, ConfigError, DataError, MessageRefused, ModelError, PrivacyError, TacitError
+from tacit.errors import BudgetExceeded, ConfigError, MessageRefused, PrivacyError, TacitError
 from tacit.peer.admission import DoorLimits
 from tacit.peer.counters import Counters
 from tacit.peer.credentials import IdentityWatch
@@ -31,7 +31,7 @@ from tacit.peer.listener import Limits, Listener
 from tacit.peer.logs import Log
 from tacit.peer.node import Node
 from tacit.peer.plan import Pace, Plan
-from tacit.peer.standing import distance, model_fault, spending, standing, watch_certificate
+from tacit.peer.standing import distance, model_fault, predicted, spending, standing, watch_certificate
 from tacit.peer.stopping import StopsOnce
 from tacit.peer.store import PeerStore
 from tacit.peer.tally import LinkTally
@@ -161,13 +161,7 @@ class PeerService(StopsOnce):
 
     def predict(self, x: np.ndarray) -> np.ndarray:
         """Return what the model of the last step says of x, a finite number or several."""
-        said = self.node.predict(x)
-        if not np.isfinite(said).all():
-            fault = model_fault(self.node)
-            if fault is not None:
-                raise ModelError(fault)
-            raise DataError("the prediction of this x is not finite: its values are too large; give smaller ones")
-        return said
+        return predicted(self.node, x)
 
     def status(self) -> dict[str, Any]:
         """Return where this peer stands, as plain data."""

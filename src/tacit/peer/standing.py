@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from tacit.contract import Params
-from tacit.errors import IdentityError
+from tacit.errors import DataError, IdentityError, ModelError
 from tacit.peer.counters import Counters
 from tacit.peer.credentials import IdentityWatch
 from tacit.peer.identity import Identity, expiry_warning
@@ -54,6 +54,17 @@ def model_fault(node: Node) -> str | None:
         f"the model of round {node.round} is not finite: it diverged, and neighbours refuse it; choose a "
         "smaller step in the job, and begin a new epoch"
     )
+
+
+def predicted(node: Node, x: np.ndarray) -> np.ndarray:
+    """Return what a peer's model says of x, if that is a number, or several."""
+    said = node.predict(x)
+    if np.isfinite(said).all():
+        return said
+    fault = model_fault(node)
+    if fault is not None:
+        raise ModelError(fault)
+    raise DataError("the prediction of this x is not finite: its values are too large; give smaller ones")
 
 
 def standing(node: Node, ledger: Ledger, identity: Identity) -> dict[str, Any]:
