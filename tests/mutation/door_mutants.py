@@ -157,12 +157,6 @@ MUTANTS = (
                 "                if error.errno not in SHORT:\n",
                 "                if True:\n",
             ),
-            (
-                "every fault is waited for",
-                "                if error.errno not in SHORT:\n",
-                "                if error.errno not in (*SHORT, errno.ENOENT):\n",
-                "test_other_faults_are_told_at_once",
-            ),
         ],
     ),
     *of(

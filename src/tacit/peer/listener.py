@@ -70,6 +70,14 @@ class Listener:
         """Names of the neighbours whose link is up."""
         return frozenset(name for name, link in self._links.items() if link.welcomed)
 
+    @property
+    def doors(self) -> dict[str, float]:
+        """Connections that have not proved who they are, and what is granted to them."""
+        if self._door is None:
+            return {}
+        admission = self._door.admission
+        return {"strangers": admission.strangers, **admission.limits._asdict()}
+
     async def start(self, address: str) -> int:
         """Listen at "host:port" (port 0: any that is free); returns the port."""
         self._server = grpc.aio.server(options=self._options(), maximum_concurrent_rpcs=self._limits.calls)

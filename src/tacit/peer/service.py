@@ -169,6 +169,7 @@ class PeerService(StopsOnce):
             **standing(self.node, self._store.ledger, self._watch.current()),
             "pid": os.getpid(),
             "port": self.port,
+            "doors": self._listener.doors,
             "hears": {name: name in self._listener.connected for name in sorted(self.node.hears)},
             "sends_to": {name: dialer.connected for name, dialer in sorted(self._dialers.items())},
             "fault": None if self.fault is None else str(self.fault),
