@@ -172,18 +172,6 @@ MUTANTS = (
         ],
     ),
     *of(
-        "privacy/ledger_store.py",
-        "tests/privacy/test_open_files.py",
-        [
-            (
-                "a lock without descriptors fails",
-                "when_free(lambda: os.open(lock, os.O_RDWR | os.O_CREAT, 0o600))",
-                "os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)",
-                "test_a_ledger_is_opened_when_it_can_be",
-            ),
-        ],
-    ),
-    *of(
         "peer/file_tail.py",
         "tests/peer/test_file_tail.py",
         [

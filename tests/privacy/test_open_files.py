@@ -30,7 +30,7 @@ def none_left() -> Iterator[Callable[[], None]]:
             os.close(taken.pop())
 
     highest = max(int(entry.name) for entry in Path("/proc/self/fd").iterdir())
-    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 2, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 32, hard))
     try:
         with contextlib.suppress(OSError):
             while True:
