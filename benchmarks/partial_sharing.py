@@ -51,7 +51,6 @@ async def receive(directory: Path, numbers: int) -> None:
 
 async def send(directory: Path, port: int, numbers: int) -> Cost:
     """Send one message after the other, and return what the socket has carried."""
-    from tacit.peer.credentials import channel_credentials
     from tacit.peer.dialer import Dialer
     from tacit.peer.exchange import Parcel, Position
     from tacit.peer.sockets import tcp_bytes
@@ -77,7 +76,7 @@ async def send(directory: Path, port: int, numbers: int) -> Cost:
                 await self.changed.wait()
 
     giving, identity = Giving(), watch(directory, "a")
-    dialer = Dialer(giving, "b", f"127.0.0.1:{port}", lambda: channel_credentials(identity), Ignored())
+    dialer = Dialer(giving, "b", f"127.0.0.1:{port}", identity, Ignored())
     running = asyncio.ensure_future(dialer.run())
     await giving.until(FIRST)
     before = tcp_bytes([port])

@@ -109,7 +109,9 @@ class Bare:
         chunks = [self.content[begin : begin + CHUNK] for begin in range(0, len(self.content), CHUNK)]
         channels = [
             grpc.aio.secure_channel(
-                address, channel_credentials(self.watch), options=channel_options(name, *common_options(2.0, 4.0))
+                address,
+                channel_credentials(self.watch.current()),
+                options=channel_options(name, *common_options(2.0, 4.0)),
             )
             for name, address in plan["sends_to"].items()
         ]

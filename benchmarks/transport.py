@@ -82,10 +82,9 @@ class Reception:
 
     async def serve(self, directory: Path) -> None:
         """Listen, print the port, and go on until the standard input ends."""
-        from tacit.peer.credentials import server_credentials
         from tacit.peer.listener import Listener
 
-        self.listener = Listener(self, server_credentials(watch(directory, "b")), Ignored())
+        self.listener = Listener(self, watch(directory, "b"), Ignored())
         print(await self.listener.start("127.0.0.1:0"), flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
         await self.listener.close()
@@ -121,7 +120,6 @@ async def send_link(directory: Path, port: int, size: int, count: int) -> list[f
     """Return the seconds of each repetition, from the first byte to the receiver's word that it has the last."""
     import numpy as np
 
-    from tacit.peer.credentials import channel_credentials
     from tacit.peer.dialer import Dialer
     from tacit.peer.exchange import Parcel, Position
 
@@ -144,7 +142,7 @@ async def send_link(directory: Path, port: int, size: int, count: int) -> list[f
                 self.done.set()
 
     giving, identity = Giving(), watch(directory, "a")
-    dialer = Dialer(giving, "b", f"127.0.0.1:{port}", lambda: channel_credentials(identity), Ignored())
+    dialer = Dialer(giving, "b", f"127.0.0.1:{port}", identity, Ignored())
     running = asyncio.ensure_future(dialer.run())
     await giving.done.wait()
     times = []
@@ -193,7 +191,7 @@ async def send_bare(directory: Path, port: int, size: int, count: int) -> list[f
     options = channel_options("b", *common_options(2.0, 4.0))
     times = []
     async with grpc.aio.secure_channel(
-        f"127.0.0.1:{port}", channel_credentials(watch(directory, "a")), options=options
+        f"127.0.0.1:{port}", channel_credentials(watch(directory, "a").current()), options=options
     ) as channel:
         call = channel.stream_stream("/bare/Link")()
         for _ in range(REPETITIONS + 1):

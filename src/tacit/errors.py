@@ -10,6 +10,7 @@ The tree::
     ├── ContractError        an algorithm that breaks the contract (a fault of its author)
     ├── ResultError          a run directory that cannot be read or written
     ├── IdentityError        a key, certificate or name of a peer that cannot be used
+    ├── ModelError           a peer's model that cannot predict any more
     ├── StoreError           a peer's durable state that is damaged, or a commit that does not fit it
     ├── PrivacyError         a release that must not happen
     │   ├── BudgetExceeded   it would cost more than is left
@@ -67,6 +68,10 @@ class ResultError(TacitError):
 
 class StoreError(TacitError):
     """A peer's durable state cannot be used, or a commit does not fit it."""
+
+
+class ModelError(TacitError):
+    """A peer's model cannot predict any more."""
 
 
 class IdentityError(TacitError):

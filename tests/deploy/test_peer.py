@@ -26,10 +26,13 @@ BY_DATASET = LAPLACE + 'adjacency = "dataset"\n'
 
 def test_learn_predict_look_and_stop(tmp_path):
     file = alone(tmp_path)
+    file.write_text(file.read_text() + "\n[limits]\nconnections = 9\nper_address = 7\nproof_time = 8.0\n")
 
     async def scenario():
         async with await Peer.start(file) as peer:
             assert peer.predict([1.0, -1.0]) == 0
+            doors = {"strangers": 0, "connections": 9, "per_address": 7, "proof_time": 8.0}
+            assert peer.status()["doors"] == doors
             for k in range(6):
                 await peer.learn([1.0, -1.0], k % 2 if k < 2 else 1)
             await until(lambda: used(peer) == 6)

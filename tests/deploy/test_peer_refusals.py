@@ -8,9 +8,9 @@ import socket
 import pytest
 
 from tacit.deploy.peer import Peer
-from tacit.errors import BudgetExceeded, ConfigError, IdentityError, LedgerError
+from tacit.errors import BudgetExceeded, ConfigError, IdentityError, LedgerError, ModelError
 from tests.deploy.homes import LAPLACE, RING, found, job_text
-from tests.deploy.peers import ALONE, alone, ask, opens_again, run, start_refused, until
+from tests.deploy.peers import ALONE, alone, ask, opens_again, run, start_refused, until, used
 from tests.deploy.test_check import edit, expire
 from tests.peer.enrolment import enrol
 
@@ -40,6 +40,32 @@ def test_when_the_budget_is_spent_it_predicts_on_and_says_why(tmp_path):
             with pytest.raises(BudgetExceeded):
                 await peer.finished()
             assert peer.status()["privacy"]["releases"] == 2
+
+    run(scenario())
+
+
+def test_a_model_that_is_not_finite_is_told_and_not_used(tmp_path):
+    job = job_text(members=ALONE, objective='kind = "squared"').replace("step = 0.5", "step = 1e30")
+    file = alone(tmp_path, job=job)
+
+    async def scenario():
+        async with await Peer.start(file) as peer:
+            await peer.learn([1.0, 2.0], 3.0)
+            await until(lambda: peer.predict([1.0, 1.0]) != 0)
+            assert json.loads(await ask(peer, "/health")) == {"healthy": True}
+            await ask(peer, "/predict", {"x": [3e38, 3e38]}, code=400)  # this x is too large, not the model
+            assert json.loads(await ask(peer, "/status"))["model_fault"] is None
+            for _ in range(3):
+                await peer.learn([1.0, 2.0], 3.0)
+            reached = peer.round
+            await until(lambda: used(peer) == 4 and peer.round > reached + 4)
+            (reason,) = json.loads(await ask(peer, "/health", code=503))["reasons"]
+            assert "finite" in reason
+            assert json.loads(await ask(peer, "/predict", {"x": [1.0, 1.0]}, code=503)) == {"error": reason}
+            status = json.loads(await ask(peer, "/status"))
+            assert status["model_fault"] == reason
+            with pytest.raises(ModelError, match="finite"):
+                peer.predict([1.0, 1.0])
 
     run(scenario())
 

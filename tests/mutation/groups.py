@@ -6,6 +6,7 @@ from tests.mutation import (
     accounting_mutants,
     charge_mutants,
     clipping_mutants,
+    door_mutants,
     enforcement_mutants,
     event_mutants,
     ledger_mutants,
@@ -30,4 +31,5 @@ GROUPS = {
     "store": store_mutants.MUTANTS,
     "rounds": round_mutants.MUTANTS,
     "tracing": tracing_mutants.MUTANTS,
+    "doors": door_mutants.MUTANTS,
 }

@@ -81,9 +81,30 @@ MUTANTS = (
             ("the witness may be left out", "if witness is None and genesis.witnessed", "if False", FIXED),
             (
                 "a lost witness is made anew by itself",
-                "if mark is None and last.sequence > 0:",
-                "if False:",
+                "                mark, last = read_mark(witness), replay.last\n",
+                '                mark, last = read_mark(witness) or Mark("", -1, b""), replay.last\n',
                 f"{WITNESS}::test_a_lost_witness_is_made_anew_only_on_request",
+                f"{WITNESS}::test_a_copy_of_the_beginning_does_not_open_with_a_new_witness",
+            ),
+            (
+                "a witness is missing without harm at the beginning",
+                "                mark, last = read_mark(witness), replay.last\n                if mark is None:\n",
+                "                mark, last = read_mark(witness), replay.last\n"
+                '                mark = Mark("", -1, b"") if mark is None and last.sequence == 0 else mark\n'
+                "                if mark is None:\n",
+                f"{WITNESS}::test_a_copy_of_the_beginning_does_not_open_with_a_new_witness",
+            ),
+            (
+                "a ledger is there before its witness",
+                "                write_mark(witness, Mark(genesis.ledger, first.sequence, first.hash))\n\n",
+                "                pass\n\n",
+                f"{WITNESS}::test_a_crash_between_making_the_witness_and_its_ledger_is_mended",
+            ),
+            (
+                "the place of a witness is taken",
+                "            refuse_taken(witness)\n",
+                "            pass\n",
+                f"{WITNESS}::test_making_a_ledger_leaves_the_witness_of_another_alone",
             ),
             ("another budget is taken", "budget is not None and budget != genesis.budget", "False", FIXED),
             ("another job is taken", "if job and job != genesis.job:", "if False:", FIXED),
@@ -115,8 +136,8 @@ MUTANTS = (
             ),
             (
                 "the witness stays behind what is about to be sent",
-                "if mark is None or mark.sequence < last.sequence:",
-                "if mark is None:",
+                "if mark.sequence < last.sequence:",
+                "if False:",
                 "tests/peer/test_store_damage.py::test_what_is_sent_after_a_crash_before_the_witness_cannot_be_taken_back",
             ),
             (

@@ -180,7 +180,7 @@ async def dial():
         watch = IdentityWatch(identity_files(Path(order["home"])), lambda fault: tell(fault=str(fault)))
         options = channel_options(order["expect"])
         address = f"127.0.0.1:{order['port']}"
-        async with grpc.aio.secure_channel(address, channel_credentials(watch), options) as channel:
+        async with grpc.aio.secure_channel(address, channel_credentials(watch.current()), options) as channel:
             try:
                 answer = await channel.unary_unary("/t/call")(b"", timeout=LIMIT)
                 tell(answer=answer.decode())

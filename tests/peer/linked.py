@@ -102,7 +102,7 @@ class Federation:
         return server_credentials(self.watches[name])
 
     def client(self, name: str) -> Callable[[], grpc.ChannelCredentials]:
-        return lambda: channel_credentials(self.watches[name])
+        return lambda: channel_credentials(self.watches[name].current())
 
 
 class Watched:
@@ -241,7 +241,7 @@ class Ear:
 
     def __init__(self, federation: Federation, name: str, hearing: Hearing, limits: Limits | None = None) -> None:
         self.name, self.hearing, self.diary = name, hearing, Diary()
-        self.listener = Listener(hearing, federation.server(name), self.diary, limits)
+        self.listener = Listener(hearing, federation.watches[name], self.diary, limits)
         self.port = 0
 
     @property
@@ -268,7 +268,7 @@ class Mouth:
         self, federation: Federation, name: str, sending: Sending, to: str, address: str, settings: Settings = QUICK
     ) -> None:
         self.sending, self.diary = sending, Diary()
-        self.dialer = Dialer(sending, to, address, federation.client(name), self.diary, settings)
+        self.dialer = Dialer(sending, to, address, federation.watches[name], self.diary, settings)
 
 
 @contextlib.asynccontextmanager

@@ -354,8 +354,8 @@ def test_credentials_are_refused_where_grpc_came_first(enrolled, variable, expec
         "from tacit.errors import IdentityError\n"
         "from tacit.peer import credentials, identity\n"
         "watch = credentials.IdentityWatch(identity.identity_files(pathlib.Path(sys.argv[1])), print)\n"
-        "for make in credentials.server_credentials, credentials.channel_credentials:\n"
-        "    try: make(watch); print('fine')\n"
+        "for make, of in (credentials.server_credentials, watch), (credentials.channel_credentials, watch.current()):\n"
+        "    try: make(of); print('fine')\n"
         "    except IdentityError as error: print(error)\n"
     )
     environment = WITHOUT_SETTINGS | ({credentials.CIPHERS_VARIABLE: variable} if variable else {})

@@ -99,15 +99,16 @@ def test_credentials_are_asked_for_each_connection_and_may_fail_for_a_while(fede
     async def story() -> None:
         asked = []
 
-        def credentials() -> Any:
-            asked.append(len(asked))
-            if len(asked) == 2:
-                raise IdentityError("the certificate has ended: renew it")
-            return federation.client("a")()
+        class Watch:
+            def current(self) -> Any:
+                asked.append(len(asked))
+                if len(asked) == 2:
+                    raise IdentityError("the certificate has ended: renew it")
+                return federation.watches["a"].current()
 
         async with ear(federation, "b", Hearing("a")) as b:
             one = Mouth(federation, "a", Sending(), "b", b.address, QUICK._replace(lifetime=0.05))
-            one.dialer = Dialer(one.sending, "b", b.address, credentials, one.diary, QUICK._replace(lifetime=0.05))
+            one.dialer = Dialer(one.sending, "b", b.address, Watch(), one.diary, QUICK._replace(lifetime=0.05))
             running = asyncio.ensure_future(one.dialer.run())
             await one.diary.until(lambda: one.diary.links.count(("b", "out", True)) == 3)
             running.cancel()

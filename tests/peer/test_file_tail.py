@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import random
 import tracemalloc
@@ -126,6 +127,24 @@ def test_rotation_while_the_peer_is_away(path, taken_before):
     path.write_text(HEADER + rows(4, 5))
     assert everything(reopened(path, cursor, known=Records(known))) == [*expected, 4, 5]
     assert everything(again) == [4, 5]
+
+
+def test_a_rotated_file_is_not_passed_over_without_descriptors(path, monkeypatch):
+    append(path, HEADER + rows(1, 2, 3))
+    known = Records()
+    cursor = take(tail(path, known=known), 1).cursor
+    path.rename(path.with_name("data.csv.1"))
+    path.write_text(HEADER + rows(4))
+    again = reopened(path, cursor, known=Records(known))
+
+    def fail(folder):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", fail)
+        with pytest.raises(DataError, match="Too many open files"):
+            take(again)
+    assert everything(again) == [2, 3, 4]
 
 
 def test_an_empty_successor_does_not_end_the_old_file(path):

@@ -52,7 +52,7 @@ def test_five_thousand_mutated_requests():
                 seen[status] = seen.get(status, 0) + 1
         assert split(await exchange(server, get("/status")))[0] == 200
         await server.close()
-        assert not server._connections
+        assert not server._door.serving
 
     serving(work)
     assert 500 not in seen

@@ -238,23 +238,24 @@ def test_an_idle_connection_is_closed_without_a_word():
     assert split(serving(work, patience=0.02))[0] == 200
 
 
-def test_connections_are_bounded(monkeypatch):
-    monkeypatch.setattr(local_http, "MOST_CONNECTIONS", 3)
+def test_connections_are_bounded_and_a_crowd_keeps_nobody_out(monkeypatch):
+    monkeypatch.setattr(local_http, "local_limit", lambda left: 3)
 
     async def work(server, peer):
-        held = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(3)]
-        for _, writer in held:  # an answer shows that the connection was accepted
-            writer.write(get("/status").replace(b"close", b"keep-alive"))
-        for reader, _ in held:
-            await reader.readuntil(b"}\n")
-        assert split(await exchange(server, b"", finish=False))[0] == 503
-        for reader, writer in held:
-            writer.write_eof()
-            await reader.read()
-            writer.close()
+        asking = await asyncio.open_connection("127.0.0.1", server.port)
+        asking[1].write(get("/status").replace(b"close", b"keep-alive"))
+        await asking[0].readuntil(b"}\n")
+        idle = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(8)]
         assert split(await exchange(server, get("/status")))[0] == 200
+        assert server._door.serving <= 3
+        for reader, _ in idle[:6]:  # those that said nothing, the oldest first
+            assert await reader.read() == b""
+        asking[1].write(get("/status"))
+        assert split(await asking[0].read())[0] == 200
+        for _, writer in (asking, *idle):
+            writer.close()
 
-    serving(work)
+    serving(work, patience=1000)
 
 
 def test_closing_drops_open_connections():
@@ -265,6 +266,6 @@ def test_closing_drops_open_connections():
         await server.close()
         assert await reader.read() == b""
         writer.close()
-        assert not server._connections
+        assert not server._door.serving
 
     serving(work, patience=1000)

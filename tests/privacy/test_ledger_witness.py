@@ -92,7 +92,7 @@ def test_a_lost_witness_is_made_anew_only_on_request(tmp_path: Path) -> None:
         renew_witness(path, witness)
     known = witness.read_bytes()
     witness.unlink()
-    with pytest.raises(LedgerError, match="is missing, and .* has 2 charges.*renew_witness"):
+    with pytest.raises(LedgerError, match="is missing.*2 charges.*renew_witness"):
         Ledger.open(path, witness=witness)
     with pytest.raises(LedgerError, match="does not exist"):
         verify(path, witness)
@@ -102,14 +102,63 @@ def test_a_lost_witness_is_made_anew_only_on_request(tmp_path: Path) -> None:
     Ledger.open(path, witness=witness).close()
 
 
-def test_a_crash_between_making_the_ledger_and_its_witness_is_mended(tmp_path: Path) -> None:
-    path, witness = made(tmp_path / "l.db", 0, witness=tmp_path / "w"), tmp_path / "w"
-    witness.unlink()
+def test_a_copy_of_the_beginning_does_not_open_with_a_new_witness(tmp_path: Path) -> None:
+    path, witness = tmp_path / "d" / "l.db", tmp_path / "witness"
+    path.parent.mkdir()
+    made(path, 0, witness=witness)
+    copied(path, tmp_path / "beginning")
     with Ledger.open(path, witness=witness) as ledger:
+        ledger.charge("round 1", EVENT)
+    restored(tmp_path / "beginning", path)
+    with pytest.raises(LedgerError, match="another witness is missing"):
+        Ledger.open(path, witness=tmp_path / "another witness")
+    assert not (tmp_path / "another witness").exists()
+    with pytest.raises(LedgerError, match="witness has seen entry 1"):
+        Ledger.open(path, witness=witness.rename(tmp_path / "moved"))
+
+
+def test_a_ledger_that_began_without_a_witness_gets_one_only_on_request(tmp_path: Path) -> None:
+    path, witness = made(tmp_path / "l.db", 0), tmp_path / "w"
+    with pytest.raises(LedgerError, match="is missing"):
+        Ledger.open(path, witness=witness)
+    renew_witness(path, witness)
+    Ledger.open(path, witness=witness).close()
+
+
+def test_a_crash_between_making_the_witness_and_its_ledger_is_mended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, witness = tmp_path / "l.db", tmp_path / "w"
+
+    def crash(*_: object) -> None:
+        assert read_mark(witness) is not None
+        raise RuntimeError("the power fails")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "hardlink_to", crash)
+        with pytest.raises(RuntimeError):
+            Ledger.create(path, BUDGET, witness)
+    assert not path.exists()
+    with Ledger.create(path, BUDGET, witness) as ledger:  # nothing was released by who has seen nothing
         ledger.charge("round 1", EVENT)
     mark = read_mark(witness)
     assert mark is not None
     assert mark.sequence == 1
+
+
+def test_making_a_ledger_leaves_the_witness_of_another_alone(tmp_path: Path) -> None:
+    path, witness = made(tmp_path / "l.db", 0, witness=tmp_path / "w"), tmp_path / "w"
+    known = witness.read_bytes()
+    with pytest.raises(LedgerError, match="exists"):  # the ledger: its witness has seen nothing
+        Ledger.create(path, BUDGET, witness)
+    assert witness.read_bytes() == known
+    with Ledger.open(path, witness=witness) as ledger:
+        ledger.charge("round 1", EVENT)
+    known = witness.read_bytes()
+    with pytest.raises(LedgerError, match="has seen 1 release"):
+        Ledger.create(tmp_path / "m.db", BUDGET, witness)
+    assert witness.read_bytes() == known
+    assert not (tmp_path / "m.db").exists()
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,9 @@ def run(
     """Run a peer until it is stopped (SIGTERM or Ctrl-C), or has done its last round."""
     from tacit.deploy.settings import load_peer
     from tacit.peer.logs import configure
+    from tacit.privacy.open_files import raise_limit
 
+    raise_limit()
     operations = load_peer(file).operations
     if log not in (None, "json", "text"):
         raise ConfigError(f"--log {log!r}: expected json or text")
@@ -157,6 +159,23 @@ async def _serve(file: Path) -> None:
         if working.done() and not isinstance(working.exception(), BudgetExceeded):
             working.result()
         working.cancel()
+
+
+@app.command("new-ledger", epilog="Example: tacit peer new-ledger peer.toml --instead-of 5f0c...")
+@reported
+def new_ledger(
+    file: ConfigFile,
+    instead_of: Annotated[str, typer.Option(help="The ledger that is lost, as `tacit peer run` names it.")],
+) -> None:
+    """Let the next start begin a new ledger in this epoch of the job, because the one it had is lost."""
+    from tacit.deploy.ledger_register import give_up
+
+    settings = _settings(file)
+    give_up(settings, instead_of)
+    typer.echo(
+        f"the next `tacit peer run` begins a new ledger with the budget {settings.budget}; what ledger {instead_of} "
+        "released stays released: the budget has to be what was left of it at most"
+    )
 
 
 @app.command(epilog="Example: tacit peer status hospital-a/peer.toml")

@@ -221,7 +221,9 @@ def main() -> int:
     """Run the member whose directory is the first argument; the others are files that register algorithms."""
     from tacit.errors import TacitError
     from tacit.experiments.own_code import import_file
+    from tacit.privacy.open_files import raise_limit
 
+    raise_limit()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the launcher gets Ctrl-C too, and says when to stop
     try:
         for file in sys.argv[2:]:

@@ -22,6 +22,7 @@ from typing import Any, Self
 import numpy as np
 
 from tacit import runtime
+from tacit.deploy.ledger_register import open_store
 from tacit.deploy.plan import plan_of
 from tacit.deploy.settings import PeerSettings, load_peer
 from tacit.errors import ConfigError, DataError, IdentityError
@@ -76,11 +77,13 @@ class Peer(StopsOnce):
         async with contextlib.AsyncExitStack() as undo:
             undo.callback(worker.shutdown)
             watch = IdentityWatch(identity_files(settings.identity), partial(_report_identity, log))
-            store = _opened(settings)
+            store = open_store(settings)
             undo.callback(store.close)
             feed = _feed(settings, plan, store, worker, counters, log)
             pace = Pace(settings.rounds.deadline, settings.rounds.interval, last_round=settings.rounds.last)
-            service = PeerService(plan, store, watch, feed, pace, worker=worker, counters=counters, log=log)
+            service = PeerService(
+                plan, store, watch, feed, pace, worker=worker, counters=counters, log=log, doors=settings.limits
+            )
             undo.push_async_callback(service.stop)
             peer = cls(settings, service, feed, worker)
             undo.push_async_callback(peer._local.close)
@@ -205,20 +208,8 @@ def set_round(path: Path, next_round: int | None) -> Moved:
     if not settings.store.exists():
         raise ConfigError(f"{settings.peer.name} has no store at {settings.store}: it begins with round 1 when it runs")
     plan = plan_of(settings)
-    with PeerStore.open(settings.store, settings.budget, settings.part, settings.witness) as store:
+    with open_store(settings) as store:
         return moved_to(plan, store, next_round)
-
-
-def _opened(settings: PeerSettings) -> PeerStore:
-    path = settings.store
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # samples that wait are in the store
-    if settings.witness is not None and settings.witness.exists() and not path.exists():
-        raise ConfigError(
-            f"{path} is gone, but its witness {settings.witness} is there: a store that begins anew would forget what "
-            "was spent; put the store back"
-        )
-    opened = PeerStore.open if path.exists() else PeerStore.create
-    return opened(path, settings.budget, settings.part, settings.witness)
 
 
 def _feed(

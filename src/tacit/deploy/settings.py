@@ -11,6 +11,7 @@
     [stream]     kind = "push", "csv" or "jsonl", and its parameters; key: columns by which a file's records are known
     [rounds]     deadline, patience, interval, last
     [operations] port (loopback), log, level
+    [limits]     connections, per_address, proof_time: of those who have not proved who they are
 
 Every path is taken to start beside the file. Every fault is a ConfigError that names file, key, value and remedy.
 """
@@ -31,12 +32,13 @@ from tacit.contract import Algorithm
 from tacit.deploy.job import Job, load_job, read_toml, refuse_unknown, table_of
 from tacit.errors import ConfigError
 from tacit.experiments.sections import Place, Section, check, located
+from tacit.peer.admission import DoorLimits
 from tacit.peer.plan import NOTHING_BOOKED
 from tacit.privacy.accounting import Budget
 from tacit.privacy.mask_noise import hides
 from tacit.runtime import link_ends
 
-TABLES = ("job", "peer", "identity", "links", "addresses", "privacy", "stream", "rounds", "operations")
+TABLES = ("job", "peer", "identity", "links", "addresses", "privacy", "stream", "rounds", "operations", "limits")
 Weights = dict[str, float]
 ADDRESS = re.compile(r"([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+(%\w+)?\]):(?P<port>[0-9]{1,5})")
 LONGEST_WAIT = 7 * 24 * 3600.0
@@ -123,6 +125,15 @@ class OperationsTable(Section):
     level: Literal["debug", "info", "warning", "error"] = "info"
 
 
+class LimitsTable(Section):
+    """[limits]: connections that have not proved who they are; as many more as this peer hears neighbours."""
+
+    connections: int = Field(default=DoorLimits().connections, ge=1, le=100_000)
+    per_address: int = Field(default=DoorLimits().per_address, ge=1, le=100_000)
+    proof_time: float = Field(default=DoorLimits().proof_time, ge=1, le=3600)
+    """Seconds."""
+
+
 @dataclass(frozen=True, eq=False)
 class PeerSettings:
     """A checked peer.toml with its job."""
@@ -139,11 +150,22 @@ class PeerSettings:
     stream: StreamTable
     rounds: RoundsTable
     operations: OperationsTable
+    limits: DoorLimits
 
     @property
     def store(self) -> Path:
         """Path of the store."""
         return self.beside(self.peer.store)
+
+    @property
+    def protects(self) -> bool:
+        """Whether what leaves is charged, or leaves under masks: then a store must not be forgotten."""
+        return self.booked or any(hides(phase.mechanism) for phase in self.job.algorithm.phases)
+
+    @property
+    def account(self) -> str:
+        """What an identity has one ledger for."""
+        return f"{self.job.settings_hash} as {self.peer.name}"
 
     @property
     def part(self) -> str:
@@ -153,7 +175,7 @@ class PeerSettings:
         """
         links = {name: (sorted(table.sends_to), sorted(table.hears)) for name, table in self.links.items()}
         digest = hashlib.sha256(json.dumps(links, sort_keys=True).encode()).hexdigest()[:16]
-        return f"{self.job.settings_hash} as {self.peer.name} with links {digest}"
+        return f"{self.account} with links {digest}"
 
     @property
     def control(self) -> Path:
@@ -212,6 +234,7 @@ def load_peer(path: Path) -> PeerSettings:
         stream=stream,
         rounds=section("rounds", RoundsTable),
         operations=section("operations", OperationsTable),
+        limits=DoorLimits(**section("limits", LimitsTable).model_dump()),
     )
 
 

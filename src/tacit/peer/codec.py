@@ -51,6 +51,8 @@ REASONS = frozenset(
         "masks",  # it names no sessions where it must be masked, or other ones than it should
         "recipient",  # a letter for someone who cannot get it
         "busy",  # too many letters at once
+        "crowded",  # a connection that had to make room for another
+        "unproven",  # one that did not prove in time who it is
     }
 )
 """Every reason for which something from outside is refused; counters are kept by these words."""

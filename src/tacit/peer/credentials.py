@@ -9,16 +9,23 @@ variable is set first; where it was too late, making credentials is refused.
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping
+import urllib.parse
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from cryptography import x509
+
 from tacit.errors import IdentityError, MessageRefused
-from tacit.peer.identity import Identity, IdentityFiles, checked_peer_name, load_identity
+from tacit.peer.identity import Identity, IdentityFiles, checked_peer_name, issued_by, load_identity
+from tacit.peer.pem_files import UNREADABLE
 from tacit.peer.tls_log import handshake_reason
+from tacit.privacy.open_files import SHORT
 
 CIPHERS_VARIABLE, NO_OLD_CIPHERS = "GRPC_SSL_CIPHER_SUITES", "ECDHE-PSK-AES128-CBC-SHA"
 
@@ -29,6 +36,7 @@ _too_late = "grpc" in sys.modules and os.environ.get(CIPHERS_VARIABLE) != NO_OLD
 os.environ[CIPHERS_VARIABLE] = NO_OLD_CIPHERS
 
 import grpc as grpc  # noqa: E402, PLC0414 - after the variable; others import it from here
+from grpc._cython import cygrpc  # noqa: E402 - channelz, as grpcio-channelz takes it
 
 
 class IdentityWatch:
@@ -56,6 +64,9 @@ class IdentityWatch:
                 return self._identity
             except IdentityError as error:
                 fault, identity = error, self._identity
+                if getattr(error.__cause__, "errno", None) in SHORT:  # the files may be good: look again
+                    self._seen = []
+                    return identity
         self._on_fault(fault)
         return identity
 
@@ -89,10 +100,9 @@ def server_options(*others: tuple[str, Any]) -> list[tuple[str, Any]]:
     return [("grpc.server_handshake_timeout_ms", HANDSHAKE_TIMEOUT_MS), *others]
 
 
-def channel_credentials(watch: IdentityWatch) -> grpc.ChannelCredentials:
+def channel_credentials(identity: Identity) -> grpc.ChannelCredentials:
     """For a channel to another peer; made anew for each new channel, so that a renewed identity is used."""
     _require_only_tls13()
-    identity = watch.current()
     return grpc.ssl_channel_credentials(identity.ca_pem, identity.key_pem, identity.certificate_pem)
 
 
@@ -121,6 +131,64 @@ def peer_name(auth_context: Mapping[str, Iterable[bytes]]) -> str:
         return checked_peer_name(names[1][0].decode("ascii", "backslashreplace"))
     except IdentityError as error:
         raise MessageRefused("identity", str(error)) from error
+
+
+def require_direct_issue(certificate_pem: bytes, identity: Identity) -> None:
+    """Refuse a certificate that the federation's own authority did not sign itself.
+
+    TLS takes a chain through any authority that ours has signed: BoringSSL does not look at the path length of a root.
+    """
+    try:
+        certificate = x509.load_pem_x509_certificate(certificate_pem)
+        authorities = x509.load_pem_x509_certificates(identity.ca_pem)
+        direct = any(issued_by(certificate, authority) for authority in authorities)
+    except UNREADABLE:
+        direct = False
+    if not direct:
+        raise MessageRefused("unknown authority", "a certificate that the federation's authority did not sign itself")
+
+
+def caller_certificate(auth_context: Mapping[str, Iterable[bytes]]) -> bytes:
+    """The certificate, in PEM, of the peer that has called; empty where gRPC does not say."""
+    return b"".join(auth_context.get("x509_pem_cert", ()))
+
+
+def server_certificates(address: str) -> list[bytes]:
+    """Certificates, in PEM, of all servers that this process's channels to `address` are connected with now.
+
+    gRPC shows a dialler's code nothing of the server but its name; its own diagnostics (channelz) do.
+    """
+    found = []
+    for channel in _channels():
+        if urllib.parse.unquote(channel["data"].get("target", "")).rpartition("/")[2] != address:
+            continue
+        for subchannel in channel.get("subchannelRef", ()):
+            described = _described(cygrpc.channelz_get_subchannel, subchannel["subchannelId"])
+            for socket in described.get("subchannel", {}).get("socketRef", ()):
+                about = _described(cygrpc.channelz_get_socket, socket["socketId"]).get("socket")
+                if about is None:
+                    continue
+                found.append(base64.b64decode(about.get("security", {}).get("tls", {}).get("remoteCertificate", "")))
+    return found
+
+
+def _channels() -> Iterator[dict[str, Any]]:
+    page: dict[str, Any] = {}
+    while not page.get("end"):
+        last = page["channel"][-1]["ref"]["channelId"] if page else -1
+        page = json.loads(cygrpc.channelz_get_top_channels(int(last) + 1))
+        yield from page.get("channel", ())
+        if not page.get("channel"):
+            return
+
+
+def _described(ask: Callable[[int], str], number: str) -> dict[str, Any]:
+    """What gRPC says of one of its parts; nothing if that is gone since it was listed."""
+    try:
+        described: dict[str, Any] = json.loads(ask(int(number)))
+    except ValueError:
+        return {}
+    return described
 
 
 def refused_server(details: str) -> str | None:

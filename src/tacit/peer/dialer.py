@@ -5,14 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from tacit.errors import IdentityError, MessageRefused, RemoteError
 from tacit.peer.codec import REASONS, Codec, kind
-from tacit.peer.credentials import channel_options, grpc, refused_server
-from tacit.peer.exchange import Dispatch, Parcel
+from tacit.peer.credentials import (
+    IdentityWatch,
+    channel_credentials,
+    channel_options,
+    grpc,
+    refused_server,
+    require_direct_issue,
+    server_certificates,
+)
+from tacit.peer.exchange import Dispatch, Parcel, Position
 from tacit.peer.frames import LETTER_LIMIT, parse_frame, parse_receipt, printable
+from tacit.peer.identity import Identity
 from tacit.peer.transport import LINK, RELAY, Tally, common_options
 from tacit.peer.wire import tacit_pb2 as pb
 
@@ -49,13 +58,13 @@ class Dialer:
         dispatch: Dispatch,
         name: str,
         address: str,
-        credentials: Callable[[], grpc.ChannelCredentials],
+        watch: IdentityWatch,
         tally: Tally,
         settings: Settings | None = None,
     ) -> None:
-        """Dial `name` at `address` ("host:port"); `credentials` is asked anew for each connection."""
+        """Dial `name` at `address` ("host:port"); `watch` is asked anew for each connection."""
         self._dispatch, self._name, self._address = dispatch, name, address
-        self._credentials, self._tally = credentials, tally
+        self._watch, self._tally = watch, tally
         self._settings = settings or Settings()
         self._codec = Codec(dispatch.job, dispatch.specs)
         self._more = asyncio.Event()
@@ -114,7 +123,8 @@ class Dialer:
     async def _connect(self) -> tuple[bool, bool]:
         """Make one connection and use it; returns whether it came to its planned end, and whether it got a welcome."""
         try:
-            credentials = self._credentials()
+            identity = self._watch.current()
+            credentials = channel_credentials(identity)
         except IdentityError as error:
             self._tally.lost(self._name, "own identity", str(error))
             return False, False
@@ -123,7 +133,9 @@ class Dialer:
         try:
             lifetime = self._settings.lifetime + self._settings.lifetime_grace
             call = channel.stream_stream(LINK)(timeout=lifetime)
-            await self._greet(call)
+            position = await self._greet(call)
+            self._check_server(identity)
+            self._dispatch.confirmed(self._name, position)
             self._channel, self._welcomed, welcomed = channel, True, True
             self._tally.linked(self._name, "out", True)
             retired = await self._converse(call)
@@ -136,6 +148,8 @@ class Dialer:
             self._tally.lost(self._name, "silent", detail)
         except _TurnedAwayError as error:
             self._tally.lost(self._name, "turned away", str(error))
+        except _UntrustedError as error:
+            self._tally.lost(self._name, "untrusted", str(error))
         except MessageRefused as refusal:
             self._tally.refused(refusal.reason, self._name, printable(refusal.detail))
             self._tally.lost(self._name, "ended", f"{self._name} said what cannot be understood")
@@ -146,7 +160,7 @@ class Dialer:
             await channel.close()
         return retired, welcomed
 
-    async def _greet(self, call: Any) -> None:
+    async def _greet(self, call: Any) -> Position:
         async with asyncio.timeout(self._settings.connect_time):
             await call.write(self._codec.hello(self._dispatch.standing()))
             data = await call.read()
@@ -157,7 +171,17 @@ class Dialer:
             raise _TurnedAwayError(f"{_known(frame.receipt.reason)}: {printable(frame.receipt.detail)}")
         if isinstance(frame, memoryview) or frame.WhichOneof("kind") != "welcome":
             raise MessageRefused("order", f"{kind(frame)} instead of a welcome")
-        self._dispatch.confirmed(self._name, self._codec.position(frame.welcome))
+        return self._codec.position(frame.welcome)
+
+    def _check_server(self, identity: Identity) -> None:
+        """Refuse a neighbour whose certificate our authority did not sign itself; nothing but hello was said so far."""
+        certificates = server_certificates(self._address)
+        try:
+            for certificate in certificates or [b""]:
+                require_direct_issue(certificate, identity)
+        except MessageRefused as refusal:
+            self._tally.refused(refusal.reason, self._name, refusal.detail)
+            raise _UntrustedError(refusal.detail) from None
 
     async def _converse(self, call: Any) -> bool:
         """Send and listen at once; returns whether the link came to its planned end."""
@@ -254,6 +278,10 @@ class Dialer:
 
 class _TurnedAwayError(RemoteError):
     """The neighbour answered hello with a refusal."""
+
+
+class _UntrustedError(RemoteError):
+    """The neighbour is not who it should be."""
 
 
 def _key(parcel: Parcel) -> _Key:

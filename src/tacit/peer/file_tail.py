@@ -15,7 +15,6 @@ take no place.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import threading
@@ -31,6 +30,7 @@ from tacit.peer.known_records import KnownRecords, LookThrough
 from tacit.peer.logs import Log
 from tacit.peer.row_formats import CsvRows, Header, JsonRows
 from tacit.peer.sources import Cursor, Sample, SampleForm, Seen, Taken
+from tacit.privacy.open_files import SHORT
 
 FileFormat = Literal["csv", "jsonl"]
 
@@ -256,10 +256,14 @@ class FileTail:
         if place.inode is None:
             return NO_FILE
         names = []
-        with contextlib.suppress(OSError), os.scandir(self.path.parent) as entries:
-            similar = [entry for entry in entries if entry.name.startswith(self.path.stem)]
-            # The inode in a directory entry may differ from the file's own on a layered file system.
-            names = [e.name for e in similar if e.stat(follow_symlinks=False).st_ino == place.inode]
+        try:
+            with os.scandir(self.path.parent) as entries:
+                similar = [entry for entry in entries if entry.name.startswith(self.path.stem)]
+                # The inode in a directory entry may differ from the file's own on a layered file system.
+                names = [e.name for e in similar if e.stat(follow_symlinks=False).st_ino == place.inode]
+        except OSError as fault:
+            if fault.errno in SHORT:  # it may be there all the same: its rows must not be passed over
+                raise DataError(f"{self.path.parent}: it cannot be looked through ({fault.strerror})") from fault
         for name in names:
             file = FollowedFile.opened(self.path.with_name(name))
             try:

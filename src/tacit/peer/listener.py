@@ -9,12 +9,23 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 from tacit.errors import ConfigError, MessageRefused
+from tacit.peer.admission import Admission, DoorLimits
 from tacit.peer.codec import Assembler, Codec, kind
-from tacit.peer.credentials import grpc, peer_name, server_options
+from tacit.peer.credentials import (
+    IdentityWatch,
+    caller_certificate,
+    grpc,
+    peer_name,
+    require_direct_issue,
+    server_credentials,
+    server_options,
+)
+from tacit.peer.doors import Door, Inner
 from tacit.peer.exchange import Position, Reception, Told
 from tacit.peer.frames import TEXT_LIMIT, parse_frame, parse_letter, printable
 from tacit.peer.transport import SERVICE, Tally, common_options
 from tacit.peer.wire import tacit_pb2 as pb
+from tacit.privacy.open_files import descriptors_left
 
 _LOG = logging.getLogger(__name__)
 
@@ -33,15 +44,17 @@ class Limits(NamedTuple):
     calls_per_connection: int = 8
     ping_every: float = 2.0
     ping_timeout: float = 4.0
+    door: DoorLimits = DoorLimits()
+    """For those who have not proved who they are."""
+    neighbours: int = 0
+    """How many of them will have a link."""
 
 
 class Listener:
     """Hears neighbours: checks who they are, reads their messages one by one, tells them how far this peer is."""
 
-    def __init__(
-        self, reception: Reception, credentials: grpc.ServerCredentials, tally: Tally, limits: Limits | None = None
-    ) -> None:
-        self._reception, self._credentials, self._tally = reception, credentials, tally
+    def __init__(self, reception: Reception, watch: IdentityWatch, tally: Tally, limits: Limits | None = None) -> None:
+        self._reception, self._watch, self._tally = reception, watch, tally
         self._limits = limits or Limits()
         self._codec = Codec(reception.job, reception.specs)
         self._links: dict[str, _Link] = {}
@@ -49,11 +62,21 @@ class Listener:
         """Of each neighbour that was admitted once."""
         self._relaying: Counter[str] = Counter()
         self._server: grpc.aio.Server | None = None
+        self._inner: Inner | None = None
+        self._door: Door | None = None
 
     @property
     def connected(self) -> frozenset[str]:
         """Names of the neighbours whose link is up."""
         return frozenset(name for name, link in self._links.items() if link.welcomed)
+
+    @property
+    def doors(self) -> dict[str, float]:
+        """Connections that have not proved who they are, and what is granted to them."""
+        if self._door is None:
+            return {}
+        admission = self._door.admission
+        return {"strangers": admission.strangers, **admission.limits._asdict()}
 
     async def start(self, address: str) -> int:
         """Listen at "host:port" (port 0: any that is free); returns the port."""
@@ -63,12 +86,17 @@ class Listener:
             "Relay": grpc.unary_unary_rpc_method_handler(self._relay),
         }
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
-        try:
-            port = int(self._server.add_secure_port(address, self._credentials))
-        except RuntimeError as error:
-            raise ConfigError(f"cannot listen at {address!r} ({error}): choose a free port of this host") from None
+        credentials, admission = server_credentials(self._watch), Admission(self._door_limits())
+        self._inner = Inner()
+        self._door = Door(admission, self._inner.hand_on, self._turn_away)
+        self._server.add_secure_port(self._inner.target, credentials)
         await self._server.start()
-        return port
+        host, _, port = address.rpartition(":")
+        try:
+            return self._door.open(host, int(port))
+        except OSError as error:
+            await self.close(0)
+            raise ConfigError(f"cannot listen at {address!r} ({error}): choose a free port of this host") from None
 
     async def close(self, grace: float = 1.0) -> None:
         """Say where this peer stands, and end all links; who does not take notice in `grace` seconds is cut off."""
@@ -77,8 +105,15 @@ class Listener:
                 await asyncio.gather(*(self._tell_once(link) for link in tuple(self._links.values())))
         for link in self._links.values():
             link.end(grpc.StatusCode.UNAVAILABLE, "this peer stops")
+        if self._door is not None:
+            self._door.shut()
         if self._server is not None:
             await self._server.stop(grace)
+        if self._door is not None:
+            await self._door.settle()
+            await self._door.close()
+        if self._inner is not None:
+            self._inner.remove()
 
     def progressed(self) -> None:
         """Tell whoever it concerns the new position; several steps close together are told as one."""
@@ -104,7 +139,6 @@ class Listener:
         return [
             *server_options(),
             *common_options(limits.ping_every, limits.ping_timeout),
-            ("grpc.so_reuseport", 0),  # two peers at one port would share the connections between them
             ("grpc.max_concurrent_streams", limits.calls_per_connection),
             ("grpc.max_connection_age_ms", round(limits.connection_age * 1000)),
             ("grpc.max_connection_age_grace_ms", round(limits.hello_time * 1000)),
@@ -118,12 +152,30 @@ class Listener:
         name = None
         try:
             name = peer_name(context.auth_context())
+            require_direct_issue(caller_certificate(context.auth_context()), self._watch.current())
             self._reception.admit(name)
         except MessageRefused as refusal:
             self._count(refusal, name)
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, _told(refusal))
         assert name is not None
+        if self._door is not None and self._inner is not None:
+            ticket = self._inner.ticket(context.peer())
+            if ticket is not None:
+                self._door.prove(ticket, name)
         return name
+
+    def _door_limits(self) -> DoorLimits:
+        limits, left = self._limits, descriptors_left()
+        found = limits.door.beside(limits.neighbours).within(left, limits.neighbours)
+        if found is None:
+            raise ConfigError(
+                f"this process may open {left} more files, too few for a peer with {limits.neighbours} neighbour(s): "
+                "raise the limit (`ulimit -n 1024`, LimitNOFILE= of systemd)"
+            )
+        return found
+
+    def _turn_away(self, reason: str, address: str) -> None:
+        self._tally.refused(reason, None, f"a connection from {address}")
 
     async def _link(self, _: Any, context: Any) -> None:
         name = await self._caller(context)

@@ -11,20 +11,25 @@ import asyncio
 import contextlib
 import ipaddress
 import json
+import math
+import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
 from tacit.errors import ConfigError, DataError, TacitError
 from tacit.peer import counters
+from tacit.peer.admission import Admission, DoorLimits, local_limit
+from tacit.peer.doors import Door
 from tacit.peer.http_request import LONGEST_HEAD, Refused, Request, parse_head
 from tacit.peer.logs import Log
+from tacit.privacy.open_files import descriptors_left
 
 PATIENCE = 5.0
 """Seconds for a request to come in, and for its answer to be taken."""
 HANDLER_PATIENCE = 30.0
 """Seconds for a handler; the first prediction compiles the model."""
-MOST_CONNECTIONS = 64
 RETRY_AFTER = ("Retry-After", "1")
 
 
@@ -55,8 +60,8 @@ class LocalServer:
     def __init__(self, handlers: Handlers, *, patience: float = PATIENCE) -> None:
         """Serve `handlers`; a client that is slower than `patience` seconds is dropped."""
         self._handlers, self._patience, self._log = handlers, patience, Log()
-        self._server: asyncio.Server | None = None
-        self._connections: set[asyncio.Task[None]] = set()
+        self._door: Door | None = None
+        self._port = 0
         self._routes: dict[str, tuple[str, Callable[[bytes], Awaitable[Answer]]]] = {
             "/health": ("GET", self._health),
             "/metrics": ("GET", self._metrics),
@@ -68,16 +73,22 @@ class LocalServer:
     @property
     def port(self) -> int:
         """The port it listens on."""
-        if self._server is None:
+        if self._door is None:
             raise ConfigError("the local server was not started; await start() first")
-        port: int = self._server.sockets[0].getsockname()[1]
-        return port
+        return self._port
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
         """Listen; port 0 lets the system choose one. Any address but loopback is refused."""
         address = loopback_address(host)
+        most = local_limit(descriptors_left())
+        # All come from one address, and each has its own times to keep: see `serve`.
+        admission = Admission(DoorLimits(most, most, proof_time=math.inf))
+        door = Door(
+            admission, self._attend, lambda reason, _: self._log.seldom(reason, "local", reason=reason), silent=False
+        )
         try:
-            self._server = await asyncio.start_server(self._accept, address, port, limit=LONGEST_HEAD)
+            self._port = door.open(address, port)
+            self._door = door
         except OSError as fault:
             raise ConfigError(
                 f"{address}, port {port}: cannot listen there ({fault.strerror}); choose another"
@@ -85,30 +96,24 @@ class LocalServer:
 
     async def close(self) -> None:
         """Stop listening and drop the connections."""
-        if self._server is not None:
-            self._server.close()
-        for connection in self._connections:
-            connection.cancel()
-        if self._connections:
-            await asyncio.wait(self._connections)
+        if self._door is not None:
+            await self._door.close()
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None  # it is one: asyncio makes it
-        crowded = len(self._connections) >= MOST_CONNECTIONS
-        self._connections.add(task)
+    async def _attend(self, connection: socket.socket, ticket: int) -> None:
+        assert self._door is not None  # it has let this one in
+        loop, reader = asyncio.get_running_loop(), asyncio.StreamReader(limit=LONGEST_HEAD)
+        protocol = asyncio.StreamReaderProtocol(reader)
+        transport, _ = await loop.connect_accepted_socket(lambda: protocol, connection)
+        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
         try:
             with contextlib.suppress(ConnectionError, TimeoutError, asyncio.CancelledError):
-                if crowded:
-                    fault = Refused(HTTPStatus.SERVICE_UNAVAILABLE, f"more than {MOST_CONNECTIONS} connections")
-                    await self._send(writer, _refusal(fault), keep=False)
-                else:
-                    await self.serve(reader, writer)
+                await self.serve(reader, writer, partial(self._door.spoke, ticket))
         finally:
-            self._connections.discard(task)
-            writer.transport.abort() if writer.transport.get_write_buffer_size() else writer.close()
+            transport.abort() if transport.get_write_buffer_size() else writer.close()
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: Callable[[], None] = lambda: None
+    ) -> None:
         """Answer the requests of one connection, one after the other, until it ends or breaks the rules."""
         keep, first = True, True
         while keep:
@@ -125,6 +130,7 @@ class LocalServer:
             except Refused as fault:
                 keep, answer = False, _refusal(fault)
             else:
+                asked()
                 keep, answer = request.keep_alive, await self._handle(request, body)
             first = False
             await self._send(writer, answer, keep)

@@ -20,20 +20,22 @@ import numpy as np
 
 from tacit.contract import Message, Params
 from tacit.errors import BudgetExceeded, ConfigError, MessageRefused, PrivacyError, TacitError
+from tacit.peer.admission import DoorLimits
 from tacit.peer.counters import Counters
-from tacit.peer.credentials import IdentityWatch, channel_credentials, server_credentials
+from tacit.peer.credentials import IdentityWatch
 from tacit.peer.dialer import Dialer
 from tacit.peer.exchange import Parcel, Position
 from tacit.peer.feeds import Feed, Given
 from tacit.peer.letters import PairwiseSecrets
-from tacit.peer.listener import Listener
+from tacit.peer.listener import Limits, Listener
 from tacit.peer.logs import Log
 from tacit.peer.node import Node
 from tacit.peer.plan import Pace, Plan
-from tacit.peer.standing import distance, spending, standing, watch_certificate
+from tacit.peer.standing import distance, model_fault, predicted, spending, standing, watch_certificate
 from tacit.peer.stopping import StopsOnce
 from tacit.peer.store import PeerStore
 from tacit.peer.tally import LinkTally
+from tacit.privacy.open_files import shortage
 from tacit.runtime import MessageSpec
 
 
@@ -51,6 +53,7 @@ class PeerService(StopsOnce):
         worker: ThreadPoolExecutor,
         counters: Counters,
         log: Log | None = None,
+        doors: DoorLimits | None = None,
         after_round: Callable[[int, Params], None] = lambda round_, model: None,
     ) -> None:
         """Take all that a peer is made of; `after_round` is called in the worker with each round's model."""
@@ -81,7 +84,8 @@ class PeerService(StopsOnce):
         self._rounds: asyncio.Task[None] | None = None
         self._dialers: dict[str, Dialer] = {}
         self._tally = LinkTally(counters, self.log)
-        self._listener = Listener(self, server_credentials(watch), self._tally)
+        limits = Limits(door=doors or DoorLimits(), neighbours=len(self.node.hears))
+        self._listener = Listener(self, watch, self._tally, limits)
         self._secrets: list[PairwiseSecrets] = []
         self._letter_boxes: dict[str, Callable[[str, bytes], None]] = {}
         self.port = 0
@@ -104,7 +108,7 @@ class PeerService(StopsOnce):
         if missing:
             raise ConfigError(f"no address for {', '.join(sorted(missing))}, to whom this peer sends; add it")
         for name in sorted(self.node.sends_to):
-            dialer = Dialer(self, name, addresses[name], lambda: channel_credentials(self._watch), self._tally)
+            dialer = Dialer(self, name, addresses[name], self._watch, self._tally)
             self._dialers[name] = dialer
             self._tasks.append(asyncio.create_task(dialer.run()))
         for name, partners in self.node.masker.partners().items():
@@ -159,8 +163,8 @@ class PeerService(StopsOnce):
     # -- what an application asks --------------------------------------------------------------------------------------
 
     def predict(self, x: np.ndarray) -> np.ndarray:
-        """Return what the model of the last step says of x."""
-        return self.node.predict(x)
+        """Return what the model of the last step says of x, a finite number or several."""
+        return predicted(self.node, x)
 
     def status(self) -> dict[str, Any]:
         """Return where this peer stands, as plain data."""
@@ -168,6 +172,7 @@ class PeerService(StopsOnce):
             **standing(self.node, self._store.ledger, self._watch.current()),
             "pid": os.getpid(),
             "port": self.port,
+            "doors": self._listener.doors,
             "hears": {name: name in self._listener.connected for name in sorted(self.node.hears)},
             "sends_to": {name: dialer.connected for name, dialer in sorted(self._dialers.items())},
             "fault": None if self.fault is None else str(self.fault),
@@ -188,6 +193,7 @@ class PeerService(StopsOnce):
                 f"{self.node.releases_cut} release(s) went beyond what {self.node.plan.algorithm.name!r} declares and "
                 "were cut down to it: nothing leaked, but the method does not clip as it says; mend it"
             )
+        found += [fault for fault in (model_fault(self.node), shortage()) if fault is not None]
         identity = self._watch.current()
         if identity.not_after <= datetime.now(UTC):
             found.append(f"the certificate expired at {identity.not_after.isoformat()}; install a new one")

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from tacit.contract import Params
-from tacit.errors import IdentityError
+from tacit.errors import DataError, IdentityError, ModelError
 from tacit.peer.counters import Counters
 from tacit.peer.credentials import IdentityWatch
 from tacit.peer.identity import Identity, expiry_warning
@@ -46,6 +46,27 @@ def spending(budget: Budget, spent: Loss) -> Spending:
     return Spending("epsilon", epsilon, max(0.0, budget.epsilon - epsilon), budget.delta)
 
 
+def model_fault(node: Node) -> str | None:
+    """Return why a peer's model cannot be used; None if it can, or if there is none in its role."""
+    if not node.predicts or all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(node.model())):
+        return None
+    return (
+        f"the model of round {node.round} is not finite: it diverged, and neighbours refuse it; choose a "
+        "smaller step in the job, and begin a new epoch"
+    )
+
+
+def predicted(node: Node, x: np.ndarray) -> np.ndarray:
+    """Return what a peer's model says of x, if that is a number, or several."""
+    said = node.predict(x)
+    if np.isfinite(said).all():
+        return said
+    fault = model_fault(node)
+    if fault is not None:
+        raise ModelError(fault)
+    raise DataError("the prediction of this x is not finite: its values are too large; give smaller ones")
+
+
 def standing(node: Node, ledger: Ledger, identity: Identity) -> dict[str, Any]:
     """Return what there is to say of a peer, as plain data."""
     plan = node.plan
@@ -71,6 +92,7 @@ def standing(node: Node, ledger: Ledger, identity: Identity) -> dict[str, Any]:
             "cut": node.releases_cut,
             "budget": spending(ledger.budget, ledger.spent())._asdict() if plan.booked else None,
         },
+        "model_fault": model_fault(node),
         "certificate": {"expires": identity.not_after.isoformat(), "fingerprint": identity.fingerprint},
     }
 
@@ -92,6 +114,7 @@ async def watch_certificate(watch: IdentityWatch, counters: Counters, log: Log) 
 def distance(alone: Params, together: Params) -> float:
     """Return by how much neighbours have moved a model: the root mean square over its coordinates."""
     pairs = zip(jax.tree.leaves(alone), jax.tree.leaves(together), strict=True)
-    squares = [np.square(np.asarray(a, np.float64) - np.asarray(b, np.float64)) for a, b in pairs]
+    with np.errstate(invalid="ignore", over="ignore"):  # a model that diverged is at no distance: NaN says so
+        squares = [np.square(np.asarray(a, np.float64) - np.asarray(b, np.float64)) for a, b in pairs]
     count = sum(part.size for part in squares)
     return float(np.sqrt(sum(part.sum() for part in squares) / max(count, 1)))

@@ -54,7 +54,7 @@ from tacit.privacy.ledger_store import (
     walk,
     write_new,
 )
-from tacit.privacy.witness import Mark, read_mark, write_mark
+from tacit.privacy.witness import Mark, read_mark, refuse_taken, write_mark
 
 T = TypeVar("T")
 
@@ -155,12 +155,18 @@ class Ledger:
         path = path.resolve()
         if job:
             checked_name(job, "job")
-        if witness is not None and os.path.lexists(witness):
-            raise LedgerError(f"the witness {witness} exists: it belongs to another ledger, which may have been lost")
+        genesis = Genesis(secrets.token_hex(16), budget, job, witness is not None)
+
+        def witnessed(first: Entry) -> None:  # before the ledger is there: it never opens without
+            if witness is not None:
+                write_mark(witness, Mark(genesis.ledger, first.sequence, first.hash))
+
+        if witness is not None:
+            refuse_taken(witness)
         try:
             held = WriterLock(path)
             try:
-                write_new(path, Genesis(secrets.token_hex(16), budget, job, witness is not None), also)
+                write_new(path, genesis, also, witnessed)
             finally:
                 held.free()
         except (OSError, sqlite3.Error) as error:
@@ -187,12 +193,13 @@ class Ledger:
                 raise LedgerError(f"{path} has a witness: without it a rolled-back file would go unnoticed; name it")
             if witness is not None:
                 mark, last = read_mark(witness), replay.last
-                if mark is None and last.sequence > 0:
+                if mark is None:
                     raise LedgerError(
-                        f"the witness {witness} is missing, and {path} has {last.sequence} charges: nobody can "
-                        "say that these are all; if you know they are, make it anew with renew_witness"
+                        f"the witness {witness} is missing: nobody can say that the {last.sequence} charges of {path} "
+                        "are all; if it was moved, name its new place; if it is lost and you know that they are, make "
+                        "it anew with renew_witness"
                     )
-                if mark is None or mark.sequence < last.sequence:
+                if mark.sequence < last.sequence:
                     # A crash before the mark: a peer will send what that commit holds, so it must not be taken back.
                     write_mark(witness, Mark(genesis.ledger, last.sequence, last.hash))
             return cls(path, connection, held, replay, witness)

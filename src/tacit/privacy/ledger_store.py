@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, TypeVar
 from tacit.errors import ConfigError, LedgerError
 from tacit.privacy.accounting import Budget
 from tacit.privacy.events import Event
+from tacit.privacy.open_files import await_free, when_free
 
 T = TypeVar("T")
 Also = Callable[[sqlite3.Connection], int]
@@ -43,6 +44,8 @@ LONGEST_VALUE = 1 << 20
 SMALLEST_INTEGER = -(2**63)
 BUSY_SECONDS = 10.0
 """How long to wait for a reader that is in the way of a checkpoint when the ledger is opened."""
+SQLITE_FILES = 4
+"""The database, its log, their index and the directory."""
 SQLITE_FAILURES = (sqlite3.Error, UnicodeDecodeError)
 """The second comes out of the first when its message quotes damaged text."""
 
@@ -248,17 +251,17 @@ def walk(connection: sqlite3.Connection) -> Iterator[Entry]:
         raise LedgerError(f"the file is damaged: {error or type(error).__name__}") from error
 
 
-def write_new(path: Path, genesis: Genesis, also: Also | None = None) -> None:
+def write_new(path: Path, genesis: Genesis, also: Also | None, witnessed: Callable[[Entry], None]) -> None:
     """Write a ledger with its genesis, and what `also` adds.
 
-    It appears under its name when it is complete and durable, or not at all.
+    It appears under its name when it is complete and durable and `witnessed` has returned, or not at all.
     """
     for leftover in (path, *(_beside(path, suffix) for suffix in ("-wal", "-shm", "-journal"))):
         if os.path.lexists(leftover):
             raise LedgerError(
                 f"{leftover} exists: a new ledger is written only where no other was; open it, or move it"
             )
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    descriptor, name = when_free(lambda: tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent))
     os.close(descriptor)
     draft = Path(name)
     try:
@@ -268,8 +271,10 @@ def write_new(path: Path, genesis: Genesis, also: Also | None = None) -> None:
             connection.execute("PRAGMA journal_mode = WAL")
             for statement in _SCHEMA:
                 connection.execute(statement)
-            append(connection, [sealed(0, GENESIS, encode_genesis(genesis), BEFORE_GENESIS)], also)
+            first = sealed(0, GENESIS, encode_genesis(genesis), BEFORE_GENESIS)
+            append(connection, [first], also)
         sync(draft)
+        witnessed(first)
         path.hardlink_to(draft)  # unlike a rename, never replaces what is there
     finally:
         for suffix in ("", "-wal", "-shm"):
@@ -327,7 +332,7 @@ def reading(path: Path, use: Callable[[sqlite3.Connection], T], formats: tuple[i
 
 def sync(path: Path) -> None:
     """Put a file, or the names in a directory, on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = when_free(lambda: os.open(path, os.O_RDONLY))
     try:
         os.fsync(descriptor)
     finally:
@@ -340,7 +345,8 @@ class WriterLock:
     def __init__(self, path: Path) -> None:
         import fcntl
 
-        self._descriptor: int | None = os.open(_beside(path, ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        lock = _beside(path, ".lock")
+        self._descriptor: int | None = when_free(lambda: os.open(lock, os.O_RDWR | os.O_CREAT, 0o600))
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -376,6 +382,7 @@ def _stamp(path: Path) -> tuple[int, int, int]:
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    await_free(SQLITE_FILES)  # it says of no file why it cannot be opened
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={mode}",
         uri=True,

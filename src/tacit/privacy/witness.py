@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from tacit.errors import LedgerError
 from tacit.privacy.ledger_store import sync
+from tacit.privacy.open_files import when_free
 
 
 class Mark(NamedTuple):
@@ -27,7 +28,7 @@ class Mark(NamedTuple):
 def write_mark(path: Path, mark: Mark) -> None:
     """Replace the witness: when this returns the mark is on the disk, and at no time is there half of one."""
     text = json.dumps({"ledger": mark.ledger, "sequence": mark.sequence, "hash": mark.hash.hex()})
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    descriptor, name = when_free(lambda: tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent))
     draft = Path(name)
     try:
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
@@ -44,7 +45,7 @@ def write_mark(path: Path, mark: Mark) -> None:
 def read_mark(path: Path) -> Mark | None:
     """Return the mark, or None where there is no file."""
     try:
-        text = path.read_text(encoding="ascii")
+        text = when_free(lambda: path.read_text(encoding="ascii"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
@@ -58,3 +59,19 @@ def read_mark(path: Path) -> Mark | None:
     if not known:
         raise LedgerError(f"{path} is not a witness: name the file that the ledger was made with")
     return mark
+
+
+def refuse_taken(path: Path) -> None:
+    """Refuse the place of a witness that has seen a release.
+
+    One that has seen none is of a ledger that never released anything, and perhaps was not even finished.
+    """
+    if not os.path.lexists(path):
+        return
+    mark = read_mark(path)
+    if mark is None or mark.sequence > 0:
+        what = "nobody's" if mark is None else f"ledger {mark.ledger}'s, and has seen {mark.sequence} release(s)"
+        raise LedgerError(
+            f"the witness {path} exists: it is {what}, and its ledger may have been lost; put that ledger back, or "
+            "move the witness away"
+        )

@@ -1,0 +1,146 @@
+"""Policy of a door: which connections may stay, without input or output. Time is an argument.
+
+Until a connection has proved who it is it is a stranger. Strangers are bounded, in all and per address, and in time.
+Where there are too many one of them goes: of the address that has most, those who have said nothing first, and of these
+the oldest. So whoever comes to a crowded door gets in, and has as long to prove itself as the crowd takes to fill the
+door again; one address is not pushed out by the crowd of another. Those who have proved themselves are neighbours, one
+connection each, and are never pushed out.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import Counter
+from dataclasses import dataclass
+from typing import NamedTuple
+
+CROWDED, UNPROVEN = "crowded", "unproven"
+"""Why a connection was closed: to make room, or because its time was up."""
+DESCRIPTORS = 3
+"""Of one connection from outside, while its bytes are handed on to gRPC."""
+RESERVED = 40
+"""Descriptors that connections leave to files: the store and its log, the witness, data, links that this peer dials."""
+FEWEST = 4
+
+
+class DoorLimits(NamedTuple):
+    """What a door grants to strangers."""
+
+    connections: int = 256
+    """In all."""
+    per_address: int = 64
+    """IPv6: per network of 64 bits, which one host may have all of."""
+    proof_time: float = 10.0
+    """Seconds from the connection to the proof who it is."""
+
+    def beside(self, neighbours: int) -> DoorLimits:
+        """Return limits with room for all neighbours to come at once, perhaps from one address."""
+        return self._replace(connections=self.connections + neighbours, per_address=self.per_address + neighbours)
+
+    def within(self, descriptors: int | None, neighbours: int) -> DoorLimits | None:
+        """Return limits that leave descriptors for files and neighbours; None if so few are left that none fit."""
+        if descriptors is None:
+            return self
+        room = (descriptors - RESERVED - local_limit(descriptors)) // DESCRIPTORS - neighbours
+        if room < FEWEST:
+            return None
+        return self._replace(connections=min(self.connections, room), per_address=min(self.per_address, room))
+
+
+def local_limit(descriptors: int | None) -> int:
+    """Return how many connections programs on this host may have."""
+    return 64 if descriptors is None else max(FEWEST, min(64, descriptors // 8))
+
+
+@dataclass
+class _Stranger:
+    source: str
+    since: float
+    spoke: bool = False
+
+
+class Admission:
+    """Connections at one door, by ticket."""
+
+    def __init__(self, limits: DoorLimits) -> None:
+        self.limits = limits
+        self._strangers: dict[int, _Stranger] = {}
+        self._proven: dict[str, tuple[int, str]] = {}
+        self._tickets = 0
+
+    @property
+    def strangers(self) -> int:
+        """Number of connections that have not proved who they are."""
+        return len(self._strangers)
+
+    def arrive(self, address: str, now: float) -> tuple[int, list[int]]:
+        """Note a connection; returns its ticket, and the tickets of those that must go."""
+        self._tickets += 1
+        self._strangers[self._tickets] = _Stranger(source_of(address), now)
+        return self._tickets, self._crowded_out(self._tickets)
+
+    def spoke(self, ticket: int) -> None:
+        """Note that a connection has said something."""
+        if ticket in self._strangers:
+            self._strangers[ticket].spoke = True
+
+    def prove(self, ticket: int, name: str, now: float) -> list[int]:
+        """Note that a connection is that of a neighbour; its older one is a stranger again. Returns who must go."""
+        stranger = self._strangers.pop(ticket, None)
+        if stranger is None:
+            return []
+        older = self._proven.get(name)
+        self._proven[name] = ticket, stranger.source
+        if older is None:
+            return []
+        self._strangers[older[0]] = _Stranger(older[1], now, spoke=True)
+        return self._crowded_out(older[0])
+
+    def leave(self, ticket: int) -> None:
+        """Forget a connection that has ended."""
+        self._strangers.pop(ticket, None)
+        for name, (proven, _) in tuple(self._proven.items()):
+            if proven == ticket:
+                del self._proven[name]
+
+    def overdue(self, now: float) -> list[int]:
+        """Return the tickets of those whose time to prove themselves is up."""
+        return [t for t, one in self._strangers.items() if now - one.since >= self.limits.proof_time]
+
+    def deadline(self) -> float | None:
+        """Return when the next one's time will be up."""
+        first = min((one.since for one in self._strangers.values()), default=None)
+        return None if first is None else first + self.limits.proof_time
+
+    def oldest(self) -> int | None:
+        """Return whom to close where even one connection is too many."""
+        return min(self._strangers, key=self._rank, default=None)
+
+    def _crowded_out(self, newest: int) -> list[int]:
+        """Return whoever must go so that the newest may stay."""
+        counts = Counter(one.source for one in self._strangers.values())
+        source = self._strangers[newest].source
+        if counts[source] <= self.limits.per_address:
+            if len(self._strangers) <= self.limits.connections:
+                return []
+            source = max(counts, key=lambda other: counts[other])
+        others = [t for t, one in self._strangers.items() if one.source == source and t != newest]
+        return sorted(others, key=self._rank)[:1]
+
+    def _rank(self, ticket: int) -> tuple[bool, float, int]:
+        one = self._strangers[ticket]
+        return one.spoke, one.since, ticket
+
+
+def source_of(address: str) -> str:
+    """Return what counts as one address: IPv4, also where it comes as IPv6, or a network of 64 bits."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv6Address):
+        if found.ipv4_mapped is not None:
+            return str(found.ipv4_mapped)
+        if not found.is_loopback:
+            return str(ipaddress.ip_network((found, 64), strict=False))
+    return str(found)

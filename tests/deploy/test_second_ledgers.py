@@ -1,0 +1,126 @@
+"""One identity has one ledger in an epoch of a job: no old copy and no new file gives it a second budget."""
+
+import json
+import shutil
+
+import pytest
+from typer.testing import CliRunner
+
+from tacit.cli import app
+from tacit.deploy.peer import Peer
+from tacit.deploy.settings import load_peer
+from tacit.errors import ConfigError, LedgerError
+from tests.deploy.homes import LAPLACE, job_text
+from tests.deploy.peers import ALONE, alone, run, start_refused, until
+
+PRIVACY = 'epsilon = 100.0\nwitness = "witness.json"'
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory):
+    """A home with a store at its beginning, a copy of it, and what became of it."""
+    root = tmp_path_factory.mktemp("begun")
+    file = alone(root, job=job_text(members=ALONE, mechanism=LAPLACE), privacy=PRIVACY)
+
+    async def scenario():
+        async with await Peer.start(file) as peer:
+            before = peer.status()["privacy"]["releases"]
+            await peer.learn([1.0, 1.0], 1)
+            await until(lambda: peer.status()["privacy"]["releases"] > before)
+
+    run(scenario())
+    shutil.copytree(file.parent, root / "early")
+    run(scenario())
+    return root
+
+
+@pytest.fixture
+def home(begun, tmp_path):
+    """A home of its own for each test."""
+    shutil.copytree(begun, tmp_path / "a")
+    register = tmp_path / "a" / "hospital-a" / "identity" / "ledgers.json"
+    register.write_text(register.read_text().replace(str(begun), str(tmp_path / "a")))
+    return tmp_path / "a" / "hospital-a"
+
+
+def moved(home, store="state/other.db", witness="other.json"):
+    """Point the settings at other files."""
+    file = home / "peer.toml"
+    text = file.read_text().replace('"witness.json"', f'"{witness}"')
+    file.write_text(text.replace("[peer]\n", f'[peer]\nstore = "{store}"\n'))
+    return file
+
+
+def test_a_new_store_with_a_new_witness_is_refused(home):
+    file = moved(home)
+    start_refused(file, ConfigError, "has a ledger")
+    assert not (home / "state" / "other.db").exists()
+    assert not (home / "other.json").exists()
+
+
+def test_a_store_that_was_deleted_with_its_witness_is_not_begun_anew(home):
+    (home / "state" / "store.db").unlink()
+    (home / "witness.json").unlink()
+    start_refused(home / "peer.toml", ConfigError, "has a ledger")
+
+
+def test_old_copies_of_both_are_known_by_the_witness_that_was_left(home):
+    early = home.parent / "early"
+    shutil.copy(early / "state" / "store.db", home / "state" / "other.db")
+    shutil.copy(early / "witness.json", home / "other.json")
+    start_refused(moved(home), LedgerError, "rolled back")
+
+
+def test_another_ledger_of_the_same_job_is_refused(home):
+    known = json.loads((home / "identity" / "ledgers.json").read_text())
+    (account,) = known
+    known[account]["ledger"] = "0" * 32
+    (home / "identity" / "ledgers.json").write_text(json.dumps(known))
+    start_refused(home / "peer.toml", ConfigError, "0" * 32)
+
+
+def test_a_witness_that_was_moved_goes_on(home):
+    (home / "witness.json").rename(home / "other.json")
+    file = moved(home, store="state/store.db")
+
+    async def scenario():
+        async with await Peer.start(file) as peer:
+            assert peer.status()["privacy"]["releases"] >= 2
+
+    run(scenario())
+    (entry,) = json.loads((home / "identity" / "ledgers.json").read_text()).values()
+    assert entry["witness"] == str(load_peer(file).witness)
+
+
+def test_a_second_ledger_is_an_explicit_act_that_stays_on_record(home):
+    file = home / "peer.toml"
+    (entry,) = json.loads((home / "identity" / "ledgers.json").read_text()).values()
+
+    def asked(*ledger):
+        return CliRunner().invoke(app, ["peer", "new-ledger", str(file), "--instead-of", *ledger])
+
+    assert asked(entry["ledger"]).exit_code == 2  # the old one is there
+    (home / "state" / "store.db").unlink()
+    (home / "witness.json").unlink()
+    assert asked("0" * 32).exit_code == 2
+    start_refused(file, ConfigError, "has a ledger")
+    done = asked(entry["ledger"])
+    assert done.exit_code == 0, done.output
+
+    async def scenario():
+        async with await Peer.start(file) as peer:
+            await until(lambda: peer.round > 1)
+
+    run(scenario())
+    (later,) = json.loads((home / "identity" / "ledgers.json").read_text()).values()
+    assert later["ledger"] != entry["ledger"]
+    assert later["before"] == [entry["ledger"]]
+    (home / "state" / "store.db").unlink()
+    (home / "witness.json").unlink()
+    start_refused(file, ConfigError, later["ledger"])
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"a": 1}', '{"a": {"ledger": 1}}', "\xff"])
+def test_a_damaged_register_is_refused(home, text):
+    (home / "identity" / "ledgers.json").write_text(text, encoding="latin-1")
+    start_refused(home / "peer.toml", ConfigError, "ledgers.json")
