@@ -1,8 +1,8 @@
 """One writer at a time for a directory of results, or for one file.
 
 The lock is the system's (flock on a small file, which works on network drives too): it is free again however its holder
-ends. The file names the holder, and goes when the work is done; so a reader that finds it, and the holder alive, waits for what
-is about to be put in place.
+ends. The file names the holder, and goes when the work is done; so a reader that finds it, and the holder alive,
+waits for what is about to be put in place.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ def writing_file(path: Path) -> Iterator[None]:
 def being_written(directory: Path) -> bool:
     """Whether a writer is at work in a directory, as far as can be told without getting into its way."""
     try:
-        words = (directory / LOCK).read_bytes()[:20].decode("ascii", "replace").strip()
+        descriptor = os.open(directory / LOCK, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            words = file.read(20).decode("ascii", "replace").strip()
         if words:
             os.kill(_process(words), 0)
     except (OSError, ValueError) as error:
