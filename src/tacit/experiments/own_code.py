@@ -55,8 +55,12 @@ def program(constructors: Iterable[Callable[..., Any]]) -> Program:
 
 @functools.cache
 def package_digest() -> str:
-    """Return a digest of all source of this package, as it lies on the disk."""
-    folder = Path(tacit.__file__).parent
+    """Return a digest of all source of this package, as it lay on the disk when it was first asked for."""
+    return digest_of(Path(tacit.__file__).parent)
+
+
+def digest_of(folder: Path) -> str:
+    """Return a digest of all Python files under a folder, by their names and contents."""
     total = hashlib.sha256()
     for file in sorted(folder.rglob("*.py")):
         total.update(f"{file.relative_to(folder).as_posix()} {_digest(file.read_bytes())}\n".encode())

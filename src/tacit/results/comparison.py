@@ -81,8 +81,9 @@ class Comparison:
         known = [loss for loss in losses if loss is not None and np.isfinite(loss).all()]
         if self.differences() or not known:
             return ["-"] * len(losses)
-        lowest = min(known, key=lambda loss: float(loss.mean()))
-        return [_against(loss, lowest) for loss in losses]
+        with np.errstate(over="ignore", invalid="ignore"):  # losses near the largest number
+            lowest = min(known, key=lambda loss: float(loss.mean()))
+            return [_against(loss, lowest) for loss in losses]
 
     def save(self, directory: str | os.PathLike[str], *, command: str | None = None) -> Path:
         """Write a directory: each run's data in a folder of its own, common plots and a common report."""
