@@ -9,8 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.errors import ConfigError, ResultError
+from tacit.experiments import own_code
 from tacit.experiments.gallery import Finished, reproduce_all, schedule
-from tacit.experiments.papers import EXPERIMENTS, MINUTES, PARTS, Experiment
+from tacit.experiments.papers import EXPERIMENTS, MINUTES, PARTS, Experiment, workers
+from tacit.experiments.papers import experiment as papers_experiment
+from tacit.streams import datasets, looked_for
 from tests.gallery import made_up
 
 
@@ -45,7 +48,8 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Finished
 def test_every_experiment_ends_in_its_own_way_and_none_stops_the_others(first) -> None:
     out, outcomes, notes = first
     fine, fails, dies = outcomes
-    assert fine.summary == json.loads((out / "fine" / "summary.json").read_text())
+    written = json.loads((out / "fine" / "summary.json").read_text())
+    assert {**fine.summary, "files": written["files"]} == written
     assert (fine.summary["seed"], fine.summary["quick"]) == (5, True)
     assert fails.summary is None
     assert "rows.csv is not there; put it there (exit code 2; all of it:" in fails.fault
@@ -83,8 +87,51 @@ def test_another_form_or_seed_is_done_anew(first, quick: bool, seed: int) -> Non
 
 def test_another_version_is_done_anew(first, monkeypatch: pytest.MonkeyPatch) -> None:
     out, outcomes, _ = first
-    monkeypatch.setattr(schedule, "versions", lambda: {"tacit": "another"})
+    monkeypatch.setattr(papers_experiment, "versions", lambda: {"tacit": "another"})
     assert schedule._kept(outcomes[0].experiment, out / "fine", True, 5) is None
+
+
+def test_other_code_of_the_same_version_is_done_anew(first, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, outcomes, _ = first
+    monkeypatch.setattr(papers_experiment, "package_digest", lambda: "another")
+    assert schedule._kept(outcomes[0].experiment, out / "fine", True, 5) is None
+
+
+def test_the_digest_of_the_code_is_that_of_every_file(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    found = set()
+    for name, content in [("a.py", "1"), ("inner/b.py", "2"), ("inner/b.py", "3"), ("inner/c.py", "3")]:
+        (tmp_path / name).write_text(content)
+        found.add(own_code.digest_of(tmp_path))
+    assert len(found) == 4
+    assert own_code.package_digest() == own_code.digest_of(Path(own_code.__file__).parents[1])
+
+
+@pytest.mark.parametrize("change", ["other rows", "rows that were not there"])
+def test_other_data_are_done_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
+    monkeypatch.setenv("TACIT_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(looked_for, "_ASKED", set())
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "rows.npz").write_bytes(b"1")
+
+    def reads(quick: bool, seed: int):
+        assert datasets.find("rows.npz")
+        assert datasets.find("more.npz") is None
+        return made_up.found(quick, seed)
+
+    experiment = papers_experiment.reproducible("reads", "Reads", "003", reads)
+    experiment.run(True, tmp_path / "reads", 0)
+    assert schedule._kept(experiment, tmp_path / "reads", True, 0) is not None
+    (tmp_path / "data" / ("rows.npz" if change == "other rows" else "more.npz")).write_bytes(b"22")
+    assert schedule._kept(experiment, tmp_path / "reads", True, 0) is None
+
+
+@pytest.mark.slow
+def test_a_worker_tells_which_data_it_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looked_for, "_ASKED", set())
+    with workers.crew(2) as crew:
+        assert crew("numbers", datasets.find, ["nowhere-1.npz", "nowhere-2.npz"]) == [None, None]
+    assert looked_for.looked_for() == {"nowhere-1.npz", "nowhere-2.npz"}
 
 
 def test_an_interruption_ends_what_runs_and_leaves_nothing_half_written(

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -96,7 +98,7 @@ def test_a_failure_while_writing_leaves_no_half_written_run(
     def full_disk(number: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(store.os, "fsync", full_disk)
+    monkeypatch.setattr(os, "fsync", full_disk)
     with pytest.raises(ResultError, match=r"No space left.*--out"):
         store.save_data(make_run(seed=1).record(), tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
@@ -116,26 +118,39 @@ def test_a_death_between_renames_leaves_a_directory_without_summary(
     monkeypatch.setattr(Path, "replace", dies)
     with pytest.raises(KeyboardInterrupt):
         store.save_data(make_run(seed=1).record(), tmp_path)
-    assert not list(tmp_path.glob(".new-*"))
+    assert not list(tmp_path.glob(".tacit-*"))
     with pytest.raises(ResultError, match="not a finished run"):
         load(tmp_path)
+
+
+def rewrite(folder: Path, **changes: object) -> None:
+    """Change what summary.json says, and nothing else."""
+    summary = json.loads((folder / "summary.json").read_text())
+    (folder / "summary.json").write_text(json.dumps({**summary, **changes}))
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("summary.json", "{", r"summary\.json cannot be read"),
-        ("summary.json", "[]", "expected an object"),
-        ("summary.json", "{}", "has no algorithm, label"),
-        ("config.toml", "= 1", r"config\.toml cannot be read"),
-        ("trace.parquet", "nonsense", r"trace\.parquet cannot be read"),
+        ("summary.json", "{", r"summary\.json"),
+        ("summary.json", "[]", r"summary\.json.*list"),
+        ("summary.json", "{}", r"summary\.json.*'files'"),
+        ("summary.json", '{"files": {}}', r"summary\.json.*algorithm, label"),
+        ("config.toml", "= 1", r"config\.toml"),
+        ("trace.parquet", "nonsense", r"trace\.parquet"),
     ],
 )
+@pytest.mark.parametrize("fitting", [False, True])
 def test_a_broken_directory_is_refused(
-    make_run: MakeRun, tmp_path: Path, name: str, content: str, message: str
+    make_run: MakeRun, tmp_path: Path, name: str, content: str, message: str, fitting: bool
 ) -> None:
     store.save_data(make_run().record(), tmp_path)
     (tmp_path / name).write_text(content)
+    if fitting and name != "summary.json":
+        digests = {
+            file: sha256((tmp_path / file).read_bytes()).hexdigest() for file in ("config.toml", "trace.parquet")
+        }
+        rewrite(tmp_path, files=digests)
     with pytest.raises(ResultError, match=message):
         load(tmp_path)
 
@@ -143,9 +158,8 @@ def test_a_broken_directory_is_refused(
 @pytest.mark.parametrize("privacy", [{"private": False, "words": "Not private."}, "none"])
 def test_a_run_of_before_privacy_was_counted_is_refused(make_run: MakeRun, tmp_path: Path, privacy: object) -> None:
     store.save_data(make_run().record(), tmp_path)
-    summary = json.loads((tmp_path / "summary.json").read_text())
-    (tmp_path / "summary.json").write_text(json.dumps({**summary, "privacy": privacy}))
-    with pytest.raises(ResultError, match=r"does not say what privacy was spent .*epsilon.*older tacit: run again"):
+    rewrite(tmp_path, privacy=privacy)
+    with pytest.raises(ResultError, match=r"summary\.json.*privacy"):
         load(tmp_path)
 
 

@@ -19,7 +19,7 @@ import typer
 
 from tacit.cli import graph, ledger, peer, privacy, swarm
 from tacit.cli.audit import audit
-from tacit.cli.common import INTERRUPTED, check_directory, print_table, reported
+from tacit.cli.common import INTERRUPTED, check_directory, print_table, reported, say
 from tacit.cli.reproduce import reproduce
 from tacit.cli.usage import explained
 from tacit.errors import TacitError
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     try:
         code = command.main(None if arguments is None else list(arguments), prog_name="tacit", standalone_mode=False)
     except typer.TyperException as error:
-        typer.echo(f"error: {explained(error)}", err=True)
+        say(f"error: {explained(error)}", err=True)
         code = 2
     raise SystemExit(code or 0)
 
@@ -73,9 +73,9 @@ def _root(
     if version:
         from tacit import __version__
 
-        typer.echo(f"tacit {__version__}")
+        say(f"tacit {__version__}")
     elif context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+        say(context.get_help())
 
 
 @app.command(epilog="Example: tacit demo --out runs/demo")
@@ -123,7 +123,7 @@ def algorithms(
 
     facts = [_facts(entry) for entry in REGISTRY.values()]
     if as_json:
-        typer.echo(json.dumps(facts, indent=2))
+        say(json.dumps(facts, indent=2))
         return
     rows = [
         (
@@ -136,11 +136,11 @@ def algorithms(
     ]
     print_table(("name", "what it does (source)", "requires", "parameters"), rows)
     kinds = {p["name"]: ", ".join(p["kinds"]) for fact in facts for p in fact["parameters"] if "kinds" in p}
-    typer.echo(
+    say(
         f"mechanism: the noise ({kinds['mechanism']}), set in a table [algorithm.mechanism]; without one a run "
         "is not private. `tacit privacy explain NAME` says what holds with it."
     )
-    typer.echo(
+    say(
         f"mirror: the geometry ({kinds['mirror']}), in [algorithm.mirror]. constraints: what is kept in the long run "
         f"({kinds['constraints']}), in [[algorithm.constraints]]."
     )
@@ -154,14 +154,18 @@ def compare(
 ) -> None:
     """Put runs that were made earlier side by side; with --out also write a common report."""
     from tacit.results import Comparison
+    from tacit.results.locks import writing
 
-    if out is not None:
-        check_directory(out)
-    comparison = Comparison.load(directories, "Comparison of " + ", ".join(d.name for d in directories))
-    _print_comparison(comparison)
-    if out is not None:
+    name = "Comparison of " + ", ".join(d.name for d in directories)
+    if out is None:
+        _print_comparison(Comparison.load(directories, name))
+        return
+    check_directory(out)
+    with writing(out):
+        comparison = Comparison.load(directories, name)
+        _print_comparison(comparison)
         comparison.save(out, command=_command())
-        typer.echo(f"report: {out / 'report.html'}")
+    say(f"report: {out / 'report.html'}")
 
 
 # In the order in which help lists them: what a newcomer wants first.
@@ -177,7 +181,7 @@ def _execute(config: Any, out: Path, trackers: Sequence[Callable[[Any], object]]
     problem = build(config)
     settings = config.run
     agents = problem.stream(settings.seed).agents
-    typer.echo(
+    say(
         f"{settings.name}: {len(config.algorithms)} algorithm(s), {agents:,} agents, "
         f"{settings.rounds:,} rounds, {settings.repeats} repeat(s), seed {settings.seed}"
     )
@@ -188,12 +192,12 @@ def _execute(config: Any, out: Path, trackers: Sequence[Callable[[Any], object]]
             try:
                 track(run)
             except TacitError as error:  # what was computed is not lost for that
-                typer.echo(f"not logged: {error}", err=True)
+                say(f"not logged: {error}", err=True)
 
     outcome = execute(problem, out, command=_command(), finished=finished)
-    typer.echo("")
+    say("")
     _print_comparison(outcome.comparison)
-    typer.echo(f"report: {out / 'report.html'}")
+    say(f"report: {out / 'report.html'}")
     return outcome
 
 
@@ -205,22 +209,22 @@ def _tracker(asked: str) -> Callable[[Any], object]:
 
 def _leave(outcome: Outcome) -> None:
     if outcome.interrupted:
-        typer.echo("interrupted: the figures are those of the rounds that were finished", err=True)
+        say("interrupted: the figures are those of the rounds that were finished", err=True)
         raise typer.Exit(INTERRUPTED)
 
 
 def _print_finished(run: Any) -> None:
     seconds = run.seconds + run.compile_seconds
-    typer.echo(f"  {run.label}: {run.rounds:,} rounds in {seconds:.1f} s{' (interrupted)' if run.partial else ''}")
+    say(f"  {run.label}: {run.rounds:,} rounds in {seconds:.1f} s{' (interrupted)' if run.partial else ''}")
 
 
 def _print_trial(name: str, step: float, loss: float) -> None:
-    typer.echo(f"  tuning {name}: step {step:g} gives average loss {loss:.4f}")
+    say(f"  tuning {name}: step {step:g} gives average loss {loss:.4f}")
 
 
 def _print_comparison(comparison: Comparison) -> None:
     for difference in comparison.differences():
-        typer.echo(f"note: these runs are not of one problem: {difference}", err=True)
+        say(f"note: these runs are not of one problem: {difference}", err=True)
     print_table([textwrap.fill(title, 16) for title in comparison.columns()], comparison.rows())
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from tacit.cli.common import print_table, reported
+from tacit.cli.common import print_table, reported, say
 from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def audit(
     if seconds > 0 and told is None:
         child = _in_child(context, algorithm, mechanism)
         if child.unfinished is not None:
-            typer.echo(json.dumps(child.unfinished, indent=2) if as_json else child.unfinished["words"])
+            say(json.dumps(child.unfinished, indent=2) if as_json else child.unfinished["words"])
         raise typer.Exit(child.code)
     if noise.spread == "masked":
         _audit_masks(entry.example, noise, trials, rounds or 2, seed, as_json)
@@ -109,10 +109,10 @@ def audit(
     )
     facts = found.to_json()
     if as_json:
-        typer.echo(json.dumps(facts, indent=2))
+        say(json.dumps(facts, indent=2))
     else:
         _print([facts])
-        typer.echo(found.words())
+        say(found.words())
     _leave(facts["verdict"])
 
 
@@ -150,9 +150,9 @@ def _audit_masks(
     if as_json:
         judged = {"verdict": found.verdict, "power": found.power, "problem": "one link's view"}
         facts = {"holds": found.holds, "lower_bound": found.lower_bound, "claim": found.claim, "exact": found.exact}
-        typer.echo(json.dumps({**judged, **facts, "hidden": found.hidden, "words": found.words()}, indent=2))
+        say(json.dumps({**judged, **facts, "hidden": found.hidden, "words": found.words()}, indent=2))
     else:
-        typer.echo(found.words())
+        say(found.words())
     _leave(found.verdict)
 
 
@@ -237,10 +237,10 @@ def _sweep(context: typer.Context, as_json: bool) -> None:
         if child.unfinished is None and child.code not in (0, *CODES.values()):
             continue  # it does not take this mechanism
         facts = child.unfinished or {"algorithm": name, "mechanism": mechanism, **json.loads(child.output)}
-        typer.echo(f"{name}, {mechanism}: {facts['verdict']}", err=True)
+        say(f"{name}, {mechanism}: {facts['verdict']}", err=True)
         rows.append(facts)
     if as_json:
-        typer.echo(json.dumps(rows, indent=2))
+        say(json.dumps(rows, indent=2))
     else:
         _print(rows)
     verdicts = {row["verdict"] for row in rows}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from tacit.errors import ConfigError, TacitError
+from tacit.text import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,18 +31,26 @@ def reported(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*args, **kwargs)
         except TacitError as error:
-            typer.echo(f"error: {error}", err=True)
+            say(f"error: {error}", err=True)
             raise typer.Exit(2) from error
         except OSError as error:
             if error.filename is None:  # not about a file: a fault of ours, or a pipe that was closed
                 raise
-            typer.echo(f"error: {error.filename}: {error.strerror}; check the path, its owner and the disk", err=True)
+            say(f"error: {error.filename}: {error.strerror}; check the path, its owner and the disk", err=True)
             raise typer.Exit(2) from error
         except KeyboardInterrupt as error:
-            typer.echo("interrupted: nothing more was written", err=True)
+            say("interrupted: nothing more was written", err=True)
             raise typer.Exit(INTERRUPTED) from error
 
     return wrapped
+
+
+def say(words: object = "", *, err: bool = False, nl: bool = True) -> None:
+    """Print a line. All that commands say goes through here or `print_table`: no text from outside steers a terminal.
+
+    `err` is for standard error, and `nl=False` leaves the line open.
+    """
+    typer.echo(visible(str(words)), err=err, nl=nl)
 
 
 def check_directory(out: Path) -> None:
@@ -62,9 +71,9 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     # Names are to be copied, so that those in the first column are kept whole.
     longest = max((len(word) for row in rows for word in row[0].split()), default=0)
     for k, column in enumerate(columns):
-        table.add_column(column, overflow="fold", min_width=min(longest, LONGEST_NAME) if k == 0 else None)
+        table.add_column(visible(column), overflow="fold", min_width=min(longest, LONGEST_NAME) if k == 0 else None)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(visible, row))
     console().print(table, markup=False)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli.common import print_table, reported
+from tacit.cli.common import print_table, reported, say
 from tacit.errors import ConfigError, TacitError, TacitWarning
 
 if TYPE_CHECKING:
@@ -62,10 +62,10 @@ def check(
     graph = _chosen_graph(file, edges, kind, parameters, seed)
     if weights is not None:
         graph = graph.with_weights(weights)
-    typer.echo(describe(graph if graph.weights is not None else graph.with_weights("sender")))
+    say(describe(graph if graph.weights is not None else graph.with_weights("sender")))
     if graph.weights is None:
-        typer.echo("note: no weights chosen; W is shown by the rule 'sender', and each algorithm will use its own rule")
-    typer.echo()
+        say("note: no weights chosen; W is shown by the rule 'sender', and each algorithm will use its own rule")
+    say()
     rows = [(entry.name, *_fitness(entry, graph)) for entry in REGISTRY.values()]
     print_table(("algorithm", "may run", "why not, or what to know"), rows)
 

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli.common import print_table, reported
+from tacit.cli.common import print_table, reported, say
 from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -65,15 +65,15 @@ def show(
 
     facts = inspect(path, lambda replay: _facts(replay, observer))
     if as_json:
-        typer.echo(json.dumps(facts, indent=2))
+        say(json.dumps(facts, indent=2))
         return
     allowed = ", ".join(f"{name} = {value:g}" for name, value in facts["budget"].items() if value)
-    typer.echo(f"ledger {facts['ledger']}, job {facts['job'] or '(none)'}, {facts['releases']:,} release(s)")
-    typer.echo(f"budget: {allowed}, over all observers together")
-    typer.echo(f"unit: {facts['unit']}; neighbours: {facts['neighbours']}")
+    say(f"ledger {facts['ledger']}, job {facts['job'] or '(none)'}, {facts['releases']:,} release(s)")
+    say(f"budget: {allowed}, over all observers together")
+    say(f"unit: {facts['unit']}; neighbours: {facts['neighbours']}")
     shares = [("spent", facts["spent"]), ("left", facts["left"])]
     if facts["may_be_too_low"]:
-        typer.echo(
+        say(
             "warning: written by tacit 0.1.0, whose peers booked too little where records came again, where a method "
             "charges every record, and where a data file was rewritten; the last row is what it can be at most, if no "
             "record stood twice in one batch (SECURITY.md)"
@@ -107,9 +107,9 @@ def verify(path: LedgerPath, witness: Witness = None) -> None:
     from tacit.privacy.ledger import inspect
 
     replay = inspect(path, lambda replay: replay.run(), witness)
-    typer.echo(f"{path}: {replay.last.sequence:,} release(s), whole and unchanged; last hash {replay.last.hash.hex()}")
+    say(f"{path}: {replay.last.sequence:,} release(s), whole and unchanged; last hash {replay.last.hash.hex()}")
     if witness is None:
-        typer.echo("note: without --witness an old copy of the ledger looks the same as the ledger")
+        say("note: without --witness an old copy of the ledger looks the same as the ledger")
 
 
 @app.command(epilog="Example: tacit ledger export peer/ledger.db --format csv --out ledger.csv")
@@ -137,13 +137,13 @@ def export(
             if out is None:
                 file.seek(0)
                 for line in file:
-                    typer.echo(line, nl=False)
+                    say(line, nl=False)
                 return
             os.fsync(descriptor)
         draft.replace(out)
     finally:
         draft.unlink(missing_ok=True)
-    typer.echo(f"{releases:,} release(s) written to {out}")
+    say(f"{releases:,} release(s) written to {out}")
 
 
 def _facts(replay: Replay, observer: str) -> dict[str, Any]:

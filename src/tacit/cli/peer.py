@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli.common import print_table, reported
+from tacit.cli.common import print_table, reported, say
 from tacit.errors import BudgetExceeded, ConfigError, TacitError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def init_ca(
     from tacit.peer.authority import init_ca as make
 
     certificate = make(directory, name, days)
-    typer.echo(f"authority made: {certificate} goes to every peer, the key beside it to nobody")
+    say(f"authority made: {certificate} goes to every peer, the key beside it to nobody")
 
 
 @app.command(epilog="Example: tacit peer request hospital-a --out identity")
@@ -56,8 +56,8 @@ def request(
     from tacit.peer.identity import request as ask
 
     asked = ask(name, out)
-    typer.echo(f"send {asked.csr} to the authority; the key {asked.key} stays here")
-    typer.echo(f"there: tacit peer issue {name} --csr {asked.csr.name} --ca CA-DIRECTORY")
+    say(f"send {asked.csr} to the authority; the key {asked.key} stays here")
+    say(f"there: tacit peer issue {name} --csr {asked.csr.name} --ca CA-DIRECTORY")
 
 
 @app.command(epilog="Example: tacit peer issue hospital-a --csr hospital-a.csr --ca ca")
@@ -73,9 +73,7 @@ def issue(
     from tacit.peer.authority import issue as sign
 
     certificate = sign(csr or Path(f"{name}.csr"), name, ca, out or Path(f"{name}.crt"), days)
-    typer.echo(
-        f"send {certificate} and {ca / 'ca.crt'} back to {name}, and there: tacit peer install {certificate.name}"
-    )
+    say(f"send {certificate} and {ca / 'ca.crt'} back to {name}, and there: tacit peer install {certificate.name}")
 
 
 @app.command(epilog="Example: tacit peer install hospital-a.crt --ca ca.crt --out identity")
@@ -89,7 +87,7 @@ def install(
     from tacit.peer.identity import install as put
 
     identity = put(certificate, ca, out)
-    typer.echo(f"{identity.name}: valid until {identity.not_after:%Y-%m-%d %H:%M} UTC")
+    say(f"{identity.name}: valid until {identity.not_after:%Y-%m-%d %H:%M} UTC")
 
 
 @app.command(epilog="Example: tacit peer check a/peer.toml b/peer.toml c/peer.toml")
@@ -102,7 +100,7 @@ def check(
 
     report = check_peers(files)
     for line in report.lines:
-        typer.echo(line)
+        say(line)
     if report.faults:
         raise ConfigError("\n".join(report.faults))
 
@@ -187,7 +185,7 @@ def status(
     """Say where a running peer on this host stands."""
     found = _asked(_settings(file))
     if as_json:
-        typer.echo(json.dumps(found, indent=2))
+        say(json.dumps(found, indent=2))
         return
     print_table(("", found["name"]), [(key, _shown(value)) for key, value in found.items() if key != "name"])
 
@@ -208,7 +206,7 @@ def stop(file: ConfigFile) -> None:
         if time.monotonic() > deadline:
             raise TacitError(f"process {pid} of {name} still runs after {LONGEST_STOP:g} s; see its log")
         time.sleep(0.05)
-    typer.echo(f"{name} stopped in round {found['round']} or later")
+    say(f"{name} stopped in round {found['round']} or later")
 
 
 @app.command("set-round", epilog="Example: tacit peer set-round hospital-a/peer.toml")

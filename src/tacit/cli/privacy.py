@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli.common import print_table, reported
+from tacit.cli.common import print_table, reported, say
 from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -44,11 +44,11 @@ def plan(
     """
     found = _planned(rounds, epsilon, noise, delta, mechanism, decay, rounds if uses is None else uses)
     if as_json:
-        typer.echo(json.dumps(found, indent=2))
+        say(json.dumps(found, indent=2))
         return
-    typer.echo(f"{found['mechanism']} noise, {found['unit']}")
-    typer.echo(f"neighbours: {found['neighbours']}; delta = {delta:g} (pure: 0)")
-    typer.echo(f"noise multiplier ({found['multiplier']}): {found['noise']:.6g}")
+    say(f"{found['mechanism']} noise, {found['unit']}")
+    say(f"neighbours: {found['neighbours']}; delta = {delta:g} (pure: 0)")
+    say(f"noise multiplier ({found['multiplier']}): {found['noise']:.6g}")
     titles = ["rule", f"epsilon at {found['noise']:.6g}"]
     titles += [f"noise for epsilon {epsilon:g}"] if epsilon is not None else []
     rows = [
@@ -96,13 +96,13 @@ def explain(
     settings = {"kind": mechanism, **usual, **{key: value for key, value in given.items() if value is not None}}
     facts = _explained(algorithm, settings)
     if as_json:
-        typer.echo(json.dumps(facts, indent=2))
+        say(json.dumps(facts, indent=2))
         return
     for key, value in facts.items():
         words = "; ".join(value) if isinstance(value, list) else value
         if isinstance(value, dict):
             words = ", ".join([value["kind"], *(f"{k} {v}" for k, v in value.items() if k != "kind")])
-        typer.echo(f"{key.replace('_', ' ') + ':':<20}{words or 'none'}")
+        say(f"{key.replace('_', ' ') + ':':<20}{words or 'none'}")
 
 
 def _explained(name: str, settings: dict[str, Any]) -> dict[str, Any]:

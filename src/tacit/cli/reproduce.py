@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli.common import print_table, reported
+from tacit.cli.common import print_table, reported, say
 from tacit.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def reproduce(
 ) -> None:
     """Run an experiment of the texts and say which of its claims hold; one that does not is a result, not an error.
 
-    With --all what DIRECTORY holds already (same form, seed and version) is kept, so an interrupted run goes on.
+    With --all what DIRECTORY holds already (same form, seed, code, versions, data) is kept: an interrupted run goes on.
     """
     from tacit.experiments.papers import EXPERIMENTS
 
@@ -55,7 +55,7 @@ def reproduce(
     claims = EXPERIMENTS[name].run(quick, directory, seed)["claims"]
     rows = [(str(c["claim"]), "holds" if c["holds"] else "DOES NOT HOLD", str(c["figure"])) for c in claims]
     print_table(("claim", "verdict", "figures"), rows)
-    typer.echo(f"written to {directory}")
+    say(f"written to {directory}")
     if strict and not all(claim["holds"] for claim in claims):
         raise typer.Exit(1)
 
@@ -65,7 +65,7 @@ def _list() -> None:
 
     rows = [(e.name, e.title, e.source, f"{MINUTES[e.name]:.0f}") for part in PARTS for e in part.experiments]
     print_table(("name", "what it shows", "source", "minutes"), rows)
-    typer.echo(
+    say(
         "minutes: of two cores, for the full form (inf: hours; minutes on a GPU). --quick takes a minute; --all runs "
         "every one and makes a gallery"
     )
@@ -74,18 +74,20 @@ def _list() -> None:
 def _all(out: Path, quick: bool, seed: int, jobs: int | None, strict: bool) -> None:
     from tacit.experiments.gallery import reproduce_all, write_pages
     from tacit.experiments.papers import EXPERIMENTS, MINUTES
+    from tacit.results.locks import writing
 
     experiments = list(EXPERIMENTS.values())
-    with _Display(len(experiments)) as display:
-        outcomes = reproduce_all(experiments, out, display, quick, seed, jobs, MINUTES)
-    index = write_pages(outcomes, out)
+    with writing(out):
+        with _Display(len(experiments)) as display:
+            outcomes = reproduce_all(experiments, out, display, quick, seed, jobs, MINUTES)
+        index = write_pages(outcomes, out)
     done = [outcome.summary for outcome in outcomes if outcome.summary is not None]
     claims = [claim["holds"] for summary in done for claim in summary["claims"]]
-    typer.echo(f"{len(done)} of {len(outcomes)} experiments ran; {sum(claims)} of {len(claims)} claims hold")
-    typer.echo(f"gallery: {index}")
+    say(f"{len(done)} of {len(outcomes)} experiments ran; {sum(claims)} of {len(claims)} claims hold")
+    say(f"gallery: {index}")
     failed = [outcome for outcome in outcomes if outcome.summary is None]
     for outcome in failed:
-        typer.echo(f"error: {outcome.experiment.name} did not run: {outcome.fault}", err=True)
+        say(f"error: {outcome.experiment.name} did not run: {outcome.fault}", err=True)
     if failed or (strict and not all(claims)):
         raise typer.Exit(1)
 
@@ -126,7 +128,7 @@ class _Display:
             claims = outcome.summary["claims"]
             held = f"{sum(claim['holds'] for claim in claims)} of {len(claims)} claims hold"
             words = f"{held}, {'done before' if outcome.kept else f'''{outcome.summary['seconds']:.0f} s'''}"
-        typer.echo(f"[{self._ended:>2}/{self._total}] {name}: {words}")
+        say(f"[{self._ended:>2}/{self._total}] {name}: {words}")
         self.tick()
 
     def tick(self) -> None:

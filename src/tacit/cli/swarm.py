@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import re
 import tempfile
@@ -13,12 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli.common import check_directory, print_table, reported
+from tacit.cli.common import check_directory, print_table, reported, say
 from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
     from tacit.deploy.comparison import Outcome
     from tacit.experiments import Problem
+
+FIGURES = "swarm.json"
+"""Written last: a directory without it holds a swarm that was not finished."""
 
 app = typer.Typer(help="Run an experiment's whole graph as real peers on this machine.")
 
@@ -54,6 +56,7 @@ def run(
     from tacit.deploy.rehearsal import refuse_channel
     from tacit.deploy.swarm import Privacy
     from tacit.experiments import build, load
+    from tacit.results.sealed import json_bytes, put
 
     if booked != (epsilon is not None) or (delta is not None and not booked):
         raise ConfigError("--booked needs --epsilon (the budget), and --epsilon and --delta go with --booked")
@@ -62,20 +65,18 @@ def run(
     config = load(file, rounds=rounds, seed=seed)
     refuse_channel(config)
     problem = build(config)
-    if out is not None and out.exists() and any(out.iterdir()):
-        raise ConfigError(f"--out {out}: the directory is not empty; name a new one")
-    _announce(problem, booked)
     privacy = Privacy(epsilon, delta) if epsilon is not None else None
     outcomes = []
     with _directory(out) as directory:
+        _announce(problem, booked)
         for index, label in enumerate(config.labels):
             folder = directory / f"{index + 1}-{re.sub(r'[^a-z0-9]+', '-', label.lower()).strip('-')}"
             outcomes.append(compare(problem, index, folder, privacy=privacy, limit=limit))
-            typer.echo(f"  {label}: {outcomes[-1].rounds:,} rounds in {outcomes[-1].seconds:.1f} s")
-    _print(outcomes, tolerance)
-    if out is not None:
-        (out / "swarm.json").write_text(json.dumps(_figures(config.settings(), outcomes, tolerance), indent=2) + "\n")
-        typer.echo(f"figures: {out / 'swarm.json'}")
+            say(f"  {label}: {outcomes[-1].rounds:,} rounds in {outcomes[-1].seconds:.1f} s")
+        _print(outcomes, tolerance)
+        if out is not None:
+            put(out, {FIGURES: json_bytes(_figures(config.settings(), outcomes, tolerance))}, last=FIGURES)
+            say(f"figures: {out / FIGURES}")
     if not all(outcome.within(tolerance) for outcome in outcomes):
         raise typer.Exit(1)
 
@@ -83,29 +84,35 @@ def run(
 def _announce(problem: Problem, booked: bool) -> None:
     settings = problem.config.run
     agents = problem.stream(settings.seed).agents
-    typer.echo(
+    say(
         f"{settings.name}: {len(problem.algorithms)} algorithm(s), one after the other, {agents:,} agents as processes "
         f"on loopback with mutual TLS, {settings.rounds:,} rounds, seed {settings.seed}, {settings.dtype}"
     )
     if settings.repeats > 1:
-        typer.echo(f"note: repeats = {settings.repeats} in the file; only the first one is run here")
+        say(f"note: repeats = {settings.repeats} in the file; only the first one is run here")
     if booked:
         bare = [
             label
             for label, algorithm in zip(problem.config.labels, problem.algorithms, strict=True)
             if not algorithm.privacy.private
         ]
-        typer.echo("booked: noise is drawn from the operating system's entropy and charged to every member's ledger")
+        say("booked: noise is drawn from the operating system's entropy and charged to every member's ledger")
         if bare:
-            typer.echo(f"note: {', '.join(bare)}: no mechanism, so that nothing is drawn or charged: not private")
+            say(f"note: {', '.join(bare)}: no mechanism, so that nothing is drawn or charged: not private")
     elif any(algorithm.privacy.private for algorithm in problem.algorithms):
-        typer.echo("REHEARSAL: noise is computed from the seed and hides nothing. Use --booked for real noise.")
+        say("REHEARSAL: noise is computed from the seed and hides nothing. Use --booked for real noise.")
 
 
 @contextlib.contextmanager
 def _directory(out: Path | None) -> Iterator[Path]:
+    """Yield the directory to write, which nobody else writes meanwhile."""
+    from tacit.results.locks import LOCK, writing
+
     if out is not None:
-        yield out
+        with writing(out):
+            if any(path.name != LOCK for path in out.iterdir()):
+                raise ConfigError(f"--out {out}: the directory is not empty; name a new one")
+            yield out
         return
     with tempfile.TemporaryDirectory(prefix="tacit-swarm-") as folder:
         yield Path(folder)
@@ -136,7 +143,7 @@ def _print(outcomes: list[Outcome], tolerance: float) -> None:
             worst = max(budgets, key=lambda name: float(budgets[name]["spent"]))
             unit, spent, left = (budgets[worst][key] for key in ("unit", "spent", "left"))
             releases = sum(facts["releases"] for facts in outcome.spending.values())
-            typer.echo(
+            say(
                 f"{outcome.label}: {releases:,} releases booked; {worst} spent most: {unit} {spent:.6g}, "
                 f"{left:.6g} left"
             )
@@ -147,7 +154,7 @@ def _print_traffic(outcome: Outcome) -> None:
     if expected is None:
         return
     counted = "unknown here" if outcome.socket_bytes is None else f"{outcome.socket_bytes:,}"
-    typer.echo(
+    say(
         f"{outcome.label}: {expected.messages:,} messages with {expected.content:,} bytes of content; at the sockets "
         f"{counted}, predicted {expected.total:,}: {expected.setup:,} to connect and {expected.bytes:,} in the rounds, "
         "pings on idle links apart"

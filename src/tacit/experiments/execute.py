@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from tacit.experiments.build import Problem
 from tacit.results import Comparison, Run
+from tacit.results.locks import writing
 
 
 class Outcome(NamedTuple):
@@ -28,11 +29,24 @@ def execute(
 ) -> Outcome:
     """Run every algorithm and write the directory; `finished` is told of each run.
 
-    Ctrl-C ends it early: what is done is written, the algorithm that was under way with the rounds that it
-    had finished. With nothing done yet it is raised.
+    The directory is locked all the while: a second writer is refused before it has begun. Ctrl-C ends it early: what
+    is done is written, the algorithm that was under way with the rounds that it had finished. With nothing done yet it
+    is raised.
     """
+    with writing(directory):
+        runs, stopped = _runs(problem, progress, finished)
+        config = problem.config
+        comparison = Comparison(tuple(run.record() for run in runs), config.run.name, config.settings())
+        if len(config.algorithms) == 1:
+            runs[0].save(directory, command=command)
+        else:
+            comparison.save(directory, command=command)
+    return Outcome(comparison, directory, stopped or comparison.partial)
+
+
+def _runs(problem: Problem, progress: bool | None, finished: Callable[[Run], None]) -> tuple[list[Run], bool]:
+    """Return what was run, and whether it was interrupted."""
     runs: list[Run] = []
-    stopped = False
     try:
         for run in problem.runs(progress):
             runs.append(run)
@@ -40,11 +54,5 @@ def execute(
     except KeyboardInterrupt:
         if not runs:
             raise
-        stopped = True
-    config = problem.config
-    comparison = Comparison(tuple(run.record() for run in runs), config.run.name, config.settings())
-    if len(config.algorithms) == 1:
-        runs[0].save(directory, command=command)
-    else:
-        comparison.save(directory, command=command)
-    return Outcome(comparison, directory, stopped or comparison.partial)
+        return runs, True
+    return runs, False

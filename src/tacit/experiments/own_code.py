@@ -6,6 +6,7 @@ both, and goes into the hash on which the members of a job agree. A file counts 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.util
 import inspect
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import tacit
 from tacit import version
 from tacit.errors import ConfigError
 
@@ -49,6 +51,20 @@ def program(constructors: Iterable[Callable[..., Any]]) -> Program:
                         "agree on it; put it into a file, and give that by --with or import it"
                     ) from error
     return Program(version.__version__, tuple(sorted((file.name, digest) for file, digest in files.items())))
+
+
+@functools.cache
+def package_digest() -> str:
+    """Return a digest of all source of this package, as it lay on the disk when it was first asked for."""
+    return digest_of(Path(tacit.__file__).parent)
+
+
+def digest_of(folder: Path) -> str:
+    """Return a digest of all Python files under a folder, by their names and contents."""
+    total = hashlib.sha256()
+    for file in sorted(folder.rglob("*.py")):
+        total.update(f"{file.relative_to(folder).as_posix()} {_digest(file.read_bytes())}\n".encode())
+    return total.hexdigest()
 
 
 def import_file(file: Path) -> None:

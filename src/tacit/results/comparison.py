@@ -15,9 +15,14 @@ from tacit.errors import ResultError
 from tacit.results import store
 from tacit.results.plots import draw_all, draw_overview
 from tacit.results.record import Record, figure
+from tacit.results.sealed import SUMMARY, Sealed, put, seal, settled
 
 SAME_PROBLEM = ("stream", "objective", "agents", "rounds", "repeats", "seed")
 """Facts of a run that must agree before figures can be compared."""
+
+
+LONGEST_NAME = 80
+"""Letters of a folder's name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +81,9 @@ class Comparison:
         known = [loss for loss in losses if loss is not None and np.isfinite(loss).all()]
         if self.differences() or not known:
             return ["-"] * len(losses)
-        lowest = min(known, key=lambda loss: float(loss.mean()))
-        return [_against(loss, lowest) for loss in losses]
+        with np.errstate(over="ignore", invalid="ignore"):  # losses near the largest number
+            lowest = min(known, key=lambda loss: float(loss.mean()))
+            return [_against(loss, lowest) for loss in losses]
 
     def save(self, directory: str | os.PathLike[str], *, command: str | None = None) -> Path:
         """Write a directory: each run's data in a folder of its own, common plots and a common report."""
@@ -85,30 +91,30 @@ class Comparison:
 
         folder = Path(directory)
         names = self.folders()
+        drawn = draw_all(self.records)
+        files = {
+            **store.plot_files(drawn),
+            store.REPORT: page(self.records, drawn, command, title=self.name).encode("utf-8"),
+        }
+        if self.settings:
+            files[store.CONFIG] = store.config_bytes(self.settings)
         for name, record in zip(names, self.records, strict=True):
-            store.save_data(record, folder / name)
+            own = seal(store.data_files(record), record.summary)
+            files |= {f"{name}/{file}": content for file, content in own.items()}
         summary: dict[str, Any] = {
             "name": self.name,
             "runs": names,
             "metrics": {name: record.metrics for name, record in zip(names, self.records, strict=True)},
             "partial": self.partial,
         }
-        drawn = draw_all(self.records)
-        files = {
-            **store.plot_files(drawn),
-            store.REPORT: page(self.records, drawn, command, title=self.name).encode("utf-8"),
-            store.SUMMARY: store.json_bytes(summary),
-        }
-        if self.settings:
-            files[store.CONFIG] = store.config_bytes(self.settings)
-        store.put(folder, files)
+        put(folder, seal(files, summary), stale=store.STALE)
         return folder
 
     def folders(self) -> list[str]:
         """Return the name of each run's folder."""
         names: list[str] = []
         for record in self.records:
-            name = base = re.sub(r"[^a-z0-9]+", "-", record.label.lower()).strip("-") or "run"
+            name = base = re.sub(r"[^a-z0-9]+", "-", record.label.lower()).strip("-")[:LONGEST_NAME] or "run"
             number = 2
             while name in names:
                 name, number = f"{base}-{number}", number + 1
@@ -141,16 +147,16 @@ class Comparison:
 
 def load_all(directory: str | os.PathLike[str]) -> list[Record]:
     """Read a run directory, or all runs of a directory that `Comparison.save` wrote."""
-    folder = Path(directory)
-    summary = store.read_summary(folder)
-    if "runs" not in summary:
-        return [store.load(folder)]
-    names = summary["runs"]
-    if not isinstance(names, list) or not all(isinstance(name, str) and Path(name).name == name for name in names):
-        raise ResultError(
-            f"{folder / store.SUMMARY}: 'runs' is {names!r}, expected names of folders beside it; run again"
-        )
-    return [store.load(folder / name) for name in names]
+    return settled(Path(directory), _records_of)
+
+
+def _records_of(files: Sealed) -> list[Record]:
+    from tacit.results import schema
+
+    if "runs" not in files.summary:
+        return [store.record_of(files)]
+    schema.check(schema.ComparisonSummary, files.summary, files.folder / SUMMARY)
+    return [store.record_of(files.part(name)) for name in files.summary["runs"]]
 
 
 def with_interval(found: dict[str, Any] | None) -> str:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from tacit.errors import ResultError
 from tacit.metrics import mean_band
 from tacit.results.record import Record
+from tacit.text import visible
 
 INK = "#1b1f24"
 FAINT = "#8a9099"
@@ -65,6 +66,8 @@ LINES: tuple[Any, ...] = (
 )
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 MARKERS_PER_LINE = 8
+HIGHEST = 1e150
+"""Curves that leave this are not drawn: sums over them overflow."""
 WIDTH, HEIGHT, TITLE_INCHES = 6.4, 4.0, 0.28
 NOTE_SIZE, NOTE_INCHES, NOTE_LETTERS = 8.5, 0.16, 15
 """Of the note on privacy: points, inches per line, letters per inch."""
@@ -140,13 +143,13 @@ def _figure(panels: Sequence[Panel], records: Sequence[Record]) -> Any:
     columns = max(1, min(2, len(panels)))
     rows = max(1, -(-len(panels) // columns))
     width = WIDTH * columns
-    note = textwrap.wrap(privacy_note(records), int((width - 0.3) * NOTE_LETTERS))
+    note = textwrap.wrap(_as_text(privacy_note(records)), int((width - 0.3) * NOTE_LETTERS))
     room = NOTE_INCHES * len(note) + 0.08
     height = HEIGHT * rows + room
     with _styled():
         figure = Figure(figsize=(width, height))
         looks = [
-            Look(COLOURS[k % len(COLOURS)], LINES[k % len(LINES)], MARKERS[k % len(MARKERS)], record.label)
+            Look(COLOURS[k % len(COLOURS)], LINES[k % len(LINES)], MARKERS[k % len(MARKERS)], _as_text(record.label))
             for k, record in enumerate(records)
         ]
         for k, panel in enumerate(panels):
@@ -165,6 +168,11 @@ def _figure(panels: Sequence[Panel], records: Sequence[Record]) -> Any:
             wspace=0.22,
         )
     return figure
+
+
+def _as_text(words: str) -> str:
+    """Return words as a plot shows them: no formula, and nothing that cannot be seen."""
+    return visible(words).replace("$", r"\$")
 
 
 def privacy_note(records: Sequence[Record]) -> str:
@@ -237,7 +245,7 @@ def _thousands(axis: Any) -> None:
 
 
 def _finite_curves(record: Record, values: NDArray[np.float64]) -> bool:
-    return values.size > 0 and bool(np.isfinite(values).all()) and not record.summary["diverged"]
+    return values.size > 0 and bool((np.abs(values) < HIGHEST).all()) and not record.summary["diverged"]
 
 
 def _any_trace(records: Sequence[Record]) -> bool:
@@ -262,7 +270,8 @@ def _regret_values(record: Record) -> tuple[NDArray[np.int64], NDArray[np.float6
     found = record.summary["regret"]
     if found is None or record.summary["diverged"]:
         return None
-    return np.array(found["rounds"], np.int64), np.array(found["per_agent_round"], np.float64)
+    values = np.array(found["per_agent_round"], np.float64)
+    return None if (np.abs(values) >= HIGHEST).any() else (np.array(found["rounds"], np.int64), values)
 
 
 def _has_regret(records: Sequence[Record]) -> bool:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import Any
 
 from tacit.results.comparison import Comparison
+from tacit.results.html import Html, document, html, joined
 from tacit.results.plots import PANELS, Drawn
 from tacit.results.record import Record
 
@@ -54,6 +54,8 @@ code { font: .92em ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; bac
 @media print { :root { --page: #fff; --ink: #000; } figure { break-inside: avoid; } }
 """
 
+NOTHING = Html("")
+
 
 def page(
     records: Sequence[Record],
@@ -63,25 +65,16 @@ def page(
 ) -> str:
     """Return the page about one run, or about several side by side; `drawn` are their plots."""
     comparison = Comparison(tuple(records), title or _name(records))
-    heading = escape(comparison.name)
     parts = [
-        f"<header><h1>{heading}</h1><p class='by'>A report by tacit</p></header>",
+        html("<header><h1>{}</h1><p class='by'>A report by tacit</p></header>", comparison.name),
         *_warnings(comparison),
-        f"<p>{escape(_in_words(records))}</p>",
-        "<h2>Results</h2>",
-        _table(comparison),
-        "<h2>Privacy</h2>",
-        _privacy(records),
-        "<h2>Plots</h2>",
-        f"<div class='plots'>{''.join(_plots(drawn))}</div>",
+        html("<p>{}</p>", _in_words(records)),
+        html("<h2>Results</h2>\n{}", _table(comparison)),
+        html("<h2>Privacy</h2>\n{}", _privacy(records)),
+        html("<h2>Plots</h2>\n<div class='plots'>{}</div>", joined(_plots(drawn))),
         _footer(records, command),
     ]
-    body = "\n".join(parts)
-    return (
-        "<!doctype html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'>\n"
-        "<meta name='viewport' content='width=device-width, initial-scale=1'>\n"
-        f"<title>{heading}</title>\n<style>{CSS}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
-    )
+    return document(comparison.name, joined(parts, "\n"), CSS)
 
 
 def _name(records: Sequence[Record]) -> str:
@@ -89,7 +82,7 @@ def _name(records: Sequence[Record]) -> str:
     return str(named or records[0].label)
 
 
-def _warnings(comparison: Comparison) -> list[str]:
+def _warnings(comparison: Comparison) -> list[Html]:
     warnings = []
     for record in comparison.records:
         rounds = f"{record.summary['rounds']:,}"
@@ -102,7 +95,7 @@ def _warnings(comparison: Comparison) -> list[str]:
             warnings.append(f"{record.label}: the solver of the comparator did not reach its tolerance.")
     if comparison.differences():
         warnings.append(f"These runs are not of one problem: {'. '.join(comparison.differences())}.")
-    return [f"<p class='warning'>{escape(warning)}</p>" for warning in warnings]
+    return [html("<p class='warning'>{}</p>", warning) for warning in warnings]
 
 
 def _in_words(records: Sequence[Record]) -> str:
@@ -117,31 +110,31 @@ def _in_words(records: Sequence[Record]) -> str:
     )
 
 
-def _table(comparison: Comparison) -> str:
+def _table(comparison: Comparison) -> Html:
     several = len(comparison.records) > 1
     extra = ["loss above the lowest (paired)"] if several else []
-    head = "".join(f"<th>{escape(title)}</th>" for title in [*comparison.columns(), *extra])
+    head = joined(html("<th>{}</th>", title) for title in [*comparison.columns(), *extra])
     against = comparison.against_lowest()
     lines = []
-    for record, row, difference in zip(comparison.records, comparison.rows(), against, strict=True):
-        cells = [escape(cell) for cell in (*row, *([difference] if several else []))]
-        cells[0] += f"<br><small>{_exactly(record)}</small>"
-        lines.append(f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
+    for record, (first, *rest), difference in zip(comparison.records, comparison.rows(), against, strict=True):
+        name = html("<td>{}<br><small>{}</small></td>", first, _exactly(record))
+        cells = (html("<td>{}</td>", cell) for cell in (*rest, *([difference] if several else [])))
+        lines.append(html("<tr>{}{}</tr>", name, joined(cells)))
     note = (
         "Means over the repeats; ± is half of a 95 % confidence interval (Student's t). Average loss and "
         "score are taken at prediction time, over all agents and rounds."
     )
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+    table = html("<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table>", head, joined(lines))
     note += _certificate(comparison.records)
-    return f"<div class='scroll'>{table}</div><p class='note'>{escape(note)}</p>"
+    return html("<div class='scroll'>{}</div><p class='note'>{}</p>", table, note)
 
 
-def _exactly(record: Record) -> str:
-    """Return the algorithm's full name and parameters, where a configuration gave them, as HTML."""
+def _exactly(record: Record) -> Html:
+    """Return the algorithm's full name and parameters, where a configuration gave them."""
     tables = record.settings.get("algorithm", [{}])
     own = {key: value for key, value in tables[0].items() if key not in ("name", "label")}
     words = [record.summary["algorithm"], *(f"{key} {_plain(value)}" for key, value in own.items())]
-    return "<br>".join(escape(word) for word in words)
+    return joined((html("{}", word) for word in words), "<br>")
 
 
 def _plain(value: Any) -> str:
@@ -149,7 +142,7 @@ def _plain(value: Any) -> str:
         return str(value)
     if "kind" not in value:
         return " ".join(str(part) for part in value.values())
-    return ", ".join([value["kind"], *(f"{key} {part}" for key, part in value.items() if key != "kind")])
+    return ", ".join([str(value["kind"]), *(f"{key} {part}" for key, part in value.items() if key != "kind")])
 
 
 def _certificate(records: Sequence[Record]) -> str:
@@ -165,26 +158,37 @@ def _certificate(records: Sequence[Record]) -> str:
     )
 
 
-def _plots(drawn: Mapping[str, Drawn]) -> list[str]:
-    figures = []
-    for name, image in drawn.items():
-        title, caption = escape(PANELS[name].title), escape(PANELS[name].caption)
-        svg = image.svg.replace("<svg ", f"<svg role='img' aria-label='{title}' ", 1)
-        figures.append(f"<figure><h3>{title}</h3>{svg}<figcaption>{caption}</figcaption></figure>")
-    return figures
+def _plots(drawn: Mapping[str, Drawn]) -> list[Html]:
+    return [picture(PANELS[name].title, PANELS[name].caption, image.svg) for name, image in drawn.items()]
 
 
-def _privacy(records: Sequence[Record]) -> str:
+def picture(title: str, caption: str, svg: str, below: Html = NOTHING) -> Html:
+    """Return a figure; the SVG is one that was drawn here, or checked (`tacit.results.svg`)."""
+    label = html("<svg role='img' aria-label='{}' ", title)
+    return html(
+        "<figure><h3>{}</h3>{}<figcaption>{}</figcaption>{}</figure>",
+        title,
+        Html(svg.replace("<svg ", label, 1)),
+        caption,
+        below,
+    )
+
+
+def _privacy(records: Sequence[Record]) -> Html:
     """Say what each run spent, and with which words; runs of which the same is to be said stand together."""
     by_words: dict[tuple[str, str], list[str]] = {}
     for record in records:
         by_words.setdefault((record.privacy, record.summary["privacy"]["words"]), []).append(record.label)
     items = (
-        f"<dt>{escape(', '.join(who))}</dt>"
-        f"<dd><strong>{escape(_sentence_case(short))}.</strong> {escape(_without(short, words))}</dd>"
+        html(
+            "<dt>{}</dt><dd><strong>{}.</strong> {}</dd>",
+            ", ".join(who),
+            _sentence_case(short),
+            _without(short, words),
+        )
         for (short, words), who in by_words.items()
     )
-    return f"<dl class='privacy'>{''.join(items)}</dl>"
+    return html("<dl class='privacy'>{}</dl>", joined(items))
 
 
 def _sentence_case(words: str) -> str:
@@ -197,13 +201,13 @@ def _without(beginning: str, words: str) -> str:
     return _sentence_case(rest)
 
 
-def _footer(records: Sequence[Record], command: str | None) -> str:
+def _footer(records: Sequence[Record], command: str | None) -> Html:
     facts = records[0].summary
     versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
     seconds = sum(record.summary["timings"]["seconds"] for record in records)
     compiling = sum(record.summary["timings"]["compile_seconds"] for record in records)
-    made = f"<p>Made by <code>{escape(command)}</code></p>" if command else ""
-    return (
-        f"<footer>{made}<p>Seed {facts['seed']} · {escape(facts['dtype'])} · {escape(versions)} · "
-        f"{seconds:.1f} s of running and {compiling:.1f} s of compiling</p></footer>"
-    )
+    made = html("<p>Made by <code>{}</code></p>", command) if command else NOTHING
+    return html(
+        "<footer>{}<p>Seed {} · {} · {} · {:.1f} s of running and {:.1f} s of compiling</p></footer>",
+        made, facts["seed"], facts["dtype"], versions, seconds, compiling,
+    )  # fmt: skip

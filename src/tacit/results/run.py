@@ -208,8 +208,8 @@ class Run:
     def save(self, directory: str | os.PathLike[str], *, command: str | None = None) -> Path:
         """Write the run's directory: config.toml, summary.json, trace.parquet, plots and report.html.
 
-        All files are made first and then put in place one by one, summary.json last, so that a directory with
-        a summary is whole. `command` is printed in the report.
+        All files are made first and then put in place, summary.json last and with the digests of the others: whoever
+        reads the directory finds all of them, or an error. `command` is printed in the report.
         """
         from tacit.results.store import save
 

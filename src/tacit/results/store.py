@@ -1,36 +1,27 @@
-"""Run directories: written whole or not at all, read back with errors that say what is wrong."""
+"""Run directories: what they hold, and how it is read back."""
 
 from __future__ import annotations
 
 import io
-import json
 import os
-import tempfile
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.errors import ResultError
-from tacit.privacy.spending import SUMMARY_KEYS as PRIVACY_KEYS
 from tacit.results.plots import PANELS, Drawn, draw_all
 from tacit.results.record import Record, Trace
+from tacit.results.sealed import AGAIN, FILES, SUMMARY, Sealed, put, refuse_deep, seal, settled
 
-SUMMARY, CONFIG, TRACE, REPORT = "summary.json", "config.toml", "trace.parquet", "report.html"
-SUMMARY_KEYS = (
-    "algorithm",
-    "label",
-    "metrics",
-    "privacy",
-    "versions",
-    "seed",
-    "rounds",
-    "repeats",
-    "agents",
-    "diverged",
-)
+CONFIG, TRACE, REPORT = "config.toml", "trace.parquet", "report.html"
+STALE = frozenset({CONFIG, TRACE, REPORT, *(f"{name}.png" for name in PANELS)})
+"""Files that do not outlive their summary, also where an older version wrote it."""
+MOST_ROWS = 10**7
+"""Of a trace that is read."""
 
 
 def save(record: Record, directory: Path, command: str | None = None) -> Path:
@@ -39,56 +30,34 @@ def save(record: Record, directory: Path, command: str | None = None) -> Path:
 
     drawn = draw_all([record])
     report = page([record], drawn, command).encode("utf-8")
-    put(directory, {**_data_files(record), **plot_files(drawn), REPORT: report})
+    put(directory, seal({**data_files(record), **plot_files(drawn), REPORT: report}, record.summary), stale=STALE)
     return directory
 
 
 def save_data(record: Record, directory: Path) -> None:
-    """Write the directory of a run whose plots and report are those of a comparison above it."""
-    put(directory, _data_files(record))
+    """Write the directory of a run without plots and report."""
+    put(directory, seal(data_files(record), record.summary), stale=STALE)
 
 
 def load(directory: str | os.PathLike[str]) -> Record:
     """Read the directory of one run."""
-    folder = Path(directory)
-    summary = read_summary(folder)
-    missing = [key for key in SUMMARY_KEYS if key not in summary]
-    if missing:
-        raise ResultError(
-            f"{folder / SUMMARY} has no {', '.join(missing)}; it was not written by "
-            "`tacit run`, or was changed: run again"
-        )
-    privacy = summary["privacy"]
-    unsaid = sorted(PRIVACY_KEYS - privacy.keys()) if isinstance(privacy, dict) else sorted(PRIVACY_KEYS)
-    if unsaid:
-        raise ResultError(
-            f"{folder / SUMMARY} does not say what privacy was spent (no {', '.join(unsaid)}); it was "
-            "written by an older tacit: run again, which its config.toml does"
-        )
-    try:
-        settings = tomllib.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ResultError(f"{folder / CONFIG} cannot be read ({error}); run again into a new directory") from error
-    return Record(summary, settings, _read_trace(folder / TRACE))
+    return settled(Path(directory), record_of)
 
 
-def read_summary(folder: Path) -> dict[str, Any]:
-    """Read summary.json of a run or of a comparison."""
-    path = folder / SUMMARY
-    if not path.is_file():
-        raise ResultError(
-            f"{folder} is not a finished run: there is no {SUMMARY} in it; give a directory "
-            "that `tacit run --out` wrote"
-        )
+def record_of(files: Sealed) -> Record:
+    """Return the run of which these are the files."""
+    from tacit.results import schema
+
+    place = files.folder / SUMMARY
+    summary = {key: value for key, value in files.summary.items() if key != FILES}
+    schema.check(schema.RunSummary, summary, place)
     try:
-        summary = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ResultError(f"{path} cannot be read ({error}); run again into a new directory") from error
-    if not isinstance(summary, dict):
-        raise ResultError(
-            f"{path} holds a {type(summary).__name__}, expected an object; run again into a new directory"
-        )
-    return summary
+        settings = tomllib.loads(files.file(CONFIG).decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ResultError(f"{files.folder / CONFIG} cannot be read ({error}); {AGAIN}") from error
+    refuse_deep(files.folder / CONFIG, settings)
+    schema.check(schema.Settings, settings, files.folder / CONFIG)
+    return Record(summary, settings, _read_trace(files, summary))
 
 
 def plot_files(drawn: Mapping[str, Drawn]) -> dict[str, bytes]:
@@ -96,17 +65,9 @@ def plot_files(drawn: Mapping[str, Drawn]) -> dict[str, bytes]:
     return {f"{name}.png": image.png for name, image in drawn.items()}
 
 
-def _data_files(record: Record) -> dict[str, bytes]:
-    return {
-        CONFIG: config_bytes(record.settings),
-        TRACE: _trace_bytes(record.trace),
-        SUMMARY: json_bytes(record.summary),
-    }
-
-
-def json_bytes(content: Mapping[str, Any]) -> bytes:
-    """Return JSON whose bytes depend on the content only."""
-    return (json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8")
+def data_files(record: Record) -> dict[str, bytes]:
+    """Return what is kept of a run beside its summary."""
+    return {CONFIG: config_bytes(record.settings), TRACE: _trace_bytes(record.trace)}
 
 
 def config_bytes(settings: Mapping[str, Any]) -> bytes:
@@ -114,34 +75,6 @@ def config_bytes(settings: Mapping[str, Any]) -> bytes:
     import tomli_w
 
     return tomli_w.dumps(settings).encode("utf-8")
-
-
-def put(directory: Path, files: Mapping[str, bytes]) -> None:
-    """Put files in place by renaming, the summary last and the old one gone first.
-
-    So a directory that has a summary holds what belongs to it, whenever the process may have died.
-    """
-    fresh: dict[str, Path] = {}
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        for name, content in files.items():
-            with tempfile.NamedTemporaryFile(dir=directory, prefix=".new-", delete=False) as file:
-                fresh[name] = Path(file.name)
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            fresh[name].chmod(0o644)  # temporary files are for their owner's eyes only
-        (directory / SUMMARY).unlink(missing_ok=True)
-        for stale in {CONFIG, TRACE, REPORT, *(f"{name}.png" for name in PANELS)} - files.keys():
-            (directory / stale).unlink(missing_ok=True)
-        for name in sorted(files, key=lambda name: name == SUMMARY):
-            fresh[name].replace(directory / name)
-            del fresh[name]
-    except OSError as error:
-        raise ResultError(f"{directory} cannot be written ({error}); give another directory with --out") from error
-    finally:
-        for path in fresh.values():
-            path.unlink(missing_ok=True)
 
 
 def _trace_bytes(trace: Trace) -> bytes:
@@ -163,15 +96,24 @@ def _trace_bytes(trace: Trace) -> bytes:
     return sink.getvalue()
 
 
-def _read_trace(path: Path) -> Trace:
-    import pyarrow as pa
-    from pyarrow import parquet
+COLUMNS = {
+    "round": "int64",
+    "repeat": "int64",
+    "loss": "double",
+    "average_loss": "double",
+    "average_score": "double",
+    "consensus": "double",
+    "cumulative_bits": "int64",
+}
 
+
+def _read_trace(files: Sealed, summary: Mapping[str, Any]) -> Trace:
+    path, content = files.folder / TRACE, files.file(TRACE)
     try:
-        table = parquet.read_table(path)
-        columns = {name: table.column(name).to_numpy() for name in table.column_names}
-        repeats = int(columns["repeat"].max(initial=-1)) + 1
-        shaped = {name: column.reshape(max(1, repeats), -1) for name, column in columns.items()}
+        columns = _columns(content)
+        repeats = summary["repeats"]
+        shaped = {name: column.reshape(repeats, -1) for name, column in columns.items()}
+        _check_rounds(shaped, summary)
         return Trace(
             rounds=shaped["round"][0],
             loss=shaped["loss"],
@@ -180,5 +122,36 @@ def _read_trace(path: Path) -> Trace:
             consensus=shaped["consensus"],
             bits=shaped["cumulative_bits"],
         )
-    except (OSError, KeyError, ValueError, pa.ArrowException) as error:
-        raise ResultError(f"{path} cannot be read as a trace ({error}); run again into a new directory") from error
+    except Exception as error:  # a broken file makes its readers raise anything
+        raise ResultError(f"{path} cannot be read as a trace ({error}); {AGAIN}") from error
+
+
+def _columns(content: bytes) -> dict[str, NDArray[Any]]:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    file = parquet.ParquetFile(pa.BufferReader(content))
+    found = {field.name: str(field.type) for field in file.schema_arrow}
+    expected = {name: kind for name, kind in COLUMNS.items() if name != "average_score" or name in found}
+    if found != expected:
+        raise ValueError(f"columns {found}, expected {expected}")
+    if file.metadata.num_rows > MOST_ROWS:
+        raise ValueError(f"{file.metadata.num_rows:,} rows, expected at most {MOST_ROWS:,}")
+    table = file.read(use_threads=False)
+    empty = [name for name in table.column_names if table.column(name).null_count]
+    if empty:
+        raise ValueError(f"column {empty[0]} has empty places")
+    return {name: table.column(name).to_numpy() for name in table.column_names}
+
+
+def _check_rounds(shaped: Mapping[str, NDArray[Any]], summary: Mapping[str, Any]) -> None:
+    """Check that there is a row for each recorded round and repeat, in order."""
+    rounds, repeats = shaped["round"], shaped["repeat"]
+    expected = np.broadcast_to(np.arange(len(repeats))[:, None], repeats.shape)
+    ordered = (np.diff(rounds, axis=1, prepend=0) > 0).all() and rounds.max(initial=0) <= summary["rounds"]
+    if not ordered or not (rounds == rounds[:1]).all() or not np.array_equal(repeats, expected):
+        raise ValueError(
+            f"its rows are not those of {summary['repeats']} repeats and {summary['rounds']} rounds, in order"
+        )
+    if (shaped["cumulative_bits"] < 0).any():
+        raise ValueError("cumulative_bits below 0")

@@ -15,17 +15,25 @@ import numpy as np
 
 from tacit.contract import Tree
 from tacit.errors import ResultError
+from tacit.privacy.ledger_store import sync
 from tacit.simulate.arrays import Carry
+from tacit.simulate.data_identity import DataIdentity
 
-FORMAT = 4
+FORMAT = 5
 RECORDED, TOOK_PART = "recorded/", "took_part/"
 
 
 class Log:
     """Figures collected so far."""
 
-    def __init__(self, fingerprint: dict[str, Any], recorded: Sequence[str], answering: int = 0) -> None:
-        self.fingerprint = fingerprint
+    def __init__(
+        self,
+        fingerprint: dict[str, Any],
+        recorded: Sequence[str],
+        answering: int = 0,
+        data: DataIdentity | None = None,
+    ) -> None:
+        self.fingerprint, self.data = fingerprint, data
         self.rounds = 0
         self.recorded_rounds: list[int] = []
         self.recorded: dict[str, list[np.ndarray]] = {name: [] for name in recorded}
@@ -112,7 +120,8 @@ def digest(tree: Tree) -> str:
 def save(path: Path, log: Log, carry: Carry) -> None:
     """Write a checkpoint: a new file beside the old one, then renamed over it."""
     leaves = {f"carry/{k}": np.asarray(leaf) for k, leaf in enumerate(jax.tree.leaves(carry))}
-    about = json.dumps({"format": FORMAT, "rounds": log.rounds, **log.fingerprint}, sort_keys=True)
+    data = None if log.data is None else log.data.at(log.rounds)
+    about = json.dumps({"format": FORMAT, "rounds": log.rounds, "data": data, **log.fingerprint}, sort_keys=True)
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(path.name + ".new")
     with fresh.open("wb") as file:
@@ -120,6 +129,7 @@ def save(path: Path, log: Log, carry: Carry) -> None:
         file.flush()
         os.fsync(file.fileno())
     fresh.replace(path)
+    sync(path.parent)
 
 
 def load(path: Path, log: Log, like: Carry) -> Carry:
@@ -128,11 +138,13 @@ def load(path: Path, log: Log, like: Carry) -> Carry:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = dict(archive.items())
         about = json.loads(str(arrays["about"]))
-        found = {key: about.get(key) for key in ("format", "rounds", *log.fingerprint)}
+        found = {key: about.get(key) for key in ("format", "rounds", "data", *log.fingerprint)}
+        rounds = int(found["rounds"])
         figures = {key: arrays[key] for key in log.names() if key in arrays}
     except Exception as error:  # a broken file makes its readers raise anything
         raise ResultError(f"{path} is not a checkpoint that can be read ({error}); delete it to start over") from error
-    expected = {"format": FORMAT, "rounds": found["rounds"], **log.fingerprint}
+    data = None if log.data is None else log.data.as_in(found["data"], rounds)
+    expected = {"format": FORMAT, "rounds": found["rounds"], "data": data, **log.fingerprint}
     if found != expected:
         other = [f"{key} {found[key]!r} there, {expected[key]!r} here" for key in found if found[key] != expected[key]]
         raise ResultError(f"{path} is the checkpoint of another run: {', '.join(other)}; name another file")
@@ -143,6 +155,6 @@ def load(path: Path, log: Log, like: Carry) -> Carry:
             raise ResultError(f"{path} holds a state of another shape; delete it to start over")
     if len(figures) < len(log.names()):
         raise ResultError(f"{path} lacks {sorted(set(log.names()) - figures.keys())}; delete it to start over")
-    log.restore(int(found["rounds"]), figures)
+    log.restore(rounds, figures)
     carry: Carry = jax.tree_util.tree_unflatten(structure, [jnp.asarray(leaf) for leaf in saved])
     return carry

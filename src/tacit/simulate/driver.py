@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
@@ -20,10 +20,12 @@ from tacit.errors import ConfigError, DataError, ResultError
 from tacit.graphs import Channel, Graph, Topology
 from tacit.metrics import consensus_distance, message_bits
 from tacit.privacy.spending import RunPrivacy, spent_in_run
+from tacit.results.locks import writing_file
 from tacit.results.run import Run, Traffic
 from tacit.simulate import checkpoint as checkpoints
 from tacit.simulate.arrays import Carry, Desks, World, joined
 from tacit.simulate.data import RoundData
+from tacit.simulate.data_identity import DataIdentity
 from tacit.simulate.engine import Engine, Tally
 from tacit.simulate.figures import Figures, Noted, all_noted
 from tacit.simulate.layout import lay_out
@@ -77,7 +79,7 @@ def simulate(
     that round's loss is taken, and the last of which are `run.models`. Leaves have a leading axis over the learners, in
     the order of the graph; where a server predicts, its model stands for each of its clients. `checkpoint` is a file to
     which the state is saved on the way; a run that finds it goes on from there and ends with the same figures as one
-    that was never stopped. `progress=None` shows a bar on a terminal.
+    that was never stopped; it is refused for another run or other data. `progress=None` shows a bar on a terminal.
 
     Ctrl-C ends the run after the current chunk with `partial=True`; what was done so far is valid.
     """
@@ -303,13 +305,18 @@ class _Simulation:
     # -- the loop ------------------------------------------------------------------------------------------------------
 
     def run(self, record_every: int | None, path: Path | None, progress: bool | None) -> Run:
-        """Run all rounds, from a checkpoint where there is one."""
+        """Run all rounds, from a checkpoint where there is one, which nobody else writes meanwhile."""
+        with nullcontext() if path is None else writing_file(path):
+            return self._run(record_every, path, progress)
+
+    def _run(self, record_every: int | None, path: Path | None, progress: bool | None) -> Run:
         every = max(1, self.rounds // 50) if record_every is None else record_every
         if not isinstance(every, int) or every < 1:
             raise ConfigError(f"record_every is {record_every}; expected a whole number from 1 on")
         carry = jax.jit(self.engine.start)(self.world, self.params, self.own_params)
         known = {} if path is None else self._fingerprint(carry)
-        log = checkpoints.Log(known, self._recorded_names(), len(self.answering))
+        data = None if path is None else DataIdentity(self.streams, self.rounds)
+        log = checkpoints.Log(known, self._recorded_names(), len(self.answering), data)
         if path is not None and path.exists():
             carry = checkpoints.load(path, log, carry)
             if log.rounds > self.rounds:
@@ -350,7 +357,6 @@ class _Simulation:
             "program": checkpoints.digest(program.as_text()),
             "links": checkpoints.digest(self.world),
             "start": checkpoints.digest(carry),
-            "data": checkpoints.digest([s.chunk(0, 1) for s in self.streams]),
             "channel": str(self.engine.channel),
             "figures": self.figures.names,
             "recorded": list(self.recorders),

@@ -70,6 +70,10 @@ class ArrayStream(Stream):
         x[~there], y[~there] = 0, 0
         return Batch(x, y, there.astype(np.float32))
 
+    def backing(self) -> tuple[NDArray[Any], ...]:
+        """Return the rows and the order in which they are read."""
+        return self._x, self._y, self._order, self._starts
+
     def records(self, agent: int, start: int, stop: int) -> NDArray[np.int64] | None:
         """Return (rounds, places) which of an agent's rows each place holds, in the order in which it reads them."""
         if self._exhausted != "cycle":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,10 @@ class ArrivalStream(Stream):
         """Return the shapes and types of one agent's batch."""
         lead = leaf_spec((), np.float32)
         return Batch(leaf_spec(self._x.shape[1:], np.float32), lead, lead)
+
+    def backing(self) -> tuple[NDArray[Any], ...]:
+        """Return the samples and the rounds in which they come."""
+        return self._x, self._y, self._row
 
     def chunk(self, start: int, stop: int) -> Tree:
         """Return rounds start..stop-1; where there is no sample, weight, x and y are 0."""

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import DataError
+from tacit.streams.looked_for import looked_for
 from tacit.streams.validate import Task, check_features, check_labels
 
 TIMEOUT_S = 30.0
@@ -222,6 +223,7 @@ def _known(name: str) -> _Known:
 
 def find(*files: str) -> Path | None:
     """Return the first file's path in the first folder that has them all."""
+    looked_for(files)
     for folder in search_path():
         if all((folder / file).is_file() for file in files):
             return folder / files[0]

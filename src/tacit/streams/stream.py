@@ -74,6 +74,13 @@ class Stream(ABC):
     def chunk(self, start: int, stop: int) -> Tree:
         """Return rounds start..stop-1 as a pytree of numpy arrays (stop - start, agents, ...)."""
 
+    def backing(self) -> tuple[NDArray[Any], ...]:
+        """Return the arrays of which all batches are made; none where there are no such arrays, or it is not known.
+
+        By these a checkpoint knows data that are too large to be read through.
+        """
+        return ()
+
     def records(self, agent: int, start: int, stop: int) -> NDArray[np.int64] | None:
         """Return (rounds, places) which of an agent's records stand in its batches of rounds start..stop-1.
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import ResultError
 from tacit.experiments.gallery.schedule import Finished
 from tacit.experiments.gallery.texts import TEXTS, Text, text_of
 from tacit.experiments.gallery.verdicts import verdicts
 from tacit.experiments.papers import PARTS
-from tacit.experiments.papers.experiment import command
-from tacit.experiments.papers.page import QUICK, counted, document, facts, held, how, story
-from tacit.results.store import put
+from tacit.experiments.papers.experiment import command, pictures_of
+from tacit.experiments.papers.page import STORY_CSS, counted, facts, held, how, quick_form, story
+from tacit.results.html import Html, document, html, joined
+from tacit.results.report import CSS as REPORT_CSS
+from tacit.results.report import NOTHING
+from tacit.results.sealed import put
 
 INDEX, VERDICTS = "index.html", "verdicts.md"
 CSS = """
@@ -38,6 +39,7 @@ section { border-top: 1px solid var(--line); margin-top: 2.6rem; padding-top: .4
 nav { font-size: .95rem; } nav ul { columns: 2; padding-left: 1.2rem; } nav li { break-inside: avoid; }
 @media (max-width: 640px) { nav ul { columns: 1; } .score { display: none; } }
 """
+STYLES = (REPORT_CSS, STORY_CSS, CSS)
 
 
 def write_pages(outcomes: Sequence[Finished], out: Path) -> Path:
@@ -48,7 +50,7 @@ def write_pages(outcomes: Sequence[Finished], out: Path) -> Path:
     }
     pages = {_name(TEXTS[number]): _text_page(TEXTS[number], ours) for number, ours in told.items() if ours}
     files = {**pages, VERDICTS: verdicts(outcomes), INDEX: _index(outcomes, told)}
-    put(out, {name: content.encode("utf-8") for name, content in files.items()})
+    put(out, {name: content.encode("utf-8") for name, content in files.items()}, last=INDEX)
     return out / INDEX
 
 
@@ -59,117 +61,122 @@ def _name(text: Text) -> str:
 def _index(outcomes: Sequence[Finished], told: Mapping[str, Sequence[Finished]]) -> str:
     done = [outcome.summary for outcome in outcomes if outcome.summary is not None]
     claims, holding = sum(len(summary["claims"]) for summary in done), sum(map(held, done))
-    cards = "".join(_card(TEXTS[number], ours) for number, ours in told.items() if ours)
+    missing = html("<p class='warning'>{} did not run; the table says why.</p>", len(outcomes) - len(done))
     parts = [
-        "<header><h1>Five texts, run again</h1>"
-        "<p class='by'>A gallery by tacit: every experiment, claim by claim</p></header>",
-        *([f"<p class='warning'>{QUICK}</p>"] if any(summary["quick"] for summary in done) else []),
-        f"<p class='total'><b>{len(done)}</b> experiments, <b>{claims}</b> claims put to the test: <b>{holding}</b> "
-        f"hold, <b>{claims - holding}</b> do not. A claim that does not come out stays, with the reason.</p>",
-        *(
-            [f"<p class='warning'>{len(outcomes) - len(done)} did not run; the table says why.</p>"]
-            if len(done) < len(outcomes)
-            else []
+        html(
+            "<header><h1>Five texts, run again</h1>"
+            "<p class='by'>A gallery by tacit: every experiment, claim by claim</p></header>"
         ),
-        f"<div class='texts'>{cards}</div>",
-        "<h2>Experiments</h2>",
-        f"<div class='scroll'>{_experiments(outcomes)}</div>",
-        f"<footer>{_origin(done)}</footer>",
+        *quick_form(done),
+        html(
+            "<p class='total'><b>{}</b> experiments, <b>{}</b> claims put to the test: <b>{}</b> hold, <b>{}</b> do "
+            "not. A claim that does not come out stays, with the reason.</p>",
+            len(done),
+            claims,
+            holding,
+            claims - holding,
+        ),
+        *([missing] if len(done) < len(outcomes) else []),
+        html(
+            "<div class='texts'>{}</div>", joined(_card(TEXTS[number], ours) for number, ours in told.items() if ours)
+        ),
+        html("<h2>Experiments</h2>\n<div class='scroll'>{}</div>", _experiments(outcomes)),
+        html("<footer>{}</footer>", _origin(done)),
     ]
-    return document("tacit: five texts, run again", "\n".join(parts), CSS)
+    return document("tacit: five texts, run again", joined(parts, "\n"), *STYLES)
 
 
-def _card(text: Text, outcomes: Sequence[Finished]) -> str:
+def _card(text: Text, outcomes: Sequence[Finished]) -> Html:
     done = [outcome.summary for outcome in outcomes if outcome.summary is not None]
     score = f"{sum(map(held, done))} of {sum(len(summary['claims']) for summary in done)} claims hold"
-    return (
-        f"<a href='{_name(text)}'><b>{text.number} · {escape(text.title)}</b><small>{escape(text.origin)}</small>"
-        f"<small>{_experiments_in_words(len(outcomes))}, {score}</small></a>"
-    )
+    return html(
+        "<a href='{}'><b>{} · {}</b><small>{}</small><small>{}, {}</small></a>",
+        _name(text), text.number, text.title, text.origin, _experiments_in_words(len(outcomes)), score,
+    )  # fmt: skip
 
 
 def _experiments_in_words(count: int) -> str:
     return "one experiment" if count == 1 else f"{count} experiments"
 
 
-def _experiments(outcomes: Sequence[Finished]) -> str:
+def _experiments(outcomes: Sequence[Finished]) -> Html:
     by_name = {outcome.experiment.name: outcome for outcome in outcomes}
     rows = []
     for number, part in enumerate(PARTS, start=1):
         ours = [by_name[experiment.name] for experiment in part.experiments if experiment.name in by_name]
         if ours:
-            rows.append(f"<tr class='part'><th colspan='5'>Part {number}. {escape(part.name)}</th></tr>")
+            rows.append(html("<tr class='part'><th colspan='5'>Part {}. {}</th></tr>", number, part.name))
             rows += map(_row, ours)
-    head = "<tr><th>experiment</th><th>what it shows</th><th>source</th><th>claims that hold</th><th>seconds</th></tr>"
-    return f"<table class='index'><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
+    titles = ("experiment", "what it shows", "source", "claims that hold", "seconds")
+    head = joined(html("<th>{}</th>", title) for title in titles)
+    return html("<table class='index'><thead><tr>{}</tr></thead><tbody>{}</tbody></table>", head, joined(rows))
 
 
-def _row(outcome: Finished) -> str:
+def _row(outcome: Finished) -> Html:
     experiment = outcome.experiment
     link = f"{_name(text_of(experiment.source))}#{experiment.name}"
     if outcome.summary is None:
-        score = f"<td colspan='2'>did not run: {escape(outcome.fault)}</td>"
+        score = html("<td colspan='2'>did not run: {}</td>", outcome.fault)
     else:
         count, total = held(outcome.summary), len(outcome.summary["claims"])
-        bar = f"<span class='score' aria-hidden='true'><i style='width:{100 * count / max(1, total):.1f}%'></i></span>"
-        score = f"<td>{count} of {total}{bar}</td><td>{outcome.summary['seconds']:,.0f}</td>"
-    return (
-        f"<tr><td><a href='{link}'>{experiment.name}</a></td><td>{escape(experiment.title)}</td>"
-        f"<td>{escape(experiment.source)}</td>{score}</tr>"
-    )
+        bar = html(
+            "<span class='score' aria-hidden='true'><i style='width:{:.1f}%'></i></span>", 100 * count / max(1, total)
+        )
+        score = html("<td>{} of {}{}</td><td>{:,.0f}</td>", count, total, bar, outcome.summary["seconds"])
+    return html(
+        "<tr><td><a href='{}'>{}</a></td><td>{}</td><td>{}</td>{}</tr>",
+        link, experiment.name, experiment.title, experiment.source, score,
+    )  # fmt: skip
 
 
 def _text_page(text: Text, outcomes: Sequence[Finished]) -> str:
     done = [outcome.summary for outcome in outcomes if outcome.summary is not None]
-    entries = "".join(
-        f"<li><a href='#{o.experiment.name}'>{escape(o.experiment.title)}</a>"
-        f"{'' if o.summary is None else f' <small>({counted(o.summary)})</small>'}</li>"
-        for o in outcomes
-    )
     parts = [
-        f"<header><h1>{escape(text.title)}</h1><p class='by'>Text {text.number}: {escape(text.origin)} · "
-        f"<a href='{INDEX}'>all texts</a></p></header>",
-        *([f"<p class='warning'>{QUICK}</p>"] if any(summary["quick"] for summary in done) else []),
-        f"<nav><ul>{entries}</ul></nav>",
+        html(
+            "<header><h1>{}</h1><p class='by'>Text {}: {} · <a href='{}'>all texts</a></p></header>",
+            text.title,
+            text.number,
+            text.origin,
+            INDEX,
+        ),
+        *quick_form(done),
+        html("<nav><ul>{}</ul></nav>", joined(map(_entry, outcomes))),
         *(_section(outcome) for outcome in outcomes),
-        f"<footer>{_origin(done)}</footer>",
+        html("<footer>{}</footer>", _origin(done)),
     ]
-    return document(f"{text.title}, run again", "\n".join(parts), CSS)
+    return document(f"{text.title}, run again", joined(parts, "\n"), *STYLES)
 
 
-def _section(outcome: Finished) -> str:
+def _entry(outcome: Finished) -> Html:
+    score = NOTHING if outcome.summary is None else html(" <small>({})</small>", counted(outcome.summary))
+    return html("<li><a href='#{}'>{}</a>{}</li>", outcome.experiment.name, outcome.experiment.title, score)
+
+
+def _section(outcome: Finished) -> Html:
     experiment, summary = outcome.experiment, outcome.summary
-    heading = (
-        f"<section id='{experiment.name}'><h2>{escape(experiment.title)}</h2>"
-        f"<p class='by'>{escape(experiment.source)}</p>"
+    heading = html(
+        "<section id='{}'><h2>{}</h2><p class='by'>{}</p>", experiment.name, experiment.title, experiment.source
     )
     if summary is None:
-        return f"{heading}<p class='warning'>Did not run: {escape(outcome.fault)}</p></section>"
-    line = escape(command(summary, Path("runs") / experiment.name))
-    return (
-        f"{heading}<p>{counted(summary)}. {escape(summary['data']['description'])}.</p>"
-        f"<p class='facts'><code>{line}</code> · {facts(summary)}</p>"
-        f"{story(summary, _pictures(summary, outcome.directory))}"
-        f"<details><summary>How it was done, and tables</summary>{how(summary)}</details></section>"
+        return html("{}<p class='warning'>Did not run: {}</p></section>", heading, outcome.fault)
+    return html(
+        "{}<p>{}. {}.</p><p class='facts'><code>{}</code> · {}</p>{}"
+        "<details><summary>How it was done, and tables</summary>{}</details></section>",
+        heading,
+        counted(summary),
+        summary["data"]["description"],
+        command(summary, Path("runs") / experiment.name),
+        facts(summary),
+        story(summary, pictures_of(outcome.directory, summary)),
+        how(summary),
     )
 
 
-def _pictures(summary: Mapping[str, Any], directory: Path) -> dict[str, str]:
-    pictures = {}
-    for figure in summary["figures"]:
-        path = directory / f"{figure['name']}.svg"
-        try:
-            pictures[figure["name"]] = path.read_text(encoding="utf-8")
-        except OSError as error:
-            raise ResultError(f"{path} cannot be read ({error}); remove {directory} and run it again") from error
-    return pictures
-
-
-def _origin(done: Sequence[Mapping[str, Any]]) -> str:
+def _origin(done: Sequence[Mapping[str, Any]]) -> Html:
     """Return days, machines and versions of all summaries."""
     days = sorted({summary["date"] for summary in done})
     machines = sorted({summary["machine"] for summary in done})
     versions = sorted({", ".join(f"{k} {v}" for k, v in summary["versions"].items()) for summary in done})
     seconds = sum(summary["seconds"] for summary in done)
     lines = (" and ".join(days), *machines, *versions, f"{seconds:,.0f} s in all, several at a time")
-    return "".join(f"<p>{escape(line)}</p>" for line in lines)
+    return joined(html("<p>{}</p>", line) for line in lines)

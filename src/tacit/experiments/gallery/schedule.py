@@ -2,7 +2,7 @@
 
 No experiment needs the outcome of another, so any order is right; the longest begin first, so that no long one is
 left alone at the end. An experiment writes its directory whole or not at all. So an interrupted run goes on where it
-was: what has a summary of the same form, seed and version is kept.
+was: what has a summary of the same form and seed, made of the same code, versions and data files, is kept.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from tacit.errors import ConfigError, ResultError, TacitError
-from tacit.experiments.papers.experiment import Experiment
+from tacit.experiments.papers.experiment import Experiment, is_current, read
 from tacit.experiments.papers.workers import MOST_WORKERS
-from tacit.results.record import usable_cores, versions
-from tacit.results.store import read_summary
+from tacit.results.locks import writing
+from tacit.results.record import usable_cores
 
 LOG = "log.txt"
 """In an experiment's directory: what it printed, and why it failed if it did."""
@@ -117,13 +117,12 @@ def core_shares(cores: Sequence[int], jobs: int | None) -> list[tuple[int, ...]]
 def _kept(experiment: Experiment, directory: Path, quick: bool, seed: int) -> dict[str, Any] | None:
     """Return the summary of an earlier run that need not be done again."""
     try:
-        summary = read_summary(directory)
+        summary = read(directory)
     except ResultError:
         return None
     wanted = {"experiment": experiment.name, "quick": quick, "seed": seed}
-    same = all(summary.get(key) == value for key, value in wanted.items())
-    here = summary.get("versions", {}).get("tacit") == versions()["tacit"]
-    return summary if same and here and "figures" in summary else None
+    same = all(summary[key] == value for key, value in wanted.items())
+    return summary if same and is_current(summary) else None
 
 
 def _begin(experiment: Experiment, out: Path, quick: bool, seed: int, cores: tuple[int, ...]) -> _Slot:
@@ -155,16 +154,26 @@ def _reproduce(
         os.sched_setaffinity(0, cores)
     # Several processes may share an accelerator: none is to take all of its memory at the start.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    with (directory / LOG).open("w", encoding="utf-8") as log:
-        for stream in (1, 2):
-            os.dup2(log.fileno(), stream)
+    with ExitStack() as held:
         try:
+            held.enter_context(writing(directory))
+            held.enter_context(_logged(directory / LOG, "w"))
             find(name).run(quick, directory, seed)
         except TacitError as error:
-            print(f"error: {error}", file=sys.stderr)
+            with _logged(directory / LOG, "a"):
+                print(f"error: {error}", file=sys.stderr, flush=True)
             raise SystemExit(2) from error
         except KeyboardInterrupt as error:
             raise SystemExit(130) from error
+
+
+@contextmanager
+def _logged(path: Path, mode: str) -> Iterator[None]:
+    """Send what this process prints to a file."""
+    with path.open(mode, encoding="utf-8") as log:
+        for stream in (1, 2):
+            os.dup2(log.fileno(), stream)
+        yield
 
 
 def _end(slot: _Slot, out: Path) -> Finished:
@@ -172,7 +181,7 @@ def _end(slot: _Slot, out: Path) -> Finished:
     code = slot.process.exitcode
     slot.process.join()
     if code == 0:
-        return Finished(slot.experiment, directory, read_summary(directory))
+        return Finished(slot.experiment, directory, read(directory))
     lines = (directory / LOG).read_text(encoding="utf-8", errors="replace").strip().splitlines()
     told = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")] or lines
     said = told[-1] if told else "it said nothing"

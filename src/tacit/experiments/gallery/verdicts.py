@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tacit.experiments.gallery.schedule import Finished
 from tacit.experiments.papers.page import held
+from tacit.text import visible
 
 
 def verdicts(outcomes: Sequence[Finished]) -> str:
@@ -14,10 +16,10 @@ def verdicts(outcomes: Sequence[Finished]) -> str:
     done = [outcome.summary for outcome in outcomes if outcome.summary is not None]
     rows = [
         f"| [{s['experiment']}](#{s['experiment']}) | {_cell(s['source'])} | {held(s)} of {len(s['claims'])} | "
-        f"{s['seconds']:,.0f} | {s['date']} | {_cell(s['machine'])} |"
+        f"{s['seconds']:,.0f} | {_cell(s['date'])} | {_cell(s['machine'])} |"
         for s in done
     ]
-    failed = [f"- {o.experiment.name} did not run: {o.fault}" for o in outcomes if o.summary is None]
+    failed = [f"- {o.experiment.name} did not run: {_cell(o.fault)}" for o in outcomes if o.summary is None]
     claims, holding = sum(len(s["claims"]) for s in done), sum(map(held, done))
     parts = [
         f"{len(done)} experiments, {claims} claims: {holding} hold, {claims - holding} do not.",
@@ -37,7 +39,7 @@ def _experiment(summary: Mapping[str, Any]) -> str:
         for c in summary["claims"]
     ]
     return (
-        f"## {summary['experiment']}\n\n{summary['title']} ({summary['source']}). "
+        f"## {summary['experiment']}\n\n{_cell(summary['title'])} ({_cell(summary['source'])}). "
         f"{_cell(summary['data']['description'])}. "
         f"`tacit reproduce {summary['experiment']}{form} --seed {summary['seed']}`, {summary['seconds']:,.0f} s.\n\n"
         "| claim | the text has | found | verdict |\n|---|---|---|---|\n" + "\n".join(rows)
@@ -45,4 +47,5 @@ def _experiment(summary: Mapping[str, Any]) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+    plain = re.sub(r"<(?=[A-Za-z/!?])", "&lt;", visible(text))
+    return plain.replace("|", "\\|").replace("\n", " ")

@@ -14,8 +14,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tacit.errors import TacitError
+from tacit.experiments.own_code import package_digest
+from tacit.results import schema
+from tacit.results.locks import writing
 from tacit.results.record import machine, versions
-from tacit.results.store import REPORT, SUMMARY, json_bytes, put
+from tacit.results.sealed import FILES, SUMMARY, Sealed, put, seal, settled
+from tacit.results.store import REPORT
+from tacit.results.svg import check_svg
+from tacit.streams.datasets import search_path
+from tacit.streams.looked_for import digests, looked_for
 
 
 class Claim(NamedTuple):
@@ -91,17 +98,21 @@ def reproducible(name: str, title: str, source: str, investigate: Investigation)
     """Make an experiment of an investigation: time it and write its directory."""
 
     def run(quick: bool, out: Path, seed: int) -> dict[str, Any]:
-        begun = time.perf_counter()
-        findings = investigate(quick, seed)
-        summary = summarise(experiment, findings, quick, seed, time.perf_counter() - begun)
-        write(findings, summary, out)
+        with writing(out):
+            begun = time.perf_counter()
+            code = package_digest()
+            findings = investigate(quick, seed)
+            summary = summarise(experiment, findings, quick, seed, time.perf_counter() - begun, code)
+            write(findings, summary, out)
         return summary
 
     experiment = Experiment(name, title, source, run)
     return experiment
 
 
-def summarise(experiment: Experiment, findings: Findings, quick: bool, seed: int, seconds: float) -> dict[str, Any]:
+def summarise(
+    experiment: Experiment, findings: Findings, quick: bool, seed: int, seconds: float, code: str
+) -> dict[str, Any]:
     """Return what summary.json holds: all of the findings but the pictures, and where they come from."""
     _check_pictures(findings)
     return {
@@ -120,7 +131,14 @@ def summarise(experiment: Experiment, findings: Findings, quick: bool, seed: int
         "date": datetime.now(UTC).date().isoformat(),
         "machine": machine(),
         "versions": versions(),
+        "made_of": {"code": code, "data": digests(looked_for(), search_path())},
     }
+
+
+def is_current(summary: dict[str, Any]) -> bool:
+    """Whether the code, the versions and the data files that a summary came from are those that are here now."""
+    here = {"code": package_digest(), "data": digests(summary["made_of"]["data"], search_path())}
+    return bool(summary["versions"] == versions() and summary["made_of"] == here)
 
 
 def command(summary: dict[str, Any], out: Path) -> str:
@@ -136,15 +154,34 @@ def write(findings: Findings, summary: dict[str, Any], out: Path) -> None:
 
     pictures = {figure.name: figure.svg for figure in findings.figures}
     text = page(summary, pictures, command(summary, out))
-    put(
-        out,
-        {
-            **{f"{figure.name}.png": figure.png for figure in findings.figures},
-            **{f"{figure.name}.svg": figure.svg.encode("utf-8") for figure in findings.figures},
-            REPORT: text.encode("utf-8"),
-            SUMMARY: json_bytes(summary),
-        },
-    )
+    files = {
+        **{f"{figure.name}.png": figure.png for figure in findings.figures},
+        **{f"{figure.name}.svg": figure.svg.encode("utf-8") for figure in findings.figures},
+        REPORT: text.encode("utf-8"),
+    }
+    put(out, seal(files, summary))
+
+
+def read(directory: Path) -> dict[str, Any]:
+    """Read the summary of an experiment, having seen that its pictures belong to it and can stand in a page."""
+    return settled(directory, _summary_of)
+
+
+def pictures_of(directory: Path, summary: dict[str, Any]) -> dict[str, str]:
+    """Read the SVGs of the figures that a summary names."""
+    return settled(directory, lambda files: _pictures_of(files, summary))
+
+
+def _summary_of(files: Sealed) -> dict[str, Any]:
+    summary = {key: value for key, value in files.summary.items() if key != FILES}
+    schema.check(schema.ExperimentSummary, summary, files.folder / SUMMARY)
+    _pictures_of(files, summary)
+    return summary
+
+
+def _pictures_of(files: Sealed, summary: dict[str, Any]) -> dict[str, str]:
+    names = [figure["name"] for figure in summary["figures"]]
+    return {name: check_svg(files.file(f"{name}.svg"), files.folder / f"{name}.svg") for name in names}
 
 
 def _check_pictures(findings: Findings) -> None:

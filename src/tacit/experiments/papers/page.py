@@ -5,11 +5,11 @@ Pages are made of what a directory holds, the summary and the pictures, so that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from html import escape
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tacit.results.report import CSS
+from tacit.results.html import Html, document, html, joined
+from tacit.results.report import CSS, NOTHING, picture
 
 QUICK = "The quick form: fewer settings and seeds and coarser choices, hence wider intervals."
 STORY_CSS = """
@@ -34,25 +34,21 @@ def page(summary: Mapping[str, Any], pictures: Mapping[str, str], command: str) 
     """Return the page of one experiment; `pictures` are SVGs by the names of the figures."""
     versions = ", ".join(f"{name} {version}" for name, version in summary["versions"].items())
     parts = [
-        f"<header><h1>{escape(summary['title'])}</h1><p class='by'>{escape(summary['source'])}, run again by tacit</p>"
-        "</header>",
-        *([f"<p class='warning'>{QUICK}</p>"] if summary["quick"] else []),
-        f"<p>{counted(summary)}. {escape(summary['data']['description'])}.</p>",
+        html(
+            "<header><h1>{}</h1><p class='by'>{}, run again by tacit</p></header>", summary["title"], summary["source"]
+        ),
+        *quick_form([summary]),
+        html("<p>{}. {}.</p>", counted(summary), summary["data"]["description"]),
         story(summary, pictures),
-        f"<h2>How it was done</h2>{how(summary)}",
-        f"<footer><p>Made by <code>{escape(command)}</code></p><p>{facts(summary)} · {escape(versions)}</p></footer>",
+        html("<h2>How it was done</h2>{}", how(summary)),
+        html("<footer><p>Made by <code>{}</code></p><p>{} · {}</p></footer>", command, facts(summary), versions),
     ]
-    return document(summary["title"], "\n".join(parts))
+    return document(summary["title"], joined(parts, "\n"), CSS, STORY_CSS)
 
 
-def document(title: str, body: str, css: str = "") -> str:
-    """Return a page that asks for nothing from anywhere."""
-    return (
-        "<!doctype html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'>\n"
-        "<meta name='viewport' content='width=device-width, initial-scale=1'>\n"
-        f"<title>{escape(title)}</title>\n<style>{CSS}{STORY_CSS}{css}</style>\n</head>\n<body>\n<main>\n{body}\n"
-        "</main>\n</body>\n</html>\n"
-    )
+def quick_form(summaries: Iterable[Mapping[str, Any]]) -> list[Html]:
+    """Return a warning where one of them is of the quick form."""
+    return [html("<p class='warning'>{}</p>", QUICK)] if any(summary["quick"] for summary in summaries) else []
 
 
 def held(summary: Mapping[str, Any]) -> int:
@@ -69,50 +65,50 @@ def facts(summary: Mapping[str, Any]) -> str:
     """Return seed, form, time, day and machine."""
     form = "quick" if summary["quick"] else "full"
     words = (f"seed {summary['seed']}", form, f"{summary['seconds']:,.0f} s", summary["date"], summary["machine"])
-    return escape(" · ".join(words))
+    return " · ".join(words)
 
 
-def story(summary: Mapping[str, Any], pictures: Mapping[str, str]) -> str:
+def story(summary: Mapping[str, Any], pictures: Mapping[str, str]) -> Html:
     """Return the figures, each with the claims that it shows, and then the claims that only numbers show."""
     claims = summary["claims"]
     figures = [
-        _figure(figure, pictures[figure["name"]], [c for c in claims if c["seen_in"] == figure["name"]])
+        picture(
+            figure["title"],
+            figure["caption"],
+            pictures[figure["name"]],
+            _claims([c for c in claims if c["seen_in"] == figure["name"]]),
+        )
         for figure in summary["figures"]
     ]
     rest = [claim for claim in claims if not claim["seen_in"]]
-    shown = f"<div class='plots'>{''.join(figures)}</div>" if figures else ""
-    return shown + (f"<h3>Claims told by numbers</h3>{_claims(rest)}" if rest else "")
+    shown = html("<div class='plots'>{}</div>", joined(figures)) if figures else NOTHING
+    told = html("<h3>Claims told by numbers</h3>{}", _claims(rest)) if rest else NOTHING
+    return joined([shown, told])
 
 
-def how(summary: Mapping[str, Any]) -> str:
+def how(summary: Mapping[str, Any]) -> Html:
     """Return the method in paragraphs, and the tables."""
-    paragraphs = (f"<p>{escape(paragraph)}</p>" for paragraph in summary["method"])
-    return "".join([*paragraphs, *map(_table, summary["tables"])])
+    paragraphs = (html("<p>{}</p>", paragraph) for paragraph in summary["method"])
+    return joined([*paragraphs, *map(_table, summary["tables"])])
 
 
-def _claims(claims: Sequence[Mapping[str, Any]]) -> str:
-    return f"<ul class='claims'>{''.join(map(_claim, claims))}</ul>" if claims else ""
+def _claims(claims: Sequence[Mapping[str, Any]]) -> Html:
+    return html("<ul class='claims'>{}</ul>", joined(map(_claim, claims))) if claims else NOTHING
 
 
-def _claim(claim: Mapping[str, Any]) -> str:
+def _claim(claim: Mapping[str, Any]) -> Html:
     kind, verdict = ("holds", "✓ holds") if claim["holds"] else ("fails", "✗ does not hold")
-    text = f"<p><b>Text:</b> {escape(claim['text'])}</p>" if claim["text"] else ""
-    return (
-        f"<li class='{kind}'><span class='verdict'>{verdict}</span><strong>{escape(claim['claim'])}</strong>"
-        f"{text}<p><b>Here:</b> {escape(claim['figure'])}</p></li>"
-    )
+    text = html("<p><b>Text:</b> {}</p>", claim["text"]) if claim["text"] else NOTHING
+    return html(
+        "<li class='{}'><span class='verdict'>{}</span><strong>{}</strong>{}<p><b>Here:</b> {}</p></li>",
+        kind, verdict, claim["claim"], text, claim["figure"],
+    )  # fmt: skip
 
 
-def _figure(figure: Mapping[str, str], svg: str, claims: Sequence[Mapping[str, Any]]) -> str:
-    image = svg.replace("<svg ", f"<svg role='img' aria-label='{escape(figure['title'])}' ", 1)
-    caption = f"<figcaption>{escape(figure['caption'])}</figcaption>"
-    return f"<figure><h3>{escape(figure['title'])}</h3>{image}{caption}{_claims(claims)}</figure>"
-
-
-def _table(table: Mapping[str, Any]) -> str:
-    head = "".join(f"<th>{escape(column)}</th>" for column in table["columns"])
-    rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in table["rows"])
-    return (
-        f"<h3>{escape(table['title'])}</h3><p>{escape(table['note'])}</p><div class='scroll'><table>"
-        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
-    )
+def _table(table: Mapping[str, Any]) -> Html:
+    head = joined(html("<th>{}</th>", column) for column in table["columns"])
+    rows = (html("<tr>{}</tr>", joined(html("<td>{}</td>", cell) for cell in row)) for row in table["rows"])
+    return html(
+        "<h3>{}</h3><p>{}</p><div class='scroll'><table><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>",
+        table["title"], table["note"], head, joined(rows),
+    )  # fmt: skip

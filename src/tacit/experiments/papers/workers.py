@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from tacit.errors import TacitError
 from tacit.results.record import usable_cores
+from tacit.streams.looked_for import looked_for
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -62,11 +63,12 @@ _stopped = threading.Event()
 """Set in a worker by Ctrl-C: tasks that had been handed to it already are then not begun."""
 
 
-def _unless_stopped(do: Callable[[Task], Result], task: Task) -> Result:
+def _unless_stopped(do: Callable[[Task], Result], task: Task) -> tuple[Result, frozenset[str]]:
+    """Return the result, and which files of data sets were asked for: whoever keeps results must know."""
     try:
         if _stopped.is_set():
             raise KeyboardInterrupt
-        return do(task)
+        return do(task), looked_for()
     except KeyboardInterrupt:
         _stopped.set()
         raise
@@ -86,12 +88,14 @@ class _Together:
         self._pool = pool
 
     def __call__(self, what: str, do: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
-        futures: list[Future[Result]] = [self._pool.submit(_unless_stopped, do, task) for task in tasks]
+        futures: list[Future[tuple[Result, frozenset[str]]]] = [
+            self._pool.submit(_unless_stopped, do, task) for task in tasks
+        ]
         with _watched(what, len(tasks)) as step:
             for done in as_completed(futures):
-                done.result()  # a fault ends the wait at once
+                looked_for(done.result()[1])  # a fault ends the wait at once
                 step()
-        return [future.result() for future in futures]
+        return [future.result()[0] for future in futures]
 
 
 @contextmanager
