@@ -17,11 +17,11 @@ from contextvars import ContextVar
 
 from tacit.errors import ConfigError, TacitError
 
-DEFAULT_GIB = 4.0
+DEFAULT_GIB, MOST_GIB = 4.0, 1e6
 MOST_ROUNDS = 2**31 - 2
 """Rounds are counted in 32 bits."""
-MOST_SEED = 2**32 - 2**16
-"""Seeds go into 32 bits; what is left above is for the repeats, which count on from the seed."""
+MOST_SEED = 2**63 - 2**32
+"""Seeds are counted in 64 bits; what is left above is for the repeats, which count on from the seed."""
 LARGEST_SETTINGS = 2**24
 """Bytes of a TOML file."""
 VARIABLE = "TACIT_MEMORY"
@@ -81,6 +81,6 @@ def _checked(gib: float | str, name: str) -> float:
         number = math.nan if isinstance(gib, bool) else float(gib)
     except (TypeError, ValueError, OverflowError):
         number = math.nan
-    if not 0 < number < math.inf:
-        raise ConfigError(f"{name} = {gib!r}: expected a number of GiB above 0, e.g. 16")
+    if not 0 < number <= MOST_GIB:
+        raise ConfigError(f"{name} = {gib!r}: expected a number of GiB above 0 and up to {MOST_GIB:,.0f}, e.g. 16")
     return number

@@ -69,7 +69,7 @@ def geometric(n: int, radius: float, seed: int) -> Graph:
 
     if n < 1 or radius <= 0:
         raise GraphError(f"geometric({n}, {radius}): expected n >= 1 and a radius above 0")
-    refuse_large(n, n * (n - 1) * min(1.0, math.pi * radius**2), "geometric")
+    refuse_large(n, n * (n - 1) * min(1.0, math.pi * min(radius, 1.0) ** 2), "geometric")
     points = np.random.default_rng(seed).random((n, 2))
     pairs = cKDTree(points).query_pairs(radius, output_type="ndarray").reshape(-1, 2)
     return _undirected(n, pairs[:, 0], pairs[:, 1], f"geometric({n}, {radius:g})")

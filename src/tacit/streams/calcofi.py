@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import ConfigError, DataError
 from tacit.streams import datasets
-from tacit.streams.arrivals import ArrivalStream
+from tacit.streams.arrivals import ArrivalStream, check_rounds
 from tacit.streams.learnt import Learnt
 from tacit.streams.npz import read_npz
 from tacit.streams.stream import Batch
@@ -115,6 +115,7 @@ def calcofi(
     for setting, count in (("agents", agents), ("samples", samples)):
         check_count(setting, count)
     check_count("seed", seed, least=0)
+    check_rounds(rounds, agents)
     unknown = [name for name in columns if name not in COLUMNS]
     if unknown or not columns or len(set(columns)) < len(columns):
         raise ConfigError(f"columns={columns!r}: expected some of {', '.join(COLUMNS)}, each once")
