@@ -93,8 +93,8 @@ def read_text(file: Path, what: str) -> str:
             )
         return file.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else f"{error}; write TOML in UTF-8"
-        raise ConfigError(f"{file}: cannot be read ({reason}); give the path of {what}") from error
+        reason = f"({error.strerror})" if isinstance(error, OSError) else f"as TOML ({error})"
+        raise ConfigError(f"{file}: cannot be read {reason}; give the path of {what}") from error
 
 
 def read_toml(text: str, file: Path) -> dict[str, Any]:
