@@ -21,7 +21,7 @@ from benchmarks.figures import write
 
 SIZES = [128, 1_024, 10_000, 100_000]
 GPU_SIZE = 1_000_000
-REPETITIONS = 5
+REPETITIONS = 7
 AGENT_ROUNDS = 8e6
 """Per repetition on the CPU; the GPU gets a hundred times as many."""
 GOAL = 2.0
