@@ -41,16 +41,8 @@ coverage: setup  # which lines of src the daily tests run, in the processes that
 proto: setup  # after a change of tacit.proto
 	$(BIN)/python -m grpc_tools.protoc -I src/tacit/peer --python_out=src/tacit/peer/wire --pyi_out=src/tacit/peer/wire src/tacit/peer/tacit.proto
 
-bench: setup
-	-$(BIN)/python -m benchmarks.engine
-	-$(BIN)/python -m benchmarks.noise
-	-$(BIN)/python -m benchmarks.sampler
-	-$(BIN)/python -m benchmarks.transport
-	-$(BIN)/python -m benchmarks.cohort
-	-$(BIN)/python -m benchmarks.swarm
-	-$(BIN)/python -m benchmarks.personalised
-	-$(BIN)/python -m benchmarks.asynchronous
-	-$(BIN)/python -m benchmarks.partial_sharing
+bench: setup  # all of them run; fails at the end if one failed or missed its goal
+	$(BIN)/python -m benchmarks
 
 lock:  # regenerate requirements.txt from pyproject.toml: hashes only, no addresses
 	$(PYTHON) -m venv $(VENV)-lock

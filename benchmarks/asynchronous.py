@@ -36,7 +36,7 @@ def seconds(share: int, runs: int) -> float:
     method = tacit.algorithms.pao_fed(
         objective("synthetic"), STEP, share=share, variant="U2", newest_only=share > SHARE
     )
-    task = Task("", "pao_fed", {})
+    task = Task("", "pao_fed", {}, rounds=ROUNDS, clients=CLIENTS)
     data = functools.partial(stream, "synthetic", CLIENTS, ROUNDS)
     found = []
     for _ in range(REPETITIONS):
@@ -96,6 +96,9 @@ class Hand:
                     change[answered] += (local[k][answered] - w[answered]) / count
             w += change
         return (time.perf_counter() - begun) / rounds
+
+
+SMOKE = {"RUNS": 1, "ROUNDS": 20, "CLIENTS": 8, "REPETITIONS": 1, "HAND_ROUNDS": 10}
 
 
 def main() -> int:

@@ -57,22 +57,30 @@ def measure(variant: str, agents: int) -> dict[str, Any]:
     }
 
 
+def in_own_process(variant: str, agents: int) -> dict[str, Any]:
+    """Measure one cell in a process that starts afresh."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("PJRT_NPROC", "NPROC", "XLA_FLAGS")}
+    command = [sys.executable, "-m", "benchmarks.engine", variant, str(agents)]
+    out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout
+    found: dict[str, Any] = json.loads(out.splitlines()[-1])
+    return found
+
+
+SMOKE = {"SIZES": [16], "REPETITIONS": 1, "SECONDS": 0.0, "in_own_process": measure}
+
+
 def main() -> int:
     if len(sys.argv) == 3:
         print(json.dumps(measure(sys.argv[1], int(sys.argv[2]))))
         return 0
     from benchmarks.variants import VARIANTS
 
-    environment = {k: v for k, v in os.environ.items() if k not in ("PJRT_NPROC", "NPROC", "XLA_FLAGS")}
     cells: dict[tuple[str, int], dict[str, Any]] = {}
     for agents in SIZES:
         for variant in VARIANTS:
             if (variant, agents) in SKIP:
                 continue
-            command = [sys.executable, "-m", "benchmarks.engine", variant, str(agents)]
-            out = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
-            cell = json.loads(out.splitlines()[-1])
-            cells[variant, agents] = cell
+            cell = cells[variant, agents] = in_own_process(variant, agents)
             rate, peak = cell["agent_rounds_per_second"] / 1e6, cell["peak_bytes"] / 2**30
             spread = (max(cell["all"]) - min(cell["all"])) / 1e6
             print(f"{agents:>9,}  {variant:<12} {rate:>9.3f} M/s (spread {spread:.3f})  {peak:>6.2f} GiB", flush=True)

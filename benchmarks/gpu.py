@@ -17,11 +17,12 @@ from benchmarks.variants import handwritten_jax, tacit_api
 
 AGENTS = 1_000_000
 ROUNDS = 3_000
+COPIED = 2**29
 
 
 def copy_bandwidth() -> float:
     """Bytes read and written per second by a large copy."""
-    source = jnp.ones(2**29, jnp.float32)
+    source = jnp.ones(COPIED, jnp.float32)
     copy = jax.jit(lambda a: a + 1)
     jax.block_until_ready(copy(source))
     begun = time.perf_counter()
@@ -29,6 +30,9 @@ def copy_bandwidth() -> float:
         out = copy(source)
     jax.block_until_ready(out)
     return 10 * 2 * source.nbytes / (time.perf_counter() - begun)
+
+
+SMOKE = {"AGENTS": 16, "ROUNDS": 2, "REPETITIONS": 1, "COPIED": 2**10}
 
 
 def main() -> int:

@@ -13,7 +13,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -63,32 +62,15 @@ def drawn_by(replacement: Callable[[str], Callable[..., Any]] | None) -> Iterato
         draws.update(before)
 
 
-def compiled(algorithm: Any, problem: Any, rounds: int) -> Callable[[], None]:
-    """Return the rounds of `tacit.simulate` without what comes before and after, compiled and run once."""
-    import jax
-    import jax.numpy as jnp
-    import numpy as np
+def timed(algorithm: Any, problem: Any, rounds: int, by: Any) -> float:
+    """Return the seconds of a run, compilation apart."""
+    import tacit
 
-    from tacit.graphs import Channel
-    from tacit.simulate.driver import _Simulation
-
-    rounds_per_call = min(rounds, 4096)
-    simulation = _Simulation(
-        algorithm, problem.graph, problem.stream, rounds_per_call, 1, 0, Channel(), "float32", None, None
-    )
-    carry = jax.jit(simulation.engine.start)(simulation.world, simulation.params)
-    data = simulation._fetch(0, simulation.period, simulation.period)
-    simulation._compile(carry, data)
-
-    def run() -> None:
-        now = jax.tree.map(jnp.copy, carry)  # the rounds write into what they are given
-        for first in range(0, rounds, rounds_per_call):
-            count = np.int32(min(rounds_per_call, rounds - first))
-            now, _ = simulation.advance(simulation.world, now, data, np.int32(0), count)
-        jax.block_until_ready(now)
-
-    run()
-    return run
+    with drawn_by(by):
+        run = tacit.simulate(
+            algorithm, problem.graph, problem.stream, rounds=rounds, record_every=rounds, progress=False
+        )
+    return run.seconds
 
 
 def measure(agents: int, agent_rounds: float) -> dict[str, Any]:
@@ -110,17 +92,11 @@ def measure(agents: int, agent_rounds: float) -> dict[str, Any]:
         variants[f"{name}, threefry"] = (mechanism, threefry)
     variants["no draw"] = (mechanisms["laplace"], lambda name: nothing)
     rounds = max(20, round(agent_rounds / agents))
-    runs = {}
-    for name, (mechanism, by) in variants.items():
-        algorithm = tacit.algorithms.online_push_sum(objective, step=STEP, mechanism=mechanism)
-        with drawn_by(by):
-            runs[name] = compiled(algorithm, problem, rounds)
     seconds: dict[str, list[float]] = {name: [] for name in variants}
     for _ in range(REPETITIONS):
-        for name, run in runs.items():
-            begun = time.perf_counter()
-            run()
-            seconds[name].append(time.perf_counter() - begun)
+        for name, (mechanism, by) in variants.items():
+            algorithm = tacit.algorithms.online_push_sum(objective, step=STEP, mechanism=mechanism)
+            seconds[name].append(timed(algorithm, problem, rounds, by))
     return {
         "agents": agents,
         "rounds": rounds,
@@ -132,12 +108,24 @@ def measure(agents: int, agent_rounds: float) -> dict[str, Any]:
     }
 
 
+def in_own_process(agents: int) -> dict[str, Any]:
+    """Measure one size in a process that starts afresh."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("PJRT_NPROC", "NPROC", "XLA_FLAGS")}
+    command = [sys.executable, "-m", "benchmarks.noise", "--size", str(agents)]
+    out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout
+    found: dict[str, Any] = json.loads(out.splitlines()[-1])
+    return found
+
+
 def show(cell: dict[str, Any]) -> None:
     rates = cell["agent_rounds_per_second"]
     print(f"{cell['agents']:>9,} agents, {cell['device']}: {rates['without'] / 1e6:.1f} M agent-rounds/s without noise")
     for name, times in cell["times_without"].items():
         if name != "without":
             print(f"{'':>11}{name:<20} {rates[name] / 1e6:>8.1f} M/s, {times:.2f} times the time", flush=True)
+
+
+SMOKE = {"SIZES": [16], "REPETITIONS": 1, "in_own_process": lambda agents: measure(agents, 32)}
 
 
 def main() -> int:
@@ -153,11 +141,8 @@ def main() -> int:
         cells.append(measure(GPU_SIZE, 100 * AGENT_ROUNDS))
         show(cells[-1])
     else:
-        environment = {k: v for k, v in os.environ.items() if k not in ("PJRT_NPROC", "NPROC", "XLA_FLAGS")}
         for agents in SIZES:
-            command = [sys.executable, "-m", "benchmarks.noise", "--size", str(agents)]
-            out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout
-            cells.append(json.loads(out.splitlines()[-1]))
+            cells.append(in_own_process(agents))
             show(cells[-1])
     missed = [
         f"{cell['agents']:,} agents, {name}: {cell['times_without'][f'{name}, tacit']:.2f} times, goal {GOAL}"

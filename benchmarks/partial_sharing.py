@@ -124,6 +124,9 @@ def enrol(directory: Path) -> None:
         install(certificate, directory / "authority" / "ca.crt", directory / name)
 
 
+SMOKE = {"MODELS": ((4, 200),), "MESSAGES": 5}
+
+
 def main() -> int:
     """Measure, print and save; or be the receiver."""
     if len(sys.argv) == 3:

@@ -42,6 +42,9 @@ def seconds(servers: int, clients: int) -> float:
     return tacit.simulate(algorithm, topology, stream, rounds=ROUNDS, record_every=ROUNDS, progress=False).seconds
 
 
+SMOKE = {"ROUNDS": 2, "REPETITIONS": 1, "SIZES": ((5, 2),), "DIMENSIONS": 3, "CLUSTERS": 2}
+
+
 def main() -> int:
     """Measure, print, and write results/personalised.json; 1 if the goal is missed."""
     best = {size: min(seconds(*size) for _ in range(REPETITIONS)) for size in SIZES}

@@ -28,6 +28,8 @@ from benchmarks.figures import write
 
 PEERS = 8
 SAMPLE_EVERY = 5.0
+MINUTES, WARM_UP = 5.0, 30.0
+"""The latter in seconds."""
 FLAT = 0.2
 """MiB a minute: no slope may be larger than this by two standard errors."""
 
@@ -109,10 +111,15 @@ def soak(directory: Path, minutes: float, warm_up: float) -> dict[str, Any]:
     return {"seconds": lasted, "rows": rows, "refusals": refusals, "exit_codes": codes, "faults": evidence.violations}
 
 
+SMOKE = {"PEERS": 3, "SAMPLE_EVERY": 0.5, "MINUTES": 0.1, "WARM_UP": 0.0}
+SMOKE_IS_SLOW = True
+"""Peers are processes, and are looked at for some seconds."""
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=5.0)
-    parser.add_argument("--warm-up", type=float, default=30.0, help="seconds")
+    parser.add_argument("--minutes", type=float, default=MINUTES)
+    parser.add_argument("--warm-up", type=float, default=WARM_UP, help="seconds")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tacit-soak-") as directory:
         found = soak(Path(directory) / "peers", given.minutes, given.warm_up)

@@ -174,6 +174,11 @@ def _answer(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline()
 
 
+SMOKE = {"AGENTS": 2, "DEGREE": 1, "WORKLOADS": {"tiny": (2, 2, 3)}, "REPETITIONS": 1}
+SMOKE_IS_SLOW = True
+"""Four processes are started, each of which takes seconds to import what it needs."""
+
+
 def main() -> int:
     if len(sys.argv) == 5:
         directory, name, size, rounds = sys.argv[1:]

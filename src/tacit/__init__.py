@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tacit import algorithms, graphs, metrics, objectives, peer, privacy, streams
+from tacit import algorithms, graphs, limits, metrics, objectives, peer, privacy, streams
 from tacit.results import Run
 from tacit.simulate import simulate
 from tacit.version import __version__ as __version__
@@ -19,6 +19,7 @@ __all__ = [
     "algorithms",
     "graphs",
     "interop",
+    "limits",
     "metrics",
     "objectives",
     "peer",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import warnings
 import zlib
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from tacit import limits
 from tacit.contract import (
     Algorithm,
     Array,
@@ -130,13 +132,23 @@ def first_params(algorithm: Algorithm, spec: Batch, dtype: jnp.dtype, start: Par
 def _initial(objective: Objective, spec: Batch) -> Params:
     """Return an objective's first parameters; it is shown shapes alone, so that they hold nothing of the data."""
     shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf)), spec)
+    with contextlib.suppress(TypeError, ValueError, OverflowError):  # of functions that need numbers, not their shapes
+        model = jax.eval_shape(lambda: objective.initial(shapes))
+        limits.refuse_beyond(model_bytes(model), f"a model of {objective.name!r}")
     try:
         return objective.initial(shapes)
+    except OverflowError as error:
+        raise ConfigError(f"objective {objective.name!r}: a model is too large ({error}); make it smaller") from error
     except TypeError as error:
         raise ContractError(
             f"objective {objective.name!r}: initial was shown the shapes of a batch, {shapes}, and failed ({error}); "
             "make the first parameters of shapes and types, not of values"
         ) from error
+
+
+def model_bytes(model: Params) -> int:
+    """Return what the arrays of one model take, or would take."""
+    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(model))
 
 
 def _misshapen(leaf: Any, like: Array) -> bool:

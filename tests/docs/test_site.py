@@ -30,6 +30,7 @@ MODULES = [
     "tacit.experiments",
     "tacit.graphs",
     "tacit.interop",
+    "tacit.limits",
     "tacit.metrics",
     "tacit.objectives",
     "tacit.peer",

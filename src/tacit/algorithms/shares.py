@@ -68,7 +68,8 @@ def checked(
 def _checked_shares(shares: Shares, batch_size: PerClient | None) -> tuple[Shares, int]:
     given = Shares(*(None if table is None else np.asarray(table) for table in shares))
     tables = [table for table in given if table is not None]
-    if any(not np.all(np.isfinite(table) & (table >= 0)) for table in tables) or given.clients.ndim != 1:
+    numbers = all(table.dtype.kind in "fiu" for table in tables)
+    if not numbers or any(not np.all(np.isfinite(table) & (table >= 0)) for table in tables) or given.clients.ndim != 1:
         raise ConfigError(
             f"shares of clients of shape {given.clients.shape}: expected (clients,), and finite numbers of at least 0 "
             "for clients and records"

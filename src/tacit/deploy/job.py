@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,10 +25,11 @@ import jax.numpy as jnp
 import numpy as np
 from pydantic import Field
 
-from tacit import runtime
+from tacit import limits, runtime
 from tacit.algorithms import REGISTRY
 from tacit.contract import Algorithm
 from tacit.errors import ConfigError, GraphError, IdentityError
+from tacit.experiments import sections
 from tacit.experiments.config import OBJECTIVES, task_of
 from tacit.experiments.own_code import Program, program
 from tacit.experiments.sections import Place, Section, check, choose, located
@@ -42,22 +42,26 @@ from tacit.streams import Batch
 TABLES = ("job", "members", "clusters", "objective", "algorithm")
 
 
+LARGEST = 2**31 - 1
+"""Numbers that are sent, or are sizes of arrays."""
+
+
 class JobSettings(Section):
     """[job]."""
 
     name: str = Field(min_length=1, max_length=100)
-    epoch: int = Field(default=1, ge=1)
+    epoch: int = Field(default=1, ge=1, le=LARGEST)
     """Of the graph: counted up with every change of members or links."""
-    features: int = Field(ge=1)
+    features: int = Field(ge=1, le=LARGEST)
     """Numbers that a sample has."""
     bias: bool = True
     """Whether a one is added to them, so that a linear model has an intercept."""
-    batch: int = Field(default=1, ge=1)
+    batch: int = Field(default=1, ge=1, le=LARGEST)
     """Places for samples in a round; the noise of a private method shrinks with it."""
     dtype: Literal["float32", "float64"] = "float32"
     longest_delay: int = Field(default=0, ge=0, le=1000)
     """Rounds by which a message may be late and still count."""
-    seed: int = Field(default=0, ge=0)
+    seed: sections.Seeding = 0
     """Of the choices that a method makes at random; never of its noise."""
 
 
@@ -125,12 +129,7 @@ def load_job(path: Path) -> Job:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file, or say why it cannot be read."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); give the path of a TOML file") from error
-    except ValueError as error:
-        raise ConfigError(f"{path}: not valid TOML: {error}") from error
+    return sections.read_toml(sections.read_text(path, "a TOML file"), path)
 
 
 def table_of(data: Mapping[str, Any], name: str, path: Path, required: bool = True) -> Mapping[str, Any]:
@@ -155,6 +154,9 @@ def _job(data: Mapping[str, Any], path: Path) -> Job:
     objective = choose(OBJECTIVES, table_of(data, "objective", path), Place(str(path), "[objective]"))
     constructors: dict[str, Callable[..., Any]] = {name: entry.constructor for name, entry in REGISTRY.items()}
     method = choose(constructors, table_of(data, "algorithm", path), Place(str(path), "[algorithm]"), key="name")
+    wanted = 24 * settings.features * settings.batch
+    sizes = f"{path}: [job] features = {settings.features}, batch = {settings.batch}"
+    limits.refuse_beyond(wanted, sizes)
     with located(objective.place):
         made = objective.function(**objective.arguments())
     with located(method.place):

@@ -28,10 +28,11 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from tacit import limits
 from tacit.contract import Algorithm
 from tacit.deploy.job import Job, load_job, read_toml, refuse_unknown, table_of
 from tacit.errors import ConfigError
-from tacit.experiments.sections import Place, Section, check, located
+from tacit.experiments.sections import Place, Section, beside, check, located
 from tacit.peer.admission import DoorLimits
 from tacit.peer.plan import NOTHING_BOOKED
 from tacit.privacy.accounting import Budget
@@ -97,7 +98,7 @@ class StreamTable(Section):
     """Columns, or keys, of the features; by default all others."""
     key: str | list[str] = Field(default_factory=list)
     """Column, or columns, by which a record is known when it comes again; by default all."""
-    capacity: int = Field(default=10_000, ge=1)
+    capacity: int = Field(default=10_000, ge=1, le=limits.MOST_ROUNDS)
     """Of "push": samples that may wait."""
 
     @property
@@ -113,7 +114,7 @@ class RoundsTable(Section):
     patience: float = Field(default=1.0, ge=0, le=LONGEST_WAIT)
     """How long a round waits for a full batch before it takes what there is."""
     interval: float = Field(default=0.0, ge=0, le=LONGEST_WAIT)
-    last: int | None = Field(default=None, ge=1)
+    last: int | None = Field(default=None, ge=1, le=limits.MOST_ROUNDS)
 
 
 class OperationsTable(Section):
@@ -195,7 +196,7 @@ def load_peer(path: Path) -> PeerSettings:
     if not isinstance(job_file, str):
         problem = "there is no job" if job_file is None else f"job = {job_file!r} is no path"
         raise ConfigError(f'{path}: {problem}; name the job\'s file: add job = "job.toml" as the first line')
-    job = load_job((path.parent / job_file).resolve())
+    job = load_job(beside(path, job_file, Place(str(path), "job")))
 
     def section(name: str, model: type[Any], required: bool = False) -> Any:
         return check(model, table_of(data, name, path, required), Place(str(path), f"[{name}]"))
@@ -216,21 +217,21 @@ def load_peer(path: Path) -> PeerSettings:
         ("[privacy] witness", privacy.witness),
         ("[stream] path", stream.path),
     ):
-        if value == "":
-            raise ConfigError(f"{path}: {key} = '': expected a path; leave the key out for the default")
+        if value is not None and (value == "" or "\0" in value):
+            raise ConfigError(f"{path}: {key} = {value!r}: expected a path; leave the key out for the default")
     with located(Place(str(path), "[stream]")):
         _check_stream(stream, job)
-    beside = path.parent.resolve()
+    home = path.parent.resolve()
     return PeerSettings(
         file=path.resolve(),
         job=job,
         peer=peer,
-        identity=beside / identity.directory,
+        identity=home / identity.directory,
         links=links,
         addresses=addresses,
         budget=budget,
         booked=booked,
-        witness=None if privacy.witness is None else beside / privacy.witness,
+        witness=None if privacy.witness is None else home / privacy.witness,
         stream=stream,
         rounds=section("rounds", RoundsTable),
         operations=section("operations", OperationsTable),

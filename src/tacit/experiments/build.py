@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tacit import runtime
+from tacit import limits, runtime
 from tacit.contract import Algorithm, Objective
 from tacit.experiments.config import SYNTHETIC, Config
 from tacit.experiments.sections import Choice, located
@@ -53,19 +53,20 @@ class Problem:
         """
         settings = self.config.run
         for k, algorithm in enumerate(self.algorithms):
-            run = simulate(
-                algorithm,
-                self.graph,
-                self.stream,
-                rounds=settings.rounds,
-                repeats=settings.repeats,
-                seed=settings.seed,
-                channel=self.channel,
-                dtype=settings.dtype,
-                node_loss=settings.node_loss,
-                record_every=settings.record_every,
-                progress=progress,
-            )
+            with limits.memory(settings.memory):
+                run = simulate(
+                    algorithm,
+                    self.graph,
+                    self.stream,
+                    rounds=settings.rounds,
+                    repeats=settings.repeats,
+                    seed=settings.seed,
+                    channel=self.channel,
+                    dtype=settings.dtype,
+                    node_loss=settings.node_loss,
+                    record_every=settings.record_every,
+                    progress=progress,
+                )
             run.label = self.config.labels[k]
             run.settings = self.config.settings(only=k)
             stopped: KeyboardInterrupt | None = None
@@ -83,6 +84,11 @@ class Problem:
 
 def build(config: Config) -> Problem:
     """Make the objects of an experiment; nothing is run yet."""
+    with limits.memory(config.run.memory):
+        return _built(config)
+
+
+def _built(config: Config) -> Problem:
     delay = config.run.channel.delay
     links = config.run.channel.links
     channel = Channel(

@@ -1,6 +1,6 @@
 """An experiment as a TOML file: read, checked, and turned into named choices.
 
-    [run]        name, rounds, repeats, seed, dtype, channel, regret_points, node_loss, record_every
+    [run]        name, rounds, repeats, seed, dtype, channel, regret_points, node_loss, record_every, memory
     [graph]      kind and its parameters; weights, dynamics, clusters, availability
     [stream]     kind and its parameters; for data sets and files also partition, batch, ...
     [objective]  kind and its parameters
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,12 +22,24 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from tacit import graphs, objectives, streams
+from tacit import graphs, limits, objectives, streams
 from tacit.algorithms import REGISTRY
 from tacit.contract import Objective
 from tacit.errors import ConfigError
-from tacit.experiments.sections import Choice, Place, Section, check, choose, located
+from tacit.experiments.sections import (
+    Choice,
+    Place,
+    Section,
+    Seeding,
+    beside,
+    check,
+    choose,
+    located,
+    read_text,
+    read_toml,
+)
 from tacit.graphs import Graph
+from tacit.graphs.channel import LONGEST_DELAY
 from tacit.streams import Stream, datasets, partition
 from tacit.streams.ijcnn1 import ijcnn1
 from tacit.streams.learnt import Kind
@@ -83,9 +94,12 @@ OBJECTIVES: Mapping[str, Callable[..., Objective]] = objectives.OBJECTIVES
 OF_THE_RUN = frozenset({"agents", "rounds", "seed", "name"})
 """Parameters of streams that follow from the run and the graph."""
 OF_THE_DATA = frozenset({"rows", "x", "y", "agents", "seed"})
+WHAT = "an experiment's file"
 SECTIONS = ("run", "graph", "stream", "objective", "algorithm")
 
-Seed = Literal["repeat"] | int
+MOST_POINTS = 10_000
+"""Of a regret curve: each is an optimisation over the data up to there."""
+Seed = Literal["repeat"] | Seeding
 """A fixed seed, the same for all repeats, or each repeat's own: run.seed, run.seed + 1, ..."""
 
 
@@ -93,8 +107,8 @@ class DelaySettings(Section):
     """[run.channel.delay]: P(delay >= step * i) = p ** i, older than `longest` is lost."""
 
     p: float = Field(default=0.2, ge=0, lt=1)
-    longest: int = Field(default=10, ge=0)
-    step: int = Field(default=1, ge=1)
+    longest: int = Field(default=10, ge=0, le=LONGEST_DELAY)
+    step: int = Field(default=1, ge=1, le=LONGEST_DELAY)
 
 
 class ChannelSettings(Section):
@@ -111,18 +125,20 @@ class RunSettings(Section):
 
     name: str = Field(min_length=1)
     """Without it, that of the file."""
-    rounds: int = Field(ge=1)
-    repeats: int = Field(default=1, ge=1)
-    seed: int = Field(default=0, ge=0)
+    rounds: int = Field(ge=1, le=limits.MOST_ROUNDS)
+    repeats: int = Field(default=1, ge=1, le=limits.MOST_ROUNDS)
+    seed: Seeding = 0
     dtype: Literal["float32", "float64"] = "float32"
     channel: ChannelSettings = ChannelSettings()
-    regret_points: int = Field(default=8, ge=0)
+    regret_points: int = Field(default=8, ge=0, le=MOST_POINTS)
     """Rounds at which static regret is computed; 0 leaves it out."""
-    regret_window: int | None = Field(default=None, ge=1)
+    regret_window: int | None = Field(default=None, ge=1, le=limits.MOST_ROUNDS)
     """K: regret is against models that keep the constraints over every K rounds; without it those do not count."""
     node_loss: int | None = Field(default=None, ge=0)
     """An agent whose model is also judged on everybody's data."""
-    record_every: int | None = Field(default=None, ge=1)
+    record_every: int | None = Field(default=None, ge=1, le=limits.MOST_ROUNDS)
+    memory: float | None = Field(default=None, gt=0, le=limits.MOST_GIB)
+    """GiB that data, graphs and models may ask for, instead of 4: see `tacit.limits`."""
 
 
 class GraphSettings(Section):
@@ -233,25 +249,19 @@ class Config:
 def load(path: str | os.PathLike[str], **overrides: int | None) -> Config:
     """Read an experiment; `overrides` replace keys of [run] where they are not None."""
     file = Path(path)
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise _unreadable(file, error) from error
-    return parse(text, file, **overrides)
+    return parse(read_text(file, WHAT), file, **overrides)
 
 
 def parse(text: str, file: Path, **overrides: int | None) -> Config:
     """Check the text of an experiment; `file` is named in messages, and relative paths start beside it."""
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{file}: not valid TOML: {error}") from error
+    data = read_toml(text, file)
     _check_sections(data, file)
     given = {key: value for key, value in overrides.items() if value is not None}
     run = check(RunSettings, {"name": file.stem, **data["run"], **given}, Place(str(file), "[run]"))
     objective = choose(OBJECTIVES, data["objective"], Place(str(file), "[objective]"))
     stream, shares = _stream(data["stream"], objective, file)
-    graph, dynamics = _graph(_with_owners(data["graph"], stream), file)
+    with limits.memory(run.memory):
+        graph, dynamics = _graph(_with_owners(data["graph"], stream), file)
     algorithms = _algorithms(data["algorithm"], file)
     return Config(file, run, graph, dynamics, stream, shares, objective, algorithms, _labels(algorithms, file))
 
@@ -259,10 +269,7 @@ def parse(text: str, file: Path, **overrides: int | None) -> Config:
 def load_graph(path: str | os.PathLike[str]) -> tuple[Choice, Choice | None]:
     """Read the [graph] of a file, whatever else it holds or lacks: the graph and its dynamics."""
     file = Path(path)
-    try:
-        data = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise _unreadable(file, error) from error
+    data = read_toml(read_text(file, WHAT), file)
     if not isinstance(data.get("graph"), dict):
         raise ConfigError(f'{file}: there is no [graph] in it; add one, e.g. kind = "ring" and agents = 10')
     return _graph(data["graph"], file)
@@ -282,17 +289,16 @@ def choose_graph(data: Mapping[str, Any], place: Place) -> Choice:
     )
 
 
-def _unreadable(file: Path, error: Exception) -> ConfigError:
-    reason = error.strerror if isinstance(error, OSError) else error
-    return ConfigError(f"{file}: cannot be read as TOML ({reason}); give the path of an experiment's file")
-
-
 def _check_sections(data: Mapping[str, Any], file: Path) -> None:
     for name, content in data.items():
         if name not in SECTIONS:
             raise ConfigError(f"{file}: [{name}] is unknown; expected the sections {', '.join(SECTIONS)}")
         if name == "algorithm" and isinstance(content, dict):
             raise ConfigError(f"{file}: [algorithm] stands in single brackets; write [[algorithm]], one per algorithm")
+        if name == "algorithm" and not (isinstance(content, list) and all(isinstance(each, dict) for each in content)):
+            raise ConfigError(
+                f"{file}: algorithm = {content!r}: expected tables; write [[algorithm]], one per algorithm"
+            )
         if name != "algorithm" and not isinstance(content, dict):
             raise ConfigError(f"{file}: {name} = {content!r}: expected a section; write [{name}] on a line of its own")
     for name in SECTIONS:
@@ -331,7 +337,7 @@ def task_of(objective: Choice) -> tuple[Task, int | None]:
 
 def _stream(data: Mapping[str, Any], objective: Choice, file: Path) -> tuple[Choice, Choice | None]:
     place = Place(str(file), "[stream]")
-    kind = data.get("kind")
+    kind = data.get("kind") if isinstance(data.get("kind"), str) else None  # `choose` refuses what is no name
     common = SyntheticSettings if kind in SYNTHETIC else FileSettings if kind in FILES else DatasetSettings
     if kind in FILES:
         data = {"task": task_of(objective)[0], **data}
@@ -354,7 +360,8 @@ def _stream(data: Mapping[str, Any], objective: Choice, file: Path) -> tuple[Cho
 def _with_path(data: Mapping[str, Any], file: Path) -> dict[str, Any]:
     """Take a relative path to start beside the configuration, not in whatever folder the command is given."""
     path = data.get("path")
-    return {**data, "path": str((file.parent / path).resolve())} if isinstance(path, str) else dict(data)
+    found = Place(str(file), "path")
+    return {**data, "path": str(beside(file, path, found))} if isinstance(path, str) else dict(data)
 
 
 def _algorithms(tables: Sequence[Any], file: Path) -> tuple[Choice, ...]:

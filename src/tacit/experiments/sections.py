@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import inspect
 import os
+import tomllib
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
+from tacit import limits
 from tacit.algorithms import inverse, inverse_sqrt
 from tacit.contract import Mechanism, Objective, Schedule
 from tacit.errors import ConfigError, ContractError, TacitError, nearest
@@ -74,6 +77,42 @@ PLAIN_WORDS = {
 Model = TypeVar("Model", bound=BaseModel)
 NOT_CONFIGURED = (Objective,)
 """Types of parameters that a configuration does not set at this place."""
+
+
+Seeding = Annotated[int, Field(ge=0, le=limits.MOST_SEED)]
+
+
+def read_text(file: Path, what: str) -> str:
+    """Return the text of a configuration, or say why it cannot be read; `what` is what should have been given."""
+    try:
+        size = file.stat().st_size
+        if size > limits.LARGEST_SETTINGS:
+            raise ConfigError(
+                f"{file}: {size:,} bytes, and a file of settings has at most {limits.LARGEST_SETTINGS:,}; give the "
+                f"path of {what}"
+            )
+        return file.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = f"({error.strerror})" if isinstance(error, OSError) else f"as TOML ({error})"
+        raise ConfigError(f"{file}: cannot be read {reason}; give the path of {what}") from error
+
+
+def read_toml(text: str, file: Path) -> dict[str, Any]:
+    """Return what a text holds; `file` is named in messages."""
+    try:
+        return tomllib.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{file}: not valid TOML: {error}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{file}: not valid TOML: lists or tables are nested too deeply; write them flat") from error
+
+
+def beside(file: Path, path: str, place: Place) -> Path:
+    """Return a path that is taken to start beside a file."""
+    try:
+        return (file.parent / path).resolve()
+    except (ValueError, OSError, RuntimeError) as error:
+        raise ConfigError(f"{place} = {path!r}: no path ({error}); name a file") from error
 
 
 class Section(BaseModel):

@@ -33,8 +33,9 @@ class Availability:
         """Check what is given: one probability for all or one for each, and a table with a column for each."""
         chance = np.asarray(probability, np.float64)
         if chance.shape not in ((), (agents,)) or not np.all((chance > 0) & (chance <= 1)):
+            between = f" between {chance.min():g} and {chance.max():g}" if chance.size else ""
             raise GraphError(
-                f"availability of shape {chance.shape} between {chance.min():g} and {chance.max():g}: expected one "
+                f"availability of shape {chance.shape}{between}: expected one "
                 f"probability above 0 and up to 1, or one for each of {agents} agents"
             )
         table = None if arrivals is None else np.asarray(arrivals)

@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit.errors import GraphError
 from tacit.graphs.dynamics import Periodic
-from tacit.graphs.edges import BoolArray, complete_edges, edge_keys, split_keys
+from tacit.graphs.edges import BoolArray, complete_edges, edge_keys, refuse_large, split_keys
 from tacit.graphs.graph import Graph, first_of_equal_sizes
 from tacit.graphs.weights import Weights, given
 
@@ -28,27 +28,27 @@ def directed_ring(n: int) -> Graph:
 
 def complete(n: int) -> Graph:
     """Return the graph in which everybody sends to everybody; at most 20,000 agents."""
-    _check_size("complete", n)
+    _check_size("complete", n, 0)  # links of a complete graph are made without sorting, and bounded by themselves
     senders, receivers = complete_edges(n)
     return Graph(n, senders, receivers, name=f"complete({n})")
 
 
 def star(n: int) -> Graph:
     """Return a star of n agents of one role: agent 0 is the hub, linked both ways with each other one."""
-    _check_size("star", n)
+    _check_size("star", n, 2 * n)
     rim, hub = np.arange(1, n), np.zeros(n - 1, dtype=np.int64)
     return Graph.from_edges(n, np.concatenate([rim, hub]), np.concatenate([hub, rim]), name=f"star({n})")
 
 
 def exponential(n: int) -> Graph:
     """Return the static exponential graph: i -> i + 2^j mod n for every 2^j < n; out-degree about log2 n."""
-    _check_size("exponential", n)
+    _check_size("exponential", n, n * len(_powers_of_two(n)))
     return _circulant(n, _powers_of_two(n), f"exponential({n})")
 
 
 def one_peer_exponential(n: int) -> Graph:
     """Return the exponential graph, one link per agent and round: in round t, i -> i + 2^(t mod log2 n)."""
-    _check_size("one_peer_exponential", n)
+    _check_size("one_peer_exponential", n, n * len(_powers_of_two(n)))
     powers = _powers_of_two(n)
     # Round t = 1 plays the power 2^(1 mod P), so the list starts with the second one.
     steps = [_circulant(n, (power,), "step") for power in powers[1:] + powers[:1]]
@@ -96,7 +96,7 @@ def _powers_of_two(n: int) -> tuple[int, ...]:
 
 def _circulant(n: int, offsets: Sequence[int], name: str) -> Graph:
     """Return the graph with links i -> i + offset mod n, without repeats and self loops (tiny n)."""
-    _check_size(name, n)
+    _check_size(name, n, n * len(offsets))
     distinct = np.array(sorted({offset % n for offset in offsets} - {0}), dtype=np.int64)
     senders = np.tile(np.arange(n), len(distinct))
     return Graph.from_edges(n, senders, (senders + np.repeat(distinct, n)) % n, name=name)
@@ -104,11 +104,14 @@ def _circulant(n: int, offsets: Sequence[int], name: str) -> Graph:
 
 def circulant_regular(n: int, k: int) -> Graph:
     """Return the ring in which each agent is linked with the k nearest (k odd: and the opposite one)."""
+    _check_size("k_regular", n, n * k)
     half = tuple(range(1, k // 2 + 1))
     opposite = (n // 2,) if k % 2 else ()
     return _circulant(n, half + tuple(-offset for offset in half) + opposite, f"k_regular({n}, {k})")
 
 
-def _check_size(name: str, n: int) -> None:
+def _check_size(name: str, n: int, links: int) -> None:
+    kind = name.partition("(")[0]
     if n < 1:
-        raise GraphError(f"{name.partition('(')[0]} of {n} agents: expected at least 1")
+        raise GraphError(f"{kind} of {n} agents: expected at least 1")
+    refuse_large(n, links, kind)

@@ -10,6 +10,9 @@ import jax.numpy as jnp
 
 from tacit.errors import ConfigError
 
+LONGEST_DELAY = 100_000
+"""Rounds: each possible delay is a number in the compiled program."""
+
 
 @dataclass(frozen=True)
 class Delay:
@@ -30,6 +33,8 @@ class Delay:
             raise ConfigError(f"longest delay is {self.longest}: expected a whole number of rounds, 0 or more")
         if self.step < 1:
             raise ConfigError(f"delay step is {self.step}: expected a whole number of rounds, 1 or more")
+        if self.longest > LONGEST_DELAY:
+            raise ConfigError(f"longest delay is {self.longest}: expected at most {LONGEST_DELAY:,} rounds")
 
     @property
     def possible(self) -> tuple[int, ...]:

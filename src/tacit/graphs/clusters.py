@@ -21,10 +21,11 @@ def checked_clusters(clusters: npt.ArrayLike, agents: int, of: str) -> IntArray:
         )
     if labels.min() < 0:
         raise GraphError(f"clusters: {labels.min()} is negative; number them 0, 1, 2, ...")
-    empty = np.flatnonzero(np.bincount(labels) == 0)
-    if empty.size:
+    found = np.unique(labels)
+    if found[-1] >= found.size:
+        empty = int(np.argmax(found != np.arange(found.size)))
         raise GraphError(
-            f"clusters: nobody belongs to cluster {empty[0]}, but somebody to cluster {labels.max()}; number them "
+            f"clusters: nobody belongs to cluster {empty}, but somebody to cluster {found[-1]}; number them "
             "0, 1, 2, ... without gaps"
         )
     return labels.astype(np.int32)

@@ -9,10 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from tacit import limits
 from tacit.errors import GraphError
-from tacit.graphs.edges import matrix_entries, split_keys
+from tacit.graphs.edges import matrix_entries, refuse_large, split_keys
 from tacit.graphs.graph import Graph
 from tacit.graphs.weights import given
+
+BYTES_PER_BYTE = 50
+"""What a byte of an edge list takes while it is read: a line of four, "1 2", is an entry of a dictionary."""
 
 
 def from_matrix(W: Any, *, name: str = "given") -> Graph:
@@ -37,7 +41,8 @@ def from_networkx(
     Nodes called 0..n-1 keep their numbers; others are numbered in the graph's own order, `list(graph.nodes)`. Of
     attributes only those named are read: `weight` of an edge (a, b) becomes W[b, a], that of a self loop W[a, a] (0
     where there is none), and `cluster` of a node its cluster. (A "weight" in networkx is mostly a distance or a
-    strength, so that none is taken for W unasked.)
+    strength, so that none is taken for W unasked.) Parallel edges are one link; with `weight` they are refused, since
+    nobody but you knows whether their weights are to be added up.
     """
     nodes = list(graph.nodes)
     if not nodes:
@@ -45,12 +50,16 @@ def from_networkx(
     numbered = set(nodes) == set(range(len(nodes)))
     number = {node: node if numbered else index for index, node in enumerate(nodes)}
     weights: dict[tuple[int, int], float] = {}
-    for a, b, given_weight in graph.edges(data=weight) if weight else ((a, b, 0.0) for a, b in graph.edges()):
-        if given_weight is None:
-            raise GraphError(f"edge {a!r} -> {b!r} has no {weight!r}; give every edge one, or leave weight= out")
-        weights[number[a], number[b]] = float(given_weight)
+    for a, b, found in graph.edges(data=weight) if weight else ((a, b, 0.0) for a, b in graph.edges()):
+        ends, value = (number[a], number[b]), _weight(a, b, found, weight)
+        if weight and ends in weights:
+            raise GraphError(
+                f"edge {a!r} -> {b!r} is there more than once, with {weight!r} {weights[ends]:g} and {value:g}; make "
+                "one edge of them, e.g. with the sum, or leave weight= out"
+            )
+        weights[ends] = value
         if not graph.is_directed():
-            weights[number[b], number[a]] = float(given_weight)
+            weights[ends[::-1]] = value
     loops = {a: value for (a, b), value in weights.items() if a == b} if weight else {}
     pairs = np.array([pair for pair in weights if pair[0] not in loops or pair[0] != pair[1]], np.int64).reshape(-1, 2)
     values: dict[str, Any] = {}
@@ -66,6 +75,19 @@ def from_networkx(
         node = next(node for node in nodes if labels[number[node]] is None)
         raise GraphError(f"node {node!r} has no {cluster!r}; give every node one, or leave cluster= out")
     return made.with_clusters([labels[k] for k in range(len(nodes))])
+
+
+def _weight(a: Hashable, b: Hashable, found: Any, name: str | None) -> float:
+    if found is None:
+        raise GraphError(f"edge {a!r} -> {b!r} has no {name!r}; give every edge one, or leave weight= out")
+    try:
+        value = float(found)
+    except (TypeError, ValueError, OverflowError):
+        value = float("nan")
+    if not 0 <= value < float("inf"):
+        shown = repr(found)[:60]
+        raise GraphError(f"edge {a!r} -> {b!r} has {name!r} {shown}; expected a finite number, 0 or larger")
+    return value
 
 
 def to_networkx(graph: Graph, *, nodes: Sequence[Hashable] | None = None) -> Any:
@@ -110,6 +132,7 @@ def from_edge_list(path: str | os.PathLike[str], *, agents: int | None = None, n
     """
     file = Path(path)
     try:
+        limits.refuse_beyond(file.stat().st_size * BYTES_PER_BYTE, str(file), GraphError)
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise GraphError(
@@ -127,7 +150,9 @@ def from_edge_list(path: str | os.PathLike[str], *, agents: int | None = None, n
             raise GraphError(f"{place}: weights stand on all lines or on none, found {' '.join(fields)!r}")
         if sender == receiver and weight is None:
             raise GraphError(f"{place}: {sender} {receiver} is a self loop: drop it, or give weights on all lines")
-        if agents is not None and max(sender, receiver) >= agents:
+        if agents is None:
+            refuse_large(max(sender, receiver) + 1, len(seen) + 1, f"{place}: with these numbers, a graph")
+        elif max(sender, receiver) >= agents:
             raise GraphError(f"{place}: agent {max(sender, receiver)} is not in 0..{agents - 1}")
         if (sender, receiver) in seen:
             raise GraphError(f"{place}: {sender} {receiver} stands on line {seen[sender, receiver]} already")

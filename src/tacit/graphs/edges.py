@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tacit import limits
 from tacit.errors import GraphError
 
 LARGEST_COMPLETE = 20_000
 LARGEST_DENSE = 500
+AGENT_BYTES, LINK_BYTES = 40, 40
+"""What an agent and a link take while a graph is made: two ends and a number in 64 bits, and as much to sort them."""
 
 IntArray = npt.NDArray[np.integer[Any]]
 BoolArray = npt.NDArray[np.bool_]
@@ -59,10 +62,14 @@ def one_sided(senders: IntArray, receivers: IntArray, agents: int) -> tuple[int,
     return int(senders[edge]), int(receivers[edge])
 
 
-def refuse_large_ids(agents: int) -> None:
-    """Raise where ids would not fit in 32 bits."""
+def refuse_large(agents: int, links: float, what: str = "a graph") -> None:
+    """Raise where a graph of so many agents and links would take too much memory, or ids not fit in 32 bits."""
     if agents > np.iinfo(np.int32).max:
-        raise GraphError(f"{agents:,} agents: ids are 32-bit, so at most {np.iinfo(np.int32).max:,} are possible")
+        raise GraphError(
+            f"{what} of {agents:,} agents: ids are 32-bit, so at most {np.iinfo(np.int32).max:,} are possible"
+        )
+    asked = f"{what} of {agents:,} agents and about {links:,.0f} links"
+    limits.refuse_beyond(agents * AGENT_BYTES + links * LINK_BYTES, asked, GraphError)
 
 
 def complete_edges(agents: int) -> tuple[IntArray, IntArray]:

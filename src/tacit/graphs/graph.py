@@ -82,7 +82,7 @@ class Graph:
         """
         if agents < 1 or (sources is not None and sources < 1):
             raise GraphError(f"graph of {agents} agents (sources: {sources}): expected at least one")
-        edge_lists.refuse_large_ids(max(agents, sources or 0))
+        edge_lists.refuse_large(max(agents, sources or 0), np.size(senders), name)
         columns = sources or agents
         send, receive = _ids(senders, "senders"), _ids(receivers, "receivers")
         if len(send) != len(receive):
@@ -333,7 +333,9 @@ class Graph:
         """
         first = first_of_equal_sizes(graphs, "the union", "a union needs equal sizes")
         count = len(graphs)
-        edge_lists.refuse_large_ids(count * max(first.agents, first.columns))
+        edge_lists.refuse_large(
+            count * max(first.agents, first.columns), count * first.edges, f"{count:,} x {first.name}"
+        )
         return Graph(
             count * first.agents,
             np.concatenate([g.senders + np.int32(r * first.columns) for r, g in enumerate(graphs)]),

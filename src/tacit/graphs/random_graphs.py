@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import GraphError
 from tacit.graphs.build import circulant_regular
-from tacit.graphs.edges import IntArray
+from tacit.graphs.edges import IntArray, refuse_large
 from tacit.graphs.graph import Graph
 
 Keys = npt.NDArray[np.int64]
@@ -27,6 +29,7 @@ def random_digraph(n: int, out_degree: int, seed: int, *, exact: bool = False) -
         raise GraphError(
             f"random_digraph({n}, {out_degree}): expected n >= 2 and an out-degree in 1..n-1, so that there are targets"
         )
+    refuse_large(n, n * (out_degree if exact else (out_degree + 1) / 2), "random_digraph")
     rng = np.random.default_rng(seed)
     cycle = rng.permutation(n)
     follower = np.empty(n, dtype=np.int64)
@@ -49,8 +52,9 @@ def erdos_renyi(n: int, p: float, seed: int, *, directed: bool = False) -> Graph
     """
     if n < 1 or not 0 <= p <= 1:
         raise GraphError(f"erdos_renyi({n}, {p}): expected n >= 1 and a probability in [0, 1]")
-    rng = np.random.default_rng(seed)
     pairs = n * (n - 1) if directed else n * (n - 1) // 2
+    refuse_large(n, n * (n - 1) * p, "erdos_renyi")
+    rng = np.random.default_rng(seed)
     chosen = _distinct(rng, pairs, int(rng.binomial(pairs, p)))
     name = f"erdos_renyi({n}, {p:g})"
     # Pair number q is (i, i + d) around a ring of n, with i = q mod n: every pair once, no square roots.
@@ -65,6 +69,7 @@ def geometric(n: int, radius: float, seed: int) -> Graph:
 
     if n < 1 or radius <= 0:
         raise GraphError(f"geometric({n}, {radius}): expected n >= 1 and a radius above 0")
+    refuse_large(n, n * (n - 1) * min(1.0, math.pi * min(radius, 1.0) ** 2), "geometric")
     points = np.random.default_rng(seed).random((n, 2))
     pairs = cKDTree(points).query_pairs(radius, output_type="ndarray").reshape(-1, 2)
     return _undirected(n, pairs[:, 0], pairs[:, 1], f"geometric({n}, {radius:g})")
@@ -78,6 +83,7 @@ def small_world(n: int, k: int, rewire: float, seed: int) -> Graph:
     """
     if k < 2 or k % 2 or k >= n or not 0 <= rewire <= 1:
         raise GraphError(f"small_world({n}, {k}, {rewire}): expected k even, 2 <= k < n, and rewire in [0, 1]")
+    refuse_large(n, n * k, "small_world")
     rng = np.random.default_rng(seed)
     first = np.tile(np.arange(n), k // 2)
     second = (first + np.repeat(np.arange(1, k // 2 + 1), n)) % n

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from tacit.errors import GraphError
 from tacit.graphs.availability import Availability, joined_availability
 from tacit.graphs.clusters import checked_clusters, joined_clusters
-from tacit.graphs.edges import IntArray
+from tacit.graphs.edges import IntArray, refuse_large
 from tacit.graphs.graph import Graph
 
 
@@ -114,6 +114,7 @@ def federation(servers: Graph, clients: int, clusters: npt.ArrayLike | None = No
         raise GraphError(f"graph {servers.name!r} links two roles: servers are of one role")
     if clients < 1:
         raise GraphError(f"{clients} clients per server: expected at least one")
+    refuse_large(servers.agents * clients, 2 * servers.agents * clients, "a federation")
     every = np.arange(servers.agents * clients)
     home = every // clients
     count, size = servers.agents, servers.agents * clients
@@ -132,6 +133,7 @@ def star_roles(clients: int) -> Topology:
     """Return clients around one server: links "uplink" (to the server) and "downlink" (from it)."""
     if clients < 1:
         raise GraphError(f"a star of {clients} clients: expected at least one")
+    refuse_large(clients, 2 * clients, "a star")
     every, server = np.arange(clients), np.zeros(clients, dtype=np.int32)
     return Topology(
         {"client": clients, "server": 1},

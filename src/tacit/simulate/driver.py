@@ -14,10 +14,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit import runtime, tracing
+from tacit import limits, runtime, tracing
 from tacit.contract import Algorithm, Array, Params, Tree
 from tacit.errors import ConfigError, DataError, ResultError
 from tacit.graphs import Channel, Graph, Topology
+from tacit.graphs.edges import refuse_large
 from tacit.metrics import consensus_distance, message_bits
 from tacit.privacy.spending import RunPrivacy, spent_in_run
 from tacit.results.locks import writing_file
@@ -36,6 +37,10 @@ from tacit.streams.learnt import public_of, refuse_undeclared
 
 CHECKED_ROUNDS, CHECKED_BATCHES = 512, 1 << 17
 """How much of a stream a method's `check_data` gets: so many rounds, and so many batches in all."""
+NOTED_BYTES = 32
+"""Of a round and repeat, for each phase and figure: its value, messages and bits, and the links' share of them."""
+REPEAT_BYTES = 4096
+"""Of a repeat, however small: its graph and its stream."""
 FEW_AGENTS = 4096
 """Up to this many agents one thread is faster than two on the CPU (docs/performance.md)."""
 
@@ -83,7 +88,7 @@ def simulate(
 
     Ctrl-C ends the run after the current chunk with `partial=True`; what was done so far is valid.
     """
-    _check_numbers(rounds, repeats, dtype)
+    _check_numbers(rounds, repeats, dtype, len(algorithm.phases) + len(figures))
     for name in sorted(record.keys() & {"consensus", *algorithm.diagnostics}):
         raise ConfigError(f"a record named {name!r} is asked for, but every such run has one: give it another name")
     with jax.enable_x64(dtype == "float64"):
@@ -104,10 +109,14 @@ def simulate(
         ).run(record_every, None if checkpoint is None else Path(checkpoint), progress)
 
 
-def _check_numbers(rounds: int, repeats: int, dtype: str) -> None:
+def _check_numbers(rounds: int, repeats: int, dtype: str, noted: int) -> None:
     for name, value in (("rounds", rounds), ("repeats", repeats)):
         if not isinstance(value, int) or value < 1:
             raise ConfigError(f"{name} is {value!r}; expected a whole number from 1 on")
+        if value > limits.MOST_ROUNDS:
+            raise ConfigError(f"{name} is {value:,}; expected at most {limits.MOST_ROUNDS:,}")
+    wanted = repeats * (REPEAT_BYTES + rounds * NOTED_BYTES * (1 + noted))
+    limits.refuse_beyond(wanted, f"curves of {rounds:,} rounds x {repeats:,} repeats")
     if dtype not in ("float32", "float64"):
         raise ConfigError(f"dtype is {dtype!r}; expected 'float32' or 'float64'")
 
@@ -164,11 +173,12 @@ class _Simulation:
         runtime.check_horizon(algorithm, rounds)
         self.dtype, self.node = jnp.dtype(dtype), node
         seeds = range(seed, seed + repeats)
-        self.streams = [stream(s) for s in seeds] if callable(stream) else [stream]
+        first_part = runtime.prepared_topology(algorithm, graph(seed) if callable(graph) else graph, channel)
+        self._refuse_large(first_part)
+        parts = [first_part] * repeats
         if callable(graph):
-            parts = [runtime.prepared_topology(algorithm, graph(s), channel) for s in seeds]
-        else:
-            parts = [runtime.prepared_topology(algorithm, graph, channel)] * repeats
+            parts[1:] = [runtime.prepared_topology(algorithm, graph(s), channel) for s in seeds[1:]]
+        self.streams = [stream(s) for s in seeds] if callable(stream) else [stream]
         self.graph_name = ", ".join(g.name for g in parts[0].links.values())
         self._check_streams(parts[0])
         if algorithm.check_data is not None:
@@ -186,6 +196,9 @@ class _Simulation:
         tracing.check_preparation(algorithm, self.data.as_given)
         self.spec = self.data.spec
         self.params, own = runtime.starting_points(algorithm, self.spec, self.dtype, start, self.learners.agents)
+        models = repeats * self.learners.agents
+        what = f"{models:,} models of {algorithm.objective.name!r}"
+        limits.refuse_beyond(models * runtime.model_bytes(self.params), what)
         self.own_params = None if own is None else jax.tree.map(lambda *leaves: jnp.stack(leaves), *own)
         self.engine.settle(self.params, self.spec)
         self.answering = [k for k in range(len(algorithm.phases)) if self.engine.books_answers(k)]
@@ -208,6 +221,11 @@ class _Simulation:
         self.models: Callable[..., Params] = self._models
         self.diagnostics: Callable[[Carry], dict[str, Array]] = jax.jit(self._diagnostics)
         self.consensus: Callable[[Params], Array] = jax.jit(jax.vmap(consensus_distance))
+
+    def _refuse_large(self, part: Topology) -> None:
+        """Refuse repeats of a topology that are too large together, before they are made."""
+        agents, links = sum(part.roles.values()), sum(graph.edges for graph in part.links.values())
+        refuse_large(self.repeats * agents, self.repeats * links, f"{self.repeats:,} repeats")
 
     def _check_streams(self, topology: Topology) -> None:
         refuse_undeclared(self.algorithm, self.streams)

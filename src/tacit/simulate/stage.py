@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit import runtime
+from tacit import limits, runtime
 from tacit.contract import Algorithm, Array, Batch, Links, Params, Phase, State, View
 from tacit.errors import ConfigError, ContractError
 from tacit.graphs import Channel, masking_pairs
@@ -207,6 +207,11 @@ class Stage:
             return ()
         spec, layout = self.specs[phase], self.layout.links[links]
         count = self._row_count(self.algorithm.phases[phase], spec)
+        width = sum(width * jnp.dtype(name).itemsize for name, width in self.packings[phase].widths.items())
+        slots = sum(table.live.size for table in layout.into)
+        limits.refuse_beyond(
+            rounds * (count * width + 8 * slots), f"messages that are up to {rounds - 1:,} rounds late"
+        )
         return Flight(
             {name: jnp.zeros((rounds * count, width), name) for name, width in self.packings[phase].widths.items()},
             tuple(jnp.full((rounds, *t.live.shape), -1, jnp.int32) for t in layout.into),

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit import limits
 from tacit.contract import Tree
 from tacit.errors import ConfigError, DataError
 from tacit.streams.stream import INT32_MAX, Batch, Stream, leaf_spec
@@ -141,6 +142,8 @@ def from_arrays(
     features = check_features(x, exact=True)
     labels = check_labels(y, len(features), task, exact=True)
     order, starts = check_assignment(assignment, len(features))
+    wanted = (len(starts) - 1) * batch * (features[0].nbytes + 32)
+    limits.refuse_beyond(wanted, f"a round of {len(starts) - 1:,} agents x batch {batch:,}")
     if shuffle_seed is not None:
         check_count("shuffle_seed", shuffle_seed, least=0)
         holder = np.repeat(np.arange(len(starts) - 1), np.diff(starts))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit import limits
 from tacit.contract import Tree
 from tacit.errors import ConfigError
 from tacit.streams.stream import Batch, Stream, leaf_spec
@@ -59,7 +60,7 @@ class ArrivalStream(Stream):
 
 def spread(sizes: NDArray[np.int64], rounds: int, rng: np.random.Generator) -> NDArray[np.bool_]:
     """Draw (rounds, agents) in which rounds each agent's samples come: any set of that many rounds is as likely."""
-    check_count("rounds", rounds)
+    check_rounds(rounds, len(sizes))
     if sizes.max() > rounds:
         agent = int(np.argmax(sizes))
         raise ConfigError(
@@ -72,8 +73,16 @@ def spread(sizes: NDArray[np.int64], rounds: int, rng: np.random.Generator) -> N
 def group_sizes(agents: int, samples: Sequence[int]) -> NDArray[np.int64]:
     """Return (agents,) how many samples each has: agent k belongs to data group k mod the number of groups."""
     check_count("agents", agents)
+    limits.refuse_beyond(40 * agents, f"{agents:,} agents")
     if not isinstance(samples, Sequence) or len(samples) == 0:
         raise ConfigError(f"samples={samples!r}: expected one whole number per data group, (500, 1000) for two")
     for group, count in enumerate(samples):
         check_count(f"samples[{group}]", count)
+    limits.refuse_beyond(40 * max(samples) * agents, f"up to {max(samples):,} samples of {agents:,} agents")
     return np.resize(np.array(samples, np.int64), agents)
+
+
+def check_rounds(rounds: int, agents: int) -> None:
+    """Refuse more rounds than a table of them and the agents may have."""
+    check_count("rounds", rounds)
+    limits.refuse_beyond(16 * rounds * agents, f"{rounds:,} rounds of {agents:,} agents")

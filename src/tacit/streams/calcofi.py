@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import csv
 import functools
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,8 +21,9 @@ from numpy.typing import NDArray
 
 from tacit.errors import ConfigError, DataError
 from tacit.streams import datasets
-from tacit.streams.arrivals import ArrivalStream
+from tacit.streams.arrivals import ArrivalStream, check_rounds
 from tacit.streams.learnt import Learnt
+from tacit.streams.npz import read_npz
 from tacit.streams.stream import Batch
 from tacit.streams.validate import check_count
 
@@ -115,6 +115,7 @@ def calcofi(
     for setting, count in (("agents", agents), ("samples", samples)):
         check_count(setting, count)
     check_count("seed", seed, least=0)
+    check_rounds(rounds, agents)
     unknown = [name for name in columns if name not in COLUMNS]
     if unknown or not columns or len(set(columns)) < len(columns):
         raise ConfigError(f"columns={columns!r}: expected some of {', '.join(COLUMNS)}, each once")
@@ -148,9 +149,9 @@ def _bottles() -> Bottles:
 @functools.cache
 def _from_prepared(path: Path) -> Bottles:
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            found: dict[str, NDArray[Any]] = {name: archive[name] for name in (*COLUMNS, TARGET, "lat", "lon")}
-    except (OSError, ValueError, zipfile.BadZipFile, KeyError) as fault:
+        archive = read_npz(path)
+        found = {name: archive[name] for name in (*COLUMNS, TARGET, "lat", "lon")}
+    except (DataError, KeyError) as fault:
         raise DataError(f"{path}: cannot be read ({type(fault).__name__}: {fault}): {REMEDY}") from fault
     values = np.stack([found[name] for name in (*COLUMNS, TARGET)], axis=1)
     # Bands of one degree of latitude, each from west to east. The file is sorted by date, cast and depth.

@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit import limits
 from tacit.errors import ConfigError, DataError
 from tacit.streams.learnt import Learnt
 from tacit.streams.validate import Task
@@ -28,6 +29,18 @@ MOST_CATEGORIES = 50
 MISSING_WORDS = frozenset({"", "#N/A", "N/A", "NA", "n/a", "NULL", "null", "NaN", "nan", "-NaN", "-nan"})
 """What stands for a missing value in a column of text; in a column of numbers Arrow takes the same for one."""
 LEAVE_OUT = "leave the column out by features=[...]"
+VALUE_BYTES = 24
+"""Of a value while a table is made: as it was read, in double and in single precision, and whether it was missing."""
+COLUMN_BYTES = 1024
+"""Of a column, however few rows it has: its name, and what is noted of it."""
+LARGEST_WHOLE = 2.0**53
+"""Above it not every whole number is one of double precision."""
+
+
+def refuse_large(name: str, rows: int, count: int) -> None:
+    """Refuse a table of so many rows and columns that the memory for it is above the limit."""
+    wanted = rows * count * VALUE_BYTES + count * COLUMN_BYTES
+    limits.refuse_beyond(wanted, f"{name}: {rows:,} rows of {count:,} columns", DataError)
 
 
 class Column(NamedTuple):
@@ -112,6 +125,7 @@ def features(
         if name not in names:
             raise ConfigError(f"categories of {name!r}, which is not among the features; remove them")
     parts = [_encoded(source, name, missing, categories.get(name)) for name in names]
+    refuse_large(source.name, len(parts[0].x), sum(len(part.names) for part in parts))
     for name, part in zip(names, parts, strict=True):
         if len(part.x) != len(parts[0].x):
             raise DataError(
@@ -177,7 +191,12 @@ def owners(source: Source, name: str) -> tuple[NDArray[np.int64], tuple[str, ...
     column = _of_array(raw) if isinstance(raw, np.ndarray) else _of_arrow(raw)
     source.refuse_missing(name, column)
     values = column.values.astype(str) if column.kind == "word" else column.values
-    if column.kind == "number" and np.array_equal(values, np.floor(values)):
+    if column.kind == "number" and values.dtype.kind == "f":
+        strange = (values != np.floor(values)) | (np.abs(values) >= LARGEST_WHOLE)
+        if strange.any():
+            row = int(np.argmax(strange))
+            remedy = f"expected a whole number below {LARGEST_WHOLE:.0f}, or a name: write owners as text"
+            source.refuse(row, name, f"{values[row]!s} is no owner; {remedy}")
         values = values.astype(np.int64)
     found, number = np.unique(values, return_inverse=True)
     return number.astype(np.int64), tuple(str(owner) for owner in found)
@@ -249,6 +268,7 @@ def _one_hot(
             f"{str(words[0])!r} is one of {len(known):,} different words, more than {MOST_CATEGORIES}; leave the "
             "column out by features=[...], or list its categories",
         )
+    refuse_large(f"{source.name}, column {name!r}", len(words), len(known))
     return [f"{name} = {word}" for word in known], words[:, None] == known
 
 

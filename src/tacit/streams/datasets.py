@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import DataError
 from tacit.streams.looked_for import looked_for
+from tacit.streams.npz import read_npz
 from tacit.streams.validate import Task, check_features, check_labels
 
 TIMEOUT_S = 30.0
@@ -161,8 +162,8 @@ def susy() -> Dataset:
             with explained("susy"):
                 _download_susy(prepared)
         drawn_from = ", drawn from the official file with a fixed seed"
-    with np.load(prepared, allow_pickle=False) as archive:
-        x, y = archive["X"], archive["y"]
+    archive = read_npz(prepared)
+    x, y = archive["X"], archive["y"]
     if x.shape != (SUSY_SUBSET_ROWS, len(SUSY_COLUMNS)):
         raise DataError(
             f"{prepared}: features of shape {x.shape}, expected {(SUSY_SUBSET_ROWS, len(SUSY_COLUMNS))}; "

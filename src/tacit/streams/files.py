@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import itertools
-import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -16,8 +15,10 @@ from numpy.typing import NDArray
 
 from tacit.errors import DataError
 from tacit.streams import columns
-from tacit.streams.columns import Missing, Source, is_number
+from tacit.streams.bounded import open_bytes, read_parquet, text_lines
+from tacit.streams.columns import Missing, Source, is_number, refuse_large
 from tacit.streams.learnt import Learnt
+from tacit.streams.npz import read_npz
 from tacit.streams.validate import Origin, Task, check_features, check_labels
 
 
@@ -132,9 +133,11 @@ def _open_csv(path: Path) -> Source:
     import pyarrow
     from pyarrow import csv as arrow_csv
 
+    _refuse_doubled(path, _header(path))
     try:
-        table = arrow_csv.read_csv(str(path))
-    except (pyarrow.ArrowException, OSError) as fault:
+        with open_bytes(path) as content:
+            table = arrow_csv.read_csv(content)
+    except (pyarrow.ArrowException, OSError, EOFError, zlib.error) as fault:
         _explain_csv(path, fault)
     names = tuple(table.column_names)
     return Source(str(path), names, names, table.column, lambda row: f"line {_csv_line(path, row)}", _blank(path))
@@ -142,10 +145,9 @@ def _open_csv(path: Path) -> Source:
 
 def _open_parquet(path: Path) -> Source:
     import pyarrow
-    from pyarrow import parquet
 
     try:
-        table = parquet.read_table(str(path))
+        table = read_parquet(path)
     except (pyarrow.ArrowException, OSError) as fault:
         raise DataError(f"{path}: not a Parquet file that can be read ({fault}); write it anew") from fault
     names = tuple(table.column_names)
@@ -153,16 +155,11 @@ def _open_parquet(path: Path) -> Source:
 
 
 def _open_npz(path: Path) -> Source:
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: np.asarray(archive[name]) for name in archive.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as fault:
-        raise DataError(
-            f"{path}: not an NPZ file of plain arrays ({fault}); save it by numpy.savez, without object arrays"
-        ) from fault
+    arrays = read_npz(path)
     columns: dict[str, NDArray[Any]] = {}
     matrix = next((arrays[name] for name in ("X", "x") if name in arrays and arrays[name].ndim == 2), None)
     if matrix is not None:
+        refuse_large(str(path), *matrix.shape)
         given = arrays.get("columns")
         named = given is not None and given.shape == (matrix.shape[1],)
         names = [str(n) for n in given] if named and given is not None else [f"x{j}" for j in range(matrix.shape[1])]
@@ -187,20 +184,25 @@ _OPENERS: dict[str, Callable[[Path], Source]] = {
 }
 
 
+def _header(path: Path) -> list[str]:
+    """Return the first line's names; none where it cannot be read, which is then explained."""
+    try:
+        return next(csv.reader(text_lines(path)), [])
+    except (OSError, EOFError, zlib.error, csv.Error):
+        return []
+
+
 def _csv_records(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yield line number and fields of each record that is not blank; only used to explain a fault."""
-    opener = gzip.open if path.name.lower().endswith(".gz") else open
-    with opener(path, "rt", encoding="utf-8-sig", errors="replace", newline="") as text:
-        reader = csv.reader(text)
-        for fields in reader:
-            if fields:
-                yield reader.line_num, fields
+    reader = csv.reader(text_lines(path))
+    for fields in reader:
+        if fields:
+            yield reader.line_num, fields
 
 
 def _blank(path: Path) -> tuple[Learnt, ...]:
     """Note a blank line between records: it is none, so that a record that became blank would move those after it."""
-    opener = gzip.open if path.name.lower().endswith(".gz") else open
-    with opener(path, "rb") as content:
+    with open_bytes(path) as content:
         lines_after = itertools.dropwhile(bytes.strip, content)
         if not any(map(bytes.strip, lines_after)):
             return ()
@@ -243,6 +245,6 @@ def _refuse_column(source: Source, name: str) -> NoReturn:
 
 
 def _refuse_doubled(path: Path, columns: Sequence[str]) -> None:
-    for column in columns:
-        if columns.count(column) > 1:
+    for column, times in Counter(columns).items():
+        if times > 1:
             raise DataError(f"{path}: column {column!r} occurs more than once; give each column a name of its own")

@@ -74,11 +74,12 @@ def mnist() -> Dataset:
 def read_idx(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     """Read a compressed idx file of bytes, which must hold an array of this shape."""
     remedy = "replace the file by the original"
+    header = 4 * (1 + len(shape))
     try:
-        content = gzip.decompress(path.read_bytes())
+        with gzip.open(path) as packed:
+            content = packed.read(header + int(np.prod(shape)) + 1)  # no more than it may hold, whatever it holds
     except (OSError, EOFError, zlib.error) as fault:
         raise DataError(f"{path}: cannot be unpacked ({fault}); it is cut off or no gzip file: {remedy}") from fault
-    header = 4 * (1 + len(shape))
     expected = (UNSIGNED_BYTES << 8 | len(shape), *shape)
     if len(content) < header:
         raise DataError(f"{path}: {len(content)} bytes, fewer than the {header} of its header; {remedy}")

@@ -6,7 +6,6 @@ The publisher's file is read as it is: for each part an array of images and one 
 from __future__ import annotations
 
 import hashlib
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from tacit.errors import DataError
 from tacit.streams import datasets
 from tacit.streams.datasets import Dataset
+from tacit.streams.npz import read_npz
 from tacit.streams.validate import check_labels
 
 SIDE = 28
@@ -63,22 +63,22 @@ def organ(name: str) -> int:
 
 
 def _read(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    images, labels = [], []
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            for called, rows in PARTS.values():
-                images.append(_array(path, archive, f"{called}_images", (rows, SIDE, SIDE)))
-                labels.append(_array(path, archive, f"{called}_labels", (rows, 1)))
-    except (OSError, ValueError, zipfile.BadZipFile, KeyError) as fault:
+        archive = read_npz(path)
+        found = [(archive[f"{called}_images"], archive[f"{called}_labels"]) for called, _ in PARTS.values()]
+    except (DataError, KeyError) as fault:
         raise DataError(f"{path}: cannot be read ({type(fault).__name__}: {fault}): {REMEDY}") from fault
+    images, labels = [], []
+    for (called, rows), (image, label) in zip(PARTS.values(), found, strict=True):
+        images.append(_checked(path, f"{called}_images", image, (rows, SIDE, SIDE)))
+        labels.append(_checked(path, f"{called}_labels", label, (rows, 1)))
     classes = np.concatenate(labels).ravel()
     if classes.max() >= len(ORGANS):
         raise DataError(f"{path}: label {classes.max()}, expected classes 0 to {len(ORGANS) - 1}: {REMEDY}")
     return np.concatenate(images), classes
 
 
-def _array(path: Path, archive: Any, name: str, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    found: NDArray[Any] = archive[name]
+def _checked(path: Path, name: str, found: NDArray[Any], shape: tuple[int, ...]) -> NDArray[np.uint8]:
     if found.shape != shape or found.dtype != np.uint8:
         raise DataError(
             f"{path}: {name} is {found.dtype} of shape {found.shape}, expected uint8 of shape {shape}: {REMEDY}"

@@ -76,7 +76,7 @@ def random_sizes(rows: int, agents: int, smallest: int, largest: int, seed: int 
     check_count("rows", rows, least=0)
     check_count("agents", agents)
     check_count("smallest", smallest)
-    check_count("largest", largest)
+    check_count("largest", largest, most=2**53)  # it is multiplied in double precision
     if smallest > largest:
         raise ConfigError(f"smallest={smallest!r}, largest={largest!r}: expected a range; exchange the two")
     if agents * smallest > rows:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from tacit.errors import ConfigError, DataError
 from tacit.streams import datasets
 from tacit.streams.datasets import Dataset
+from tacit.streams.npz import read_npz
 from tacit.streams.validate import check_count, check_features, check_labels
 
 TERMS = 47_236
@@ -118,13 +119,13 @@ def sparse() -> Documents:
 def _read(path: Path, official: bool) -> Documents:
     from scipy.sparse import csr_matrix
 
-    with np.load(path, allow_pickle=False) as archive:
-        absent = {"data", "indices", "indptr", "y", "shape"} - set(archive.files)
-        if absent:
-            raise DataError(f"{path}: there is no array {min(absent)!r}; delete the file, and it is made anew")
-        data, indices, indptr = archive["data"], archive["indices"].astype(np.int32), archive["indptr"]
-        y, shape = archive["y"].astype(np.int8), tuple(archive["shape"].tolist())
-        part = archive["part"] if "part" in archive.files else None
+    archive = read_npz(path)
+    absent = {"data", "indices", "indptr", "y", "shape"} - archive.keys()
+    if absent:
+        raise DataError(f"{path}: there is no array {min(absent)!r}; delete the file, and it is made anew")
+    data, indices, indptr = archive["data"], archive["indices"].astype(np.int32), archive["indptr"]
+    y, shape = archive["y"].astype(np.int8), tuple(archive["shape"].tolist())
+    part = archive.get("part")
     if shape != (len(y), TERMS):
         raise DataError(
             f"{path}: shape {shape} with {len(y)} labels, expected one label for each document and {TERMS} terms; "

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit import limits
 from tacit.errors import ConfigError, DataError
 from tacit.streams.stream import Stream
 from tacit.streams.validate import check_count
@@ -95,6 +96,9 @@ def linear_regression(
             raise ConfigError(f"{setting}={(low, high)!r}: expected a range of variances, 0 <= lowest <= highest")
     if not 0 <= heterogeneity < math.inf:
         raise ConfigError(f"heterogeneity={heterogeneity!r}: expected a finite number of at least 0")
+
+    wanted = 24 * (agents * samples * dim + (1 if common_features else agents) * dim**2)
+    limits.refuse_beyond(wanted, f"{agents:,} agents x {samples:,} samples x dim {dim:,}")
 
     def rng(purpose: int) -> np.random.Generator:
         return np.random.default_rng([seed, purpose])

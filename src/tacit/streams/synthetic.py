@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit import limits
 from tacit.contract import Tree
 from tacit.errors import ConfigError
 from tacit.streams.stream import INT32_MAX, Batch, Stream, leaf_spec
@@ -27,6 +28,7 @@ from tacit.streams.validate import check_count
 # What a random stream is for: labels' noise must not depend on how many features were drawn before it.
 TRUTH, OFFSET, FEATURES, LABELS = range(4)
 
+LARGEST = float(np.finfo(np.float32).max)
 BLOCK_VALUES = 1 << 16
 """Features per block of rounds, about: seeding a generator costs as much as some thousand features."""
 
@@ -57,8 +59,11 @@ class DriftStream(Stream):
                 check_count(setting, limit)
         check_count("seed", seed, least=0)
         for setting, strength in (("noise", noise), ("drift", drift), ("heterogeneity", heterogeneity)):
-            if not 0 <= strength < math.inf:
-                raise ConfigError(f"{setting}={strength!r}: expected a finite number of at least 0")
+            if not 0 <= strength <= LARGEST:
+                raise ConfigError(f"{setting}={strength!r}: expected a finite 32-bit number of at least 0")
+        # The plane in which the truth turns, everybody's offset, and one round as words, features and products.
+        round_bytes = agents * (20 * batch + 4) * dim
+        limits.refuse_beyond(64 * dim + round_bytes, f"a round of {agents:,} agents x batch {batch:,} x dim {dim:,}")
         self.agents, self.rounds = agents, rounds
         self.period = min((limit for limit in (rounds, repeat_every) if limit is not None), default=None)
         own = 0 if self.period is None else min(self.period * batch, INT32_MAX)

@@ -19,18 +19,22 @@ from tacit.errors import ConfigError, DataError
 Task = Literal["binary", "multiclass", "regression"]
 TASKS: tuple[Task, ...] = ("binary", "multiclass", "regression")
 
+LARGEST_COUNT = 2**63 - 1
+
 Assignment = Sequence[NDArray[Any]] | Sequence[Sequence[int]] | Sequence[int] | NDArray[Any]
 """Which rows are whose: one array of row indices per agent, or one agent id per row."""
 
 
-def check_count(setting: str, value: int, least: int = 1) -> None:
-    """Refuse a setting that is no whole number of at least `least`."""
+def check_count(setting: str, value: int, least: int = 1, most: int = LARGEST_COUNT) -> None:
+    """Refuse a setting that is no whole number from `least` to `most`."""
     try:
         number = operator.index(value)
     except TypeError:
         number = least - 1
     if isinstance(value, bool) or number < least:
         raise ConfigError(f"{setting}={value!r}: expected a whole number of at least {least}")
+    if number > most:
+        raise ConfigError(f"{setting}={number:,}: expected a whole number of at most {most:,}")
 
 
 @dataclass(frozen=True)

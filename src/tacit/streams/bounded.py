@@ -1,0 +1,111 @@
+"""Compressed text and Parquet files, measured while they are read: what they hold may be far larger than they are."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tacit import limits
+from tacit.errors import DataError
+from tacit.streams.columns import refuse_large
+
+FIRST_LOOK = 2**24
+"""Bytes that are unpacked before it is foretold how many there will be."""
+LONGEST_LINE = 2**24
+"""Characters."""
+ROWS_AT_ONCE = 4096
+
+
+class _Unpacked(io.RawIOBase):
+    """The content of a gzip file, refused as soon as it is clear that there is too much of it.
+
+    The last bytes of such a file say its size, but may lie. So what comes is measured: by how much the first part was
+    packed tells how large the whole would be.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._size = path, path.stat().st_size
+        self._packed = path.open("rb")
+        self._content = gzip.GzipFile(fileobj=self._packed)
+        self._taken = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        found = self._content.readinto(buffer)
+        self._taken += found
+        if self._taken >= FIRST_LOOK:
+            whole = self._taken * self._size / max(self._packed.tell(), 1)
+            limits.refuse_beyond(whole, f"{self._path} unpacked, by its first part", DataError)
+        return found
+
+    def close(self) -> None:
+        self._content.close()
+        self._packed.close()
+        super().close()
+
+
+def open_bytes(path: Path) -> io.BufferedReader:
+    """Open a file, unpacked where its name ends in .gz; one that is larger than the limit is refused."""
+    limits.refuse_beyond(path.stat().st_size, str(path), DataError)
+    if not path.name.lower().endswith(".gz"):
+        return path.open("rb")
+    with _Unpacked(path) as content:  # how large it is shows before anybody keeps a part of it
+        left = FIRST_LOOK
+        while left > 0 and (found := len(content.read(min(left, 2**20)) or b"")):
+            left -= found
+    return io.BufferedReader(_Unpacked(path), 2**18)
+
+
+def text_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a text file with their ends; one that is too long to be a row is refused."""
+    with io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig", errors="replace", newline="") as text:
+        number = 1
+        while line := text.readline(LONGEST_LINE):
+            if len(line) == LONGEST_LINE:
+                raise DataError(
+                    f"{path}, line {number}: longer than {LONGEST_LINE:,} characters; write one record per line"
+                )
+            yield line
+            number += 1
+
+
+def read_parquet(path: Path) -> Any:
+    """Return a Parquet file as an Arrow table."""
+    import pyarrow
+    from pyarrow import parquet, types
+
+    schema = parquet.read_schema(path)
+    # A word that comes in many rows stands in the file once, and is kept so until it is known how much it would be.
+    words = [field.name for field in schema if types.is_string(field.type) or types.is_large_string(field.type)]
+    with parquet.ParquetFile(path, read_dictionary=words) as file:
+        refuse_large(str(path), file.metadata.num_rows, file.metadata.num_columns)
+        batches: list[Any] = []
+        taken = 0
+        for batch in file.iter_batches(ROWS_AT_ONCE):
+            taken += sum(map(_plain_bytes, batch.columns))
+            limits.refuse_beyond(taken, f"{path}: {len(batches) * ROWS_AT_ONCE + len(batch):,} rows", DataError)
+            batches.append(batch)
+    return pyarrow.Table.from_batches(batches, file.schema_arrow).cast(_without_dictionaries(file.schema_arrow))
+
+
+def _plain_bytes(column: Any) -> int:
+    """Return what a column takes when every word is written out."""
+    from pyarrow import compute, types
+
+    if not types.is_dictionary(column.type):
+        return int(column.nbytes)
+    lengths = compute.binary_length(column.dictionary).take(column.indices)
+    return int(compute.sum(lengths).as_py() or 0) + 8 * len(column)
+
+
+def _without_dictionaries(schema: Any) -> Any:
+    import pyarrow
+    from pyarrow import types
+
+    plain = [field.with_type(field.type.value_type) if types.is_dictionary(field.type) else field for field in schema]
+    return pyarrow.schema(plain)
