@@ -91,9 +91,11 @@ def said_linf(objective, mechanism):
 
 
 def batch_counted_twice(objective, mechanism):
-    once = mechanism.sensitivity
-    twice = mechanism._replace(sensitivity=lambda view, extent: once(view, extent) / extent.records)
-    return ONLINE(objective, mechanism=twice)
+    made = ONLINE(objective, mechanism=mechanism)
+    (phase,) = made.phases
+    once = phase.mechanism.sensitivity
+    twice = phase.mechanism._replace(sensitivity=lambda view, extent: once(view, extent) / extent.records)
+    return made._replace(phases=(phase._replace(mechanism=twice),))
 
 
 def sampling_counted_in_its_favour(objective, mechanism, cohort=1):

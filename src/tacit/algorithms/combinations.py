@@ -9,8 +9,8 @@ Noise goes on each combination's messages, as the mechanism spreads it. Privacy 
 - noise on gradients or updates, or `after` alone with `common` or `per_edge` noise on the model: states are made of
   released values, so that a record is charged for the round that read it;
 - `before`, `within` or several combinations, with noise on the model: w is the agent's own, without the noise of its
-  messages, and a record stays in it until the next release (with `within` it also moves the point where later gradients
-  are taken). Every release is charged to every record, at what a whole step can change;
+  messages, and a record stays in it until the next release, or moves the point where later gradients are taken. Every
+  release is charged to every record, at what a whole step can change;
 - `graph_homomorphic`: see `tacit.privacy.graph_noise`. Every release is charged to every record, at what all steps so
   far can change together.
 """
@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 
 from tacit.algorithms.descent import gradient_step
-from tacit.algorithms.mixing import combined, outbox
+from tacit.algorithms.mixing import combined, outbox, silence
 from tacit.algorithms.schedules import StepSize, as_rate, as_schedule, sum_until
 from tacit.contract import (
     Algorithm,
@@ -40,7 +40,6 @@ from tacit.contract import (
     Requirement,
     Tree,
     View,
-    share,
     unprotected,
 )
 from tacit.errors import ConfigError
@@ -78,6 +77,7 @@ def combinations(
     exactly = gradient_step(objective, as_rate(step), unprotected._replace(clip=mechanism.clip))
     descent = gradient_step(objective, as_rate(step), mechanism)
     on_model = mechanism.perturbs == "model"
+    sent = mechanism if on_model else unprotected
     keeps = on_model and (list(asked) != ["after"] or mechanism.spread not in ("common", "per_edge"))
     reach = partial(sum_until, schedule) if mechanism.spread == "homomorphic" else schedule
     steps_at = next((place for place in ("within", "after") if place in asked), "before")
@@ -104,30 +104,20 @@ def combinations(
         stepped = exactly.value(state.phi, state.phi, batch, view)
         if steps_at == "within":
             return state._replace(step=minus(stepped, state.phi)), state.phi
-        if steps_at == "before":  # and it stays here until the next round sends it
-            return state._replace(w=stepped), ()
-        return (state._replace(w=stepped) if keeps else state), stepped
+        own = state._replace(w=stepped) if keeps else state
+        return own, () if steps_at == "before" else stepped  # the next round sends it
 
     def stepped_messages(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
-        if on_model:
-            return state, (silence() if steps_at == "before" else outbox(mechanism, released))
-        stepped = descent.moved(state.phi, state.phi, released, view)
-        if steps_at == "within":
-            return state._replace(step=minus(stepped, state.phi)), outbox(unprotected, state.phi)
-        return state._replace(w=stepped), (silence() if steps_at == "before" else outbox(unprotected, stepped))
-
-    def silence() -> Outbox:
-        return share((), to=jnp.full(1, -1, jnp.int32))
-
-    def own_value(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
-        return state, state.w
-
-    def messages(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
-        return state, outbox(mechanism if on_model else unprotected, released)
+        value = released
+        if not on_model:
+            stepped = descent.moved(state.phi, state.phi, released, view)
+            within_step = state._replace(step=minus(stepped, state.phi))
+            value, state = (state.phi, within_step) if steps_at == "within" else (stepped, state._replace(w=stepped))
+        return state, silence() if steps_at == "before" else outbox(sent, value)
 
     def absorber(place: str) -> Callable[[Key, State, Inbox, View], State]:
         def absorb(key: Key, state: State, inbox: Inbox, view: View) -> State:
-            found = combined(mechanism if on_model else unprotected, inbox)
+            found = combined(sent, inbox)
             if place == "before":
                 return state._replace(phi=found)
             if place == "within":
@@ -140,7 +130,8 @@ def combinations(
         if place == steps_at and place != "before":
             noise = noise_on(place) if on_model else descent.mechanism
             return Phase(where, stepping, noise, absorber(place), stepped_messages)
-        return Phase(where, own_value, noise_on(place), absorber(place), messages)
+        send = lambda state, released, view: (state, outbox(sent, released))  # noqa: E731
+        return Phase(where, lambda key, state, batch, view: (state, state.w), noise_on(place), absorber(place), send)
 
     phases = [phase(*each) for each in asked.items()]
     if before is not None and steps_at == "before":
