@@ -19,7 +19,7 @@ SILENT = Mechanism("silent", "laplace", lambda view, extent: jnp.float32(0), lam
 CONSTRAINED = ("constrained_mirror_descent", "lagrangian_descent")
 """They clip loss and constraints together, over the places of a batch."""
 METHODS = [name for name in tacit.algorithms.REGISTRY if name not in (*WITHOUT_NOISE, *CONSTRAINED)]
-DAILY = ("zcdp_admm", "private_admm")
+DAILY = ("zcdp_admm",)
 STREAMS = {"whole data sets": whole, "the same rows again": lambda: rows(4)}
 
 
