@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 import jax
 import jax.numpy as jnp
 
-from tacit.errors import ContractError
+from tacit.errors import ConfigError, ContractError
 
 Array = jax.Array
 Key = jax.Array
@@ -365,6 +365,12 @@ class Mechanism(NamedTuple):
         sensitivity = self.sensitivity
         if sensitivity is None or self.adjacency == "dataset":
             return self
+        if self.adjacency == "component" and not apart:
+            raise ConfigError(
+                f"mechanism {self.name!r} counts one component of one gradient that changes (adjacency 'component'), "
+                "but here a record's gradient goes on to move others, in all components: say adjacency = 'record', or "
+                "take one local step on a whole batch, with noise on the gradient or the update"
+            )
 
         def of_mean(view: View, extent: Extent) -> Array:
             return sensitivity(view, extent._replace(records=1)) / records(view, extent)

@@ -33,3 +33,23 @@ def test_every_file_of_a_method_is_short():
     assert len(files) > 30
     lengths = {file.name: len(file.read_text(encoding="utf-8").splitlines()) for file in files}
     assert {name: length for name, length in lengths.items() if length > MOST_LINES} == {}
+
+
+COMPONENT = tacit.privacy.laplace(1.0, 1.0, "l2", perturbs="gradient", adjacency="component")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda objective: tacit.algorithms.fedavg(objective, mechanism=COMPONENT, local_steps=2, cohort=2),
+        lambda objective: tacit.algorithms.private_admm(objective, mechanism=COMPONENT),
+        lambda objective: tacit.algorithms.consensus(objective, mechanism=COMPONENT._replace(perturbs="model")),
+    ],
+    ids=["several local steps", "a problem solved to the end", "a private state"],
+)
+def test_one_component_is_no_unit_where_a_record_moves_all_of_them(make):
+    """In such methods a record that changes one component of one gradient changes all components of later ones."""
+    objective = tacit.objectives.logistic()
+    with pytest.raises(ConfigError, match="adjacency"):
+        make(objective)
+    assert tacit.algorithms.fedavg(objective, mechanism=COMPONENT).privacy.private
