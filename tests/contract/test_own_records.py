@@ -16,10 +16,8 @@ from tests.contract.cases import CASES, FORMS, WITHOUT_NOISE, build
 from tests.contract.test_accounts import rows, whole
 
 SILENT = Mechanism("silent", "laplace", lambda view, extent: jnp.float32(0), lambda view, s: s, clip=Clip(20.0))
-CONSTRAINED = ("constrained_mirror_descent", "lagrangian_descent")
-"""They clip loss and constraints together, over the places of a batch."""
-METHODS = [name for name in tacit.algorithms.REGISTRY if name not in (*WITHOUT_NOISE, *CONSTRAINED)]
-DAILY = ("zcdp_admm",)
+METHODS = [name for name in tacit.algorithms.REGISTRY if name not in WITHOUT_NOISE]
+DAILY = ("zcdp_admm", "lagrangian_descent")
 STREAMS = {"whole data sets": whole, "the same rows again": lambda: rows(4)}
 
 

@@ -330,8 +330,8 @@ MUTANTS = (
             ),
             (
                 "a batch hides what a dual made of data does",
-                "noise = noise.for_whole_batch()",
-                "pass",
+                "noise.for_whole_batch() if data_in_dual else",
+                "",
                 "test_a_dual_moves_all_records_of_a_batch_by_no_more_than_is_declared",
             ),
             (
@@ -348,8 +348,8 @@ MUTANTS = (
         [
             (
                 "the loss is not clipped where no constraint reads data",
-                "jax.grad(data) if clip is None else clipped_mean(jax.grad(data), clip)",
-                "jax.grad(data)",
+                "gradient = _mean(jax.grad(data), clip)",
+                "gradient = _mean(jax.grad(data), None)",
                 "test_a_queue_of_what_reads_no_data_pulls_as_it_is",
             ),
         ],

@@ -31,6 +31,7 @@ import jax
 import jax.numpy as jnp
 
 from tacit.algorithms.descent import added, finished_whole
+from tacit.algorithms.records import counted, of_own_records
 from tacit.algorithms.sight import Both, Dual, Observation, check_noise, nothing, observed, of_both, sight_of
 from tacit.contract import (
     Algorithm,
@@ -92,8 +93,7 @@ def primal_dual(
     noise, joined = finished_whole(mechanism._replace(perturbs="gradient"))
     sight = sight_of(data, values.reading, noise.clip, dual, needs_slopes)
     data_in_dual = dual == "private" and kinds.reading is not None
-    if data_in_dual:
-        noise = noise.for_whole_batch()
+    noise = noise.for_whole_batch() if data_in_dual else of_own_records(noise, apart=True)
 
     def init(key: Key, params: Params, views: Mapping[str, View]) -> State:
         dtype = views["peers"].into.weight.dtype
@@ -102,7 +102,7 @@ def primal_dual(
         return State(params, of_both(lambda own: own.values, first), kept)
 
     def compute(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
-        kept, value = sight.look(state.model, of_both(weigh, state.duals).reading, batch)
+        kept, value = sight.look(state.model, of_both(weigh, state.duals).reading, batch, counted(batch, view))
         free = None if values.free is None else observed(values.free, state.model, batch)
         return state._replace(seen=Both(kept, free)), value
 

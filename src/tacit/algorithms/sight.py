@@ -65,8 +65,8 @@ class Release(NamedTuple):
 class Sight(NamedTuple):
     """How data are looked at: what may leave, and what is known of loss and constraints afterwards."""
 
-    look: Callable[[Params, Array, Batch], tuple[Observation | None, Tree]]
-    """Model, weights and batch -> what stays, and what goes through the mechanism."""
+    look: Callable[[Params, Array, Batch, Array], tuple[Observation | None, Tree]]
+    """Model, weights, batch and how many records means are over -> what stays, and what goes through the mechanism."""
     read: Callable[[Array, Tree, Observation | None], tuple[Params, Observation | None]]
     """Weights, what was released and what stayed -> gradient of the loss plus the weighted constraints, and these."""
 
@@ -93,21 +93,26 @@ def sight_of(data: Values, reading: Values | None, clip: Clip | None, dual: Dual
 
 def loss_alone(data: Values, clip: Clip | None) -> Sight:
     """Look at the loss, where no constraint reads data."""
-    gradient = jax.grad(data) if clip is None else clipped_mean(jax.grad(data), clip)
+    gradient = _mean(jax.grad(data), clip)
     return Sight(
-        lambda model, weights, batch: (None, gradient(model, batch)), lambda weights, released, seen: (released, None)
+        lambda model, weights, batch, over: (None, gradient(model, batch, over)),
+        lambda weights, released, seen: (released, None),
     )
+
+
+def _mean(of_batch: Callable[[Params, Batch], Tree], clip: Clip | None) -> Callable[[Params, Batch, Array], Tree]:
+    """Return the mean over so many records, each clipped if there is a clip."""
+    return clipped_mean(of_batch, clip) if clip is not None else lambda params, batch, over: of_batch(params, batch)
 
 
 def constraints_kept(data: Values, c: Values, clip: Clip | None, needs_slopes: bool) -> Sight:
     """Look at the constraints, which stay; the gradient of loss and weighted constraints leaves."""
 
-    def look(model: Params, weights: Array, batch: Batch) -> tuple[Observation, Tree]:
+    def look(model: Params, weights: Array, batch: Batch, over: Array) -> tuple[Observation, Tree]:
         def composite(params: Params, batch: Batch) -> Array:
             return data(params, batch) + jnp.dot(weights, c(params, batch))
 
-        gradient = jax.grad(composite) if clip is None else clipped_mean(jax.grad(composite), clip)
-        return observed(c, model, batch, needs_slopes), gradient(model, batch)
+        return observed(c, model, batch, needs_slopes), _mean(jax.grad(composite), clip)(model, batch, over)
 
     return Sight(look, lambda weights, released, seen: (released, seen))
 
@@ -118,13 +123,13 @@ def constraints_released(data: Values, c: Values, clip: Clip | None) -> Sight:
     def of_one(params: Params, batch: Batch) -> Release:
         return Release(jax.grad(data)(params, batch), observed(c, params, batch))
 
-    function = of_one if clip is None else clipped_mean(of_one, clip)
+    function = _mean(of_one, clip)
 
     def read(weights: Array, released: Release, seen: None) -> tuple[Params, Observation]:
         pull = released.observation.pull(weights)
         return jax.tree.map(jnp.add, released.gradient, pull), released.observation
 
-    return Sight(lambda model, weights, batch: (None, function(model, batch)), read)  # type: ignore[arg-type]
+    return Sight(lambda model, weights, batch, over: (None, function(model, batch, over)), read)  # type: ignore[arg-type]
 
 
 def check_noise(name: str, mechanism: Mechanism, dual: Dual, kinds: Both) -> None:
