@@ -18,7 +18,6 @@ pytestmark = [
 def test_a_peer_with_few_descriptors_goes_on_in_a_crowd(tmp_path: Path) -> None:
     found = besieged(tmp_path / "peers", connections=200, files=128, seconds=0.5, alone=True)
     assert found.opened >= 200
-    assert found.files < 128 - 16
     assert found.closed > 0
 
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tacit.peer.admission import FEWEST, RESERVED, Admission, DoorLimits, local_limit, source_of
+from tacit.peer.admission import DESCRIPTORS, FEWEST, RESERVED, Admission, DoorLimits, local_limit, source_of
 
 LIMITS = DoorLimits(connections=4, per_address=2, proof_time=10.0)
 
@@ -140,7 +140,7 @@ def test_limits_leave_descriptors_for_files_and_neighbours() -> None:
     assert limits.within(100_000, 3) == limits
     tight = limits.beside(2).within(128, 2)
     assert tight is not None
-    used = 3 * (tight.connections + 2) + local_limit(128)
+    used = DESCRIPTORS * (tight.connections + 2) + local_limit(128)
     assert used + RESERVED <= 128
     assert FEWEST <= tight.connections == tight.per_address
     assert limits.within(RESERVED + 10, 0) is None

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 CROWDED, UNPROVEN = "crowded", "unproven"
 """Why a connection was closed: to make room, or because its time was up."""
-DESCRIPTORS = 3
-"""Of one connection from outside, while its bytes are handed on to gRPC."""
+DESCRIPTORS = 4
+"""Of one connection from outside whose bytes are handed on to gRPC: three, and one for those that gRPC closes late."""
 RESERVED = 40
 """Descriptors that connections leave to files: the store and its log, the witness, data, links that this peer dials."""
 FEWEST = 4

@@ -115,7 +115,8 @@ class Door:
                 self._make_room()
                 return
             connection.setblocking(False)
-            self._receive(connection, str(address[0]))
+            if self._receive(connection, str(address[0])):
+                return  # those that go still hold their descriptors: they end before the next ones are accepted
 
     def _make_room(self) -> None:
         """Let one go, and accept nobody for a moment: no descriptor is left."""
@@ -130,7 +131,8 @@ class Door:
         if self._socket is not None:
             asyncio.get_running_loop().add_reader(self._socket, self._accept)
 
-    def _receive(self, connection: socket.socket, address: str) -> None:
+    def _receive(self, connection: socket.socket, address: str) -> bool:
+        """Take a connection in; returns whether another one has to go for it."""
         ticket, crowded_out = self.admission.arrive(address, self._now())
         self._visits[ticket] = _Visit(connection, address)
         if not self._silent or _has_spoken(connection):  # or it would look silent to those who come with it
@@ -141,6 +143,7 @@ class Door:
             self._end(gone, CROWDED)
         if self._timer is None:
             self._watch()
+        return bool(crowded_out)
 
     def _heard(self, ticket: int) -> None:
         asyncio.get_running_loop().remove_reader(self._visits[ticket].connection)
