@@ -11,6 +11,7 @@ from tests.mutation import (
     ledger_mutants,
     record_mutants,
     release_mutants,
+    result_mutants,
     sampling_mutants,
     store_mutants,
     tracing_mutants,
@@ -27,5 +28,6 @@ GROUPS = {
     "ledger": ledger_mutants.MUTANTS,
     "releases": release_mutants.MUTANTS,
     "store": store_mutants.MUTANTS,
+    "results": result_mutants.MUTANTS,
     "tracing": tracing_mutants.MUTANTS,
 }
