@@ -170,7 +170,7 @@ def test_one_number_in_a_round_still_to_come_is_noticed(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("at", [2, 4, 11])
-def test_of_data_too_large_to_be_read_through_the_ends_and_the_last_round_are_known(self, tmp_path, monkeypatch, at):
+def test_of_data_too_large_to_be_read_through_the_ends_and_the_last_round_are_known(tmp_path, monkeypatch, at):
     monkeypatch.setattr(data_identity, "PIECE_BYTES", 1)  # one round each
     monkeypatch.setattr(data_identity, "MOST_PIECES", 4)  # 0, 3, 7, 11
     path = tmp_path / "state.npz"

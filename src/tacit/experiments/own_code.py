@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import tacit
 from tacit import version
 from tacit.errors import ConfigError
 
@@ -56,7 +55,7 @@ def program(constructors: Iterable[Callable[..., Any]]) -> Program:
 @functools.cache
 def package_digest() -> str:
     """Return a digest of all source of this package, as it lay on the disk when it was first asked for."""
-    return digest_of(Path(tacit.__file__).parent)
+    return digest_of(Path(version.__file__).parent)
 
 
 def digest_of(folder: Path) -> str:
