@@ -14,7 +14,7 @@ from tacit.experiments.papers.push_sum.cells import Deal, Plan, deal_out, evalua
 from tacit.experiments.papers.push_sum.design import Cell, Design, Samples, Setting, cell_of, load
 from tacit.experiments.papers.push_sum.evidence import gather
 from tacit.experiments.papers.workers import crew
-from tacit.results.store import json_bytes
+from tacit.results.sealed import json_bytes
 from tacit.streams import datasets
 
 

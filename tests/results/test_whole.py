@@ -17,7 +17,7 @@ from tacit.errors import ResultError
 from tacit.privacy import Loss
 from tacit.privacy.accounting import guarantee
 from tacit.privacy.spending import RunPrivacy
-from tacit.results import Comparison, Run, comparison, load, load_all
+from tacit.results import Comparison, Run, comparison, load, load_all, store
 
 from .conftest import PRIVATE
 
@@ -147,8 +147,7 @@ def test_what_a_killed_writer_left_is_cleared_but_not_where_a_link_leads(make_ru
     run = make_run()
     run.save(directory)
     assert not [path for path in directory.iterdir() if path.name[0] == "."]
-    (directory / ".tacit-new" / "a").mkdir(parents=True)
-    (directory / ".tacit-new" / "a" / "half").write_text("half")
+    (directory / ".tacit-new" / "summary.json" / "half").mkdir(parents=True)
     run.save(directory)
     assert not [path for path in directory.iterdir() if path.name[0] == "."]
     assert (outside / "mine.txt").read_text() == "kept"
@@ -158,11 +157,12 @@ def test_a_summary_from_outside_names_nothing_to_be_removed(make_run: MakeRun, t
     directory = make_run().save(tmp_path / "run")
     (tmp_path / "mine.txt").write_text("kept")
     (directory / "notes.txt").write_text("kept")
-    summary = json.loads((directory / "summary.json").read_text())
+    written = (directory / "summary.json").read_text()
     for name in ("../mine.txt", "notes.txt", str(tmp_path / "mine.txt")):
+        summary = json.loads(written)
         summary["files"][name] = "0" * 64
         (directory / "summary.json").write_text(json.dumps(summary))
-        make_run().save(directory)
+        store.save_data(make_run().record(), directory)
     assert (tmp_path / "mine.txt").exists()
     assert (directory / "notes.txt").exists()
 

@@ -149,62 +149,65 @@ def in_arrays(x):
     return streams.from_arrays(x, np.ones(len(x)), owner, batch=2, shuffle_seed=None)
 
 
-class TestOtherData:
-    """A checkpoint goes on only with the data of which it was made, in whatever round others differ."""
+# A checkpoint goes on only with the data of which it was made, in whatever round others differ.
 
-    @pytest.mark.parametrize("at", [1, 5])
-    def test_one_number_in_a_round_that_was_read_is_noticed(self, tmp_path, at):
-        path = tmp_path / "state.npz"
-        short_run(path, stream=endless(rows), rounds=6)
+
+@pytest.mark.parametrize("at", [1, 5])
+def test_one_number_in_a_round_that_was_read_is_noticed(tmp_path, at):
+    path = tmp_path / "state.npz"
+    short_run(path, stream=endless(rows), rounds=6)
+    with pytest.raises(ResultError, match="another run: .*data"):
+        short_run(path, stream=endless(partial(other_rows, at=at)), rounds=8)
+    assert short_run(path, stream=endless(rows), rounds=8).rounds == 8
+
+
+def test_one_number_in_a_round_still_to_come_is_noticed(tmp_path, monkeypatch):
+    path = tmp_path / "state.npz"
+    stop_after(monkeypatch, 2)
+    assert short_run(path, stream=endless(rows), rounds=8, record_every=2).partial
+    with pytest.raises(ResultError, match="another run: .*data"):
+        short_run(path, stream=endless(partial(other_rows, at=7)), rounds=8, record_every=2)
+
+
+@pytest.mark.parametrize("at", [2, 4, 11])
+def test_of_data_too_large_to_be_read_through_the_ends_and_the_last_round_are_known(tmp_path, monkeypatch, at):
+    monkeypatch.setattr(data_identity, "PIECE_BYTES", 1)  # one round each
+    monkeypatch.setattr(data_identity, "MOST_PIECES", 4)  # 0, 3, 7, 11
+    path = tmp_path / "state.npz"
+    stop_after(monkeypatch, 5)
+    short_run(path, stream=endless(rows), rounds=12, record_every=5)
+    if at in {4, 11}:
         with pytest.raises(ResultError, match="another run: .*data"):
-            short_run(path, stream=endless(partial(other_rows, at=at)), rounds=8)
-        assert short_run(path, stream=endless(rows), rounds=8).rounds == 8
-
-    def test_one_number_in_a_round_still_to_come_is_noticed(self, tmp_path, monkeypatch):
-        path = tmp_path / "state.npz"
-        stop_after(monkeypatch, 2)
-        assert short_run(path, stream=endless(rows), rounds=8, record_every=2).partial
-        with pytest.raises(ResultError, match="another run: .*data"):
-            short_run(path, stream=endless(partial(other_rows, at=7)), rounds=8, record_every=2)
-
-    @pytest.mark.parametrize("at", [2, 4, 11])
-    def test_of_data_too_large_to_be_read_through_the_ends_and_the_last_round_are_known(
-        self, tmp_path, monkeypatch, at
-    ):
-        monkeypatch.setattr(data_identity, "PIECE_BYTES", 1)  # one round each
-        monkeypatch.setattr(data_identity, "MOST_PIECES", 4)  # 0, 3, 7, 11
-        path = tmp_path / "state.npz"
-        stop_after(monkeypatch, 5)
-        short_run(path, stream=endless(rows), rounds=12, record_every=5)
-        if at in {4, 11}:
-            with pytest.raises(ResultError, match="another run: .*data"):
-                short_run(path, stream=endless(partial(other_rows, at=at)), rounds=12, record_every=5)
-        else:  # the price of not reading all
             short_run(path, stream=endless(partial(other_rows, at=at)), rounds=12, record_every=5)
+    else:  # the price of not reading all
+        short_run(path, stream=endless(partial(other_rows, at=at)), rounds=12, record_every=5)
 
-    def test_of_rows_in_arrays_all_are_known_however_large(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(data_identity, "PIECE_BYTES", 1)
-        monkeypatch.setattr(data_identity, "MOST_PIECES", 4)
-        x = np.random.default_rng(6).normal(size=(12 * AGENTS, 3)).astype(np.float32)
-        algorithm, path = algorithms.local_online(objectives.logistic()), tmp_path / "state.npz"
-        short_run(path, algorithm, stream=in_arrays(x), rounds=20)
-        assert short_run(path, algorithm, stream=in_arrays(x), rounds=22).rounds == 22
-        x[20, 0] += 1
-        with pytest.raises(ResultError, match="another run: .*data"):
-            short_run(path, algorithm, stream=in_arrays(x), rounds=24)
 
-    def test_a_stream_that_repeats_is_not_one_that_does_not(self, tmp_path):
-        path = tmp_path / "state.npz"
-        again = streams.from_function(lambda a, b: rows(0, 3)[np.arange(a, b) % 3], agents=AGENTS, period=3)
-        short_run(path, stream=again, rounds=6)
-        with pytest.raises(ResultError, match="another run: .*data"):
-            short_run(path, stream=endless(rows), rounds=6)
+def test_of_rows_in_arrays_all_are_known_however_large(tmp_path, monkeypatch):
+    monkeypatch.setattr(data_identity, "PIECE_BYTES", 1)
+    monkeypatch.setattr(data_identity, "MOST_PIECES", 4)
+    x = np.random.default_rng(6).normal(size=(12 * AGENTS, 3)).astype(np.float32)
+    algorithm, path = algorithms.local_online(objectives.logistic()), tmp_path / "state.npz"
+    short_run(path, algorithm, stream=in_arrays(x), rounds=20)
+    assert short_run(path, algorithm, stream=in_arrays(x), rounds=22).rounds == 22
+    x[20, 0] += 1
+    with pytest.raises(ResultError, match="another run: .*data"):
+        short_run(path, algorithm, stream=in_arrays(x), rounds=24)
 
-    def test_a_stream_that_ends_sooner_is_refused(self, tmp_path):
-        path = tmp_path / "state.npz"
-        short_run(path, stream=specimens.targets(AGENTS, 6), rounds=6, record_every=2)
-        with pytest.raises(ResultError, match="rounds"):
-            short_run(path, stream=specimens.targets(AGENTS, 4), rounds=4, record_every=2)
+
+def test_a_stream_that_repeats_is_not_one_that_does_not(tmp_path):
+    path = tmp_path / "state.npz"
+    again = streams.from_function(lambda a, b: rows(0, 3)[np.arange(a, b) % 3], agents=AGENTS, period=3)
+    short_run(path, stream=again, rounds=6)
+    with pytest.raises(ResultError, match="another run: .*data"):
+        short_run(path, stream=endless(rows), rounds=6)
+
+
+def test_a_stream_that_ends_sooner_is_refused(tmp_path):
+    path = tmp_path / "state.npz"
+    short_run(path, stream=specimens.targets(AGENTS, 6), rounds=6, record_every=2)
+    with pytest.raises(ResultError, match="rounds"):
+        short_run(path, stream=specimens.targets(AGENTS, 4), rounds=4, record_every=2)
 
 
 def stop_after(monkeypatch, rounds):
