@@ -351,7 +351,8 @@ class Mechanism(NamedTuple):
         sensitivity = self.sensitivity
         if sensitivity is None:
             return self
-        return self._replace(sensitivity=lambda view, extent: gain(view) * sensitivity(view, extent))
+        # A step backwards (a schedule that falls below 0) moves as far as one forwards.
+        return self._replace(sensitivity=lambda view, extent: jnp.abs(gain(view)) * sensitivity(view, extent))
 
     def for_whole_batch(self) -> Mechanism:
         """Return the mechanism for a value of which one record can move every other record's part as well.

@@ -12,7 +12,7 @@ from tacit import runtime
 from tacit.algorithms import adapt_then_combine, combine_then_adapt, consensus, diffusion
 from tacit.errors import ConfigError, RequirementError
 from tacit.graphs import Topology, from_edges, perron, ring, small_world
-from tacit.privacy import graph_homomorphic, laplace, local_graph_homomorphic, on_grid, per_edge
+from tacit.privacy import graph_homomorphic, laplace, laplace_of_size, local_graph_homomorphic, on_grid, per_edge
 from tacit.privacy.unit_noise import noise_words, unit_laplace
 from tests.algorithms.given import stream_of, two_classes
 
@@ -201,6 +201,16 @@ def test_a_step_that_is_sent_a_round_later_is_charged_at_its_own_size(strategy, 
     run = tacit.simulate(strategy(OBJECTIVE, step, per_edge(STD, clip)), RING, data, rounds=4, record_every=4)
     sent = sum(step(t) for t in (1, 1, 2, 3))
     assert run.privacy.guarantee.epsilon == pytest.approx(3 * 2 * clip * np.sqrt(DIM) * sent / scale, rel=1e-5)
+
+
+@pytest.mark.parametrize("mechanism", [graph_homomorphic(STD, 0.4), per_edge(STD, 0.4), laplace_of_size(STD, 0.4)])
+def test_a_step_backwards_is_charged_like_one_forwards(mechanism, data):
+    """Steps that fall below 0, as those of a line do in the end, move a model as far as their size says."""
+    forwards, backwards = (
+        tacit.simulate(adapt_then_combine(OBJECTIVE, step, mechanism), RING, data, rounds=4).privacy.guarantee.epsilon
+        for step in (lambda t: jnp.abs(0.2 - 0.1 * t), lambda t: 0.2 - 0.1 * t)
+    )
+    assert backwards == pytest.approx(forwards, rel=1e-6)
 
 
 def test_noise_on_the_gradient_composes_in_parallel_in_every_strategy(data):

@@ -11,6 +11,7 @@ LEAVES = "test_all_leaves_are_declared_together_and_drawn_apart"
 BOUNDED = "test_bounded_noise_stays_in_bounds_and_is_squeezed_as_printed"
 STATED = "test_statements_say_who_is_protected"
 COSTS = "test_what_a_round_costs_is_what_its_noise_says"
+AMPLIFIED = "test_amplification_scales_sensitivity_and_noise_but_not_the_loss"
 MEAN = "test_a_mean_over_other_records_than_those_of_a_batch"
 REFUSED = "test_nothing_is_drawn_that_the_books_refuse"
 DECAYS = "test_noise_that_decays_is_drawn_as_its_round_says"
@@ -81,10 +82,11 @@ MUTANTS = (
         [
             (
                 "what a method makes of a gradient does not count",
-                "sensitivity=lambda view, extent: gain(view) * sensitivity(view, extent)",
+                "sensitivity=lambda view, extent: jnp.abs(gain(view)) * sensitivity(view, extent)",
                 "sensitivity=sensitivity",
-                "test_amplification_scales_sensitivity_and_noise_but_not_the_loss",
+                AMPLIFIED,
             ),
+            ("a step backwards costs nothing", "jnp.abs(gain(view))", "gain(view)", AMPLIFIED),
             (
                 "a larger ratio means more noise",
                 "scale = sensitivity / self.ratio",
@@ -315,6 +317,18 @@ MUTANTS = (
                 "release, int(view.round), declared",
                 "release, 1, declared",
                 "tests/contract/test_accounts.py::test_who_is_called_and_who_is_there_is_charged",
+            ),
+        ],
+    ),
+    *of(
+        "algorithms/schedules.py",
+        "tests/algorithms/test_diffusion.py",
+        [
+            (
+                "steps backwards undo what steps forwards cost",
+                "jnp.abs(schedule(k))",
+                "schedule(k)",
+                "test_a_step_backwards_is_charged_like_one_forwards",
             ),
         ],
     ),

@@ -107,6 +107,8 @@ def test_amplification_scales_sensitivity_and_noise_but_not_the_loss():
     a, b = plain.noise(view(4), Extent(4, 1)), twice.noise(view(4), Extent(4, 1))
     assert float(b.sensitivity) == pytest.approx(0.5 * float(a.sensitivity))
     assert float(b.sensitivity / b.scale) == pytest.approx(0.5)
+    back = plain.amplified(lambda v: -2.0 / v.round).noise(view(4), Extent(4, 1))
+    assert (back.sensitivity, back.scale) == (b.sensitivity, b.scale)
     assert unprotected.amplified(lambda v: 2.0) is unprotected
 
 

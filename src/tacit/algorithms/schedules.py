@@ -57,8 +57,8 @@ def inverse(scale: float) -> Schedule:
 
 
 def sum_until(schedule: Schedule, t: Array) -> Array:
-    """Return schedule(1) + ... + schedule(t)."""
+    """Return |schedule(1)| + ... + |schedule(t)|: how far steps lead at most."""
     total: Array = jax.lax.fori_loop(
-        jnp.int32(1), t + 1, lambda k, total: total + schedule(k), jnp.zeros((), _precision())
+        jnp.int32(1), t + 1, lambda k, total: total + jnp.abs(schedule(k)), jnp.zeros((), _precision())
     )
     return total
