@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import shutil
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -193,6 +194,18 @@ def test_a_listener_without_descriptors_says_so(
 
     within(story())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_listener_whose_folder_was_cleaned_away_says_so(federation: Federation) -> None:
+    async def story() -> None:
+        async with ear(federation, "b", Hearing("a")) as b:
+            assert b.listener.fault is None
+            inner = b.listener._inner
+            assert inner is not None
+            shutil.rmtree(inner._folder)
+            assert "TMPDIR" in str(b.listener.fault)
+
+    within(story())
 
 
 def test_a_port_that_is_taken_leaves_nothing_behind(federation: Federation, tmp_path: Path) -> None:

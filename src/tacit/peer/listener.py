@@ -72,6 +72,11 @@ class Listener:
         return frozenset(name for name, link in self._links.items() if link.welcomed)
 
     @property
+    def fault(self) -> str | None:
+        """Why nobody can connect."""
+        return None if self._inner is None else self._inner.fault
+
+    @property
     def doors(self) -> dict[str, float]:
         """Connections that have not proved who they are, and what is granted to them."""
         if self._door is None:
