@@ -96,7 +96,11 @@ def test_a_store_is_opened_only_as_what_it_is(tmp_path):
     start_refused(file, LedgerError, "is the ledger of job")
     (tmp_path / "job.toml").write_text(job)
     away = store.rename(store.with_name("away"))
+    start_refused(file, ConfigError, r"store\.db is not there, but hospital-a has a ledger")
+    register = file.parent / "identity" / "ledgers.json"
+    hidden = register.rename(register.with_name("hidden"))
     start_refused(file, ConfigError, r"store\.db is gone, but its witness .*witness\.json is there")
+    hidden.rename(register)
     away.rename(store)
 
     async def go_on():

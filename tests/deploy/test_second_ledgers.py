@@ -2,11 +2,14 @@
 
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
 
 from tacit.cli import app
+from tacit.deploy import ledger_register
 from tacit.deploy.peer import Peer
 from tacit.deploy.settings import load_peer
 from tacit.errors import ConfigError, LedgerError
@@ -124,3 +127,60 @@ def test_a_second_ledger_is_an_explicit_act_that_stays_on_record(home):
 def test_a_damaged_register_is_refused(home, text):
     (home / "identity" / "ledgers.json").write_text(text, encoding="latin-1")
     start_refused(home / "peer.toml", ConfigError, "ledgers.json")
+
+
+def given_up(home):
+    """Lose a store whose witness stays, and give its ledger up."""
+    (home / "state" / "store.db").unlink()
+    (entry,) = json.loads((home / "identity" / "ledgers.json").read_text()).values()
+    done = CliRunner().invoke(app, ["peer", "new-ledger", str(home / "peer.toml"), "--instead-of", entry["ledger"]])
+    assert done.exit_code == 0, done.output
+
+
+def test_who_has_lost_a_store_and_not_its_witness_is_told_what_to_do(home):
+    (home / "state" / "store.db").unlink()
+    (entry,) = json.loads((home / "identity" / "ledgers.json").read_text()).values()
+    start_refused(home / "peer.toml", ConfigError, f"new-ledger peer.toml --instead-of {entry['ledger']}")
+    home.joinpath("state", "store.db").touch()
+    given_up(home)
+    start_refused(home / "peer.toml", ConfigError, "witness = ")
+
+
+def test_a_crash_before_the_register_after_a_ledger_was_given_up_locks_nobody_out(home, monkeypatch):
+    given_up(home)
+    file = moved(home, store="state/store.db")  # a new witness; the old one stays where it is
+
+    def crash(*_):
+        raise OSError("the power is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger_register, "_note", crash)
+        start_refused(file, OSError, "power")
+    assert (home / "state" / "store.db").exists()
+
+    async def scenario():
+        async with await Peer.start(file) as peer:
+            await until(lambda: peer.round > 1)
+
+    run(scenario())
+
+
+BEGUN = ledger_register.Registered("a" * 32, "store.db", None, "now")
+
+
+def test_who_comes_second_does_not_write_over_the_first(tmp_path):
+    register = ledger_register.Register(tmp_path)
+    register.put("job", BEGUN, None)
+    with pytest.raises(ConfigError, match="another process"):
+        register.put("job", replace(BEGUN, ledger="b" * 32), None)  # as who looked before the first was there
+    assert register.get("job") == BEGUN
+
+
+def test_two_jobs_that_register_at_once_are_both_on_record(tmp_path):
+    def begin(job):
+        for epoch in range(20):
+            ledger_register.Register(tmp_path).put(f"{job} {epoch}", BEGUN, None)
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(begin, "ab"))
+    assert len(json.loads((tmp_path / "ledgers.json").read_text())) == 40

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -154,6 +155,15 @@ def test_an_interruption_ends_what_runs_and_leaves_nothing_half_written(
         reproduce_all([made_up.FOR_EVER], tmp_path, Impatient())
     assert [slot.process.is_alive() for slot in begun] == [False]
     assert not (tmp_path / "waits" / "summary.json").exists()
+
+
+@pytest.mark.parametrize("code", [-9, 0])
+def test_one_that_ended_without_a_log_or_a_result_stops_no_other(tmp_path: Path, code: int) -> None:
+    process = SimpleNamespace(exitcode=code, join=lambda: None)
+    experiment = Experiment("x", "t", "s", lambda *_: {})
+    outcome = schedule._end(schedule._Slot(process, experiment, (0,)), tmp_path)
+    assert outcome.summary is None
+    assert str(tmp_path / "x") in outcome.fault
 
 
 def test_a_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None:

@@ -208,9 +208,27 @@ MUTANTS = (
             ),
             (
                 "the witness that was left is not asked",
-                "        if read_mark(left) is not None:",
-                "        if False:",
+                "        if mark is not None and (known.ledger or",
+                "        if False and (known.ledger or",
                 "test_old_copies_of_both_are_known_by_the_witness_that_was_left",
+            ),
+            (
+                "a given-up ledger's witness locks its successor out",
+                "        if mark is not None and (known.ledger or mark.ledger == _ledger_in(path)):",
+                "        if mark is not None:",
+                "test_a_crash_before_the_register_after_a_ledger_was_given_up_locks_nobody_out",
+            ),
+            (
+                "registers are written side by side",
+                "            fcntl.flock(descriptor, fcntl.LOCK_EX)\n",
+                "",
+                "test_two_jobs_that_register_at_once_are_both_on_record",
+            ),
+            (
+                "who comes second writes over the first",
+                "            if entries.get(account) != known:\n",
+                "            if False:\n",
+                "test_who_comes_second_does_not_write_over_the_first",
             ),
             (
                 "what was begun is not registered",

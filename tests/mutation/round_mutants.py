@@ -60,6 +60,12 @@ NODE = of(
             "for p in ()]",
             f"{BACK}::{PUT_BACK}",
         ),
+        (
+            "rounds that were done are done again",
+            "while following <= LAST_ROUND and self._was_done(following):",
+            "while False:",
+            f"{BACK}::test_who_comes_again_to_rounds_that_were_done_leaves_them_out",
+        ),
     ],
 )
 SERVICE = of(

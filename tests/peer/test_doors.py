@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import shutil
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,8 +15,9 @@ import pytest
 from tacit.errors import ConfigError
 from tacit.peer import doors, listener
 from tacit.peer.admission import Admission, DoorLimits
-from tacit.peer.credentials import IdentityWatch
+from tacit.peer.credentials import IdentityWatch, channel_options, grpc
 from tacit.peer.listener import Limits
+from tacit.peer.transport import RELAY
 from tests.faults.crowd import HALF_A_HELLO
 from tests.peer.linked import Federation, Hearing, Sending, ear, mouth, parcel, within
 
@@ -107,6 +109,36 @@ def test_a_member_that_is_no_neighbour_has_to_leave(federation: Federation) -> N
     within(story())
 
 
+def test_a_member_that_asks_and_says_no_more_takes_nobodys_place(federation: Federation) -> None:
+    async def story() -> None:
+        async with ear(federation, "b", Hearing("a"), Limits(calls=4)) as b:
+            options = channel_options("b")
+            async with grpc.aio.secure_channel(b.address, federation.client("c")(), options=options) as channel:
+                asked = [channel.stream_unary(RELAY)() for _ in range(8)]  # no letter follows
+                assert {await call.code() for call in asked} <= {
+                    grpc.StatusCode.PERMISSION_DENIED,
+                    grpc.StatusCode.RESOURCE_EXHAUSTED,
+                }
+                async with mouth(federation, "a", Sending(parcel("b", 1)), "b", b.address):
+                    await b.hearing.until(lambda: len(b.hearing.taken) == 1)
+            assert "sender" in b.diary.reasons
+
+    within(story())
+
+
+def test_every_neighbour_may_have_its_calls(federation: Federation) -> None:
+    async def story() -> None:
+        limits = Limits(calls=1, calls_per_connection=2, neighbours=2)
+        async with (
+            ear(federation, "b", Hearing("a", "c"), limits) as b,
+            mouth(federation, "a", Sending(), "b", b.address),
+            mouth(federation, "c", Sending(), "b", b.address),
+        ):
+            await b.diary.until(lambda: b.listener.connected == {"a", "c"})
+
+    within(story())
+
+
 class Short(socket.socket):
     """A listening socket for which no descriptor is left, some times."""
 
@@ -162,6 +194,18 @@ def test_a_listener_without_descriptors_says_so(
 
     within(story())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_listener_whose_folder_was_cleaned_away_says_so(federation: Federation) -> None:
+    async def story() -> None:
+        async with ear(federation, "b", Hearing("a")) as b:
+            assert b.listener.fault is None
+            inner = b.listener._inner
+            assert inner is not None
+            shutil.rmtree(inner._folder)
+            assert "TMPDIR" in str(b.listener.fault)
+
+    within(story())
 
 
 def test_a_port_that_is_taken_leaves_nothing_behind(federation: Federation, tmp_path: Path) -> None:

@@ -109,6 +109,16 @@ def test_a_round_that_was_used_is_never_done_again(booked, monkeypatch):
         booked.put_back(SANE + 6)
 
 
+def test_who_comes_again_to_rounds_that_were_done_leaves_them_out(booked, monkeypatch):
+    monkeypatch.setattr("tacit.peer.set_round.LONGEST_LEAP", 2)
+    booked.poisoned(monkeypatch, round_=SANE + 4, over=True)
+    assert booked.put_back().next == SANE + 1
+    with booked.opened() as store:
+        assert booked.rounds(5, store).round == SANE + 6
+    done = [1, 2, 3, 7, 4, 5, 6, 8, 9]
+    assert booked.releases() == [f"peer 0 round {t} phase 0" for t in done]
+
+
 def test_without_a_ledger_to_tell_the_round_has_to_be_named(tmp_path, monkeypatch):
     place = Place(tmp_path, campaign.SETTINGS["renormalise"]())
     place.poisoned(monkeypatch)

@@ -55,12 +55,13 @@ def waited_for(act: Callable[[], object]) -> str:
     return told
 
 
-def test_a_charge_waits_for_its_witness(tmp_path: Path) -> None:
+def test_a_charge_waits_for_its_witness(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path, witness = tmp_path / "l.db", tmp_path / "w"
     with Ledger.create(path, BUDGET, witness) as ledger:
         assert "ulimit" in waited_for(lambda: ledger.charge("round 1", EVENT))
         ledger.charge("round 2", EVENT)
     assert verify(path, witness).last.sequence == 2
+    assert caplog.text.count("ulimit") == 1, "who has nobody to ask it of must hear of it too"
 
 
 def test_a_ledger_is_opened_when_it_can_be(tmp_path: Path) -> None:

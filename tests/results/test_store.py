@@ -12,7 +12,7 @@ import pytest
 from pyarrow import parquet
 
 from tacit.errors import ResultError
-from tacit.results import Run, load, store
+from tacit.results import Run, load, sealed, store
 
 MakeRun = Callable[..., Run]
 FILES = {
@@ -169,3 +169,9 @@ def test_a_directory_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ResultError, match="cannot be written"):
         store.put(tmp_path / "file", {"summary.json": b""})
+
+
+def test_an_empty_file_of_the_results_before_does_not_stay(tmp_path: Path) -> None:
+    for name in ("empty.txt", "other.txt"):
+        sealed.put(tmp_path, sealed.seal({name: b""}, {}))
+    assert {path.name for path in tmp_path.iterdir()} == {"other.txt", "summary.json"}

@@ -7,7 +7,11 @@ by an explicit act (`tacit peer new-ledger`), which stays on record.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
+import os
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -44,11 +48,31 @@ class Register:
         """Return what is registered for a job."""
         return self._all().get(account)
 
-    def put(self, account: str, entry: Registered) -> None:
-        """Register; when this returns it is on the disk."""
-        entries = {**self._all(), account: entry}
-        text = json.dumps({name: asdict(one) for name, one in entries.items()}, indent=1)
-        replace_file(self._path, (text + "\n").encode(), 0o600)
+    def put(self, account: str, entry: Registered, known: Registered | None) -> None:
+        """Register in the place of what was known; when this returns it is on the disk."""
+        with self._alone():
+            entries = self._all()
+            if entries.get(account) != known:
+                raise ConfigError(
+                    f"{self._path}: another process has just begun a ledger for this job; run one peer of a name, and "
+                    "start it again"
+                )
+            text = json.dumps({name: asdict(one) for name, one in {**entries, account: entry}.items()}, indent=1)
+            replace_file(self._path, (text + "\n").encode(), 0o600)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Wait until no other process writes: one identity may have several jobs."""
+        lock = self._path.with_name(f"{self._path.name}.lock")
+        try:
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise ConfigError(f"{lock} cannot be written ({error.strerror}); let the peer write there") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
 
     def _all(self) -> dict[str, Registered]:
         try:
@@ -90,7 +114,7 @@ def _note(register: Register, settings: PeerSettings, ledger: str, known: Regist
     if known is not None:
         now = replace(now, since=known.since if known.ledger else now.since, before=known.before)
     if now != known:
-        register.put(settings.account, now)
+        register.put(settings.account, now, known)
 
 
 def give_up(settings: PeerSettings, ledger: str) -> None:
@@ -103,14 +127,16 @@ def give_up(settings: PeerSettings, ledger: str) -> None:
     for path in (settings.store, Path(known.store)):
         if path.exists():
             raise ConfigError(f"{path} is there: open it, or move it away if it cannot be used")
-    register.put(settings.account, replace(known, ledger="", before=[*known.before, ledger]))
+    register.put(settings.account, replace(known, ledger="", before=[*known.before, ledger]), known)
 
 
 def _opened(settings: PeerSettings, known: Registered | None) -> PeerStore:
     path = settings.store
     if known is not None and known.witness not in (None, str(settings.witness)):
         left = Path(str(known.witness))
-        if read_mark(left) is not None:  # it was not moved: what it has seen must be there
+        mark = read_mark(left)
+        # It was not moved: what it has seen must be there, unless it is that of a ledger that was given up.
+        if mark is not None and (known.ledger or mark.ledger == _ledger_in(path)):
             inspect(path, lambda replay: replay.run(), left)
     store = PeerStore.open(path, settings.budget, settings.part, settings.witness)
     ledger = store.ledger.genesis.ledger
@@ -125,12 +151,6 @@ def _opened(settings: PeerSettings, known: Registered | None) -> PeerStore:
 
 def _refuse_second(settings: PeerSettings, known: Registered | None) -> None:
     path, witness = settings.store, settings.witness
-    mark = None if witness is None else read_mark(witness)
-    if mark is not None and mark.sequence > 0:
-        raise ConfigError(
-            f"{path} is gone, but its witness {witness} is there: a store that begins anew would forget what was "
-            "spent; put the store back"
-        )
     if known is not None and known.ledger:
         raise ConfigError(
             f"{path} is not there, but {settings.peer.name} has a ledger in this epoch of the job, {known.ledger} "
@@ -138,3 +158,14 @@ def _refuse_second(settings: PeerSettings, known: Registered | None) -> None:
             f"job's epoch up; if it is lost, give [privacy] what was left and run `tacit peer new-ledger "
             f"{settings.file.name} --instead-of {known.ledger}`"
         )
+    mark = None if witness is None else read_mark(witness)
+    if mark is not None and mark.sequence > 0:
+        raise ConfigError(
+            f"{path} is gone, but its witness {witness} is there: a store that begins anew would forget what was "
+            "spent; put the store back; if it is lost and was given up, keep its witness and name a new one: [privacy] "
+            'witness = "..."'
+        )
+
+
+def _ledger_in(path: Path) -> str:
+    return inspect(path, lambda replay: replay.run().genesis.ledger)

@@ -202,6 +202,13 @@ class Inner:
         """The address, as gRPC takes it."""
         return f"unix:{self._folder / 'grpc'}"
 
+    @property
+    def fault(self) -> str | None:
+        """Why nobody can be heard any more; None while gRPC can be reached."""
+        if (self._folder / "grpc").exists():
+            return None
+        return f"{self._folder} was removed, and no neighbour can connect: restart, with a TMPDIR that nothing cleans"
+
     def ticket(self, peer: str) -> int | None:
         """Return the ticket of a connection that was handed on, from gRPC's name of its other end."""
         folder, _, name = urllib.parse.unquote(peer).removeprefix("unix:").rpartition("/")

@@ -41,6 +41,7 @@ class Limits(NamedTuple):
     connection_age: float = 900.0
     """After this a connection must be made anew, with the certificate that the neighbour has then."""
     calls: int = 256
+    """At once, beside those that every neighbour may have."""
     calls_per_connection: int = 8
     ping_every: float = 2.0
     ping_timeout: float = 4.0
@@ -71,6 +72,11 @@ class Listener:
         return frozenset(name for name, link in self._links.items() if link.welcomed)
 
     @property
+    def fault(self) -> str | None:
+        """Why nobody can connect."""
+        return None if self._inner is None else self._inner.fault
+
+    @property
     def doors(self) -> dict[str, float]:
         """Connections that have not proved who they are, and what is granted to them."""
         if self._door is None:
@@ -80,10 +86,13 @@ class Listener:
 
     async def start(self, address: str) -> int:
         """Listen at "host:port" (port 0: any that is free); returns the port."""
-        self._server = grpc.aio.server(options=self._options(), maximum_concurrent_rpcs=self._limits.calls)
+        limits = self._limits
+        calls = limits.calls + limits.neighbours * limits.calls_per_connection
+        self._server = grpc.aio.server(options=self._options(), maximum_concurrent_rpcs=calls)
         handlers = {
             "Link": grpc.stream_stream_rpc_method_handler(self._link),
-            "Relay": grpc.unary_unary_rpc_method_handler(self._relay),
+            # One letter each; as a stream, because gRPC would wait for it before it shows whose call it is.
+            "Relay": grpc.stream_unary_rpc_method_handler(self._relay),
         }
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
         credentials, admission = server_credentials(self._watch), Admission(self._door_limits())
@@ -322,11 +331,11 @@ class Listener:
             link.told.tell(position)
             await link.write(pb.Frame(progress=pb.Progress(round=position.round, phase=position.phase)))
 
-    async def _relay(self, data: bytes, context: Any) -> bytes:
+    async def _relay(self, _: Any, context: Any) -> bytes:
         name = await self._caller(context)
         self._relaying[name] += 1
         try:
-            await self._pass_on(name, data)
+            await self._pass_on(name, context)
         except MessageRefused as refusal:
             self._count(refusal, name)
             return _receipt(pb.Header(), refusal).SerializeToString()
@@ -334,12 +343,13 @@ class Listener:
             self._relaying[name] -= 1
         return pb.Receipt(accepted=True).SerializeToString()
 
-    async def _pass_on(self, name: str, data: bytes) -> None:
+    async def _pass_on(self, name: str, context: Any) -> None:
         if self._relaying[name] > self._limits.letters:
             raise MessageRefused("busy", f"{self._limits.letters} letters of {name} are on their way; send it later")
-        letter = parse_letter(data)
         try:
             async with asyncio.timeout(self._limits.letter_time):
+                data = await context.read()
+                letter = parse_letter(b"" if data is grpc.aio.EOF else data)
                 await self._reception.letter(name, letter.correspondent, letter.payload)
         except TimeoutError:
             raise MessageRefused("recipient", f"not handed on within {self._limits.letter_time} s") from None

@@ -39,6 +39,7 @@ from tacit.peer.snapshots import decode, encode
 from tacit.peer.sources import Seen
 from tacit.peer.store import PeerStore
 from tacit.privacy.entropy import NoiseSource
+from tacit.privacy.ledger_store import number_of
 
 GIVEN_UP_AFTER = 3
 """Phases that wait in vain for a neighbour that says nothing; later ones do not wait for it, until it is heard of. Not
@@ -404,7 +405,16 @@ class Node:
         """Rejoin at the current round after having been away; whoever waits was waited for."""
         self.refuse_exhausted()
         if not self.waits:
-            self.machine.skip_to(self.claims.next_round(self.round) - 1)
+            following = self.claims.next_round(self.round)
+            while following <= LAST_ROUND and self._was_done(following):
+                following += 1  # before it was put back (`set_round.py`)
+            self.machine.skip_to(following - 1)
+            self.refuse_exhausted()
+
+    def _was_done(self, round_: int) -> bool:
+        """Whether something is booked under the names of a round."""
+        names = [self.machine.release_name(round_, k) for k in range(len(self.plan.algorithm.phases))]
+        return self.plan.booked and self.store.ledger.read(lambda c: any(number_of(c, n) is not None for n in names))
 
     def refuse_exhausted(self) -> None:
         """Refuse to begin a round where there is no number left for one."""

@@ -186,6 +186,10 @@ class RoundMachine:
         self.round = round_
         self._received, self._masks, self._absorbed = {}, {}, set()
 
+    def release_name(self, round_: int, phase: int) -> str:
+        """Return the name under which what is sent in a phase is booked, once."""
+        return f"{self.role} {self.agent} round {round_} phase {phase}"
+
     def too_early(self, sent: int) -> bool:
         """Whether a message of that round has to wait at its sender."""
         return sent > self.round + HORIZON
@@ -323,7 +327,7 @@ class RoundMachine:
         if self.releaser is None:
             ready = self.functions.prepare(index, self.key, self.state, batch, view)
         else:
-            name = f"{self.role} {self.agent} round {self.round} phase {index}"
+            name = self.release_name(self.round, index)
             ready = self.functions.prepare_booked(
                 index, self.key, self.state, batch, view, self.releaser, name, self._held
             )

@@ -193,7 +193,8 @@ class PeerService(StopsOnce):
                 f"{self.node.releases_cut} release(s) went beyond what {self.node.plan.algorithm.name!r} declares and "
                 "were cut down to it: nothing leaked, but the method does not clip as it says; mend it"
             )
-        found += [fault for fault in (model_fault(self.node), shortage()) if fault is not None]
+        more = (model_fault(self.node), shortage(), self._listener.fault)
+        found += [fault for fault in more if fault is not None]
         identity = self._watch.current()
         if identity.not_after <= datetime.now(UTC):
             found.append(f"the certificate expired at {identity.not_after.isoformat()}; install a new one")

@@ -7,6 +7,7 @@ must open a file on the way of a charge waits here instead of failing.
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import time
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
+_LOG = logging.getLogger(__name__)
 
 SHORT = (errno.EMFILE, errno.ENFILE)
 """No descriptor left, in this process or in the whole system."""
@@ -38,7 +40,9 @@ def when_free(act: Callable[[], T]) -> T:
             except OSError as error:
                 if error.errno not in SHORT:
                     raise
-            _waiting.setdefault(me, time.monotonic())
+            if me not in _waiting:  # nobody may be there yet to ask for `shortage`
+                _waiting[me] = time.monotonic()
+                _LOG.warning("%s", shortage())
             time.sleep(PAUSE)
     finally:
         _waiting.pop(me, None)

@@ -154,9 +154,10 @@ class Sealed:
 
     def _is_intact(self, name: str) -> bool:
         try:
-            return bool(self.file(name))
+            self.file(name)
         except ResultError:
             return False
+        return True
 
     def part(self, folder: str) -> Sealed:
         """Return the files of a folder within."""

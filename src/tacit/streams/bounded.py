@@ -13,17 +13,16 @@ from tacit.errors import DataError
 from tacit.streams.columns import refuse_large
 
 FIRST_LOOK = 2**24
-"""Bytes that are unpacked before it is foretold how many there will be."""
+"""Bytes that are unpacked before it is foretold whether there may be too many; then all are counted first."""
 LONGEST_LINE = 2**24
 """Characters."""
 ROWS_AT_ONCE = 4096
 
 
 class _Unpacked(io.RawIOBase):
-    """The content of a gzip file, refused as soon as it is clear that there is too much of it.
+    """The content of a gzip file, refused when more of it has come than may.
 
-    The last bytes of such a file say its size, but may lie. So what comes is measured: by how much the first part was
-    packed tells how large the whole would be.
+    The last bytes of such a file say its size, but may lie. So what comes is measured.
     """
 
     def __init__(self, path: Path) -> None:
@@ -38,10 +37,14 @@ class _Unpacked(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         found = self._content.readinto(buffer)
         self._taken += found
-        if self._taken >= FIRST_LOOK:
-            whole = self._taken * self._size / max(self._packed.tell(), 1)
-            limits.refuse_beyond(whole, f"{self._path} unpacked, by its first part", DataError)
+        if self._taken > limits.limit():
+            limits.refuse_beyond(max(self._taken, self.foretold), f"{self._path} unpacked", DataError)
         return found
+
+    @property
+    def foretold(self) -> float:
+        """How large the whole would be if the rest were packed as closely as what has come."""
+        return self._taken * self._size / max(self._packed.tell(), 1)
 
     def close(self) -> None:
         self._content.close()
@@ -56,7 +59,8 @@ def open_bytes(path: Path) -> io.BufferedReader:
         return path.open("rb")
     with _Unpacked(path) as content:  # how large it is shows before anybody keeps a part of it
         left = FIRST_LOOK
-        while left > 0 and (found := len(content.read(min(left, 2**20)) or b"")):
+        # A table may begin with much of the same: what the first part foretells is looked at, and not believed.
+        while (left > 0 or content.foretold > limits.limit()) and (found := len(content.read(2**20) or b"")):
             left -= found
     return io.BufferedReader(_Unpacked(path), 2**18)
 

@@ -181,8 +181,13 @@ def _end(slot: _Slot, out: Path) -> Finished:
     code = slot.process.exitcode
     slot.process.join()
     if code == 0:
-        return Finished(slot.experiment, directory, read(directory))
-    lines = (directory / LOG).read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        try:
+            return Finished(slot.experiment, directory, read(directory))
+        except ResultError as error:
+            return Finished(slot.experiment, directory, None, str(error))
+    lines: list[str] = []
+    with suppress(OSError):  # it may have been killed before it had a log
+        lines = (directory / LOG).read_text(encoding="utf-8", errors="replace").strip().splitlines()
     told = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")] or lines
     said = told[-1] if told else "it said nothing"
     return Finished(slot.experiment, directory, None, f"{said} (exit code {code}; all of it: {directory / LOG})")
