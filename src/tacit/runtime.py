@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import inspect
 import math
 import warnings
 import zlib
@@ -132,9 +132,7 @@ def first_params(algorithm: Algorithm, spec: Batch, dtype: jnp.dtype, start: Par
 def _initial(objective: Objective, spec: Batch) -> Params:
     """Return an objective's first parameters; it is shown shapes alone, so that they hold nothing of the data."""
     shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf)), spec)
-    with contextlib.suppress(TypeError, ValueError, OverflowError):  # of functions that need numbers, not their shapes
-        model = jax.eval_shape(lambda: objective.initial(shapes))
-        limits.refuse_beyond(model_bytes(model), f"a model of {objective.name!r}")
+    limits.refuse_beyond(_foretold_bytes(objective, shapes), f"a model of {objective.name!r}")
     try:
         return objective.initial(shapes)
     except OverflowError as error:
@@ -144,6 +142,15 @@ def _initial(objective: Objective, spec: Batch) -> Params:
             f"objective {objective.name!r}: initial was shown the shapes of a batch, {shapes}, and failed ({error}); "
             "make the first parameters of shapes and types, not of values"
         ) from error
+
+
+def _foretold_bytes(objective: Objective, shapes: Batch) -> int:
+    """Return what a model will take, without making one; 0 where only the call itself can tell."""
+    initial = inspect.unwrap(objective.initial)  # a cache around it would keep what belongs to the trace
+    try:
+        return model_bytes(jax.eval_shape(lambda: initial(shapes)))
+    except Exception:  # functions that need numbers raise anything where there are shapes alone
+        return 0
 
 
 def model_bytes(model: Params) -> int:

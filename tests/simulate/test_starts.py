@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import tacit
 from tacit.peer import run_in_process
 from tacit.simulate import simulate
 from tests.simulate import specimens
@@ -48,3 +52,16 @@ def test_peers_take_starts_of_their_own_too():
     peers = run_in_process(averaging(), digraph(), stream, **settings)
     np.testing.assert_allclose(peers.models[-1], run.models[0], rtol=1e-12)
     np.testing.assert_allclose(peers.loss, run.per_round["loss"][0], rtol=1e-12)
+
+
+def chosen(spec):
+    ones = jnp.ones(2 * spec.x.shape[-1])
+    return ones[ones > 0][: spec.x.shape[-1]]  # of a length that only its numbers tell
+
+
+@pytest.mark.parametrize("initial", [functools.cache(lambda spec: jnp.ones(spec.x.shape[-1:])), chosen])
+def test_looking_how_large_a_model_will_be_does_its_first_parameters_no_harm(initial):
+    objective = tacit.objectives.logistic()._replace(initial=initial)
+    stream = tacit.streams.logistic_drift(agents=3, dim=2, seed=0)
+    run = simulate(tacit.algorithms.local_online(objective, step=1e-30), tacit.graphs.complete(3), stream, rounds=1)
+    np.testing.assert_array_equal(run.models, np.ones((1, 3, 2)))
