@@ -196,6 +196,7 @@ def test_a_peer_that_was_carried_off_is_put_back(tacit, tmp_path):
     assert "begins with round 1" in tacit("set-round", file)[2]
     settings, plan = load_peer(file), plan_of(load_peer(file))
     settings.store.parent.mkdir()
+    settings.identity.mkdir()  # where ledgers are on record
     with PeerStore.create(settings.store, settings.budget, settings.part, settings.witness) as store:
         node = Node(plan, store, 1.0, 0.0)
         for leap in (0, LAST_ROUND - 1):

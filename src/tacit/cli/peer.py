@@ -170,7 +170,7 @@ def new_ledger(
 
     settings = _settings(file)
     give_up(settings, instead_of)
-    typer.echo(
+    say(
         f"the next `tacit peer run` begins a new ledger with the budget {settings.budget}; what ledger {instead_of} "
         "released stays released: the budget has to be what was left of it at most"
     )
@@ -224,7 +224,7 @@ def set_round(
     from tacit.deploy.peer import set_round as move
 
     done = move(file, next_round)
-    typer.echo(
+    say(
         f"{done.name}: was in round {done.before}, goes on with round {done.next}; {done.releases:,} release(s) stay "
         f"booked, {done.dropped:,} undelivered message(s) are dropped"
     )
