@@ -22,7 +22,7 @@ import jax
 import numpy as np
 
 from tacit.errors import MessageRefused
-from tacit.peer.claims import LEAP_PER_ROUND, LONGEST_LEAP
+from tacit.peer.claims import LONGEST_LEAP, REST
 from tacit.peer.codec import LAST_ROUND, REASONS
 from tacit.peer.dialer import Dialer, _TurnedAwayError
 from tacit.peer.exchange import Parcel, Position
@@ -135,7 +135,7 @@ class Peer:
         node, before = self.node, self.node.round
         node.begin(self.setting.batch(OWN, self.own), 0.0, cursor=self.own + 1)
         self.own += 1
-        if node.round > before + 1 + LONGEST_LEAP or node.round > LONGEST_LEAP + self.own * (LEAP_PER_ROUND + 1):
+        if node.round > before + 1 + LONGEST_LEAP or node.round > self.own + LONGEST_LEAP * (1 + self.own // REST):
             raise BrokenInvariantError(f"carried from round {before} to {node.round} in round {self.own} of its own")
         (parcel,) = (p for p in node._outbox[HONEST] if p.round == node.round)
         message = node.codec.unpack(0, parcel.content)

@@ -18,10 +18,14 @@ CLAIMS = of(
     [
         ("one alone is believed", "if len(said) > 1 else 0", "if said else 0"),
         ("half are believed", "said[(len(said) - 1) // 2]", "said[len(said) // 2]"),
-        ("a leap has no longest", "            leap = min(ahead, LONGEST_LEAP)\n", "            leap = ahead\n"),
-        ("the allowance is not used up", "            self._allowance -= leap\n", ""),
-        ("the allowance grows without end", "min(LONGEST_LEAP, self._allowance + LEAP_PER_ROUND)", "LONGEST_LEAP"),
-        ("a leap is made out of what is there", "self._allowance >= min(ahead, LONGEST_LEAP)", "self._allowance > 0"),
+        ("a leap has no longest", "min(ahead, LONGEST_LEAP)", "ahead"),
+        ("no rest after a leap", "            self._rest = REST\n", ""),
+        ("a rest has no end", "max(0, self._rest - 1)", "self._rest"),
+        (
+            "a short leap needs no rest",
+            "            self._rest = REST\n",
+            "            self._rest = REST * (ahead > REST)\n",
+        ),
         ("two are not followed", "if self._agreed > goal + FURTHEST_AHEAD:", "if False:"),
         ("one alone is never followed", "if ahead > FURTHEST_AHEAD and", "if False and"),
         (

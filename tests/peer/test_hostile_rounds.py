@@ -7,7 +7,7 @@ import contextlib
 import pytest
 
 from tacit.errors import MessageRefused, StoreError
-from tacit.peer.claims import FURTHEST_AHEAD, LEAP_PER_ROUND, LONGEST_LEAP, Claims
+from tacit.peer.claims import FURTHEST_AHEAD, LONGEST_LEAP, REST, Claims
 from tacit.peer.codec import LAST_ROUND
 from tacit.peer.exchange import Position
 from tests.faults import network_campaign as campaign
@@ -73,7 +73,7 @@ class TestOneNode:
         bench.begin(one)
         assert one.round == 1 + LONGEST_LEAP
         one.proceed(0.0)
-        assert one.round + done <= rounds_done(bench, one, done) <= one.round + done * (LEAP_PER_ROUND + 1)
+        assert one.round + done <= rounds_done(bench, one, done) <= one.round + done + LONGEST_LEAP * (done // REST)
 
     def test_nobody_waits_for_one_that_is_so_far(self, bench):
         one = bench.node("peer-0")
@@ -135,7 +135,7 @@ class TestOneNode:
             one.greeted("peer-2", away + own)
             rounds_done(bench, one, 1)
             own += 1
-            assert own <= 1 + 1.1 * away / LEAP_PER_ROUND
+            assert own <= 1 + REST * 1.1 * away / LONGEST_LEAP
         assert one.doubted() == {}
 
 
@@ -156,17 +156,17 @@ class TestClaims:
     )
     def test_more_than_half_are_followed_at_once(self, said, agreed):
         claims = Claims()
-        claims._allowance = 0
+        claims._rest = REST
         for k, round_ in enumerate(said):
             claims.greet(f"peer-{k}", round_)
         assert claims.next_round(0) == agreed
 
-    def test_a_majority_is_followed_at_once_and_one_alone_by_the_allowance(self):
+    def test_a_majority_is_followed_at_once_and_one_alone_by_a_leap(self):
         claims = Claims()
         for name, said in (("a", LAST_ROUND), ("b", 10_000), ("c", 9_990)):
             claims.greet(name, said)
         assert claims.next_round(5) == 10_000 + LONGEST_LEAP
-        assert claims.next_round(10_000 + LONGEST_LEAP) == 10_000 + LONGEST_LEAP + 1, "the allowance is used up"
+        assert claims.next_round(10_000 + LONGEST_LEAP) == 10_000 + LONGEST_LEAP + 1, "then there is a rest"
 
     def test_a_small_lag_is_made_up_for_round_by_round(self):
         claims = Claims()
@@ -181,9 +181,15 @@ class TestClaims:
         for _ in range(100):
             rounds.append(claims.next_round(rounds[-1]))
         leaps = [k for k in range(100) if rounds[k + 1] > rounds[k] + 1]
-        apart = LONGEST_LEAP // LEAP_PER_ROUND
-        assert leaps == list(range(0, 100, apart))
+        assert leaps == list(range(0, 100, REST))
         assert rounds[-1] == 100 + len(leaps) * LONGEST_LEAP
+
+    def test_who_is_always_a_little_ahead_makes_no_more_leaps(self):
+        claims, rounds = Claims(), [0]
+        for _ in range(100):
+            claims.greet("a", rounds[-1] + 2 + FURTHEST_AHEAD)
+            rounds.append(claims.next_round(rounds[-1]))
+        assert [k for k in range(100) if rounds[k + 1] > rounds[k] + 1] == list(range(0, 100, REST))
 
     def test_nobody_is_followed_beyond_the_last_round(self):
         claims = Claims()

@@ -3,13 +3,12 @@
 Who was away has nothing but its neighbours' word for the round that the others are in, and one of them may lie. So:
 
 - Where more than half of those that were heard of are, two at least, this peer follows at once.
-- One that is ahead of that is followed out of an allowance: `LONGEST_LEAP` rounds when the process starts, and
-  `LEAP_PER_ROUND` more, up to that, for each round that this peer does itself. It is followed when the allowance covers
-  the whole way, or is full. So after a leap there are rounds without one, in which others come after this peer.
+- One that is ahead of that is followed by `LONGEST_LEAP` rounds at most, and then not for the `REST` rounds of this
+  peer's own that follow, however short the leap was. In these others come after it: many small lies are no better.
 - No receiver's position is followed: who only hears this peer moves it nowhere.
 
-An honest peer that was away for n rounds and hears one neighbour is back after about n / LEAP_PER_ROUND rounds of its
-own. A liar alone needs 2^31 / LEAP_PER_ROUND, 33 million rounds of the peer's own, to use up all numbers of rounds.
+That is 64 rounds for each of its own. An honest peer that was away for n rounds and hears one neighbour is back after
+about n / 64 of its own; a liar alone needs 33 million of them to use up all numbers of rounds.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ FURTHEST_AHEAD = 8
 otherwise it keeps them so long, and a peer that is further behind leaves rounds out."""
 LONGEST_LEAP = 1024
 """Rounds that are left out at once, at most, on the word of one neighbour alone."""
-LEAP_PER_ROUND = 64
-"""By so many the allowance for that grows with each round of the peer's own."""
+REST = 16
+"""Rounds that a peer does from one such leap to the next."""
 
 
 class Claims:
@@ -28,7 +27,7 @@ class Claims:
 
     def __init__(self) -> None:
         self._said: dict[str, int] = {}
-        self._allowance = LONGEST_LEAP
+        self._rest = 0
 
     @property
     def said(self) -> dict[str, int]:
@@ -58,16 +57,15 @@ class Claims:
         return {name: said for name, said in self._said.items() if said > believed}
 
     def next_round(self, round_: int) -> int:
-        """Return the round to begin when `round_` is over, and use up what it takes of the allowance."""
+        """Return the round to begin when `round_` is over; asked once for each round."""
         goal = round_ + 1
         if self._agreed > goal + FURTHEST_AHEAD:
             goal = self._agreed
         ahead = self.furthest - goal
-        if ahead > FURTHEST_AHEAD and self._allowance >= min(ahead, LONGEST_LEAP):
-            leap = min(ahead, LONGEST_LEAP)
-            goal += leap
-            self._allowance -= leap
-        self._allowance = min(LONGEST_LEAP, self._allowance + LEAP_PER_ROUND)
+        if ahead > FURTHEST_AHEAD and self._rest == 0:
+            goal += min(ahead, LONGEST_LEAP)
+            self._rest = REST
+        self._rest = max(0, self._rest - 1)
         return goal
 
     @property
