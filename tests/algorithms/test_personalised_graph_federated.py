@@ -23,7 +23,6 @@ TRUTH = RNG.standard_normal((CLUSTERS, DIM))
 Y = np.einsum("kni,ki->kn", X, TRUTH[LABELS]) + 0.1 * RNG.standard_normal((CLIENTS, MOST))
 OWN = [k * MOST + np.arange(size) for k, size in enumerate(SIZES)]
 STREAM = tacit.streams.whole(X.reshape(-1, DIM), Y.reshape(-1), OWN, task="regression")
-X, Y = X.astype(np.float32).astype(np.float64), Y.astype(np.float32).astype(np.float64)
 TOPOLOGY = federation(ring(SERVERS), EACH, LABELS)
 L2, RHO = 0.05, 0.8
 OBJECTIVE = squared(l2=L2)

@@ -6,5 +6,5 @@ from tacit.experiments.papers.page import page
 
 def page_of(experiment: Experiment, findings: Findings) -> str:
     """The page of findings, as its directory would hold it."""
-    summary = summarise(experiment, findings, False, 0, 1.0)
+    summary = summarise(experiment, findings, False, 0, 1.0, "0" * 64)
     return page(summary, {figure.name: figure.svg for figure in findings.figures}, "tacit reproduce")

@@ -193,7 +193,7 @@ def _write(replay: Replay, form: Format, file: IO[str]) -> int:
 
     file.seek(0)
     file.truncate()
-    table = csv.DictWriter(file, COLUMNS)
+    table = csv.DictWriter(file, COLUMNS, lineterminator="\n")
     if form is Format.CSV:
         table.writeheader()
     else:
