@@ -155,6 +155,11 @@ SVG = "<svg xmlns='http://www.w3.org/2000/svg' xmlns:xlink='http://www.w3.org/19
         "<path style='fill:url(https://a.b)'/>",
         "<a xmlns='http://www.w3.org/1999/xhtml'/>",
         "<g>",
+        "<g style='fill: red\x7f'/>",
+        "<g id='&#x9b;31m'/>",
+        "<style>main{display: none}</style>",
+        "<style>*{background: image-set('https://x')}</style>",
+        "<g style='fill: image-set(\"https://x\")'/>",
     ],
 )
 def test_a_picture_that_is_more_than_shapes_is_refused(inside: str) -> None:
@@ -163,7 +168,7 @@ def test_a_picture_that_is_more_than_shapes_is_refused(inside: str) -> None:
 
 
 def test_a_picture_keeps_its_shapes_and_no_comment() -> None:
-    drawn = "<defs><style>* {stroke: red}</style></defs><g id='a'><use xlink:href='#b' clip-path='url(#c)'/></g>"
+    drawn = "<defs><style>*{stroke-linejoin: round; stroke-linecap: butt}</style></defs><g id='a'><use xlink:href='#b' clip-path='url(#c)'/></g>"
     found = check_svg(SVG.format(f"<!--><script>x</script>-->{drawn}").encode(), Path("x.svg"))
     assert "script" not in found
     assert "#b" in found

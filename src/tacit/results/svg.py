@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
 from tacit.errors import ResultError
 from tacit.results.sealed import AGAIN
+from tacit.text import visible
 
 _SVG = "{http://www.w3.org/2000/svg}"
 _SHAPES = {"svg", "g", "path", "defs", "use", "clipPath", "rect", "style", "image", "linearGradient", "stop"}
+_RULE = re.compile(r"\s*\*\{(\s*stroke-[a-z]+:\s*[a-z]+;?)*\s*\}\s*")
+"""The style of all of matplotlib's shapes, and of no more than shapes."""
 _LINK = "{http://www.w3.org/1999/xlink}href"
 ElementTree.register_namespace("", _SVG.strip("{}"))
 ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
@@ -26,10 +30,13 @@ def check_svg(content: bytes, path: Path) -> str:
             picture.remove(remark)
         for element in picture.iter():
             _check(element)
+        # Written anew: what is a comment in XML need not be one in a page.
+        shapes = ElementTree.tostring(picture, encoding="unicode")
+        if visible(shapes) != shapes:
+            raise ValueError("a character that cannot be seen")
     except (ValueError, ElementTree.ParseError, RecursionError) as error:
         raise ResultError(f"{path} is no picture that can stand in a page ({error}); {AGAIN}") from error
-    # Written anew: what is a comment in XML need not be one in a page.
-    return ElementTree.tostring(picture, encoding="unicode")
+    return shapes
 
 
 def _check(element: ElementTree.Element) -> None:
@@ -41,10 +48,10 @@ def _check(element: ElementTree.Element) -> None:
         if key.lower().startswith("on") or (key in ("href", _LINK) and not inside):
             raise ValueError(f"an attribute {key[:40]!r}")
         _check_style(value.replace("url(#", ""))
-    if name == "style":
-        _check_style(element.text or "")
+    if name == "style" and not _RULE.fullmatch(element.text or ""):
+        raise ValueError("a style of more than strokes")
 
 
 def _check_style(text: str) -> None:
-    if any(word in text.lower() for word in ("url(", "@import", "expression(", "\\")):
+    if any(word in text.lower() for word in ("url(", "image-set(", "@import", "expression(", "\\")):
         raise ValueError("a style that loads something")
