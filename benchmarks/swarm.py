@@ -166,6 +166,8 @@ def bare(problem: Any, directory: Path, size: int) -> float:
             process.stdin.close()
         for process in processes:
             process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
     return (rounds - 1) / seconds
 
 
@@ -175,8 +177,6 @@ def _answer(process: subprocess.Popen[str]) -> str:
 
 
 SMOKE = {"AGENTS": 2, "DEGREE": 1, "WORKLOADS": {"tiny": (2, 2, 3)}, "REPETITIONS": 1}
-SMOKE_IS_SLOW = True
-"""Four processes are started, each of which takes seconds to import what it needs."""
 
 
 def main() -> int:

@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import importlib
 import sys
-from pathlib import Path
 
 import pytest
 from benchmarks.__main__ import failed, names
-
-import benchmarks
-
-
-def smallest(name: str) -> object:
-    """Look into the file: importing them all would make every collection slow."""
-    slow = "\nSMOKE_IS_SLOW = True\n" in (Path(benchmarks.__file__).parent / f"{name}.py").read_text()
-    return pytest.param(name, marks=pytest.mark.slow) if slow else name
 
 
 def test_every_benchmark_is_found() -> None:
     assert {"engine", "noise", "sampler", "transport", "cohort", "swarm", "soak", "gpu"} <= set(names())
 
 
-@pytest.mark.parametrize("name", [smallest(name) for name in names()])
+@pytest.mark.parametrize("name", names())
 def test_it_runs(name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     module = importlib.import_module(f"benchmarks.{name}")
     written = {}
