@@ -11,8 +11,9 @@ A lost message is healed by the next one; a repeated or overtaken one changes no
 the round in which they were sent. What is held plus what is under way is conserved under any pattern of loss.
 
 Two details make it hold up in practice. Totals are kept to twice the digits (`running_totals`). And an agent that has
-heard nothing new since its last push keeps what it has (W_ii = 1) and repeats its totals: pushing on would shrink its
-mass round by round, and the step gamma / m_i would grow as much. Without loss everybody hears something in every round,
+heard nothing new since its last push, or has less than `LEAST_MASS`, keeps what it has (W_ii = 1) and repeats its
+totals: pushing on would shrink its mass round by round, and the step gamma / m_i would grow as much. So it is where a
+neighbour is away: all that is meant for it leaves the others. Without loss everybody hears something in every round,
 and this is OPS.
 """
 
@@ -47,6 +48,9 @@ from tacit.contract import (
     unprotected,
 )
 from tacit.privacy import statement
+
+LEAST_MASS = 2.0**-6
+"""Of one agent, where 1 is the mean."""
 
 
 class State(NamedTuple):
@@ -83,11 +87,12 @@ def loss_tolerant_push_sum(
         return state, descent.value(ratio(state.held), state.held.z, batch, view)
 
     def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
-        share = jnp.where(state.fresh, view.out.weight, 0).at[0].set(0)
+        pushes = state.fresh & (state.held.mass >= LEAST_MASS)
+        share = jnp.where(pushes, view.out.weight, 0).at[0].set(0)
         leaving = Parts(descent.moved(ratio(state.held), state.held.z, released, view), state.held.mass)
         parts = jax.tree.map(lambda leaf: along(share, leaf[None]).astype(leaf.dtype) * leaf, leaving)
         total = increased(state.sent, parts)
-        kept = jnp.where(state.fresh, view.out.weight[0], 1)
+        kept = jnp.where(pushes, view.out.weight[0], 1)
         held = jax.tree.map(lambda leaf: kept.astype(leaf.dtype) * leaf, leaving)
         outbox = per_slot((total.high.z, total.low.z), (total.high.mass, total.low.mass))
         return state._replace(held=held, sent=total), outbox
