@@ -35,8 +35,9 @@ CALM_TIME = 60.0
 """Virtual seconds after the faults within which all rounds must be done."""
 HEALED = 8.0
 """Virtual seconds after the faults in which methods that do not wait must have found each other again."""
-UNLEARNT = 8.0
-"""The same, more, where somebody lied: a lie is believed until the link is made anew, and an allowance has to grow."""
+UNLEARNT = 16.0
+"""The same, more, where somebody lied: a lie is believed until the link is made anew, and after a leap everybody rests
+for rounds, one behind the other."""
 
 
 def _stream(agents: int):
