@@ -10,7 +10,7 @@ import pytest
 import tacit
 from tacit.algorithms.duals import State
 from tacit.algorithms.sight import Both, Observation
-from tacit.contract import Extent, share
+from tacit.contract import Extent, Links, View, share
 from tacit.errors import ContractError
 from tacit.objectives import Constraint, spending_limit
 from tacit.privacy import laplace
@@ -187,6 +187,10 @@ def test_a_private_dual_may_not_be_said_to_compose_in_parallel(name):
         run(private._replace(privacy=released.privacy))
 
 
+NOBODY = Links(jnp.arange(1), jnp.array([True]), jnp.ones(1))
+VIEW = View(jnp.int32(0), jnp.int32(1), jnp.asarray(True), jnp.int32(0), NOBODY, NOBODY)
+
+
 @pytest.mark.parametrize("name", DUALS)
 def test_a_dual_moves_all_records_of_a_batch_by_no_more_than_is_declared(name):
     """Of two histories that differ in one record, the duals differ: every gradient of a later batch may turn round."""
@@ -199,16 +203,16 @@ def test_a_dual_moves_all_records_of_a_batch_by_no_more_than_is_declared(name):
         seen = Observation(jnp.zeros(1), jnp.zeros((1, 2)) if name == "lagrangian_descent" else None)
         state = State(jnp.zeros(2), Both(jnp.array([value]), None), Both(seen if dual == "private" else None, None))
         phase = algorithm.phases[0]
-        return phase.compute(None, state, records, None)[1], phase.mechanism
+        return phase.compute(None, state, records, VIEW)[1], phase.mechanism
 
     (one, mechanism), (other, _) = released("private", 0.0), released("private", 1e3)
     moved = float(np.abs(np.asarray(one) - np.asarray(other)).sum())
     per_record = 2 * clip * np.sqrt(2) / 3  # what a replaced record of this batch could do
     assert moved == pytest.approx(2 * clip, rel=1e-4)
-    assert per_record < moved <= float(mechanism.sensitivity(None, Extent(2, 3)))
-    assert float(mechanism.sensitivity(None, Extent(2, 3))) == pytest.approx(2 * clip * np.sqrt(2))
+    assert per_record < moved <= float(mechanism.sensitivity(VIEW, Extent(2, 3)))
+    assert float(mechanism.sensitivity(VIEW, Extent(2, 3))) == pytest.approx(2 * clip * np.sqrt(2))
     # What is released with the dual does not depend on it, and the batch counts.
     (one, mechanism), (other, _) = released("released", 0.0), released("released", 1e3)
     np.testing.assert_array_equal(one.gradient, other.gradient)
     np.testing.assert_array_equal(one.observation.slopes, other.observation.slopes)
-    assert float(mechanism.sensitivity(None, Extent(5, 3))) == pytest.approx(2 * clip * np.sqrt(5) / 3)
+    assert float(mechanism.sensitivity(VIEW, Extent(5, 3))) == pytest.approx(2 * clip * np.sqrt(5) / 3)

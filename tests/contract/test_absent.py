@@ -24,7 +24,8 @@ DAILY = ("online_push_sum", "dynamic_mirror_descent", "zcdp_admm", "graph_federa
 
 def test_every_method_stands_in_the_table_once() -> None:
     assert len(ROWS) == len(KINDS)
-    assert sorted(SAID) == sorted(REGISTRY)
+    own = [name for name, entry in REGISTRY.items() if entry.constructor.__module__.startswith("tacit.")]
+    assert sorted(SAID) == sorted(own)
     assert sum(len(re.findall(r"`\w+`", row.split("|")[2])) for row in ROWS) == len(SAID)
 
 

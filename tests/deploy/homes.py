@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 import socket
 from pathlib import Path
 
@@ -48,16 +50,14 @@ def peer_text(name, sends_to, hears, ports, *, privacy=DRAWN, links="", stream="
 
 
 def free_ports(count):
-    """Ports that were free just now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
+    """Ports that were free just now, and that no system hands out by itself: connections of others do not take them."""
+    chance, free = random.SystemRandom(), []
+    while len(free) < count:
+        port = chance.randrange(20_000, 32_000)
+        with socket.socket() as one, contextlib.suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            free += [port] * (port not in free)
+    return free
 
 
 def found(directory: Path, job, sends_to=None, *, identities=True, **peer) -> dict[str, Path]:

@@ -7,7 +7,6 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ from tacit.deploy.settings import PeerSettings, load_peer
 from tacit.deploy.swarm import one_thread
 from tacit.peer.authority import init_ca, issue
 from tacit.peer.identity import install, request
+from tests.deploy.homes import free_ports
 
 FEATURES = 3
 EPSILON = 2.0
@@ -124,7 +124,7 @@ class Federation:
         self.hears = {name: [other for other, to in sends_to.items() if name in to] for name in sends_to}
         self.members = {name: Member(name, directory / name, inside(name)) for name in sends_to}
         self.pushed = tuple(pushed)
-        ports = _free(len(sends_to))
+        ports = free_ports(len(sends_to))
         places = addresses or {name: f"127.0.0.1:{port}" for name, port in zip(sends_to, ports, strict=True)}
         job = {
             "job": {"name": "faults", "features": FEATURES, "batch": 2, "dtype": "float64"},
@@ -255,15 +255,6 @@ class PeerFailedError(AssertionError):
 
 def _whole_round(event: Mapping[str, Any]) -> bool:
     return bool(event["event"] == "phase over" and event["over"] and not event["missing"])
-
-
-def _free(count: int) -> list[int]:
-    """Return ports that nobody uses now."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
 
 
 def _write_samples(path: Path, rows: int, seed: int) -> None:
