@@ -17,7 +17,7 @@ def test_regret_is_the_difference_in_total_and_per_round() -> None:
 
 
 @given(
-    slope=st.floats(-3, 3, allow_subnormal=False),
+    slope=st.floats(-3, 3),
     height=st.floats(1e-6, 1e6),
     count=st.integers(3, 40),
     start=st.floats(1, 1e3),
