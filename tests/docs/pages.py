@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shlex
 from collections.abc import Iterator
@@ -30,6 +31,7 @@ class Block(NamedTuple):
     """Whether it stands to be run: no comment above it says otherwise."""
 
 
+@functools.cache
 def _tokens(path: Path) -> list[Token]:
     return MarkdownIt("commonmark").enable("table").parse(path.read_text(encoding="utf-8"))
 
@@ -76,6 +78,7 @@ def inline(path: Path, kind: str) -> list[Token]:
     return [part for token in _tokens(path) for part in token.children or () if part.type == kind]
 
 
+@functools.cache
 def anchors(path: Path) -> set[str]:
     """Return what links into a page can name, as repository browsers and the site make it from headings."""
     tokens = _tokens(path)
