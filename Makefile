@@ -9,10 +9,10 @@ WORKERS ?= 2
 
 setup: $(STAMP)
 
-$(STAMP): requirements.txt pyproject.toml
+$(STAMP): requirements.txt pyproject.toml reproduction/pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e reproduction
 	touch $@
 
 demo: setup
@@ -39,7 +39,7 @@ coverage: setup  # which lines of src the daily tests run, in the processes that
 	  --deselect tests/cli/test_peer_commands.py::test_a_fault_in_its_rounds_is_its_exit_code
 
 proto: setup  # after a change of tacit.proto
-	$(BIN)/python -m grpc_tools.protoc -I src/tacit/peer --python_out=src/tacit/peer/wire --pyi_out=src/tacit/peer/wire src/tacit/peer/tacit.proto
+	$(BIN)/python -m grpc_tools.protoc -I src/tacit/peer/transport --python_out=src/tacit/peer/transport/wire --pyi_out=src/tacit/peer/transport/wire src/tacit/peer/transport/tacit.proto
 
 bench: setup  # all of them run; fails at the end if one failed or missed its goal
 	$(BIN)/python -m benchmarks

@@ -16,7 +16,7 @@ import numpy as np
 
 import tacit
 from benchmarks.figures import write
-from tacit.experiments.papers.asynchronous.setting import (
+from tacit_reproduction.asynchronous.setting import (
     CLIENTS,
     FEATURES,
     ROUNDS,

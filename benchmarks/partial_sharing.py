@@ -2,7 +2,7 @@
 
 Sender and receiver are processes of their own with mutual TLS on loopback, and the kernel counts the bytes at the
 sender's socket. Messages of m of d numbers (float32) go one by one, each is confirmed before the next, and then the
-same with all d. Beside the ratio stands what `tacit.peer.traffic` predicts. Prints a table and writes
+same with all d. Beside the ratio stands what `tacit.peer.transport.traffic` predicts. Prints a table and writes
 benchmarks/results/partial_sharing.json. Exit code 1 if a prediction is off by more than 10 %.
 """
 
@@ -39,7 +39,7 @@ class Cost(NamedTuple):
 
 async def receive(directory: Path, numbers: int) -> None:
     """Take messages and confirm each of them."""
-    from tacit.peer.exchange import Position
+    from tacit.peer.node.exchange import Position
 
     class Taking(Reception):
         async def take(self, name: str, phase: int, sent: int, message: Any, masks: bytes) -> None:
@@ -51,9 +51,9 @@ async def receive(directory: Path, numbers: int) -> None:
 
 async def send(directory: Path, port: int, numbers: int) -> Cost:
     """Send one message after the other, and return what the socket has carried."""
-    from tacit.peer.dialer import Dialer
-    from tacit.peer.exchange import Parcel, Position
-    from tacit.peer.sockets import tcp_bytes
+    from tacit.peer.node.exchange import Parcel, Position
+    from tacit.peer.transport.dialer import Dialer
+    from tacit.peer.transport.sockets import tcp_bytes
 
     class Giving(Dispatch):
         def __init__(self) -> None:
@@ -105,8 +105,8 @@ def measure(directory: Path, numbers: int) -> Cost:
 
 def predict(numbers: int) -> Cost:
     """Return what it should be."""
-    from tacit.peer.codec import Codec
-    from tacit.peer.traffic import CONNECTION, WINDOW_UPDATES, message_bytes, position_bytes
+    from tacit.peer.transport.codec import Codec
+    from tacit.peer.transport.traffic import CONNECTION, WINDOW_UPDATES, message_bytes, position_bytes
 
     codec = Codec(JOB, specs(4 * numbers))
     return Cost(message_bytes(codec, 0, FIRST), position_bytes(FIRST) + WINDOW_UPDATES, CONNECTION)
@@ -114,8 +114,8 @@ def predict(numbers: int) -> Cost:
 
 def enrol(directory: Path) -> None:
     """Give both ends an identity."""
-    from tacit.peer.authority import init_ca, issue
-    from tacit.peer.identity import install, request
+    from tacit.peer.identity.authority import init_ca, issue
+    from tacit.peer.identity.identity import install, request
 
     init_ca(directory / "authority", "benchmark")
     for name in ("a", "b"):

@@ -87,7 +87,7 @@ class Bare:
 
     async def take(self, _: Any, context: Any) -> None:
         """Count the bytes of one neighbour."""
-        from tacit.peer.credentials import grpc, peer_name
+        from tacit.peer.identity.credentials import grpc, peer_name
 
         sender = peer_name(context.auth_context())
         while (data := await context.read()) is not grpc.aio.EOF:
@@ -96,9 +96,9 @@ class Bare:
 
     async def run(self, rounds: int) -> float:
         """Exchange with neighbours; returns the seconds of all rounds but the first."""
-        from tacit.peer.credentials import channel_credentials, channel_options, grpc, server_credentials
-        from tacit.peer.frames import CHUNK
-        from tacit.peer.transport import common_options
+        from tacit.peer.identity.credentials import channel_credentials, channel_options, grpc, server_credentials
+        from tacit.peer.transport.frames import CHUNK
+        from tacit.peer.transport.link import common_options
 
         server = grpc.aio.server(options=common_options(2.0, 4.0))
         handlers = {"Link": grpc.stream_stream_rpc_method_handler(self.take)}

@@ -35,7 +35,7 @@ GOAL = 300.0
 def specs(size: int) -> Any:
     import jax
 
-    from tacit.contract import Message, unprotected
+    from tacit.core.contract import Message, unprotected
     from tacit.runtime import MessageSpec, ReleaseSpec
 
     message = Message(jax.ShapeDtypeStruct((size // 4,), "float32"), ())
@@ -43,8 +43,8 @@ def specs(size: int) -> Any:
 
 
 def watch(directory: Path, name: str) -> Any:
-    from tacit.peer.credentials import IdentityWatch
-    from tacit.peer.identity import identity_files
+    from tacit.peer.identity.credentials import IdentityWatch
+    from tacit.peer.identity.identity import identity_files
 
     return IdentityWatch(identity_files(directory / name), lambda fault: print(fault, file=sys.stderr))
 
@@ -83,7 +83,7 @@ class Reception:
 
     async def serve(self, directory: Path) -> None:
         """Listen, print the port, and go on until the standard input ends."""
-        from tacit.peer.listener import Listener
+        from tacit.peer.transport.listener import Listener
 
         self.listener = Listener(self, watch(directory, "b"), Ignored())
         print(await self.listener.start("127.0.0.1:0"), flush=True)
@@ -104,7 +104,7 @@ class Dispatch:
 
 async def receive_link(directory: Path, size: int, count: int) -> None:
     """Take `count` messages at a time and tell the sender after each batch how far it is."""
-    from tacit.peer.exchange import Position
+    from tacit.peer.node.exchange import Position
 
     class Taking(Reception):
         told_every = COMMITTED
@@ -121,8 +121,8 @@ async def send_link(directory: Path, port: int, size: int, count: int) -> list[f
     """Return the seconds of each repetition, from the first byte to the receiver's word that it has the last."""
     import numpy as np
 
-    from tacit.peer.dialer import Dialer
-    from tacit.peer.exchange import Parcel, Position
+    from tacit.peer.node.exchange import Parcel, Position
+    from tacit.peer.transport.dialer import Dialer
 
     content = np.random.default_rng(0).normal(size=size // 4).astype("float32").tobytes()
 
@@ -160,9 +160,9 @@ async def send_link(directory: Path, port: int, size: int, count: int) -> list[f
 
 async def receive_bare(directory: Path, size: int, count: int) -> None:
     """Read chunks and answer with one byte after each batch; nothing is parsed, kept or looked at."""
-    from tacit.peer.credentials import grpc, server_credentials
-    from tacit.peer.frames import CHUNK
-    from tacit.peer.transport import common_options
+    from tacit.peer.identity.credentials import grpc, server_credentials
+    from tacit.peer.transport.frames import CHUNK
+    from tacit.peer.transport.link import common_options
 
     chunks = count * -(-size // CHUNK)
 
@@ -183,9 +183,9 @@ async def receive_bare(directory: Path, size: int, count: int) -> None:
 
 
 async def send_bare(directory: Path, port: int, size: int, count: int) -> list[float]:
-    from tacit.peer.credentials import channel_credentials, channel_options, grpc
-    from tacit.peer.frames import CHUNK
-    from tacit.peer.transport import common_options
+    from tacit.peer.identity.credentials import channel_credentials, channel_options, grpc
+    from tacit.peer.transport.frames import CHUNK
+    from tacit.peer.transport.link import common_options
 
     content = os.urandom(size)
     chunks = [content[begin : begin + CHUNK] for begin in range(0, size, CHUNK)]
@@ -240,8 +240,8 @@ def main() -> int:
         if role == "send":
             print(json.dumps(times))
         return 0
-    from tacit.peer.authority import init_ca, issue
-    from tacit.peer.identity import install, request
+    from tacit.peer.identity.authority import init_ca, issue
+    from tacit.peer.identity.identity import install, request
 
     rows = []
     with tempfile.TemporaryDirectory() as folder:

@@ -38,7 +38,12 @@ nitpicky = True
 # Types of other libraries, parameters, and calls in backticks; internal modules that a docstring points at.
 nitpick_ignore_regex = [("py:class", ".*"), ("py:obj", r"(?!tacit\.).*|.*\(.*")]
 nitpick_ignore = [
-    ("py:obj", name) for name in ("tacit.privacy.classic", "tacit.streams.validate.check_labels", "tacit.peer.tls_log")
+    ("py:obj", name)
+    for name in (
+        "tacit_reproduction.analysis.classic",
+        "tacit.streams.validate.check_labels",
+        "tacit.peer.transport.tls_log",
+    )
 ]
 toc_object_entries = False  # each page begins with tables of what is on it
 

@@ -21,8 +21,8 @@ from pathlib import Path
 import numpy as np
 
 import tacit
-from tacit.peer.authority import init_ca, issue
-from tacit.peer.identity import install, request
+from tacit.peer.identity.authority import init_ca, issue
+from tacit.peer.identity.identity import install, request
 
 SHOPS = ("north", "south", "west")
 ROUNDS, BATCH = 60, 16

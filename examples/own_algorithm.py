@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from tacit.algorithms import register
-from tacit.contract import Algorithm, Mechanism, Objective, Params, Phase, share
+from tacit.core.contract import Algorithm, Mechanism, Objective, Params, Phase, share
 from tacit.privacy import clipped_gradient, statement, unprotected
 
 

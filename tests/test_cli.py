@@ -12,9 +12,9 @@ import pytest
 
 from tacit.algorithms import REGISTRY
 from tacit.cli import main
+from tacit.config.experiment import GRAPHS
+from tacit.config.sections import MECHANISMS, parameters
 from tacit.experiments import demo
-from tacit.experiments.config import GRAPHS
-from tacit.experiments.sections import MECHANISMS, parameters
 from tacit.results import load, load_all
 
 EXPERIMENT = """
@@ -127,7 +127,7 @@ def test_a_run_goes_to_a_folder_of_its_name_by_default(tacit: Any, tmp_path: Pat
 
 
 def test_ctrl_c_leaves_a_valid_partial_run(tacit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tacit.simulate import progress
+    from tacit.simulator import progress
 
     monkeypatch.setattr(progress.Progress, "at", lambda self, done: signal.raise_signal(signal.SIGINT))
     result = tacit("run", "small.toml", "--out", "out", "--rounds", "500")
@@ -326,12 +326,12 @@ def papers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, Path, int]]:
 
         return SimpleNamespace(name=name, title=f"title of {name}", source="003", run=run)
 
-    module = ModuleType("tacit.experiments.papers")
+    module = ModuleType("tacit_reproduction.catalogue")
     known = {"good": experiment("good", True), "bad": experiment("bad", False)}
     module.EXPERIMENTS = known  # type: ignore[attr-defined]
     module.PARTS = [SimpleNamespace(experiments=tuple(known.values()))]  # type: ignore[attr-defined]
     module.MINUTES = {"good": 3, "bad": 4}  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "tacit.experiments.papers", module)
+    monkeypatch.setitem(sys.modules, "tacit_reproduction.catalogue", module)
     return calls
 
 

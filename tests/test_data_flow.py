@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.algorithms.duals import State
-from tacit.algorithms.sight import Both, Observation
-from tacit.contract import Extent, Links, View, share
-from tacit.errors import ContractError
+from tacit.algorithms.mirror._duals import State
+from tacit.algorithms.mirror._observations import Both, Observation
+from tacit.core.contract import Extent, Links, View, share
+from tacit.core.errors import ContractError
 from tacit.objectives import Constraint, spending_limit
 from tacit.privacy import laplace
 from tacit.tracing import trace

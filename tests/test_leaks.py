@@ -14,13 +14,24 @@ from jax.experimental import io_callback
 import tacit
 from tacit import runtime
 from tacit.audit import check_contract
-from tacit.contract import Algorithm, Array, Links, Params, Phase, PrivacyStatement, View, per_slot, share, unprotected
-from tacit.errors import ContractError
+from tacit.core.contract import (
+    Algorithm,
+    Array,
+    Links,
+    Params,
+    Phase,
+    PrivacyStatement,
+    View,
+    per_slot,
+    share,
+    unprotected,
+)
+from tacit.core.errors import ContractError
 from tacit.graphs import Channel
 from tacit.privacy import clipped_mean, graph_homomorphic, laplace, per_edge, release, statement
-from tacit.privacy.unit_noise import noise_words
-from tacit.simulate.engine import Engine
-from tacit.simulate.layout import lay_out
+from tacit.privacy.noise.unit_noise import noise_words
+from tacit.simulator.engine import Engine
+from tacit.simulator.layout import lay_out
 
 MECHANISM = laplace(epsilon=1.0, clip=1.0, perturbs="gradient")
 OBJECTIVE = tacit.objectives.logistic()

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from tacit import limits
-from tacit.contract import (
+from tacit.core import limits
+from tacit.core.contract import (
     Algorithm,
     Array,
     Batch,
@@ -34,13 +34,13 @@ from tacit.contract import (
     Tree,
     View,
 )  # fmt: skip
-from tacit.errors import ConfigError, ContractError, RequirementError, TacitWarning
+from tacit.core.errors import ConfigError, ContractError, RequirementError, TacitWarning
 from tacit.graphs import Channel, Graph, Topology, as_topology, first_gap_of_run, require
 from tacit.privacy import records_in, release
 from tacit.privacy.charges import charges_all
-from tacit.privacy.mask_noise import check_size, hides
+from tacit.privacy.noise.mask_noise import check_size, hides
+from tacit.privacy.noise.unit_noise import noise_words
 from tacit.privacy.release import grid_step
-from tacit.privacy.unit_noise import noise_words
 from tacit.tracing import Flow, Method, Sending, followed, hearing, sending, trace
 
 _AGENT, _LINKS, _CHANNEL, _MASKS, _PRESENCE = 0, 1, 2, 3, 4

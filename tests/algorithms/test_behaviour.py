@@ -7,7 +7,7 @@ import pytest
 
 import tacit
 from tacit.algorithms import inverse
-from tacit.errors import ConfigError, RequirementError
+from tacit.core.errors import ConfigError, RequirementError
 from tacit.graphs import Channel
 from tacit.peer import run_in_process
 from tests.algorithms.given import stream_of

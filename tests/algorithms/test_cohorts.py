@@ -12,7 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
-from tacit.algorithms.cohorts import capped, progressive_totals, systematic_cohort, systematic_draw, uniform_cohort
+from tacit.algorithms._parts.sampling import (
+    capped,
+    progressive_totals,
+    systematic_cohort,
+    systematic_draw,
+    uniform_cohort,
+)
 
 DRAWS, FALSE_ALARM = 100_000, 1e-6
 COUNT, SIZE = 12, 4

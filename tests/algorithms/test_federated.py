@@ -15,12 +15,12 @@ import pytest
 import tacit
 from tacit import runtime
 from tacit.algorithms import fedavg, graph_federated
-from tacit.algorithms.cohorts import uniform_cohort
-from tacit.contract import Extent
+from tacit.algorithms._parts.sampling import uniform_cohort
+from tacit.core.contract import Extent
 from tacit.graphs import federation, star, star_roles
 from tacit.privacy import graph_homomorphic, laplace_of_size, per_edge
-from tacit.privacy.unit_noise import noise_words, unit_laplace
-from tacit.simulate.calls import Calls
+from tacit.privacy.noise.unit_noise import noise_words, unit_laplace
+from tacit.simulator.cohorts import Calls
 from tacit.streams import Batch
 
 SERVERS, CLIENTS, COHORT, DIM, ROUNDS = 3, 6, 3, 3, 20

@@ -13,11 +13,12 @@ import pytest
 
 import tacit
 from tacit import runtime
-from tacit.algorithms import private_admm, proximal
-from tacit.errors import ConfigError
+from tacit.algorithms import private_admm
+from tacit.algorithms._parts import proximal
+from tacit.core.errors import ConfigError
 from tacit.objectives import MeanLoss, PenalisedLoss, Regulariser, linear
-from tacit.peer.releases import rounding
-from tacit.peer.world import World
+from tacit.peer.machine.releases import rounding
+from tacit.peer.views import World
 from tacit.privacy import gaussian
 from tacit.streams import Batch
 

@@ -13,12 +13,12 @@ from scipy.stats import chi2
 import tacit
 from tacit import runtime
 from tacit.algorithms import Shares, fedavg, importance_fedavg, optimal_shares
-from tacit.algorithms.cohorts import Sample, systematic_cohort, uniform_cohort
-from tacit.algorithms.importance_training import local_training
-from tacit.algorithms.shares import mixed, redistributed
-from tacit.errors import ConfigError, DataError
+from tacit.algorithms._parts.sampling import Sample, systematic_cohort, uniform_cohort
+from tacit.algorithms.federated._importance_training import local_training
+from tacit.algorithms.federated._probabilities import mixed, redistributed
+from tacit.core.errors import ConfigError, DataError
 from tacit.graphs import federation, ring, star_roles
-from tacit.peer.memory import run_in_process
+from tacit.peer.in_memory import run_in_process
 
 CLIENTS, PLACES, ROUNDS, COHORT, STEP, L2, FLOOR = 7, 9, 24, 3, 0.05, 1e-2, 0.2
 SIZES = np.array([9, 4, 7, 9, 3, 6, 2])

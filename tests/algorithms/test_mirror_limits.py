@@ -11,7 +11,7 @@ import pytest
 import tacit
 from tacit import runtime
 from tacit.algorithms import saddle_constants
-from tacit.errors import ConfigError, RequirementError
+from tacit.core.errors import ConfigError, RequirementError
 from tacit.graphs import Attendance
 from tacit.objectives import Constraint, Euclidean, Simplex, entropy, euclidean_ball
 from tacit.peer import run_in_process

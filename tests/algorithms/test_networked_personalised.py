@@ -12,8 +12,8 @@ import pytest
 import tacit
 from tacit import runtime
 from tacit.algorithms import networked_personalised
-from tacit.contract import Extent, Links, View, unprotected
-from tacit.errors import ConfigError
+from tacit.core.contract import Extent, Links, View, unprotected
+from tacit.core.errors import ConfigError
 from tacit.graphs import Graph
 from tacit.privacy import gaussian, laplace
 from tacit.streams import Batch, with_validation

@@ -10,11 +10,11 @@ import pytest
 import tacit
 from tacit import runtime
 from tacit.algorithms import online_fed, online_fedsgd, pao_fed, partial_diffusion, pso_fed, sign_sgd
-from tacit.algorithms.partial_sharing import Windows, flat, shaped
-from tacit.errors import ConfigError
+from tacit.algorithms.asynchronous._windows import Windows, flat, shaped
+from tacit.core.errors import ConfigError
 from tacit.graphs import Channel, Delay, Topology, star_roles
-from tacit.simulate.engine import Engine
-from tacit.simulate.layout import lay_out
+from tacit.simulator.engine import Engine
+from tacit.simulator.layout import lay_out
 from tests.algorithms.pao_oracle import PaoOracle
 
 CLIENTS, INPUTS, D, ROUNDS, STEP, SEED = 7, 3, 10, 60, 0.3, 5

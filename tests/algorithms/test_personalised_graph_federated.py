@@ -7,7 +7,7 @@ import pytest
 
 import tacit
 from tacit.algorithms import clustered_federated, personalised_graph_federated
-from tacit.errors import ConfigError, GraphError
+from tacit.core.errors import ConfigError, GraphError
 from tacit.graphs import complete, federation, ring
 from tacit.objectives import logistic, squared
 from tacit.privacy import decaying_gaussian, gaussian

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from tacit import objectives
-from tacit.algorithms.contraction import SLACK
-from tacit.algorithms.proximal import Solution, proximal_step
-from tacit.contract import Clip, Extent, Links, View, unprotected
-from tacit.errors import ConfigError
+from tacit.algorithms._parts.contraction import SLACK
+from tacit.algorithms._parts.proximal import Solution, proximal_step
+from tacit.core.contract import Clip, Extent, Links, View, unprotected
+from tacit.core.errors import ConfigError
 from tacit.privacy import gaussian, laplace
 from tacit.streams import Batch
 

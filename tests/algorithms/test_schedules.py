@@ -8,7 +8,7 @@ import pytest
 
 import tacit
 from tacit.algorithms.schedules import as_schedule, inverse, inverse_sqrt
-from tacit.errors import ConfigError
+from tacit.core.errors import ConfigError
 from tacit.peer import run_in_process
 
 OBJECTIVE = tacit.objectives.logistic(l2=1e-2)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import tacit
-from tacit.algorithms.settings import positive_number, whole_number
-from tacit.errors import ConfigError
+from tacit.algorithms._parts.validation import positive_number, whole_number
+from tacit.core.errors import ConfigError
 
 MOST_LINES = 150
 

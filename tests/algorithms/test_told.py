@@ -10,7 +10,7 @@ import pytest
 
 import tacit
 from tacit.algorithms import clustered_federated, decentralised_symmetric, personalised_graph_federated
-from tacit.errors import TacitWarning
+from tacit.core.errors import TacitWarning
 from tacit.graphs import from_edges
 from tacit.peer import run_in_process
 

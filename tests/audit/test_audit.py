@@ -17,8 +17,8 @@ import pytest
 import tacit
 from tacit.audit import PROBLEMS, Audit, audit
 from tacit.audit.problem import linear
-from tacit.contract import Algorithm, PrivacyStatement
-from tacit.errors import ConfigError
+from tacit.core.contract import Algorithm, PrivacyStatement
+from tacit.core.errors import ConfigError
 from tacit.objectives import entropy
 from tacit.privacy import (
     bounded_laplace,

@@ -15,7 +15,7 @@ import pytest
 import tacit
 from tacit import runtime
 from tacit.audit import audit as audit_on
-from tacit.contract import Clip, Inbox, Mechanism, Phase, per_slot, share
+from tacit.core.contract import Clip, Inbox, Mechanism, Phase, per_slot, share
 from tacit.privacy import clipping, gaussian, laplace
 
 ONLINE = tacit.algorithms.distributed_online
@@ -81,7 +81,7 @@ def test_a_clip_of_the_mean_instead_of_each_record(monkeypatch):
         parts = real(objective, None)
         return parts._replace(data=lambda params, batch, over: clipping.clip(parts.data(params, batch), clip))
 
-    monkeypatch.setattr("tacit.algorithms.descent.gradient_parts", of_the_mean)
+    monkeypatch.setattr("tacit.algorithms._parts.descent.gradient_parts", of_the_mean)
     caught(audit(ONLINE, LAPLACE, trials=TRIALS), margin=2)
 
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from tacit import runtime
 from tacit.cli.audit import audit
-from tacit.errors import ContractError
+from tacit.core.errors import ContractError
 
 APP = typer.Typer()
 APP.command()(audit)

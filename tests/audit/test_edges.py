@@ -15,11 +15,11 @@ import tacit
 from tacit import runtime
 from tacit.audit import audit as audit_on
 from tacit.audit import audit_masks
-from tacit.errors import ConfigError
+from tacit.core.errors import ConfigError
 from tacit.privacy import graph_homomorphic, laplace, local_graph_homomorphic, per_edge
+from tacit.privacy.noise.unit_noise import noise_words
 from tacit.privacy.release import mask_draws
-from tacit.privacy.unit_noise import noise_words
-from tacit.simulate.engine import Engine
+from tacit.simulator.engine import Engine
 
 ATC = partial(tacit.algorithms.adapt_then_combine, step=1.0)
 CLIP, RECORDS = 0.5, 1

@@ -16,7 +16,7 @@ import pytest
 import tacit
 from tacit import runtime
 from tacit.audit import PROBLEMS, audit
-from tacit.contract import Algorithm, Clip, Mechanism, share
+from tacit.core.contract import Algorithm, Clip, Mechanism, share
 from tacit.privacy import clipping, decaying_gaussian, gaussian, graph_homomorphic, laplace
 
 ONLINE = tacit.algorithms.distributed_online

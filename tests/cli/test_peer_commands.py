@@ -13,13 +13,13 @@ from contextlib import contextmanager
 import pytest
 
 from tacit.cli import main
-from tacit.deploy.plan import plan_of
-from tacit.deploy.settings import load_peer
+from tacit.config.peer import load_peer
+from tacit.deploy.assignment import plan_of
 from tacit.deploy.swarm import one_thread
-from tacit.peer.codec import LAST_ROUND
-from tacit.peer.node import Node
-from tacit.peer.store import PeerStore
-from tacit.privacy.ledger import inspect
+from tacit.peer.node.node import Node
+from tacit.peer.node.store import PeerStore
+from tacit.peer.transport.codec import LAST_ROUND
+from tacit.privacy.ledger.ledger import inspect
 from tests.deploy.homes import LAPLACE, RING, found, job_text
 from tests.deploy.test_check import edit
 

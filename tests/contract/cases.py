@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import tacit
-from tacit.contract import Algorithm, Mechanism
+from tacit.core.contract import Algorithm, Mechanism
 from tacit.graphs import Attendance, Channel, Delay, Graph, Topology
 from tacit.objectives import Constraint, entropy, euclidean_ball, spending_limit
 from tacit.privacy import graph_homomorphic, local_graph_homomorphic, per_edge

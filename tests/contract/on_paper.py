@@ -8,7 +8,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from tacit.contract import Algorithm, Phase, PrivacyStatement, share, unprotected
+from tacit.core.contract import Algorithm, Phase, PrivacyStatement, share, unprotected
 
 
 def _plain(**fields):

@@ -9,7 +9,7 @@ import pytest
 
 import tacit
 from tacit.algorithms import REGISTRY
-from tacit.errors import ConfigError, RequirementError
+from tacit.core.errors import ConfigError, RequirementError
 from tacit.graphs import Attendance
 from tests.contract.cases import AGENTS, DIM, FORMS, build, stream
 from tests.docs.pages import ROOT

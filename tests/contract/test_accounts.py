@@ -18,21 +18,21 @@ import pytest
 
 import tacit
 from tacit.audit import conformance
-from tacit.contract import Algorithm
-from tacit.errors import BudgetExceeded
+from tacit.core.contract import Algorithm
+from tacit.core.errors import BudgetExceeded
 from tacit.graphs import Channel, Graph, Topology
 from tacit.objectives import entropy
 from tacit.peer import run_in_process
-from tacit.peer.feeds import SampleFeed
-from tacit.peer.file_tail import FileTail
-from tacit.peer.releases import BookedReleaser
-from tacit.peer.sources import SampleForm
-from tacit.peer.store import PeerStore
+from tacit.peer.machine.releases import BookedReleaser
+from tacit.peer.node.store import PeerStore
+from tacit.peer.sources.batches import SampleFeed
+from tacit.peer.sources.file_follower import FileTail
+from tacit.peer.sources.queue import SampleForm
 from tacit.privacy import bounded_laplace, decaying_gaussian, laplace, laplace_of_size
 from tacit.privacy.accounting import Account, Budget, guarantee
-from tacit.privacy.entropy import NoiseSource
 from tacit.privacy.events import Event, Loss
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.noise.entropy import NoiseSource
 from tacit.streams import Batch, Stream
 from tests.contract.cases import AGENTS, CASES, DIM, LIMITS, build, graph_of, stream
 

@@ -16,8 +16,8 @@ import pytest
 import tacit
 from tacit import runtime
 from tacit.audit import conformance
-from tacit.contract import Mechanism
-from tacit.errors import RequirementError
+from tacit.core.contract import Mechanism
+from tacit.core.errors import RequirementError
 from tacit.graphs import Channel, Graph, LinkDrop, Periodic, given
 from tacit.objectives import Ball, euclidean_ball
 from tacit.peer import run_in_process

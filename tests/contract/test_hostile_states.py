@@ -14,9 +14,9 @@ import pytest
 
 import tacit
 from tacit import runtime
-from tacit.contract import Params
-from tacit.peer.releases import rounding
-from tacit.peer.world import World
+from tacit.core.contract import Params
+from tacit.peer.machine.releases import rounding
+from tacit.peer.views import World
 from tacit.streams import Batch
 from tests.contract import cases
 from tests.contract.cases import CASES, DIM, SISTERS, Case

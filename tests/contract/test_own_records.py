@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.contract import Clip, Mechanism
+from tacit.core.contract import Clip, Mechanism
 from tests.contract.cases import CASES, FORMS, WITHOUT_NOISE, build
 from tests.contract.test_accounts import rows, whole
 

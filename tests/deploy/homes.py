@@ -7,7 +7,7 @@ import random
 import socket
 from pathlib import Path
 
-from tacit.peer.authority import init_ca
+from tacit.peer.identity.authority import init_ca
 from tests.peer.enrolment import enrol
 
 NAMES = ("hospital-a", "hospital-b", "hospital-c")

@@ -11,9 +11,9 @@ import urllib.request
 import numpy as np
 import pytest
 
+from tacit.config.peer import load_peer
 from tacit.deploy.peer import Peer
-from tacit.deploy.settings import load_peer
-from tacit.peer.store import PeerStore
+from tacit.peer.node.store import PeerStore
 from tests.deploy.homes import found, job_text
 
 ALONE = {"hospital-a": []}

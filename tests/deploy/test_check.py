@@ -6,9 +6,9 @@ import shutil
 import pytest
 from cryptography import x509
 
+from tacit.core.errors import ConfigError
 from tacit.deploy.check import check_peers
-from tacit.errors import ConfigError
-from tacit.peer.authority import init_ca
+from tacit.peer.identity.authority import init_ca
 from tests.deploy.homes import BOTH_WAYS, RING, found, job_text
 from tests.peer.enrolment import DAY, certificate, enrol
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tacit.config.job import load_job
+from tacit.config.peer import load_peer
+from tacit.core.errors import ConfigError, GraphError
+from tacit.deploy.assignment import plan_of
 from tacit.deploy.check import check_peers
-from tacit.deploy.job import load_job
-from tacit.deploy.plan import plan_of
-from tacit.deploy.settings import load_peer
-from tacit.errors import ConfigError, GraphError
 from tacit.experiments import build, parse
 from tests.deploy.homes import NAMES, found, job_text
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tacit.config.peer import load_peer
+from tacit.deploy.assignment import plan_of
 from tacit.deploy.check import check_peers
-from tacit.deploy.plan import plan_of
-from tacit.deploy.settings import load_peer
-from tacit.peer.file_tail import FileTail
+from tacit.peer.sources.file_follower import FileTail
 from tests.deploy.homes import certify
 from tests.peer.followed import Records
 

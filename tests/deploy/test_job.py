@@ -8,8 +8,8 @@ import pytest
 import tacit
 from tacit.algorithms import REGISTRY
 from tacit.algorithms.registry import Entry
-from tacit.deploy.job import load_job
-from tacit.errors import ConfigError
+from tacit.config.job import load_job
+from tacit.core.errors import ConfigError
 from tests.contract.on_paper import sampled_fedavg
 from tests.deploy.homes import LAPLACE, job_text
 

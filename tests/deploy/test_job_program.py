@@ -10,15 +10,16 @@ import pytest
 import tacit
 from tacit import version
 from tacit.algorithms import REGISTRY
+from tacit.config import own_code
+from tacit.config.job import load_job
+from tacit.config.peer import load_peer
+from tacit.core.errors import ConfigError, MessageRefused
+from tacit.deploy.assignment import plan_of
 from tacit.deploy.check import check_peers
-from tacit.deploy.job import load_job
-from tacit.deploy.plan import plan_of
 from tacit.deploy.rehearsal import job_hash
-from tacit.deploy.settings import load_peer
-from tacit.errors import ConfigError, MessageRefused
-from tacit.experiments import load, own_code
-from tacit.peer.codec import Codec
-from tacit.peer.frames import parse_frame
+from tacit.experiments import load
+from tacit.peer.transport.codec import Codec
+from tacit.peer.transport.frames import parse_frame
 from tests.deploy.homes import found, job_text
 from tests.docs.pages import ROOT
 

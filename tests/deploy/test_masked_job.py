@@ -9,12 +9,12 @@ import pytest
 import tacit
 from tacit import graphs, objectives, privacy, runtime
 from tacit.algorithms import adapt_then_combine
+from tacit.config.peer import PrivacyTable, _budget, load_peer
+from tacit.core.errors import ConfigError
+from tacit.deploy.assignment import plan_of
 from tacit.deploy.check import check_peers
-from tacit.deploy.plan import plan_of
-from tacit.deploy.settings import PrivacyTable, _budget, load_peer
-from tacit.errors import ConfigError
 from tacit.peer import run_in_process
-from tacit.peer.plan import NOTHING_BOOKED
+from tacit.peer.node.assignment import NOTHING_BOOKED
 from tests.deploy.homes import BOTH_WAYS, NAMES, found, job_text
 from tests.deploy.peers import learnt_together
 

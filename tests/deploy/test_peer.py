@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tacit.core.errors import DataError
 from tacit.deploy.peer import Peer
-from tacit.errors import DataError
-from tacit.peer import logs
-from tacit.peer.sources import QueueClosed
+from tacit.peer.operations import logs
+from tacit.peer.sources.queue import QueueClosed
 from tests.deploy.homes import BOTH_WAYS, LAPLACE, RING, found, job_text
 from tests.deploy.peers import ALONE, alone, ask, run, until, used
 from tests.deploy.test_check import edit

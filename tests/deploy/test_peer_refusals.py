@@ -7,8 +7,8 @@ import socket
 
 import pytest
 
+from tacit.core.errors import BudgetExceeded, ConfigError, IdentityError, LedgerError, ModelError
 from tacit.deploy.peer import Peer
-from tacit.errors import BudgetExceeded, ConfigError, IdentityError, LedgerError, ModelError
 from tests.deploy.homes import LAPLACE, RING, found, job_text
 from tests.deploy.peers import ALONE, alone, ask, opens_again, run, start_refused, until, used
 from tests.deploy.test_check import edit, expire

@@ -12,14 +12,14 @@ import tacit
 from tacit import runtime
 from tacit.algorithms import REGISTRY
 from tacit.algorithms.registry import Entry
-from tacit.contract import Objective
+from tacit.config.peer import load_peer
+from tacit.core.contract import Objective
+from tacit.core.errors import ConfigError
+from tacit.deploy.assignment import plan_of
 from tacit.deploy.check import check_peers
-from tacit.deploy.plan import plan_of
-from tacit.deploy.settings import load_peer
-from tacit.errors import ConfigError
 from tacit.graphs import Graph
 from tacit.peer import run_in_process
-from tacit.peer.world import World
+from tacit.peer.views import World
 from tests.contract.on_paper import adapt_then_combine, sampled_fedavg
 from tests.deploy.homes import BOTH_WAYS, NAMES, RING, found, job_text
 from tests.deploy.peers import learnt_together

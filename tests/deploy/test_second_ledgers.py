@@ -9,10 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 from tacit.cli import app
+from tacit.config.peer import load_peer
+from tacit.core.errors import ConfigError, LedgerError
 from tacit.deploy import ledger_register
 from tacit.deploy.peer import Peer
-from tacit.deploy.settings import load_peer
-from tacit.errors import ConfigError, LedgerError
 from tests.deploy.homes import LAPLACE, job_text
 from tests.deploy.peers import ALONE, alone, run, start_refused, until
 

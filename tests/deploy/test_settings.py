@@ -4,10 +4,10 @@ import pytest
 
 from tacit.algorithms import REGISTRY
 from tacit.algorithms.registry import Entry
-from tacit.contract import Objective
-from tacit.deploy.settings import load_peer
-from tacit.errors import ConfigError
-from tacit.peer.plan import NOTHING_BOOKED
+from tacit.config.peer import load_peer
+from tacit.core.contract import Objective
+from tacit.core.errors import ConfigError
+from tacit.peer.node.assignment import NOTHING_BOOKED
 from tacit.privacy.accounting import Budget
 from tests.contract.on_paper import sampled_fedavg
 from tests.deploy.homes import LAPLACE, job_text, peer_text

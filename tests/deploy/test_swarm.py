@@ -13,12 +13,12 @@ import pytest
 
 import tacit
 from tacit.cli.swarm import app
+from tacit.core.errors import ConfigError, RemoteError
 from tacit.deploy import comparison
 from tacit.deploy.comparison import Outcome, rounds_of
 from tacit.deploy.member import MemberSettings
 from tacit.deploy.rehearsal import job_hash, plan_for
 from tacit.deploy.swarm import Privacy, Swarm
-from tacit.errors import ConfigError, RemoteError
 from tacit.experiments import build, load
 
 EXPERIMENT = """

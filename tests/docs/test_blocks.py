@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from tacit.cli import main
-from tacit.deploy.job import load_job
-from tacit.deploy.settings import load_peer
-from tacit.errors import ConfigError
+from tacit.config.experiment import SECTIONS
+from tacit.config.job import load_job
+from tacit.config.peer import load_peer
+from tacit.core.errors import ConfigError
 from tacit.experiments import parse
-from tacit.experiments.config import SECTIONS
 from tests.docs.pages import PAGES, ROOT, WRITTEN, blocks
 
 EXPERIMENT = (ROOT / "examples" / "synthetic.toml").read_text(encoding="utf-8")

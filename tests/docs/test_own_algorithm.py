@@ -14,9 +14,9 @@ import tacit
 from tacit.algorithms import REGISTRY
 from tacit.audit import conformance
 from tacit.cli import main
-from tacit.contract import Algorithm, Phase, share
-from tacit.errors import ContractError
-from tacit.experiments.own_code import own_files
+from tacit.config.own_code import own_files
+from tacit.core.contract import Algorithm, Phase, share
+from tacit.core.errors import ContractError
 from tests.docs.pages import ROOT
 
 FILE = ROOT / "examples" / "own_algorithm.py"

@@ -25,19 +25,19 @@ sys.path.pop(0)
 MODULES = [
     "tacit.algorithms",
     "tacit.audit",
-    "tacit.contract",
-    "tacit.errors",
+    "tacit.core.contract",
+    "tacit.core.errors",
     "tacit.experiments",
     "tacit.graphs",
     "tacit.interop",
-    "tacit.limits",
+    "tacit.core.limits",
     "tacit.metrics",
     "tacit.objectives",
     "tacit.peer",
     "tacit.privacy",
     "tacit.results",
     "tacit.streams",
-    "tacit.streams.datasets",
+    "tacit_reproduction.datasets.fetch",
     "tacit.streams.partition",
 ]
 TOO_SHORT = 10

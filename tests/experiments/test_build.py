@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit.errors import ConfigError, DataError, RequirementError
+from tacit.core.errors import ConfigError, DataError, RequirementError
 from tacit.experiments import Problem, build, parse
 from tacit.graphs import LinkDrop
 

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.algorithms import REGISTRY
-from tacit.contract import Clip, Extent
-from tacit.errors import ConfigError, TacitError
+from tacit.config.experiment import DYNAMICS, GRAPHS, PARTITIONS, SYNTHETIC
+from tacit.config.sections import MECHANISMS, parameters
+from tacit.core.contract import Clip, Extent
+from tacit.core.errors import ConfigError, TacitError
 from tacit.experiments import build, load, parse
-from tacit.experiments.config import DYNAMICS, GRAPHS, PARTITIONS, SYNTHETIC
-from tacit.experiments.sections import MECHANISMS, parameters
 from tacit.privacy import laplace
 from tacit.results.store import config_bytes
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit.errors import ConfigError
+from tacit.config.experiment import parse
+from tacit.core.errors import ConfigError
 from tacit.experiments import Problem, build, load
-from tacit.experiments.config import parse
-from tacit.streams import datasets
+from tacit_reproduction.datasets import fetch as datasets
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.errors import DataError, PrivacyError, TacitError
+from tacit.config.experiment import DATASETS, parse
+from tacit.core.errors import DataError, PrivacyError, TacitError
 from tacit.experiments import build
-from tacit.experiments.config import DATASETS, parse
 from tacit.results import report
-from tacit.streams import datasets
+from tacit.streams import Dataset
 from tacit.streams.learnt import public_of
 
 COLUMNS = ("clinic", "age", "days", "ward", "smoker", "again")
@@ -167,7 +167,7 @@ def test_a_run_tells_what_was_declared(tmp_path: Path) -> None:
 def test_a_published_data_set_needs_no_declaration_and_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(40, 2)).astype(np.float32), np.where(rng.random(40) < 0.5, -1, 1).astype(np.float32)
-    made_up = datasets.Dataset("occupancy", x, y, ("a", "b"), "made up", complete=True, parts={})
+    made_up = Dataset("occupancy", x, y, ("a", "b"), "made up", complete=True, parts={})
     monkeypatch.setitem(DATASETS, "occupancy", lambda: made_up)  # type: ignore[index]
     head = HEAD.replace('kind = "csv"\nstream.path = "table.csv"', 'kind = "occupancy"')
     head = head.replace('graph.kind = "complete"', 'graph.kind = "complete"\ngraph.agents = 4')

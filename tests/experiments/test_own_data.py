@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from tacit.cli import main
-from tacit.errors import ConfigError, DataError
+from tacit.config.experiment import parse
+from tacit.core.errors import ConfigError, DataError
 from tacit.experiments import build, load
-from tacit.experiments.config import parse
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FILE = EXAMPLES / "own-data.toml"

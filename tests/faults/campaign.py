@@ -163,7 +163,7 @@ def _examine(tally: Tally, place: worker.Place, after: str) -> None:
 
 
 def _inside(size: Size, seed: int) -> dict[str, Any]:
-    from tacit.privacy import ledger
+    from tacit.privacy.ledger import ledger
 
     ledger.COMMITS_PER_CHECKPOINT, ledger.BYTES_PER_CHECKPOINT = (
         3,

@@ -17,14 +17,14 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from tacit.deploy.plan import plan_of
-from tacit.deploy.settings import PeerSettings
-from tacit.peer.exchange import Position
-from tacit.peer.functions import AgentFunctions
-from tacit.peer.node import Node
-from tacit.peer.plan import Plan
-from tacit.peer.store import PeerStore
-from tacit.privacy.ledger import inspect
+from tacit.config.peer import PeerSettings
+from tacit.deploy.assignment import plan_of
+from tacit.peer.machine.functions import AgentFunctions
+from tacit.peer.node.assignment import Plan
+from tacit.peer.node.exchange import Position
+from tacit.peer.node.node import Node
+from tacit.peer.node.store import PeerStore
+from tacit.privacy.ledger.ledger import inspect
 from tests.faults.processes import Federation, PeerFailedError
 
 RELEASE = re.compile(r"peer (\d+) round (\d+) phase (\d+)")

@@ -21,17 +21,17 @@ from typing import Any
 import jax
 import numpy as np
 
-from tacit.errors import MessageRefused
-from tacit.peer.claims import LONGEST_LEAP, REST
-from tacit.peer.codec import LAST_ROUND, REASONS
-from tacit.peer.dialer import Dialer, _TurnedAwayError
-from tacit.peer.exchange import Parcel, Position
-from tacit.peer.frames import content_frames
-from tacit.peer.listener import Listener, _Link
-from tacit.peer.node import Node
-from tacit.peer.store import PeerStore
-from tacit.peer.tally import REFUSALS
-from tacit.peer.wire import tacit_pb2 as pb
+from tacit.core.errors import MessageRefused
+from tacit.peer.machine.claims import LONGEST_LEAP, REST
+from tacit.peer.node.exchange import Parcel, Position
+from tacit.peer.node.node import Node
+from tacit.peer.node.store import PeerStore
+from tacit.peer.operations.link_events import REFUSALS
+from tacit.peer.transport.codec import LAST_ROUND, REASONS
+from tacit.peer.transport.dialer import Dialer, _TurnedAwayError
+from tacit.peer.transport.frames import content_frames
+from tacit.peer.transport.listener import Listener, _Link
+from tacit.peer.transport.wire import tacit_pb2 as pb
 from tests.faults.network_campaign import SETTINGS
 from tests.peer.mutated_frames import Wire, mutated
 from tests.peer.weather import BUDGET, BrokenInvariantError

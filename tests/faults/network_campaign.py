@@ -22,13 +22,13 @@ import numpy as np
 from tacit import graphs, objectives, privacy, streams
 from tacit.algorithms import distributed_online, fedavg, loss_tolerant_push_sum, online_push_sum
 from tacit.graphs import LinkDrop
-from tacit.peer.claims import FURTHEST_AHEAD, LONGEST_LEAP, REST
-from tacit.peer.rounds import HORIZON
-from tacit.privacy.ledger import inspect
+from tacit.peer.machine.claims import FURTHEST_AHEAD, LONGEST_LEAP, REST
+from tacit.peer.machine.rounds import HORIZON
+from tacit.privacy.ledger.ledger import inspect
 from tests.peer.settings import Setting
 from tests.peer.virtual import Network
 from tests.peer.weather import DEADLINE, BrokenInvariantError
-from tests.simulate import specimens
+from tests.simulator import specimens
 
 ROUNDS = 10
 CALM_TIME = 60.0

@@ -38,8 +38,8 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 import tacit
 from tacit import algorithms, graphs, objectives, streams
 from tacit.cli import main
+from tacit.core.errors import ResultError
 from tacit.deploy import comparison as _deploy  # noqa: F401 - imported once, here
-from tacit.errors import ResultError
 from tacit.experiments import execute as _execute  # noqa: F401
 from tacit.results import load_all
 from tacit.results import report as _report  # noqa: F401
@@ -138,8 +138,9 @@ def to_compare(place: Path) -> None:
 
 def reproduce(place: Path) -> None:
     """An experiment that takes a moment, by the command that runs those of the texts."""
-    from tacit.experiments import papers
-    from tests.gallery import made_up
+    from reproduction.tests.gallery import made_up
+
+    from tacit_reproduction import catalogue as papers
 
     papers.EXPERIMENTS["fine"] = made_up.EXPERIMENTS["fine"]
     tacit_command("reproduce", "fine", "--out", str(place / "out"), "--seed", "1")
@@ -153,7 +154,7 @@ def experiment_of(place: Path) -> Any:
 
 
 def _experiment_of(directory: Path) -> str:
-    from tacit.experiments.papers.experiment import read
+    from tacit_reproduction.experiment import read
 
     summary = read(directory)
     return json.dumps({key: summary[key] for key in ("claims", "metrics", "seed", "figures", "tables")})

@@ -35,15 +35,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
+from reproduction.tests.gallery import made_up
 
 from tacit import algorithms, graphs, objectives, privacy, simulate, streams
 from tacit.cli import main
-from tacit.errors import ResultError
-from tacit.experiments.gallery import Finished, schedule, write_pages
-from tacit.experiments.papers.experiment import pictures_of
+from tacit.core.errors import ResultError
 from tacit.results import Comparison, load_all
 from tacit.results.report import page
-from tests.gallery import made_up
+from tacit_reproduction.experiment import pictures_of
+from tacit_reproduction.gallery import Finished, schedule, write_pages
 
 MARKUP = "<tacit-evil onclick='x'>"
 NASTY: tuple[Any, ...] = (
@@ -322,7 +322,7 @@ def gallery(directory: Path) -> tuple[str, list[str]]:
 
 def resume(path: Path) -> tuple[str, list[str]]:
     """Read a checkpoint as `simulate` does, up to the comparison with its own run."""
-    from tacit.simulate import checkpoint
+    from tacit.simulator import checkpoint
 
     log = checkpoint.Log({"algorithm": "online_push_sum"}, ["consensus"])
     try:

@@ -10,12 +10,12 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tacit.errors import LedgerError, StoreError
-from tacit.peer.exchange import Parcel
-from tacit.peer.sources import Seen
-from tacit.peer.store import PeerStore
+from tacit.core.errors import LedgerError, StoreError
+from tacit.peer.node.exchange import Parcel
+from tacit.peer.node.store import PeerStore
+from tacit.peer.sources.queue import Seen
 from tacit.privacy.accounting import Account, Budget
-from tacit.privacy.ledger import inspect
+from tacit.privacy.ledger.ledger import inspect
 from tests.faults.worker import DONE, EVENT, REFUSED, WENT_ON, Place
 
 RECEIVERS = ("a", "b", "c")

@@ -31,7 +31,9 @@ def run(made, seed, folder, weather=CRASHING):
 
 
 def test_whatever_happens_the_sum_is_exact_and_every_value_leaves_under_one_mask(tmp_path, monkeypatch):
-    monkeypatch.setattr("tacit.peer.pair_keys.ROUNDS_PER_KEY", 2)  # so that keys are given up within these few rounds
+    monkeypatch.setattr(
+        "tacit.peer.masking.key_store.ROUNDS_PER_KEY", 2
+    )  # so that keys are given up within these few rounds
     faults, again = Counter(), 0
     for seed in (2, 4):
         network = run(setting(), seed, tmp_path / str(seed))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit.peer.store import PeerStore
+from tacit.peer.node.store import PeerStore
 from tests.faults.evidence import Evidence
 from tests.faults.process_campaign import BACK_WITHIN, Campaign
 from tests.faults.processes import Federation, PeerFailedError

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit.errors import ResultError
+from tacit.core.errors import ResultError
 from tacit.results.sealed import Sealed, put, seal
 from tests.faults import result_kills, result_mutations
 

@@ -6,7 +6,7 @@ import pytest
 
 from tacit import runtime
 from tacit.algorithms import dynamic_mirror_descent, pao_fed
-from tacit.errors import ConfigError, GraphError, RequirementError
+from tacit.core.errors import ConfigError, GraphError, RequirementError
 from tacit.graphs import (
     Availability,
     Channel,

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from tacit import graphs
-from tacit.errors import GraphError
+from tacit.core.errors import GraphError
 
 QUICK = settings(max_examples=25, deadline=None, derandomize=True)
 

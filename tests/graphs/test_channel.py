@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from tacit.errors import ConfigError
+from tacit.core.errors import ConfigError
 from tacit.graphs import Channel, Delay
 
 FALSE_ALARM = 1e-6

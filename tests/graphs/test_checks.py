@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from tacit import graphs
-from tacit.errors import GraphError
+from tacit.core.errors import GraphError
 from tacit.graphs import Attendance, LinkDrop, OptOut, Periodic, checks
 
 QUICK = settings(max_examples=40, deadline=None, derandomize=True)

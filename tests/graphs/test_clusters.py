@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacit.errors import GraphError
+from tacit.core.errors import GraphError
 from tacit.graphs import Topology, as_topology, complete, federation, ring, small_world, star_roles
 
 LABELS = [0, 1, 1, 0, 2, 0]

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from tacit import graphs
-from tacit.errors import GraphError
+from tacit.core.errors import GraphError
 
 
 def read(tmp_path, text, **options):

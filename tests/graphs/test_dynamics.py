@@ -8,9 +8,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from tacit import graphs
-from tacit.errors import ConfigError, GraphError, RequirementError
+from tacit.config.experiment import load_graph
+from tacit.core.errors import ConfigError, GraphError, RequirementError
 from tacit.experiments.build import graph_maker
-from tacit.experiments.config import load_graph
 from tacit.graphs import Attendance, Graph, LinkDrop, OptOut, Periodic, RandomMatching
 from tacit.graphs import dynamics as dynamics_module
 from tests.graphs.dense import as_matrix, weight_matrix

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from tacit import graphs
-from tacit.errors import GraphError
+from tacit.core.errors import GraphError
 from tacit.graphs import Graph
 from tests.graphs.dense import as_matrix
 

@@ -1,8 +1,8 @@
 import pytest
 
 from tacit import graphs
-from tacit.contract import Requirement
-from tacit.errors import RequirementError
+from tacit.core.contract import Requirement
+from tacit.core.errors import RequirementError
 from tacit.graphs import Channel, Delay, LinkDrop, OptOut, check_channel, check_requirements, require
 
 LINE = graphs.from_edges(3, [0, 1], [1, 2])

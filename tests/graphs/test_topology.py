@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tacit import graphs
-from tacit.errors import GraphError
+from tacit.core.errors import GraphError
 from tacit.graphs import Topology
 
 

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from tacit import graphs
-from tacit.errors import GraphError, RequirementError
+from tacit.core.errors import GraphError, RequirementError
 from tacit.graphs import evaluate
 from tests.graphs.dense import weight_matrix
 

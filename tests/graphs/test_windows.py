@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from tacit import graphs
-from tacit.errors import GraphError
+from tacit.core.errors import GraphError
 from tacit.graphs import Attendance, Gap, Graph, LinkDrop, Periodic, RandomMatching, first_gap, first_gap_of_run
 from tacit.graphs import windows as windows_module
 

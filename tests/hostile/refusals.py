@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tacit.errors import TacitError
+from tacit.core.errors import TacitError
 
 CHEAP = 48 * 2**20
 """Bytes that a refusal may take: libraries that it imports, and a buffer to read by."""

@@ -24,10 +24,12 @@ from typing import Any, NamedTuple
 import tomli_w
 
 from tacit.algorithms import REGISTRY
-from tacit.deploy import job as jobs
-from tacit.deploy import settings as peers
-from tacit.errors import TacitError
-from tacit.experiments import build, config, parse, sections
+from tacit.config import experiment as config
+from tacit.config import job as jobs
+from tacit.config import peer as peers
+from tacit.config import sections
+from tacit.core.errors import TacitError
+from tacit.experiments import build, parse
 from tests.deploy.homes import LAPLACE, job_text, peer_text
 
 VALUES: tuple[Any, ...] = (

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from tacit import limits
-from tacit.errors import DataError
+from tacit.core import limits
+from tacit.core.errors import DataError
 from tacit.streams import read_table
 from tacit.streams.bounded import open_bytes
 from tests.hostile import archives

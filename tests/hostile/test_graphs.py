@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tacit import graphs
-from tacit.errors import GraphError
+from tacit.core.errors import GraphError
 from tests.hostile.refusals import refusal
 
 MANY = 10**9

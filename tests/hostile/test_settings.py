@@ -10,9 +10,9 @@ import pytest
 import tomli_w
 
 import tacit
-from tacit import limits
-from tacit.deploy.job import load_job
-from tacit.errors import ConfigError, TacitError
+from tacit.config.job import load_job
+from tacit.core import limits
+from tacit.core.errors import ConfigError, TacitError
 from tacit.experiments import build, load, parse
 from tests.deploy.homes import job_text
 from tests.hostile import settings

@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import tacit
-from tacit.errors import ConfigError
+from tacit.core.errors import ConfigError
 from tacit.interop import PeerClassifier, PeerRegressor
 from tacit.interop.owners import FitError, in_passes
 

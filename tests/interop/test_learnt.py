@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.errors import ConfigError, PrivacyError, TacitError
+from tacit.core.errors import ConfigError, PrivacyError, TacitError
 from tacit.interop import OnlineClassifier, OnlineRegressor, PeerClassifier, PeerRegressor
 from tacit.interop.owners import FitError
 

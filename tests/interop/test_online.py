@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.errors import ConfigError, DataError
+from tacit.core.errors import ConfigError, DataError
 from tacit.interop import OnlineClassifier, OnlineRegressor
 from tests.deploy.peers import alone
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.errors import DataError
+from tacit.core.errors import DataError
 from tacit.metrics import agreement, by_cluster, normalised_deviation
 
 TARGETS = np.array([[3.0, 4.0], [0.0, 2.0], [1.0, 0.0]])

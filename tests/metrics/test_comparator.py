@@ -10,7 +10,7 @@ import pytest
 import sklearn.linear_model
 
 import tacit.metrics.comparator as module
-from tacit.errors import ConfigError, DataError
+from tacit.core.errors import ConfigError, DataError
 from tacit.metrics import Comparator, best_fixed, best_fixed_prefixes, blocks
 from tacit.objectives import absolute, from_loss, hinge, l2, logistic, regularised, softmax, squared
 from tacit.streams import Batch

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import tacit.metrics.feasible as module
-from tacit.contract import Objective
-from tacit.errors import ConfigError, DataError
+from tacit.core.contract import Objective
+from tacit.core.errors import ConfigError, DataError
 from tacit.metrics import FeasibleComparator, best_fixed_within, check_feasible
 from tacit.objectives import Ball, Box, ConvexSet, Simplex, from_loss, hinge, logistic, size_limit, spending_limit
 from tacit.streams import Batch

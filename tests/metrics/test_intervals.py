@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from tacit.errors import ConfigError, DataError, TacitError
+from tacit.core.errors import ConfigError, DataError, TacitError
 from tacit.metrics import mean_band, mean_interval, paired_difference
 
 

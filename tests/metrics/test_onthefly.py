@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tacit.errors import ConfigError
+from tacit.core.errors import ConfigError
 from tacit.metrics import consensus_distance, message_bits, network_loss, network_score, node_loss
 from tacit.objectives import from_loss, logistic
 

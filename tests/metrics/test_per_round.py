@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tacit.metrics.per_round as module
-from tacit.errors import ConfigError, DataError
+from tacit.core.errors import ConfigError, DataError
 from tacit.metrics import dynamic_comparator
 from tacit.objectives import Ball, ConvexSet, Simplex, from_loss, hinge, logistic
 from tacit.streams import Batch

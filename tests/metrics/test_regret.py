@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.errors import DataError
+from tacit.core.errors import DataError
 from tacit.metrics import loglog_slope, static_regret
 
 

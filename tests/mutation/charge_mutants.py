@@ -173,8 +173,8 @@ SPENDING = of(
     ],
 )
 READINGS = of(
-    "simulate/readings.py",
-    "tests/simulate/test_readings.py",
+    "simulator/readings.py",
+    "tests/simulator/test_readings.py",
     [
         ("who did not take part is charged", "present[:, :, answering] = np.stack", "_ = np.stack", BY_AGENT),
         ("who was called is the one before", "return there[:, :-1]", "return there[:, 1:]", BY_AGENT),
@@ -242,7 +242,7 @@ READINGS = of(
         ),
     ],
 )
-CALLED = "tests/simulate/test_calls.py::test_whoever_is_not_called_is_not_charged"
+CALLED = "tests/simulator/test_calls.py::test_whoever_is_not_called_is_not_charged"
 OWNERS = "tests/contract/test_accounts.py::test_owners_of_other_sizes_do_not_make_a_record_look_new"
 KNOWS = "test_a_machine_knows_which_records_its_batch_holds"
 ON_THE_WAY = (
@@ -259,7 +259,7 @@ ON_THE_WAY = (
         ],
     ),
     *of(
-        "simulate/engine.py",
+        "simulator/engine.py",
         CALLED,
         [
             (
@@ -272,12 +272,12 @@ ON_THE_WAY = (
         ],
     ),
     *of(
-        "peer/memory.py",
+        "peer/in_memory.py",
         OWNERS,
         [("all records are new", "stream.records_in_round(agent, t) if learns else None", "None", OWNERS)],
     ),
     *of(
-        "peer/feeds.py",
+        "peer/sources/batches.py",
         "tests/peer/test_feeds.py",
         [
             (
@@ -289,7 +289,7 @@ ON_THE_WAY = (
         ],
     ),
     *of(
-        "peer/rounds.py",
+        "peer/machine/rounds.py",
         "tests/peer/test_rounds.py",
         [
             ("all records are new", "Held.of(records, numbered)", "Held.of(None, numbered)", KNOWS),
@@ -302,7 +302,7 @@ ON_THE_WAY = (
         ],
     ),
     *of(
-        "peer/snapshots.py",
+        "peer/node/snapshots.py",
         "tests/peer/test_releases.py",
         [
             (

@@ -10,7 +10,7 @@ ADMISSION = "tests/peer/test_admission.py"
 
 MUTANTS = (
     *of(
-        "peer/listener.py",
+        "peer/transport/listener.py",
         SUBORDINATES,
         [
             (
@@ -22,7 +22,7 @@ MUTANTS = (
         ],
     ),
     *of(
-        "peer/dialer.py",
+        "peer/transport/dialer.py",
         SUBORDINATES,
         [
             (
@@ -40,7 +40,7 @@ MUTANTS = (
         ],
     ),
     *of(
-        "peer/credentials.py",
+        "peer/identity/credentials.py",
         SUBORDINATES,
         [
             ("any certificate is direct", "    if not direct:\n", "    if False:\n"),
@@ -52,7 +52,7 @@ MUTANTS = (
         ],
     ),
     *of(
-        "peer/admission.py",
+        "peer/transport/admission.py",
         ADMISSION,
         [
             (
@@ -119,7 +119,7 @@ MUTANTS = (
         ],
     ),
     *of(
-        "peer/doors.py",
+        "peer/transport/doors.py",
         "tests/peer/test_doors.py",
         [
             (
@@ -149,7 +149,7 @@ MUTANTS = (
         ],
     ),
     *of(
-        "privacy/open_files.py",
+        "privacy/ledger/open_files.py",
         "tests/privacy/test_open_files.py",
         [
             (
@@ -160,7 +160,7 @@ MUTANTS = (
         ],
     ),
     *of(
-        "privacy/witness.py",
+        "privacy/ledger/witness.py",
         "tests/privacy/test_open_files.py",
         [
             (
@@ -172,7 +172,7 @@ MUTANTS = (
         ],
     ),
     *of(
-        "peer/file_tail.py",
+        "peer/sources/file_follower.py",
         "tests/peer/test_file_tail.py",
         [
             (
@@ -184,7 +184,7 @@ MUTANTS = (
         ],
     ),
     *of(
-        "peer/standing.py",
+        "peer/operations/status.py",
         "tests/deploy/test_peer_refusals.py",
         [
             (

@@ -14,7 +14,7 @@ EDITED = "test_an_edited_ledger_is_refused"
 
 MUTANTS = (
     *of(
-        "privacy/ledger.py",
+        "privacy/ledger/ledger.py",
         "tests/privacy/test_ledger.py",
         [
             (
@@ -192,7 +192,7 @@ MUTANTS = (
         ],
     ),
     *of(
-        "privacy/ledger_store.py",
+        "privacy/ledger/store.py",
         CHAIN,
         [
             ("a changed entry passes", "entry.hash != sealed(*entry[:4]).hash", "False", EDITED),
@@ -283,7 +283,7 @@ MUTANTS = (
         ],
     ),
     *of(
-        "privacy/witness.py",
+        "privacy/ledger/witness.py",
         WITNESS,
         [
             ("a mark with more in it is taken", "len(values) == 3", "True", "test_what_is_not_a_witness_is_refused"),

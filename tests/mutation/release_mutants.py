@@ -212,7 +212,7 @@ MUTANTS = (
         ],
     ),
     *of(
-        "peer/releases.py",
+        "peer/machine/releases.py",
         "tests/peer/test_releases.py",
         [
             ("a seeded source is taken", "if source.predictable:", "if False:", "test_a_seeded_source_is_refused"),
@@ -296,7 +296,7 @@ MUTANTS = (
         ],
     ),
     *of(
-        "peer/functions.py",
+        "peer/machine/functions.py",
         "tests/peer/test_enforcement.py",
         [
             (
@@ -333,7 +333,7 @@ MUTANTS = (
         ],
     ),
     *of(
-        "algorithms/duals.py",
+        "algorithms/mirror/_duals.py",
         "tests/test_data_flow.py",
         [
             (
@@ -357,7 +357,7 @@ MUTANTS = (
         ],
     ),
     *of(
-        "algorithms/sight.py",
+        "algorithms/mirror/_observations.py",
         "tests/algorithms/test_mirror_references.py",
         [
             (

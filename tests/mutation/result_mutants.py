@@ -58,8 +58,8 @@ MUTANTS = (
         ],
     ),
     *of(
-        "simulate/data_identity.py",
-        "tests/simulate/test_checkpoint.py",
+        "simulator/data_identity.py",
+        "tests/simulator/test_checkpoint.py",
         [
             (
                 "only the first round is known",

@@ -13,7 +13,7 @@ USED = "test_a_round_that_was_used_is_never_done_again"
 PUT_BACK = "test_a_poisoned_store_is_put_back_and_every_charge_stays"
 
 CLAIMS = of(
-    "peer/claims.py",
+    "peer/machine/claims.py",
     LIES,
     [
         ("one alone is believed", "if len(said) > 1 else 0", "if said else 0"),
@@ -38,7 +38,7 @@ CLAIMS = of(
     ],
 )
 NODE = of(
-    "peer/node.py",
+    "peer/node/node.py",
     LIES,
     [
         (
@@ -73,7 +73,7 @@ NODE = of(
     ],
 )
 SERVICE = of(
-    "peer/service.py",
+    "peer/node/service.py",
     LIES,
     [
         ("a peer starts at the last round", "        self.node.refuse_exhausted()\n", "", LAST),
@@ -82,7 +82,7 @@ SERVICE = of(
 )
 RECOVERY = (
     *of(
-        "peer/set_round.py",
+        "peer/node/set_round.py",
         BACK,
         [
             ("a used round is done again", "    if near is not None:\n", "    if False:\n", USED),
@@ -104,7 +104,7 @@ RECOVERY = (
         ],
     ),
     *of(
-        "peer/rounds.py",
+        "peer/machine/rounds.py",
         BACK,
         [
             (
@@ -117,7 +117,7 @@ RECOVERY = (
         ],
     ),
     *of(
-        "algorithms/loss_tolerant_push_sum.py",
+        "algorithms/push_sum/loss_tolerant_push_sum.py",
         BACK,
         [
             (

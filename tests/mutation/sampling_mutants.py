@@ -8,7 +8,7 @@ DISTRIBUTION = "tests/privacy/test_sampling_distribution.py"
 
 MUTANTS = (
     *of(
-        "privacy/sampling.py",
+        "privacy/noise/sampling.py",
         "tests/privacy/test_sampling.py",
         [
             ("a zero keeps its sign", "+ 0.0).reshape", "+ -0.0).reshape", "test_a_released_zero_has_no_sign"),
@@ -138,7 +138,7 @@ MUTANTS = (
         ],
     ),
     *of(
-        "privacy/exact.py",
+        "privacy/noise/exact.py",
         "tests/privacy/test_sampling.py",
         [
             (
@@ -187,7 +187,7 @@ MUTANTS = (
         ],
     ),
     *of(
-        "privacy/entropy.py",
+        "privacy/noise/entropy.py",
         "tests/privacy/test_entropy.py",
         [
             ("every key is zero", "os.urandom(_KEY_BYTES) if", "bytes(_KEY_BYTES) if"),

@@ -16,7 +16,7 @@ HAND = "test_keys_are_those_of_an_independent_computation"
 MODEL = "test_random_commits_are_those_of_a_model"
 
 STORE = of(
-    "peer/store.py",
+    "peer/node/store.py",
     "tests/peer/test_store.py",
     [
         ("what was staged is not booked", "[*staged, *charges], write", "charges, write", STAGED),
@@ -114,7 +114,7 @@ STORE = of(
     ],
 )
 STAGING = of(
-    "peer/staging.py",
+    "peer/node/staging.py",
     "tests/peer/test_store.py",
     [
         (
@@ -142,7 +142,7 @@ PAIRS = "tests/peer/test_pairwise.py"
 FAULTS = "tests/peer/test_pairwise_faults.py"
 KEYS = (
     *of(
-        "peer/pair_keys.py",
+        "peer/masking/key_store.py",
         PAIRS,
         [
             ("keys of rounds that are over come back", " or span < self.span:", ":", CHAIN),
@@ -151,7 +151,7 @@ KEYS = (
         ],
     ),
     *of(
-        "peer/pairwise.py",
+        "peer/masking/agreement.py",
         PAIRS,
         [
             (

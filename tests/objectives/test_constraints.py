@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.errors import ConfigError, ContractError
+from tacit.core.errors import ConfigError, ContractError
 from tacit.objectives import CONSTRAINTS, Constraint, size_limit, spending_limit
 from tacit.objectives.constraints import as_constraints, stacked
 from tacit.streams import Batch
@@ -75,7 +75,9 @@ def test_a_figure_may_not_be_called_like_a_constraint():
         tacit.simulate(algorithm, tacit.graphs.ring(3), stream, rounds=2, figures={"share": limit.value})
 
 
-@pytest.mark.parametrize("make", [tacit.algorithms.constrained_mirror_descent, tacit.algorithms.lagrangian_descent])
+@pytest.mark.parametrize(
+    "make", [tacit.algorithms.constrained_mirror_descent, tacit.algorithms.lagrangian_descent]
+)
 @pytest.mark.parametrize(
     ("given", "words"),
     [

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.contract import Clip
-from tacit.errors import ConfigError
+from tacit.config.experiment import load
+from tacit.core.contract import Clip
+from tacit.core.errors import ConfigError
 from tacit.experiments.build import build
-from tacit.experiments.config import load
 from tacit.objectives import FourierFeatures, fourier
 from tacit.objectives.fourier import _cosine, _drawn
 from tacit.objectives.losses import certified_regulariser

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.errors import ConfigError
+from tacit.core.errors import ConfigError
 from tacit.objectives import (
     OBJECTIVES,
     Regulariser,

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tacit
-from tacit.errors import ConfigError
+from tacit.core.errors import ConfigError
 from tacit.objectives import Ball, Box, Euclidean, MirrorMap, NegativeEntropy, Simplex, entropy, euclidean_ball
 
 quick = settings(max_examples=6, deadline=None, derandomize=True)

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tacit.contract import Clip
-from tacit.errors import ConfigError, DataError
+from tacit.core.contract import Clip
+from tacit.core.errors import ConfigError, DataError
 from tacit.objectives import cnn
 from tacit.objectives.losses import certified_regulariser
 from tacit.objectives.networks import Network

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.errors import ConfigError
+from tacit.core.errors import ConfigError
 from tacit.objectives import PROJECTIONS, Ball, Box, Simplex
 
 quick = settings(max_examples=30, deadline=None, derandomize=True)

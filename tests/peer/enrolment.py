@@ -8,8 +8,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from cryptography.x509.oid import NameOID
 
-from tacit.peer.authority import issue
-from tacit.peer.identity import IdentityFiles, install, request
+from tacit.peer.identity.authority import issue
+from tacit.peer.identity.identity import IdentityFiles, install, request
 
 NAME = "hospital-a"
 DAY = timedelta(days=1)

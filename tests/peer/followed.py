@@ -6,8 +6,8 @@ import asyncio
 import json
 from collections import Counter
 
-from tacit.peer.file_tail import FileTail
-from tacit.peer.sources import SampleForm
+from tacit.peer.sources.file_follower import FileTail
+from tacit.peer.sources.queue import SampleForm
 
 FORM = SampleForm.of(2)
 HEADER = "a,b,y\n"

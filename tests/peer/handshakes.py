@@ -17,9 +17,9 @@ from pathlib import Path
 
 from cryptography import x509
 
-from tacit.errors import MessageRefused
-from tacit.peer.authority import init_ca, issue
-from tacit.peer.credentials import (
+from tacit.core.errors import MessageRefused
+from tacit.peer.identity.authority import init_ca, issue
+from tacit.peer.identity.credentials import (
     IdentityWatch,
     channel_credentials,
     channel_options,
@@ -29,8 +29,8 @@ from tacit.peer.credentials import (
     server_credentials,
     server_options,
 )
-from tacit.peer.identity import identity_files, install, request
-from tacit.peer.tls_log import HandshakeLog
+from tacit.peer.identity.identity import identity_files, install, request
+from tacit.peer.transport.tls_log import HandshakeLog
 from tests.peer.enrolment import NAME, enrol
 
 SERVER = "server"

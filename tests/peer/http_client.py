@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 
-from tacit.peer.counters import Counters
-from tacit.peer.local_http import Handlers, LocalServer
-from tacit.peer.sources import SampleForm
+from tacit.peer.operations.counters import Counters
+from tacit.peer.operations.local_http import Handlers, LocalServer
+from tacit.peer.sources.queue import SampleForm
 
 FORM = SampleForm.of(2)
 

@@ -14,10 +14,10 @@ import numpy as np
 from tacit import graphs, objectives, privacy, runtime, streams
 from tacit.algorithms import distributed_online
 from tacit.peer import AgentFunctions
-from tacit.peer.feeds import SampleFeed
-from tacit.peer.node import Node
-from tacit.peer.sources import batch_of
-from tacit.peer.store import PeerStore
+from tacit.peer.node.node import Node
+from tacit.peer.node.store import PeerStore
+from tacit.peer.sources.batches import SampleFeed
+from tacit.peer.sources.queue import batch_of
 from tacit.privacy.accounting import Budget
 from tests.peer.followed import FORM, Time, tail
 from tests.peer.settings import Setting

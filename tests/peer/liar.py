@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import random
 
-from tacit.errors import MessageRefused
-from tacit.peer.codec import LAST_ROUND
-from tacit.peer.exchange import Position
-from tacit.peer.rounds import HORIZON
-from tacit.peer.wire import tacit_pb2 as pb
+from tacit.core.errors import MessageRefused
+from tacit.peer.machine.rounds import HORIZON
+from tacit.peer.node.exchange import Position
+from tacit.peer.transport.codec import LAST_ROUND
+from tacit.peer.transport.wire import tacit_pb2 as pb
 
 IMPOSSIBLE = (-1, -(2**31), LAST_ROUND + 2, 2**32 - 1, 2**32, 2**63, 2**64)
 """Rounds that no frame of a peer may name."""

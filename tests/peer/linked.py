@@ -14,17 +14,23 @@ from typing import Any
 import jax
 import numpy as np
 
-from tacit.contract import Message, unprotected
-from tacit.errors import MessageRefused
-from tacit.peer.authority import init_ca, issue
-from tacit.peer.codec import REASONS, Codec
-from tacit.peer.credentials import IdentityWatch, channel_credentials, channel_options, grpc, server_credentials
-from tacit.peer.dialer import LOSSES, Dialer, Settings
-from tacit.peer.exchange import Parcel, Position
-from tacit.peer.identity import identity_files, install, request
-from tacit.peer.listener import Limits, Listener
-from tacit.peer.transport import LINK
-from tacit.peer.wire import tacit_pb2 as pb
+from tacit.core.contract import Message, unprotected
+from tacit.core.errors import MessageRefused
+from tacit.peer.identity.authority import init_ca, issue
+from tacit.peer.identity.credentials import (
+    IdentityWatch,
+    channel_credentials,
+    channel_options,
+    grpc,
+    server_credentials,
+)
+from tacit.peer.identity.identity import identity_files, install, request
+from tacit.peer.node.exchange import Parcel, Position
+from tacit.peer.transport.codec import REASONS, Codec
+from tacit.peer.transport.dialer import LOSSES, Dialer, Settings
+from tacit.peer.transport.link import LINK
+from tacit.peer.transport.listener import Limits, Listener
+from tacit.peer.transport.wire import tacit_pb2 as pb
 from tacit.runtime import MessageSpec, ReleaseSpec
 
 JOB = "5f" * 32

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tacit import runtime
-from tacit.contract import Links, Message, Phase, View, share, unprotected
-from tacit.errors import MessageRefused
+from tacit.core.contract import Links, Message, Phase, View, share, unprotected
+from tacit.core.errors import MessageRefused
 from tacit.peer import AgentFunctions, Envelope, RoundMachine
-from tests.simulate import specimens
+from tests.simulator import specimens
 
 ME, NEIGHBOURS, STRANGER = 3, (1, 4, 6), 5
 W = np.array([0.4, 0.1, 0.2, 0.3], np.float32)

@@ -16,7 +16,8 @@ from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
 from tacit import graphs, objectives, privacy, streams
 from tacit.algorithms import adapt_then_combine
-from tacit.peer import memory, run_in_process
+from tacit.peer import in_memory as memory
+from tacit.peer import run_in_process
 from tests.peer.settings import Setting
 
 AGENTS, NOISE_STD = 4, 0.5

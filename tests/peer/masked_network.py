@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 
-from tacit.errors import MessageRefused
-from tacit.peer.masks import partners_of
-from tacit.peer.node import Node
-from tacit.peer.pairwise import PairwiseParty
-from tacit.peer.plan import NOTHING_BOOKED
-from tacit.peer.store import PeerStore
+from tacit.core.errors import MessageRefused
+from tacit.peer.masking.agreement import PairwiseParty
+from tacit.peer.masking.masker import partners_of
+from tacit.peer.node.assignment import NOTHING_BOOKED
+from tacit.peer.node.node import Node
+from tacit.peer.node.store import PeerStore
 from tests.peer.pairs import JOB, NOW, identified, identity
 from tests.peer.virtual import Network
 from tests.peer.weather import DEADLINE, Killed, Weather

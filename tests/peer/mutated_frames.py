@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from tacit.peer.credentials import grpc
+from tacit.peer.identity.credentials import grpc
 
 
 def mutated(rng: random.Random, seeds: Sequence[bytes]) -> bytes:

@@ -9,10 +9,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from tacit.errors import MessageRefused
-from tacit.peer import pairwise_wire as wire
-from tacit.peer.identity import Identity
-from tacit.peer.pairwise import REASONS, PairwiseParty
+from tacit.core.errors import MessageRefused
+from tacit.peer.identity.identity import Identity
+from tacit.peer.masking import agreement_wire as wire
+from tacit.peer.masking.agreement import REASONS, PairwiseParty
 
 NOW = datetime.datetime(2030, 5, 1, tzinfo=datetime.UTC)
 DAY = datetime.timedelta(days=1)

@@ -11,15 +11,15 @@ import jax
 import numpy as np
 
 from tacit.deploy import rehearsal
-from tacit.peer.authority import init_ca, issue
-from tacit.peer.counters import Counters
-from tacit.peer.credentials import IdentityWatch
-from tacit.peer.feeds import StreamFeed
-from tacit.peer.identity import identity_files, install, request
-from tacit.peer.plan import NOTHING_BOOKED, Pace
-from tacit.peer.service import PeerService
-from tacit.peer.store import PeerStore
-from tacit.peer.tally import REFUSALS
+from tacit.peer.identity.authority import init_ca, issue
+from tacit.peer.identity.credentials import IdentityWatch
+from tacit.peer.identity.identity import identity_files, install, request
+from tacit.peer.node.assignment import NOTHING_BOOKED, Pace
+from tacit.peer.node.service import PeerService
+from tacit.peer.node.store import PeerStore
+from tacit.peer.operations.counters import Counters
+from tacit.peer.operations.link_events import REFUSALS
+from tacit.peer.sources.batches import StreamFeed
 
 
 def identity_of(name, directory, authority):

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit import runtime
-from tacit.contract import Algorithm
+from tacit.core.contract import Algorithm
 from tacit.graphs import Channel, Delay, Graph, Topology
 from tacit.peer import AgentFunctions, run_in_process
-from tacit.peer.plan import Plan
-from tacit.peer.world import World
+from tacit.peer.node.assignment import Plan
+from tacit.peer.views import World
 from tacit.streams import Stream
 
 SEED = 5
@@ -94,7 +94,7 @@ class Setting:
     @functools.cached_property
     def reference(self):
         """Models of the predictors after all rounds, without any network."""
-        with mock.patch("tacit.peer.memory.AgentFunctions", return_value=self.functions):  # compiled once
+        with mock.patch("tacit.peer.in_memory.AgentFunctions", return_value=self.functions):  # compiled once
             run = run_in_process(
                 self.algorithm,
                 self.graph,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tacit.peer.exchange import Parcel
-from tacit.peer.store import PeerStore
+from tacit.peer.node.exchange import Parcel
+from tacit.peer.node.store import PeerStore
 from tests.privacy.ledgers import MANY
 
 MEMORY = Path("/dev/shm")

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tacit.peer.admission import DESCRIPTORS, FEWEST, RESERVED, Admission, DoorLimits, local_limit, source_of
+from tacit.peer.transport.admission import DESCRIPTORS, FEWEST, RESERVED, Admission, DoorLimits, local_limit, source_of
 
 LIMITS = DoorLimits(connections=4, per_address=2, proof_time=10.0)
 

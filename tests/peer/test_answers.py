@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tacit.contract import per_slot, push, share
+from tacit.core.contract import per_slot, push, share
 from tacit.peer import RoundMachine
 from tests.peer.machines import (
     FEDERATED_VIEWS,

@@ -9,8 +9,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from tacit.errors import IdentityError
-from tacit.peer.authority import init_ca, issue
+from tacit.core.errors import IdentityError
+from tacit.peer.identity.authority import init_ca, issue
 from tests.peer.enrolment import DAY, NAME, csr
 
 

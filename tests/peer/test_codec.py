@@ -11,12 +11,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.contract import Message
-from tacit.errors import ContractError, MessageRefused
-from tacit.peer.codec import LAST_ROUND, REASONS, Codec, Layout
-from tacit.peer.exchange import VERSION, Parcel, Position
-from tacit.peer.frames import CHUNK, CONTROL_LIMIT, INLINE, content_frames, parse_frame, parse_letter, printable
-from tacit.peer.wire import tacit_pb2 as pb
+from tacit.core.contract import Message
+from tacit.core.errors import ContractError, MessageRefused
+from tacit.peer.node.exchange import VERSION, Parcel, Position
+from tacit.peer.transport.codec import LAST_ROUND, REASONS, Codec, Layout
+from tacit.peer.transport.frames import (
+    CHUNK,
+    CONTROL_LIMIT,
+    INLINE,
+    content_frames,
+    parse_frame,
+    parse_letter,
+    printable,
+)
+from tacit.peer.transport.wire import tacit_pb2 as pb
 from tests.peer.linked import HELLO, JOB, SPECS, message, parcel, spec
 
 CODEC = Codec(JOB, SPECS)

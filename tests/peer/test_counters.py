@@ -8,8 +8,8 @@ import threading
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tacit.errors import ContractError
-from tacit.peer.counters import METRICS, Counters
+from tacit.core.errors import ContractError
+from tacit.peer.operations.counters import METRICS, Counters
 
 
 def read(counters):

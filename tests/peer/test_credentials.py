@@ -13,11 +13,18 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from tacit.errors import IdentityError, MessageRefused
-from tacit.peer import credentials
-from tacit.peer.authority import init_ca
-from tacit.peer.credentials import IdentityWatch, channel_options, grpc, peer_name, refused_server, server_options
-from tacit.peer.identity import identity_files
+from tacit.core.errors import IdentityError, MessageRefused
+from tacit.peer.identity import credentials
+from tacit.peer.identity.authority import init_ca
+from tacit.peer.identity.credentials import (
+    IdentityWatch,
+    channel_options,
+    grpc,
+    peer_name,
+    refused_server,
+    server_options,
+)
+from tacit.peer.identity.identity import identity_files
 from tests.peer.enrolment import DAY, NAME, certificate, enrol
 from tests.peer.handshakes import LIMIT, PREFACE, SERVER, WITHOUT_SETTINGS, Federation, ping
 

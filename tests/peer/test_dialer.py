@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from tacit.errors import IdentityError, MessageRefused, StoreError
-from tacit.peer.credentials import grpc
-from tacit.peer.dialer import Dialer, Settings
-from tacit.peer.exchange import Position
-from tacit.peer.frames import content_frames
-from tacit.peer.transport import SERVICE
-from tacit.peer.wire import tacit_pb2 as pb
+from tacit.core.errors import IdentityError, MessageRefused, StoreError
+from tacit.peer.identity.credentials import grpc
+from tacit.peer.node.exchange import Position
+from tacit.peer.transport.dialer import Dialer, Settings
+from tacit.peer.transport.frames import content_frames
+from tacit.peer.transport.link import SERVICE
+from tacit.peer.transport.wire import tacit_pb2 as pb
 from tests.peer.linked import (
     JOB,
     QUICK,

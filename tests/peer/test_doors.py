@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from tacit.errors import ConfigError
-from tacit.peer import doors, listener
-from tacit.peer.admission import Admission, DoorLimits
-from tacit.peer.credentials import IdentityWatch, channel_options, grpc
-from tacit.peer.listener import Limits
-from tacit.peer.transport import RELAY
+from tacit.core.errors import ConfigError
+from tacit.peer.identity.credentials import IdentityWatch, channel_options, grpc
+from tacit.peer.transport import doors, listener
+from tacit.peer.transport.admission import Admission, DoorLimits
+from tacit.peer.transport.link import RELAY
+from tacit.peer.transport.listener import Limits
 from tests.faults.crowd import HALF_A_HELLO
 from tests.peer.linked import Federation, Hearing, Sending, ear, mouth, parcel, within
 
@@ -223,8 +223,8 @@ def test_a_port_that_is_taken_leaves_nothing_behind(federation: Federation, tmp_
 def test_new_certificates_are_taken_up_when_descriptors_are_back(
     federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tacit.peer import pem_files
-    from tacit.peer.identity import identity_files
+    from tacit.peer.identity import pem_files
+    from tacit.peer.identity.identity import identity_files
 
     faults: list[Exception] = []
     watch = IdentityWatch(identity_files(federation.directory / "c"), faults.append)

@@ -17,14 +17,14 @@ import pytest
 
 import tacit
 from tacit.audit import check_contract
-from tacit.contract import Algorithm, Clip, Links, Mechanism, View
-from tacit.errors import ContractError
+from tacit.core.contract import Algorithm, Clip, Links, Mechanism, View
+from tacit.core.errors import ContractError
 from tacit.peer import run_in_process
-from tacit.peer.releases import BookedReleaser, NothingBooked
+from tacit.peer.machine.releases import BookedReleaser, NothingBooked
 from tacit.privacy import gaussian, laplace, laplace_of_size
 from tacit.privacy.clipping import clip, clipped_mean
 from tacit.privacy.enforcement import Enforced, enforced
-from tacit.privacy.entropy import NoiseSource
+from tacit.privacy.noise.entropy import NoiseSource
 from tacit.streams import Batch, from_function
 
 AGENTS, DIM, CLIP = 3, 4, 0.5

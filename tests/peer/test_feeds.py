@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.errors import DataError
-from tacit.peer.feeds import SampleFeed, StreamFeed, in_precision, with_one
-from tacit.peer.sources import Sample, SampleForm, SampleQueue, Taken
+from tacit.core.errors import DataError
+from tacit.peer.sources.batches import SampleFeed, StreamFeed, in_precision, with_one
+from tacit.peer.sources.queue import Sample, SampleForm, SampleQueue, Taken
 
 FORM = SampleForm.of(2)
 

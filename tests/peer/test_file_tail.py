@@ -11,10 +11,10 @@ import tracemalloc
 
 import pytest
 
-from tacit.errors import DataError
-from tacit.peer.file_tail import FileTail
-from tacit.peer.followed_file import BLOCK
-from tacit.peer.row_formats import LONGEST_LINE
+from tacit.core.errors import DataError
+from tacit.peer.sources.file_follower import FileTail
+from tacit.peer.sources.followed_file import BLOCK
+from tacit.peer.sources.rows import LONGEST_LINE
 from tests.peer.followed import FORM, HEADER, Records, Time, append, everything, reopened, rows, tail, take, ys
 
 

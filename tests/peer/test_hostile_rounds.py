@@ -6,10 +6,10 @@ import contextlib
 
 import pytest
 
-from tacit.errors import MessageRefused, StoreError
-from tacit.peer.claims import FURTHEST_AHEAD, LONGEST_LEAP, REST, Claims
-from tacit.peer.codec import LAST_ROUND
-from tacit.peer.exchange import Position
+from tacit.core.errors import MessageRefused, StoreError
+from tacit.peer.machine.claims import FURTHEST_AHEAD, LONGEST_LEAP, REST, Claims
+from tacit.peer.node.exchange import Position
+from tacit.peer.transport.codec import LAST_ROUND
 from tests.faults import network_campaign as campaign
 from tests.peer.test_node import Bench
 from tests.peer.virtual import Network

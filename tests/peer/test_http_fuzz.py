@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from tacit.peer.http_request import Refused, parse_head
+from tacit.peer.operations.http_request import Refused, parse_head
 from tests.peer.http_client import exchange, get, post, serving, split
 
 

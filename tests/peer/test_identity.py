@@ -13,9 +13,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from tacit.errors import IdentityError
-from tacit.peer.authority import init_ca, issue
-from tacit.peer.identity import (
+from tacit.core.errors import IdentityError
+from tacit.peer.identity.authority import init_ca, issue
+from tacit.peer.identity.identity import (
     Identity,
     checked_peer_name,
     expiry_warning,

@@ -4,9 +4,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tacit.contract import Message
-from tacit.errors import ContractError
-from tacit.inbox import StackedInbox
+from tacit.core.contract import Message
+from tacit.core.errors import ContractError
+from tacit.core.inbox import StackedInbox
 
 WEIGHT = jnp.array([0.5, 0.3, 0.2])
 VALUES = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], np.float32)

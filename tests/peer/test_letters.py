@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.errors import ConfigError, PrivacyError
+from tacit.core.errors import ConfigError, PrivacyError
 from tests.peer.services import Federation, plans
 
 AGENTS = 3

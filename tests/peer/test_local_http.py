@@ -7,11 +7,11 @@ import json
 
 import pytest
 
-from tacit.errors import ConfigError, DataError, StoreError
-from tacit.peer import local_http
-from tacit.peer.counters import Counters
-from tacit.peer.http_request import LONGEST_BODY, LONGEST_HEAD, parse_head
-from tacit.peer.local_http import LocalServer
+from tacit.core.errors import ConfigError, DataError, StoreError
+from tacit.peer.operations import local_http
+from tacit.peer.operations.counters import Counters
+from tacit.peer.operations.http_request import LONGEST_BODY, LONGEST_HEAD, parse_head
+from tacit.peer.operations.local_http import LocalServer
 from tests.peer.http_client import Peer, ask, exchange, get, post, serving, split
 
 

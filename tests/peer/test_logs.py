@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit.errors import ConfigError
-from tacit.peer import logs
-from tacit.peer.logs import Log, configure
+from tacit.core.errors import ConfigError
+from tacit.peer.operations import logs
+from tacit.peer.operations.logs import Log, configure
 
 
 @pytest.fixture

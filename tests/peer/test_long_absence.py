@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.algorithms.loss_tolerant_push_sum import LEAST_MASS
-from tacit.contract import Clip
+from tacit.algorithms.push_sum.loss_tolerant_push_sum import LEAST_MASS
+from tacit.core.contract import Clip
 from tests.peer.settings import Setting
 from tests.peer.virtual import Network
 from tests.peer.weather import CALM

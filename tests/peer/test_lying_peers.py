@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 import tacit
-from tacit.errors import StoreError
-from tacit.peer.codec import LAST_ROUND
-from tacit.peer.exchange import Position
-from tacit.peer.node import Node
-from tacit.peer.store import PeerStore
+from tacit.core.errors import StoreError
+from tacit.peer.node.exchange import Position
+from tacit.peer.node.node import Node
+from tacit.peer.node.store import PeerStore
+from tacit.peer.transport.codec import LAST_ROUND
 from tests.peer.services import Federation, plans
 
 LIAR, HEARS_IT, SENDS_TO_IT = "peer-0", "peer-1", "peer-2"

@@ -12,13 +12,13 @@ import itertools
 
 import pytest
 
-from tacit.peer import pairwise_wire as wire
-from tacit.peer.exchange import Position
-from tacit.peer.letters import PairwiseSecrets
-from tacit.peer.node import Node
-from tacit.peer.pairwise import PairwiseParty
-from tacit.peer.plan import NOTHING_BOOKED
-from tacit.peer.store import PeerStore
+from tacit.peer.masking import agreement_wire as wire
+from tacit.peer.masking.agreement import PairwiseParty
+from tacit.peer.masking.key_exchange import PairwiseSecrets
+from tacit.peer.node.assignment import NOTHING_BOOKED
+from tacit.peer.node.exchange import Position
+from tacit.peer.node.node import Node
+from tacit.peer.node.store import PeerStore
 from tests.peer.masked import setting
 from tests.peer.pairs import JOB, Authority, Vault, identified, offered
 

@@ -10,9 +10,9 @@ import pytest
 from scipy import stats
 
 from tacit import graphs
-from tacit.errors import TacitError
-from tacit.peer.dialer import Dialer
-from tacit.peer.frames import parse_frame
+from tacit.core.errors import TacitError
+from tacit.peer.transport.dialer import Dialer
+from tacit.peer.transport.frames import parse_frame
 from tests.peer.masked import (
     AGENTS,
     NOISE_STD,

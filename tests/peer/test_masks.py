@@ -11,18 +11,18 @@ import pytest
 
 from tacit import graphs, privacy
 from tacit.algorithms import distributed_online
-from tacit.errors import ConfigError, ContractError, LedgerError, MessageRefused, PrivacyError
+from tacit.core.errors import ConfigError, ContractError, LedgerError, MessageRefused, PrivacyError
 from tacit.peer import run_in_process
-from tacit.peer.codec import Codec
-from tacit.peer.exchange import Parcel, Position
-from tacit.peer.masks import Masker, masker_of
-from tacit.peer.matching import TAG_BYTES, partners_of, unmatched
-from tacit.peer.node import Node
-from tacit.peer.plan import NOTHING_BOOKED
-from tacit.peer.rounds import RoundMachine
-from tacit.peer.service import PeerService
-from tacit.peer.store import PeerStore
-from tacit.peer.wire import tacit_pb2 as pb
+from tacit.peer.machine.rounds import RoundMachine
+from tacit.peer.masking.masker import Masker, masker_of
+from tacit.peer.masking.pairing import TAG_BYTES, partners_of, unmatched
+from tacit.peer.node.assignment import NOTHING_BOOKED
+from tacit.peer.node.exchange import Parcel, Position
+from tacit.peer.node.node import Node
+from tacit.peer.node.service import PeerService
+from tacit.peer.node.store import PeerStore
+from tacit.peer.transport.codec import Codec
+from tacit.peer.transport.wire import tacit_pb2 as pb
 from tests.peer.masked import AGENTS, HandPads, algorithm, noise_on, partners_at, session_name, setting, stream
 from tests.peer.masked import true_shares as shares_of
 from tests.peer.settings import SEED, Setting
@@ -111,7 +111,7 @@ class TestWhatLeaves:
                 Masker(FIRST, setting().functions.specs, {("peers", B): names}, {}.get)
 
     def test_a_model_too_large_for_a_key_stream_is_refused_at_once(self, monkeypatch):
-        monkeypatch.setattr("tacit.peer.masks.LARGEST_PAD", 3 * 25 - 1)
+        monkeypatch.setattr("tacit.peer.masking.masker.LARGEST_PAD", 3 * 25 - 1)
         with pytest.raises(ConfigError, match="a message of phase 0 takes 75 words"):
             masker(FIRST, standing(MIDDLE))
 

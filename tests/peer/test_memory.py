@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from tacit import graphs, runtime
-from tacit.contract import Phase, share, unprotected
-from tacit.errors import RequirementError
+from tacit.core.contract import Phase, share, unprotected
+from tacit.core.errors import RequirementError
 from tacit.graphs import Channel, Delay, LinkDrop, OptOut, RandomMatching, Topology
 from tacit.peer import run_in_process
-from tacit.simulate import layout as layout_module
-from tacit.simulate import simulate
-from tests.simulate import oracle, specimens
-from tests.simulate.test_engine import LATE, LOSSY, flickering, given_weights, with_drops
+from tacit.simulator import layout as layout_module
+from tacit.simulator import simulate
+from tests.simulator import oracle, specimens
+from tests.simulator.test_engine import LATE, LOSSY, flickering, given_weights, with_drops
 
 ROUNDS = 4
 

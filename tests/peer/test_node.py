@@ -10,16 +10,16 @@ import pytest
 
 from tacit import graphs, objectives, privacy, streams
 from tacit.algorithms import distributed_online, loss_tolerant_push_sum, online_push_sum, pso_fed
-from tacit.errors import BudgetExceeded, ContractError, MessageRefused, StoreError
-from tacit.peer.claims import FURTHEST_AHEAD
-from tacit.peer.exchange import Position
-from tacit.peer.node import GIVEN_UP_AFTER, Node
-from tacit.peer.plan import NOTHING_BOOKED
-from tacit.peer.rounds import HORIZON
-from tacit.peer.store import PeerStore
+from tacit.core.errors import BudgetExceeded, ContractError, MessageRefused, StoreError
+from tacit.peer.machine.claims import FURTHEST_AHEAD
+from tacit.peer.machine.rounds import HORIZON
+from tacit.peer.node.assignment import NOTHING_BOOKED
+from tacit.peer.node.exchange import Position
+from tacit.peer.node.node import GIVEN_UP_AFTER, Node
+from tacit.peer.node.store import PeerStore
 from tacit.privacy.accounting import Budget
 from tests.peer.settings import Setting
-from tests.simulate import specimens
+from tests.simulator import specimens
 
 ROUNDS = 30
 

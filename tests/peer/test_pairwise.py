@@ -15,12 +15,12 @@ from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from tacit.errors import ConfigError, IdentityError, MessageRefused, PrivacyError
-from tacit.peer import pairwise_wire as wire
-from tacit.peer.authority import init_ca, issue
-from tacit.peer.identity import install, request
-from tacit.peer.pair_keys import ROUNDS_PER_KEY, KeyRing, PairKey
-from tacit.peer.pairwise import PairwiseParty
+from tacit.core.errors import ConfigError, IdentityError, MessageRefused, PrivacyError
+from tacit.peer.identity.authority import init_ca, issue
+from tacit.peer.identity.identity import install, request
+from tacit.peer.masking import agreement_wire as wire
+from tacit.peer.masking.agreement import PairwiseParty
+from tacit.peer.masking.key_store import ROUNDS_PER_KEY, KeyRing, PairKey
 from tests.peer.pairs import (
     DAY,
     JOB,

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.peer import pairwise_wire as wire
+from tacit.peer.masking import agreement_wire as wire
 from tests.peer.pairs import (
     DAY,
     NOW,

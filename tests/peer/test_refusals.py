@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.peer.codec import Codec
-from tacit.peer.credentials import channel_options, grpc
-from tacit.peer.exchange import VERSION, Parcel, Position
-from tacit.peer.frames import CHUNK, INLINE, content_frames
-from tacit.peer.listener import Limits
-from tacit.peer.transport import LINK, RELAY
-from tacit.peer.wire import tacit_pb2 as pb
+from tacit.peer.identity.credentials import channel_options, grpc
+from tacit.peer.node.exchange import VERSION, Parcel, Position
+from tacit.peer.transport.codec import Codec
+from tacit.peer.transport.frames import CHUNK, INLINE, content_frames
+from tacit.peer.transport.link import LINK, RELAY
+from tacit.peer.transport.listener import Limits
+from tacit.peer.transport.wire import tacit_pb2 as pb
 from tests.peer.linked import (
     HELLO,
     JOB,

@@ -7,18 +7,19 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.contract import Links, View
-from tacit.errors import BudgetExceeded, DataError, PrivacyError
+from tacit.core.contract import Links, View
+from tacit.core.errors import BudgetExceeded, DataError, PrivacyError
 from tacit.graphs import Graph
-from tacit.peer import releases, run_in_process
-from tacit.peer.releases import BookedReleaser, NothingBooked
-from tacit.peer.rounds import Snapshot
-from tacit.peer.snapshots import decode, encode
+from tacit.peer import run_in_process
+from tacit.peer.machine import releases
+from tacit.peer.machine.releases import BookedReleaser, NothingBooked
+from tacit.peer.machine.rounds import Snapshot
+from tacit.peer.node.snapshots import decode, encode
 from tacit.privacy.accounting import Budget
 from tacit.privacy.charges import Held, event_of
-from tacit.privacy.entropy import NoiseSource
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.sampling import grid_step
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.noise.entropy import NoiseSource
+from tacit.privacy.noise.sampling import grid_step
 from tacit.runtime import Declared, ReleaseSpec, declare, finish
 from tests.contract.cases import AGENTS, CASES, DIM, build, graph_of, stream
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tacit.errors import DataError
-from tacit.peer import followed_file, known_records
+from tacit.core.errors import DataError
+from tacit.peer.sources import followed_file, known_records
 from tests.peer.learner import Learner, lines, places
 from tests.peer.stores import MEMORY
 

@@ -8,8 +8,8 @@ from hypothesis import given as forall
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from tacit.contract import Message
-from tacit.errors import ContractError, MessageRefused
+from tacit.core.contract import Message
+from tacit.core.errors import ContractError, MessageRefused
 from tacit.peer import RoundMachine
 from tacit.privacy.charges import Held
 from tests.peer.machines import (

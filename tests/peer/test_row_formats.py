@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from tacit.errors import ConfigError, DataError
-from tacit.peer.row_formats import LONGEST_LINE
+from tacit.core.errors import ConfigError, DataError
+from tacit.peer.sources.rows import LONGEST_LINE
 from tests.peer.followed import HEADER, append, rows, tail, take, ys
 
 

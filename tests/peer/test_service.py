@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.errors import BudgetExceeded, ConfigError, ContractError, LedgerError, TacitError
+from tacit.core.errors import BudgetExceeded, ConfigError, ContractError, LedgerError, TacitError
 from tacit.peer import run_in_process
-from tacit.peer.node import Node
-from tacit.peer.plan import Pace
-from tacit.peer.rounds import RoundMachine
-from tacit.peer.store import PeerStore
+from tacit.peer.machine.rounds import RoundMachine
+from tacit.peer.node.assignment import Pace
+from tacit.peer.node.node import Node
+from tacit.peer.node.store import PeerStore
 from tests.peer.services import Federation, plans
 
 AGENTS, ROUNDS, DIM = 4, 6, 3
@@ -93,7 +93,7 @@ def test_a_peer_that_never_started_is_stopped(tmp_path):
 
 def test_a_peer_that_never_listened_is_stopped(tmp_path, monkeypatch):
     federation = pair(tmp_path)
-    monkeypatch.setattr("tacit.peer.node.Node.compile", lambda node: (_ for _ in ()).throw(MemoryError("no room")))
+    monkeypatch.setattr("tacit.peer.node.node.Node.compile", lambda node: (_ for _ in ()).throw(MemoryError("no room")))
 
     async def scenario():
         with pytest.raises(MemoryError):
@@ -118,7 +118,7 @@ def test_missing_addresses_are_named(tmp_path):
 
 def test_stopped_while_held_back_is_no_fault(tmp_path, monkeypatch):
     """A peer whose neighbour confirms nothing may not begin a round, not even when it is told to stop."""
-    monkeypatch.setattr("tacit.peer.node.Node.held_back_by", property(lambda node: {"peer-1"}))
+    monkeypatch.setattr("tacit.peer.node.node.Node.held_back_by", property(lambda node: {"peer-1"}))
     federation = pair(tmp_path)
 
     async def scenario():
@@ -134,7 +134,7 @@ def test_stopped_while_held_back_is_no_fault(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("fault", [ContractError("the method broke"), ZeroDivisionError("oh"), LedgerError("the disk")])
 def test_a_fault_ends_rounds_and_all_is_closed(tmp_path, monkeypatch, fault):
-    monkeypatch.setattr("tacit.peer.node.Node.begin", lambda node, *a, **k: (_ for _ in ()).throw(fault))
+    monkeypatch.setattr("tacit.peer.node.node.Node.begin", lambda node, *a, **k: (_ for _ in ()).throw(fault))
     federation = pair(tmp_path)
 
     async def scenario():
@@ -193,7 +193,7 @@ def test_a_last_commit_that_fails_is_a_fault_and_nobody_waits_for_ever(tmp_path,
     async def scenario():
         for name in federation.plans:
             await federation.launch(name)
-        monkeypatch.setattr("tacit.peer.node.Node.flush", fail)
+        monkeypatch.setattr("tacit.peer.node.node.Node.flush", fail)
         federation.connect()
         for service in federation.services.values():
             await service.finished.wait()
@@ -205,7 +205,9 @@ def test_a_last_commit_that_fails_is_a_fault_and_nobody_waits_for_ever(tmp_path,
 
 def test_confirmations_are_taken_in_after_the_rounds_have_ended(tmp_path, monkeypatch):
     """A peer that only predicts, perhaps for weeks, must not pile up what its neighbours tell it."""
-    federation = pair(tmp_path, tacit.algorithms.loss_tolerant_push_sum(OBJECTIVE, step=0.5), deadline=0.05, rounds=40)
+    federation = pair(
+        tmp_path, tacit.algorithms.loss_tolerant_push_sum(OBJECTIVE, step=0.5), deadline=0.05, rounds=40
+    )
     broken = federation.plans["peer-0"]
     begin = Node.begin
 
@@ -214,7 +216,7 @@ def test_confirmations_are_taken_in_after_the_rounds_have_ended(tmp_path, monkey
             raise BudgetExceeded("all is spent")
         begin(node, *arguments, **settings)
 
-    monkeypatch.setattr("tacit.peer.node.Node.begin", fail)
+    monkeypatch.setattr("tacit.peer.node.node.Node.begin", fail)
 
     async def scenario():
         try:

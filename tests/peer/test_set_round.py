@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tacit.errors import BudgetExceeded, ConfigError, StoreError
-from tacit.peer.codec import LAST_ROUND
-from tacit.peer.node import Node
-from tacit.peer.plan import NOTHING_BOOKED
-from tacit.peer.set_round import set_round
-from tacit.peer.store import PeerStore
+from tacit.core.errors import BudgetExceeded, ConfigError, StoreError
+from tacit.peer.node.assignment import NOTHING_BOOKED
+from tacit.peer.node.node import Node
+from tacit.peer.node.set_round import set_round
+from tacit.peer.node.store import PeerStore
+from tacit.peer.transport.codec import LAST_ROUND
 from tacit.privacy.accounting import Budget
-from tacit.privacy.ledger import inspect
+from tacit.privacy.ledger.ledger import inspect
 from tests.faults import network_campaign as campaign
 from tests.peer.test_node import setting as of_three
 from tests.peer.virtual import Network
@@ -110,7 +110,7 @@ def test_a_round_that_was_used_is_never_done_again(booked, monkeypatch):
 
 
 def test_who_comes_again_to_rounds_that_were_done_leaves_them_out(booked, monkeypatch):
-    monkeypatch.setattr("tacit.peer.set_round.LONGEST_LEAP", 2)
+    monkeypatch.setattr("tacit.peer.node.set_round.LONGEST_LEAP", 2)
     booked.poisoned(monkeypatch, round_=SANE + 4, over=True)
     assert booked.put_back().next == SANE + 1
     with booked.opened() as store:

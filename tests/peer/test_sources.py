@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.errors import ConfigError, DataError
+from tacit.core.errors import ConfigError, DataError
 from tacit.objectives import logistic
-from tacit.peer.sources import QueueClosed, Sample, SampleForm, SampleQueue, batch_of, decode, encode
-from tacit.peer.store import PeerStore
+from tacit.peer.node.store import PeerStore
+from tacit.peer.sources.queue import QueueClosed, Sample, SampleForm, SampleQueue, batch_of, decode, encode
 from tacit.privacy.accounting import Budget
 
 FORM = SampleForm.of(2)

@@ -14,17 +14,17 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.errors import BudgetExceeded, LedgerError, StoreError
-from tacit.peer import store as store_module
-from tacit.peer.exchange import Parcel
-from tacit.peer.pair_keys import ROUNDS_PER_KEY, PairKey
-from tacit.peer.releases import BookedReleaser
-from tacit.peer.sources import Seen
-from tacit.peer.store import LONGEST_PIECE, PeerStore
-from tacit.privacy import ledger as ledger_module
+from tacit.core.errors import BudgetExceeded, LedgerError, StoreError
+from tacit.peer.machine.releases import BookedReleaser
+from tacit.peer.masking.key_store import ROUNDS_PER_KEY, PairKey
+from tacit.peer.node import store as store_module
+from tacit.peer.node.exchange import Parcel
+from tacit.peer.node.store import LONGEST_PIECE, PeerStore
+from tacit.peer.sources.queue import Seen
 from tacit.privacy.charges import Held
-from tacit.privacy.entropy import NoiseSource
-from tacit.privacy.ledger import inspect
+from tacit.privacy.ledger import ledger as ledger_module
+from tacit.privacy.ledger.ledger import inspect
+from tacit.privacy.noise.entropy import NoiseSource
 from tacit.runtime import Declared, ReleaseSpec
 from tests.peer.stores import MEMORY, count, created, parcel
 from tests.privacy.ledgers import BUDGET, EVENT, MANY

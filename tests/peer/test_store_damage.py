@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from tacit.cli import app
-from tacit.errors import LedgerError, StoreError
-from tacit.peer.pair_keys import PairKey
-from tacit.peer.sources import Seen
-from tacit.peer.store import LONGEST_PIECE, PeerStore
-from tacit.privacy.ledger import Ledger, inspect
-from tacit.privacy.witness import read_mark
+from tacit.core.errors import LedgerError, StoreError
+from tacit.peer.masking.key_store import PairKey
+from tacit.peer.node.store import LONGEST_PIECE, PeerStore
+from tacit.peer.sources.queue import Seen
+from tacit.privacy.ledger.ledger import Ledger, inspect
+from tacit.privacy.ledger.witness import read_mark
 from tests.peer.stores import MEMORY, created, parcel
 from tests.privacy.ledgers import BUDGET, EVENT, MANY
 

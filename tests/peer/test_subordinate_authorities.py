@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 from cryptography.x509.oid import NameOID
 
-from tacit.peer.identity import Identity
-from tacit.peer.pem_files import key_pem
+from tacit.peer.identity.identity import Identity
+from tacit.peer.identity.pem_files import key_pem
 from tests.peer.linked import Federation, Hearing, Sending, ear, mouth, parcel, within
 
 DAY = timedelta(days=1)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import tacit.peer
-from tacit.peer.counters import Counters
-from tacit.peer.logs import NAME, Log
-from tacit.peer.standing import spending
-from tacit.peer.tally import REFUSALS, LinkTally
+from tacit.peer.operations.counters import Counters
+from tacit.peer.operations.link_events import REFUSALS, LinkTally
+from tacit.peer.operations.logs import NAME, Log
+from tacit.peer.operations.status import spending
 from tacit.privacy.accounting import Budget
 from tacit.privacy.conversions import tight
 from tacit.privacy.events import Loss

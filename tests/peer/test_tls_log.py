@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit.peer.tls_log import REASONS, HandshakeLog, handshake_reason
+from tacit.peer.transport.tls_log import REASONS, HandshakeLog, handshake_reason
 
 LIMIT = 120  # seconds
 DESCRIPTORS = Path("/proc/self/fd")
@@ -129,7 +129,7 @@ def test_closing_gives_everything_back(capfd, monkeypatch):
 def test_last_words_are_not_lost():
     program = (
         "import os\n"
-        "from tacit.peer.tls_log import HandshakeLog\n"
+        "from tacit.peer.transport.tls_log import HandshakeLog\n"
         "log = HandshakeLog(lambda reason, line: print(reason))\n"
         f"os.write(2, {REFUSAL!r} * 1000)\n"
         "raise SystemExit('the last line')\n"

@@ -10,12 +10,19 @@ import pytest
 
 from tacit import graphs, objectives, runtime, streams
 from tacit.algorithms import online_push_sum, pao_fed, pso_fed
-from tacit.peer.claims import FURTHEST_AHEAD
-from tacit.peer.codec import Codec
-from tacit.peer.exchange import Parcel, Position
-from tacit.peer.sockets import SocketBytes, tcp_bytes
-from tacit.peer.traffic import CONNECTION, WINDOW_UPDATES, forecast, frame_bytes, message_bytes, position_bytes
-from tacit.peer.world import World
+from tacit.peer.machine.claims import FURTHEST_AHEAD
+from tacit.peer.node.exchange import Parcel, Position
+from tacit.peer.transport.codec import Codec
+from tacit.peer.transport.sockets import SocketBytes, tcp_bytes
+from tacit.peer.transport.traffic import (
+    CONNECTION,
+    WINDOW_UPDATES,
+    forecast,
+    frame_bytes,
+    message_bytes,
+    position_bytes,
+)
+from tacit.peer.views import World
 from tests.peer import linked, masked, services
 
 CLOSE = 0.1

@@ -12,10 +12,10 @@ import jax
 import numpy as np
 import pytest
 
-from tacit.errors import ConfigError, MessageRefused, RemoteError, StoreError
-from tacit.peer.exchange import Parcel, Position
-from tacit.peer.listener import Limits
-from tacit.peer.wire import tacit_pb2 as pb
+from tacit.core.errors import ConfigError, MessageRefused, RemoteError, StoreError
+from tacit.peer.node.exchange import Parcel, Position
+from tacit.peer.transport.listener import Limits
+from tacit.peer.transport.wire import tacit_pb2 as pb
 from tests.peer.linked import (
     HELLO,
     QUICK,

@@ -13,16 +13,16 @@ import jax
 import numpy as np
 import pytest
 
-from tacit.contract import Message
-from tacit.errors import MessageRefused
-from tacit.peer.codec import LAST_ROUND, REASONS, Codec
-from tacit.peer.credentials import channel_options, grpc
-from tacit.peer.dialer import Dialer, _TurnedAwayError
-from tacit.peer.exchange import Parcel
-from tacit.peer.frames import content_frames, parse_letter, parse_receipt
-from tacit.peer.listener import Listener, _Link
-from tacit.peer.transport import LINK
-from tacit.peer.wire import tacit_pb2 as pb
+from tacit.core.contract import Message
+from tacit.core.errors import MessageRefused
+from tacit.peer.identity.credentials import channel_options, grpc
+from tacit.peer.node.exchange import Parcel
+from tacit.peer.transport.codec import LAST_ROUND, REASONS, Codec
+from tacit.peer.transport.dialer import Dialer, _TurnedAwayError
+from tacit.peer.transport.frames import content_frames, parse_letter, parse_receipt
+from tacit.peer.transport.link import LINK
+from tacit.peer.transport.listener import Listener, _Link
+from tacit.peer.transport.wire import tacit_pb2 as pb
 from tests.peer.linked import (
     JOB,
     LIMIT,

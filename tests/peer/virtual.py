@@ -17,11 +17,11 @@ import random
 from collections import Counter
 from pathlib import Path
 
-from tacit.errors import MessageRefused
-from tacit.peer.exchange import Position, Told
-from tacit.peer.node import Node
-from tacit.peer.plan import NOTHING_BOOKED
-from tacit.peer.store import PeerStore
+from tacit.core.errors import MessageRefused
+from tacit.peer.node.assignment import NOTHING_BOOKED
+from tacit.peer.node.exchange import Position, Told
+from tacit.peer.node.node import Node
+from tacit.peer.node.store import PeerStore
 from tests.peer.liar import Liar
 from tests.peer.settings import Setting
 from tests.peer.weather import (

@@ -7,9 +7,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tacit.peer.exchange import Position, Told
-from tacit.peer.node import Node
-from tacit.peer.store import PeerStore
+from tacit.peer.node.exchange import Position, Told
+from tacit.peer.node.node import Node
+from tacit.peer.node.store import PeerStore
 from tacit.privacy.accounting import Budget
 
 DEADLINE = 1.0

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from tacit.contract import Distribution
-from tacit.privacy.entropy import NoiseSource
-from tacit.privacy.sampling import release_on_grid
+from tacit.core.contract import Distribution
+from tacit.privacy.noise.entropy import NoiseSource
+from tacit.privacy.noise.sampling import release_on_grid
 
 ALPHA = 1e-6
 """False-alarm rate of each statistical test; seeds are fixed, so one that passed goes on passing."""

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tacit.privacy.accounting import Budget
 from tacit.privacy.events import Event
-from tacit.privacy.ledger import Ledger, Replay, inspect
-from tacit.privacy.ledger_store import (
+from tacit.privacy.ledger.ledger import Ledger, Replay, inspect
+from tacit.privacy.ledger.store import (
     Entry,
 )
 

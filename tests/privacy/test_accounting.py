@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.errors import ConfigError, PrivacyError
+from tacit.core.errors import ConfigError, PrivacyError
 from tacit.privacy.accounting import TOLERANCE, Account, Budget, composed, guarantee, observers, spent
 from tacit.privacy.conversions import gaussian_delta, gaussian_epsilon, loose, rho_within, tight
 from tacit.privacy.events import EVERYONE, Event, Loss, fresh, fresh_number

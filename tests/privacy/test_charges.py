@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tacit.contract import Mechanism, unprotected
+from tacit.core.contract import Mechanism, unprotected
 from tacit.privacy import bounded_laplace, decaying_gaussian, gaussian, laplace, laplace_of_size, statement
 from tacit.privacy.charges import Held, charges_all, event_of
 from tacit.privacy.events import NO_RECORDS, Event, Loss

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.contract import Clip, Objective
-from tacit.errors import ConfigError, ContractError, DataError
+from tacit.core.contract import Clip, Objective
+from tacit.core.errors import ConfigError, ContractError, DataError
 from tacit.objectives import from_loss, logistic, softmax, squared
 from tacit.privacy.clipping import all_finite, clip, clipped_gradient, records_in, refuse_nonfinite
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.errors import ConfigError
+from tacit.core.errors import ConfigError
 from tacit.privacy.events import EVERYONE, NO_RECORDS, Event, Loss, Total, labels_in, rows
 
 fixed = settings(derandomize=True, deadline=None, max_examples=200)

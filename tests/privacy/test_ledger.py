@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from tacit.errors import BudgetExceeded, LedgerError, PrivacyError
-from tacit.privacy import ledger as ledger_module
-from tacit.privacy import ledger_store
+from tacit.core.errors import BudgetExceeded, LedgerError, PrivacyError
 from tacit.privacy.events import Event
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.ledger_store import PEER_SCHEMA
-from tacit.privacy.witness import read_mark
+from tacit.privacy.ledger import ledger as ledger_module
+from tacit.privacy.ledger import store as ledger_store
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.store import PEER_SCHEMA
+from tacit.privacy.ledger.witness import read_mark
 from tests.privacy.ledgers import BUDGET, EVENT, content, made, verify
 
 # The order: charge, commit, witness, draw.

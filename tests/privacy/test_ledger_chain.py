@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tacit.errors import LedgerError
-from tacit.privacy import ledger_store
+from tacit.core.errors import LedgerError
 from tacit.privacy.accounting import Budget
 from tacit.privacy.events import Event
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.ledger_store import (
+from tacit.privacy.ledger import store as ledger_store
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.store import (
     Entry,
     Genesis,
     decode_event,

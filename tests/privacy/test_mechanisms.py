@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.contract import Clip, Extent, Links, View
-from tacit.errors import ConfigError, ContractError
+from tacit.core.contract import Clip, Extent, Links, View
+from tacit.core.errors import ConfigError, ContractError
 from tacit.privacy import (
     bounded_laplace,
     classic_gaussian,
@@ -21,7 +21,7 @@ from tacit.privacy import (
     unprotected,
 )
 from tacit.privacy.mechanisms import largest_change
-from tacit.privacy.unit_noise import noise_words
+from tacit.privacy.noise.unit_noise import noise_words
 
 
 def view(t=1):

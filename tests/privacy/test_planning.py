@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.cli.privacy import app
-from tacit.errors import ConfigError, PrivacyError
+from tacit.core.errors import ConfigError, PrivacyError
 from tacit.privacy.accounting import Budget, composed
 from tacit.privacy.conversions import gaussian_epsilon, tight
 from tacit.privacy.events import Event, Loss

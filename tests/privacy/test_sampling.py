@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tacit.contract import Distribution
-from tacit.errors import PrivacyError
-from tacit.privacy import exact, sampling
-from tacit.privacy.entropy import NoiseSource
-from tacit.privacy.exact import LazyUniform
-from tacit.privacy.sampling import grid_step, release_on_grid
+from tacit.core.contract import Distribution
+from tacit.core.errors import PrivacyError
+from tacit.privacy.noise import exact, sampling
+from tacit.privacy.noise.entropy import NoiseSource
+from tacit.privacy.noise.exact import LazyUniform
+from tacit.privacy.noise.sampling import grid_step, release_on_grid
 from tests.privacy.draws import ALPHA, CONTINUOUS, Scripted, draws, seeded
 
 # --- what it is for ---------------------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tacit.contract import Distribution
-from tacit.privacy.sampling import release_on_grid
+from tacit.core.contract import Distribution
+from tacit.privacy.noise.sampling import release_on_grid
 from tests.privacy.draws import ALPHA, CONTINUOUS, DRAWS, LAWS, draws, seeded
 
 

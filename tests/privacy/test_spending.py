@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tacit
-from tacit.contract import Adjacency, Mechanism, PrivacyStatement, unprotected
-from tacit.errors import PrivacyError
+from tacit.core.contract import Adjacency, Mechanism, PrivacyStatement, unprotected
+from tacit.core.errors import PrivacyError
 from tacit.privacy import Event, bounded_laplace, decaying_gaussian, gaussian, laplace, laplace_of_size, statement
 from tacit.privacy.accounting import Account, guarantee
 from tacit.privacy.charges import Held, charges_all, event_of

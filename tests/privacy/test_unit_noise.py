@@ -13,9 +13,9 @@ import pytest
 from scipy import special, stats
 
 from tacit import runtime
-from tacit.errors import ContractError
-from tacit.privacy import unit_noise
-from tacit.privacy.unit_noise import NoiseWords, noise_words, random_words, unit_gaussian, unit_laplace
+from tacit.core.errors import ContractError
+from tacit.privacy.noise import unit_noise
+from tacit.privacy.noise.unit_noise import NoiseWords, noise_words, random_words, unit_gaussian, unit_laplace
 
 ALARM = 1e-6
 SAMPLES = 2**20

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.contract import PrivacyStatement
+from tacit.core.contract import PrivacyStatement
 from tacit.objectives import logistic
 from tacit.privacy import Loss
 from tacit.privacy.accounting import guarantee

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit.errors import ResultError
+from tacit.core.errors import ResultError
 from tacit.results import Comparison, Run, load, load_all
 from tacit.results.comparison import with_interval
 from tacit.results.record import figure

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from tacit.cli import main
-from tacit.errors import ResultError
+from tacit.core.errors import ResultError
+from tacit.core.text import visible
 from tacit.results import Comparison, Record, Run, load, load_all, store
 from tacit.results.report import page
 from tacit.results.svg import check_svg
-from tacit.text import visible
 
 MakeRun = Callable[..., Run]
 MARKUP = "<script>alert(1)</script>"

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit.errors import ResultError
+from tacit.core.errors import ResultError
 from tacit.results import Record, Run, plots
 
 from .conftest import PRIVATE

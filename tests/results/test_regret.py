@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from tacit.contract import Objective
-from tacit.errors import ConfigError
+from tacit.core.contract import Objective
+from tacit.core.errors import ConfigError
 from tacit.objectives import Ball, Box, from_loss, squared
 from tacit.results.regret import dynamic_regret, prefixes, regret_curve
 from tacit.streams import Batch, Stream, from_function

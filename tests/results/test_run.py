@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tacit.errors import ConfigError
+from tacit.core.errors import ConfigError
 from tacit.metrics import mean_interval
 from tacit.objectives import Ball
 from tacit.privacy.conversions import tight

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from pyarrow import parquet
 
-from tacit.errors import ResultError
+from tacit.core.errors import ResultError
 from tacit.results import Run, load, sealed, store
 
 MakeRun = Callable[..., Run]

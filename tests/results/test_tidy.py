@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from pyarrow import parquet
 
-from tacit.errors import ConfigError, ResultError
+from tacit.core.errors import ConfigError, ResultError
 
 
 @pytest.fixture

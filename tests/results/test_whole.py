@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit.errors import ResultError
+from tacit.core.errors import ResultError
 from tacit.privacy import Loss
 from tacit.privacy.accounting import guarantee
 from tacit.privacy.spending import RunPrivacy

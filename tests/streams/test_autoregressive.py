@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tacit.errors import ConfigError, DataError
+from tacit.core.errors import ConfigError, DataError
 from tacit.streams import AutoregressiveStream, Batch, Stream, autoregressive
 from tacit.streams.arrivals import spread
 

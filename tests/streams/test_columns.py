@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from tacit.errors import ConfigError, DataError
+from tacit.core.errors import ConfigError, DataError
 from tacit.streams import read_owners, read_table, scaled
 
 TEXT = """clinic,when,age,ward,smoker,again

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from tacit.errors import DataError
+from tacit.core.errors import DataError
 from tacit.streams import from_arrays, read_table
 
 TEXT = """\

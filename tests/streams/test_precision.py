@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.errors import DataError
+from tacit.core.errors import DataError
 from tacit.peer import run_in_process
 from tacit.streams import from_arrays, whole
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacit.errors import ConfigError, DataError
+from tacit.core.errors import ConfigError, DataError
 from tacit.streams import linear_regression
 
 

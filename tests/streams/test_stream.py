@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from tacit.errors import ConfigError, DataError
+from tacit.core.errors import ConfigError, DataError
 from tacit.streams import Batch, Stream, from_function, linear_drift
 from tacit.streams.stream import FunctionStream
 

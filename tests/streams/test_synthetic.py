@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.errors import ConfigError
+from tacit.core.errors import ConfigError
 from tacit.streams import linear_drift, logistic_drift
 
 MAKERS = pytest.mark.parametrize("make", [linear_drift, logistic_drift])

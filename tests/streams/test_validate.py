@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacit.errors import DataError
+from tacit.core.errors import DataError
 from tacit.streams import from_arrays
 from tacit.streams.validate import Origin, check_assignment, check_features, check_labels
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacit.errors import DataError
+from tacit.core.errors import DataError
 from tacit.streams import Batch, from_arrays, from_function, linear_drift, whole, with_validation
 
 X = np.arange(1.0, 13)[:, None]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.errors import DataError
+from tacit.core.errors import DataError
 from tacit.streams import whole
 
 # Row r has feature r + 1, and a label that says whether r is odd: what was read can be read off.

@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-from tacit.algorithms.averaging import (
+from tacit.algorithms.admm.private_admm import private_admm
+from tacit.algorithms.admm.zcdp_admm import dp_admm, zcdp_admm
+from tacit.algorithms.admm.zcdp_subgradient import zcdp_subgradient
+from tacit.algorithms.asynchronous.online_federated import online_fed, online_fedsgd, pso_fed
+from tacit.algorithms.asynchronous.pao_fed import pao_fed
+from tacit.algorithms.asynchronous.partial_diffusion import partial_diffusion
+from tacit.algorithms.asynchronous.sign_sgd import sign_sgd
+from tacit.algorithms.averaging.averaging import (
     centralised_online,
     decentralised_asymmetric,
     decentralised_symmetric,
     local_online,
 )
-from tacit.algorithms.constrained_mirror_descent import constrained_mirror_descent, saddle_constants
-from tacit.algorithms.diffusion import adapt_then_combine, combine_then_adapt, consensus, diffusion
-from tacit.algorithms.discovery import Found, find_clusters
-from tacit.algorithms.distributed_online import distributed_minibatch, distributed_online
-from tacit.algorithms.dynamic_mirror_descent import dynamic_mirror_descent
-from tacit.algorithms.fedavg import fedavg
-from tacit.algorithms.graph_federated import graph_federated
-from tacit.algorithms.importance import optimal_shares
-from tacit.algorithms.importance_fedavg import importance_fedavg
-from tacit.algorithms.lagrangian_descent import lagrangian_descent
-from tacit.algorithms.loss_tolerant_push_sum import loss_tolerant_push_sum
-from tacit.algorithms.mirror_descent import mirror_descent
-from tacit.algorithms.networked_personalised import networked_personalised
-from tacit.algorithms.online_federated import online_fed, online_fedsgd, pso_fed
-from tacit.algorithms.online_push_sum import online_push_sum
-from tacit.algorithms.pao_fed import pao_fed
-from tacit.algorithms.partial_diffusion import partial_diffusion
-from tacit.algorithms.personalised_graph_federated import clustered_federated, personalised_graph_federated
-from tacit.algorithms.private_admm import private_admm
+from tacit.algorithms.averaging.distributed_online import distributed_minibatch, distributed_online
+from tacit.algorithms.diffusion.diffusion import adapt_then_combine, combine_then_adapt, consensus, diffusion
+from tacit.algorithms.federated._importance import optimal_shares
+from tacit.algorithms.federated._probabilities import Shares
+from tacit.algorithms.federated.fedavg import fedavg
+from tacit.algorithms.federated.graph_federated import graph_federated
+from tacit.algorithms.federated.importance_fedavg import importance_fedavg
+from tacit.algorithms.mirror.constrained_mirror_descent import constrained_mirror_descent, saddle_constants
+from tacit.algorithms.mirror.dynamic_mirror_descent import dynamic_mirror_descent
+from tacit.algorithms.mirror.lagrangian_descent import lagrangian_descent
+from tacit.algorithms.mirror.mirror_descent import mirror_descent
+from tacit.algorithms.personalised.discovery import Found, find_clusters
+from tacit.algorithms.personalised.networked_personalised import networked_personalised
+from tacit.algorithms.personalised.personalised_graph_federated import clustered_federated, personalised_graph_federated
+from tacit.algorithms.push_sum.loss_tolerant_push_sum import loss_tolerant_push_sum
+from tacit.algorithms.push_sum.online_push_sum import online_push_sum
 from tacit.algorithms.registry import REGISTRY, Entry, find, register
 from tacit.algorithms.schedules import inverse, inverse_sqrt
-from tacit.algorithms.shares import Shares
-from tacit.algorithms.sign_sgd import sign_sgd
-from tacit.algorithms.zcdp_admm import dp_admm, zcdp_admm
-from tacit.algorithms.zcdp_subgradient import zcdp_subgradient
 
 __all__ = [
     "REGISTRY",

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from tacit.contract import Algorithm, Objective
-from tacit.errors import ConfigError, nearest
+from tacit.core.contract import Algorithm, Objective
+from tacit.core.errors import ConfigError, nearest
 
 
 class Entry(NamedTuple):

@@ -8,8 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from tacit.contract import Array, Schedule, View
-from tacit.errors import ConfigError
+from tacit.core.contract import Array, Schedule, View
+from tacit.core.errors import ConfigError
 
 StepSize = float | Callable[[Array], Array | float]
 """A number, or a function of the round t = 1, 2, ..."""

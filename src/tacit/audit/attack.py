@@ -20,7 +20,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.contract import Distribution
+from tacit.core.contract import Distribution
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

@@ -17,16 +17,16 @@ from tacit.audit.bounds import Bools, Curve, Test, Trials, strongest
 from tacit.audit.problem import Method, Problem, bound_of, stream_of
 from tacit.audit.problems import smallest_network
 from tacit.audit.watch import Evidence, audited
-from tacit.contract import Algorithm, Batch, Mechanism, PrivacyStatement
-from tacit.errors import ContractError
+from tacit.core.contract import Algorithm, Batch, Mechanism, PrivacyStatement
+from tacit.core.errors import ContractError
 from tacit.graphs import Channel, Graph, Topology
 from tacit.privacy.accounting import Guarantee
 from tacit.privacy.charges import charges_all
 from tacit.privacy.conversions import gaussian_epsilon
 from tacit.privacy.spending import Reading, spent_in_run
-from tacit.simulate import simulate
-from tacit.simulate.engine import Engine
-from tacit.simulate.layout import lay_out
+from tacit.simulator import simulate
+from tacit.simulator.engine import Engine
+from tacit.simulator.layout import lay_out
 
 PRECISION = "float64"
 """So that the noise that must have been drawn is known to all its digits."""

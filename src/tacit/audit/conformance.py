@@ -15,16 +15,16 @@ from typing import Any, NoReturn
 import jax
 import numpy as np
 
-from tacit.contract import Algorithm, Mechanism, Params, Tree
-from tacit.errors import ConfigError, ContractError, ResultError
+from tacit.core.contract import Algorithm, Mechanism, Params, Tree
+from tacit.core.errors import ConfigError, ContractError, ResultError
 from tacit.graphs import Channel, Graph, Topology
 from tacit.peer import Envelope, run_in_process
-from tacit.peer.memory import speakers
-from tacit.peer.releases import BookedReleaser, NothingBooked
-from tacit.privacy.entropy import NoiseSource
+from tacit.peer.in_memory import speakers
+from tacit.peer.machine.releases import BookedReleaser, NothingBooked
+from tacit.privacy.noise.entropy import NoiseSource
 from tacit.results import Run
 from tacit.runtime import prepared_topology
-from tacit.simulate import simulate
+from tacit.simulator import simulate
 from tacit.streams import Stream, from_function
 
 PRECISE = 1e-10

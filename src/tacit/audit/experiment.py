@@ -17,8 +17,8 @@ from tacit.audit.bounds import tried
 from tacit.audit.problem import Method, Problem
 from tacit.audit.problems import method_of, named
 from tacit.audit.report import Audit, Outcome, limit_of
-from tacit.contract import Algorithm, Mechanism
-from tacit.errors import ConfigError, ContractError, GraphError, RequirementError
+from tacit.core.contract import Algorithm, Mechanism
+from tacit.core.errors import ConfigError, ContractError, GraphError, RequirementError
 from tacit.graphs import Graph, Topology
 from tacit.privacy.spending import DELTA
 

@@ -27,13 +27,13 @@ from tacit.audit import attack
 from tacit.audit.bounds import Finding, Trials, strongest, tried
 from tacit.audit.problem import linear
 from tacit.audit.report import CONCLUSIVE, Verdict
-from tacit.contract import Algorithm, Mechanism
-from tacit.errors import ConfigError
+from tacit.core.contract import Algorithm, Mechanism
+from tacit.core.errors import ConfigError
 from tacit.graphs import Channel, Topology, complete
 from tacit.privacy import on_grid
 from tacit.privacy.release import grid_step
-from tacit.simulate.engine import Engine
-from tacit.simulate.layout import LinkLayout, lay_out
+from tacit.simulator.engine import Engine
+from tacit.simulator.layout import LinkLayout, lay_out
 from tacit.streams import Batch
 
 _AGENTS, _VICTIM, _RECEIVER = 4, 0, 1

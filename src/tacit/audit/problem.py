@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit.audit.watch import Worlds
-from tacit.contract import Algorithm, Array, Mechanism, Objective, Params
+from tacit.core.contract import Algorithm, Array, Mechanism, Objective, Params
 from tacit.graphs import Channel, Graph, Topology
 from tacit.objectives import MeanLoss, PenalisedLoss, Regulariser
 from tacit.objectives import linear as inner_product

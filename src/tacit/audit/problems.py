@@ -28,8 +28,8 @@ from tacit.audit.problem import (
     regularised,
     turned,
 )
-from tacit.contract import Algorithm, Array, Batch, Params
-from tacit.errors import ConfigError
+from tacit.core.contract import Algorithm, Array, Batch, Params
+from tacit.core.errors import ConfigError
 from tacit.graphs import Channel, Delay, Graph, Topology, as_topology, complete, federation, star_roles
 from tacit.objectives import Constraint
 

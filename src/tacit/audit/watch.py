@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from tacit import runtime
-from tacit.contract import (
+from tacit.core.contract import (
     Algorithm,
     Array,
     Batch,

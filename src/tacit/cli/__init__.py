@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from tacit.cli import graph, ledger, peer, privacy, swarm
+from tacit.cli.added import add_extensions
 from tacit.cli.audit import audit
 from tacit.cli.common import INTERRUPTED, check_directory, print_table, reported, say
-from tacit.cli.reproduce import reproduce
 from tacit.cli.usage import explained
-from tacit.errors import TacitError
+from tacit.core.errors import TacitError
 
 if TYPE_CHECKING:
     from tacit.algorithms import Entry
@@ -66,7 +66,7 @@ def _root(
     ] = None,
 ) -> None:
     if own_code:
-        from tacit.experiments.own_code import import_file
+        from tacit.config.own_code import import_file
 
         for file in own_code:
             reported(import_file)(file)
@@ -169,8 +169,8 @@ def compare(
 
 
 # In the order in which help lists them: what a newcomer wants first.
-app.command(epilog="Example: tacit reproduce ops-occupancy --quick --out runs/ops-occupancy")(reproduce)
 app.command(epilog="Example: tacit audit online_push_sum --mechanism laplace --epsilon 1")(audit)
+add_extensions(app)
 
 
 def _execute(config: Any, out: Path, trackers: Sequence[Callable[[Any], object]] = ()) -> Outcome:
@@ -233,7 +233,7 @@ def _command() -> str:
 
 
 def _facts(entry: Entry) -> dict[str, Any]:
-    from tacit.experiments.sections import parameters, table_kinds
+    from tacit.config.sections import parameters, table_kinds
     from tacit.objectives import logistic
 
     kinds = table_kinds(entry.constructor)

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from tacit.cli.common import print_table, reported, say
-from tacit.errors import ConfigError
+from tacit.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tacit.contract import Algorithm, Mechanism
+    from tacit.core.contract import Algorithm, Mechanism
 
 MOST_MASKED = 20_000
 """Trials of masks: their messages are all kept."""

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tacit.errors import ConfigError, TacitError
-from tacit.text import visible
+from tacit.core.errors import ConfigError, TacitError
+from tacit.core.text import visible
 
 if TYPE_CHECKING:
     from rich.console import Console

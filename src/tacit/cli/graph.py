@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli.common import print_table, reported, say
-from tacit.errors import ConfigError, TacitError, TacitWarning
+from tacit.core.errors import ConfigError, TacitError, TacitWarning
 
 if TYPE_CHECKING:
     from tacit.algorithms import Entry
@@ -86,9 +86,9 @@ def _fitness(entry: Entry, graph: Graph) -> tuple[str, str]:
 def _chosen_graph(
     file: Path | None, edges: Path | None, kind: str | None, parameters: dict[str, Any], seed: int
 ) -> Graph:
+    from tacit.config.experiment import choose_graph, load_graph
+    from tacit.config.sections import Place
     from tacit.experiments.build import graph_maker
-    from tacit.experiments.config import choose_graph, load_graph
-    from tacit.experiments.sections import Place
     from tacit.graphs import from_edge_list
 
     if (file is not None) + (edges is not None) + (kind is not None) != 1:

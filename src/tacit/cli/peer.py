@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli.common import print_table, reported, say
-from tacit.errors import BudgetExceeded, ConfigError, TacitError
+from tacit.core.errors import BudgetExceeded, ConfigError, TacitError
 
 if TYPE_CHECKING:
+    from tacit.config.peer import PeerSettings
     from tacit.deploy.peer import Peer
-    from tacit.deploy.settings import PeerSettings
 
 app = typer.Typer(help="Run peers over mutual TLS: identities, start, look, stop.")
 
@@ -40,7 +40,7 @@ def init_ca(
     days: Annotated[int, typer.Option(min=1, help="Until it expires.")] = 3650,
 ) -> None:
     """Make the certificate authority of a federation."""
-    from tacit.peer.authority import init_ca as make
+    from tacit.peer.identity.authority import init_ca as make
 
     certificate = make(directory, name, days)
     say(f"authority made: {certificate} goes to every peer, the key beside it to nobody")
@@ -53,7 +53,7 @@ def request(
     out: Annotated[Path, typer.Option(help="The peer's identity directory.")] = Path("identity"),
 ) -> None:
     """Make a key, which stays here, and a request for a certificate; also to renew one."""
-    from tacit.peer.identity import request as ask
+    from tacit.peer.identity.identity import request as ask
 
     asked = ask(name, out)
     say(f"send {asked.csr} to the authority; the key {asked.key} stays here")
@@ -70,7 +70,7 @@ def issue(
     days: Annotated[int, typer.Option(min=1, help="Until it expires.")] = 90,
 ) -> None:
     """Sign a peer's request. Make sure first that it came from that peer: from now on it is believed to be it."""
-    from tacit.peer.authority import issue as sign
+    from tacit.peer.identity.authority import issue as sign
 
     certificate = sign(csr or Path(f"{name}.csr"), name, ca, out or Path(f"{name}.crt"), days)
     say(f"send {certificate} and {ca / 'ca.crt'} back to {name}, and there: tacit peer install {certificate.name}")
@@ -84,7 +84,7 @@ def install(
     out: Annotated[Path, typer.Option(help="The peer's identity directory.")] = Path("identity"),
 ) -> None:
     """Put a certificate beside its key, having checked both; a running peer takes it up without a restart."""
-    from tacit.peer.identity import install as put
+    from tacit.peer.identity.identity import install as put
 
     identity = put(certificate, ca, out)
     say(f"{identity.name}: valid until {identity.not_after:%Y-%m-%d %H:%M} UTC")
@@ -112,9 +112,9 @@ def run(
     log: Annotated[str | None, typer.Option(help="json or text, instead of the file's.")] = None,
 ) -> None:
     """Run a peer until it is stopped (SIGTERM or Ctrl-C), or has done its last round."""
-    from tacit.deploy.settings import load_peer
-    from tacit.peer.logs import configure
-    from tacit.privacy.open_files import raise_limit
+    from tacit.config.peer import load_peer
+    from tacit.peer.operations.logs import configure
+    from tacit.privacy.ledger.open_files import raise_limit
 
     raise_limit()
     operations = load_peer(file).operations
@@ -126,8 +126,8 @@ def run(
 
 
 async def _serve(file: Path) -> None:
-    from tacit.peer.logs import Log
-    from tacit.peer.tls_log import HandshakeLog
+    from tacit.peer.operations.logs import Log
+    from tacit.peer.transport.tls_log import HandshakeLog
 
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -239,7 +239,7 @@ def _runs(pid: int) -> bool:
 
 
 def _settings(file: Path) -> PeerSettings:
-    from tacit.deploy.settings import load_peer
+    from tacit.config.peer import load_peer
 
     return load_peer(file)
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli.common import print_table, reported, say
-from tacit.errors import ConfigError
+from tacit.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tacit.contract import Distribution
+    from tacit.core.contract import Distribution
 
 app = typer.Typer(help="What privacy costs, before anything is released.")
 
@@ -107,7 +107,7 @@ def explain(
 
 def _explained(name: str, settings: dict[str, Any]) -> dict[str, Any]:
     from tacit.algorithms import find
-    from tacit.experiments.sections import MECHANISMS, Place, choose, parameters
+    from tacit.config.sections import MECHANISMS, Place, choose, parameters
     from tacit.objectives import logistic
     from tacit.privacy.spending import composition_in_words
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli.common import check_directory, print_table, reported, say
-from tacit.errors import ConfigError
+from tacit.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from tacit.deploy.comparison import Outcome

@@ -33,7 +33,7 @@ def _fault(error: typer.TyperException) -> str:
     faults = getattr(error.__cause__, "errors", None)
     if faults is None:
         return f"{option} is missing" if type(error).__name__ == "MissingParameter" else error.format_message()
-    from tacit.experiments.sections import expectation
+    from tacit.config.sections import expectation
 
     fault = faults()[0]
     return f"{option} {fault['input']!r}: {expectation(fault)}"

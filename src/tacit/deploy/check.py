@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tacit import runtime
-from tacit.deploy.job import Job
-from tacit.deploy.plan import plan_of
-from tacit.deploy.settings import PeerSettings, load_peer
-from tacit.errors import ConfigError, TacitError
+from tacit.config.job import Job
+from tacit.config.peer import PeerSettings, load_peer
+from tacit.core.errors import ConfigError, TacitError
+from tacit.deploy.assignment import plan_of
 from tacit.graphs import Graph, Topology
-from tacit.peer.identity import expiry_warning, identity_files, load_identity
-from tacit.privacy.mask_noise import hides
+from tacit.peer.identity.identity import expiry_warning, identity_files, load_identity
+from tacit.privacy.noise.mask_noise import hides
 
 
 class CheckReport(NamedTuple):

@@ -12,19 +12,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit import runtime
-from tacit.contract import Params
+from tacit.core.contract import Params
 from tacit.deploy.swarm import Privacy, Swarm
 from tacit.experiments import Problem
 from tacit.graphs import Channel, Topology
-from tacit.peer.claims import FURTHEST_AHEAD
-from tacit.peer.feeds import in_precision
-from tacit.peer.memory import speakers
-from tacit.peer.traffic import Forecast, forecast
-from tacit.peer.world import World
-from tacit.simulate import simulate
-from tacit.simulate.arrays import joined
-from tacit.simulate.engine import Engine
-from tacit.simulate.layout import lay_out
+from tacit.peer.in_memory import speakers
+from tacit.peer.machine.claims import FURTHEST_AHEAD
+from tacit.peer.sources.batches import in_precision
+from tacit.peer.transport.traffic import Forecast, forecast
+from tacit.peer.views import World
+from tacit.simulator import simulate
+from tacit.simulator.engine import Engine
+from tacit.simulator.layout import lay_out
+from tacit.simulator.loop_state import joined
 
 
 class Outcome(NamedTuple):

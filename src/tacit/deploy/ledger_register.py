@@ -16,12 +16,12 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tacit.deploy.settings import PeerSettings
-from tacit.errors import ConfigError
-from tacit.peer.pem_files import replace_file
-from tacit.peer.store import PeerStore
-from tacit.privacy.ledger import inspect
-from tacit.privacy.witness import read_mark
+from tacit.config.peer import PeerSettings
+from tacit.core.errors import ConfigError
+from tacit.peer.identity.pem_files import replace_file
+from tacit.peer.node.store import PeerStore
+from tacit.privacy.ledger.ledger import inspect
+from tacit.privacy.ledger.witness import read_mark
 
 
 @dataclass(frozen=True)

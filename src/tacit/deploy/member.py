@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tacit.peer.service import PeerService
+    from tacit.peer.node.service import PeerService
 
 LONGEST_STOP = 20.0
 """Seconds after the end of standard input until the process ends itself, whatever it is doing."""
@@ -134,15 +134,15 @@ async def member(directory: Path) -> int:
     heard = _Input()
     from tacit.deploy.rehearsal import plan_for
     from tacit.experiments import build, load
-    from tacit.peer.counters import Counters
-    from tacit.peer.credentials import IdentityWatch
-    from tacit.peer.feeds import StreamFeed
-    from tacit.peer.identity import identity_files
-    from tacit.peer.logs import Log, configure
-    from tacit.peer.plan import NOTHING_BOOKED, Pace
-    from tacit.peer.service import PeerService
-    from tacit.peer.store import PeerStore
-    from tacit.peer.tally import REFUSALS
+    from tacit.peer.identity.credentials import IdentityWatch
+    from tacit.peer.identity.identity import identity_files
+    from tacit.peer.node.assignment import NOTHING_BOOKED, Pace
+    from tacit.peer.node.service import PeerService
+    from tacit.peer.node.store import PeerStore
+    from tacit.peer.operations.counters import Counters
+    from tacit.peer.operations.link_events import REFUSALS
+    from tacit.peer.operations.logs import Log, configure
+    from tacit.peer.sources.batches import StreamFeed
     from tacit.privacy.accounting import Budget
 
     configure("text")
@@ -178,7 +178,7 @@ async def _take_part(
     service: PeerService, settings: MemberSettings, book: Path, heard: _Input, recorder: _Recorder
 ) -> None:
     """Run until standard input ends."""
-    from tacit.peer.sockets import tcp_bytes
+    from tacit.peer.transport.sockets import tcp_bytes
 
     known: dict[str, str] | None = json.loads(book.read_text()) if book.exists() else None
     port = await service.listen("127.0.0.1:0" if known is None else known[settings.name])
@@ -219,9 +219,9 @@ async def _first_of(*events: asyncio.Event) -> None:
 
 def main() -> int:
     """Run the member whose directory is the first argument; the others are files that register algorithms."""
-    from tacit.errors import TacitError
-    from tacit.experiments.own_code import import_file
-    from tacit.privacy.open_files import raise_limit
+    from tacit.config.own_code import import_file
+    from tacit.core.errors import TacitError
+    from tacit.privacy.ledger.open_files import raise_limit
 
     raise_limit()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the launcher gets Ctrl-C too, and says when to stop

@@ -22,26 +22,26 @@ from typing import Any, Self
 import numpy as np
 
 from tacit import runtime
+from tacit.config.peer import PeerSettings, load_peer
+from tacit.config.sections import Place, located
+from tacit.core.errors import ConfigError, DataError, IdentityError
+from tacit.deploy.assignment import plan_of
 from tacit.deploy.ledger_register import open_store
-from tacit.deploy.plan import plan_of
-from tacit.deploy.settings import PeerSettings, load_peer
-from tacit.errors import ConfigError, DataError, IdentityError
-from tacit.experiments.sections import Place, located
-from tacit.peer.counters import Counters
-from tacit.peer.credentials import IdentityWatch
-from tacit.peer.feeds import Feed, SampleFeed, StreamFeed, with_one
-from tacit.peer.file_tail import FileTail
-from tacit.peer.identity import identity_files
-from tacit.peer.local_http import Handlers, LocalServer
-from tacit.peer.logs import Log
-from tacit.peer.plan import Pace, Plan
-from tacit.peer.service import PeerService
-from tacit.peer.set_round import Moved
-from tacit.peer.set_round import set_round as moved_to
-from tacit.peer.sources import SampleQueue
-from tacit.peer.stopping import StopsOnce
-from tacit.peer.store import PeerStore
-from tacit.peer.tally import REFUSALS
+from tacit.peer.identity.credentials import IdentityWatch
+from tacit.peer.identity.identity import identity_files
+from tacit.peer.node.assignment import Pace, Plan
+from tacit.peer.node.closing import StopsOnce
+from tacit.peer.node.service import PeerService
+from tacit.peer.node.set_round import Moved
+from tacit.peer.node.set_round import set_round as moved_to
+from tacit.peer.node.store import PeerStore
+from tacit.peer.operations.counters import Counters
+from tacit.peer.operations.link_events import REFUSALS
+from tacit.peer.operations.local_http import Handlers, LocalServer
+from tacit.peer.operations.logs import Log
+from tacit.peer.sources.batches import Feed, SampleFeed, StreamFeed, with_one
+from tacit.peer.sources.file_follower import FileTail
+from tacit.peer.sources.queue import SampleQueue
 
 LONGEST_DELIVERY, SHORT_DELIVERY = 60.0, 5.0
 """Seconds for which a peer whose last round is over waits for neighbours to confirm, if they cannot do without it, and
@@ -141,7 +141,7 @@ class Peer(StopsOnce):
         }
 
     def note_handshake(self, reason: str, line: str) -> None:
-        """Count a TLS handshake that gRPC refused; see `tacit.peer.tls_log`."""
+        """Count a TLS handshake that gRPC refused; see `tacit.peer.transport.tls_log`."""
         self._service.note_handshake(reason, line)
 
     async def finished(self) -> None:
@@ -203,7 +203,7 @@ class Peer(StopsOnce):
 
 
 def set_round(path: Path, next_round: int | None) -> Moved:
-    """Have a peer that does not run go on with another round; see `tacit.peer.set_round`."""
+    """Have a peer that does not run go on with another round; see `tacit.peer.node.set_round`."""
     settings = load_peer(path)
     if not settings.store.exists():
         raise ConfigError(f"{settings.peer.name} has no store at {settings.store}: it begins with round 1 when it runs")

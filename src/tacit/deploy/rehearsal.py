@@ -16,16 +16,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit import runtime
-from tacit.contract import Algorithm
-from tacit.errors import ConfigError
+from tacit.config.own_code import program
+from tacit.core.contract import Algorithm
+from tacit.core.errors import ConfigError
 from tacit.experiments import Config, Problem
-from tacit.experiments.own_code import program
 from tacit.graphs import Graph, Topology
-from tacit.peer.exchange import VERSION
-from tacit.peer.feeds import in_precision
-from tacit.peer.plan import Plan
-from tacit.peer.rounds import Views
-from tacit.peer.world import World
+from tacit.peer.machine.rounds import Views
+from tacit.peer.node.assignment import Plan
+from tacit.peer.node.exchange import VERSION
+from tacit.peer.sources.batches import in_precision
+from tacit.peer.views import World
 from tacit.streams import Stream
 from tacit.streams.learnt import refuse_undeclared
 

@@ -28,14 +28,14 @@ import jax
 import numpy as np
 import tomli_w
 
-from tacit.contract import Params
+from tacit.config.own_code import own_files
+from tacit.core.contract import Params
+from tacit.core.errors import ConfigError, RemoteError
 from tacit.deploy.member import LONGEST_STOP, MemberSettings
 from tacit.deploy.rehearsal import refuse_channel, roster
-from tacit.errors import ConfigError, RemoteError
 from tacit.experiments import Problem
-from tacit.experiments.own_code import own_files
-from tacit.peer.authority import init_ca, issue
-from tacit.peer.identity import install, request
+from tacit.peer.identity.authority import init_ca, issue
+from tacit.peer.identity.identity import install, request
 
 LAST_LINES = 12
 """Of a member's log, shown when it dies."""

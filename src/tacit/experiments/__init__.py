@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
+from tacit.config.experiment import Config, load, parse
 from tacit.experiments.build import Problem, build
-from tacit.experiments.config import Config, load, parse
 
 __all__ = ["Config", "Problem", "build", "load", "parse"]

@@ -7,14 +7,15 @@ import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tacit import limits, runtime
-from tacit.contract import Algorithm, Objective
-from tacit.experiments.config import SYNTHETIC, Config
-from tacit.experiments.sections import Choice, located
+from tacit import runtime
+from tacit.config.experiment import SYNTHETIC, Config
+from tacit.config.sections import Choice, located
+from tacit.core import limits
+from tacit.core.contract import Algorithm, Objective
 from tacit.experiments.tables import Tabular, seeded
 from tacit.graphs import Channel, Delay, Graph, Topology, as_topology
 from tacit.results import Run
-from tacit.simulate import simulate
+from tacit.simulator import simulate
 from tacit.streams import Stream
 from tacit.streams.learnt import refuse_undeclared
 

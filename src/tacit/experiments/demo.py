@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from tacit.config.experiment import Config, parse
 from tacit.experiments.build import build
-from tacit.experiments.config import Config, parse
 
 GRID = (0.1, 0.3, 1.0, 3.0, 10.0)
 TUNING_SEED = 1000

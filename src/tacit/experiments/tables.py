@@ -9,12 +9,12 @@ from typing import Any, cast, get_args
 import numpy as np
 
 from tacit import streams
-from tacit.errors import ConfigError, DataError
-from tacit.experiments.config import DATASETS, Config, Seed, task_of
-from tacit.experiments.sections import Choice, located
+from tacit.config.experiment import DATASETS, Config, Seed, task_of
+from tacit.config.sections import Choice, located
+from tacit.core.errors import ConfigError, DataError
 from tacit.graphs import Graph
 from tacit.streams import Stream, Table
-from tacit.streams.datasets import with_bias
+from tacit.streams.dataset import with_bias
 from tacit.streams.learnt import Kind, Learnt, declared
 
 NOT_COVERED = "which no privacy account covers"

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from tacit.errors import GraphError
+from tacit.core.errors import GraphError
 from tacit.graphs.edges import BoolArray, FloatArray
 
 

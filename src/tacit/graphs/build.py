@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from tacit.errors import GraphError
+from tacit.core.errors import GraphError
 from tacit.graphs.dynamics import Periodic
 from tacit.graphs.edges import BoolArray, complete_edges, edge_keys, refuse_large, split_keys
 from tacit.graphs.graph import Graph, first_of_equal_sizes

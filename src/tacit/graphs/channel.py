@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from tacit.errors import ConfigError
+from tacit.core.errors import ConfigError
 
 LONGEST_DELAY = 100_000
 """Rounds: each possible delay is a number in the compiled program."""

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacit.errors import GraphError
+from tacit.core.errors import GraphError
 from tacit.graphs.dynamics import Attendance, Scheduled
 from tacit.graphs.edges import LARGEST_DENSE, BoolArray, FloatArray, IntArray, one_sided, reverse_positions
 from tacit.graphs.graph import Graph

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tacit.errors import GraphError
+from tacit.core.errors import GraphError
 from tacit.graphs.edges import IntArray
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tacit.errors import GraphError, RequirementError
+from tacit.core.errors import GraphError, RequirementError
 from tacit.graphs.dynamics import Dynamics, Periodic
 from tacit.graphs.edges import one_sided
 from tacit.graphs.weights import Weights

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tacit import limits
-from tacit.errors import GraphError
+from tacit.core import limits
+from tacit.core.errors import GraphError
 from tacit.graphs.edges import matrix_entries, refuse_large, split_keys
 from tacit.graphs.graph import Graph
 from tacit.graphs.weights import given

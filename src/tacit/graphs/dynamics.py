@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.random import threefry_2x32
 
-from tacit.errors import GraphError, RequirementError
+from tacit.core.errors import GraphError, RequirementError
 from tacit.graphs.edges import BoolArray, IntArray, one_sided, reverse_positions
 
 if TYPE_CHECKING:

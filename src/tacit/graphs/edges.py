@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit import limits
-from tacit.errors import GraphError
+from tacit.core import limits
+from tacit.core.errors import GraphError
 
 LARGEST_COMPLETE = 20_000
 LARGEST_DENSE = 500

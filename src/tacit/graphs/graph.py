@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from tacit.errors import GraphError
+from tacit.core.errors import GraphError
 from tacit.graphs import edges as edge_lists
 from tacit.graphs.clusters import checked_clusters, joined_clusters
 from tacit.graphs.compatibility import checked

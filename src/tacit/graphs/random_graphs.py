@@ -7,7 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from tacit.errors import GraphError
+from tacit.core.errors import GraphError
 from tacit.graphs.build import circulant_regular
 from tacit.graphs.edges import IntArray, refuse_large
 from tacit.graphs.graph import Graph

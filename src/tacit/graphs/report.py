@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tacit.errors import GraphError
+from tacit.core.errors import GraphError
 from tacit.graphs import checks
 from tacit.graphs.edges import IntArray
 from tacit.graphs.graph import Graph

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tacit.contract import Requirement
-from tacit.errors import RequirementError
+from tacit.core.contract import Requirement
+from tacit.core.errors import RequirementError
 from tacit.graphs import checks
 from tacit.graphs.channel import Channel
 from tacit.graphs.dynamics import LinkDrop, OptOut

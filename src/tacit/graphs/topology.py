@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from tacit.errors import GraphError
+from tacit.core.errors import GraphError
 from tacit.graphs.availability import Availability, joined_availability
 from tacit.graphs.clusters import checked_clusters, joined_clusters
 from tacit.graphs.edges import IntArray, refuse_large

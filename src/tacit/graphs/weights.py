@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from tacit.errors import GraphError
+from tacit.core.errors import GraphError
 from tacit.graphs.edges import BoolArray, FloatArray, IntArray, reverse_positions
 
 Rule = Literal["sender", "receiver", "metropolis"]

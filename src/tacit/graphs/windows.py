@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from tacit.errors import GraphError
+from tacit.core.errors import GraphError
 from tacit.graphs.checks import LARGEST_TABLE, adjacency, is_strongly_connected, one_role, pair_without_path
 from tacit.graphs.dynamics import Scheduled
 from tacit.graphs.edges import BoolArray, IntArray

@@ -26,18 +26,18 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tacit import privacy
 from tacit.algorithms import find
-from tacit.contract import Algorithm, Mechanism, Objective, unprotected
-from tacit.errors import ConfigError
+from tacit.config.experiment import choose_graph
+from tacit.config.sections import Place
+from tacit.core.contract import Algorithm, Mechanism, Objective, unprotected
+from tacit.core.errors import ConfigError
 from tacit.experiments.build import graph_maker
-from tacit.experiments.config import choose_graph
-from tacit.experiments.sections import Place
 from tacit.graphs import Graph, Topology, random_digraph
 from tacit.interop.objectives import probabilities, resolved
 from tacit.interop.owners import FitError, checked_owners, in_passes, owners_of, without_owners
 from tacit.privacy.charges import charges_all
 from tacit.privacy.spending import RunPrivacy
 from tacit.results import RegretCurve, Run
-from tacit.simulate import simulate
+from tacit.simulator import simulate
 from tacit.streams.learnt import Learnt, declared
 from tacit.streams.validate import Task, check_count
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import ConfigError, DataError
+from tacit.core.errors import ConfigError, DataError
 
 LARGEST = float(np.finfo(np.float32).max)
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.contract import Objective
+from tacit.core.contract import Objective
 from tacit.deploy.peer import Peer
 from tacit.privacy.spending import RunPrivacy
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.contract import Objective
-from tacit.errors import ConfigError
+from tacit.core.contract import Objective
+from tacit.core.errors import ConfigError
 from tacit.objectives import OBJECTIVES
 from tacit.streams.validate import Task
 

@@ -26,8 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.algorithms import find
-from tacit.contract import Algorithm, Mechanism, Objective
-from tacit.errors import ConfigError, DataError
+from tacit.core.contract import Algorithm, Mechanism, Objective
+from tacit.core.errors import ConfigError, DataError
 from tacit.interop.feature_columns import LARGEST, FeatureColumns
 from tacit.interop.objectives import probabilities, resolved
 from tacit.interop.solo import SoloAgent

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit import streams
-from tacit.contract import Tree
-from tacit.errors import DataError
+from tacit.core.contract import Tree
+from tacit.core.errors import DataError
 from tacit.streams import Stream
 from tacit.streams.learnt import Learnt
 from tacit.streams.validate import Task

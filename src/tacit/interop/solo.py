@@ -15,16 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit import runtime
-from tacit.contract import Algorithm
+from tacit.core.contract import Algorithm
 from tacit.graphs import Graph
-from tacit.peer.functions import AgentFunctions
-from tacit.peer.releases import BookedReleaser
-from tacit.peer.rounds import RoundMachine
-from tacit.peer.world import World
+from tacit.peer.machine.functions import AgentFunctions
+from tacit.peer.machine.releases import BookedReleaser
+from tacit.peer.machine.rounds import RoundMachine
+from tacit.peer.views import World
 from tacit.privacy.accounting import Account, guarantee
 from tacit.privacy.charges import charges_all
-from tacit.privacy.entropy import NoiseSource
 from tacit.privacy.events import Event
+from tacit.privacy.noise.entropy import NoiseSource
 from tacit.privacy.spending import RunPrivacy
 from tacit.streams import Batch
 

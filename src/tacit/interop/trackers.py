@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.errors import ConfigError, ResultError
+from tacit.core.errors import ConfigError, ResultError
 from tacit.interop.event_files import Point, write_events
 from tacit.results import Record, Run
 

@@ -5,18 +5,6 @@ from tacit.metrics.clusters import agreement, by_cluster, normalised_deviation
 from tacit.metrics.comparator import Comparator, best_fixed, best_fixed_prefixes
 from tacit.metrics.feasible import FeasibleComparator, best_fixed_within, check_feasible
 from tacit.metrics.intervals import Band, Interval, mean_band, mean_interval, paired_difference
-from tacit.metrics.mean_square import (
-    ServerError,
-    StepBounds,
-    asynchronous_network,
-    feature_correlations,
-    feature_energies,
-    fourth_moments,
-    mean_square_radius,
-    steady_state,
-    step_bounds,
-    transient,
-)
 from tacit.metrics.onthefly import consensus_distance, network_loss, network_score, node_loss
 from tacit.metrics.per_round import DynamicComparator, dynamic_comparator
 from tacit.metrics.regret import Regret, Slope, loglog_slope, static_regret
@@ -28,11 +16,8 @@ __all__ = [
     "FeasibleComparator",
     "Interval",
     "Regret",
-    "ServerError",
     "Slope",
-    "StepBounds",
     "agreement",
-    "asynchronous_network",
     "best_fixed",
     "best_fixed_prefixes",
     "best_fixed_within",
@@ -40,13 +25,9 @@ __all__ = [
     "check_feasible",
     "consensus_distance",
     "dynamic_comparator",
-    "feature_correlations",
-    "feature_energies",
-    "fourth_moments",
     "loglog_slope",
     "mean_band",
     "mean_interval",
-    "mean_square_radius",
     "message_bits",
     "network_loss",
     "network_score",
@@ -54,7 +35,4 @@ __all__ = [
     "normalised_deviation",
     "paired_difference",
     "static_regret",
-    "steady_state",
-    "step_bounds",
-    "transient",
 ]

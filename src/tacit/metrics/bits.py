@@ -7,7 +7,7 @@ import math
 import jax
 import jax.numpy as jnp
 
-from tacit.contract import Tree
+from tacit.core.contract import Tree
 
 
 def message_bits(message_spec: Tree) -> int:

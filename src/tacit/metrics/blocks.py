@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.contract import Array, Batch, Params, Tree
-from tacit.errors import DataError
+from tacit.core.contract import Array, Batch, Params, Tree
+from tacit.core.errors import DataError
 
 Vector = NDArray[np.float64]
 Loss = Callable[[Params, Batch], Array]

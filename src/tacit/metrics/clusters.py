@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.errors import DataError
+from tacit.core.errors import DataError
 
 Floats = NDArray[np.float64]
 

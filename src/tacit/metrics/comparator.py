@@ -21,8 +21,8 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from tacit.contract import Batch, Objective, Params
-from tacit.errors import ConfigError
+from tacit.core.contract import Batch, Objective, Params
+from tacit.core.errors import ConfigError
 from tacit.metrics.blocks import Chunks, Data, Loss, Vector, Vectors
 from tacit.objectives.losses import certified_regulariser
 from tacit.objectives.regularisers import Regulariser

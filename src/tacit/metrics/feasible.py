@@ -20,8 +20,8 @@ from typing import NamedTuple, NoReturn
 import jax
 import numpy as np
 
-from tacit.contract import Batch, Objective, Params
-from tacit.errors import ConfigError, DataError
+from tacit.core.contract import Batch, Objective, Params
+from tacit.core.errors import ConfigError, DataError
 from tacit.metrics.blocks import Chunks, Data, Loss, Vector, Vectors
 from tacit.metrics.comparator import ASSUMED_CURVATURE, SMALLEST_MU, falling
 from tacit.metrics.floor import Floor

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from tacit.contract import Array
+from tacit.core.contract import Array
 from tacit.metrics.blocks import Vector, Vectors
 from tacit.objectives import ConvexSet
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.errors import ConfigError, DataError
+from tacit.core.errors import ConfigError, DataError
 
 
 class Interval(NamedTuple):

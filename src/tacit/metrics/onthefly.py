@@ -5,8 +5,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from tacit.contract import Array, Batch, Objective, Params
-from tacit.errors import ConfigError
+from tacit.core.contract import Array, Batch, Objective, Params
+from tacit.core.errors import ConfigError
 
 
 def consensus_distance(params: Params) -> Array:

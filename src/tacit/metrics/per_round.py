@@ -23,8 +23,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit.contract import Array, Batch, Objective, Params, Tree
-from tacit.errors import ConfigError, DataError
+from tacit.core.contract import Array, Batch, Objective, Params, Tree
+from tacit.core.errors import ConfigError, DataError
 from tacit.metrics.blocks import Chunks, Loss, Vector, Vectors, as_double
 from tacit.metrics.comparator import ASSUMED_CURVATURE, falling
 from tacit.metrics.floor import Floor

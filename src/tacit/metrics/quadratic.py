@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacit.errors import ConfigError
+from tacit.core.errors import ConfigError
 from tacit.metrics.blocks import Vector
 from tacit.objectives import Ball, Box, ConvexSet, Simplex
 

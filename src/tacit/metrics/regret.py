@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.errors import DataError
+from tacit.core.errors import DataError
 
 
 class Regret(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import DataError
+from tacit.core.errors import DataError
 from tacit.metrics import blocks
 from tacit.metrics.blocks import Data, Loss, Vector, Vectors
 

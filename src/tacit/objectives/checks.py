@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tacit.errors import ConfigError
+from tacit.core.errors import ConfigError
 
 
 def nonnegative(name: str, value: float, remedy: str) -> float:

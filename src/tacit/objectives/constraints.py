@@ -12,8 +12,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from tacit.contract import Array, Batch, Params
-from tacit.errors import ConfigError, ContractError
+from tacit.core.contract import Array, Batch, Params
+from tacit.core.errors import ConfigError, ContractError
 from tacit.objectives.checks import bound, positive
 from tacit.objectives.losses import MeanLoss, linear
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from tacit.contract import Array, Batch, Objective, Params
-from tacit.errors import ConfigError
+from tacit.core.contract import Array, Batch, Objective, Params
+from tacit.core.errors import ConfigError
 
 
 def from_loss(

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.contract import Array, Batch, Objective
-from tacit.errors import ConfigError
+from tacit.core.contract import Array, Batch, Objective
+from tacit.core.errors import ConfigError
 from tacit.objectives.checks import positive
 from tacit.objectives.losses import MeanLoss, PenalisedLoss, linear, squared_loss
 from tacit.objectives.regularisers import Regulariser

@@ -15,8 +15,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from tacit.contract import Array, Batch, Objective, Params
-from tacit.errors import ConfigError
+from tacit.core.contract import Array, Batch, Objective, Params
+from tacit.core.errors import ConfigError
 from tacit.objectives.checks import positive
 from tacit.objectives.regularisers import Regulariser, huber
 

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from tacit.contract import Array, Params, Tree
+from tacit.core.contract import Array, Params, Tree
 from tacit.objectives.projections import Ball, ConvexSet, Simplex
 
 

@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit.contract import Array, Batch, Objective, Params
-from tacit.errors import ConfigError, DataError
+from tacit.core.contract import Array, Batch, Objective, Params
+from tacit.core.errors import ConfigError, DataError
 from tacit.objectives.losses import MeanLoss, PenalisedLoss, softmax_loss
 from tacit.objectives.regularisers import Regulariser
 

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from tacit.contract import Array, Params
-from tacit.errors import ConfigError
+from tacit.core.contract import Array, Params
+from tacit.core.errors import ConfigError
 from tacit.objectives.checks import bound, positive
 
 Projection = Callable[[Params], Params]

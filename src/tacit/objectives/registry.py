@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tacit.contract import Objective
+from tacit.core.contract import Objective
 from tacit.objectives.constraints import Constraint, size_limit, spending_limit
 from tacit.objectives.fourier import fourier
 from tacit.objectives.losses import absolute, hinge, logistic, softmax, squared

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from tacit.contract import Array, Params
+from tacit.core.contract import Array, Params
 from tacit.objectives.checks import nonnegative
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tacit.peer.functions import AgentFunctions
-from tacit.peer.memory import Trajectory, run_in_process
-from tacit.peer.rounds import Envelope, RoundMachine
+from tacit.peer.in_memory import Trajectory, run_in_process
+from tacit.peer.machine.functions import AgentFunctions
+from tacit.peer.machine.rounds import Envelope, RoundMachine
 
 __all__ = ["AgentFunctions", "Envelope", "RoundMachine", "Trajectory", "run_in_process"]

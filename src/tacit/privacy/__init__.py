@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tacit.contract import unprotected
+from tacit.core.contract import unprotected
 from tacit.privacy.clipping import clipped_gradient, clipped_mean, gradient_parts, present_in, records_in
 from tacit.privacy.events import EVERYONE, Event, Loss
-from tacit.privacy.graph_noise import (
+from tacit.privacy.graph_mechanisms import (
     graph_homomorphic,
     laplace_of_size,
     local_graph_homomorphic,
@@ -15,7 +15,6 @@ from tacit.privacy.graph_noise import (
 from tacit.privacy.mechanisms import bounded_laplace, classic_gaussian, decaying_gaussian, gaussian, laplace
 from tacit.privacy.release import from_grid, release
 from tacit.privacy.statements import statement
-from tacit.privacy.trajectory import trajectory_claim
 
 __all__ = [
     "EVERYONE",
@@ -39,6 +38,5 @@ __all__ = [
     "records_in",
     "release",
     "statement",
-    "trajectory_claim",
     "unprotected",
 ]

@@ -13,8 +13,8 @@ import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tacit.contract import Adjacency
-from tacit.errors import ConfigError, PrivacyError
+from tacit.core.contract import Adjacency
+from tacit.core.errors import ConfigError, PrivacyError
 from tacit.privacy.conversions import rho_within, tight
 from tacit.privacy.events import EVERYONE, Event, Loss, Total, fresh, fresh_number
 

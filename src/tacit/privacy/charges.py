@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from tacit.contract import Adjacency, Mechanism, PrivacyStatement
+from tacit.core.contract import Adjacency, Mechanism, PrivacyStatement
 from tacit.privacy.events import EVERYONE, NO_RECORDS, Event, fresh, rows
 
 

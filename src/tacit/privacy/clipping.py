@@ -29,8 +29,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit.contract import Array, Batch, Clip, Objective, Params, Separable, Tree
-from tacit.errors import ConfigError, ContractError, DataError
+from tacit.core.contract import Array, Batch, Clip, Objective, Params, Separable, Tree
+from tacit.core.errors import ConfigError, ContractError, DataError
 
 _BLOCK = 32
 _FIXED_ROUNDINGS = 24

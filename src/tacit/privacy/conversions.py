@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 
-from tacit.errors import ConfigError
+from tacit.core.errors import ConfigError
 
 
 def loose(rho: float, delta: float) -> float:

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from tacit.contract import Array, Batch, Clip, Extent, Mechanism, Tree, View
+from tacit.core.contract import Array, Batch, Clip, Extent, Mechanism, Tree, View
 from tacit.privacy.clipping import clip, present_in, records_in
 
 NOTICED = 1e-3

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, get_args
 
-from tacit.contract import Adjacency, Distribution
-from tacit.errors import ConfigError
+from tacit.core.contract import Adjacency, Distribution
+from tacit.core.errors import ConfigError
 
 EVERYONE = "*"
 """The observer who sees every release."""

@@ -24,9 +24,8 @@ from typing import Literal, get_args
 import jax
 import jax.numpy as jnp
 
-from tacit.contract import Adjacency, Array, Clip, Distribution, Extent, Mechanism, Noise, Tree, View
-from tacit.errors import ConfigError
-from tacit.privacy.classic import classic_multiplier
+from tacit.core.contract import Adjacency, Array, Clip, Distribution, Extent, Mechanism, Noise, Tree, View
+from tacit.core.errors import ConfigError
 
 Perturbs = Literal["gradient", "update", "model"]
 Norm = Literal["l2", "l1", "linf"]
@@ -93,7 +92,7 @@ def classic_gaussian(
     Its standard deviation is sensitivity x sqrt(2 ln(1.25 / delta)) / epsilon, which is proven for epsilon below 1 and
     more than is needed. The variance shrinks by `decay` per round, so that round t has epsilon decay^(-(t-1)/2) at the
     same delta; once that reaches 1 the calibration says nothing of a round. What is booked never rests on it: that is
-    the noise's own rho, as for any Gaussian noise. `tacit.privacy.classic` has the sums of the classic rules.
+    the noise's own rho, as for any Gaussian noise.
     """
     return _decaying("classic_gaussian", classic_multiplier(epsilon, delta), decay, clip, norm, perturbs, adjacency)
 
@@ -197,3 +196,22 @@ def positive(name: str, value: float, remedy: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
         raise ConfigError(f"{name} = {value!r}: expected a positive finite number; {remedy}")
     return float(value)
+
+
+def classic_multiplier(epsilon: float, delta: float) -> float:
+    """Return the noise, in units of the sensitivity, whose release is (epsilon, delta) private."""
+    check_classic(epsilon, delta)
+    if epsilon >= 1:
+        raise ConfigError(
+            f"epsilon = {epsilon!r}: expected a number below 1, for which the classic calibration is proven; use "
+            "gaussian with a noise_multiplier that `tacit privacy plan` finds"
+        )
+    return math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+
+
+def check_classic(epsilon: float, delta: float) -> None:
+    """Refuse an epsilon or a delta that means nothing."""
+    if isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or not 0 < epsilon < math.inf:
+        raise ConfigError(f"epsilon = {epsilon!r}: expected a positive finite number; a larger one means less noise")
+    if isinstance(delta, bool) or not isinstance(delta, int | float) or not 0 < delta < 1:
+        raise ConfigError(f"delta = {delta!r}: expected a number between 0 and 1, such as 1e-5")

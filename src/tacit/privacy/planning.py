@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import NamedTuple
 
-from tacit.contract import Distribution
-from tacit.errors import ConfigError, PrivacyError
+from tacit.core.contract import Distribution
+from tacit.core.errors import ConfigError, PrivacyError
 from tacit.privacy.accounting import composed
 from tacit.privacy.conversions import gaussian_epsilon, loose, rho_within, tight
 from tacit.privacy.events import Event

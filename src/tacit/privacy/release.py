@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit.contract import Array, Extent, Mechanism, Noise, Tree, View
-from tacit.errors import ContractError
-from tacit.privacy.unit_noise import NoiseWords, unit_gaussian, unit_laplace
+from tacit.core.contract import Array, Extent, Mechanism, Noise, Tree, View
+from tacit.core.errors import ContractError
+from tacit.privacy.noise.unit_noise import NoiseWords, unit_gaussian, unit_laplace
 
 _UNIT_DRAWS = {"laplace": unit_laplace, "gaussian": unit_gaussian, "bounded_laplace": unit_laplace}
 _GRIDS = {"float32": ("int32", 2.0**-20), "float64": ("int64", 2.0**-40)}

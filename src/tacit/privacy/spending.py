@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.contract import Adjacency, PrivacyStatement
-from tacit.errors import PrivacyError
+from tacit.core.contract import Adjacency, PrivacyStatement
+from tacit.core.errors import PrivacyError
 from tacit.privacy.accounting import NEIGHBOURS, Guarantee, guarantee
 from tacit.privacy.charges import Held, Release, charges_all, event_of
 from tacit.privacy.events import Event, Loss, Total

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from tacit.contract import Mechanism, PrivacyStatement
+from tacit.core.contract import Mechanism, PrivacyStatement
 from tacit.privacy.accounting import NEIGHBOURS
 
 Composition = Literal["parallel", "sequential"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.errors import ResultError
+from tacit.core.errors import ResultError
 from tacit.results import store
 from tacit.results.plots import draw_all, draw_overview
 from tacit.results.record import Record, figure

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from html import escape
 from typing import Any, LiteralString
 
-from tacit.text import visible
+from tacit.core.text import visible
 
 
 class Html(str):

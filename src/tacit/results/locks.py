@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from tacit.errors import ResultError
+from tacit.core.errors import ResultError
 
 LOCK, STAGED = ".tacit-lock", ".tacit-new"
 """In a directory: the lock, and the folder in which what is to come is made ready."""

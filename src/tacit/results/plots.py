@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import ResultError
+from tacit.core.errors import ResultError
+from tacit.core.text import visible
 from tacit.metrics import mean_band
 from tacit.results.record import Record
-from tacit.text import visible
 
 INK = "#1b1f24"
 FAINT = "#8a9099"

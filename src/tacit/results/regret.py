@@ -12,8 +12,8 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.contract import Array, Batch, Objective, Params, Tree
-from tacit.errors import ConfigError
+from tacit.core.contract import Array, Batch, Objective, Params, Tree
+from tacit.core.errors import ConfigError
 from tacit.metrics import (
     Comparator,
     DynamicComparator,

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tacit.contract import Objective, Params
-from tacit.errors import ConfigError
+from tacit.core.contract import Objective, Params
+from tacit.core.errors import ConfigError
 from tacit.objectives import ConvexSet
 from tacit.privacy.spending import RunPrivacy
 from tacit.results.record import Record, figure

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from tacit.errors import ResultError
+from tacit.core.errors import ResultError
 from tacit.results.sealed import AGAIN, is_file, is_name
 
 LONGEST_TEXT = 100_000

@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
-from tacit.errors import ResultError
-from tacit.privacy.ledger_store import sync
+from tacit.core.errors import ResultError
+from tacit.privacy.ledger.store import sync
 from tacit.results.locks import STAGED, being_written, clear, writing
 
 SUMMARY, FILES = "summary.json", "files"

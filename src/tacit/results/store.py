@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import ResultError
+from tacit.core.errors import ResultError
 from tacit.results.plots import PANELS, Drawn, draw_all
 from tacit.results.record import Record, Trace
 from tacit.results.sealed import AGAIN, FILES, SUMMARY, Sealed, put, refuse_deep, seal, settled

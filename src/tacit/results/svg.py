@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
-from tacit.errors import ResultError
+from tacit.core.errors import ResultError
+from tacit.core.text import visible
 from tacit.results.sealed import AGAIN
-from tacit.text import visible
 
 _SVG = "{http://www.w3.org/2000/svg}"
 _SHAPES = {"svg", "g", "path", "defs", "use", "clipPath", "rect", "style", "image", "linearGradient", "stop"}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.errors import ConfigError, ResultError
+from tacit.core.errors import ConfigError, ResultError
 
 if TYPE_CHECKING:
     from tacit.results.run import Run

@@ -1,9 +1,9 @@
 """Streams: (round, agent) -> batch, synthetic or from your data, and the ways to share a data set out."""
 
-from tacit.streams import datasets, partition
+from tacit.streams import partition
 from tacit.streams.arrays import from_arrays
 from tacit.streams.autoregressive import AutoregressiveStream, autoregressive
-from tacit.streams.calcofi import CalcofiStream, calcofi
+from tacit.streams.dataset import Dataset
 from tacit.streams.files import Table, read_owners, read_table
 from tacit.streams.regression import LinearRegression, linear_regression
 from tacit.streams.scaling import scaled
@@ -16,14 +16,12 @@ from tacit.streams.whole import whole
 __all__ = [
     "AutoregressiveStream",
     "Batch",
-    "CalcofiStream",
+    "Dataset",
     "DriftStream",
     "LinearRegression",
     "Stream",
     "Table",
     "autoregressive",
-    "calcofi",
-    "datasets",
     "from_arrays",
     "from_function",
     "from_table",

@@ -8,9 +8,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit import limits
-from tacit.contract import Tree
-from tacit.errors import ConfigError, DataError
+from tacit.core import limits
+from tacit.core.contract import Tree
+from tacit.core.errors import ConfigError, DataError
 from tacit.streams.stream import INT32_MAX, Batch, Stream, leaf_spec
 from tacit.streams.validate import (
     Assignment,

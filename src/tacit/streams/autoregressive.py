@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import ConfigError
+from tacit.core.errors import ConfigError
 from tacit.streams.arrivals import ArrivalStream, group_sizes
 from tacit.streams.stream import Batch
 from tacit.streams.validate import check_count

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tacit import limits
-from tacit.errors import DataError
+from tacit.core import limits
+from tacit.core.errors import DataError
 from tacit.streams.columns import refuse_large
 
 FIRST_LOOK = 2**24

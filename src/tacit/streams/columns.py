@@ -17,8 +17,8 @@ from typing import Any, Literal, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit import limits
-from tacit.errors import ConfigError, DataError
+from tacit.core import limits
+from tacit.core.errors import ConfigError, DataError
 from tacit.streams.learnt import Learnt
 from tacit.streams.validate import Task
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import DataError
+from tacit.core.errors import DataError
 from tacit.streams import columns
 from tacit.streams.bounded import open_bytes, read_parquet, text_lines
 from tacit.streams.columns import Missing, Source, is_number, refuse_large

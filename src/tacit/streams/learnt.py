@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
-from tacit.contract import Algorithm
-from tacit.errors import ConfigError, PrivacyError
+from tacit.core.contract import Algorithm
+from tacit.core.errors import ConfigError, PrivacyError
 
 if TYPE_CHECKING:
     from tacit.streams.stream import Stream

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit import limits
-from tacit.errors import DataError
+from tacit.core import limits
+from tacit.core.errors import DataError
 
 BEST_RATIO = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1040, zipfile.ZIP_BZIP2: 10**6, zipfile.ZIP_LZMA: 10**6}
 """Packing -> how many bytes one byte can stand for at most, or a little more."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import ConfigError, DataError
+from tacit.core.errors import ConfigError, DataError
 from tacit.streams.validate import check_count, check_features
 
 Parts = list[NDArray[np.int64]]

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit import limits
-from tacit.errors import ConfigError, DataError
+from tacit.core import limits
+from tacit.core.errors import ConfigError, DataError
 from tacit.streams.stream import Stream
 from tacit.streams.validate import check_count
 from tacit.streams.whole import whole

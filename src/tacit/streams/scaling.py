@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import ConfigError
+from tacit.core.errors import ConfigError
 from tacit.streams.files import Table
 from tacit.streams.learnt import Learnt
 

@@ -15,8 +15,8 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.contract import Array, Tree
-from tacit.errors import DataError
+from tacit.core.contract import Array, Tree
+from tacit.core.errors import DataError
 from tacit.streams.learnt import Learnt
 from tacit.streams.validate import check_count
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from tacit.errors import ConfigError
+from tacit.core.errors import ConfigError
 from tacit.streams.arrays import from_arrays
 from tacit.streams.files import Table
 from tacit.streams.learnt import declared

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import ConfigError, DataError
+from tacit.core.errors import ConfigError, DataError
 
 Task = Literal["binary", "multiclass", "regression"]
 TASKS: tuple[Task, ...] = ("binary", "multiclass", "regression")

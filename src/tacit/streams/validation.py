@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.contract import Array, Tree
-from tacit.errors import DataError
+from tacit.core.contract import Array, Tree
+from tacit.core.errors import DataError
 from tacit.streams.stream import Batch, Stream
 
 

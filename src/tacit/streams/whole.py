@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.contract import Tree
+from tacit.core.contract import Tree
 from tacit.streams.stream import Batch, Stream, leaf_spec
 from tacit.streams.validate import Assignment, Task, check_assignment, check_features, check_labels
 

@@ -1,0 +1,60 @@
+"""The classic calibration of Gaussian noise, and what releases of it add up to by the classic rules.
+
+    noise / sensitivity = sqrt(2 ln(1.25 / delta)) / epsilon,  0 < epsilon < 1        (Dwork and Roth 2014, Theorem A.1)
+    releases in sequence: (sum of epsilons, sum of deltas)                            (there, Theorem 3.16)
+
+Both hold, and both ask for far more noise than sums of zCDP do. They are here to be compared with: 001 section 3.4 does
+so. Nothing is booked by them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from tacit.core.errors import ConfigError
+from tacit.privacy.mechanisms import check_classic
+
+
+class Classic(NamedTuple):
+    """What is said of one release or of all of them."""
+
+    epsilon: float
+    delta: float
+
+
+def classic_total(epsilon: float, delta: float, releases: int, decay: float = 1.0) -> Classic:
+    """Return the sums over releases whose variance shrinks by `decay` each and whose first is (epsilon, delta).
+
+    At the same delta, release n has epsilon decay^(-(n-1)/2); it is refused where the last one's is not below 1.
+    """
+    check_classic(epsilon, delta)
+    growth, weight = _growth(releases, decay)
+    if epsilon * growth >= 1:
+        raise ConfigError(
+            f"epsilon = {epsilon!r} with decay {decay!r}: release {releases} has {epsilon * growth:.3g}; expected "
+            "below 1, for which the calibration is proven: take a smaller one, fewer releases, or a decay nearer 1"
+        )
+    return Classic(epsilon * weight, delta * releases)
+
+
+def classic_share(epsilon: float, delta: float, releases: int, decay: float = 1.0) -> Classic:
+    """Return what the first release may have for a total of (epsilon, delta): the inverse of `classic_total`."""
+    check_classic(epsilon, delta)
+    share = Classic(epsilon / _growth(releases, decay)[1], delta / releases)
+    classic_total(*share, releases, decay)
+    return share
+
+
+def _growth(releases: int, decay: float) -> tuple[float, float]:
+    """Return the last release's epsilon and the sum of all, the first one's being 1."""
+    if isinstance(releases, bool) or not isinstance(releases, int) or releases < 1:
+        raise ConfigError(f"releases = {releases!r}: expected a whole number from 1 on")
+    if not 0 < decay <= 1:
+        raise ConfigError(f"decay = {decay!r}: expected a number above 0, at most 1, which keeps the noise as it is")
+    rate = -math.log(decay) / 2
+    if releases * rate > 600:
+        raise ConfigError(
+            f"decay = {decay!r} over {releases} releases: the noise leaves every range; choose one nearer 1"
+        )
+    return math.exp((releases - 1) * rate), math.expm1(releases * rate) / math.expm1(rate) if rate else float(releases)

@@ -1,0 +1,1 @@
+"""The texts' data sets."""

@@ -1,0 +1,121 @@
+"""MNIST (LeCun, Cortes and Burges 1998): handwritten digits as 28 x 28 grey values, classes 0 to 9.
+
+The publisher's four idx files are read as they are: a header of big-endian 32-bit numbers (kind, then the length of
+each axis), then one byte per value.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import zlib
+from http.client import HTTPException
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.errors import DataError
+from tacit.streams.dataset import Dataset
+from tacit.streams.validate import check_labels
+from tacit_reproduction.datasets import fetch as datasets
+
+SIDE = 28
+UNSIGNED_BYTES = 0x08
+"""The kind of values in an idx file; its lowest byte says how many axes there are."""
+
+
+class _Part(NamedTuple):
+    prefix: str
+    """Of its files' names."""
+    rows: int
+
+    @property
+    def images(self) -> str:
+        return f"{self.prefix}-images-idx3-ubyte.gz"
+
+    @property
+    def labels(self) -> str:
+        return f"{self.prefix}-labels-idx1-ubyte.gz"
+
+
+PARTS = {"train": _Part("train", 60_000), "test": _Part("t10k", 10_000)}
+
+
+def mnist() -> Dataset:
+    """Return all 70,000 images, training part first: rows of 784 grey values from 0 to 1, y the digit (int32).
+
+    `parts` has "train" (60,000 rows) and "test" (10,000).
+    """
+    folder = datasets.mnist_folder()
+    if folder is None:
+        folder = datasets.cache_folder() / datasets.MNIST_FOLDER
+        with datasets.explained("mnist"):
+            _download(folder)
+    for file, sha256 in datasets.MNIST_SHA256.items():
+        datasets.verify(folder / file, sha256)
+    images = [read_idx(folder / part.images, (part.rows, SIDE, SIDE)) for part in PARTS.values()]
+    labels = [read_idx(folder / part.labels, (part.rows,)) for part in PARTS.values()]
+    x = np.concatenate(images).reshape(-1, SIDE * SIDE)
+    ends = np.cumsum([part.rows for part in PARTS.values()]).tolist()
+    return Dataset(
+        "mnist",
+        x.astype(np.float32) / np.float32(255),
+        check_labels(np.concatenate(labels), len(x), "multiclass"),
+        tuple(f"pixel {row},{column}" for row in range(SIDE) for column in range(SIDE)),
+        f"MNIST, all {len(x):,} images, grey values from 0 to 1",
+        complete=True,
+        parts={name: slice(a, b) for name, a, b in zip(PARTS, [0, *ends[:-1]], ends, strict=True)},
+        task="multiclass",
+    )
+
+
+def read_idx(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """Read a compressed idx file of bytes, which must hold an array of this shape."""
+    remedy = "replace the file by the original"
+    header = 4 * (1 + len(shape))
+    try:
+        with gzip.open(path) as packed:
+            content = packed.read(header + int(np.prod(shape)) + 1)  # no more than it may hold, whatever it holds
+    except (OSError, EOFError, zlib.error) as fault:
+        raise DataError(f"{path}: cannot be unpacked ({fault}); it is cut off or no gzip file: {remedy}") from fault
+    expected = (UNSIGNED_BYTES << 8 | len(shape), *shape)
+    if len(content) < header:
+        raise DataError(f"{path}: {len(content)} bytes, fewer than the {header} of its header; {remedy}")
+    given = tuple(np.frombuffer(content, ">u4", len(expected)).tolist())
+    if given != expected:
+        raise DataError(
+            f"{path}: its header (magic number and lengths) says {given}, expected {expected}: another kind of file, "
+            f"or another edition; {remedy}"
+        )
+    values = np.frombuffer(content, np.uint8, offset=header)
+    if values.size != np.prod(shape):
+        raise DataError(
+            f"{path}: {values.size:,} values after the header, expected {np.prod(shape):,}; it is cut off or has a "
+            f"tail: {remedy}"
+        )
+    return values.reshape(shape)
+
+
+def _download(folder: Path) -> None:
+    """Fetch all files, each from the first address that has it as it was published; keep all or none."""
+    contents = {file: _fetched(file, sha256) for file, sha256 in datasets.MNIST_SHA256.items()}
+    for file, content in contents.items():
+        datasets.write(folder / file, content)
+
+
+def _fetched(file: str, sha256: str) -> bytes:
+    faults = []
+    for address in (datasets.MNIST_URL, datasets.MNIST_MIRROR):
+        try:
+            with datasets.open_url(address + file) as response:
+                content = response.read()
+        except (OSError, HTTPException) as fault:
+            faults.append(f"{address}{file}: {type(fault).__name__}: {fault}")
+            continue
+        found = hashlib.sha256(content).hexdigest()
+        if found == sha256:
+            return content
+        faults.append(f"{address}{file}: its SHA-256 is {found}, expected {sha256}")
+    raise OSError("; ".join(faults))

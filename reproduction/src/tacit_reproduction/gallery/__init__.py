@@ -1,0 +1,7 @@
+"""All experiments of the texts in one go, and the pages that show what came out."""
+
+from tacit_reproduction.gallery.pages import write_pages
+from tacit_reproduction.gallery.schedule import Finished, Watcher, reproduce_all
+from tacit_reproduction.gallery.texts import TEXTS, Text
+
+__all__ = ["TEXTS", "Finished", "Text", "Watcher", "reproduce_all", "write_pages"]

@@ -1,0 +1,207 @@
+"""Run every experiment, several at a time, each in a process with cores of its own; what is done is not done again.
+
+No experiment needs the outcome of another, so any order is right; the longest begin first, so that no long one is
+left alone at the end. An experiment writes its directory whole or not at all. So an interrupted run goes on where it
+was: what has a summary of the same form and seed, made of the same code, versions and data files, is kept.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from tacit.core.errors import ConfigError, ResultError, TacitError
+from tacit.results.locks import writing
+from tacit.results.record import usable_cores
+from tacit_reproduction.experiment import Experiment, is_current, read
+from tacit_reproduction.workers import MOST_WORKERS
+
+LOG = "log.txt"
+"""In an experiment's directory: what it printed, and why it failed if it did."""
+CORES_OF_A_LARGE_MACHINE = 2
+"""For each experiment, where there are enough cores for eight of these: long ones then end sooner."""
+
+
+class Finished(NamedTuple):
+    """How one experiment ended."""
+
+    experiment: Experiment
+    directory: Path
+    summary: dict[str, Any] | None
+    """None if it failed."""
+    fault: str = ""
+    kept: bool = False
+    """It was there already."""
+
+
+class Watcher(Protocol):
+    """Is told what happens."""
+
+    def started(self, experiment: Experiment) -> None:
+        """One experiment begins."""
+
+    def finished(self, outcome: Finished) -> None:
+        """One experiment ended, or was there already."""
+
+    def tick(self) -> None:
+        """Some time went by."""
+
+
+class _Slot(NamedTuple):
+    process: BaseProcess
+    experiment: Experiment
+    cores: tuple[int, ...]
+
+
+def reproduce_all(
+    experiments: Sequence[Experiment],
+    out: Path,
+    watcher: Watcher,
+    quick: bool = False,
+    seed: int = 0,
+    jobs: int | None = None,
+    minutes: Mapping[str, float] | None = None,
+) -> list[Finished]:
+    """Run the experiments that `out` does not hold yet, `jobs` at a time, and return how each ended, in their order.
+
+    `minutes` says how long each takes, by name: the longest begin first.
+    """
+    shares = core_shares(usable_cores(), jobs)
+    outcomes: dict[str, Finished] = {}
+    waiting: list[Experiment] = []
+    for experiment in experiments:
+        summary = _kept(experiment, out / experiment.name, quick, seed)
+        if summary is None:
+            waiting.append(experiment)
+        else:
+            outcomes[experiment.name] = Finished(experiment, out / experiment.name, summary, kept=True)
+            watcher.finished(outcomes[experiment.name])
+    waiting.sort(key=lambda experiment: -(minutes or {}).get(experiment.name, 0.0))
+    running: list[_Slot] = []
+    try:
+        while waiting or running:
+            while waiting and shares:
+                running.append(_begin(waiting.pop(0), out, quick, seed, shares.pop(0)))
+                watcher.started(running[-1].experiment)
+            wait([slot.process.sentinel for slot in running], timeout=0.5)
+            watcher.tick()
+            for slot in [slot for slot in running if not slot.process.is_alive()]:
+                running.remove(slot)
+                shares.append(slot.cores)
+                outcome = _end(slot, out)
+                outcomes[outcome.experiment.name] = outcome
+                watcher.finished(outcome)
+    finally:
+        _stop(running)
+    return [outcomes[experiment.name] for experiment in experiments]
+
+
+def core_shares(cores: Sequence[int], jobs: int | None) -> list[tuple[int, ...]]:
+    """Deal the cores out to the experiments that run at a time: by default one for each, two on a large machine."""
+    large = len(cores) >= CORES_OF_A_LARGE_MACHINE * MOST_WORKERS
+    count = jobs or max(1, len(cores) // (CORES_OF_A_LARGE_MACHINE if large else 1))
+    if count > len(cores):
+        raise ConfigError(f"{count} jobs on {len(cores)} cores: give --jobs a number from 1 to {len(cores)}")
+    return [tuple(cores[k::count]) for k in range(count)]
+
+
+def _kept(experiment: Experiment, directory: Path, quick: bool, seed: int) -> dict[str, Any] | None:
+    """Return the summary of an earlier run that need not be done again."""
+    try:
+        summary = read(directory)
+    except ResultError:
+        return None
+    wanted = {"experiment": experiment.name, "quick": quick, "seed": seed}
+    same = all(summary[key] == value for key, value in wanted.items())
+    return summary if same and is_current(summary) else None
+
+
+def _begin(experiment: Experiment, out: Path, quick: bool, seed: int, cores: tuple[int, ...]) -> _Slot:
+    directory = out / experiment.name
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ResultError(f"{directory} cannot be written ({error}); give another directory with --out") from error
+    # Spawned, not forked: a forked child of a process whose JAX runs threads may hang. Not a daemon: it may have
+    # workers of its own.
+    process = multiprocessing.get_context("spawn").Process(
+        target=_reproduce, args=(_named, experiment.name, directory, quick, seed, cores), name=experiment.name
+    )
+    process.start()
+    return _Slot(process, experiment, cores)
+
+
+def _named(name: str) -> Experiment:
+    from tacit_reproduction.catalogue import EXPERIMENTS
+
+    return EXPERIMENTS[name]
+
+
+def _reproduce(
+    find: Callable[[str], Experiment], name: str, directory: Path, quick: bool, seed: int, cores: tuple[int, ...]
+) -> None:
+    """Run one experiment in a process of its own, on its own cores; what it prints goes to its log."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, cores)
+    # Several processes may share an accelerator: none is to take all of its memory at the start.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    with ExitStack() as held:
+        try:
+            held.enter_context(writing(directory))
+            held.enter_context(_logged(directory / LOG, "w"))
+            find(name).run(quick, directory, seed)
+        except TacitError as error:
+            with _logged(directory / LOG, "a"):
+                print(f"error: {error}", file=sys.stderr, flush=True)
+            raise SystemExit(2) from error
+        except KeyboardInterrupt as error:
+            raise SystemExit(130) from error
+
+
+@contextmanager
+def _logged(path: Path, mode: str) -> Iterator[None]:
+    """Send what this process prints to a file."""
+    with path.open(mode, encoding="utf-8") as log:
+        for stream in (1, 2):
+            os.dup2(log.fileno(), stream)
+        yield
+
+
+def _end(slot: _Slot, out: Path) -> Finished:
+    directory = out / slot.experiment.name
+    code = slot.process.exitcode
+    slot.process.join()
+    if code == 0:
+        try:
+            return Finished(slot.experiment, directory, read(directory))
+        except ResultError as error:
+            return Finished(slot.experiment, directory, None, str(error))
+    lines: list[str] = []
+    with suppress(OSError):  # it may have been killed before it had a log
+        lines = (directory / LOG).read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    told = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")] or lines
+    said = told[-1] if told else "it said nothing"
+    return Finished(slot.experiment, directory, None, f"{said} (exit code {code}; all of it: {directory / LOG})")
+
+
+def _stop(running: Sequence[_Slot]) -> None:
+    """End what still runs, as Ctrl-C would, so that it ends its own workers too; it has written nothing yet."""
+    for slot in running:
+        with suppress(ProcessLookupError):
+            os.kill(int(slot.process.pid or 0), signal.SIGINT)
+    deadline = time.monotonic() + 10
+    for slot in running:
+        with suppress(KeyboardInterrupt):
+            slot.process.join(max(0.0, deadline - time.monotonic()))
+        if slot.process.is_alive():  # an interruption can be lost while modules are imported
+            slot.process.kill()
+            slot.process.join()

@@ -1,0 +1,5 @@
+"""001 ch. 3: private learning of objectives that need not be smooth, over a network of peers."""
+
+from tacit_reproduction.nonsmooth.study import ELASTIC_NET, LAD, RIDGE
+
+__all__ = ["ELASTIC_NET", "LAD", "RIDGE"]

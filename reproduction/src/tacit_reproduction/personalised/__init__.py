@@ -1,0 +1,8 @@
+"""001 ch. 5: personalised models for clusters of clients across several servers."""
+
+from tacit_reproduction.personalised.discovery import DISCOVERY
+from tacit_reproduction.personalised.mnist import MNIST
+from tacit_reproduction.personalised.organ import ORGAN
+from tacit_reproduction.personalised.regression import REGRESSION
+
+__all__ = ["DISCOVERY", "MNIST", "ORGAN", "REGRESSION"]

@@ -1,0 +1,5 @@
+"""003: online push-sum over one-sided trust, on Room Occupancy and on SUSY."""
+
+from tacit_reproduction.push_sum.study import OCCUPANCY, SUSY
+
+__all__ = ["OCCUPANCY", "SUSY"]

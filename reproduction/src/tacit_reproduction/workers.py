@@ -1,0 +1,113 @@
+"""Independent pieces of an experiment, in several processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeVar
+
+from tacit.core.errors import TacitError
+from tacit.results.record import usable_cores
+from tacit_reproduction.datasets.looked_for import looked_for
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+MOST_WORKERS = 8
+
+
+class Crew(Protocol):
+    """Does a function of each task and returns the results in the order of the tasks."""
+
+    def __call__(self, what: str, do: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
+        """Do all tasks; `what` names them to whoever watches."""
+
+
+@contextmanager
+def crew(workers: int | None = None) -> Iterator[Crew]:
+    """Start `workers` processes (default: one per usable core, at most eight); one means this process itself.
+
+    A result depends on its task only, so the number of processes changes no figure. Give long tasks first.
+    """
+    count = min(len(usable_cores()), MOST_WORKERS) if workers is None else workers
+    if count <= 1:
+        yield _alone
+        return
+    # Spawned, not forked: a forked child of a process whose JAX runs threads may hang.
+    pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _one_thread)
+    try:
+        yield _Together(pool)
+    except BrokenProcessPool as fault:
+        raise TacitError(
+            f"one of {count} worker processes ended without a word. In a script of your own, call this under "
+            "`if __name__ == '__main__':`, as processes that are started anew need; else memory ran out"
+        ) from fault
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _one_thread() -> None:
+    """Make a worker use one thread of the CPU: there is a worker per core, and its programs are small."""
+    import jax
+
+    os.environ["PJRT_NPROC"] = "1"
+    jax.config.update("jax_platforms", "cpu")
+
+
+_stopped = threading.Event()
+"""Set in a worker by Ctrl-C: tasks that had been handed to it already are then not begun."""
+
+
+def _unless_stopped(do: Callable[[Task], Result], task: Task) -> tuple[Result, frozenset[str]]:
+    """Return the result, and which files of data sets were asked for: whoever keeps results must know."""
+    try:
+        if _stopped.is_set():
+            raise KeyboardInterrupt
+        return do(task), looked_for()
+    except KeyboardInterrupt:
+        _stopped.set()
+        raise
+
+
+def _alone(what: str, do: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
+    with _watched(what, len(tasks)) as step:
+        results = []
+        for task in tasks:
+            results.append(do(task))
+            step()
+        return results
+
+
+class _Together:
+    def __init__(self, pool: ProcessPoolExecutor) -> None:
+        self._pool = pool
+
+    def __call__(self, what: str, do: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
+        futures: list[Future[tuple[Result, frozenset[str]]]] = [
+            self._pool.submit(_unless_stopped, do, task) for task in tasks
+        ]
+        with _watched(what, len(tasks)) as step:
+            for done in as_completed(futures):
+                looked_for(done.result()[1])  # a fault ends the wait at once
+                step()
+        return [future.result()[0] for future in futures]
+
+
+@contextmanager
+def _watched(what: str, total: int) -> Iterator[Callable[[], Any]]:
+    """Show a bar on a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import MofNCompleteColumn, Progress
+
+    bar = Progress(*Progress.get_default_columns(), MofNCompleteColumn(), console=Console(stderr=True), transient=True)
+    with bar:
+        task = bar.add_task(what, total=total)
+        yield lambda: bar.advance(task)

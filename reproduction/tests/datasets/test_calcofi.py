@@ -1,0 +1,227 @@
+"""CalCOFI from a small table in the files' own formats; where the real file is, its figures."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import importlib
+import io
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from reproduction.tests.datasets.published import needs
+from tacit.core.errors import ConfigError, DataError
+from tacit_reproduction.datasets import fetch as datasets
+from tacit_reproduction.datasets.calcofi import calcofi
+
+COLUMNS = ("Depthm", "T_degC", "O2ml_L", "O2Sat")
+ROWS, AGENTS = 400, 5
+
+
+def arrays() -> dict[str, np.ndarray]:
+    """Bottles in the order of time; oxygen is the row's number, by which a bottle is known again. Row 7 lacks one."""
+    rng = np.random.default_rng(0)
+    found = {name: rng.normal(3, 2, ROWS).astype(np.float32) for name in (*COLUMNS, "Salnty")}
+    found["O2ml_L"] = np.arange(ROWS, dtype=np.float32)
+    found["Salnty"][7] = np.nan
+    found["lat"] = rng.integers(30, 34, ROWS).astype(np.float32) + np.float32(0.2)
+    found["lon"] = rng.uniform(-125, -117, ROWS).astype(np.float32)
+    return found
+
+
+def put(folder: Path, found: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Write a file that is taken for the prepared one."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **found)
+    monkeypatch.setattr(datasets, "CALCOFI_SHA256", hashlib.sha256(buffer.getvalue()).hexdigest())
+    path = folder / "data" / "calcofi_bottle_1970_2020.npz"
+    path.write_bytes(buffer.getvalue())
+    return path
+
+
+@pytest.fixture
+def placed(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return put(nowhere, arrays(), monkeypatch)
+
+
+def number_of(x: np.ndarray, oxygen: int = 2) -> np.ndarray:
+    """The rows in the table that standardised samples came from."""
+    complete = np.delete(np.arange(ROWS), 7).astype(np.float64)
+    return np.rint(x[..., oxygen] * complete.std() + complete.mean()).astype(int)
+
+
+def rows_of(stream) -> list[np.ndarray]:
+    """Each agent's rows of the table, in the order in which they come."""
+    x = stream.chunk(0, stream.rounds).x
+    return [number_of(x[stream.arrivals[:, agent], agent]) for agent in range(stream.agents)]
+
+
+def test_bottles_are_shared_out_unevenly_and_once(placed) -> None:
+    stream = calcofi(AGENTS, samples=220, rounds=100, seed=2)
+    # 500 : 1000 : 1500 : 2000 : 500
+    np.testing.assert_array_equal(stream.data_size, [20, 40, 60, 80, 20])
+    np.testing.assert_array_equal(stream.arrivals.sum(axis=0), stream.data_size)
+    rows = rows_of(stream)
+    held = np.concatenate(rows)
+    assert len(np.unique(held)) == 220
+    assert 7 not in held
+    for own in rows:
+        assert (np.diff(own) > 0).all()  # in the order of time
+    assert (stream.rounds, stream.period, stream.name) == (100, 100, "calcofi")
+    assert "220 of 399 complete bottles (1970 to 2020)" in stream.description
+
+
+def test_values_are_standardised_over_all_complete_bottles(placed) -> None:
+    stream = calcofi(AGENTS, samples=220, rounds=100)
+    table = np.stack([arrays()[name] for name in (*COLUMNS, "Salnty")], axis=1).astype(np.float64)
+    complete = np.delete(table, 7, axis=0)
+    scaled = (table - complete.mean(axis=0)) / complete.std(axis=0)
+    x, y, weight = stream.chunk(0, 100)
+    rows = number_of(x[stream.arrivals])
+    np.testing.assert_allclose(x[stream.arrivals], scaled[rows, :4], atol=1e-5)
+    np.testing.assert_allclose(y[stream.arrivals], scaled[rows, 4], atol=1e-5)
+    assert stream.salinity_deviation == pytest.approx(complete[:, 4].std())
+    assert not x[~stream.arrivals].any()
+    assert not y[~stream.arrivals].any()
+    np.testing.assert_array_equal(weight, stream.arrivals)
+
+
+def test_an_agent_has_one_region(placed) -> None:
+    found = arrays()
+    stream = calcofi(AGENTS, samples=220, rounds=100)
+    rows = rows_of(stream)
+    held = np.sort(np.concatenate(rows))
+    by_place = sorted(held, key=lambda row: (round(float(found["lat"][row])), found["lon"][row]))
+    position = {row: place for place, row in enumerate(by_place)}
+    for own in rows:
+        places = sorted(position[row] for row in own)
+        assert places == list(range(places[0], places[0] + len(own)))
+    starts = [min(position[row] for row in own) for own in rows]
+    assert starts != sorted(starts)  # a data group is no region
+
+
+def test_test_bottles_are_held_by_nobody(placed) -> None:
+    stream = calcofi(AGENTS, samples=220, rounds=100)
+    fresh = stream.test(179)
+    assert (fresh.x.shape, fresh.y.shape, fresh.weight) == ((179, 4), (179,), None)
+    everybody = np.concatenate([*rows_of(stream), number_of(fresh.x)])
+    np.testing.assert_array_equal(np.sort(everybody), np.delete(np.arange(ROWS), 7))
+    np.testing.assert_array_equal(stream.test(20).x, stream.test(20).x)
+    assert not np.array_equal(stream.test(20, seed=1).x, stream.test(20).x)
+    with pytest.raises(DataError, match="180 bottles to test with, but no more than 179"):
+        stream.test(180)
+
+
+def test_columns_can_be_left_away(placed) -> None:
+    every = calcofi(AGENTS, samples=220, rounds=100)
+    some = calcofi(AGENTS, samples=220, rounds=100, columns=["O2ml_L", "Depthm"])
+    assert some.columns == ("O2ml_L", "Depthm")
+    np.testing.assert_array_equal(some.chunk(0, 100).x, every.chunk(0, 100).x[..., [2, 0]])
+    np.testing.assert_array_equal(some.test(9).x, every.test(9).x[:, [2, 0]])
+    assert some.batch_spec().x.shape == (2,)
+
+
+def test_slices_and_seeds(placed) -> None:
+    stream = calcofi(AGENTS, samples=220, rounds=100, seed=1)
+    for part, whole in zip(stream.chunk(31, 77), stream.chunk(0, 100), strict=True):
+        np.testing.assert_array_equal(part, whole[31:77])
+    other = calcofi(AGENTS, samples=220, rounds=100, seed=2)
+    assert not np.array_equal(other.arrivals, stream.arrivals)
+    assert set(np.concatenate(rows_of(other))) != set(np.concatenate(rows_of(stream)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind", "message"),
+    [
+        ({"samples": 399}, DataError, "399 samples, but there are 399 complete bottles"),
+        ({"samples": 6}, DataError, "6 samples for 5 agents; expected at least one for each"),
+        ({"rounds": 79}, ConfigError, "agent 3 has 80 samples, but there are 79 rounds"),
+        ({"agents": 0}, ConfigError, "agents=0: expected"),
+        ({"samples": 0}, ConfigError, "samples=0: expected"),
+        ({"seed": -1}, ConfigError, "seed=-1: expected"),
+        ({"columns": ["STheta"]}, ConfigError, "expected some of Depthm, T_degC, O2ml_L, O2Sat"),
+        ({"columns": []}, ConfigError, r"columns=\[\]: expected some of"),
+        ({"columns": ["O2Sat", "O2Sat"]}, ConfigError, "each once"),
+    ],
+)
+def test_bad_settings_are_refused(placed, settings, kind, message) -> None:
+    with pytest.raises(kind, match=message):
+        calcofi(**({"agents": AGENTS, "samples": 220, "rounds": 100} | settings))
+
+
+def test_the_databases_own_table_will_do(nowhere) -> None:
+    found = arrays()
+    rng = np.random.default_rng(1)
+    line, station = rng.integers(60, 63, ROWS), rng.integers(30, 120, ROWS)
+    path = nowhere / "data" / "bottle.csv"
+    with path.open("w", encoding="latin-1", newline="") as text:
+        writer = csv.writer(text)
+        writer.writerow(["Cst_Cnt", "Sta_ID", "Depthm", "T_degC", "Salnty", "O2ml_L", "STheta", "O2Sat", "µmol"])
+        for row in range(ROWS):
+            cells = [found[name][row] for name in ("Depthm", "T_degC", "Salnty", "O2ml_L")]
+            cells = ["" if np.isnan(cell) else repr(float(cell)) for cell in cells]
+            writer.writerow([row, f"{line[row]:05.1f} {station[row]:05.1f}", *cells, "", found["O2Sat"][row], ""])
+    stream = calcofi(AGENTS, samples=220, rounds=100)
+    assert "220 of 399 complete bottles (bottle.csv)" in stream.description
+    rows = rows_of(stream)
+    assert 7 not in np.concatenate(rows)
+    assert datasets.available("calcofi")
+    # From one block to the next lines grow; within a line stations fall, from the sea in the west to the coast.
+    blocks = sorted(([(line[row], -station[row]) for row in own] for own in rows), key=min)
+    for west, east in itertools.pairwise(blocks):
+        assert max(west) <= min(east)
+    lines = path.read_text("latin-1").splitlines()
+    path.write_text("\n".join([lines[0], lines[1].replace(".0 ", ".0")]), "latin-1")
+    importlib.import_module("tacit_reproduction.datasets.calcofi")._from_table.cache_clear()
+    with pytest.raises(DataError, match=r"bottle.csv, line 2: .*replace it by the original"):
+        calcofi(AGENTS)
+    path.write_text("Sta_ID,Depthm,T_degC,O2ml_L,O2Sat\n")
+    with pytest.raises(DataError, match=r"bottle.csv: column 'Salnty' is missing"):
+        calcofi(AGENTS)
+
+
+@pytest.mark.parametrize("fault", ["absent", "incomplete"])
+def test_another_edition_is_refused(nowhere, monkeypatch, fault) -> None:
+    found = arrays()
+    if fault == "absent":
+        del found["lon"]
+        expected = "cannot be read .*lon.*replace it by the original"
+    else:
+        found["O2Sat"][1:] = np.nan
+        expected = "1 bottles have all of Depthm, T_degC, O2ml_L, O2Sat and Salnty"
+    put(nowhere, found, monkeypatch)
+    with pytest.raises(DataError, match=expected):
+        calcofi(AGENTS)
+
+
+def test_a_damaged_file_is_refused(placed) -> None:
+    placed.write_bytes(placed.read_bytes() + b"x")
+    datasets.verify.cache_clear()
+    with pytest.raises(DataError, match=f"{placed}: its SHA-256 is .*, expected"):
+        calcofi(AGENTS)
+
+
+def test_where_it_is_not_the_refusal_says_what_to_do(nowhere) -> None:
+    assert not datasets.available("calcofi")
+    with pytest.raises(DataError) as refusal:
+        calcofi(AGENTS)
+    for expected in (str(nowhere / "data"), "bottle.csv", "set TACIT_DATA", "https://calcofi.org/"):
+        assert expected in str(refusal.value)
+
+
+@pytest.mark.data
+@needs("calcofi")
+def test_the_real_bottles() -> None:
+    stream = calcofi(256)
+    np.testing.assert_array_equal(stream.data_size, np.resize([125, 250, 375, 500], 256))
+    assert "80,000 of 354,982 complete bottles (1970 to 2020)" in stream.description
+    assert stream.salinity_deviation == pytest.approx(0.4188, abs=1e-4)
+    x, y, _ = (leaf[stream.arrivals] for leaf in stream.chunk(0, 2000))
+    design = np.column_stack([x, np.ones(len(x))])
+    weights = np.linalg.lstsq(design, y, rcond=None)[0]
+    fresh = stream.test(20_000)
+    left = np.square(fresh.y - np.column_stack([fresh.x, np.ones(len(fresh.x))]) @ weights).mean()
+    assert left == pytest.approx(1 - 0.815, abs=0.02)  # a linear fit is known to explain 0.815 of the variance

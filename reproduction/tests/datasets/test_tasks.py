@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit.core.errors import ConfigError, DataError
+from tacit.streams.dataset import Dataset
+from tacit_reproduction.datasets.tasks import TwoClasses, binary_task, cluster_tasks
+
+TASKS = (TwoClasses((1, 2), (6, 8)), TwoClasses((1, 2), (7, 9)), TwoClasses((3,), (8,)))
+
+
+def made(per_class: int = 40, parts: bool = True) -> Dataset:
+    """Ten classes; a row's two features are its class and its own number, test rows after training rows."""
+    y = np.tile(np.arange(10), per_class).astype(np.int32)
+    x = np.stack([y, np.arange(len(y))], axis=1).astype(np.float32)
+    half = len(y) // 2
+    slices = {"train": slice(0, half), "test": slice(half, len(y))} if parts else {}
+    return Dataset("made up", x, y, ("class", "row"), "made up", True, slices, "multiclass")
+
+
+DATA = made()
+
+
+def test_a_task_has_all_rows_of_its_classes_and_signs() -> None:
+    for part, first, last in (("train", 0, 199), ("test", 200, 399)):
+        found = binary_task(DATA, (1, 2), (8,), part)
+        assert len(found.y) == 60
+        assert set(found.x[found.y == 1, 0]) == {8}
+        assert set(found.x[found.y == -1, 0]) == {1, 2}
+        assert found.x[:, 1].min() >= first
+        assert found.x[:, 1].max() <= last
+        assert np.all(np.diff(found.x[:, 1]) > 0)
+    assert found.y.dtype == np.float32
+    assert len(binary_task(DATA, (1,), (8,), None).y) == 80
+    assert len(binary_task(made(parts=False), (1,), (8,), None).y) == 80
+
+
+def test_of_many_rows_a_fixed_random_choice_is_taken() -> None:
+    few = binary_task(DATA, (1,), (8,), "test", most=10)
+    assert len(few.y) == 10
+    assert len(set(few.x[:, 1])) == 10
+    assert set(few.y) == {-1, 1}
+    np.testing.assert_array_equal(few.x, binary_task(DATA, (1,), (8,), "test", most=10).x)
+    assert set(few.x[:, 1]) != set(binary_task(DATA, (1,), (8,), "test", most=10, seed=1).x[:, 1])
+    assert len(binary_task(DATA, (1,), (8,), "test", most=1000).y) == 40
+
+
+@settings(derandomize=True, deadline=None, max_examples=20)
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(2, 5)), min_size=1, max_size=7), st.integers(0, 2**16))
+def test_clients_have_their_clusters_task_in_equal_shares_and_no_row_twice(clients, seed) -> None:
+    clusters, sizes = (np.array(column) for column in zip(*clients, strict=True))
+    stream = cluster_tasks(DATA, TASKS, clusters, sizes, seed)
+    np.testing.assert_array_equal(stream.data_size, sizes)
+    batch = stream.chunk(0, 1)
+    assert batch.x.shape == (1, len(sizes), sizes.max(), 2)
+    rows = []
+    for k, (q, size) in enumerate(clients):
+        classes, y = batch.x[0, k, :size, 0], batch.y[0, k, :size]
+        rows += batch.x[0, k, :size, 1].tolist()
+        assert abs(np.sum(y)) <= 1
+        for side, sign in zip(TASKS[q], (-1, 1), strict=True):
+            assert set(classes[y == sign]) <= set(side)
+            counts = [int(np.sum(classes == label)) for label in side]
+            assert max(counts) - min(counts) <= 1
+    assert len(set(rows)) == len(rows)
+    assert max(rows) < 200, "all from the training part"
+
+
+def test_seeds_draw_other_rows_and_the_left_over_falls_on_either_side() -> None:
+    clusters, sizes = np.zeros(20, np.int64), np.full(20, 3)
+    one, same, other = (cluster_tasks(made(80), TASKS[2:], clusters, sizes, seed).chunk(0, 1) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(one.x, same.x)
+    assert set(one.x[..., 1].ravel()) != set(other.x[..., 1].ravel())
+    two = cluster_tasks(DATA, TASKS, clusters, np.full(20, 2), 0).chunk(0, 1)
+    assert set(two.x[..., 0].ravel()) == {1, 2, 6, 8}
+    tested = cluster_tasks(DATA, TASKS[2:], [0, 0], [3, 3], 0, "test").chunk(0, 1)
+    assert tested.x[..., 1].min() >= 200
+    np.testing.assert_array_equal(tested.y > 0, tested.x[..., 0] == 8)
+    # Twenty fair coins that all fall alike: 2e-6, and so for the classes above.
+    assert set(one.y.sum(axis=-1).ravel()) == {-1, 1}
+
+
+@pytest.mark.parametrize(
+    ("task", "words"),
+    [
+        (((), (8,)), "one is empty"),
+        (((1,), ()), "one is empty"),
+        (((1, 8), (8,)), "class 8 is on both"),
+        (((1,), (10,)), r"made up, part 'train', has no row of class 10; classes there: 0, 1, 2"),
+    ],
+)
+def test_a_task_without_two_sides_is_refused(task, words) -> None:
+    with pytest.raises(DataError, match=words):
+        binary_task(DATA, *task)
+    with pytest.raises(DataError, match=words):
+        cluster_tasks(DATA, [TwoClasses(*task)], [0], [2], 0)
+
+
+@pytest.mark.parametrize(
+    ("clusters", "sizes", "words"),
+    [
+        ([0, 1], [2], r"clusters of shape \(2,\) and sizes of shape \(1,\)"),
+        ([], [], r"clusters of shape \(0,\)"),
+        ([0.0, 1.0], [2, 2], "clusters of type float64"),
+        ([0, 3], [2, 2], "client 1 is in cluster 3; expected 0 to 2"),
+        ([0, -1], [2, 2], "client 1 is in cluster -1"),
+        ([0, 1], [2, 1], "client 1 is to have 1 rows; expected at least 2"),
+        ([2] * 11, [4] * 11, "20 rows of class 3, but the clients need 22; use fewer clients"),
+    ],
+)
+def test_clients_that_cannot_be_served_are_refused(clusters, sizes, words) -> None:
+    with pytest.raises(DataError, match=words):
+        cluster_tasks(DATA, TASKS, clusters, sizes, 0)
+
+
+def test_an_unknown_part_and_no_rows_are_refused() -> None:
+    with pytest.raises(DataError, match="no part 'val'; expected one of train, test, or None"):
+        binary_task(DATA, (1,), (8,), "val")
+    with pytest.raises(DataError, match="no part 'train'; expected one of none, or None"):
+        cluster_tasks(made(parts=False), TASKS, [0], [4], 0)
+    with pytest.raises(ConfigError, match="most=0"):
+        binary_task(DATA, (1,), (8,), most=0)

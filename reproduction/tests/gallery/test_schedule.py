@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reproduction.tests.gallery import made_up
+from tacit.config import own_code
+from tacit.core.errors import ConfigError, ResultError
+from tacit_reproduction import experiment as papers_experiment
+from tacit_reproduction import workers
+from tacit_reproduction.catalogue import EXPERIMENTS, MINUTES, PARTS, Experiment
+from tacit_reproduction.datasets import fetch as datasets
+from tacit_reproduction.datasets import looked_for
+from tacit_reproduction.gallery import Finished, reproduce_all, schedule
+
+
+class Notes:
+    """Writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self.ended: list[str] = []
+
+    def started(self, experiment: Experiment) -> None:
+        self.begun.append(experiment.name)
+
+    def finished(self, outcome: Finished) -> None:
+        self.ended.append(outcome.experiment.name)
+
+    def tick(self) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Finished], Notes]:
+    out = tmp_path_factory.mktemp("gallery")
+    notes = Notes()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(schedule, "_named", made_up.named)
+        minutes = {"dies": 3.0, "fine": 2.0, "fails": 1.0}
+        outcomes = reproduce_all(list(made_up.EXPERIMENTS.values()), out, notes, quick=True, seed=5, minutes=minutes)
+    return out, outcomes, notes
+
+
+def test_every_experiment_ends_in_its_own_way_and_none_stops_the_others(first) -> None:
+    out, outcomes, notes = first
+    fine, fails, dies = outcomes
+    written = json.loads((out / "fine" / "summary.json").read_text())
+    assert {**fine.summary, "files": written["files"]} == written
+    assert (fine.summary["seed"], fine.summary["quick"]) == (5, True)
+    assert fails.summary is None
+    assert "rows.csv is not there; put it there (exit code 2; all of it:" in fails.fault
+    assert dies.summary is None
+    assert "it said nothing (exit code 3" in dies.fault
+    assert not (out / "fails" / "summary.json").exists()
+    assert notes.begun == ["dies", "fine", "fails"]  # the longest first
+    assert set(notes.ended) == set(notes.begun)
+
+
+def test_what_an_experiment_prints_is_in_its_log_and_its_cores_are_its_own(first) -> None:
+    out, outcomes, _ = first
+    assert "as it goes" in (out / "fine" / "log.txt").read_text()
+    each = len(schedule.core_shares(sorted(os.sched_getaffinity(0)), None)[0])
+    assert outcomes[0].summary["data"]["description"] == f"{each} core"
+
+
+def test_what_is_done_is_not_done_again(first, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, outcomes, _ = first
+    monkeypatch.setattr(schedule, "_begin", lambda *_: pytest.fail("begun again"))
+    notes = Notes()
+    (again,) = reproduce_all([outcomes[0].experiment], out, notes, quick=True, seed=5)
+    assert again.kept
+    assert again.summary == outcomes[0].summary
+    assert notes.ended == ["fine"]
+
+
+@pytest.mark.parametrize(("quick", "seed"), [(False, 5), (True, 6)])
+def test_another_form_or_seed_is_done_anew(first, quick: bool, seed: int) -> None:
+    out, outcomes, _ = first
+    assert schedule._kept(outcomes[0].experiment, out / "fine", True, 5) is not None
+    assert schedule._kept(outcomes[0].experiment, out / "fine", quick, seed) is None
+    assert schedule._kept(outcomes[1].experiment, out / "fails", True, 5) is None
+
+
+def test_another_version_is_done_anew(first, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, outcomes, _ = first
+    monkeypatch.setattr(papers_experiment, "versions", lambda: {"tacit": "another"})
+    assert schedule._kept(outcomes[0].experiment, out / "fine", True, 5) is None
+
+
+def test_other_code_of_the_same_version_is_done_anew(first, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, outcomes, _ = first
+    monkeypatch.setattr(papers_experiment, "package_digest", lambda: "another")
+    assert schedule._kept(outcomes[0].experiment, out / "fine", True, 5) is None
+
+
+def test_the_digest_of_the_code_is_that_of_every_file(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    found = set()
+    for name, content in [("a.py", "1"), ("inner/b.py", "2"), ("inner/b.py", "3"), ("inner/c.py", "3")]:
+        (tmp_path / name).write_text(content)
+        found.add(own_code.digest_of(tmp_path))
+    assert len(found) == 4
+    assert own_code.package_digest() == own_code.digest_of(Path(own_code.__file__).parents[1])
+
+
+@pytest.mark.parametrize("change", ["other rows", "rows that were not there"])
+def test_other_data_are_done_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
+    monkeypatch.setenv("TACIT_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(looked_for, "_ASKED", set())
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "rows.npz").write_bytes(b"1")
+
+    def reads(quick: bool, seed: int):
+        assert datasets.find("rows.npz")
+        assert datasets.find("more.npz") is None
+        return made_up.found(quick, seed)
+
+    experiment = papers_experiment.reproducible("reads", "Reads", "003", reads)
+    experiment.run(True, tmp_path / "reads", 0)
+    assert schedule._kept(experiment, tmp_path / "reads", True, 0) is not None
+    (tmp_path / "data" / ("rows.npz" if change == "other rows" else "more.npz")).write_bytes(b"22")
+    assert schedule._kept(experiment, tmp_path / "reads", True, 0) is None
+
+
+@pytest.mark.slow
+def test_a_worker_tells_which_data_it_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looked_for, "_ASKED", set())
+    with workers.crew(2) as crew:
+        assert crew("numbers", datasets.find, ["nowhere-1.npz", "nowhere-2.npz"]) == [None, None]
+    assert looked_for.looked_for() == {"nowhere-1.npz", "nowhere-2.npz"}
+
+
+def test_an_interruption_ends_what_runs_and_leaves_nothing_half_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[schedule._Slot] = []
+    begin = schedule._begin
+
+    def noted(*arguments) -> schedule._Slot:
+        begun.append(begin(*arguments))
+        return begun[-1]
+
+    class Impatient(Notes):
+        def tick(self) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(schedule, "_begin", noted)
+    monkeypatch.setattr(schedule, "_named", made_up.named)
+    with pytest.raises(KeyboardInterrupt):
+        reproduce_all([made_up.FOR_EVER], tmp_path, Impatient())
+    assert [slot.process.is_alive() for slot in begun] == [False]
+    assert not (tmp_path / "waits" / "summary.json").exists()
+
+
+@pytest.mark.parametrize("code", [-9, 0])
+def test_one_that_ended_without_a_log_or_a_result_stops_no_other(tmp_path: Path, code: int) -> None:
+    process = SimpleNamespace(exitcode=code, join=lambda: None)
+    experiment = Experiment("x", "t", "s", lambda *_: {})
+    outcome = schedule._end(schedule._Slot(process, experiment, (0,)), tmp_path)
+    assert outcome.summary is None
+    assert str(tmp_path / "x") in outcome.fault
+
+
+def test_a_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ResultError, match="cannot be written .* give another directory with --out"):
+        reproduce_all([made_up.EXPERIMENTS["fine"]], tmp_path / "file", Notes())
+
+
+@settings(derandomize=True, deadline=None)
+@given(st.integers(1, 64), st.integers(1, 64))
+def test_cores_are_dealt_out_once_and_evenly(count: int, jobs: int) -> None:
+    cores = list(range(100, 100 + count))
+    if jobs > count:
+        with pytest.raises(ConfigError, match=f"{jobs} jobs on {count} cores"):
+            schedule.core_shares(cores, jobs)
+        return
+    shares = schedule.core_shares(cores, jobs)
+    assert len(shares) == jobs
+    assert sorted(core for share in shares for core in share) == cores
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+@pytest.mark.parametrize(("cores", "jobs"), [(1, 1), (2, 2), (8, 8), (16, 8), (64, 32)])
+def test_by_default_each_has_a_core_and_two_on_a_large_machine(cores: int, jobs: int) -> None:
+    assert len(schedule.core_shares(range(cores), None)) == jobs
+
+
+def test_every_experiment_has_a_part_and_a_time() -> None:
+    assert len(PARTS) == 6
+    assert len(EXPERIMENTS) >= 25
+    assert MINUTES.keys() == EXPERIMENTS.keys()

@@ -1,0 +1,113 @@
+"""A client's work of one round: several steps on its own data, of which one value is released.
+
+    w_0 = w;  w_e = w_{e-1} - mu / E_k ghat_k(w_{e-1}), e = 1, ..., E_k                      (004 (3.3), (3.6))
+
+ghat_k is the mean gradient over B_k of the client's records, drawn anew in every step without replacement; with
+`batch_size=None` it is over the batch as it comes.
+
+Noise goes on what a client has learnt in a round: on the model that it came to ("model", (2.56)), or on the mean of its
+gradients ("gradient", (2.58)-(2.60)), which the step size then scales down together with the noise. ("update" is the
+same with noise of the update's own size.) With a clip, every record's gradient is clipped in every local step; what is
+released is the mean of these means, and the regulariser, which is no data's, joins at the round's first point. One step
+moves by 2 C / B_k if a record is replaced; with several, later gradients are taken elsewhere and may change altogether,
+by 2 C. That the server picks at random whom it calls is not counted in a client's favour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from tacit.algorithms._parts.batches import counted, of_own_records, records_held, rows
+from tacit.algorithms._parts.descent import added, finished_whole
+from tacit.algorithms._parts.per_client import PerClient, numbers, of_client
+from tacit.algorithms._parts.sampling import uniform_cohort
+from tacit.algorithms.schedules import StepSize, as_schedule
+from tacit.core.contract import Array, Batch, Key, Mechanism, Objective, Params, Tree, View
+from tacit.privacy import gradient_parts
+from tacit.privacy.clipping import clip
+
+
+class Training(NamedTuple):
+    """A client's work of one round around a mechanism."""
+
+    mechanism: Mechanism
+    value: Callable[[Key, Params, Batch, View], Tree]
+    """(key, where to start, data, view) -> what is to be released."""
+    moved: Callable[[Params, Tree, View], Params]
+    """(where it started, what was released, view) -> the client's new model."""
+
+
+def sampled_training(
+    objective: Objective, step: StepSize, mechanism: Mechanism, local_steps: PerClient, batch_size: PerClient | None
+) -> Training:
+    """Return the training of a client that takes E_k steps on B_k of its records each."""
+    schedule = as_schedule(step)
+    steps = numbers("local_steps", local_steps)
+    sizes = None if batch_size is None else numbers("batch_size", batch_size)
+    data, penalty = gradient_parts(objective, mechanism.clip)
+    noise, joined = finished_whole(mechanism)
+    most_steps, most_records = int(steps.max()), 0 if sizes is None else int(sizes.max())
+
+    def drawn(key: Key, batch: Batch, view: View) -> Batch:
+        if sizes is None:
+            return batch
+        return rows(batch, uniform_cohort(key, records_held(batch, view), most_records, of_client(sizes, view)))
+
+    def rest(at: Params) -> Tree | None:
+        return None if penalty is None else penalty(at)
+
+    def mean_gradient(key: Key, start: Params, batch: Batch, view: View) -> Tree:
+        """The mean over the local steps of the gradients that they took: (2.58)."""
+        own = of_client(steps, view)
+        rate = schedule(view.round) / own
+        records = counted(batch, view) if sizes is None else of_client(sizes, view)
+
+        def local(e: Array, walk: tuple[Params, Tree]) -> tuple[Params, Tree]:
+            at, total = walk
+            taken = drawn(jax.random.fold_in(key, e), batch, view)
+            gradient = data(at, taken, records)
+            on = e < own
+            whole = added(gradient, rest(at))
+            moved = jax.tree.map(lambda w, g: jnp.where(on, w - rate.astype(w.dtype) * g, w), at, whole)
+            return moved, jax.tree.map(lambda t, g: jnp.where(on, t + g, t), total, gradient)
+
+        nothing = jax.tree.map(jnp.zeros_like, start)
+        _, total = jax.lax.fori_loop(0, most_steps, local, (start, nothing))
+        return jax.tree.map(lambda t: t / own.astype(t.dtype), total)
+
+    def stepped(start: Params, whole: Tree, view: View) -> Params:
+        rate = schedule(view.round)
+        return jax.tree.map(lambda w, g: w - rate.astype(w.dtype) * g, start, whole)
+
+    def value(key: Key, start: Params, batch: Batch, view: View) -> Tree:
+        gradient = mean_gradient(key, start, batch, view)
+        if mechanism.clip is not None and most_steps > 1:
+            gradient = clip(gradient, mechanism.clip)  # a mean of clipped means is within, but for rounding
+        if mechanism.perturbs == "gradient":
+            return gradient
+        if mechanism.perturbs == "update":
+            return jax.tree.map(lambda g: schedule(view.round).astype(g.dtype) * g, gradient)
+        return stepped(start, added(gradient, rest(start)), view)
+
+    def moved(start: Params, released: Tree, view: View) -> Params:
+        if mechanism.perturbs == "gradient":
+            return stepped(start, joined(released, rest(start)), view)
+        if mechanism.perturbs == "model":
+            return released
+        return jax.tree.map(jnp.subtract, start if penalty is None else stepped(start, rest(start), view), released)
+
+    def gain(view: View) -> Array:
+        """How much more than one clipped gradient the value moves."""
+        return jnp.ones(()) if mechanism.perturbs == "gradient" else schedule(view.round)
+
+    noised = noise if mechanism.perturbs == "gradient" else mechanism
+    averaged = of_own_records(noised, apart=True)
+    if most_steps > 1:
+        averaged = noised.for_whole_batch()
+    elif sizes is not None:
+        averaged = noised.over(lambda view, extent: of_client(sizes, view))
+    return Training(averaged.amplified(gain), value, moved)

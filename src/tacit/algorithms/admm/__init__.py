@@ -1,0 +1,1 @@
+"""Alternating directions over a graph, under zCDP."""

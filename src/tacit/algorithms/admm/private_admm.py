@@ -1,0 +1,93 @@
+"""Networked ADMM whose local problems are solved to the end: P-ADMM, the smooth baseline of 001 section 3.4.
+
+    w_k = argmin f_k(w) + <gamma_k, w> + rho sum_l ||w - (u_k + u_l) / 2||^2;   u_k = w_k + noise      (3.4)
+    gamma_k <- gamma_k + rho sum_l (u_k - u_l)
+
+Without noise it is networked federated learning of one model for all, NFL of 001 ch. 6. For the smooth losses of linear
+models (`tacit.algorithms._parts.proximal`, which also says what bounds the sensitivity).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from tacit.algorithms._parts import multipliers as admm
+from tacit.algorithms._parts import proximal
+from tacit.algorithms.registry import register
+from tacit.core.contract import (
+    Algorithm,
+    Array,
+    Batch,
+    Inbox,
+    Key,
+    Mechanism,
+    Objective,
+    Outbox,
+    Params,
+    Phase,
+    Tree,
+    View,
+    share,
+    unprotected,
+)
+from tacit.privacy import statement
+
+
+class State(NamedTuple):
+    """What an agent carries."""
+
+    shared: admm.State
+    residual: Array
+    """Of its last local problem; of models sent with noise it is not kept."""
+
+
+@register("001 section 3.4, baseline")
+def private_admm(
+    objective: Objective,
+    mechanism: Mechanism = unprotected,
+    penalty: float = 1.0,
+    newton_steps: int = proximal.NEWTON_STEPS,
+) -> Algorithm:
+    """P-ADMM: networked ADMM with local problems solved to the end, for smooth losses; without noise NFL."""
+    rho = admm.checked(penalty)
+
+    def curvature(view: View) -> Array:
+        return 2 * rho * view.into.degree
+
+    step = proximal.proximal_step(objective, mechanism, curvature, "private_admm", newton_steps)
+
+    def init(key: Key, params: Params, views: Mapping[str, View]) -> State:
+        return State(admm.init(key, params, views), jnp.zeros((), jnp.result_type(float)))
+
+    def compute(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
+        pull, mu = admm.pull(state.shared, rho, view), curvature(view)
+        solution = step.solve(pull, mu, batch, view)
+        residual = proximal.noted(mechanism, state.residual, solution)
+        return state._replace(residual=residual), step.value(mu, solution)
+
+    def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
+        u = step.moved(admm.pull(state.shared, rho, view), curvature(view), released)
+        return state._replace(shared=state.shared._replace(u=u)), share(u)
+
+    def absorb(key: Key, state: State, inbox: Inbox, view: View) -> State:
+        return state._replace(shared=admm.hear(state.shared, rho, inbox, view))
+
+    return Algorithm(
+        name="private_admm",
+        objective=objective,
+        init={"peer": init},
+        phases=(Phase("peers", compute, step.mechanism, absorb, emit),),
+        model=lambda state: state.shared.u,
+        requires=admm.NEEDS,
+        privacy=statement(
+            mechanism,
+            "phi_n-zCDP in round n for losses of bounded gradient (001 section 3.4, after its reference 39)",
+            "parallel",
+            proximal.ASSUMPTIONS,
+        ),
+        prepare=step.prepare,
+        diagnostics={"residual": lambda state: state.residual},
+    )

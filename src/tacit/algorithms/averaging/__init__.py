@@ -1,0 +1,1 @@
+"""Averaging with neighbours after a local step."""

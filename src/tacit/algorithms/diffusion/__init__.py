@@ -1,0 +1,1 @@
+"""Diffusion: combinations of neighbours' models around a gradient step."""

@@ -1,0 +1,1 @@
+"""Federated averaging: one server, many servers, importance sampling."""

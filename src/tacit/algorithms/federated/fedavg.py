@@ -1,0 +1,132 @@
+"""Federated averaging around a server, with noise on what each client makes of its data (baseline of 000 section 5.5).
+
+    client:  w_i <- w_i - eta_t ghat_i(w_i)        ghat: the clipped gradient of its batch, released with noise
+    server:  w   <- mean of the w_i that arrived
+    client:  w_i <- w                              if it arrived; else it keeps its own
+
+With a `cohort` it is the sampled method of 004 ch. 2: in each round the server calls so many of its clients, and these
+alone train, in several local steps on batches of their own drawing if asked for; see `_parts.local_steps`.
+Without one everybody takes one gradient step per round. Several steps between two communications are rounds in which
+both link sets are down: the clients go on alone, and the server keeps what it has (`tacit.graphs.Periodic` dynamics on
+"uplink" and "downlink").
+
+Privacy (DP-FedAvg at the level of records): noise enters at the client, before anything leaves, so that nobody has to
+trust the server. A client's model is made of released values only, hence the server's is, and sending it back is free.
+A record is charged for the rounds that read it, whether or not the links are up: what is released then goes into the
+model and leaves later.
+
+With the Euclidean mirror map this and `dynamic_mirror_descent` are one recursion with different averages: the exact
+mean of everybody here, a weighted mean of the neighbours there.
+"""
+
+from __future__ import annotations
+
+from tacit.algorithms._parts.averaged_steps import IfMissing, first_model, needs
+from tacit.algorithms._parts.descent import gradient_step
+from tacit.algorithms._parts.local_steps import sampled_training
+from tacit.algorithms._parts.per_client import PerClient, around_one_server, with_clients
+from tacit.algorithms.federated._server_round import average, called_rounds, server_init
+from tacit.algorithms.registry import register
+from tacit.algorithms.schedules import StepSize, as_rate
+from tacit.core.contract import (
+    Algorithm,
+    Batch,
+    Inbox,
+    Key,
+    Mechanism,
+    Objective,
+    Outbox,
+    Params,
+    Phase,
+    Tree,
+    View,
+    share,
+    unprotected,
+)
+from tacit.core.errors import ConfigError
+from tacit.privacy import statement
+
+
+@register("000 section 5.5, baseline")
+def fedavg(
+    objective: Objective,
+    step: StepSize = 0.1,
+    mechanism: Mechanism = unprotected,
+    missing: IfMissing = "wait",
+    cohort: int | None = None,
+    local_steps: PerClient = 1,
+    batch_size: PerClient | None = None,
+) -> Algorithm:
+    """Federated averaging: clients step with noise, a server averages and hands the mean back.
+
+    It runs on `star_roles`; a graph of peers is taken as so many clients of one server, whoever they trust.
+    With `renormalise` the server averages who arrived, and a client that hears nothing goes on with its own model. With
+    a `cohort` the server calls so many clients, who take `local_steps` steps on `batch_size` of their records each.
+    """
+    if cohort is not None:
+        return _sampled(objective, step, mechanism, missing, cohort, local_steps, batch_size)
+    if batch_size is not None or not (isinstance(local_steps, int) and local_steps == 1):
+        raise ConfigError(
+            f"local_steps = {local_steps!r}, batch_size = {batch_size!r} without a cohort; say how many clients the "
+            "server calls, all of them if need be"
+        )
+    descent = gradient_step(objective, as_rate(step), mechanism)
+
+    def train(key: Key, state: Params, batch: Batch, view: View) -> tuple[Params, Tree]:
+        return state, descent.value(state, state, batch, view)
+
+    def upload(state: Params, released: Tree, view: View) -> tuple[Params, Outbox]:
+        moved = descent.moved(state, state, released, view)
+        return moved, share(moved)
+
+    def answer(key: Key, state: Params, batch: Batch, view: View) -> tuple[Params, Tree]:
+        return state, state
+
+    def settle(key: Key, state: Params, inbox: Inbox, view: View) -> Params:
+        """Take the mean of what arrived, on a client the server's one model; without any keep what there is."""
+        return average(inbox, state)
+
+    return Algorithm(
+        name="fedavg",
+        objective=objective,
+        init={"client": first_model, "server": first_model},
+        phases=(
+            Phase("uplink", train, descent.mechanism, settle, upload, source="client", target="server"),
+            # A server that nobody reached has nothing new: its old model would undo the clients' own steps.
+            Phase("downlink", answer, unprotected, settle, source="server", target="client", answers="uplink"),
+        ),
+        model=lambda state: state,
+        requires=needs(missing),
+        privacy=statement(mechanism, "the epsilon of one round and one component of the gradient (000 section 5.5)"),
+        topology=around_one_server,
+        learner="client",
+        missing=missing,
+        predictor="client",
+    )
+
+
+def _sampled(
+    objective: Objective,
+    step: StepSize,
+    mechanism: Mechanism,
+    missing: IfMissing,
+    cohort: int,
+    local_steps: PerClient,
+    batch_size: PerClient | None,
+) -> Algorithm:
+    training = sampled_training(objective, step, mechanism, local_steps, batch_size)
+    return Algorithm(
+        name="fedavg",
+        objective=objective,
+        init={"client": first_model, "server": server_init(cohort)},
+        phases=called_rounds(training, cohort),
+        model=lambda state: state.w,
+        requires=needs(missing),
+        privacy=statement(
+            mechanism, "epsilon(i) growing linearly, per client, with a probability below 1 (004 (2.69))"
+        ),
+        topology=with_clients(around_one_server, local_steps=local_steps, batch_size=batch_size),
+        learner="client",
+        missing=missing,
+        predictor="server",
+    )

@@ -1,0 +1,157 @@
+"""Federated averaging under importance sampling, ISFedAvg (004 ch. 2, Algorithm 2.1).
+
+    server:  calls L of its K clients, client k with probability L p_k, and sends them w      "downlink"
+    client:  w_0 = w;  w_e = w_{e-1} - mu / (E_k K p_k) (1 / B_k) sum_b grad Q_b(w_{e-1}) / (N_k p_b)       (2.10)
+             over B_k of its N_k records, drawn anew in each step, record n with probability B_k p_n
+    server:  w <- mean of what the called clients came to, (2.11)                             "uplink"
+
+Both draw without replacement, by systematic sampling on progressive totals (2.55), so that, whatever the probabilities,
+a round's step is an unbiased estimate of the gradient (Lemma 2.1; with several local steps up to terms in mu^2). A
+client's batch is its whole data set (`tacit.streams.whole`); the method samples from it. Probabilities:
+
+- "uniform": all alike, which is `fedavg` with the same cohort.
+- `Shares`: given and kept, e.g. those of (2.46), (2.48) by `optimal_shares`. The server works O(L log K) a round.
+- "current", (2.50)-(2.51): by gradients at the current model. Before each round all K clients report a number made of
+  all their gradients, and after it all are sent the model: 2 K messages and sum N_k gradients a round on top.
+- "sampled", (2.53)-(2.54): clients and records that took part share out anew what they had together, by gradients at
+  the round's first model; the others keep theirs. No further messages, but sigma_k^2 takes all gradients of those who
+  were called. With a cohort of 1, and at a client with B_k = 1, nothing ever changes.
+A called client learns its p_k from a list of who is called, O(L). Errata: see `tacit.algorithms.federated._importance`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import jax.numpy as jnp
+
+from tacit.algorithms._parts.per_client import PerClient, around_one_server, with_clients
+from tacit.algorithms._parts.sampling import Sample, systematic_draw, uniform_cohort
+from tacit.algorithms.federated._importance_training import Client, Server, local_training
+from tacit.algorithms.federated._probabilities import (
+    FLOOR,
+    Probabilities,
+    checked,
+    first_shares,
+    progressive_shares,
+    redistributed,
+)
+from tacit.algorithms.registry import register
+from tacit.algorithms.schedules import StepSize, as_schedule
+from tacit.core.contract import (
+    Algorithm,
+    Array,
+    Batch,
+    Inbox,
+    Key,
+    Objective,
+    Outbox,
+    Params,
+    Phase,
+    PrivacyStatement,
+    Tree,
+    View,
+    share,
+    unprotected,
+)
+
+HOLDS = {
+    "uniform": "not private: models leave as they were computed; for noise take `fedavg` with the same cohort",
+    "given": "not private: models leave as they were computed, and probabilities made from data tell of them",
+}
+TELLS = "not private: models and norms of gradients leave as they are, and who is called depends on the data"
+
+
+@register("004 Alg. 2.1", example={"cohort": 2})
+def importance_fedavg(
+    objective: Objective,
+    step: StepSize = 0.1,
+    probabilities: Probabilities = "sampled",
+    *,
+    cohort: int,
+    local_steps: PerClient = 1,
+    batch_size: PerClient | None = None,
+    records: int | None = None,
+    floor: float = FLOOR,
+) -> Algorithm:
+    """Federated averaging in which clients and records are drawn by what they are worth (`star_roles`).
+
+    With `batch_size=None` batches are taken as they come, and clients alone are drawn. "sampled" with a batch size
+    needs to know how many `records` the largest data set has. A part `floor` of "current" and "sampled" is uniform.
+    """
+    rule, given, places = checked(probabilities, cohort, batch_size, records, floor)
+    known = None if given is None else given.clients
+    training = local_training(objective, as_schedule(step), rule, local_steps, batch_size, floor)
+
+    def shares(p: Array, live: Array) -> Array:
+        return progressive_shares(p, live, cohort, 0.0 if rule == "given" else floor)
+
+    def client(key: Key, params: Params, views: Mapping[str, View]) -> Client:
+        return Client(params, jnp.ones(()), first_shares(given, places, batch_size, views["downlink"]))
+
+    def server(key: Key, params: Params, views: Mapping[str, View]) -> Server:
+        out = views["downlink"].out
+        p = jnp.ones(out.live.shape[0] - 1)
+        worth = p if known is None else jnp.asarray(known, p.dtype)[out.agent[1:]]
+        return Server(params, jnp.zeros(cohort, jnp.int32), shares(worth, out.live[1:]))
+
+    def report(key: Key, state: Client, batch: Batch, view: View) -> tuple[Client, Tree]:
+        return state, training.worth(state.w, batch, view)
+
+    def survey(key: Key, state: Server, inbox: Inbox, view: View) -> Server:
+        worth = jnp.zeros(inbox.slots).at[inbox.slot].add(inbox.values().private)
+        return state._replace(shares=shares(worth[1:], view.into.live[1:]))
+
+    def call(key: Key, state: Server, batch: Batch, view: View) -> tuple[Server, Tree]:
+        clients = view.out.degree
+        taken = jnp.minimum(cohort, clients)
+        if rule == "uniform":
+            sample = Sample(uniform_cohort(key, clients, cohort, taken), jnp.full(cohort, 1 / clients))
+        else:
+            sample = systematic_draw(key, state.shares[:, 1], cohort, taken)
+        called = 1 + sample.chosen
+        ids = jnp.where(called > 0, view.out.agent[called], -1)
+        return state._replace(called=called), (state.w, ids, clients * sample.share)
+
+    def send(state: Server, released: Tree, view: View) -> tuple[Server, Outbox]:
+        return state, share(released, to=state.called)
+
+    def download(key: Key, state: Client, inbox: Inbox, view: View) -> Client:
+        w, ids, gains = inbox.sum().private  # of one server
+        return state._replace(w=w, gain=jnp.sum(jnp.where(ids == view.agent, gains, 0)))
+
+    def train(key: Key, state: Client, batch: Batch, view: View) -> tuple[Client, Tree]:
+        found = training.round(key, state.w, state.gain, state.share[:, 0], batch, view)
+        told = (found.model, found.worth) if rule == "sampled" else (found.model,)
+        return state._replace(share=found.share[:, None]), told
+
+    def collect(key: Key, state: Server, inbox: Inbox, view: View) -> Server:
+        state = state._replace(w=inbox.mean().private[0])
+        if rule != "sampled":
+            return state
+        chosen = jnp.where(inbox.arrived, inbox.slot - 1, -1)
+        p = redistributed(state.shares[:, 0], chosen, inbox.values().private[1])  # (2.53)
+        return state._replace(shares=shares(p, view.into.live[1:]))
+
+    def publish(key: Key, state: Server, batch: Batch, view: View) -> tuple[Server, Tree]:
+        return state, state.w
+
+    def adopt(key: Key, state: Client, inbox: Inbox, view: View) -> Client:
+        return state._replace(w=inbox.sum().private)
+
+    survey_ = Phase("uplink", report, unprotected, survey, source="client", target="server")
+    call_ = Phase("downlink", call, unprotected, download, send, "server", "client")
+    answer_ = Phase("uplink", train, unprotected, collect, source="client", target="server", answers="downlink")
+    publish_ = Phase("downlink", publish, unprotected, adopt, source="server", target="client")
+    return Algorithm(
+        name="importance_fedavg",
+        objective=objective,
+        init={"client": client, "server": server},
+        phases=(survey_, call_, answer_, publish_) if rule == "current" else (call_, answer_),
+        model=lambda state: state.w,
+        requires=frozenset({"reliable"}),
+        privacy=PrivacyStatement.none()._replace(holds=HOLDS.get(rule, TELLS)),
+        topology=with_clients(around_one_server, local_steps=local_steps, batch_size=batch_size, shares=known),
+        learner="client",
+        predictor="server",
+    )

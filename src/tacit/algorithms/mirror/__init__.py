@@ -1,0 +1,1 @@
+"""Mirror descent on any geometry, with long-term constraints and members that come and go."""

@@ -1,0 +1,1 @@
+"""One model for each cluster of clients."""

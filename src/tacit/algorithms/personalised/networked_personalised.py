@@ -1,0 +1,150 @@
+"""Networked personalised learning, NPFL, and its mixing tuned by reinforcement learning, NPFL-RL (001 ch. 6, Alg. 6).
+
+Peers without a server, each in a cluster. Neighbours of one cluster ("cluster" links) agree on a model by ADMM; those
+of others ("bridge" links) pull with a strength tau_k:
+
+    w_k(tau) = argmin f_k(w) + (tau / 2) ||w - wb_k||^2 + <gamma_k, w> + (rho / 2) sum_l ||w - (u_k + u_l) / 2||^2
+    wb_k     = mean over the other clusters that k hears of the mean of their models                  (6.3), (6.5)
+    gamma_k <- gamma_k + (rho / 2) sum_l (u_k - u_l)              over neighbours of the own cluster
+
+For squares (`objectives.squared`, half of the text's loss) this is (6.11) with the text's tau and rho; gamma is half of
+its. Erratum: (6.6) prints the multiplier's step with the opposite sign, which drives neighbours apart and diverges.
+Erratum: (6.11) has rho |N_k| where (6.5) leads to the neighbours of the own cluster only.
+
+After its primal step an agent moves tau by what that does to its loss V on records that it holds back (`validation` of
+the batch, see `tacit.streams.with_validation`), as its policy says (`tacit.algorithms.personalised._tuning`).
+
+Whom nobody of another cluster pulls has no use for tau; who has no neighbour at all learns alone, which needs l2 > 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from tacit.algorithms._parts import multipliers as admm
+from tacit.algorithms._parts import proximal
+from tacit.algorithms.personalised import _tuning as policies
+from tacit.algorithms.personalised._clusters import mean_of_others, refuse_unsolvable
+from tacit.algorithms.personalised._tuning import Policy
+from tacit.algorithms.registry import register
+from tacit.core.contract import (
+    Algorithm,
+    Array,
+    Batch,
+    Inbox,
+    Key,
+    Mechanism,
+    Objective,
+    Outbox,
+    Params,
+    Phase,
+    Tree,
+    View,
+    share,
+    unprotected,
+)
+from tacit.core.errors import ConfigError
+from tacit.privacy import statement
+
+
+class State(NamedTuple):
+    """What a peer carries."""
+
+    shared: admm.State
+    """Among the own cluster."""
+    bridged: Params
+    """wb, of what was heard last; at first its own start, as if all others began there."""
+    hears_others: Array
+    """Whether anybody of another cluster is heard: 1 or 0."""
+    tau: Array
+    residual: Array
+
+
+@register("001 Alg. 6")
+def networked_personalised(
+    objective: Objective,
+    mechanism: Mechanism = unprotected,
+    penalty: float = 3.0,
+    tau: float = 0.05,
+    policy: Policy = "fixed",
+    rate: float = 0.001,
+    width: float = 0.05,
+    epochs: int = 1,
+    newton_steps: int = proximal.NEWTON_STEPS,
+) -> Algorithm:
+    """NPFL and NPFL-RL: a model per cluster without a server, other clusters pulling with a strength that is tuned.
+
+    It runs on a graph with clusters (`graph.with_clusters`). `tau` is the strength, or where it starts.
+    """
+    rho = admm.checked(penalty) / 2
+    tuned = policies.checked(mechanism, tau, policy, rate, width, epochs)
+
+    def smallest(view: View) -> Array:
+        """The curvature that a sensitivity counts with: without the pull of others, which only adds to it."""
+        return 2 * rho * view.into.degree.astype(jnp.result_type(float))
+
+    step = proximal.proximal_step(objective, mechanism, smallest, "networked_personalised", newton_steps)
+
+    def pulled(state: State, strength: Array, view: View) -> tuple[Params, Array]:
+        total = admm.pull(state.shared, rho, view) + strength * state.hears_others * state.bridged
+        return total, 2 * rho * view.into.degree + strength * state.hears_others
+
+    def next_tau(key: Key, state: State, batch: Batch, view: View) -> Array:
+        def judged(strength: Array) -> Array:
+            return objective.loss(step.solve(*pulled(state, strength, view), batch, view).w, batch.validation)
+
+        return policies.mover(policy, judged, rate, width, epochs)(key, state.tau)
+
+    def init(key: Key, params: Params, views: Mapping[str, View]) -> State:
+        zero = jnp.zeros((), params.dtype)
+        hears_others = (views["bridge"].into.degree > 0).astype(params.dtype)
+        return State(admm.started(params, views["cluster"]), params, hears_others, zero + tau, zero)
+
+    def compute(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
+        if tuned and batch.validation is None:
+            raise ConfigError(
+                f"policy = {policy!r} tunes tau on records held back, but the stream has none; add them with "
+                "tacit.streams.with_validation(stream, validation)"
+            )
+        pull, mu = pulled(state, state.tau, view)
+        solution = step.solve(pull, mu, batch, view)
+        value = step.value(mu, solution)
+        strength = next_tau(key, state, batch, view) if tuned else state.tau
+        residual = proximal.noted(mechanism, state.residual, solution)
+        return state._replace(tau=strength, residual=residual), value
+
+    def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
+        u = step.moved(*pulled(state, state.tau, view), released)  # tau is tuned for models sent as they are
+        return state._replace(shared=state.shared._replace(u=u)), share(u)
+
+    def agree(key: Key, state: State, inbox: Inbox, view: View) -> State:
+        return state._replace(shared=admm.hear(state.shared, rho, inbox, view))
+
+    def show(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
+        return state, state.shared.u
+
+    def across(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
+        return state, share(released, public=jnp.asarray(view.cluster, jnp.int32))
+
+    def hear_others(key: Key, state: State, inbox: Inbox, view: View) -> State:
+        bridged, clusters = mean_of_others(inbox)
+        return state._replace(bridged=bridged, hears_others=jnp.minimum(clusters, 1))
+
+    return Algorithm(
+        name="networked_personalised",
+        objective=objective,
+        init={"peer": init},
+        phases=(
+            Phase("cluster", compute, step.mechanism, agree, emit),
+            Phase("bridge", show, unprotected, hear_others, across),
+        ),
+        model=lambda state: state.shared.u,
+        requires=frozenset({"symmetric", "fixed", "reliable"}),
+        privacy=statement(mechanism, "no guarantee is claimed", "parallel", proximal.ASSUMPTIONS),
+        check=lambda given: refuse_unsolvable(given, step.l2),
+        prepare=step.prepare,
+        diagnostics={"tau": lambda state: state.tau, "residual": lambda state: state.residual},
+    )

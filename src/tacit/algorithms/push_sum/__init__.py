@@ -1,0 +1,1 @@
+"""Push-sum: learning over one-way links."""

@@ -1,0 +1,130 @@
+"""Push-sum that survives loss: running totals instead of increments (beyond 003).
+
+OPS loses the mass of every message that does not arrive. Here agent i sends to j the *running total* T_ji of all (z, m)
+parts it has ever had for j, and j adds what the total has grown by since the newest one that it has heard:
+
+    z'_i = z_i - gamma grad f_it(x_i)
+    T_ji <- T_ji + W_ji (z'_i, m_i) for every out-link;   keep W_ii (z'_i, m_i)
+    j:  (z_j, m_j) <- kept part + sum_i (T_ji received - T_ji last heard)
+
+A lost message is healed by the next one; a repeated or overtaken one changes nothing, since totals are told apart by
+the round in which they were sent. What is held plus what is under way is conserved under any pattern of loss.
+
+Two details make it hold up in practice. Totals are kept to twice the digits (`running_totals`). And an agent that has
+heard nothing new since its last push, or has less than `LEAST_MASS`, keeps what it has (W_ii = 1) and repeats its
+totals: pushing on would shrink its mass round by round, and the step gamma / m_i would grow as much. So it is where a
+neighbour is away: all that is meant for it leaves the others. Without loss everybody hears something in every round,
+and this is OPS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from tacit.algorithms._parts.descent import gradient_step
+from tacit.algorithms._parts.running_totals import Total, along, growth, increased, no_totals
+from tacit.algorithms.push_sum.online_push_sum import State as Parts
+from tacit.algorithms.push_sum.online_push_sum import ratio
+from tacit.algorithms.registry import register
+from tacit.algorithms.schedules import StepSize, as_rate
+from tacit.core.contract import (
+    Algorithm,
+    Array,
+    Batch,
+    Inbox,
+    Key,
+    Mechanism,
+    Objective,
+    Outbox,
+    Params,
+    Phase,
+    Tree,
+    View,
+    per_slot,
+    unprotected,
+)
+from tacit.privacy import statement
+
+LEAST_MASS = 2.0**-6
+"""Of one agent, where 1 is the mean."""
+
+
+class State(NamedTuple):
+    """What a peer holds."""
+
+    held: Parts
+    sent: Total
+    """Per out-slot."""
+    heard: Total
+    """Per in-slot, the newest that arrived."""
+    heard_round: Array
+    """Per in-slot, the round in which that one was sent."""
+    fresh: Array
+    """Whether anything new was heard since the last push."""
+
+
+@register("beyond 003: running totals")
+def loss_tolerant_push_sum(
+    objective: Objective,
+    step: StepSize = 0.1,
+    mechanism: Mechanism = unprotected,
+) -> Algorithm:
+    """Push-sum by running totals: lost, repeated or reordered messages are healed by the next one."""
+    descent = gradient_step(objective, as_rate(step), mechanism)
+
+    def init(key: Key, params: Params, views: Mapping[str, View]) -> State:
+        view = views["peers"]
+        held = Parts(params, jnp.ones((), view.out.weight.dtype))
+        out, into = view.out.live.shape[0], view.into.live.shape[0]
+        sent, heard = no_totals(out, held), no_totals(into, held)
+        return State(held, sent, heard, jnp.zeros(into, jnp.int32), jnp.asarray(True))
+
+    def compute(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
+        return state, descent.value(ratio(state.held), state.held.z, batch, view)
+
+    def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
+        pushes = state.fresh & (state.held.mass >= LEAST_MASS)
+        share = jnp.where(pushes, view.out.weight, 0).at[0].set(0)
+        leaving = Parts(descent.moved(ratio(state.held), state.held.z, released, view), state.held.mass)
+        parts = jax.tree.map(lambda leaf: along(share, leaf[None]).astype(leaf.dtype) * leaf, leaving)
+        total = increased(state.sent, parts)
+        kept = jnp.where(pushes, view.out.weight[0], 1)
+        held = jax.tree.map(lambda leaf: kept.astype(leaf.dtype) * leaf, leaving)
+        outbox = per_slot((total.high.z, total.low.z), (total.high.mass, total.low.mass))
+        return state._replace(held=held, sent=total), outbox
+
+    def absorb(key: Key, state: State, inbox: Inbox, view: View) -> State:
+        newest, found = inbox.newest()
+        hits = inbox.arrived & (inbox.slot == jnp.arange(inbox.slots)[:, None])
+        sent_in = view.round - jnp.min(jnp.where(hits, inbox.age, view.round), axis=1)
+        # A total that was overtaken on the way says less than the one already heard. One heard in a round that is yet
+        # to come is of a time before this peer was put back to an earlier round.
+        newer = (sent_in > state.heard_round) | (state.heard_round > view.round)
+        news = found & newer & (jnp.arange(inbox.slots) > 0)
+        (high_z, low_z), (high_mass, low_mass) = newest.private, newest.public
+        total = Total(Parts(high_z, high_mass), Parts(low_z, low_mass))
+        heard = jax.tree.map(lambda new, old: jnp.where(along(news, new), new, old), total, state.heard)
+        gained = growth(heard, state.heard)
+        return State(
+            jax.tree.map(lambda h, g: h + jnp.sum(g, axis=0), state.held, gained),
+            state.sent,
+            heard,
+            jnp.where(news, sent_in, state.heard_round),
+            jnp.sum(gained.mass) > 0,
+        )
+
+    return Algorithm(
+        name="loss_tolerant_push_sum",
+        objective=objective,
+        init={"peer": init},
+        phases=(Phase("peers", compute, descent.mechanism, absorb, emit),),
+        model=lambda state: ratio(state.held),
+        requires=frozenset({"strongly_connected", "sender_normalised"}),
+        privacy=statement(mechanism),
+        weights="sender",
+        missing="totals",
+    )

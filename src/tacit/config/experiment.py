@@ -1,0 +1,388 @@
+"""An experiment as a TOML file: read, checked, and turned into named choices.
+
+    [run]        name, rounds, repeats, seed, dtype, channel, regret_points, node_loss, record_every, memory
+    [graph]      kind and its parameters; weights, dynamics, clusters, availability
+    [stream]     kind and its parameters; for data sets and files also partition, batch, ...
+    [objective]  kind and its parameters
+    [[algorithm]] name and its parameters; label. One table per algorithm.
+    [algorithm.mechanism]  below an [[algorithm]]: kind of its noise and the parameters; without it nothing is private.
+    [algorithm.mirror], [[algorithm.constraints]]  likewise: its geometry, and what it keeps in the long run.
+
+Every fault is a ConfigError that names the file, the key, the value and what to do.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections import ChainMap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from tacit import graphs, objectives, streams
+from tacit.algorithms import REGISTRY
+from tacit.config.extensions import Extensions
+from tacit.config.sections import (
+    Choice,
+    Place,
+    Section,
+    Seeding,
+    beside,
+    check,
+    choose,
+    located,
+    read_text,
+    read_toml,
+)
+from tacit.core import limits
+from tacit.core.contract import Objective
+from tacit.core.errors import ConfigError
+from tacit.graphs import Graph
+from tacit.graphs.channel import LONGEST_DELAY
+from tacit.streams import Dataset, Stream, partition
+from tacit.streams.learnt import Kind
+from tacit.streams.validate import Task
+
+GRAPHS: Mapping[str, Callable[..., Graph]] = {
+    "ring": graphs.ring,
+    "directed_ring": graphs.directed_ring,
+    "complete": graphs.complete,
+    "star": graphs.star,
+    "exponential": graphs.exponential,
+    "one_peer_exponential": graphs.one_peer_exponential,
+    "random_digraph": graphs.random_digraph,
+    "erdos_renyi": graphs.erdos_renyi,
+    "geometric": graphs.geometric,
+    "small_world": graphs.small_world,
+    "k_regular": graphs.k_regular,
+    "edge_list": graphs.from_edge_list,
+    "matrix": graphs.from_matrix,
+}
+DYNAMICS: Mapping[str, Callable[..., Any]] = {
+    "link_drop": graphs.LinkDrop,
+    "opt_out": graphs.OptOut,
+    "attendance": graphs.attendance,
+    "random_matching": graphs.RandomMatching,
+}
+SYNTHETIC: Mapping[str, Callable[..., Stream]] = ChainMap(
+    {
+        "logistic_drift": streams.logistic_drift,
+        "linear_drift": streams.linear_drift,
+        "autoregressive": streams.autoregressive,
+    },
+    Extensions("tacit.streams"),  # type: ignore[arg-type]
+)
+DATASETS: Mapping[str, Callable[[], Dataset]] = Extensions("tacit.datasets")
+FILES: Mapping[str, Callable[..., streams.Table]] = dict.fromkeys(("csv", "parquet", "npz"), streams.read_table)
+PARTITIONS: Mapping[str, Callable[..., Any]] = {
+    "iid": partition.iid,
+    "label_shards": partition.label_shards,
+    "dirichlet": partition.dirichlet,
+    "stochastic_adversarial": partition.stochastic_adversarial,
+    "unequal": partition.unequal,
+}
+OBJECTIVES: Mapping[str, Callable[..., Objective]] = objectives.OBJECTIVES
+
+OF_THE_RUN = frozenset({"agents", "rounds", "seed", "name"})
+"""Parameters of streams that follow from the run and the graph."""
+OF_THE_DATA = frozenset({"rows", "x", "y", "agents", "seed"})
+WHAT = "an experiment's file"
+SECTIONS = ("run", "graph", "stream", "objective", "algorithm")
+
+MOST_POINTS = 10_000
+"""Of a regret curve: each is an optimisation over the data up to there."""
+Seed = Literal["repeat"] | Seeding
+"""A fixed seed, the same for all repeats, or each repeat's own: run.seed, run.seed + 1, ..."""
+
+
+class DelaySettings(Section):
+    """[run.channel.delay]: P(delay >= step * i) = p ** i, older than `longest` is lost."""
+
+    p: float = Field(default=0.2, ge=0, lt=1)
+    longest: int = Field(default=10, ge=0, le=LONGEST_DELAY)
+    step: int = Field(default=1, ge=1, le=LONGEST_DELAY)
+
+
+class ChannelSettings(Section):
+    """[run.channel]: what the network does to messages."""
+
+    loss: float = Field(default=0.0, ge=0, lt=1)
+    delay: DelaySettings | None = None
+    links: list[str] | None = Field(default=None, min_length=1)
+    """The link sets that it is so on, e.g. ["uplink"]; without it on all."""
+
+
+class RunSettings(Section):
+    """[run]."""
+
+    name: str = Field(min_length=1)
+    """Without it, that of the file."""
+    rounds: int = Field(ge=1, le=limits.MOST_ROUNDS)
+    repeats: int = Field(default=1, ge=1, le=limits.MOST_ROUNDS)
+    seed: Seeding = 0
+    dtype: Literal["float32", "float64"] = "float32"
+    channel: ChannelSettings = ChannelSettings()
+    regret_points: int = Field(default=8, ge=0, le=MOST_POINTS)
+    """Rounds at which static regret is computed; 0 leaves it out."""
+    regret_window: int | None = Field(default=None, ge=1, le=limits.MOST_ROUNDS)
+    """K: regret is against models that keep the constraints over every K rounds; without it those do not count."""
+    node_loss: int | None = Field(default=None, ge=0)
+    """An agent whose model is also judged on everybody's data."""
+    record_every: int | None = Field(default=None, ge=1, le=limits.MOST_ROUNDS)
+    memory: float | None = Field(default=None, gt=0, le=limits.MOST_GIB)
+    """GiB that data, graphs and models may ask for, instead of 4: see `tacit.limits`."""
+
+
+class GraphSettings(Section):
+    """What every graph has besides the parameters of its kind."""
+
+    weights: Literal["sender", "receiver", "metropolis"] | None = None
+    """None: the algorithm's rule."""
+    dynamics: dict[str, Any] | None = None
+    clusters: list[int] | None = None
+    """Which cluster each agent belongs to, counted from 0."""
+    availability: float | list[float] | None = None
+    """With what probability agents are there in a round: one for all, or one for each. Where the stream says when data
+    come, nobody is there without."""
+
+
+class SeededGraph(GraphSettings):
+    """A random graph."""
+
+    seed: Seed = "repeat"
+
+
+class SyntheticSettings(Section):
+    """What every synthetic stream has besides the parameters of its kind."""
+
+    seed: Seed = "repeat"
+
+
+class TabularSettings(Section):
+    """What streams over data sets and files have in common."""
+
+    seed: Seed = "repeat"
+    """Of the partition and of the order in which samples are read."""
+    partition: dict[str, Any] | None = None
+    bias: bool = True
+    """Whether a column of ones is added, so that a linear model has an intercept."""
+    batch: int = Field(default=1, ge=1)
+    exhausted: Literal["cycle", "mask", "stop"] = "cycle"
+    shuffle: bool = True
+
+
+class DatasetSettings(TabularSettings):
+    """What streams over data sets have besides."""
+
+    standardise: bool = True
+
+
+class FileSettings(TabularSettings):
+    """What streams over files have besides."""
+
+    standardise: bool | Literal["owner"] = True
+    """Mean 0 and deviation 1 over all rows, or over each owner's own; see `tacit.streams.scaled`."""
+    bounds: dict[str, list[float]] | None = None
+    """Column -> [low, high], by which it is scaled instead."""
+    public: list[Kind] = Field(default=[])
+    """What may be learnt from all rows though a method promises privacy; see `tacit.streams.learnt`."""
+
+
+class AlgorithmSettings(Section):
+    """What every algorithm has besides its own parameters."""
+
+    label: str | None = Field(default=None, min_length=1)
+
+
+@dataclass(frozen=True)
+class Config:
+    """A checked experiment."""
+
+    file: Path
+    """Where it was read from."""
+    run: RunSettings
+    """Rounds, repeats, seed and the like."""
+    graph: Choice
+    """The generator of the graph."""
+    dynamics: Choice | None
+    """How links come and go; None: they stay."""
+    stream: Choice
+    """Where batches come from."""
+    partition: Choice | None
+    """How a table's rows are shared out; None: it does not apply."""
+    objective: Choice
+    """What is learnt."""
+    algorithms: tuple[Choice, ...]
+    """The methods to compare, in order."""
+    labels: tuple[str, ...]
+    """One per algorithm, all different."""
+
+    def settings(self, only: int | None = None) -> dict[str, Any]:
+        """Return the whole experiment as it would stand in a file, or with one of its algorithms only."""
+        tables = [
+            {**algorithm.settings("name"), "label": label}
+            for k, (algorithm, label) in enumerate(zip(self.algorithms, self.labels, strict=True))
+            if only in (None, k)
+        ]
+        graph, stream = self.graph.settings(), self.stream.settings()
+        if self.dynamics is not None:
+            graph["dynamics"] = self.dynamics.settings()
+        if self.partition is not None:
+            stream["partition"] = self.partition.settings()
+        return {
+            "run": self.run.model_dump(exclude_none=True),
+            "graph": graph,
+            "stream": stream,
+            "objective": self.objective.settings(),
+            "algorithm": tables,
+        }
+
+
+def load(path: str | os.PathLike[str], **overrides: int | None) -> Config:
+    """Read an experiment; `overrides` replace keys of [run] where they are not None."""
+    file = Path(path)
+    return parse(read_text(file, WHAT), file, **overrides)
+
+
+def parse(text: str, file: Path, **overrides: int | None) -> Config:
+    """Check the text of an experiment; `file` is named in messages, and relative paths start beside it."""
+    data = read_toml(text, file)
+    _check_sections(data, file)
+    given = {key: value for key, value in overrides.items() if value is not None}
+    run = check(RunSettings, {"name": file.stem, **data["run"], **given}, Place(str(file), "[run]"))
+    objective = choose(OBJECTIVES, data["objective"], Place(str(file), "[objective]"))
+    stream, shares = _stream(data["stream"], objective, file)
+    with limits.memory(run.memory):
+        graph, dynamics = _graph(_with_owners(data["graph"], stream), file)
+    algorithms = _algorithms(data["algorithm"], file)
+    return Config(file, run, graph, dynamics, stream, shares, objective, algorithms, _labels(algorithms, file))
+
+
+def load_graph(path: str | os.PathLike[str]) -> tuple[Choice, Choice | None]:
+    """Read the [graph] of a file, whatever else it holds or lacks: the graph and its dynamics."""
+    file = Path(path)
+    data = read_toml(read_text(file, WHAT), file)
+    if not isinstance(data.get("graph"), dict):
+        raise ConfigError(f'{file}: there is no [graph] in it; add one, e.g. kind = "ring" and agents = 10')
+    return _graph(data["graph"], file)
+
+
+def choose_graph(data: Mapping[str, Any], place: Place) -> Choice:
+    """Check the settings of a graph."""
+    kind = data.get("kind")
+    function = GRAPHS.get(kind) if isinstance(kind, str) else None
+    seeded = function is not None and "seed" in function.__annotations__
+    return choose(
+        GRAPHS,
+        data,
+        place,
+        common=SeededGraph if seeded else GraphSettings,
+        hidden=frozenset({"seed", "name"}),
+    )
+
+
+def _check_sections(data: Mapping[str, Any], file: Path) -> None:
+    for name, content in data.items():
+        if name not in SECTIONS:
+            raise ConfigError(f"{file}: [{name}] is unknown; expected the sections {', '.join(SECTIONS)}")
+        if name == "algorithm" and isinstance(content, dict):
+            raise ConfigError(f"{file}: [algorithm] stands in single brackets; write [[algorithm]], one per algorithm")
+        if name == "algorithm" and not (isinstance(content, list) and all(isinstance(each, dict) for each in content)):
+            raise ConfigError(
+                f"{file}: algorithm = {content!r}: expected tables; write [[algorithm]], one per algorithm"
+            )
+        if name != "algorithm" and not isinstance(content, dict):
+            raise ConfigError(f"{file}: {name} = {content!r}: expected a section; write [{name}] on a line of its own")
+    for name in SECTIONS:
+        if not data.get(name):
+            title = "[[algorithm]]" if name == "algorithm" else f"[{name}]"
+            raise ConfigError(f"{file}: there is no {title}; add one (see examples/synthetic.toml)")
+
+
+def _graph(data: Mapping[str, Any], file: Path) -> tuple[Choice, Choice | None]:
+    place = Place(str(file), "[graph]")
+    graph = choose_graph(_with_path(data, file), place)
+    dynamics = getattr(graph.values, "dynamics", None)
+    if dynamics is None:
+        return graph, None
+    return graph, choose(DYNAMICS, dynamics, Place(str(file), "[graph.dynamics]"))
+
+
+def _with_owners(data: Mapping[str, Any], stream: Choice) -> dict[str, Any]:
+    """Give a graph without a number of agents one for each owner in the stream's file."""
+    owner, kind = getattr(stream.values, "owner", None), data.get("kind")
+    function = GRAPHS.get(kind) if isinstance(kind, str) else None
+    if owner is None or function is None or "agents" in data or "n" not in inspect.signature(function).parameters:
+        return dict(data)
+    with located(stream.place):
+        return {**data, "agents": len(streams.read_owners(getattr(stream.values, "path", ""), owner))}
+
+
+def task_of(objective: Choice) -> tuple[Task, int | None]:
+    """Return what kind of label an objective is for, and how many classes there are where it says so."""
+    if objective.kind in ("logistic", "hinge"):
+        return "binary", None
+    if objective.kind == "softmax":
+        return "multiclass", objective.arguments()["classes"]
+    return "regression", None
+
+
+def _stream(data: Mapping[str, Any], objective: Choice, file: Path) -> tuple[Choice, Choice | None]:
+    place = Place(str(file), "[stream]")
+    kind = data.get("kind") if isinstance(data.get("kind"), str) else None  # `choose` refuses what is no name
+    common = SyntheticSettings if kind in SYNTHETIC else FileSettings if kind in FILES else DatasetSettings
+    if kind in FILES:
+        data = {"task": task_of(objective)[0], **data}
+    every: Mapping[str, Callable[..., Any]] = ChainMap({}, SYNTHETIC, DATASETS, FILES)  # type: ignore[arg-type]
+    stream = choose(every, _with_path(data, file), place, common=common, hidden=OF_THE_RUN)
+    if kind in FILES and not str(data["path"]).lower().endswith((f".{kind}", f".{kind}.gz")):
+        raise ConfigError(f"{place} path = {data['path']!r}: expected a file that ends in .{kind}; change kind or path")
+    shares = getattr(stream.values, "partition", None)
+    owner = getattr(stream.values, "owner", None)
+    if kind in SYNTHETIC or owner is not None:
+        if shares is not None:
+            raise ConfigError(
+                f"{place} partition and owner = {owner!r}: the owner column says whose row it is; remove one of them"
+            )
+        return stream, None
+    shared = choose(PARTITIONS, shares or {"kind": "iid"}, Place(str(file), "[stream.partition]"), hidden=OF_THE_DATA)
+    return stream, shared
+
+
+def _with_path(data: Mapping[str, Any], file: Path) -> dict[str, Any]:
+    """Take a relative path to start beside the configuration, not in whatever folder the command is given."""
+    path = data.get("path")
+    found = Place(str(file), "path")
+    return {**data, "path": str(beside(file, path, found))} if isinstance(path, str) else dict(data)
+
+
+def _algorithms(tables: Sequence[Any], file: Path) -> tuple[Choice, ...]:
+    constructors: dict[str, Callable[..., Any]] = {name: entry.constructor for name, entry in REGISTRY.items()}
+    return tuple(
+        choose(
+            constructors,
+            table,
+            Place(str(file), f"[[algorithm]] {number}"),
+            common=AlgorithmSettings,
+            key="name",
+        )
+        for number, table in enumerate(tables, start=1)
+    )
+
+
+def _labels(algorithms: Sequence[Choice], file: Path) -> tuple[str, ...]:
+    """Return what each is called: its label, or its name; names used twice get their number."""
+    names = [algorithm.kind for algorithm in algorithms]
+    labels = [
+        getattr(algorithm.values, "label", None)
+        or (algorithm.kind if names.count(algorithm.kind) == 1 else f"{algorithm.kind} {number}")
+        for number, algorithm in enumerate(algorithms, start=1)
+    ]
+    doubled = next((label for label in labels if labels.count(label) > 1), None)
+    if doubled is not None:
+        raise ConfigError(f"{file}: [[algorithm]] label = {doubled!r} is used twice; give each algorithm its own label")
+    return tuple(labels)

@@ -1,0 +1,398 @@
+"""A peer's own settings, as one TOML file that only it has.
+
+    job = "job.toml"        the job's file, beside this one unless the path is absolute
+
+    [peer]       name, listen, store
+    [identity]   directory: where `tacit peer install` put certificate and key
+    [links.X]    per link set: sends_to, hears; weight_to, weight_from where the weight rule needs more than it knows;
+                 co_senders where messages are masked
+    [addresses]  NAME = "host:port" for everybody to whom it sends
+    [privacy]    epsilon, or rho, or epsilon and delta; witness. Or unprotected = true, said aloud
+    [stream]     kind = "push", "csv" or "jsonl", and its parameters; key: columns by which a file's records are known
+    [rounds]     deadline, patience, interval, last
+    [operations] port (loopback), log, level
+    [limits]     connections, per_address, proof_time: of those who have not proved who they are
+
+Every path is taken to start beside the file. Every fault is a ConfigError that names file, key, value and remedy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from tacit.config.job import Job, load_job, read_toml, refuse_unknown, table_of
+from tacit.config.sections import Place, Section, beside, check, located
+from tacit.core import limits
+from tacit.core.contract import Algorithm
+from tacit.core.errors import ConfigError
+from tacit.peer.node.assignment import NOTHING_BOOKED
+from tacit.peer.transport.admission import DoorLimits
+from tacit.privacy.accounting import Budget
+from tacit.privacy.noise.mask_noise import hides
+from tacit.runtime import link_ends
+
+TABLES = ("job", "peer", "identity", "links", "addresses", "privacy", "stream", "rounds", "operations", "limits")
+Weights = dict[str, float]
+ADDRESS = re.compile(r"([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+(%\w+)?\]):(?P<port>[0-9]{1,5})")
+LONGEST_WAIT = 7 * 24 * 3600.0
+"""Seconds."""
+OF_PUSH, OF_FILES = {"capacity"}, {"path", "label", "columns", "key"}
+"""Keys of [stream] that mean something for one kind only."""
+
+
+class PeerTable(Section):
+    """[peer]."""
+
+    name: str
+    listen: str = "0.0.0.0:7443"
+    """Port 0 takes a free one, which the log names."""
+    store: str = "state/store.db"
+
+
+class IdentityTable(Section):
+    """[identity]."""
+
+    directory: str = "identity"
+
+
+class LinksTable(Section):
+    """[links.X]: one side's view of a link set; the other side of each link has to agree."""
+
+    sends_to: list[str] = Field(default_factory=list)
+    hears: list[str] = Field(default_factory=list)
+    weight_to: Weights = Field(default_factory=dict)
+    """W[receiver, this peer], where the rule does not give it."""
+    weight_from: Weights = Field(default_factory=dict)
+    """W[this peer, sender], where the rule does not give it."""
+    co_senders: dict[str, list[str]] = Field(default_factory=dict)
+    """Receiver -> whom else it hears, where messages are masked: those with whom this peer shares masks are there."""
+
+
+class PrivacyTable(Section):
+    """[privacy]: what may be spent on the records of this peer."""
+
+    epsilon: float | None = None
+    rho: float | None = None
+    delta: float | None = None
+    reserve: float = 0.0
+    witness: str | None = None
+    unprotected: bool = False
+
+
+class StreamTable(Section):
+    """[stream]: where samples come from."""
+
+    kind: Literal["push", "csv", "jsonl"] = "push"
+    path: str | None = None
+    label: str = "y"
+    """Column, or key, of what is to be predicted."""
+    columns: list[str] | None = None
+    """Columns, or keys, of the features; by default all others."""
+    key: str | list[str] = Field(default_factory=list)
+    """Column, or columns, by which a record is known when it comes again; by default all."""
+    capacity: int = Field(default=10_000, ge=1, le=limits.MOST_ROUNDS)
+    """Of "push": samples that may wait."""
+
+    @property
+    def keys(self) -> list[str]:
+        """All columns of `key`."""
+        return [self.key] if isinstance(self.key, str) else self.key
+
+
+class RoundsTable(Section):
+    """[rounds]: times in seconds."""
+
+    deadline: float = Field(default=5.0, gt=0, le=LONGEST_WAIT)
+    patience: float = Field(default=1.0, ge=0, le=LONGEST_WAIT)
+    """How long a round waits for a full batch before it takes what there is."""
+    interval: float = Field(default=0.0, ge=0, le=LONGEST_WAIT)
+    last: int | None = Field(default=None, ge=1, le=limits.MOST_ROUNDS)
+
+
+class OperationsTable(Section):
+    """[operations]."""
+
+    port: int = Field(default=0, ge=0, le=65535)
+    """On 127.0.0.1; 0 takes a free one, which the log and `tacit peer status` name."""
+    log: Literal["json", "text"] = "json"
+    level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+class LimitsTable(Section):
+    """[limits]: connections that have not proved who they are; as many more as this peer hears neighbours."""
+
+    connections: int = Field(default=DoorLimits().connections, ge=1, le=100_000)
+    per_address: int = Field(default=DoorLimits().per_address, ge=1, le=100_000)
+    proof_time: float = Field(default=DoorLimits().proof_time, ge=1, le=3600)
+    """Seconds."""
+
+
+@dataclass(frozen=True, eq=False)
+class PeerSettings:
+    """A checked peer.toml with its job."""
+
+    file: Path
+    job: Job
+    peer: PeerTable
+    identity: Path
+    links: Mapping[str, LinksTable]
+    addresses: Mapping[str, str]
+    budget: Budget
+    booked: bool
+    witness: Path | None
+    stream: StreamTable
+    rounds: RoundsTable
+    operations: OperationsTable
+    limits: DoorLimits
+
+    @property
+    def store(self) -> Path:
+        """Path of the store."""
+        return self.beside(self.peer.store)
+
+    @property
+    def protects(self) -> bool:
+        """Whether what leaves is charged, or leaves under masks: then a store must not be forgotten."""
+        return self.booked or any(hides(phase.mechanism) for phase in self.job.algorithm.phases)
+
+    @property
+    def account(self) -> str:
+        """What an identity has one ledger for."""
+        return f"{self.job.settings_hash} as {self.peer.name}"
+
+    @property
+    def part(self) -> str:
+        """What a store is of: the job's settings, who this is in it, and its links, whose slots the stored state has.
+
+        It goes on under a new version and new code: a new store would forget what was spent.
+        """
+        links = {name: (sorted(table.sends_to), sorted(table.hears)) for name, table in self.links.items()}
+        digest = hashlib.sha256(json.dumps(links, sort_keys=True).encode()).hexdigest()[:16]
+        return f"{self.account} with links {digest}"
+
+    @property
+    def control(self) -> Path:
+        """Path of the file in which a running peer says how it can be reached on this host."""
+        return self.store.with_name(self.store.name + ".control")
+
+    def beside(self, path: str) -> Path:
+        """Return a path that is taken to start beside the file."""
+        return (self.file.parent / path).resolve()
+
+
+def load_peer(path: Path) -> PeerSettings:
+    """Read a peer's settings and its job."""
+    data = read_toml(path)
+    refuse_unknown(data, TABLES, path)
+    job_file = data.get("job")
+    if not isinstance(job_file, str):
+        problem = "there is no job" if job_file is None else f"job = {job_file!r} is no path"
+        raise ConfigError(f'{path}: {problem}; name the job\'s file: add job = "job.toml" as the first line')
+    job = load_job(beside(path, job_file, Place(str(path), "job")))
+
+    def section(name: str, model: type[Any], required: bool = False) -> Any:
+        return check(model, table_of(data, name, path, required), Place(str(path), f"[{name}]"))
+
+    peer = section("peer", PeerTable, required=True)
+    with located(Place(str(path), "[peer] name")):
+        job.role_of(peer.name)
+    _check_address(peer.listen, Place(str(path), "[peer] listen"), lowest_port=0)
+    links = _links(table_of(data, "links", path, required=False), job, peer.name, path)
+    addresses = _addresses(table_of(data, "addresses", path, required=False), links, path)
+    privacy = section("privacy", PrivacyTable)
+    with located(Place(str(path), "[privacy]")):
+        booked, budget = _budget(privacy, job.algorithm)
+    stream, identity = section("stream", StreamTable), section("identity", IdentityTable)
+    for key, value in (
+        ("[peer] store", peer.store),
+        ("[identity] directory", identity.directory),
+        ("[privacy] witness", privacy.witness),
+        ("[stream] path", stream.path),
+    ):
+        if value is not None and (value == "" or "\0" in value):
+            raise ConfigError(f"{path}: {key} = {value!r}: expected a path; leave the key out for the default")
+    with located(Place(str(path), "[stream]")):
+        _check_stream(stream, job)
+    home = path.parent.resolve()
+    return PeerSettings(
+        file=path.resolve(),
+        job=job,
+        peer=peer,
+        identity=home / identity.directory,
+        links=links,
+        addresses=addresses,
+        budget=budget,
+        booked=booked,
+        witness=None if privacy.witness is None else home / privacy.witness,
+        stream=stream,
+        rounds=section("rounds", RoundsTable),
+        operations=section("operations", OperationsTable),
+        limits=DoorLimits(**section("limits", LimitsTable).model_dump()),
+    )
+
+
+def _check_stream(stream: StreamTable, job: Job) -> None:
+    needless = stream.model_fields_set & (OF_FILES if stream.kind == "push" else OF_PUSH)
+    if needless:
+        raise ConfigError(
+            f"kind = {stream.kind!r} takes no {', no '.join(sorted(needless))}; remove it, or choose another kind"
+        )
+    if stream.kind != "push" and stream.path is None:
+        raise ConfigError(f'kind = {stream.kind!r} has no path of the file that it follows; add path = "..."')
+    if stream.columns is not None:
+        given, wanted = stream.columns, job.settings.features
+        if len(given) != wanted or len({*given, stream.label}) != wanted + 1:
+            raise ConfigError(
+                f"columns = {given!r}, label = {stream.label!r}: expected {wanted} names, as many as the job has "
+                "features, each once and the label not among them"
+            )
+    if stream.keys and ("" in stream.keys or len({*stream.keys, stream.label}) != len(stream.keys) + 1):
+        raise ConfigError(
+            f"key = {stream.key!r}, label = {stream.label!r}: expected names of columns that tell records apart, each "
+            "once and the label not among them"
+        )
+
+
+def _links(table: Mapping[str, Any], job: Job, name: str, path: Path) -> dict[str, LinksTable]:
+    role, _ = job.role_of(name)
+    ends = {links: pair for links, pair in link_ends(job.algorithm).items() if role in pair}
+    wanted = ", ".join(f"[links.{links}]" for links in ends) or "no links"
+    for links in ends.keys() - table.keys():
+        raise ConfigError(f"{path}: there is no [links.{links}]; a {role!r} of this job has {wanted}: add it")
+    for links in table.keys() - ends.keys():
+        raise ConfigError(f"{path}: [links] {links}: unknown links; a {role!r} of this job has {wanted}: remove it")
+    found = {}
+    for links, (source, target) in ends.items():
+        place = Place(str(path), f"[links.{links}]")
+        if not isinstance(table[links], dict):
+            raise ConfigError(f"{path}: [links] {links} = {table[links]!r} is no table; write [links.{links}]")
+        one = check(LinksTable, table[links], place)
+        sides = (("sends_to", one.sends_to, source, target), ("hears", one.hears, target, source))
+        for key, names, own_role, other_role in sides:
+            _check_neighbours(place, key, names, name, job.members[other_role] if own_role == role else ())
+        for key, weights, names in (
+            ("weight_to", one.weight_to, one.sends_to),
+            ("weight_from", one.weight_from, one.hears),
+        ):
+            for other, weight in weights.items():
+                if other not in names:
+                    side = "sends_to" if key == "weight_to" else "hears"
+                    raise ConfigError(
+                        f"{place} {key}.{other} = {weight!r}: {other!r} is not in {side}; remove one or add the other"
+                    )
+                if not 0 < weight <= 1:
+                    raise ConfigError(f"{place} {key}.{other} = {weight!r}: expected a weight above 0 and at most 1")
+        _check_co_senders(place, one, name, job, links, source)
+        found[links] = one
+    return found
+
+
+def _check_co_senders(place: Place, table: LinksTable, own: str, job: Job, links: str, source: str) -> None:
+    """Check what is there; whether something is missing `plan_of` says, so that `tacit peer check` can help."""
+    masked = any(phase.links == links and hides(phase.mechanism) for phase in job.algorithm.phases)
+    for receiver, names in table.co_senders.items():
+        what = f"{place} co_senders.{receiver} = {names!r}"
+        if not masked:
+            raise ConfigError(f"{what}: messages over {links!r} are not masked, so that it would do nothing; remove it")
+        if receiver not in table.sends_to:
+            raise ConfigError(f"{what}: this peer does not send to {receiver!r}; remove it, or add it to sends_to")
+        possible = [name for name in job.members[source] if name not in (own, receiver)]
+        if not names or len(set(names)) < len(names) or not set(names) <= set(possible):
+            raise ConfigError(
+                f"{what}: expected the others whom {receiver!r} hears, each once: at least one of {', '.join(possible)}"
+            )
+
+
+def _check_neighbours(place: Place, key: str, names: list[str], own: str, possible: tuple[str, ...]) -> None:
+    for name in names:
+        if name == own:
+            raise ConfigError(f"{place} {key}: {name!r} is this peer itself, which it hears anyway; remove it")
+        if name not in possible:
+            others = ", ".join(other for other in possible if other != own)
+            expected = (
+                f"expected some of {others}" if others else f"leave {key} out: nobody is at that end for this peer"
+            )
+            raise ConfigError(f"{place} {key}: {name!r} cannot be a neighbour there; {expected}")
+        if names.count(name) > 1:
+            raise ConfigError(f"{place} {key}: {name!r} is there twice; remove one")
+
+
+def _addresses(table: Mapping[str, Any], links: Mapping[str, LinksTable], path: Path) -> dict[str, str]:
+    wanted = {name for one in links.values() for name in one.sends_to}
+    for name in sorted(wanted - table.keys()):
+        raise ConfigError(f'{path}: [addresses] has no {name!r}, to whom this peer sends; add {name} = "host:port"')
+    for name in sorted(table.keys() - wanted):
+        raise ConfigError(
+            f"{path}: [addresses] {name}: this peer does not send to it; remove it, or add it to sends_to"
+        )
+    for name, address in table.items():
+        _check_address(address, Place(str(path), f"[addresses] {name}"))
+    return dict(table)
+
+
+def _check_address(address: Any, place: Place, lowest_port: int = 1) -> None:
+    found = ADDRESS.fullmatch(address) if isinstance(address, str) else None
+    if found is None or not lowest_port <= int(found["port"]) <= 65535:
+        raise ConfigError(
+            f'{place} = {address!r}: expected "host:port" with a port from {lowest_port} to 65535, '
+            'e.g. "10.0.0.2:7443" or "[fd00::2]:7443"'
+        )
+
+
+def _budget(table: PrivacyTable, algorithm: Algorithm) -> tuple[bool, Budget]:
+    given = table.epsilon is not None or table.rho is not None
+    for phase in algorithm.phases:
+        if phase.mechanism.distribution is not None and not algorithm.privacy.private:
+            raise ConfigError(
+                f"mechanism {phase.mechanism.name!r} of {algorithm.name!r} promises nothing (no clip bounds what a "
+                "record can change), so that nothing would be booked and its noise drawn from the job's seed, which "
+                "every member knows; give the mechanism a clip, or rehearse with `tacit swarm`"
+            )
+    if all(hides(phase.mechanism) for phase in algorithm.phases):
+        if given or table.delta is not None or table.reserve or table.unprotected:
+            raise ConfigError(
+                f"a budget, or unprotected = true, but {algorithm.name!r} masks its messages in this job: masks are "
+                "not charged, and nothing leaves without them; leave the table empty"
+            )
+        return False, NOTHING_BOOKED
+    if not algorithm.privacy.private:
+        if given or table.delta is not None or table.reserve:
+            raise ConfigError(
+                f"a budget, but {algorithm.name!r} has no mechanism in this job and protects nothing; add "
+                "[algorithm.mechanism] to the job, or remove the budget and say unprotected = true"
+            )
+        if not table.unprotected:
+            raise ConfigError(
+                f"{algorithm.name!r} has no mechanism in this job, so that values leave as they are computed; say "
+                "unprotected = true if that is meant, or add [algorithm.mechanism] to the job"
+            )
+        return False, NOTHING_BOOKED
+    if table.unprotected:
+        raise ConfigError(
+            "unprotected = true, but the job has a mechanism, whose releases are booked; remove it and give a budget"
+        )
+    if not given:
+        raise ConfigError(
+            "no budget: give epsilon, or rho, or epsilon and delta (`tacit privacy plan` helps to choose)"
+        )
+    budget = Budget(table.epsilon, table.rho, table.delta, table.reserve)
+    kinds = {phase.mechanism.distribution for phase in algorithm.phases}
+    if "gaussian" in kinds and budget.rho is None and budget.delta is None:
+        raise ConfigError(
+            f"epsilon = {budget.epsilon!r} alone, but the job's noise is Gaussian, of which no release fits a pure "
+            "epsilon; add delta, or give rho instead"
+        )
+    if "bounded_laplace" in kinds and not budget.reserve:
+        raise ConfigError(
+            "no reserve, but the job's noise is of bounded support, of which each release costs some delta; give "
+            "epsilon, delta and reserve, the part of delta that is set aside for it"
+        )
+    return True, budget

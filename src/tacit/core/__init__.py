@@ -1,0 +1,1 @@
+"""The contract between methods and runtimes, errors, and limits on inputs."""

@@ -1,0 +1,187 @@
+"""From a job and a peer's settings to what the peer has to do: its own part of the graph, and nothing more."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tacit import runtime
+from tacit.config.peer import LinksTable, PeerSettings
+from tacit.core.contract import Algorithm, Links, View
+from tacit.core.errors import ConfigError
+from tacit.peer.machine.rounds import Views
+from tacit.peer.node.assignment import Plan
+from tacit.privacy.noise.mask_noise import hides
+
+
+def plan_of(settings: PeerSettings) -> Plan:
+    """Return what a peer has to do; refuse links that the algorithm cannot use, as far as one peer can see."""
+    job = settings.job
+    algorithm, dtype = job.algorithm, job.settings.dtype
+    role, agent = job.role_of(settings.peer.name)
+    ends = runtime.link_ends(algorithm)
+    with jax.enable_x64(dtype == "float64"):
+        precision = jnp.dtype(dtype)
+        sides = {
+            name: _sides(settings, name, table, role, agent, ends[name], precision)
+            for name, table in settings.links.items()
+        }
+
+        cluster = int(job.clusters[role][agent]) if role in job.clusters else 0
+
+        def views(t: int) -> Views:
+            return {name: _view(agent, t, *both, cluster) for name, both in sides.items()}
+
+        role_views = {
+            other: {name: _view(0, 0, *_stand_in(precision), 0) for name, pair in ends.items() if other in pair}
+            for other in algorithm.init
+        }
+        role_views[role] = dict(views(0))
+        params = runtime.first_params(algorithm, job.empty_batch, precision, None)
+        specs = runtime.settle(algorithm, params, job.empty_batch, role_views)
+        for name, (out, into) in sides.items():
+            _check_weights(settings, name, specs, algorithm, out, into)
+        key = runtime.agent_key(jax.random.key(job.settings.seed), list(algorithm.init).index(role), 0, agent)
+    return Plan(
+        job=job.hash,
+        algorithm=algorithm,
+        role=role,
+        agent=agent,
+        members=job.members,
+        key=key,
+        params=params,
+        batch=job.empty_batch if role == algorithm.learner else (),
+        views=views,
+        role_views=role_views,
+        longest_delay=job.settings.longest_delay,
+        dtype=dtype,
+        booked=settings.booked,
+        co_senders=_co_senders(settings, role, ends),
+        settings=job.settings_hash,
+    )
+
+
+def _co_senders(
+    settings: PeerSettings, role: str, ends: Mapping[str, tuple[str, str]]
+) -> dict[tuple[str, str], list[str]]:
+    """Return everybody whom each receiver of masked messages hears, by id."""
+    algorithm, members = settings.job.algorithm, settings.job.members
+    found = {}
+    for links in {phase.links for phase in algorithm.phases if hides(phase.mechanism) and phase.source == role}:
+        table, order = settings.links[links], members[ends[links][0]]
+        for receiver in table.sends_to:
+            if receiver not in table.co_senders:
+                raise ConfigError(
+                    f"{settings.file}: [links.{links}] co_senders has no {receiver!r}: messages to it are masked, with "
+                    "masks shared with the others whom it hears; `tacit peer check` with all peers' files prints the "
+                    "line to add"
+                )
+            names = [settings.peer.name, *table.co_senders[receiver]]
+            found[links, receiver] = sorted(names, key=order.index)
+    return found
+
+
+def _view(agent: int, t: int, out: Links, into: Links, cluster: int) -> View:
+    known = (jnp.nan_to_num(side.weight, nan=0.0) for side in (out, into))
+    out, into = (side._replace(weight=weight) for side, weight in zip((out, into), known, strict=True))
+    return View(jnp.int32(agent), jnp.int32(t), jnp.asarray(True), jnp.int32(0), out, into, jnp.int32(cluster))
+
+
+def _stand_in(dtype: jnp.dtype) -> tuple[Links, Links]:
+    """Links of some agent of another role, of which only the form matters here."""
+    links = Links(jnp.array([-1, 0]), jnp.array([False, True]), jnp.array([0.0, 1.0], dtype))
+    return links, links
+
+
+def _sides(
+    settings: PeerSettings,
+    name: str,
+    table: LinksTable,
+    role: str,
+    agent: int,
+    ends: tuple[str, str],
+    dtype: jnp.dtype,
+) -> tuple[Links, Links]:
+    """Return the links out and in, with the weights that the rule or the settings give; NaN where neither does."""
+    algorithm, members = settings.job.algorithm, settings.job.members
+    source, target = ends
+    inside = source == target
+    if {"symmetric", "doubly_stochastic"} & algorithm.requires and inside and set(table.sends_to) != set(table.hears):
+        raise ConfigError(
+            f"{settings.file}: [links.{name}]: {algorithm.name!r} needs links that lead both ways, but this peer sends "
+            f"to {sorted(table.sends_to)} and hears {sorted(table.hears)}; make them the same, or use push-sum"
+        )
+    rule = algorithm.weights
+    # In the order of ids, whatever the order in the file: slots are the simulator's, and those of the stored state.
+    to = _weights(sorted(table.sends_to, key=members[target].index), table.weight_to, rule == "sender", inside)
+    frm = _weights(sorted(table.hears, key=members[source].index), table.weight_from, rule == "receiver", inside)
+    if rule == "metropolis" and inside:  # symmetric: either side of a link says it all
+        to, frm = _completed(to, frm), _completed(frm, to)
+    decisive = to if rule == "sender" else frm
+    own = 1 - sum(decisive.values())
+    if own < -1e-9:
+        raise ConfigError(
+            f"{settings.file}: [links.{name}]: the weights {decisive} sum to {1 - own:g}, but the peer's own is what "
+            "they leave of 1; make them smaller"
+        )
+    return (
+        _links(agent, to, members[target], own, inside, dtype) if role == source else runtime.empty_links((1,), dtype),
+        _links(agent, frm, members[source], own, inside, dtype) if role == target else runtime.empty_links((1,), dtype),
+    )
+
+
+def _weights(names: list[str], given: Mapping[str, float], equal: bool, inside: bool) -> dict[str, float]:
+    share = 1 / (len(names) + inside) if equal and names else math.nan
+    return {name: given.get(name, share) for name in names}
+
+
+def _completed(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
+    return {name: other.get(name, math.nan) if math.isnan(weight) else weight for name, weight in one.items()}
+
+
+def _links(
+    agent: int, weights: Mapping[str, float], members: tuple[str, ...], own: float, inside: bool, dtype: jnp.dtype
+) -> Links:
+    ids = [agent if inside else -1, *(members.index(name) for name in weights)]
+    live = [inside, *(True for _ in weights)]
+    return Links(
+        jnp.asarray(ids, jnp.int32),
+        jnp.asarray(live),
+        jnp.asarray([own if inside else 0.0, *weights.values()], dtype),
+    )
+
+
+def _check_weights(
+    settings: PeerSettings,
+    name: str,
+    specs: tuple[runtime.MessageSpec, ...],
+    algorithm: Algorithm,
+    out: Links,
+    into: Links,
+) -> None:
+    """Refuse links whose weights somebody has to know and nobody does."""
+    own = [(spec, phase) for spec, phase in zip(specs, algorithm.phases, strict=True) if phase.links == name]
+    masked = any(phase.mechanism.spread == "masked" for _, phase in own)  # weighed shares leave, on a grid
+    deliveries = {spec.delivery for spec, _ in own}
+    by_sender = masked or "push" in deliveries or ("per_slot" in deliveries and algorithm.weights == "sender")
+    by_receiver = "share" in deliveries or ("per_slot" in deliveries and algorithm.weights != "sender")
+    table = settings.links[name]
+    for key, side, names, needed in (
+        ("weight_to", out, "sends to", by_sender),
+        ("weight_from", into, "hears", by_receiver),
+    ):
+        if getattr(table, key) and not needed and algorithm.weights != "metropolis":
+            raise ConfigError(
+                f"{settings.file}: [links.{name}] {key} = {getattr(table, key)!r}: {algorithm.name!r} does not weigh "
+                "at this end of a link, so that it would do nothing; remove it"
+            )
+        if needed and np.isnan(np.asarray(side.weight)).any():
+            raise ConfigError(
+                f"{settings.file}: [links.{name}] has no {key}: by the rule {algorithm.weights!r} the weight of a link "
+                f"depends on the neighbour's degree too; `tacit peer check` with all peers' files prints the line "
+                f"to add for those whom this peer {names}"
+            )

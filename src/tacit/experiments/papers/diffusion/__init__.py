@@ -1,6 +1,0 @@
-"""004 ch. 4: decentralised learning under noise that knows the graph, on regression data and on ijcnn1."""
-
-from tacit.experiments.papers.diffusion.ijcnn1 import IJCNN1
-from tacit.experiments.papers.diffusion.regression import REGRESSION
-
-__all__ = ["IJCNN1", "REGRESSION"]

@@ -1,7 +1,0 @@
-"""002: private distributed online learning, on synthetic data and on RCV1, and its version with mini-batches."""
-
-from tacit.experiments.papers.dola.minibatch import MINIBATCH
-from tacit.experiments.papers.dola.rcv1 import RCV1
-from tacit.experiments.papers.dola.synthetic import SYNTHETIC
-
-__all__ = ["MINIBATCH", "RCV1", "SYNTHETIC"]

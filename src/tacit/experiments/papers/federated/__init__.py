@@ -1,9 +1,0 @@
-"""004 ch. 2 and 3: federated learning with sampled clients, private messages, and graphs of servers."""
-
-from tacit.experiments.papers.federated.graph import REGRESSION as GRAPH_REGRESSION
-from tacit.experiments.papers.federated.graph_classification import CLASSIFICATION as GRAPH_CLASSIFICATION
-from tacit.experiments.papers.federated.importance import REGRESSION as IMPORTANCE_REGRESSION
-from tacit.experiments.papers.federated.importance_ijcnn1 import IJCNN1 as IMPORTANCE_IJCNN1
-from tacit.experiments.papers.federated.private import PRIVATE
-
-__all__ = ["GRAPH_CLASSIFICATION", "GRAPH_REGRESSION", "IMPORTANCE_IJCNN1", "IMPORTANCE_REGRESSION", "PRIVATE"]

@@ -1,5 +1,0 @@
-"""001 ch. 3: private learning of objectives that need not be smooth, over a network of peers."""
-
-from tacit.experiments.papers.nonsmooth.study import ELASTIC_NET, LAD, RIDGE
-
-__all__ = ["ELASTIC_NET", "LAD", "RIDGE"]

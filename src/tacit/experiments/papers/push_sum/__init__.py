@@ -1,5 +1,0 @@
-"""003: online push-sum over one-sided trust, on Room Occupancy and on SUSY."""
-
-from tacit.experiments.papers.push_sum.study import OCCUPANCY, SUSY
-
-__all__ = ["OCCUPANCY", "SUSY"]

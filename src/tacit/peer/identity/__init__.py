@@ -1,0 +1,1 @@
+"""Names, keys and certificates of peers."""

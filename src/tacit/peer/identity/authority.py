@@ -1,0 +1,146 @@
+"""A federation's certificate authority: it gives names to peers, and knows none of their keys."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
+
+from tacit.core.errors import IdentityError
+from tacit.peer.identity.identity import PEER_USES, checked_peer_name
+from tacit.peer.identity.pem_files import (
+    UNREADABLE,
+    checked_p256,
+    key_pem,
+    load_certificate,
+    load_key,
+    public_bytes,
+    read_file,
+    write_new,
+)
+
+CLOCK_SKEW = timedelta(hours=1)
+"""How far certificates are back-dated, so that a peer whose clock is behind takes a new one."""
+
+
+def init_ca(directory: Path, name: str, days: int = 3650) -> Path:
+    """Make a federation's authority (ca.key, ca.crt) in `directory`; returns the certificate that every peer needs."""
+    if not 1 <= len(name) <= 64:
+        raise IdentityError(f"the authority's name {name!r} has {len(name)} characters, expected 1 to 64")
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    key_path, certificate_path = directory / "ca.key", directory / "ca.crt"
+    for path in (key_path, certificate_path):
+        if path.exists():
+            raise IdentityError(f"{path} is there already: choose another directory, an authority is never overwritten")
+    key, subject = ec.generate_private_key(ec.SECP256R1()), _common_name(name)
+    start = datetime.now(UTC) - CLOCK_SKEW
+    certificate = (
+        _certificate(subject, subject, key.public_key(), start, _end(start, days))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_key_usage(authority=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    write_new(key_path, key_pem(key), 0o600)
+    write_new(certificate_path, certificate.public_bytes(Encoding.PEM), 0o644)
+    return certificate_path
+
+
+def issue(csr_path: Path, name: str, ca_directory: Path, out: Path, days: int = 90) -> Path:
+    """Sign the request of the peer that is to be called `name`; writes and returns the certificate `out`.
+
+    The request may hold nothing but a P-256 key and that one name: what else it asks for is refused, not dropped.
+    """
+    checked_peer_name(name)
+    public_key = _checked_request(csr_path, name)
+    ca_key, ca = _load_authority(ca_directory)
+    start = datetime.now(UTC) - CLOCK_SKEW
+    end = _end(start, days)
+    if end > ca.not_valid_after_utc:
+        raise IdentityError(
+            f"a certificate for {days} days would end {end:%Y-%m-%d}, after the authority itself "
+            f"({ca.not_valid_after_utc:%Y-%m-%d}): ask for fewer days, or make a new authority"
+        )
+    certificate = (
+        _certificate(x509.Name([]), ca.subject, public_key, start, end)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=True)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(authority=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage(PEER_USES), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
+        .sign(ca_key, hashes.SHA256())
+    )
+    write_new(out, certificate.public_bytes(Encoding.PEM), 0o644)
+    return out
+
+
+def _checked_request(path: Path, name: str) -> ec.EllipticCurvePublicKey:
+    try:
+        csr = x509.load_pem_x509_csr(read_file(path))
+        signed = csr.is_signature_valid
+        extensions = list(csr.extensions)
+        public_key = csr.public_key()
+    except UNREADABLE as error:
+        raise IdentityError(f"{path} is not a certificate request: {error}") from error
+    if not signed:
+        raise IdentityError(
+            f"the request {path} is not signed by its own key: it was changed on its way, ask for it again"
+        )
+    for extension in extensions:
+        if not isinstance(extension.value, x509.SubjectAlternativeName):
+            raise IdentityError(
+                f"the request {path} asks for {extension.oid._name}, expected one DNS name and nothing else: "
+                f"make it with tacit peer request {name}"
+            )
+    names = [general.value for extension in extensions for general in extension.value]
+    names += [attribute.value for attribute in csr.subject]
+    kinds = [type(general) for extension in extensions for general in extension.value]
+    if kinds != [x509.DNSName] or set(names) != {name}:
+        raise IdentityError(
+            f"the request {path} asks for the names {names}, expected only the DNS name {name!r}: "
+            f"issue what was agreed with that peer, or have it make the request again"
+        )
+    return checked_p256(public_key, path)
+
+
+def _load_authority(directory: Path) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+    key, certificate = load_key(directory / "ca.key"), load_certificate(directory / "ca.crt")
+    if public_bytes(certificate.public_key()) != public_bytes(key.public_key()):
+        raise IdentityError(f"ca.key and ca.crt in {directory} do not fit: put back the pair that init-ca made")
+    return key, certificate
+
+
+def _common_name(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _end(start: datetime, days: int) -> datetime:
+    if not 1 <= days <= 36500:
+        raise IdentityError(f"a certificate cannot be valid for {days} days: expected 1 to 36500")
+    return start + CLOCK_SKEW + timedelta(days=days)
+
+
+def _certificate(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, start: datetime, end: datetime
+) -> x509.CertificateBuilder:
+    builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key)
+    return builder.serial_number(x509.random_serial_number()).not_valid_before(start).not_valid_after(end)
+
+
+def _key_usage(authority: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not authority,
+        key_cert_sign=authority,
+        crl_sign=authority,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )

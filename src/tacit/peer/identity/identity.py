@@ -1,0 +1,235 @@
+"""Who a peer is: one authority per federation, one key per peer, one certificate that holds one DNS name.
+
+The key never leaves the peer::
+
+    authority                                  peer
+    init_ca -> ca.key, ca.crt
+                                               request -> next.key (stays), NAME.csr
+    issue(NAME.csr) -> certificate
+                                               install(certificate, ca.crt) -> identity.pem, ca.crt
+
+Renewal is the same three steps, made while the peer runs: `request` makes a *fresh* key in next.key and touches nothing
+that is in use. `install` joins that key and its certificate in one file, identity.pem, by one rename, so that a crash
+at any point leaves a pair that fits. Asked twice, `request` asks again for the pending key: a certificate on its way
+stays of use.
+
+Keys are ECDSA P-256. Certificates are issued by the authority itself, with no intermediates.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from tacit.core.errors import IdentityError
+from tacit.peer.identity.pem_files import (
+    key_pem,
+    load_certificate,
+    load_certificates,
+    load_key,
+    public_bytes,
+    replace_file,
+    write_new,
+)
+
+WARNING_SHARE, WARNING_TIME = 0.3, timedelta(days=14)
+"""A certificate is about to end when this share of its life is left, or this time where that is shorter."""
+
+_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+PEER_USES = (ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH)
+"""A peer dials and listens."""
+
+
+class IdentityFiles(NamedTuple):
+    """Where a peer's identity lies; certificate and key may be one file."""
+
+    certificate: Path
+    key: Path
+    ca: Path
+
+
+class Request(NamedTuple):
+    """A request for a certificate."""
+
+    name: str
+    csr: Path
+    """To be sent to the authority."""
+    key: Path
+    """Stays here, unused until the certificate is installed."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A peer's name, proved by a certificate that was checked."""
+
+    name: str
+    not_before: datetime
+    not_after: datetime
+    fingerprint: str
+    """SHA-256 of the certificate, in hexadecimal."""
+    certificate_pem: bytes = field(repr=False)
+    key_pem: bytes = field(repr=False)
+    ca_pem: bytes = field(repr=False)
+
+
+def identity_files(directory: Path) -> IdentityFiles:
+    """Where `install` puts an identity."""
+    return IdentityFiles(directory / "identity.pem", directory / "identity.pem", directory / "ca.crt")
+
+
+def checked_peer_name(name: str) -> str:
+    """The name itself, if it can be a peer's: lower-case DNS labels, no wildcard, no final dot, not an IP address."""
+    expected = (
+        "lower-case letters, digits and '-' in labels of 1 to 63 characters joined by '.', for example hospital-a"
+    )
+    if len(name) > 253 or not all(_LABEL.fullmatch(label) for label in name.split(".")):
+        raise IdentityError(f"peer name {name!r} cannot be used: expected {expected}")
+    if _NUMBER.fullmatch(name.rsplit(".", 1)[-1]):
+        # RFC 1123 2.1: no host name ends so; resolvers read even "127.1" and "0x7f000001" as an address.
+        raise IdentityError(f"peer name {name!r} ends in a number, as an IP address does: expected {expected}")
+    return name
+
+
+def request(name: str, directory: Path) -> Request:
+    """Make a key for `name` in `directory` and a request for its certificate; what is in use there is left alone."""
+    checked_peer_name(name)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    key_path, csr_path = directory / "next.key", directory / f"{name}.csr"
+    if not key_path.exists():
+        write_new(key_path, key_pem(ec.generate_private_key(ec.SECP256R1())), 0o600)
+    key = load_key(key_path)
+    csr = (
+        x509.CertificateSigningRequestBuilder()
+        .subject_name(x509.Name([]))  # the name is in the extension; a common name would be a second place for it
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    replace_file(csr_path, csr.public_bytes(Encoding.PEM), 0o644)
+    return Request(name, csr_path, key_path)
+
+
+def install(certificate: Path, ca: Path, directory: Path) -> Identity:
+    """Take a certificate into use with the key that `request` left in `directory`; a running peer notices by itself."""
+    files, pending = identity_files(directory), directory / "next.key"
+    if not pending.exists():
+        raise IdentityError(f"{pending} is not there: make a request first, a certificate is installed with its key")
+    identity = load_identity(IdentityFiles(certificate, pending, ca))
+    if files.ca.exists() and load_certificates(files.ca) != load_certificates(ca):
+        raise IdentityError(
+            f"{files.ca} holds another authority than {ca}: if the federation did change its authority, "
+            f"put the new certificate there by hand and install again"
+        )
+    if files.certificate.exists():
+        installed = _only_name(load_certificate(files.certificate), files.certificate)
+        if installed != identity.name:
+            raise IdentityError(
+                f"{files.certificate} is the identity of {installed!r}, the new certificate is for "
+                f"{identity.name!r}: one directory holds one peer, choose another"
+            )
+    replace_file(files.ca, identity.ca_pem, 0o644)
+    replace_file(files.certificate, identity.key_pem + identity.certificate_pem, 0o600)
+    pending.unlink()
+    (directory / f"{identity.name}.csr").unlink(missing_ok=True)
+    return identity
+
+
+def load_identity(files: IdentityFiles, now: datetime | None = None) -> Identity:
+    """Read and check an identity: key and certificate fit, the authority signed it, it is valid and has one name."""
+    now = now or datetime.now(UTC)
+    key, certificate = load_key(files.key), load_certificate(files.certificate)
+    name = _only_name(certificate, files.certificate)
+    if public_bytes(certificate.public_key()) != public_bytes(key.public_key()):
+        raise IdentityError(
+            f"the certificate {files.certificate} was not issued for the key {files.key}: install the certificate "
+            f"that answers the last request, or make a new request"
+        )
+    authorities = load_certificates(files.ca)
+    if not any(issued_by(certificate, authority) and is_valid(authority, now) for authority in authorities):
+        raise IdentityError(
+            f"the certificate of {name!r} ({files.certificate}) was not issued by the authority in {files.ca}, or "
+            f"that authority's certificate is not valid on {now:%Y-%m-%d}: get both from the same authority"
+        )
+    _check_uses(certificate, files.certificate)
+    if now < certificate.not_valid_before_utc:
+        raise IdentityError(
+            f"the certificate of {name!r} is valid from {certificate.not_valid_before_utc:%Y-%m-%d %H:%M} UTC, "
+            f"now it is {now:%Y-%m-%d %H:%M}: set this machine's clock"
+        )
+    identity = Identity(
+        name,
+        certificate.not_valid_before_utc,
+        certificate.not_valid_after_utc,
+        certificate.fingerprint(hashes.SHA256()).hex(),
+        certificate.public_bytes(Encoding.PEM),
+        key_pem(key),
+        b"".join(authority.public_bytes(Encoding.PEM) for authority in authorities),
+    )
+    expiry_warning(identity, now)
+    return identity
+
+
+def expiry_warning(identity: Identity, now: datetime) -> str | None:
+    """What to tell the operator when the certificate is about to end; an `IdentityError` when it has ended."""
+    left = identity.not_after - now
+    remedy = f"renew it: tacit peer request {identity.name}, have it issued, install it (no restart needed)"
+    if left <= timedelta():
+        raise IdentityError(
+            f"the certificate of {identity.name!r} ended {identity.not_after:%Y-%m-%d %H:%M} UTC, "
+            f"now it is {now:%Y-%m-%d %H:%M}: {remedy}"
+        )
+    if left > min(WARNING_SHARE * (identity.not_after - identity.not_before), WARNING_TIME):
+        return None
+    hours = left // timedelta(hours=1)
+    span = f"{hours // 24} days" if hours >= 48 else f"{hours} hours"
+    return (
+        f"the certificate of {identity.name!r} ends in {span} ({identity.not_after:%Y-%m-%d %H:%M} UTC); "
+        f"other peers will refuse it then: {remedy}"
+    )
+
+
+def _only_name(certificate: x509.Certificate, path: Path) -> str:
+    try:
+        general = list(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
+    except x509.ExtensionNotFound:
+        general = []
+    if len(general) != 1 or not isinstance(general[0], x509.DNSName):
+        found = [name.value for name in general]
+        raise IdentityError(f"{path} holds the names {found}, expected exactly one DNS name: have it issued again")
+    return checked_peer_name(general[0].value)
+
+
+def is_valid(certificate: x509.Certificate, now: datetime) -> bool:
+    """Whether a certificate's time has come and is not over."""
+    return certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc
+
+
+def issued_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    """Whether an authority's key signed a certificate, and the authority may do so; dates are not looked at."""
+    try:
+        certificate.verify_directly_issued_by(authority)
+        return authority.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
+        return False
+
+
+def _check_uses(certificate: x509.Certificate, path: Path) -> None:
+    try:
+        uses = set(certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value)
+    except x509.ExtensionNotFound:
+        return  # no restriction
+    missing = [use._name for use in PEER_USES if use not in uses]
+    if missing:
+        raise IdentityError(
+            f"{path} may not be used for {missing}: a peer both dials and listens; have it issued again"
+        )

@@ -1,0 +1,93 @@
+"""An algorithm's functions, compiled for one agent at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tacit import runtime
+from tacit.core.contract import Algorithm, Batch, Key, Phase, State, Tree, View
+from tacit.core.inbox import StackedInbox
+from tacit.peer.machine.releases import Releaser
+from tacit.privacy import records_in
+from tacit.privacy.charges import Held
+from tacit.privacy.enforcement import Enforced, enforced
+from tacit.runtime import MessageSpec
+
+
+class AgentFunctions:
+    """An algorithm's functions compiled for one agent; agents of equal shapes share them."""
+
+    def __init__(self, algorithm: Algorithm, specs: tuple[MessageSpec, ...]) -> None:
+        algorithm = runtime.self_contained(algorithm)
+        self.algorithm, self.specs = algorithm, specs
+        self._prepare = [jax.jit(self._preparer(k, phase)) for k, phase in enumerate(algorithm.phases)]
+        self._compute = [jax.jit(self._computer(k, phase)) for k, phase in enumerate(algorithm.phases)]
+        self._emit = [jax.jit(self._emitter(phase)) for phase in algorithm.phases]
+        self._absorb = [jax.jit(self._absorber(k, phase)) for k, phase in enumerate(algorithm.phases)]
+        self.model = jax.jit(algorithm.model)
+        self.init = {role: jax.jit(self._initialiser(role)) for role in algorithm.init}
+
+    def _preparer(self, index: int, phase: Phase) -> Any:
+        return lambda key, state, batch, view: runtime.prepare(phase, index, key, state, batch, view)
+
+    def _computer(self, index: int, phase: Phase) -> Any:
+        def compute(
+            key: Key, state: State, batch: Batch, view: View
+        ) -> tuple[State, runtime.Declared | None, Enforced]:
+            view, batch = runtime.with_data(view, batch)
+            after, value = runtime.compute(phase, index, key, state, batch, view)
+            declared = runtime.declare(phase, value, records_in(batch), view)
+            if declared is None:
+                return after, declared, Enforced(value, jnp.zeros((), bool))
+            of_one = lambda record: runtime.compute(phase, index, key, state, record, view)[1]  # noqa: E731
+            return after, declared, enforced(phase.mechanism, value, batch, view, of_one, declared.sensitivity)
+
+        return compute
+
+    def _emitter(self, phase: Phase) -> Any:
+        def emit(state: State, noisy: Tree, view: View, declared: runtime.Declared | None) -> runtime.Prepared:
+            return runtime.emit(phase, state, runtime.finish(phase, noisy, declared), view, declared)
+
+        return emit
+
+    def _absorber(self, index: int, phase: Phase) -> Any:
+        def absorb(key: Key, state: State, inbox: StackedInbox, view: View) -> State:
+            after = phase.absorb(runtime.absorb_key(key, view.round, index), state, inbox, view)
+            runtime.check_state(self.algorithm, index, phase.target, state, after)
+            return after
+
+        return absorb
+
+    def _initialiser(self, role: str) -> Any:
+        init = self.algorithm.init[role]
+        return lambda key, params, views: init(runtime.init_key(key), params, views)
+
+    def prepare(self, index: int, key: Key, state: State, batch: Batch, view: View) -> runtime.Prepared:
+        """Compute, release with simulated noise, emit."""
+        ready: runtime.Prepared = self._prepare[index](key, state, batch, view)
+        return ready
+
+    def prepare_booked(
+        self, index: int, key: Key, state: State, batch: Batch, view: View, releaser: Releaser, name: str, held: Held
+    ) -> runtime.Prepared:
+        """Compute, release through the ledger, emit."""
+        state, declared, (value, cut) = self._compute[index](key, state, batch, view)
+        noisy = releaser(name, self.specs[index].release, int(view.round), declared, value, held, bool(cut))
+        ready: runtime.Prepared = self._emit[index](state, noisy, runtime.with_data(view, batch)[0], declared)
+        return ready
+
+    def compile(self, index: int, key: Key, state: State, batch: Batch, view: View, booked: bool) -> None:
+        """Compile what prepares a phase's messages."""
+        if not booked:
+            self._prepare[index](key, state, batch, view)
+            return
+        state, declared, (value, _) = self._compute[index](key, state, batch, view)
+        self._emit[index](state, jax.tree.map(np.asarray, value), runtime.with_data(view, batch)[0], declared)
+
+    def absorb(self, index: int, key: Key, state: State, inbox: StackedInbox, view: View) -> State:
+        """Take in what arrived."""
+        return self._absorb[index](key, state, inbox, view)

@@ -1,0 +1,142 @@
+"""How a peer lets a value out: what is drawn and what is charged come from one declaration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import jax
+import numpy as np
+
+from tacit.core.contract import Array, Mechanism, Tree
+from tacit.core.errors import PrivacyError
+from tacit.privacy.charges import Held, event_of
+from tacit.privacy.events import Event
+from tacit.runtime import Declared, ReleaseSpec
+
+if TYPE_CHECKING:
+    from tacit.privacy.noise.entropy import NoiseSource
+
+T = TypeVar("T")
+
+LARGEST_ROUNDING = 0.1
+"""Peers release nothing whose sensitivity rounding might raise by more than this share."""
+
+
+class Releaser(Protocol):
+    """Turns a value into what may leave, or raises and lets nothing out."""
+
+    def __call__(
+        self,
+        name: str,
+        spec: ReleaseSpec,
+        round_: int,
+        declared: Declared | None,
+        value: Tree,
+        held: Held,
+        cut: bool = False,
+    ) -> Tree:
+        """Release a value of a round under a name that is used once, computed from the records that its batch holds.
+
+        `cut`: it did not keep to its declaration and was made to (`tacit.privacy.enforcement`).
+        """
+
+
+class Books(Protocol):
+    """Where releases are booked: a `Ledger`, or the `StagedLedger` of a peer's store."""
+
+    def release(self, release: str, event: Event, draw: Callable[[], T], /) -> T:
+        """Return what `draw` gives, or raise without calling it where the release cannot be booked."""
+
+
+class NothingBooked:
+    """Books that take everything and keep nothing: for runs that only look at what would be released."""
+
+    def release(self, release: str, event: Event, draw: Callable[[], T], /) -> T:
+        """Draw."""
+        return draw()
+
+
+class BookedReleaser:
+    """Draws noise from a cryptographic source on a fixed grid, for releases that are booked.
+
+    The books decide on the order. A `Ledger` charges, commits and then draws, and what comes back may leave at once. A
+    `StagedLedger` refuses what does not fit, draws, and charges with the next commit of its store; what comes back may
+    leave when that commit has returned, and goes into it, so that after a crash the same bytes are sent or none.
+    """
+
+    def __init__(self, ledger: Books, source: NoiseSource) -> None:
+        """Take the open ledger and the source; a seeded one is refused: whoever knows the seed knows the noise."""
+        if source.predictable:
+            raise PrivacyError(
+                "the noise source was seeded, so that its noise can be computed again and subtracted; outside "
+                "simulation make it with NoiseSource(), which takes its key from the operating system"
+            )
+        self.ledger, self.source = ledger, source
+        self.cut = 0
+        """Releases since the start that had to be made to keep to their declaration."""
+
+    def __call__(
+        self,
+        name: str,
+        spec: ReleaseSpec,
+        round_: int,
+        declared: Declared | None,
+        value: Tree,
+        held: Held,
+        cut: bool = False,
+    ) -> Tree:
+        """Draw as declared, unless the books refuse it."""
+        self.cut += cut
+        mechanism = spec.mechanism
+        if not spec.from_data:
+            return value
+        if mechanism.distribution is not None and (mechanism.perturbs == "model" or mechanism.per_slot):
+            remedy = "use laplace or gaussian noise on the update" if mechanism.per_slot else "say perturbs='update'"
+            raise PrivacyError(
+                f"mechanism {mechanism.name!r} perturbs the model, whose rounding errors grow with its size and are "
+                f"not in the declared sensitivity; {remedy} (docs/privacy.md)"
+            )
+        sensitivity, scale = (0.0, 0.0) if declared is None else _in_double(mechanism, round_, declared)
+        event = event_of(spec, round_, sensitivity, scale, held)
+        # What rounding adds to the sensitivity is paid for with noise, so that the cost stays as declared.
+        share = 0.0 if declared is None else rounding(spec.records, value)
+        if declared is not None and sensitivity == 0:  # no record moves it: it is zeros, and needs no noise
+            return self.ledger.release(name, event, lambda: value)
+        return self.ledger.release(name, event, lambda: self._noisy(event, scale * (1 + share), value))
+
+    def _noisy(self, event: Event, scale: float, value: Tree) -> Tree:
+        from tacit.privacy.noise.sampling import release_on_grid
+
+        distribution = event.distribution
+        if distribution is None:
+            return value
+        bound = None if event.bound is None else event.bound * scale
+
+        def drawn(leaf: Array) -> np.ndarray:
+            exact = release_on_grid(np.asarray(leaf), distribution, scale, self.source, bound=bound)
+            return exact.astype(leaf.dtype)  # rounding what is released already is post-processing
+
+        return jax.tree.map(drawn, value)
+
+
+def _in_double(mechanism: Mechanism, round_: int, declared: Declared) -> tuple[float, float]:
+    """Return sensitivity and scale in double precision: calibrated noise is calibrated anew, without rounding."""
+    sensitivity, ratio = float(declared.sensitivity), mechanism.ratio_in(round_)
+    return sensitivity, float(declared.scale) if ratio is None else sensitivity / ratio
+
+
+def rounding(records: int, value: Tree) -> float:
+    """Return by which share rounding in floats may raise the sensitivity of a clipped mean, or of a step made of it.
+
+    A sum of h numbers rounds by h - 1 times u of what is added, the division and a step size once more each, and two
+    neighbours differ by twice that: h (h + 2) u of 2 C / h (docs/privacy.md). A few u for the declaration itself.
+    """
+    unit = max((float(np.finfo(np.asarray(leaf).dtype).eps) / 2 for leaf in jax.tree.leaves(value)), default=0.0)
+    share = (records * (records + 2) + 8) * unit
+    if share > LARGEST_ROUNDING:
+        raise PrivacyError(
+            f"a mean over {records:,} records in floats of {unit:.1g} may round by {share:.2g} of its sensitivity; "
+            f"expected at most {LARGEST_ROUNDING:g}: compute in float64, or take smaller batches"
+        )
+    return share

@@ -1,0 +1,425 @@
+"""The round machine of one agent, without any input or output of its own.
+
+A shell (a socket loop, an in-memory network, a test) feeds it batches and envelopes and carries away the envelopes
+that it hands out. Nothing here waits: `waiting_for` says whose messages the current phase still lacks, and the shell
+decides when to `proceed`::
+
+    outgoing = machine.begin(batch, views)      # round t: phase 0 up to its messages
+    machine.receive(envelope)                   # as they come, early or late
+    outgoing = machine.proceed()                # absorb, and on to the next phase's messages
+    ... until machine.between_rounds
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tacit import runtime
+from tacit.core.contract import Array, Batch, Key, Message, Outbox, Params, State, View
+from tacit.core.errors import ContractError, MessageRefused, PrivacyError
+from tacit.core.inbox import StackedInbox
+from tacit.peer.machine.functions import AgentFunctions
+from tacit.peer.machine.releases import Releaser
+from tacit.peer.masking.pairing import TAG_BYTES, partners_of, unmatched
+from tacit.privacy.charges import Held
+from tacit.privacy.clipping import refuse_nonfinite
+from tacit.privacy.events import NO_RECORDS
+from tacit.privacy.noise.mask_noise import hides
+
+Views = Mapping[str, View]
+"""Link set -> the agent's view of it in a round."""
+HORIZON = 2
+"""Messages are kept for this many rounds to come; what is sent further ahead has to wait at its sender."""
+
+
+class Envelope(NamedTuple):
+    """A message on its way along one link."""
+
+    links: str
+    """Name of the link set."""
+    phase: int
+    """Number of the phase, from 0 on."""
+    round: int
+    """Round in which it was sent."""
+    sender: int
+    """Its number within its role."""
+    receiver: int
+    """Its number within its role."""
+    message: Message | None
+    """Leaves are NumPy arrays; `push` weights are applied already. None: nothing is for the receiver in this round."""
+    masks: bytes = b""
+    """Tags of the sessions that its masks come from; empty where it has none."""
+
+
+class Snapshot(NamedTuple):
+    """All of a machine that outlives its process. Messages that were heard and not absorbed are not in it."""
+
+    round: int
+    phase: int | None
+    held: Held
+    state: State
+    batch: Batch
+    own: Message | None
+    addressed: dict[str, list[int]]
+    reached: list[str]
+    absorbed: list[tuple[int, int, int]]
+    numbered: int = 0
+    """Number of the last batch of records that never come again: it grows, though rounds may be put back."""
+
+
+class RoundMachine:
+    """One agent going through the phases of one round after another."""
+
+    def __init__(
+        self,
+        functions: AgentFunctions,
+        role: str,
+        agent: int,
+        key: Key,
+        params: Params,
+        views: Views,
+        longest_delay: int = 0,
+        releaser: Releaser | None = None,
+    ) -> None:
+        """Make the first state. Without a releaser the noise is simulated from the key, and nothing is booked."""
+        self.releaser = releaser
+        self.functions, self.role, self.agent, self.key = functions, role, agent, key
+        self.algorithm = functions.algorithm
+        self.longest_delay = longest_delay
+        self.round = 0
+        self.state: State = functions.init[role](key, params, views)
+        self._phase: int | None = None
+        self._views = views
+        self._batch: Batch = ()
+        self._held = Held(NO_RECORDS)
+        self._numbered = 0
+        self._own: Message | None = None
+        self._received: dict[tuple[int, int, int], Message | None] = {}
+        """(phase, round sent, in-slot) -> message, until it is absorbed or too old."""
+        self._masks: dict[tuple[int, int, int], bytes] = {}
+        """The same -> tags of its masks; of a masked message the newest version is kept."""
+        self._last: tuple[int, State, Message | None, View] | None = None
+        """Phase, state, own message and view of the last absorption."""
+        self._absorbed: set[tuple[int, int, int]] = set()
+        """Those of them that were absorbed, while a repetition of theirs would not be too old."""
+        self._addressed: dict[str, set[int]] = {}
+        self._reached: set[str] = set()
+        self._not_called: tuple[int, ...] = ()
+
+    @property
+    def not_called(self) -> tuple[int, ...]:
+        """Neighbours for whom the messages of this phase, which name whom they are for, hold nothing."""
+        return self._not_called
+
+    @property
+    def phase(self) -> int | None:
+        """The phase whose messages are awaited; None between rounds."""
+        return self._phase
+
+    @property
+    def between_rounds(self) -> bool:
+        """Whether no round is under way."""
+        return self._phase is None
+
+    @property
+    def model(self) -> Params:
+        """Parameters to predict with now."""
+        return self.functions.model(self.state)
+
+    @property
+    def model_alone(self) -> Params:
+        """Parameters that the last phase would have led to had only the agent's own message arrived."""
+        if self._last is None:
+            return self.model
+        index, state, own, view = self._last
+        alone = np.zeros(view.into.weight.shape)
+        alone[0] = 1
+        inbox = self._inbox(index, {} if own is None else {0: own}, view)
+        if inbox.weight is not None:
+            inbox.weight = jnp.asarray(alone, inbox.weight.dtype)
+        return self.functions.model(self.functions.absorb(index, self.key, state, inbox, view))
+
+    def begin(self, batch: Batch, views: Views, records: Iterable[int] | None = None) -> list[Envelope]:
+        """Start the next round with its data and its view of each link set; returns the first messages.
+
+        `records` are the numbers of the records in the batch (-1: an empty place), by which the ledger knows those that
+        come again. None is right for records that never do.
+        """
+        if self._phase is not None:
+            raise ContractError(f"round {self.round} is still in phase {self._phase}; proceed first")
+        if self.releaser is not None:
+            # A clip would take such a record for zero: safe, but the peer would learn nothing and not say so.
+            refuse_nonfinite(batch, f"batch of {self.role} {self.agent} in round {self.round + 1}")
+        self.round += 1
+        self._batch, self._views = batch, views
+        numbered = max(self.round, self._numbered + 1)
+        self._held = Held.of(records, numbered)
+        if self._held.records == NO_RECORDS and self.role == self.algorithm.learner:
+            _refuse_unnumbered(batch, self.round)
+        self._addressed, self._reached = {}, set()
+        try:
+            envelopes = self._enter(0)
+        except PrivacyError:  # what may not be released is not sent, and the round has not begun
+            self._phase = None
+            self.round -= 1
+            raise
+        self._numbered = numbered
+        return envelopes
+
+    def skip_to(self, round_: int) -> None:
+        """Leave rounds out, so that `round_` is the last one that is over: this agent had no part in them."""
+        if self._phase is not None or round_ < self.round:
+            raise ContractError(f"round {self.round} cannot become {round_}: rounds are left out between two, forwards")
+        self.round = round_
+        self._received = {place: m for place, m in self._received.items() if not self._expired(*place[:2])}
+
+    def restart_after(self, round_: int) -> None:
+        """Make `round_` the last one that is over, though it may lie behind; what was heard is forgotten."""
+        if self._phase is not None:
+            raise ContractError(f"round {self.round} is still in phase {self._phase}; proceed first")
+        self._numbered = max(self._numbered, self.round)
+        self.round = round_
+        self._received, self._masks, self._absorbed = {}, {}, set()
+
+    def release_name(self, round_: int, phase: int) -> str:
+        """Return the name under which what is sent in a phase is booked, once."""
+        return f"{self.role} {self.agent} round {round_} phase {phase}"
+
+    def too_early(self, sent: int) -> bool:
+        """Whether a message of that round has to wait at its sender."""
+        return sent > self.round + HORIZON
+
+    def compile(self, batch: Batch) -> None:
+        """Compile all that this agent will run, by running it once on nothing; the machine stays as it is."""
+        for index, phase in enumerate(self.algorithm.phases):
+            view = self._views.get(phase.links)
+            if view is not None and phase.source == self.role:
+                given = batch if self.role == self.algorithm.learner else ()
+                self.functions.compile(index, self.key, self.state, given, view, self.releaser is not None)
+            if view is not None and phase.target == self.role:
+                self.functions.absorb(index, self.key, self.state, self._inbox(index, {}, view), view)
+
+    def snapshot(self) -> Snapshot:
+        """Return what `restore` needs to go on from here in another process."""
+        return Snapshot(
+            self.round,
+            self._phase,
+            self._held,
+            self.state,
+            self._batch,
+            self._own,
+            {links: sorted(agents) for links, agents in self._addressed.items()},
+            sorted(self._reached),
+            sorted(self._absorbed),
+            self._numbered,
+        )
+
+    def restore(self, snapshot: Snapshot, views: Views) -> None:
+        """Go on from a snapshot; `views` are those of its round. What was heard meanwhile has to be sent again."""
+        self.round, self._phase, self._held = snapshot.round, snapshot.phase, snapshot.held
+        self.state, self._batch, self._own = snapshot.state, snapshot.batch, snapshot.own
+        self._addressed = {links: set(agents) for links, agents in snapshot.addressed.items()}
+        self._reached, self._absorbed = set(snapshot.reached), set(snapshot.absorbed)
+        self._numbered = max(snapshot.numbered, snapshot.round)
+        self._views = views
+        self._received, self._masks = {}, {}
+
+    def receive(self, envelope: Envelope) -> None:
+        """Take a message in; refused unless it fits a link of this agent and is neither too old nor a repetition."""
+        if not 0 <= envelope.phase < len(self.algorithm.phases):
+            raise MessageRefused("phase", f"phase {envelope.phase} of {len(self.algorithm.phases)}")
+        phase = self.algorithm.phases[envelope.phase]
+        if phase.target != self.role or envelope.receiver != self.agent or envelope.links != phase.links:
+            whose = f"{envelope.links!r} to agent {envelope.receiver}"
+            raise MessageRefused("address", f"{whose} is not for {self.role} {self.agent}")
+        slots = np.flatnonzero(np.asarray(self._views[phase.links].into.agent)[1:] == envelope.sender)
+        if slots.size == 0 or envelope.sender < 0:  # -1 is what padding is called
+            raise MessageRefused("sender", f"agent {envelope.sender} is not an in-neighbour of {self.agent}")
+        if envelope.round < 1 or self._expired(envelope.phase, envelope.round):
+            raise MessageRefused("stale", f"sent in round {envelope.round}, now it is round {self.round}")
+        if self.too_early(envelope.round):
+            raise MessageRefused("early", f"sent in round {envelope.round}, but here it is round {self.round}")
+        place = (envelope.phase, envelope.round, int(slots[0]) + 1)
+        again = place in self._received and self._masks.get(place, b"") == envelope.masks
+        if again or place in self._absorbed:
+            raise MessageRefused("repeated", f"round {envelope.round} of agent {envelope.sender} is here already")
+        if self._is_masked(envelope.phase):
+            self._check_tags(envelope)
+        spec, addressed = self.functions.specs[envelope.phase].message, self.functions.specs[envelope.phase].addressed
+        if not (addressed if envelope.message is None else _fits(envelope.message, spec)):
+            raise MessageRefused("content", f"agent {envelope.sender} sent leaves of other shapes or types than {spec}")
+        self._received[place] = envelope.message
+        if envelope.masks:
+            self._masks[place] = envelope.masks
+
+    def waiting_for(self) -> set[int]:
+        """Agents whose message of this round the current phase could still get."""
+        if self._phase is None or self.algorithm.phases[self._phase].target != self.role:
+            return set()
+        phase = self.algorithm.phases[self._phase]
+        into = self._views[phase.links].into
+        agents, live = np.asarray(into.agent), np.asarray(into.live)
+        here = {slot for k, sent, slot in list(self._received) if (k, sent) == (self._phase, self.round)}
+        missing = {int(agents[s]) for s in range(1, len(agents)) if live[s] and s not in here}
+        if self._is_masked(self._phase):
+            return unmatched(
+                self._senders(self._phase), {int(agents[s]): self._masks[self._phase, self.round, s] for s in here}
+            )
+        if phase.answers is None or runtime.link_ends(self.algorithm)[phase.answers][0] != self.role:
+            return missing
+        return missing & self._addressed.get(phase.answers, set())
+
+    def proceed(self) -> list[Envelope]:
+        """Absorb what there is and go on to the next phase; returns its messages."""
+        if self._phase is None:
+            raise ContractError(f"round {self.round} is over; begin the next one")
+        index = self._phase
+        if self._is_masked(index) and (apart := self.waiting_for()):
+            raise ContractError(
+                f"round {self.round}, phase {index} cannot go on: messages of agents {sorted(apart)} are not here, or "
+                "their masks do not cancel; wait for those that do"
+            )
+        if self.algorithm.phases[index].target == self.role:
+            self._take_in(index)
+        return self._enter(index + 1)
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _is_masked(self, index: int) -> bool:
+        return hides(self.algorithm.phases[index].mechanism)
+
+    def _senders(self, index: int) -> list[int]:
+        agents = np.asarray(self._views[self.algorithm.phases[index].links].into.agent)[1:]
+        return sorted(int(agent) for agent in agents if agent >= 0)
+
+    def _check_tags(self, envelope: Envelope) -> None:
+        """Refuse a message that was masked for other senders than this agent hears."""
+        partners, _ = partners_of(envelope.sender, self._senders(envelope.phase))
+        if len(envelope.masks) != TAG_BYTES * len(partners):
+            raise MessageRefused(
+                "masks",
+                f"agent {envelope.sender} names {len(envelope.masks) / TAG_BYTES:g} sessions, its partners here are "
+                f"agents {partners}; give all peers the same co_senders",
+            )
+
+    def _expired(self, phase: int, sent: int) -> bool:
+        done = self.round if self._phase is None or phase < self._phase else self.round - 1
+        return sent <= done - self.longest_delay if sent <= done else False
+
+    def _enter(self, index: int) -> list[Envelope]:
+        """Start a phase: prepare this agent's messages if it is a source there."""
+        self._own, self._not_called = None, ()
+        if index == len(self.algorithm.phases):
+            self._phase = None
+            return []
+        self._phase = index
+        phase = self.algorithm.phases[index]
+        silent = phase.answers is not None and phase.answers not in self._reached
+        if phase.source != self.role or silent:
+            return []
+        view = self._views[phase.links]
+        batch = self._batch if self.role == self.algorithm.learner else ()
+        if self.releaser is None:
+            ready = self.functions.prepare(index, self.key, self.state, batch, view)
+        else:
+            name = self.release_name(self.round, index)
+            ready = self.functions.prepare_booked(
+                index, self.key, self.state, batch, view, self.releaser, name, self._held
+            )
+        self.state, outbox = ready.state, ready.outbox
+        envelopes = []
+        agents, addressed = np.asarray(view.out.agent), np.asarray(ready.addressed)
+        for slot in np.flatnonzero(addressed):
+            message = _for_slot(outbox, int(slot), view)
+            if slot == 0:
+                self._own = message
+            else:
+                envelopes.append(Envelope(phase.links, index, self.round, self.agent, int(agents[slot]), message))
+        self._addressed.setdefault(phase.links, set()).update(e.receiver for e in envelopes)
+        if outbox.to is not None:
+            others = np.flatnonzero(np.asarray(view.out.live) & ~addressed)
+            self._not_called = tuple(int(agents[slot]) for slot in others if slot)
+        return envelopes
+
+    def _take_in(self, index: int) -> None:
+        phase = self.algorithm.phases[index]
+        view = self._views[phase.links]
+        slots = view.into.live.shape[0]
+        live = np.asarray(view.into.live)
+        found: dict[int, Message] = {}
+        if self._own is not None:
+            found[0] = self._own
+        for place in list(self._received):
+            k, sent, slot = place
+            if k == index and sent <= self.round:
+                message = self._received.pop(place)
+                self._masks.pop(place, None)
+                # Over a link that was up when it was sent: for this round that is known.
+                if self.round - sent <= self.longest_delay and (sent < self.round or live[slot]):
+                    if message is not None:
+                        found[(self.round - sent) * slots + slot] = message
+                    self._absorbed.add(place)
+        # A repetition in a phase that this round has yet to come to is not too old before that phase is over.
+        self._absorbed = {
+            (k, sent, s) for k, sent, s in self._absorbed if sent > self.round - self.longest_delay - (k > index)
+        }
+        if any(entry % slots for entry in found):
+            self._reached.add(phase.links)
+        elif runtime.is_answered(self.algorithm, index):
+            return
+        inbox = self._inbox(index, found, view)
+        self._last = (index, self.state, self._own, view)
+        self.state = self.functions.absorb(index, self.key, self.state, inbox, view)
+
+    def _inbox(self, index: int, found: Mapping[int, Message], view: View) -> StackedInbox:
+        slots = view.into.live.shape[0]
+        entries = slots * (self.longest_delay + 1)
+        arrived = np.zeros(entries, np.bool_)
+        arrived[list(found)] = True
+
+        def stacked(spec: Any, *leaves: np.ndarray) -> np.ndarray:
+            result = np.zeros((entries, *spec.shape), spec.dtype)
+            for entry, leaf in zip(found, leaves, strict=True):
+                result[entry] = leaf
+            return result
+
+        spec = self.functions.specs[index]
+        values = jax.tree.map(stacked, spec.message, *found.values())
+        weight = None if spec.delivery == "push" else view.into.weight
+        return StackedInbox(values, jnp.asarray(arrived), weight, slots)
+
+
+def _refuse_unnumbered(batch: Batch, round_: int) -> None:
+    """Refuse a batch that is said to hold no record and holds some: its release would cost nobody anything."""
+    weight = getattr(batch, "weight", None)
+    if weight is None or np.any(np.asarray(weight) != 0):
+        raise PrivacyError(
+            f"the batch of round {round_} holds records, but their numbers say that it holds none; number them from 0 "
+            "on, or give None for records that never come again"
+        )
+
+
+def _fits(message: Message, spec: Message) -> bool:
+    """Whether a message from outside has the structure, shapes and types that this phase sends."""
+    if not runtime.same_structure(message, spec):
+        return False
+    pairs = zip(jax.tree.leaves(message), jax.tree.leaves(spec), strict=True)
+    return all(isinstance(a, np.ndarray | np.generic) and (a.shape, a.dtype) == (b.shape, b.dtype) for a, b in pairs)
+
+
+def _for_slot(outbox: Outbox, slot: int, view: View) -> Message:
+    """Return what goes through one out-slot, as it will lie on the wire."""
+    weight = np.asarray(view.out.weight)[slot]
+
+    def share(leaf: Array) -> np.ndarray:
+        if outbox.delivery == "per_slot":
+            return np.asarray(np.asarray(leaf)[slot])
+        return np.asarray(leaf) * weight.astype(leaf.dtype) if outbox.delivery == "push" else np.asarray(leaf)
+
+    message: Message = jax.tree.map(share, outbox.message)
+    return message

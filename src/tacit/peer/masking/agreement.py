@@ -1,0 +1,277 @@
+"""Secrets that two neighbours of a common receiver share, agreed on through that receiver, who does not learn them.
+
+A and C both send to B and need one key stream, for masks that cancel at B; all that passes between them goes through B.
+
+**What B sees**: names, public keys and certificates. **What B can do**: drop, delay, repeat and alter, that is deny
+service, and nothing else. Each end makes one X25519 key for each partner and receiver, in its whole life: it is in the
+store before anybody hears of it (`pair_keys.py`). It signs it with the key of its certificate, together with the key
+that it answers, both names, the job and the receiver: a Diffie-Hellman exchange signed as in ISO/IEC 9798-3, which is
+secure against an active attacker (Canetti and Krawczyk 2001). To swap a key B would have to forge a signature. An end
+takes the other's key only from a letter that signs *this* end's, so nothing from an earlier run, another job or another
+receiver's group is taken. HKDF binds all of it into the key of the pair.
+
+**An exchange** is three letters: hello (my key), answer (my key and yours), confirm (likewise, and no reply is due).
+A hello is due to those whom `unsettled` names. Whoever knows the other's key keeps it for good, in the store, and the
+pair's key is a function of the two. So crashes, restarts and whatever B does with letters lead to the one key or to
+none; and a mask is a function of that key, round and phase: masked again, a value is the same bytes again. A letter
+does no more than make known a key that was not, and only if it is signed.
+
+Who steals the certificate's key later learns no key of a pair, and who steals the store none of rounds before the last.
+A partner who tells B the pads is not held off by anything here. A store that is lost or put back is: see
+docs/privacy.md.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import operator
+import struct
+from collections.abc import Collection, Mapping
+from typing import NamedTuple, NoReturn, Protocol
+
+import numpy as np
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+from numpy.typing import NDArray
+
+from tacit.core.errors import ConfigError, IdentityError, MessageRefused, PrivacyError
+from tacit.peer.identity.identity import Identity, is_valid, issued_by
+from tacit.peer.masking import agreement_wire as wire
+from tacit.peer.masking.key_store import Pair, PairKey
+
+REASONS = frozenset(
+    {"content", "version", "address", "sender", "receiver", "job", "certificate", "signature", "key", "stale"}
+)
+"""Every `MessageRefused.reason` of this module."""
+LARGEST_PAD = 1 << 28
+"""Words of one pad (2 GiB): the 32-bit block counter of ChaCha20 stays far from its end."""
+SESSION_BYTES = 16
+_SIGNED, _KEYS, _NAME = b"tacit pairwise offer 2\0", b"tacit pairwise keys 2\0", b"tacit pairwise name 2\0"
+
+
+class Accepted(NamedTuple):
+    """What came of an offer."""
+
+    sender: str
+    reply: bytes | None
+    """To be sent back to the sender, where the exchange needs it."""
+
+
+class KeyStore(Protocol):
+    """Where keys are kept: a peer's store."""
+
+    @property
+    def keys(self) -> Mapping[Pair, PairKey]:
+        """What is kept."""
+
+    def keep_keys(self, pairs: Mapping[Pair, PairKey], /) -> None:
+        """Put keys on the disk; when this returns they are there."""
+
+
+class PairwiseParty:
+    """One sender to a receiver, and its secrets with the receiver's other senders; no clock and no network."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        job: bytes,
+        receiver: str,
+        partners: Collection[str],
+        store: KeyStore,
+        now: datetime.datetime,
+    ) -> None:
+        """Take who this is, the job's hash (32 bytes), the receiver, and the receiver's other senders."""
+        name = identity.name
+        for given in (name, receiver, *partners):
+            if not wire.NAME.fullmatch(given):
+                raise ConfigError(f"name {given!r}: expected 1 to 253 of a-z, 0-9, '-' and '.'")
+        if receiver == name or {name, receiver} & set(partners):
+            raise ConfigError(
+                f"party {name!r}, receiver {receiver!r}, partners {sorted(partners)}: expected all different; "
+                "a secret with the receiver would hide nothing from it"
+            )
+        if len(job) != wire.KEY_BYTES:
+            raise ConfigError(f"a job hash of {len(job)} bytes: expected the {wire.KEY_BYTES} bytes of a SHA-256")
+        self.name, self.receiver, self.partners = name, receiver, tuple(sorted(set(partners)))
+        self._job, self._store = bytes(job), store
+        self._last: dict[str, tuple[int, int]] = {}
+        """Partner -> the last position that this process gave out."""
+        self.renew(identity, now)
+        made = {(receiver, partner): _made() for partner in self.partners if (receiver, partner) not in store.keys}
+        if made:
+            store.keep_keys(made)
+
+    def renew(self, identity: Identity, now: datetime.datetime) -> None:
+        """Sign with another certificate, and trust its authorities, from now on; secrets stay."""
+        authorities = x509.load_pem_x509_certificates(identity.ca_pem)
+        certificate = x509.load_pem_x509_certificate(identity.certificate_pem).public_bytes(Encoding.DER)
+        private_key = load_pem_private_key(identity.key_pem, password=None)
+        try:
+            public = _certified_key(certificate, self.name, authorities, now)
+        except MessageRefused as refusal:
+            raise IdentityError(f"certificate of {self.name!r}: {refusal}; have a new one issued") from None
+        if not isinstance(private_key, ec.EllipticCurvePrivateKey) or private_key.public_key() != public:
+            raise IdentityError(f"the certificate of {self.name!r} is for another key: take two that belong together")
+        self._authorities, self._certificate, self._private_key = authorities, certificate, private_key
+
+    def offer(self, to: str) -> bytes:
+        """Say this end's key to a partner whose own is not known."""
+        return self._signed(wire.HELLO, to, self._pair(to).own, wire.NO_KEY)
+
+    def accept(self, payload: bytes, now: datetime.datetime) -> Accepted:
+        """Verify an offer and take its key where that is due; where it raises, nothing has changed."""
+        offer = self._verified(payload, now)
+        sender, kind = offer.header.sender, offer.header.kind
+        pair = self._pair(sender)
+        if offer.key != (pair.remote or offer.key) or offer.answered not in (wire.NO_KEY, pair.own):
+            raise MessageRefused(
+                "stale",
+                f"{sender!r} speaks of other keys than those of this pair: the letter is one of an earlier run, or "
+                f"{sender!r} or {self.name!r} has begun with a new store; then begin a new epoch of the job",
+            )
+        if pair.remote is None:
+            agreed = pair._replace(key=self._agreed(sender, pair, offer.key), remote=offer.key)
+            if kind != wire.HELLO:  # a hello may be of long ago: it is answered, and proves nothing
+                self._store.keep_keys({(self.receiver, sender): agreed})
+        reply = None if kind == wire.CONFIRM else self._signed(kind + 1, sender, pair.own, offer.key)
+        return Accepted(sender, reply)
+
+    def session(self, with_: str) -> bytes | None:
+        """Return a name for the pair's secret: it is public, and the same at both ends; None while there is none."""
+        pair = self._pair(with_)
+        if pair.remote is None:
+            return None
+        return hashlib.sha256(_NAME + self._info(with_, pair.own, pair.remote)).digest()[:SESSION_BYTES]
+
+    def unsettled(self) -> tuple[str, ...]:
+        """Partners to whom an offer is due: their key is not known."""
+        return tuple(partner for partner in self.partners if self._pair(partner).remote is None)
+
+    def pad(self, with_: str, round_: int, phase: int, words: int) -> NDArray[np.uint64]:
+        """Return the common key stream of a position, in one process once; after a restart it is the same again."""
+        if self.session(with_) is None:
+            raise PrivacyError(f"no secret with {with_!r}: exchange offers first, nothing leaves without its mask")
+        position = operator.index(round_), operator.index(phase)
+        if not (0 <= position[0] < 1 << 64 and 0 <= position[1] < 1 << 32 and 0 < words <= LARGEST_PAD):
+            raise PrivacyError(
+                f"a pad of {words} words for round {round_}, phase {phase}: expected 1 to {LARGEST_PAD} words, a "
+                "round of 64 bits and a phase of 32"
+            )
+        if position <= self._last.get(with_, (-1, -1)):
+            raise PrivacyError(
+                f"pad with {with_!r} for round {round_}, phase {phase}: (round, phase) {self._last[with_]} was given "
+                "out, and no position is used twice or out of order"
+            )
+        key = self._pair(with_).at(position[0])
+        self._last[with_] = position
+        nonce = struct.pack("<LLQ", 0, position[1], position[0])  # block counter 0, then the 96 bits of RFC 8439
+        stream = Cipher(ChaCha20(key, nonce), mode=None).encryptor().update(bytes(8 * words))
+        return np.frombuffer(stream, "<u8")
+
+    def __repr__(self) -> str:
+        agreed = sorted(set(self.partners) - set(self.unsettled()))
+        return f"PairwiseParty({self.name!r}, receiver {self.receiver!r}, secrets with {agreed})"
+
+    def __reduce__(self) -> NoReturn:
+        raise PrivacyError("pairwise secrets are not copied: a copy would use their key stream again")
+
+    def _pair(self, partner: str) -> PairKey:
+        if partner not in self.partners:
+            raise ConfigError(
+                f"{partner!r} is no partner at receiver {self.receiver!r}: expected one of {', '.join(self.partners)}"
+            )
+        return self._store.keys[self.receiver, partner]
+
+    def _agreed(self, partner: str, pair: PairKey, remote: bytes) -> bytes:
+        try:
+            private, public = X25519PrivateKey.from_private_bytes(pair.key), X25519PublicKey.from_public_bytes(remote)
+            secret = private.exchange(public)
+        except ValueError:  # RFC 7748, 6.1: with a point of low order the secret is all zeros, which everybody knows
+            raise MessageRefused("key", "the public key is a point of low order: there is no secret in it") from None
+        info = _KEYS + self._info(partner, pair.own, remote)
+        return HKDF(SHA256(), wire.KEY_BYTES, salt=None, info=info).derive(secret)
+
+    def _header(self, kind: int, to: str) -> wire.Header:
+        return wire.Header(kind, self.name, to, self.receiver, self._job)
+
+    def _info(self, partner: str, own: bytes, remote: bytes) -> bytes:
+        """All that a pair's secret is bound to, the same at both ends."""
+        (first, one), (second, other) = sorted(((self.name, own), (partner, remote)))
+        return wire.Header(0, first, second, self.receiver, self._job).encoded() + one + other
+
+    def _signed(self, kind: int, to: str, key: bytes, answered: bytes) -> bytes:
+        offer = wire.Offer(self._header(kind, to), key, answered, self._certificate)
+        signature = self._private_key.sign(_SIGNED + offer.signed(), ec.ECDSA(SHA256()))
+        return offer._replace(signature=signature).encoded()
+
+    def _verified(self, payload: bytes, now: datetime.datetime) -> wire.Offer:
+        """Read an offer and refuse what is not from a partner, for this party, in this group and job, and signed."""
+        reader = wire.Reader(payload)
+        header = reader.header()
+        if header.recipient != self.name:
+            raise MessageRefused("address", f"it is for {header.recipient!r}, this is {self.name!r}")
+        if header.receiver != self.receiver:
+            raise MessageRefused("receiver", f"group of {header.receiver!r}, this is the group of {self.receiver!r}")
+        if header.sender not in self.partners:
+            raise MessageRefused("sender", f"{header.sender!r} is no partner at receiver {self.receiver!r}")
+        if header.job != self._job:
+            raise MessageRefused("job", f"job {header.job.hex()}, this is job {self._job.hex()}")
+        offer = reader.offer(header)
+        public = _certified_key(offer.certificate, offer.header.sender, self._authorities, now)
+        try:
+            public.verify(offer.signature, _SIGNED + offer.signed(), ec.ECDSA(SHA256()))
+        except InvalidSignature:
+            raise MessageRefused("signature", f"{offer.header.sender!r} did not sign this offer") from None
+        return offer
+
+
+def _certified_key(
+    der: bytes, name: str, authorities: list[x509.Certificate], now: datetime.datetime
+) -> ec.EllipticCurvePublicKey:
+    """Return the key of a certificate that a valid authority issued for this name alone, valid now, for clients."""
+    try:
+        certificate = x509.load_der_x509_certificate(der)
+        key, extensions = certificate.public_key(), certificate.extensions
+        names = list(extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
+        issued = any(issued_by(certificate, authority) and is_valid(authority, now) for authority in authorities)
+    except Exception as error:  # bytes from outside: whatever the parser has to say of them
+        raise MessageRefused("certificate", f"it cannot be read: {type(error).__name__}") from None
+    if not issued:
+        raise MessageRefused("certificate", f"that of {name!r} was not issued by a valid authority of this federation")
+    if not is_valid(certificate, now):
+        times = f"{certificate.not_valid_before_utc} to {certificate.not_valid_after_utc}"
+        raise MessageRefused("certificate", f"that of {name!r} is valid from {times}, and now it is {now}")
+    if names != [x509.DNSName(name)]:
+        raise MessageRefused("certificate", f"it is not for {name!r} alone")
+    if not all(_permits_signing(extension) for extension in extensions):
+        raise MessageRefused(
+            "certificate", f"that of {name!r} is not for a client's signatures, or restricted in an unknown way"
+        )
+    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
+        raise MessageRefused("certificate", f"the key of {name!r} is not on P-256")
+    return key
+
+
+def _permits_signing(extension: x509.Extension[x509.ExtensionType]) -> bool:
+    """Whether an extension lets a peer sign with its key; what is absent restricts nothing (RFC 5280, 4.2.1)."""
+    match extension.value:
+        case x509.ExtendedKeyUsage() as uses:
+            return x509.OID_CLIENT_AUTH in uses
+        case x509.KeyUsage() as usage:
+            return usage.digital_signature
+        case x509.SubjectAlternativeName() | x509.BasicConstraints():
+            return True
+    return not extension.critical
+
+
+def _made() -> PairKey:
+    private = X25519PrivateKey.generate()
+    return PairKey(private.public_key().public_bytes_raw(), private.private_bytes_raw())

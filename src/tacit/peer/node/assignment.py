@@ -1,0 +1,63 @@
+"""What a peer has to do, and at what pace."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tacit.core.contract import Algorithm, Batch, Key, Params
+from tacit.peer.machine.rounds import Views
+from tacit.privacy.accounting import Budget
+
+NOTHING_BOOKED = Budget(epsilon=sys.float_info.min)
+"""Of a store whose peer books nothing: its ledger would refuse any charge."""
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What a peer has to do: all that stays the same while it runs."""
+
+    job: str
+    """Hash of the job in hexadecimal, its program included; peers of different jobs do not talk."""
+    algorithm: Algorithm
+    role: str
+    agent: int
+    members: Mapping[str, Sequence[str]]
+    """Role -> names of its agents, by id. No name is used twice."""
+    key: Key
+    params: Params
+    batch: Batch
+    """One of the shape that every round's batch has."""
+    views: Callable[[int], Views]
+    """Round -> this agent's view of its link sets; round 0 for the first state, with every link there will be."""
+    role_views: Mapping[str, Views]
+    """Role -> views of one of its agents, for the shapes."""
+    longest_delay: int = 0
+    dtype: str = "float32"
+    booked: bool = True
+    """Whether releases are drawn from the operating system's entropy and charged. Otherwise noise is computed from the
+    key, as in the simulator: a rehearsal, or a method that has no noise."""
+    co_senders: Mapping[tuple[str, str], Sequence[str]] = field(default_factory=dict)
+    """(Links, receiver) -> everybody whom it hears there, this peer too, by id; of all to whom it sends under masks."""
+    settings: str = ""
+    """Hash of the job's settings alone: what outlives a change of the program, stores and secrets, is bound to it."""
+
+    @property
+    def name(self) -> str:
+        """Own name."""
+        return self.members[self.role][self.agent]
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How a peer spends its time, in seconds."""
+
+    deadline: float | None = 5.0
+    """How long a phase waits for neighbours that may be done without; None: nobody is."""
+    interval: float = 0.0
+    """From the beginning of a round to that of the next, at least."""
+    grace: float = 5.0
+    """For neighbours to confirm what was sent, when the peer stops."""
+    last_round: int | None = None
+    """After this one the peer only serves what its neighbours still need."""

@@ -1,0 +1,485 @@
+"""A whole peer without input or output of its own: round machine, store, outbox, and who waits for whom.
+
+A shell tells it what happened and when (`now`, in seconds of any clock), and asks what there is to do. The service
+drives it over gRPC in real time; tests drive it over a simulated network in virtual time. Per phase there is one
+commit, of what is charged, of the state and of the messages, and nothing is handed out to be sent before it::
+
+    node.begin(batch, now)                      # when node.ready_to_begin
+    node.receive(name, links, phase, sent, message)
+    node.proceed(now)                           # when node.due(now), until node.between_rounds
+    node.waiting(name)                          # what a neighbour has not confirmed yet
+
+After a crash a new node goes on from the store as if nothing had happened: in-neighbours send again what its position
+does not cover, and it sends again what its out-neighbours have not confirmed, byte by byte the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tacit import runtime
+from tacit.core.contract import Batch, Message, Params
+from tacit.core.errors import ConfigError, ContractError, DataError, MessageRefused, StoreError
+from tacit.peer.machine.claims import FURTHEST_AHEAD, Claims
+from tacit.peer.machine.functions import AgentFunctions
+from tacit.peer.machine.releases import BookedReleaser
+from tacit.peer.machine.rounds import HORIZON, Envelope, RoundMachine, Views
+from tacit.peer.masking.masker import Pads, masker_of
+from tacit.peer.node.assignment import Plan
+from tacit.peer.node.exchange import Parcel, Position
+from tacit.peer.node.snapshots import decode, encode
+from tacit.peer.node.store import PeerStore
+from tacit.peer.sources.queue import Seen
+from tacit.peer.transport.codec import LAST_ROUND, Codec
+from tacit.privacy.ledger.store import number_of
+from tacit.privacy.noise.entropy import NoiseSource
+
+GIVEN_UP_AFTER = 3
+"""Phases that wait in vain for a neighbour that says nothing; later ones do not wait for it, until it is heard of. Not
+at the first: who goes on at once, through data that have piled up, leaves behind those who are only late."""
+
+
+class Node:
+    """One peer: see the top of this file."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        store: PeerStore,
+        deadline: float | None,
+        now: float,
+        functions: AgentFunctions | None = None,
+        pads: Callable[[str], Pads | None] | None = None,
+    ) -> None:
+        """Begin, or go on from what the store holds; `deadline` is how long a phase waits, in seconds.
+
+        Without a deadline nobody is done without, and no round left out, whatever the method could do.
+        Peers of one job in the same process may share `functions`, which are compiled once. `pads` (receiver -> key
+        streams shared with its other senders) is what masks are made from, where messages are masked.
+        """
+        self.plan, self.store, self.deadline = plan, store, deadline
+        self._places = {name: (role, k) for role, names in plan.members.items() for k, name in enumerate(names)}
+        with self._precision():
+            first = plan.views(0)
+            if functions is None:
+                specs = runtime.settle(plan.algorithm, plan.params, plan.batch, plan.role_views)
+                functions = AgentFunctions(plan.algorithm, specs)
+            self.machine = RoundMachine(
+                functions,
+                plan.role,
+                plan.agent,
+                plan.key,
+                plan.params,
+                first,
+                plan.longest_delay,
+                BookedReleaser(store.staged, NoiseSource()) if plan.booked else None,
+            )
+        self.specs = functions.specs
+        self.codec = Codec(plan.job, self.specs)
+        ends = runtime.link_ends(plan.algorithm)
+        self.hears = self._names(first, ends, "into")
+        self.sends_to = self._names(first, ends, "out")
+        self.masker = masker_of(plan, self.specs, pads)
+        """What masks messages as they leave, if they are to be masked."""
+        self.cursor: Any = None
+        """Where the source of the data stands, as the last round that began found it."""
+        self._phase_began = now
+        self.claims = Claims()
+        """Where in-neighbours say that they are."""
+        self._missed: Counter[str] = Counter()
+        """Neighbour -> phases that ended without it since it was last heard of."""
+        self._outbox: dict[str, list[Parcel]] = {name: [] for name in self.sends_to}
+        self._unneeded: list[Parcel] = []
+        self._confirmed: dict[str, Position] = {}
+        self._news: dict[str, Parcel] = {}
+        """What a neighbour that is far behind was sent, until it says where it stands."""
+        with self._precision():
+            self._restore()
+
+    # -- what the shell asks -------------------------------------------------------------------------------------------
+
+    @property
+    def waits(self) -> bool:
+        """Whether a round waits for every neighbour, however long that takes."""
+        return self.deadline is None or self.plan.algorithm.missing == "wait"
+
+    @property
+    def told_every(self) -> int:
+        """Rounds after which in-neighbours are to be told the position though it covers nothing new of theirs.
+
+        Who waits sends all it has, wherever the receiver is; otherwise what it sends depends on that.
+        """
+        return FURTHEST_AHEAD if self.waits else HORIZON
+
+    @property
+    def round(self) -> int:
+        """The round under way, or the last one."""
+        return self.machine.round
+
+    @property
+    def between_rounds(self) -> bool:
+        """Whether no round is under way."""
+        return self.machine.between_rounds
+
+    @property
+    def position(self) -> Position:
+        """Where this peer stands by its last commit."""
+        return self._position
+
+    @property
+    def held_back_by(self) -> set[str]:
+        """Out-neighbours that have to confirm before the next round may begin."""
+        if not self.waits:
+            return set()
+        oldest = self.round + 1 - FURTHEST_AHEAD - self.plan.longest_delay  # so long they are kept in any case
+        return {name for name, parcels in self._outbox.items() if any(p.round <= oldest for p in tuple(parcels))}
+
+    @property
+    def ready_to_begin(self) -> bool:
+        """Whether the next round may begin."""
+        return self.between_rounds and not self.held_back_by
+
+    def missing(self) -> set[str]:
+        """Names of the neighbours whose message of this phase is not here."""
+        phase = self.machine.phase
+        if phase is None:
+            return set()
+        names = self.plan.members[self.plan.algorithm.phases[phase].source]
+        return {names[agent] for agent in self.machine.waiting_for()}
+
+    def due(self, now: float) -> bool:
+        """Whether the round should proceed: all are here, or those that are not will not be waited for."""
+        if self.between_rounds:
+            return False
+        missing = self.missing()
+        if not missing:
+            return True
+        if self.waits:
+            return False
+        # Who says that it is so far ahead has not kept what this round needs.
+        beyond = self.round + self.plan.longest_delay
+        given_up = all(self._missed[name] >= GIVEN_UP_AFTER or self.claims.is_beyond(name, beyond) for name in missing)
+        return given_up or (self.deadline is not None and now >= self._phase_began + self.deadline)
+
+    def due_at(self) -> float | None:
+        """Return when the phase's deadline is; None where it has none."""
+        return None if self.between_rounds or self.waits or self.deadline is None else self._phase_began + self.deadline
+
+    def lag(self) -> int:
+        """Return how many rounds the furthest in-neighbour is ahead, by its own word."""
+        return max(0, self.claims.furthest - self.round)
+
+    def doubted(self) -> dict[str, int]:
+        """Return in-neighbours whose round is so far ahead that it is not followed at once, with that round."""
+        return {} if self.waits else self.claims.doubted(self.round)
+
+    def model(self) -> Params:
+        """Return the parameters to predict with now."""
+        with self._precision():
+            return self.machine.model
+
+    @property
+    def predicts(self) -> bool:
+        """Whether an agent of this role has a model."""
+        return self.plan.role == self.plan.algorithm.predictor
+
+    def model_alone(self) -> Params:
+        """Return the model that the last phase would have given had nobody been heard."""
+        with self._precision():
+            return self.machine.model_alone
+
+    def predict(self, x: np.ndarray) -> np.ndarray:
+        """Return what the model says of x."""
+        algorithm = self.plan.algorithm
+        if not self.predicts:
+            raise ConfigError(f"a {self.plan.role!r} has no model of its own; ask a {algorithm.predictor!r}")
+        if algorithm.objective.predict is None:
+            raise ConfigError("this objective has no `predict`; give it one to ask a peer for predictions")
+        with self._precision():
+            return np.asarray(algorithm.objective.predict(self.machine.model, jnp.asarray(x)))
+
+    @property
+    def releases_cut(self) -> int:
+        """Releases since the start that went beyond what their method declares, and were cut down to it."""
+        releaser = self.machine.releaser
+        return releaser.cut if isinstance(releaser, BookedReleaser) else 0
+
+    def compile(self) -> None:
+        """Compile all that will be run, so that the first deadline is not spent on that."""
+        with self._precision():
+            self.machine.compile(self.plan.batch)
+
+    # -- rounds --------------------------------------------------------------------------------------------------------
+
+    def begin(
+        self,
+        batch: Batch,
+        now: float,
+        *,
+        records: Iterable[int] | None = None,
+        cursor: Any = None,
+        used: int | None = None,
+        seen: Sequence[Seen] = (),
+    ) -> None:
+        """Begin the next round with its data; when this returns its messages are in the outbox, and charged.
+
+        `records` are as in `RoundMachine.begin`. `cursor` says where the source of the data stands after this batch,
+        `used` up to which number the store's queue of samples is used up, and by what is `seen` its records are known
+        again: all of it is committed together with what is made of the batch.
+        """
+        if not self.ready_to_begin:
+            raise ContractError(
+                f"round {self.round + 1} cannot begin: round {self.round} is not over, or not confirmed"
+            )
+        self._refuse_other_form(batch)
+        with self._precision():
+            self._catch_up()
+            envelopes = self.machine.begin(batch, self.plan.views(self.round + 1), records)
+            self.cursor = cursor
+            self._give_away_expired()
+            self._commit(self._parcels(envelopes), used, seen)
+        self._phase_began = now
+
+    def proceed(self, now: float) -> None:
+        """Absorb what is here, and go on to the next phase or to the end of the round."""
+        missing = self.missing()
+        if missing and self.waits:
+            raise ContractError(f"round {self.round} cannot go on without {', '.join(sorted(missing))}: wait for them")
+        with self._precision():
+            envelopes = self.machine.proceed()
+            parcels = self._parcels(envelopes)
+            if parcels or self.store.staged.charges:
+                self._commit(parcels)
+        self._missed.update(missing)
+        self._phase_began = now
+
+    def flush(self) -> None:
+        """Commit where this peer stands, as before it stops."""
+        self._commit([])
+
+    def restart_at(self, next_round: int) -> None:
+        """Go on with a round that may lie behind, for a store that was carried astray (`set_round.py`)."""
+        while not self.between_rounds:  # as at a deadline at which nobody was heard
+            self.proceed(0.0)
+        self.machine.restart_after(next_round - 1)
+        self._forget([p for parcels in self._outbox.values() for p in parcels if p.round >= next_round])
+        self._commit([])
+
+    # -- links ---------------------------------------------------------------------------------------------------------
+
+    def admit(self, name: str) -> None:
+        """Refuse whoever is not heard on any link."""
+        if name not in self.hears:
+            raise MessageRefused("sender", f"{name!r} is not among those whom {self.plan.name!r} hears")
+
+    def greeted(self, name: str, at_round: int) -> None:
+        """Note the round that an in-neighbour names as it opens its link; what it named before is taken back."""
+        self._refuse_claim(name, at_round)
+        self.claims.greet(name, at_round)
+        del self._missed[name]
+
+    def announced(self, name: str, at_round: int) -> None:
+        """Note the round of an in-neighbour's message."""
+        self._refuse_claim(name, at_round)
+        self.claims.raise_to(name, at_round)
+        del self._missed[name]
+
+    def _refuse_claim(self, name: str, at_round: int) -> None:
+        self.admit(name)
+        if not 0 <= at_round <= LAST_ROUND:
+            raise MessageRefused("round", f"round {at_round}: expected 0 to {LAST_ROUND}")
+
+    def too_early(self, sent: int) -> bool:
+        """Whether a message of that round has to be held back for now."""
+        return self.machine.too_early(sent)
+
+    def receive(
+        self, name: str, links: str, phase: int, sent: int, message: Message | None, masks: bytes = b""
+    ) -> None:
+        """Take a message in, or refuse it; `name` comes from a certificate."""
+        self.announced(name, sent)
+        role, agent = self._places[name]
+        phases = self.plan.algorithm.phases
+        if 0 <= phase < len(phases) and phases[phase].source != role:
+            raise MessageRefused(
+                "address", f"phase {phase} comes from a {phases[phase].source!r}, {name!r} is a {role!r}"
+            )
+        self.machine.receive(Envelope(links, phase, sent, agent, self.plan.agent, message, masks))
+
+    def waiting(self, name: str) -> Sequence[Parcel]:
+        """Return what may be sent now of all that an out-neighbour has not confirmed, oldest first, under its masks.
+
+        Called from one thread, the one that sends.
+        """
+        if self.masker.needed and name not in self._confirmed:
+            return ()  # where it stands may show that this store is an old copy: see `confirmed`
+        return self.masker.masked(name, self._wanted(name))
+
+    def unconfirmed(self, name: str) -> int:
+        """Return how many messages wait for an out-neighbour, those that lack a mask included."""
+        return len(self._wanted(name))
+
+    def _wanted(self, name: str) -> tuple[Parcel, ...]:
+        """Return what an out-neighbour has not confirmed and can use.
+
+        Of a method that does not wait, one that is behind gets what it can use; one that is far behind gets a single
+        message that says how far. Otherwise it would have to read through all that is on the way before it knows.
+        """
+        parcels = tuple(self._outbox[name])  # a copy: another thread may be about to commit
+        if self.waits or name not in self._confirmed:
+            return parcels
+        latest = self._confirmed[name].round + HORIZON
+        if not parcels or parcels[0].round <= latest:
+            return tuple(parcel for parcel in parcels if parcel.round <= latest)
+        return (self._news.setdefault(name, parcels[-1]),)
+
+    def confirmed(self, name: str, position: Position) -> None:
+        """Forget what an out-neighbour needs no more."""
+        if position < self._confirmed.get(name, position):
+            raise MessageRefused(
+                "position",
+                f"{name!r} is back at {tuple(position)} and was at {tuple(self._confirmed[name])}: it has lost its "
+                "store, and what it confirmed is gone here; begin a new epoch of the job",
+            )
+        if self.masker.needed and position.round > self.round + 1:
+            raise MessageRefused(
+                "position",
+                f"{name!r} is at {tuple(position)}, and this peer has not sent it more than round {self.round}: an old "
+                "copy of this peer's store was put back, which would put masks that were used on other values; nothing "
+                "is sent to it: put the newest store back, or begin a new epoch of the job",
+            )
+        # Under `wait` a receiver may be ahead of what it was sent, over links that come and go; and it moves nobody.
+        furthest = max(self.round, self.claims.furthest) + 1 + FURTHEST_AHEAD
+        if not self.waits and position.round > furthest:
+            raise MessageRefused(
+                "position",
+                f"{name!r} is at {tuple(position)}, further than this peer and all whom it hears (round {furthest} "
+                "at most): not believed, until they are as far",
+            )
+        self._confirmed[name] = position
+        self._news.pop(name, None)
+        done = [parcel for parcel in self._outbox[name] if self._not_needed(parcel, position)]
+        self._forget(done)
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _refuse_other_form(self, batch: Batch) -> None:
+        expected, found = (
+            [(np.shape(leaf), np.asarray(leaf).dtype) for leaf in jax.tree.leaves(tree)]
+            for tree in (self.plan.batch, batch)
+        )
+        if found != expected and self.plan.role == self.plan.algorithm.learner:
+            raise DataError(f"a batch of {found}; every round's is {expected}: fill it up, and convert its numbers")
+
+    def _precision(self) -> contextlib.AbstractContextManager[Any]:
+        precision: contextlib.AbstractContextManager[Any] = jax.enable_x64(self.plan.dtype == "float64")
+        return precision
+
+    def _names(self, views: Views, ends: Mapping[str, tuple[str, str]], side: str) -> frozenset[str]:
+        found = set()
+        for links, view in views.items():
+            source, target = ends[links]
+            if self.plan.role == (target if side == "into" else source):
+                names = self.plan.members[source if side == "into" else target]
+                found |= {names[int(agent)] for agent in np.asarray(getattr(view, side).agent)[1:] if agent >= 0}
+        return frozenset(found)
+
+    def _not_needed(self, parcel: Parcel, position: Position) -> bool:
+        if self.plan.longest_delay == 0:
+            return (parcel.round, parcel.phase) < position
+        return parcel.round < position.round - self.plan.longest_delay  # late ones may still be wanted
+
+    def _forget(self, parcels: Sequence[Parcel]) -> None:
+        for parcel in parcels:
+            self._outbox[parcel.receiver].remove(parcel)
+        self._unneeded += parcels
+
+    def _catch_up(self) -> None:
+        """Rejoin at the current round after having been away; whoever waits was waited for."""
+        self.refuse_exhausted()
+        if not self.waits:
+            following = self.claims.next_round(self.round)
+            while following <= LAST_ROUND and self._was_done(following):
+                following += 1  # before it was put back (`set_round.py`)
+            self.machine.skip_to(following - 1)
+            self.refuse_exhausted()
+
+    def _was_done(self, round_: int) -> bool:
+        """Whether something is booked under the names of a round."""
+        names = [self.machine.release_name(round_, k) for k in range(len(self.plan.algorithm.phases))]
+        return self.plan.booked and self.store.ledger.read(lambda c: any(number_of(c, n) is not None for n in names))
+
+    def refuse_exhausted(self) -> None:
+        """Refuse to begin a round where there is no number left for one."""
+        if self.round >= LAST_ROUND:
+            raise StoreError(
+                f"round {self.round} is the last that has a number (at most {LAST_ROUND}): the peer was carried there "
+                "by others, for no run gets so far; stop the peers that were, put each back with `tacit peer "
+                "set-round PEER.toml`, which keeps all that was charged, and start them again"
+            )
+
+    def _give_away_expired(self) -> None:
+        """Drop what no neighbour of a method that does not wait would still take."""
+        if not self.waits:
+            oldest = self.round - self.plan.longest_delay - FURTHEST_AHEAD
+            self._forget([parcel for parcels in self._outbox.values() for parcel in parcels if parcel.round < oldest])
+
+    def _commit(self, parcels: Sequence[Parcel], used: int | None = None, seen: Sequence[Seen] = ()) -> None:
+        drop = [(p.receiver, p.links, p.round, p.phase) for p in self._unneeded]
+        position = self._standing()
+        self.store.commit(
+            charges=self.masker.booked(parcels),
+            snapshot=encode(self.machine.snapshot(), self.cursor),
+            parcels=parcels,
+            drop=drop,
+            used=used,
+            oldest=min([position.round, *(p.round for waiting in self._outbox.values() for p in tuple(waiting))]),
+            seen=seen,
+        )
+        self._unneeded = []
+        for parcel in parcels:
+            self._outbox[parcel.receiver].append(parcel)
+        self._position = position
+
+    def _parcels(self, envelopes: Sequence[Envelope]) -> list[Parcel]:
+        """Return what a phase sends; those whom it does not call get an empty parcel, or they would wait for ever."""
+        once: dict[bytes, bytes] = {}  # what is shared with many is stored once
+        parcels = []
+        for envelope in envelopes:
+            target = self.plan.algorithm.phases[envelope.phase].target
+            content = self.codec.pack(envelope.phase, envelope.message)
+            receiver = self.plan.members[target][envelope.receiver]
+            parcels.append(
+                Parcel(envelope.links, envelope.phase, envelope.round, receiver, once.setdefault(content, content))
+            )
+        index = self.machine.phase
+        if index is not None:
+            phase = self.plan.algorithm.phases[index]
+            names = [self.plan.members[phase.target][agent] for agent in self.machine.not_called]
+            parcels += [Parcel(phase.links, index, self.round, name, b"") for name in names]
+        return parcels
+
+    def _standing(self) -> Position:
+        phase = self.machine.phase
+        return Position(self.machine.round + 1, 0) if phase is None else Position(self.machine.round, phase)
+
+    def _restore(self) -> None:
+        data = self.store.snapshot()
+        if data is not None:
+            snapshot, self.cursor = decode(data, self.machine.state, self.specs, self.plan.batch)
+            self.machine.restore(snapshot, self.plan.views(snapshot.round))
+        for parcel in self.store.outbox():
+            if parcel.receiver not in self._outbox:
+                raise StoreError(
+                    f"the outbox holds a message to {parcel.receiver!r}, to whom this peer no longer sends: a change "
+                    "of the graph is a new epoch, with a job and a store of its own"
+                )
+            self._outbox[parcel.receiver].append(parcel)
+        self._position = self._standing()

@@ -1,0 +1,158 @@
+"""Figures of a running peer in the Prometheus text format 0.0.4.
+
+All of them stand in one table, with the labels that they have. Nobody outside can make the table grow: the names of
+neighbours come from the peer's own configuration, reasons and outcomes from fixed sets, and any other value is counted
+as "other".
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import threading
+from collections.abc import Iterable
+from itertools import product
+from typing import Literal, NamedTuple
+
+from tacit.core.errors import ContractError
+
+OTHER = "other"
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+Kind = Literal["counter", "gauge"]
+
+
+class Metric(NamedTuple):
+    """One figure, or one per combination of its labels."""
+
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+METRICS = (
+    Metric("tacit_round", "gauge", "Round in which this peer is."),
+    Metric("tacit_lag_rounds", "gauge", "Rounds by which the furthest neighbour is ahead of this peer."),
+    Metric("tacit_refusals_total", "counter", "Messages and connections that were refused.", ("reason",)),
+    Metric("tacit_messages_sent_total", "counter", "Messages sent, repetitions included.", ("to",)),
+    Metric("tacit_messages_received_total", "counter", "Messages accepted.", ("from",)),
+    Metric("tacit_sent_bytes_total", "counter", "Bytes of messages sent, repetitions included.", ("to",)),
+    Metric(
+        "tacit_received_bytes_total", "counter", "Bytes of messages that arrived, refused ones included.", ("from",)
+    ),
+    Metric("tacit_connected", "gauge", "1 while the link is up.", ("neighbour", "direction")),
+    Metric("tacit_epsilon_spent", "gauge", "Privacy loss that the ledger holds."),
+    Metric("tacit_epsilon_left", "gauge", "Privacy loss that the budget still allows."),
+    Metric("tacit_rho_spent", "gauge", "The same in zCDP, for a budget of rho."),
+    Metric("tacit_rho_left", "gauge", "What a budget of rho still allows."),
+    Metric("tacit_releases_cut", "gauge", "Releases since the start that were cut down to what was declared."),
+    Metric(
+        "tacit_consensus_distance",
+        "gauge",
+        "By how much neighbours moved the model in the last round: root mean square over its coordinates.",
+    ),
+    Metric("tacit_samples_total", "counter", "Samples by what became of them.", ("outcome",)),
+    Metric("tacit_certificate_expiry_seconds", "gauge", "Seconds until this peer's certificate expires."),
+)
+
+FIXED_LABELS = {
+    "outcome": ("used", "queued", "bad", "known", "turned_away"),
+    "direction": ("in", "out"),
+}
+"""Labels whose values are the same for every peer."""
+NEIGHBOUR_LABELS = ("to", "from", "neighbour")
+
+
+class Counters:
+    """The figures of one peer; may be used from any thread.
+
+    A label that is a word of Python is written with an underscore: `add("tacit_received_bytes_total", 9, from_="b")`.
+    """
+
+    def __init__(self, neighbours: Iterable[str] = (), reasons: Iterable[str] = ()) -> None:
+        """Take the names of the neighbours and the reasons of refusals that are told apart."""
+        names, words = tuple(neighbours), tuple(reasons)
+        self._allowed = {**FIXED_LABELS, **dict.fromkeys(NEIGHBOUR_LABELS, names), "reason": words}
+        self._lock = threading.Lock()
+        self._metrics = {metric.name: metric for metric in METRICS}
+        self._values: dict[str, dict[tuple[str, ...], float]] = {}
+        for metric in METRICS:
+            # A counter begins at 0 rather than with its first event, or a rate would miss that event.
+            known = product(*(self._allowed[label] for label in metric.labels)) if metric.kind == "counter" else ()
+            self._values[metric.name] = dict.fromkeys(known, 0.0)
+
+    def add(self, name: str, amount: float = 1, /, **labels: str) -> None:
+        """Count on."""
+        metric, key = self._find(name, labels, "counter")
+        if not amount >= 0 or math.isinf(amount):
+            raise ContractError(f"{name}: {amount} cannot be counted; a counter takes finite amounts of at least 0")
+        with self._lock:
+            values = self._values[metric.name]
+            values[key] = values.get(key, 0.0) + amount
+
+    def set(self, name: str, value: float, /, **labels: str) -> None:
+        """Put a gauge to a value."""
+        metric, key = self._find(name, labels, "gauge")
+        with self._lock:
+            self._values[metric.name][key] = float(value)
+
+    def value(self, name: str, /, **labels: str) -> float | None:
+        """Return a figure; None for a gauge that was never set."""
+        metric, key = self._find(name, labels, None)
+        with self._lock:
+            return self._values[metric.name].get(key, 0.0 if metric.kind == "counter" else None)
+
+    def total(self, name: str, /) -> float:
+        """Return the sum of a figure over all its labels."""
+        if name not in self._metrics:
+            raise ContractError(f"figure {name!r} is not declared; add it to METRICS")
+        with self._lock:
+            return sum(self._values[name].values())
+
+    def render(self) -> str:
+        """Return all figures in the text format, in the order of the table."""
+        with self._lock:
+            values = {name: sorted(found.items()) for name, found in self._values.items()}
+        lines = []
+        for metric in METRICS:
+            if not values[metric.name]:
+                continue
+            lines.append(f"# HELP {metric.name} {_escape(metric.help)}")
+            lines.append(f"# TYPE {metric.name} {metric.kind}")
+            lines += [f"{metric.name}{_label_text(metric.labels, key)} {_number(v)}" for key, v in values[metric.name]]
+        return "\n".join(lines) + "\n"
+
+    def _find(self, name: str, labels: dict[str, str], kind: Kind | None) -> tuple[Metric, tuple[str, ...]]:
+        metric = self._metrics.get(name)
+        if metric is None:
+            raise ContractError(f"figure {name!r} is not declared; add it to METRICS")
+        if kind is not None and metric.kind != kind:
+            raise ContractError(f"{name} is a {metric.kind}, not a {kind}; a counter is added to, a gauge is set")
+        given = {label.removesuffix("_"): value for label, value in labels.items()}
+        if set(given) != set(metric.labels):
+            raise ContractError(
+                f"{name}: labels {', '.join(sorted(given)) or '(none)'} were given; "
+                f"expected {', '.join(metric.labels) or '(none)'}"
+            )
+        return metric, tuple(given[x] if given[x] in self._allowed[x] else OTHER for x in metric.labels)
+
+
+def _label_text(labels: tuple[str, ...], values: tuple[str, ...]) -> str:
+    if not labels:
+        return ""
+    pairs = (f'{label}="{_escape(value, quotes=True)}"' for label, value in zip(labels, values, strict=True))
+    return "{" + ",".join(pairs) + "}"
+
+
+def _escape(text: str, *, quotes: bool = False) -> str:
+    escaped = {"\\": "\\\\", "\n": "\\n", '"': '\\"' if quotes else '"'}
+    return re.sub(r'[\\\n"]', lambda found: escaped[found[0]], text)
+
+
+def _number(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    return str(int(value)) if value == int(value) and abs(value) < 2**53 else repr(value)

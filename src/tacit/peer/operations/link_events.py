@@ -1,0 +1,47 @@
+"""What a running peer counts and logs of its links, and what it says of its budget."""
+
+from __future__ import annotations
+
+from tacit.peer.masking import agreement as pairwise
+from tacit.peer.operations.counters import Counters
+from tacit.peer.operations.logs import Log
+from tacit.peer.transport import tls_log
+from tacit.peer.transport.codec import REASONS
+from tacit.peer.transport.link import Direction
+
+REFUSALS = tuple(sorted({*REASONS, *tls_log.REASONS, *pairwise.REASONS, "server name", "position"}))
+"""Every reason that is counted by itself."""
+
+
+class LinkTally:
+    """Counts and logs for the transport; see `tacit.peer.transport.link.Tally`."""
+
+    def __init__(self, counters: Counters, log: Log) -> None:
+        self._counters, self._log = counters, log
+
+    def refused(self, reason: str, name: str | None, detail: str) -> None:
+        """Count what this peer did not accept."""
+        self._counters.add("tacit_refusals_total", reason=reason)
+        self._log.seldom(f"refused {reason} {name}", "refused", reason=reason, neighbour=name, detail=detail)
+
+    def lost(self, name: str, reason: str, detail: str) -> None:
+        """Log why a link is down."""
+        self._log.seldom(f"link {name} {reason}", "no link", neighbour=name, reason=reason, detail=detail)
+
+    def sent(self, name: str, size: int) -> None:
+        """Count a message that went out."""
+        self._counters.add("tacit_messages_sent_total", to=name)
+        self._counters.add("tacit_sent_bytes_total", size, to=name)
+
+    def received(self, name: str, size: int) -> None:
+        """Count bytes that came in."""
+        self._counters.add("tacit_received_bytes_total", size, from_=name)
+
+    def accepted(self, name: str) -> None:
+        """Count a message that was taken in."""
+        self._counters.add("tacit_messages_received_total", from_=name)
+
+    def linked(self, name: str, direction: Direction, up: bool) -> None:
+        """Note that a link came up or went down."""
+        self._counters.set("tacit_connected", float(up), neighbour=name, direction=direction)
+        self._log.info("link up" if up else "link down", neighbour=name, direction=direction)

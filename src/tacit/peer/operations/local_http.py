@@ -1,0 +1,256 @@
+"""The peer's door for programs on its own machine: health, metrics, status, learn and predict over HTTP/1.1.
+
+It binds to loopback addresses only and has no way to stop the peer or to change it. A web page in a browser on this
+machine cannot use it: a request must name a loopback host (against DNS rebinding), and a POST must declare
+application/json, which a browser does not send to another site unasked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import json
+import math
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from http import HTTPStatus
+from typing import Any, NamedTuple
+
+from tacit.core.errors import ConfigError, DataError, TacitError
+from tacit.peer.operations import counters
+from tacit.peer.operations.http_request import LONGEST_HEAD, Refused, Request, parse_head
+from tacit.peer.operations.logs import Log
+from tacit.peer.transport.admission import Admission, DoorLimits, local_limit
+from tacit.peer.transport.doors import Door
+from tacit.privacy.ledger.open_files import descriptors_left
+
+PATIENCE = 5.0
+"""Seconds for a request to come in, and for its answer to be taken."""
+HANDLER_PATIENCE = 30.0
+"""Seconds for a handler; the first prediction compiles the model."""
+RETRY_AFTER = ("Retry-After", "1")
+
+
+class Handlers(NamedTuple):
+    """What the peer does for a request. DataError is the caller's fault (400), another TacitError ours (503)."""
+
+    health: Callable[[], Awaitable[Sequence[str]]]
+    """Reasons why the peer is not well; none if it is."""
+    status: Callable[[], Awaitable[Mapping[str, Any]]]
+    metrics: Callable[[], Awaitable[str]]
+    learn: Callable[[Sequence[tuple[object, object]]], Awaitable[bool]]
+    """Samples (x, y) as JSON gave them, all or none; False where there is no room now."""
+    predict: Callable[[object], Awaitable[Any]]
+
+
+class Answer(NamedTuple):
+    """What goes back."""
+
+    status: int
+    body: bytes
+    content_type: str = "application/json"
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class LocalServer:
+    """Serves handlers on a loopback address."""
+
+    def __init__(self, handlers: Handlers, *, patience: float = PATIENCE) -> None:
+        """Serve `handlers`; a client that is slower than `patience` seconds is dropped."""
+        self._handlers, self._patience, self._log = handlers, patience, Log()
+        self._door: Door | None = None
+        self._port = 0
+        self._routes: dict[str, tuple[str, Callable[[bytes], Awaitable[Answer]]]] = {
+            "/health": ("GET", self._health),
+            "/metrics": ("GET", self._metrics),
+            "/status": ("GET", self._status),
+            "/learn": ("POST", self._learn),
+            "/predict": ("POST", self._predict),
+        }
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        if self._door is None:
+            raise ConfigError("the local server was not started; await start() first")
+        return self._port
+
+    async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
+        """Listen; port 0 lets the system choose one. Any address but loopback is refused."""
+        address = loopback_address(host)
+        most = local_limit(descriptors_left())
+        # All come from one address, and each has its own times to keep: see `serve`.
+        admission = Admission(DoorLimits(most, most, proof_time=math.inf))
+        door = Door(
+            admission, self._attend, lambda reason, _: self._log.seldom(reason, "local", reason=reason), silent=False
+        )
+        try:
+            self._port = door.open(address, port)
+            self._door = door
+        except OSError as fault:
+            raise ConfigError(
+                f"{address}, port {port}: cannot listen there ({fault.strerror}); choose another"
+            ) from fault
+
+    async def close(self) -> None:
+        """Stop listening and drop the connections."""
+        if self._door is not None:
+            await self._door.close()
+
+    async def _attend(self, connection: socket.socket, ticket: int) -> None:
+        assert self._door is not None  # it has let this one in
+        loop, reader = asyncio.get_running_loop(), asyncio.StreamReader(limit=LONGEST_HEAD)
+        protocol = asyncio.StreamReaderProtocol(reader)
+        transport, _ = await loop.connect_accepted_socket(lambda: protocol, connection)
+        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+        try:
+            with contextlib.suppress(ConnectionError, TimeoutError, asyncio.CancelledError):
+                await self.serve(reader, writer, partial(self._door.spoke, ticket))
+        finally:
+            transport.abort() if transport.get_write_buffer_size() else writer.close()
+
+    async def serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: Callable[[], None] = lambda: None
+    ) -> None:
+        """Answer the requests of one connection, one after the other, until it ends or breaks the rules."""
+        keep, first = True, True
+        while keep:
+            try:
+                async with asyncio.timeout(self._patience):
+                    request, body = await self._receive(reader, writer)
+            except EOFError:
+                return
+            except TimeoutError:
+                if not first:
+                    return  # idle after an answer
+                fault = Refused(HTTPStatus.REQUEST_TIMEOUT, f"the request did not come within {self._patience} s")
+                keep, answer = False, _refusal(fault)
+            except Refused as fault:
+                keep, answer = False, _refusal(fault)
+            else:
+                asked()
+                keep, answer = request.keep_alive, await self._handle(request, body)
+            first = False
+            await self._send(writer, answer, keep)
+        await self._drain_input(reader, writer)
+
+    async def _receive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[Request, bytes]:
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError:
+            reason = f"more than {LONGEST_HEAD} bytes before the body"
+            raise Refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, reason) from None
+        request = parse_head(head)
+        method, _ = self._routes.get(request.path, (None, None))
+        if method is None:
+            raise Refused(HTTPStatus.NOT_FOUND, f"expected one of {', '.join(self._routes)}")
+        if request.method != method:
+            raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, f"expected {method}", (("Allow", method),))
+        length = request.body_length()
+        if length and request.expects_continue:
+            writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        return request, await reader.readexactly(length)
+
+    async def _handle(self, request: Request, body: bytes) -> Answer:
+        _, handler = self._routes[request.path]
+        try:
+            async with asyncio.timeout(HANDLER_PATIENCE):
+                return await handler(body)
+        except DataError as fault:
+            return _json(HTTPStatus.BAD_REQUEST, {"error": str(fault)})
+        except TacitError as fault:
+            return _json(HTTPStatus.SERVICE_UNAVAILABLE, {"error": str(fault)}, RETRY_AFTER)
+        except TimeoutError:
+            return _json(HTTPStatus.SERVICE_UNAVAILABLE, {"error": "the peer is busy; try again"}, RETRY_AFTER)
+        except Exception as fault:  # a fault of ours must not take the door away
+            self._log.error("local request failed", fault, path=request.path)
+            return _json(HTTPStatus.INTERNAL_SERVER_ERROR, {"error": "a fault in the peer; its log says more"})
+
+    async def _send(self, writer: asyncio.StreamWriter, answer: Answer, keep: bool) -> None:
+        headers = (
+            ("Content-Type", answer.content_type),
+            ("Content-Length", str(len(answer.body))),
+            ("Cache-Control", "no-store"),
+            ("X-Content-Type-Options", "nosniff"),
+            ("Connection", "keep-alive" if keep else "close"),
+            *answer.headers,
+        )
+        lines = [f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}", *(f"{k}: {v}" for k, v in headers)]
+        writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + answer.body)
+        async with asyncio.timeout(self._patience):
+            await writer.drain()
+
+    async def _drain_input(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Read on for a moment before closing: a reset might overtake the answer to a client that is still sending."""
+        if writer.can_write_eof():
+            writer.write_eof()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(1.0, self._patience)):
+                while await reader.read(2**16):
+                    pass
+
+    async def _health(self, _: bytes) -> Answer:
+        reasons = list(await self._handlers.health())
+        if reasons:
+            return _json(HTTPStatus.SERVICE_UNAVAILABLE, {"healthy": False, "reasons": reasons})
+        return _json(HTTPStatus.OK, {"healthy": True})
+
+    async def _metrics(self, _: bytes) -> Answer:
+        return Answer(HTTPStatus.OK, (await self._handlers.metrics()).encode(), counters.CONTENT_TYPE)
+
+    async def _status(self, _: bytes) -> Answer:
+        return _json(HTTPStatus.OK, dict(await self._handlers.status()))
+
+    async def _learn(self, body: bytes) -> Answer:
+        given = _parsed(body)
+        rows = given if isinstance(given, list) else [given]
+        samples = [_members(row, ("x", "y"), f"sample {i}") for i, row in enumerate(rows)]
+        if not await self._handlers.learn([(x, y) for x, y in samples]):
+            fault = {"error": "the queue of samples is full; none was taken: send them again later"}
+            return _json(HTTPStatus.TOO_MANY_REQUESTS, fault, RETRY_AFTER)
+        return _json(HTTPStatus.OK, {"accepted": len(samples)})
+
+    async def _predict(self, body: bytes) -> Answer:
+        (x,) = _members(_parsed(body), ("x",), "the request")
+        return _json(HTTPStatus.OK, {"prediction": await self._handlers.predict(x)})
+
+
+def loopback_address(host: str) -> str:
+    """Return the address to bind to, or refuse one that other machines can reach."""
+    try:
+        address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
+    except ValueError:
+        address = None
+    if address is None or not address.is_loopback:
+        raise ConfigError(
+            f"host {host!r}: health, metrics and samples are served on loopback only; expected 127.0.0.1, ::1 or "
+            "localhost: let a proxy with its own authentication pass on what others may see"
+        )
+    return str(address)
+
+
+def _json(status: int, content: object, *headers: tuple[str, str]) -> Answer:
+    return Answer(status, json.dumps(content, allow_nan=False).encode() + b"\n", headers=headers)
+
+
+def _refusal(fault: Refused) -> Answer:
+    return _json(fault.status, {"error": fault.reason}, *fault.headers)
+
+
+def _parsed(body: bytes) -> Any:
+    try:
+        return json.loads(body.decode(), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        raise DataError("the body is not JSON in UTF-8 (which has no NaN and no Infinity); mend it") from None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(name)
+
+
+def _members(given: object, names: tuple[str, ...], where: str) -> tuple[object, ...]:
+    if not isinstance(given, dict) or set(given) != set(names):
+        raise DataError(f"{where}: expected a JSON object with {' and '.join(names)}, and nothing else")
+    return tuple(given[name] for name in names)

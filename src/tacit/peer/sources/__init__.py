@@ -1,0 +1,1 @@
+"""Samples of a peer: a queue, a followed file, and batches made of them."""

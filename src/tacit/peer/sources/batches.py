@@ -1,0 +1,136 @@
+"""Batches for a peer's rounds: of samples that come when they come, or of a stream that is known beforehand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import numpy as np
+
+from tacit.core.contract import Batch
+from tacit.core.errors import DataError
+from tacit.peer.sources.queue import Sample, SampleForm, SampleQueue, Seen, Source, batch_of
+from tacit.streams import Stream
+
+
+class Given(NamedTuple):
+    """A round's data, and what to commit together with what is made of them."""
+
+    batch: Batch
+    records: tuple[int, ...] | None = None
+    """Numbers of the records in it, -1 for an empty place; None: no record of them comes again."""
+    cursor: Any = None
+    used: int | None = None
+    samples: int = 0
+    """How many samples are in it, where these are counted."""
+    seen: Sequence[Seen] = ()
+    """By which its records are known again."""
+
+
+class Feed(Protocol):
+    """Where a peer's batches come from."""
+
+    def resume(self, cursor: Any) -> None:
+        """Go on from the cursor of the last commit."""
+
+    async def next(self, round_: int) -> Given:
+        """Return the batch of a round; it may be empty, so that a slow stream holds nobody up."""
+
+    async def close(self) -> None:
+        """Let go of files and tasks."""
+
+
+class SampleFeed:
+    """Batches of what a source has, after a little patience, filled up with nothing."""
+
+    def __init__(
+        self,
+        source: Source,
+        form: SampleForm,
+        *,
+        size: int,
+        dtype: str,
+        patience: float,
+        bias: bool = False,
+        on_fault: Callable[[DataError], None] = lambda fault: None,
+    ) -> None:
+        """Wait up to `patience` seconds for `size` samples.
+
+        With `bias` each sample gets a one more. While the source cannot be used, `on_fault` is told and rounds go on
+        without samples.
+        """
+        self.source, self._form, self._size, self._dtype = source, form, size, dtype
+        self._patience, self._bias, self._on_fault = patience, bias, on_fault
+        self._cursor: Any = None
+        self.fault: DataError | None = None
+        """Why the source cannot be used now."""
+
+    def resume(self, cursor: Any) -> None:
+        """Go on from the cursor of the last commit."""
+        self.source.resume(cursor)
+        self._cursor = cursor
+
+    async def next(self, round_: int) -> Given:
+        """Return what there is."""
+        samples: Sequence[Sample | None] = ()
+        seen: Sequence[Seen] = ()
+        try:
+            samples, self._cursor, seen = await self.source.take(self._size, self._patience)
+            self.fault = None
+        except DataError as fault:
+            self.fault = fault
+            self._on_fault(fault)
+            await asyncio.sleep(self._patience)
+        batch = batch_of(samples, self._size, self._form.features, self._dtype)
+        if self._bias:
+            batch = batch._replace(x=with_one(batch.x, np.asarray(batch.weight) > 0))
+        queued = isinstance(self.source, SampleQueue) and samples
+        usable = sum(sample is not None for sample in samples)
+        return Given(batch, cursor=self._cursor, used=self._cursor if queued else None, samples=usable, seen=seen)
+
+    async def close(self) -> None:
+        """Close the source."""
+        await self.source.close()
+
+
+class StreamFeed:
+    """One agent's share of a stream: round t gets the stream's batch t - 1, as in the simulator."""
+
+    def __init__(self, stream: Stream | None, agent: int, dtype: str) -> None:
+        """Take the stream, or None for a role without data."""
+        self._stream, self._agent, self._dtype = stream, agent, dtype
+
+    def resume(self, cursor: Any) -> None:
+        """Do nothing: the round says it all."""
+
+    async def next(self, round_: int) -> Given:
+        """Return the batch of a round."""
+        if self._stream is None:
+            return Given(())
+        if self._stream.rounds is not None and round_ > self._stream.rounds:
+            raise DataError(f"stream {self._stream.name!r} has {self._stream.rounds} rounds, not {round_}")
+        chunk = self._stream.chunk(round_ - 1, round_)
+        batch = jax.tree.map(lambda leaf: in_precision(leaf[0, self._agent], self._dtype), chunk)
+        return Given(batch, records=self._stream.records_in_round(self._agent, round_))
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
+def with_one(x: Any, present: Any = 1) -> np.ndarray:
+    """Return features with a one more, where there is a sample."""
+    ones = np.broadcast_to(np.asarray(present, x.dtype), x.shape[:-1])[..., None]
+    return np.concatenate([x, ones], axis=-1)
+
+
+NARROW = {"int64": np.int32, "uint64": np.uint32, "complex128": np.complex64}
+"""What JAX makes of 64 bits unless it is set to them."""
+
+
+def in_precision(leaf: np.ndarray, dtype: str) -> np.ndarray:
+    """Return floating numbers in the run's precision, and others as JAX has them in it."""
+    if np.issubdtype(leaf.dtype, np.floating):
+        return np.asarray(leaf, dtype)
+    return np.asarray(leaf, leaf.dtype if dtype == "float64" else NARROW.get(leaf.dtype.name, leaf.dtype))

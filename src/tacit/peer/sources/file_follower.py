@@ -1,0 +1,382 @@
+"""Samples from a file that grows: CSV or JSON lines, followed by name as `tail -F` does.
+
+A file is known by what was read of it, not by its name or inode. While that is the same it is read on from the cursor;
+every other file is met anew, and `known_records` says which of its rows are new records. A rotated log is finished
+before its successor is begun: if it is not open any more, it is looked for by its inode in its folder. Of two rotations
+while the peer is away the file between is missed.
+
+With a `key` a record is known by these columns alone, and is not used again wherever and however often it comes.
+
+Every row takes a place in a batch: one that cannot be used, and one whose key came before, a place without a sample.
+So what a record holds never moves the records behind it into other batches. Only known rows of a file that is met anew
+take no place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import threading
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from tacit.core.errors import ConfigError, DataError
+from tacit.peer.operations.logs import Log
+from tacit.peer.sources.followed_file import NO_FILE, NOT_LOOKED_THROUGH, FollowedFile, Line, Place
+from tacit.peer.sources.known_records import KnownRecords, LookThrough
+from tacit.peer.sources.queue import Cursor, Sample, SampleForm, Seen, Taken
+from tacit.peer.sources.rows import CsvRows, Header, JsonRows
+from tacit.privacy.ledger.open_files import SHORT
+
+FileFormat = Literal["csv", "jsonl"]
+
+
+@dataclass
+class _Step:
+    """What one look at the file gave."""
+
+    place: Place
+    samples: list[Sample | None] = field(default_factory=list)
+    seen: list[Seen] = field(default_factory=list)
+    faults: list[DataError] = field(default_factory=list)
+    known: int = 0
+    """Rows that were used before."""
+    busy: bool = False
+    """Whether there is more to do at once."""
+    over: bool = False
+    """Whether what was taken has to be used before anything else is looked at."""
+
+
+class FileTail:
+    """A source that follows a file; rows that cannot be used are counted, logged, and take a place without a sample.
+
+    `take` raises DataError while the file as a whole cannot be used (records that were read are missing from it, it is
+    compressed, a column is missing), and works again when it was put right. What one `take` gave has to be committed,
+    or is lost, before the next one.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        form: SampleForm,
+        *,
+        format: FileFormat,
+        label: str,
+        known: KnownRecords,
+        features: Sequence[str] | None = None,
+        key: Sequence[str] = (),
+        on_bad: Callable[[DataError], None] | None = None,
+        on_known: Callable[[int], None] | None = None,
+        poll: float = 0.05,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """Follow `path`, which need not be there yet, looking every `poll` seconds.
+
+        Without `features` a CSV file's are all columns but the label and the key, in the order of its header line; a
+        JSON line's are the list under "x". `known` are the records that were used; `key` names the columns by which
+        they are known, all unless given. `on_bad` gets the fault of each row that cannot be used, `on_known` how many
+        rows were passed over.
+        """
+        if format not in ("csv", "jsonl"):
+            raise ConfigError(f"format {format!r}: expected csv or jsonl")
+        if features is not None and len(features) != form.features:
+            raise ConfigError(f"{len(features)} columns are named as features; expected {form.features}, as in the job")
+        if features is not None and (label in features or len(set(features)) != len(features)):
+            raise ConfigError(f"features {', '.join(features)}: name each column once, and the label {label!r} apart")
+        self.path = Path(path)
+        self.bad = self.known = 0
+        """Rows that could not be used, and rows that had been used before, since the start."""
+        self._rows = (CsvRows if format == "csv" else JsonRows)(str(path), form, label, features, key)
+        self._known, self._key = known, tuple(key)
+        self._on_bad, self._on_known = on_bad, on_known
+        self._poll, self._clock, self._sleep = poll, clock, sleep
+        self._log, self._lock = Log(), threading.Lock()
+        self._place, self._file = Place(key=self._key), NO_FILE
+        self._look: LookThrough | None = None
+        self._refused: tuple[tuple[int, ...], str] | None = None
+        """The version of a file that was refused, and why: it is not looked through again until it changes."""
+        self._taken: set[bytes] = set()
+        """Digests of what was taken last: no key is taken twice, even if the store did not hear of it yet."""
+
+    def resume(self, cursor: Cursor) -> None:
+        """Go on from a stored cursor."""
+        try:
+            place = Place(**{**cursor, "key": tuple(cursor["key"])})
+        except (TypeError, KeyError) as fault:
+            raise DataError(
+                f"{self.path}: the stored cursor is not one of a file; it was stored for another stream: give that one "
+                "back to the peer, or begin a new store"
+            ) from fault
+        if place.key != self._key and self._known.used_of_files():
+            before, now = (", ".join(key) or "all columns" for key in (place.key, self._key))
+            raise DataError(
+                f"{self.path}: records are to be known by {now} ([stream] key), but those that were used are known by "
+                f"{before}, and would be used again; put the key back, or begin a new store with what is left of the "
+                "budget"
+            )
+        self._place = replace(place, key=self._key)
+
+    async def take(self, limit: int, patience: float) -> Taken:
+        """Return the next `limit` rows, or fewer when `patience` seconds have passed or another file has to be met."""
+        deadline = self._clock() + patience
+        samples: list[Sample | None] = []
+        seen: list[Seen] = []
+        place = self._place  # kept here until all is done: if the caller is cancelled, nothing has happened
+        while True:
+            before = place
+            try:
+                step = await asyncio.to_thread(self._advance, place, limit - len(samples), [*seen])
+            except DataError:
+                if seen:
+                    break  # of what comes before the fault; the next call meets it again
+                raise
+            place = step.place
+            samples += step.samples
+            seen += step.seen
+            self._report(step)
+            left, more = deadline - self._clock(), place != before or step.busy
+            # A batch is not cut short while rows are there, or the length of one would move others into other batches.
+            if len(samples) >= limit or step.over or (left <= 0 and not (more and samples)):
+                break
+            if not more:
+                await self._sleep(min(self._poll, left))
+        self._place = place
+        self._taken = {digest for _, digest in seen}
+        return Taken(samples, json.loads(json.dumps(asdict(place))), seen)
+
+    async def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._leave()
+
+    def _report(self, step: _Step) -> None:
+        for fault in step.faults:
+            self.bad += 1
+            self._log.seldom(f"row of {self.path}", "row not used", fault=str(fault), bad=self.bad)
+            if self._on_bad is not None:
+                self._on_bad(fault)
+        if step.known:
+            self.known += step.known
+            self._log.seldom(f"known in {self.path}", "rows were used before", known=self.known)
+            if self._on_known is not None:
+                self._on_known(step.known)
+
+    # -- which file ----------------------------------------------------------------------------------------------------
+
+    def _advance(self, place: Place, limit: int, seen: list[Seen]) -> _Step:
+        """Read one chunk; or, at the end of a file that was rotated away, go over to the new one."""
+        with self._lock:
+            if self._file.inode != place.inode:
+                self._leave()
+            if self._file is NO_FILE:
+                place = self._enter(place, look_back=True)
+                if self._file is NO_FILE:
+                    return _Step(place)
+                if self._place.inode is None:
+                    self._place = place  # from now on this file is to be finished, even if the caller is cancelled
+            replaced = self._replaced()  # asked before the old file is read, so that its last lines are not missed
+            step = self._read(place, limit, seen)
+            if not replaced or step.place != place or step.busy or step.over:
+                return step
+            old, self._file = self._file, NO_FILE
+            try:
+                entered = self._enter(place, look_back=False)
+            finally:
+                if self._file is NO_FILE:
+                    self._file = old  # until the new one can be read
+            if self._file is old or limit < 1:
+                return _Step(place)
+            cut = old.unfinished(place)
+            if cut is None and not seen:
+                old.close()
+                return _Step(entered, busy=True)
+            self._file.close()
+            self._file = old  # until all that was taken of it is used
+            step = _Step(place, over=cut is None)
+            if cut is not None:
+                self._use(step, cut, None, set())
+                step.place = old.behind(place, cut, "")
+            return step
+
+    def _replaced(self) -> bool:
+        """Tell whether another file with something in it has taken the place of the open one."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return False
+        return found.st_ino != self._file.inode and found.st_size > 0
+
+    def _leave(self) -> None:
+        self._file.close()
+        self._file = NO_FILE
+        self._forget_look()
+
+    def _forget_look(self) -> None:
+        if self._look is not None:
+            self._look.close()
+        self._look = None
+
+    def _enter(self, place: Place, look_back: bool) -> Place:
+        """Open the file at the path; or, with `look_back`, the one that was rotated away before it was finished."""
+        file = FollowedFile.opened(self.path)
+        try:
+            header, known = (None, None) if file is NO_FILE else self._recognise(file, place)
+            old = self._rotated(place) if look_back and not known else NO_FILE
+        except BaseException:
+            file.close()
+            raise
+        if old is not NO_FILE:
+            file.close()
+            self._file = old
+            return place
+        if header is None or known is None:  # there is nothing to read in it yet
+            file.close()
+            return place
+        self._file = file
+        if not known:
+            return self._met(file, header, place)
+        return replace(place, inode=file.inode) if place.tail else file.beginning(header, place, place.until)
+
+    def _recognise(self, file: FollowedFile, place: Place) -> tuple[Header | None, bool | None]:
+        """Return a file's header, and whether it is the file of a place; None where it has too little in it to tell."""
+        header = self._rows.header(file.read)
+        if header is None:
+            return None, None
+        if file.is_that_of(place):
+            return header, True
+        return header, False if file.has_row(header) else None
+
+    def _rotated(self, place: Place) -> FollowedFile:
+        """Find the file of a place under another name in the folder."""
+        if place.inode is None:
+            return NO_FILE
+        names = []
+        try:
+            with os.scandir(self.path.parent) as entries:
+                similar = [entry for entry in entries if entry.name.startswith(self.path.stem)]
+                # The inode in a directory entry may differ from the file's own on a layered file system.
+                names = [e.name for e in similar if e.stat(follow_symlinks=False).st_ino == place.inode]
+        except OSError as fault:
+            if fault.errno in SHORT:  # it may be there all the same: its rows must not be passed over
+                raise DataError(f"{self.path.parent}: it cannot be looked through ({fault.strerror})") from fault
+        for name in names:
+            file = FollowedFile.opened(self.path.with_name(name))
+            try:
+                if file is not NO_FILE and name != self.path.name and self._recognise(file, place)[1]:
+                    return file
+            except DataError:
+                pass  # not a file of ours
+            file.close()
+        return NO_FILE
+
+    def _met(self, file: FollowedFile, header: Header, place: Place) -> Place:
+        """Return the beginning of a file that is met anew."""
+        self._forget_look()
+        return file.beginning(header, place, file.size() if self._key else NOT_LOOKED_THROUGH)
+
+    # -- which rows ----------------------------------------------------------------------------------------------------
+
+    def _read(self, place: Place, limit: int, seen: list[Seen]) -> _Step:
+        file = self._file
+        header = None if file.size() == place.offset else self._rows.header(file.read)
+        if header is None:
+            return _Step(place)
+        if not file.goes_on_from(place):  # rewritten in place, cut short, or emptied and begun anew
+            if seen or not file.has_row(header):
+                return _Step(place, over=bool(seen))
+            place = self._met(file, header, place)
+        if not self._key and place.offset < place.until:
+            step = self._looked_through(file, header, place, bool(seen))
+            if step.over or step.place.until == NOT_LOOKED_THROUGH:
+                return step
+            place = step.place
+        return self._told_apart(file, header, place, limit, seen)
+
+    def _looked_through(self, file: FollowedFile, header: Header, place: Place, pending: bool) -> _Step:
+        """Look through a file that is met anew; the place that is returned says whether all of it was, and may be read.
+
+        Nothing may be `pending`, taken and not used yet: it would not be known.
+        """
+        look = self._look
+        if look is None or look.file is not file or look.at != place.offset:
+            if pending:
+                return _Step(place, over=True)
+            place = self._met(file, header, place)
+            if self._refused is not None and self._refused[0] == file.version():
+                raise DataError(self._refused[1])
+            look = self._look = LookThrough(file, header, self._rows, self._known)
+        if place.until != NOT_LOOKED_THROUGH:
+            return _Step(place)
+        look.go_on()
+        if not look.finished:
+            return _Step(place, busy=True)
+        try:
+            number = look.number(place)
+        except DataError as fault:
+            self._refused = look.version, str(fault)
+            self._forget_look()
+            raise
+        if number is None:
+            self._forget_look()
+            return _Step(place)
+        return _Step(replace(place, number=number, until=look.end))
+
+    def _told_apart(self, file: FollowedFile, header: Header, place: Place, limit: int, seen: list[Seen]) -> _Step:
+        """Return the places of a chunk's rows, up to the first that the file's look-through did not find there."""
+        step, last, columns = _Step(place), None, ""
+        taken = self._taken | {digest for _, digest in seen}
+        for line in file.lines(self._rows, header, place.offset, place.line, place.skipping):
+            if len(step.samples) >= limit:
+                break
+            if line.row is not None:
+                known = self._is_known(line, place, taken)
+                if known is None:
+                    step.over = bool(seen or step.seen)
+                    step.busy = not step.over
+                    break
+                columns = columns or line.row.columns
+                if known and line.start < place.until:
+                    step.known += 1
+                else:
+                    self._use(step, line, known, taken)
+            last = line
+        if last is not None and not file.goes_on_from(place):  # it was changed meanwhile
+            self._forget_look()
+            return _Step(place, busy=True)
+        if last is not None:
+            step.place = file.behind(place, last, columns)
+        if self._look is not None:
+            self._look.at = step.place.offset
+            if self._look.at >= place.until:
+                self._forget_look()
+        if step.busy:
+            step.place = self._met(file, header, step.place)
+        return step
+
+    def _is_known(self, line: Line, place: Place, taken: set[bytes]) -> bool | None:
+        """Tell whether a row was used before; None where the whole file has to be looked through to tell."""
+        assert line.row is not None  # only rows are asked about
+        digest = line.row.digest
+        if self._key:
+            return digest in taken or bool(self._known.uses(digest))
+        if line.start < place.until:
+            return None if self._look is None else self._look.is_known(digest)
+        earlier = place.number > 1 and any(number != place.number for number, _ in self._known.uses(digest))
+        return None if earlier else False
+
+    def _use(self, step: _Step, line: Line, known: bool | None, taken: set[bytes]) -> None:
+        """Give a row its place, and remember it."""
+        assert line.row is not None  # only rows take places
+        step.samples.append(None if known else line.row.sample)
+        if known:
+            step.known += 1
+            return
+        if line.row.fault is not None:
+            step.faults.append(line.row.fault)
+        step.seen.append(Seen(step.place.number, line.row.digest))
+        taken.add(line.row.digest)

@@ -1,0 +1,315 @@
+"""Where a peer's samples come from, so that after a crash none is used twice and none is lost.
+
+A source hands out samples together with a cursor. The peer stores the cursor in the transaction that uses the samples,
+and after a restart the source goes on from the stored one. A round does not wait for a slow source: it takes what is
+there and fills the batch up with nothing (`batch_of`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import struct
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from tacit.core.errors import ConfigError, DataError, TacitError
+from tacit.streams import Batch
+from tacit.streams.validate import TASKS, Task, check_count
+
+Cursor = Any
+"""Where a source stands, as plain JSON."""
+
+LARGEST = float(np.finfo(np.float32).max)
+
+
+class Sample(NamedTuple):
+    """One record: what is seen and what is to be predicted."""
+
+    x: NDArray[np.float64]
+    """(features,)."""
+    y: float
+
+
+class Seen(NamedTuple):
+    """What a record of a file that is used leaves in the store, to be known when it comes again."""
+
+    file: int
+    """Number of the file that it came from."""
+    digest: bytes
+
+
+class Taken(NamedTuple):
+    """Samples, and where the source stands behind them."""
+
+    samples: Sequence[Sample | None]
+    """None: a record that takes its place but cannot be used."""
+    cursor: Cursor
+    seen: Sequence[Seen] = ()
+    """What has to be stored in the transaction that uses the samples."""
+
+
+class Source(Protocol):
+    """A stream of samples that can go on from where it was."""
+
+    def resume(self, cursor: Cursor) -> None:
+        """Go on from a stored cursor; called before the first `take`, and not at all in a new peer."""
+
+    async def take(self, limit: int, patience: float) -> Taken:
+        """Return `limit` samples as soon as they are there, or what there is after `patience` seconds."""
+
+    async def close(self) -> None:
+        """Let go of files and tasks."""
+
+
+class SampleForm(NamedTuple):
+    """What a job's samples look like, which every sample is held against before anything else sees it."""
+
+    features: int
+    task: Task = "regression"
+    """binary: y is -1/+1, or 0/1 where 0 becomes -1; multiclass: a class 0, 1, ...; regression: any number."""
+    classes: int | None = None
+    """Multiclass only: how many there are."""
+    names: tuple[str, ...] | None = None
+    """Of the features, for messages; positions are used where there are none."""
+
+    @classmethod
+    def of(
+        cls, features: int, task: Task = "regression", classes: int | None = None, names: Sequence[str] | None = None
+    ) -> SampleForm:
+        """Make a form out of settings, or say which cannot be."""
+        check_count("features", features)
+        if task not in TASKS:
+            raise ConfigError(f"task={task!r}: expected one of {', '.join(TASKS)}")
+        if (task == "multiclass") != (classes is not None):
+            raise ConfigError(
+                f"task={task!r} with classes={classes!r}: classes go with task='multiclass', and only there"
+            )
+        if classes is not None:
+            check_count("classes", classes, 2)
+        if names is not None and len(names) != features:
+            raise ConfigError(f"{len(names)} names for {features} features; name each one, or none")
+        return cls(features, task, classes, None if names is None else tuple(names))
+
+    def check(self, x: object, y: object, where: str = "the sample") -> Sample:
+        """Return a sound sample, or refuse it saying which value is at fault but never what the value is."""
+        values = self.check_features(x, where)
+        label = _number(y, f"{where}, label")
+        if self.task == "binary":
+            if label not in (-1.0, 0.0, 1.0):
+                raise DataError(f"{where}, label: expected -1/+1 or 0/1; map the labels to these")
+            label = 1.0 if label == 1.0 else -1.0
+        if self.classes is not None and not (label.is_integer() and 0 <= label < self.classes):
+            raise DataError(f"{where}, label: expected a class 0 to {self.classes - 1}; number the classes from 0")
+        return Sample(values, label)
+
+    def check_features(self, x: object, where: str = "the sample") -> NDArray[np.float64]:
+        """Return features as they are needed to learn or to predict, or refuse them."""
+        given = x.tolist() if hasattr(x, "tolist") else x  # arrays of NumPy, JAX and the like
+        if not isinstance(given, list | tuple):
+            raise DataError(f"{where}: x is a {type(x).__name__}; expected a list of {self.features} numbers")
+        if len(given) != self.features:
+            raise DataError(f"{where}: x has {len(given)} values; expected {self.features}, the features of the job")
+        names: Iterable[object] = range(self.features) if self.names is None else map(repr, self.names)
+        return np.array([_number(v, f"{where}, column {n}") for v, n in zip(given, names, strict=True)], np.float64)
+
+
+def _number(value: object, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise DataError(f"{where}: a {type(value).__name__} is not a number; fill it in, or leave the sample out")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not abs(number) <= LARGEST:
+        fault = "is missing (NaN)" if math.isnan(number) else "is not a finite 32-bit number"
+        raise DataError(f"{where}: the value {fault}; fill it in, or leave the sample out")
+    return number
+
+
+def batch_of(samples: Sequence[Sample | None], size: int, features: int, dtype: DTypeLike) -> Batch:
+    """Return a batch of `size`: its structure is the same in every round.
+
+    A record that cannot be used is a row of zeros of weight -1 in its place, which methods see as weight 0; what the
+    batch is filled up with has weight 0.
+    """
+    if len(samples) > size:
+        raise ConfigError(f"{len(samples)} samples for a batch of {size}; take no more than the batch holds")
+    x, y, weight = np.zeros((size, features), dtype), np.zeros(size, dtype), np.zeros(size, dtype)
+    for row, sample in enumerate(samples):
+        weight[row] = -1 if sample is None else 1
+        if sample is not None:
+            x[row], y[row] = sample.x, sample.y
+    return Batch(x[0], y[0], weight[0]) if size == 1 else Batch(x, y, weight)
+
+
+_LAYOUT = struct.Struct("<BId")
+_VERSION = 1
+
+
+def encode(sample: Sample) -> bytes:
+    """Return a sample as bytes: version (1), number of features (4), y (8), x (8 each), little-endian."""
+    return _LAYOUT.pack(_VERSION, len(sample.x), sample.y) + sample.x.astype("<f8").tobytes()
+
+
+def decode(content: bytes) -> Sample:
+    """Return the sample that `encode` wrote."""
+    if len(content) >= _LAYOUT.size:
+        version, features, y = _LAYOUT.unpack_from(content)
+        if version == _VERSION and len(content) == _LAYOUT.size + 8 * features:
+            return Sample(np.frombuffer(content, "<f8", offset=_LAYOUT.size).astype(np.float64), y)
+    raise DataError(
+        f"a stored sample of {len(content)} bytes is not in layout {_VERSION}; it was written by another version of "
+        "tacit: finish the queue with that version first"
+    )
+
+
+class SampleStore(Protocol):
+    """What the queue asks of the peer's store. Calls block, and are made in the executor's threads."""
+
+    def append_samples(self, contents: Sequence[bytes]) -> int:
+        """Add samples in one transaction; return the number of the last ever added when they are durable.
+
+        They are numbered 1, 2, ... without a gap. For no samples it returns that number at once.
+        """
+
+    def samples(self, limit: int) -> list[tuple[int, bytes]]:
+        """Return the oldest samples that no commit has used yet, with their numbers."""
+
+
+_Result = TypeVar("_Result")
+
+
+class QueueClosed(TacitError):  # noqa: N818 - it is what happened to the queue
+    """The peer is stopping and takes no more samples."""
+
+
+class SampleQueue:
+    """Samples that were pushed to the peer, on the disk until they are used. One event loop uses it.
+
+    The cursor is the number of the last sample taken; the commit that stores it drops the samples up to there.
+    """
+
+    def __init__(self, store: SampleStore, form: SampleForm, executor: Executor, capacity: int = 10_000) -> None:
+        """Take the open store and the executor whose threads may use it; at most `capacity` samples wait."""
+        check_count("capacity", capacity)
+        self._store, self._form, self._executor, self.capacity = store, form, executor, capacity
+        self._waiting: list[tuple[bytes, asyncio.Future[None]]] = []
+        self._unwritten = 0
+        self._writer: asyncio.Task[None] | None = None
+        self._closed = False
+        self._arrived, self._room = asyncio.Event(), asyncio.Event()
+        self._appended = store.append_samples(())
+        oldest = store.samples(1)
+        self._taken = oldest[0][0] - 1 if oldest else self._appended
+
+    @property
+    def depth(self) -> int:
+        """How many samples wait to be taken, those that are being written included."""
+        return self._appended - self._taken + self._unwritten
+
+    def resume(self, cursor: Cursor) -> None:
+        """Go on behind the sample of a number, and pass over whatever up to there is still stored."""
+        if isinstance(cursor, bool) or not isinstance(cursor, int) or not 0 <= cursor <= self._appended:
+            raise DataError(
+                f"cursor {cursor!r}: expected the number of a sample of the queue, 0 to {self._appended}; it was "
+                "stored for another stream: give that one back to the peer, or begin a new store"
+            )
+        self._taken = cursor
+
+    async def learn(self, x: object, y: object) -> None:
+        """Add one sample; returns when it is durable, and waits while the queue is full.
+
+        Where the caller is cancelled the sample may have been added or not.
+        """
+        content = encode(self._form.check(x, y))
+        while self.depth >= self.capacity and not self._closed:
+            self._room.clear()
+            await self._room.wait()
+        await self._add([content])
+
+    async def push(self, samples: Sequence[tuple[object, object]]) -> bool:
+        """Add samples, all or none; False where there is no room for them now."""
+        contents = [encode(self._form.check(x, y, f"sample {i}")) for i, (x, y) in enumerate(samples)]
+        if len(contents) > self.capacity:
+            raise DataError(f"{len(contents)} samples at once; expected at most {self.capacity}: send them in parts")
+        if self.depth + len(contents) > self.capacity and not self._closed:
+            return False
+        await self._add(contents)
+        return True
+
+    async def take(self, limit: int, patience: float) -> Taken:
+        """Return the oldest `limit` samples, or fewer when `patience` seconds have passed."""
+        deadline = time.monotonic() + patience
+        while self._appended - self._taken < limit and (left := deadline - time.monotonic()) > 0:
+            self._arrived.clear()
+            try:
+                async with asyncio.timeout(left):
+                    await self._arrived.wait()
+            except TimeoutError:
+                break
+        if self._appended == self._taken:
+            return Taken([], self._taken)
+        rows = await self._in_thread(lambda: self._rows(limit))
+        samples = [decode(content) for _, content in rows]
+        self._taken = rows[-1][0]
+        self._room.set()
+        return Taken(samples, self._taken)
+
+    async def close(self) -> None:
+        """Write what is waiting and refuse the rest."""
+        self._closed = True
+        self._room.set()
+        if self._writer is not None:
+            await asyncio.wait([self._writer])
+
+    def _rows(self, limit: int) -> list[tuple[int, bytes]]:
+        """Return the oldest `limit` behind the last one taken; those before it may still wait for their commit."""
+        ask = limit
+        while True:
+            found = self._store.samples(ask)
+            rows = [(number, content) for number, content in found if number > self._taken][:limit]
+            if len(rows) == limit or len(found) < ask:
+                return rows
+            ask *= 2
+
+    async def _add(self, contents: list[bytes]) -> None:
+        if self._closed:
+            raise QueueClosed("the peer is stopping and takes no more samples; send them again when it runs")
+        written = [asyncio.get_running_loop().create_future() for _ in contents]
+        self._waiting += zip(contents, written, strict=True)
+        self._unwritten += len(contents)
+        if self._writer is None:
+            self._writer = asyncio.create_task(self._write())
+        await asyncio.gather(*written)
+
+    async def _write(self) -> None:
+        """Write all that is waiting in one commit, and again while more has come meanwhile."""
+        while self._waiting:
+            batch, self._waiting = self._waiting, []
+            append = partial(self._store.append_samples, [content for content, _ in batch])
+            fault: Exception | None = None
+            try:
+                self._appended = await self._in_thread(append)
+                self._arrived.set()
+            except Exception as found:  # whatever it is, it is for those who wait
+                fault = found
+                self._room.set()
+            self._unwritten -= len(batch)
+            for _, written in batch:
+                if written.done():  # its caller has gone
+                    continue
+                if fault is None:
+                    written.set_result(None)
+                else:
+                    written.set_exception(fault)
+        self._writer = None
+
+    async def _in_thread(self, function: Callable[[], _Result]) -> _Result:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, function)

@@ -1,0 +1,296 @@
+"""Messages to bytes and back, with everything checked that can be checked before a message touches any state.
+
+What is reserved for a message follows from this peer's own specs, never from a number that came from outside.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tacit.core.contract import Message
+from tacit.core.errors import ContractError, MessageRefused, PrivacyError
+from tacit.peer.node.exchange import VERSION, Parcel, Position
+from tacit.peer.transport import tls_log
+from tacit.peer.transport.frames import INLINE, content_frames, printable
+from tacit.peer.transport.wire import tacit_pb2 as pb
+from tacit.privacy.noise.mask_noise import hides
+from tacit.runtime import MessageSpec, same_structure
+
+REASONS = frozenset(
+    {
+        *tls_log.REASONS,
+        "server name",  # who was dialled has another name
+        "identity",  # a certificate with no or several names
+        "sender",  # a member, but not one that this peer hears
+        "hello",  # did not say hello in time
+        "version",
+        "job",
+        "order",  # frames that do not come in the order of the protocol
+        "malformed",  # bytes that are no frame
+        "compressed",
+        "oversized",
+        "truncated",  # the stream ended within a message
+        "address",  # of a phase whose messages go another way
+        "phase",
+        "round",
+        "dtype",
+        "shape",
+        "size",
+        "finite",
+        "stale",
+        "repeated",
+        "early",
+        "ahead",  # a neighbour that names a round far ahead, alone: it is followed a little at a time
+        "content",
+        "masks",  # it names no sessions where it must be masked, or other ones than it should
+        "recipient",  # a letter for someone who cannot get it
+        "busy",  # too many letters at once
+        "crowded",  # a connection that had to make room for another
+        "unproven",  # one that did not prove in time who it is
+    }
+)
+"""Every reason for which something from outside is refused; counters are kept by these words."""
+
+LAST_ROUND = 2**31 - 2
+"""Rounds are int32 in a view, and so is the position after the last one."""
+_FINITE_BLOCK = 2**18
+"""Numbers looked at together: they stay in the cache, and the temporary array stays small."""
+
+
+class _Leaf(NamedTuple):
+    name: str
+    """Of its type."""
+    dtype: np.dtype
+    wire: np.dtype
+    """The same, little-endian."""
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+
+class Layout:
+    """How the message of one phase lies in its content: leaf after leaf, little-endian, nothing between."""
+
+    def __init__(self, spec: MessageSpec) -> None:
+        self._spec = spec.message
+        self.optional = spec.addressed
+        """Whether a neighbour may be told that nothing is for it: an empty content."""
+        self.masked = hides(spec.release.mechanism)
+        """Whether such messages leave under masks, or not at all."""
+        leaves = jax.tree.leaves(spec.message)
+        self.leaves: list[_Leaf] = []
+        begin = 0
+        for leaf in leaves:
+            dtype = np.dtype(leaf.dtype)
+            end = begin + math.prod(leaf.shape) * dtype.itemsize
+            self.leaves.append(_Leaf(dtype.name, dtype, dtype.newbyteorder("<"), tuple(leaf.shape), begin, end))
+            begin = end
+        self.size = begin
+        if self.optional and not self.size:
+            raise ContractError("a phase that names whom it is for sends empty messages; send a number at least")
+        self.form = pb.Form(leaves=[pb.Leaf(dtype=leaf.name, shape=leaf.shape) for leaf in self.leaves])
+        self.inline = self.size <= INLINE
+        """Whether all of the content travels in the header's own frame."""
+
+    def pack(self, message: Message) -> bytes:
+        """Return the content of a message that fits."""
+        leaves = jax.tree.leaves(message)
+        found = [(np.dtype(leaf.dtype), tuple(leaf.shape)) for leaf in leaves]
+        if not same_structure(message, self._spec) or found != self._expected:
+            raise ContractError(f"a message of {_named(found)}; this phase sends {_named(self._expected)}")
+        arrays = (np.ascontiguousarray(array, leaf.wire) for array, leaf in zip(leaves, self.leaves, strict=True))
+        return b"".join(array.reshape(-1).view(np.uint8).data for array in arrays)
+
+    def unpack(self, content: bytes | np.ndarray) -> Message | None:
+        """Return the message in `content`, as views of it; refuse one of another size or with numbers that are none.
+
+        None where nothing is for this peer.
+        """
+        size = len(content)
+        if self.optional and size == 0:
+            return None
+        if size != self.size:
+            raise MessageRefused("size", f"{size} bytes of content, expected {self.size}")
+        arrays = []
+        for number, leaf in enumerate(self.leaves):
+            array = np.frombuffer(content, leaf.wire, math.prod(leaf.shape), leaf.begin)
+            _check_values(number, array)
+            if not array.flags.aligned:
+                array = array.copy()
+            arrays.append(array.astype(leaf.dtype, copy=False).reshape(leaf.shape))
+        message: Message = jax.tree.unflatten(jax.tree.structure(self._spec), arrays)
+        return message
+
+    @property
+    def _expected(self) -> list[tuple[np.dtype, tuple[int, ...]]]:
+        return [(leaf.dtype, leaf.shape) for leaf in self.leaves]
+
+
+class Codec:
+    """What two peers of one job say to each other, made and checked."""
+
+    def __init__(self, job: str, specs: Sequence[MessageSpec]) -> None:
+        self.job = job
+        self.layouts = tuple(Layout(spec) for spec in specs)
+
+    def pack(self, phase: int, message: Message | None) -> bytes:
+        """Return the content of a message of one phase; none where nothing is for the receiver."""
+        return b"" if message is None else self.layouts[phase].pack(message)
+
+    def unpack(self, phase: int, content: bytes | np.ndarray) -> Message | None:
+        """Return the message of one phase in `content`, or refuse it."""
+        return self.layouts[phase].unpack(content)
+
+    def hello(self, at_round: int) -> bytes:
+        """Return the first frame of a link."""
+        forms = [layout.form for layout in self.layouts]
+        return pb.Frame(hello=pb.Hello(version=VERSION, job=self.job, round=at_round, forms=forms)).SerializeToString()
+
+    def check_hello(self, frame: pb.Frame | memoryview) -> int:
+        """Return the round in which a neighbour says that it is; refuse one that speaks of something else."""
+        if isinstance(frame, memoryview) or frame.WhichOneof("kind") != "hello":
+            raise MessageRefused("order", f"{kind(frame)} before hello")
+        if frame.hello.version != VERSION:
+            raise MessageRefused("version", f"version {frame.hello.version}, this peer speaks {VERSION}")
+        if frame.hello.job != self.job:
+            said = printable(frame.hello.job)
+            remedy = "use the same job.toml, version of tacit and --with files: `tacit peer check` shows them"
+            raise MessageRefused("job", f"job {said}, this peer works on {self.job}; {remedy}")
+        self._check_forms(frame.hello.forms)
+        if frame.hello.round > LAST_ROUND:
+            raise MessageRefused("round", f"round {frame.hello.round}, the last is {LAST_ROUND}")
+        return frame.hello.round
+
+    def frames(self, parcel: Parcel) -> Iterator[bytes]:
+        """Return all frames of a parcel, made as they are asked for."""
+        layout = self.layouts[parcel.phase]
+        if len(parcel.content) != layout.size and not (layout.optional and not parcel.content):
+            raise ContractError(
+                f"a parcel of phase {parcel.phase} with {len(parcel.content)} bytes; this phase sends {layout.size}"
+            )
+        if layout.masked and not parcel.masks:  # nobody should have got this far with it
+            raise PrivacyError(
+                f"a parcel of phase {parcel.phase} to {parcel.receiver!r} without masks, of a phase whose messages are "
+                "masked; send what `Masker.masked` returns"
+            )
+        nothing = layout.optional and not parcel.content
+        header = pb.Header(phase=parcel.phase, round=parcel.round, masks=parcel.masks, nothing=nothing)
+        if layout.inline:
+            header.content = parcel.content
+        yield pb.Frame(header=header).SerializeToString()
+        if not layout.inline:
+            yield from content_frames(parcel.content)
+
+    def expect(self, header: pb.Header) -> Assembler:
+        """Check a header and return what collects its content."""
+        if header.phase >= len(self.layouts):
+            raise MessageRefused("phase", f"phase {header.phase} of {len(self.layouts)}")
+        if not 1 <= header.round <= LAST_ROUND:
+            raise MessageRefused("round", f"round {header.round}, expected 1 to {LAST_ROUND}")
+        layout = self.layouts[header.phase]
+        if header.nothing and not layout.optional:
+            raise MessageRefused(
+                "size", f"nothing in phase {header.phase}, which has {layout.size} bytes for everybody"
+            )
+        size = 0 if header.nothing else layout.size
+        expected = size if layout.inline else 0
+        if len(header.content) != expected:
+            found = f"{len(header.content)} bytes of content with a header"
+            raise MessageRefused("size", f"{found}, expected {expected} in phase {header.phase}")
+        if layout.masked != bool(header.masks):
+            wanted = "some, one per partner" if layout.masked else "none"
+            raise MessageRefused("masks", f"{len(header.masks)} bytes of tags in phase {header.phase}, not {wanted}")
+        assembler = Assembler(layout, header.phase, header.round, header.masks, size)
+        if header.content:
+            assembler.add(memoryview(header.content))
+        return assembler
+
+    def position(self, said: pb.Welcome | pb.Progress) -> Position:
+        """Return a neighbour's position, or refuse one that cannot be."""
+        if said.round > LAST_ROUND + 1:
+            raise MessageRefused("round", f"a position in round {said.round}, the last is {LAST_ROUND + 1}")
+        if said.phase > len(self.layouts):
+            raise MessageRefused("phase", f"a position in phase {said.phase} of {len(self.layouts)}")
+        return Position(said.round, said.phase)
+
+    def _check_forms(self, forms: Sequence[pb.Form]) -> None:
+        """Refuse a neighbour whose messages would be read as something else."""
+        if len(forms) != len(self.layouts):
+            raise MessageRefused("phase", f"{len(forms)} phases, expected {len(self.layouts)}")
+        for phase, (form, layout) in enumerate(zip(forms, self.layouts, strict=True)):
+            _check_leaves(phase, form, layout)
+
+
+class Assembler:
+    """Collects the content of one message, chunk by chunk, in the memory that its spec asks for."""
+
+    def __init__(self, layout: Layout, phase: int, sent: int, masks: bytes, size: int) -> None:
+        """Take the size that is to come: the layout's, or 0 where nothing is for this peer."""
+        self.phase, self.sent, self.masks = phase, sent, masks
+        self._layout, self._size = layout, size
+        # Pages are touched as content comes: who announces a large message and sends none of it costs nothing.
+        self._buffer = np.empty(size, np.uint8)
+        self._view = self._buffer.data
+        self._filled = 0
+
+    @property
+    def missing(self) -> int:
+        """Bytes that have not come yet."""
+        return self._size - self._filled
+
+    def add(self, chunk: memoryview) -> None:
+        """Take the next chunk."""
+        end = self._filled + len(chunk)
+        if end > self._size:
+            raise MessageRefused("oversized", f"at least {end} bytes of content, expected {self._size}")
+        self._view[self._filled : end] = chunk
+        self._filled = end
+
+    def message(self) -> Message | None:
+        """Return the message when all of it is here and its numbers are numbers; None: nothing is for this peer."""
+        if self.missing:
+            raise MessageRefused("truncated", f"{self._filled} of {self._size} bytes of content")
+        return self._layout.unpack(self._buffer)
+
+
+def kind(frame: pb.Frame | memoryview) -> str:
+    """Name the kind of a frame."""
+    return "content" if isinstance(frame, memoryview) else str(frame.WhichOneof("kind"))
+
+
+def _check_leaves(phase: int, form: pb.Form, layout: Layout) -> None:
+    if len(form.leaves) != len(layout.leaves):
+        raise MessageRefused("shape", f"{len(form.leaves)} leaves, expected {len(layout.leaves)} in phase {phase}")
+    for number, (said, leaf) in enumerate(zip(form.leaves, layout.leaves, strict=True)):
+        where = f"leaf {number} of phase {phase}"
+        if said.dtype != leaf.name:
+            expected = f"expected {leaf.name}; give all peers the same dtype"
+            raise MessageRefused("dtype", f"{where} is of type {printable(said.dtype)}, {expected}")
+        if len(said.shape) != len(leaf.shape) or tuple(said.shape) != leaf.shape:
+            shape = list(said.shape[:8])
+            raise MessageRefused("shape", f"{where} is of shape {shape}, expected {list(leaf.shape)}")
+
+
+def _check_values(number: int, array: np.ndarray) -> None:
+    """Refuse infinite numbers, and truth values that are neither."""
+    if array.dtype == np.bool_:
+        if array.size and array.view(np.uint8).max() > 1:
+            raise MessageRefused("content", f"leaf {number} of type bool holds bytes other than 0 and 1")
+        return
+    if not jnp.issubdtype(array.dtype, jnp.inexact):
+        return
+    for begin in range(0, array.size, _FINITE_BLOCK):
+        block = np.isfinite(array[begin : begin + _FINITE_BLOCK])
+        if not block.all():
+            place = begin + int(np.argmin(block))
+            raise MessageRefused("finite", f"leaf {number} holds {array[place]} at place {place}")
+
+
+def _named(leaves: Sequence[tuple[np.dtype, tuple[int, ...]]]) -> str:
+    return ", ".join(f"{dtype.name}{list(shape)}" for dtype, shape in leaves)

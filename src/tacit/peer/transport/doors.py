@@ -1,0 +1,298 @@
+"""A listening socket at which connections are counted, per address and in all, before a byte of them is read.
+
+`admission` decides who may stay; here are the sockets. gRPC cannot be told whom to accept, so it listens on
+a Unix socket in a folder of this user alone, and the bytes of those who may stay are handed on to it as they are: who
+speaks TLS speaks it with gRPC.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import socket
+import tempfile
+import urllib.parse
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tacit.core.errors import ConfigError
+from tacit.peer.transport.admission import CROWDED, UNPROVEN, Admission
+from tacit.privacy.ledger.open_files import SHORT
+
+BACKLOG, AT_ONCE = 1024, 16
+"""Connections that wait in the kernel, and those that are accepted before anything else is done."""
+PAUSE = 0.2
+"""Seconds without accepting anybody, where no descriptor is left."""
+CLOSING_TIME = 1.0
+"""Seconds for the last bytes of connections when the door closes."""
+
+Attend = Callable[[socket.socket, int], Awaitable[None]]
+"""Serves a connection with this ticket, and closes its socket."""
+
+
+@dataclass
+class _Visit:
+    connection: socket.socket
+    address: str
+    task: asyncio.Task[None] | None = None
+
+
+class Door:
+    """Accepts connections, and serves those that may stay until they end."""
+
+    def __init__(
+        self, admission: Admission, attend: Attend, refused: Callable[[str, str], None], *, silent: bool = True
+    ) -> None:
+        """Serve by `attend`, from the first byte on or, if not `silent`, at once; tell `refused` reason and address."""
+        self.admission, self._attend, self._refused, self._silent = admission, attend, refused, silent
+        self._visits: dict[int, _Visit] = {}
+        self._socket: socket.socket | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def open(self, host: str, port: int) -> int:
+        """Listen; returns the port. OSError says that it cannot."""
+        self._socket = _listening(host, port)
+        self._socket.setblocking(False)
+        asyncio.get_running_loop().add_reader(self._socket, self._accept)
+        return int(self._socket.getsockname()[1])
+
+    @property
+    def serving(self) -> int:
+        """Number of connections that are open."""
+        return len(self._visits)
+
+    def spoke(self, ticket: int) -> None:
+        """Note that a connection has said what it wants."""
+        self.admission.spoke(ticket)
+
+    def prove(self, ticket: int, name: str) -> None:
+        """Note that a connection is that of a neighbour."""
+        for gone in self.admission.prove(ticket, name, self._now()):
+            self._end(gone, CROWDED)
+
+    def shut(self) -> None:
+        """Accept nobody any more; whoever is connected stays."""
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket)
+            self._socket.close()
+            self._socket = None
+
+    async def close(self) -> None:
+        """Accept nobody, and end all connections."""
+        self.shut()
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks = [visit.task for visit in self._visits.values() if visit.task is not None]
+        for ticket in tuple(self._visits):
+            self._end(ticket, None)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def settle(self) -> None:
+        """Wait a moment for connections that are ending by themselves."""
+        tasks = [visit.task for visit in self._visits.values() if visit.task is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=CLOSING_TIME)
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def _accept(self) -> None:
+        for _ in range(AT_ONCE):
+            if self._socket is None:
+                return
+            try:
+                connection, address = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in SHORT:
+                    return  # of a connection that broke before it was accepted
+                self._make_room()
+                return
+            connection.setblocking(False)
+            if self._receive(connection, str(address[0])):
+                return  # those that go still hold their descriptors: they end before the next ones are accepted
+
+    def _make_room(self) -> None:
+        """Let one go, and accept nobody for a moment: no descriptor is left."""
+        oldest, loop = self.admission.oldest(), asyncio.get_running_loop()
+        if oldest is not None:
+            self._end(oldest, CROWDED)
+        assert self._socket is not None
+        loop.remove_reader(self._socket)
+        loop.call_later(PAUSE, self._resume)
+
+    def _resume(self) -> None:
+        if self._socket is not None:
+            asyncio.get_running_loop().add_reader(self._socket, self._accept)
+
+    def _receive(self, connection: socket.socket, address: str) -> bool:
+        """Take a connection in; returns whether another one has to go for it."""
+        ticket, crowded_out = self.admission.arrive(address, self._now())
+        self._visits[ticket] = _Visit(connection, address)
+        if not self._silent or _has_spoken(connection):  # or it would look silent to those who come with it
+            self._begin(ticket, spoke=self._silent)
+        else:
+            asyncio.get_running_loop().add_reader(connection, self._heard, ticket)
+        for gone in crowded_out:
+            self._end(gone, CROWDED)
+        if self._timer is None:
+            self._watch()
+        return bool(crowded_out)
+
+    def _heard(self, ticket: int) -> None:
+        asyncio.get_running_loop().remove_reader(self._visits[ticket].connection)
+        self._begin(ticket, spoke=True)
+
+    def _begin(self, ticket: int, *, spoke: bool) -> None:
+        visit = self._visits[ticket]
+        if spoke:
+            self.admission.spoke(ticket)
+        visit.task = asyncio.ensure_future(self._attend(visit.connection, ticket))
+        visit.task.add_done_callback(lambda _: self._forget(ticket))
+
+    def _forget(self, ticket: int) -> None:
+        visit = self._visits.pop(ticket, None)
+        self.admission.leave(ticket)
+        if visit is not None:
+            visit.connection.close()
+            if visit.task is not None and not visit.task.cancelled():
+                visit.task.exception()  # whoever serves says what is worth saying
+
+    def _end(self, ticket: int, reason: str | None) -> None:
+        visit = self._visits.get(ticket)
+        if visit is None:
+            return
+        if reason is not None:
+            self._refused(reason, visit.address)
+        if visit.task is None:
+            asyncio.get_running_loop().remove_reader(visit.connection)
+            self._forget(ticket)
+        else:
+            self.admission.leave(ticket)
+            visit.task.cancel()
+
+    def _watch(self) -> None:
+        """End those whose time is up, and come back when the next one's will be."""
+        for ticket in self.admission.overdue(self._now()):
+            self._end(ticket, UNPROVEN)
+        at = self.admission.deadline()
+        self._timer = None if at is None else asyncio.get_running_loop().call_at(at, self._watch)
+
+
+class Inner:
+    """Where gRPC listens: a Unix socket that nobody else can reach, to which connections are handed on."""
+
+    def __init__(self) -> None:
+        try:
+            self._folder = Path(tempfile.mkdtemp(prefix="tacit-"))  # for this user alone
+        except OSError as error:
+            raise ConfigError(f"no folder for a socket can be made ({error}); name one by TMPDIR") from error
+        if len(os.fsencode(self._folder)) > 80:  # 108 bytes are all that a socket's name may have
+            self.remove()
+            raise ConfigError(f"{self._folder} is too long for a socket; name a shorter folder by TMPDIR")
+
+    @property
+    def target(self) -> str:
+        """The address, as gRPC takes it."""
+        return f"unix:{self._folder / 'grpc'}"
+
+    @property
+    def fault(self) -> str | None:
+        """Why nobody can be heard any more; None while gRPC can be reached."""
+        if (self._folder / "grpc").exists():
+            return None
+        return f"{self._folder} was removed, and no neighbour can connect: restart, with a TMPDIR that nothing cleans"
+
+    def ticket(self, peer: str) -> int | None:
+        """Return the ticket of a connection that was handed on, from gRPC's name of its other end."""
+        folder, _, name = urllib.parse.unquote(peer).removeprefix("unix:").rpartition("/")
+        return int(name) if folder == str(self._folder) and name.isdecimal() else None
+
+    async def hand_on(self, connection: socket.socket, ticket: int) -> None:
+        """Carry the bytes of a connection both ways until either end closes."""
+        loop, name = asyncio.get_running_loop(), self._folder / str(ticket)
+        ends = _Half(), _Half()
+        ends[0].other, ends[1].other = ends[1], ends[0]
+        with socket.socket(socket.AF_UNIX) as inner, contextlib.suppress(OSError):
+            inner.setblocking(False)
+            inner.bind(str(name))  # by which gRPC tells whose connection it is
+            try:
+                await loop.sock_connect(inner, str(self._folder / "grpc"))
+            finally:
+                name.unlink()
+            try:
+                await loop.connect_accepted_socket(lambda: ends[1], inner)
+                await loop.connect_accepted_socket(lambda: ends[0], connection)
+                await asyncio.gather(ends[0].ended, ends[1].ended)
+            finally:
+                for end in ends:
+                    end.abort()
+
+    def remove(self) -> None:
+        """Remove the folder."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class _Half(asyncio.Protocol):
+    """One of two transports, each of which is written what the other reads; the slower one sets the pace."""
+
+    other: _Half
+
+    def __init__(self) -> None:
+        self.ended = asyncio.get_running_loop().create_future()
+        self._transport: asyncio.Transport | None = None
+        self._early: list[bytes] = []
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        for data in self.other._early:
+            transport.write(data)
+        if self.other.ended.done():
+            transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        if self.other._transport is None:
+            self._early.append(data)
+        else:
+            self.other._transport.write(data)
+
+    def pause_writing(self) -> None:
+        if self.other._transport is not None:
+            self.other._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self.other._transport is not None:
+            self.other._transport.resume_reading()
+
+    def connection_lost(self, _: Exception | None) -> None:
+        if not self.ended.done():
+            self.ended.set_result(None)
+        if self.other._transport is not None:
+            self.other._transport.close()  # when what is still to be written is out
+
+    def abort(self) -> None:
+        """End it now; what was not written is lost."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    host = host.strip("[]")
+    if host in ("0.0.0.0", "::") and socket.has_dualstack_ipv6():  # as gRPC has it: both
+        return socket.create_server(("::", port), family=socket.AF_INET6, backlog=BACKLOG, dualstack_ipv6=True)
+    family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    return socket.create_server(address, family=family, backlog=BACKLOG)
+
+
+def _has_spoken(connection: socket.socket) -> bool:
+    try:
+        return bool(connection.recv(1, socket.MSG_PEEK))
+    except OSError:
+        return False

@@ -1,0 +1,132 @@
+"""How many bytes a run takes at the sockets, told before it: what is said, and all that stands around it.
+
+Frames are made and their bytes counted. What gRPC, HTTP/2 and TLS 1.3 add to a frame follows from their formats, or was
+measured where it is a habit of gRPC (1.85). Headers of TCP and IP and what is sent again after a broken link are not
+counted. Neither are pings, which go by the clock: on a link that is idle both ends ping and answer every two seconds,
+156 bytes in all, so that a slow run of few messages takes more than is said here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tacit.core.contract import Algorithm
+from tacit.peer.node.exchange import Parcel
+from tacit.peer.transport.codec import Codec
+from tacit.peer.transport.frames import CHUNK
+from tacit.peer.transport.wire import tacit_pb2 as pb
+from tacit.peer.views import World
+from tacit.runtime import MessageSpec
+
+PREFIX = 5
+"""gRPC, per frame of ours: whether it is compressed, and its length."""
+DATA_FRAME = 9
+"""HTTP/2, per frame of at most CHUNK bytes."""
+RECORD, RECORD_LIMIT = 22, 16284
+"""TLS 1.3 per record (header 5, type 1, tag 16), and what gRPC puts into one."""
+WINDOW_UPDATES = 26
+"""HTTP/2: two frames of 13 bytes, for the stream and for the connection. gRPC (measured) adds them to the first thing
+that it writes after it has read something, however little that was."""
+CONNECTION = 5_850
+"""Both directions (measured): handshake with a certificate each way, settings, metadata, hello and welcome."""
+
+Pair = tuple[str, int, str, int]
+"""Role and id of the sender, and of the receiver: they have one connection, whatever the links."""
+
+
+class Forecast(NamedTuple):
+    """What a run should take at the sockets, over all peers and both directions."""
+
+    messages: int
+    empty: int
+    """Those who are not called are told so."""
+    confirmations: int
+    """Positions that cover a message."""
+    reminders: int
+    """Positions that cover none."""
+    content: int
+    """Bytes of content alone."""
+    bytes: int
+    """Bytes of all that is said in the rounds."""
+    setup: int
+    """Bytes of making the connections, once."""
+
+    @property
+    def total(self) -> int:
+        """Bytes in all."""
+        return self.bytes + self.setup
+
+
+def frame_bytes(size: int) -> int:
+    """Return what a frame of `size` bytes takes at the socket, alone in its records."""
+    prefixed = PREFIX + size
+    framed = prefixed + DATA_FRAME * -(-prefixed // CHUNK)
+    return framed + RECORD * -(-framed // RECORD_LIMIT)
+
+
+def message_bytes(codec: Codec, phase: int, at_round: int, *, empty: bool = False) -> int:
+    """Return what a message that is not masked takes at the socket, on its way; `empty`: to one who is not called."""
+    content = b"" if empty else bytes(codec.layouts[phase].size)
+    frames = codec.frames(Parcel("", phase, at_round, "", content))
+    return WINDOW_UPDATES + sum(frame_bytes(len(frame)) for frame in frames)
+
+
+def position_bytes(at_round: int) -> int:
+    """Return what it takes at the socket to tell a neighbour the position."""
+    return frame_bytes(pb.Frame(progress=pb.Progress(round=at_round)).ByteSize())
+
+
+def forecast(
+    algorithm: Algorithm, specs: Sequence[MessageSpec], world: World, sent: np.ndarray, told_every: int
+) -> Forecast | None:
+    """Say what a run will take: `sent` (rounds, phases) messages, over the links that its world has.
+
+    A link that is up in a phase carries a message, or the word that there is none; each is confirmed, and a link that
+    was silent for `told_every` rounds is told a position. None where messages are masked: their tags and the letters
+    between those who share them are not counted here.
+    """
+    codec = Codec("", specs)
+    if any(layout.masked for layout in codec.layouts):
+        return None
+    told = dict.fromkeys(_pairs(algorithm, world), 1)
+    found: Counter[str] = Counter()
+    for t, counts in enumerate(np.asarray(sent), start=1):
+        now, spoken = world.now(t), set()
+        for index, (phase, count) in enumerate(zip(algorithm.phases, map(int, counts), strict=True)):
+            live = np.asarray(now[phase.links].live)
+            empty = int(live.sum()) - count if specs[index].addressed and phase.answers is None else 0
+            found["messages"] += count
+            found["empty"] += empty
+            found["content"] += count * codec.layouts[index].size
+            found["bytes"] += count * message_bytes(codec, index, t)
+            found["bytes"] += empty * (message_bytes(codec, index, t, empty=True) if empty else 0)
+            found["confirmations"] += count + empty
+            found["bytes"] += (count + empty) * (position_bytes(t + 1) + WINDOW_UPDATES)
+            spoken |= _on(phase.links, phase.source, phase.target, world, live)
+        for pair in spoken:
+            told[pair] = t + 1
+        for pair, at in told.items():
+            if t + 1 - at >= told_every:
+                told[pair] = t + 1
+                found["reminders"] += 1
+                found["bytes"] += position_bytes(t + 1)
+    found["setup"] = CONNECTION * len(told)
+    return Forecast(*(found[name] for name in Forecast._fields))
+
+
+def _pairs(algorithm: Algorithm, world: World) -> set[Pair]:
+    found: set[Pair] = set()
+    for phase in algorithm.phases:
+        every = np.ones(len(world.topology.links[phase.links].senders), np.bool_)
+        found |= _on(phase.links, phase.source, phase.target, world, every)
+    return found
+
+
+def _on(links: str, source: str, target: str, world: World, live: np.ndarray) -> set[Pair]:
+    graph = world.topology.links[links]
+    ends = zip(graph.senders[live].tolist(), graph.receivers[live].tolist(), strict=True)
+    return {(source, sender, target, receiver) for sender, receiver in ends}

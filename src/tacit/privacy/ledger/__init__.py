@@ -1,0 +1,1 @@
+"""The durable ledger: every release is booked before it leaves."""

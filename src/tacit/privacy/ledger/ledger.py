@@ -1,0 +1,414 @@
+"""The durable ledger: what was released, booked before it left.
+
+The order is charge, commit, witness, draw: the noise of a release is drawn only when its cost is on the disk. A crash
+in between books a release that never happened, which wastes budget; the reverse, a release that is not booked, cannot
+happen. A release that was booked and not sent is never sent later: it takes a new name and is charged again.
+
+A peer commits its state and its outbox in the transaction that books (`charge_all(charges, also)`). It then draws first
+and lets nothing out before the commit; `tacit.peer.node.store` says why that is as safe.
+
+After a failed write or sync nobody knows what is on the disk (a kernel may report a lost page once and then call it
+clean), so the ledger closes for good. Opening it anew verifies the whole chain and writes the log into the database
+again, with a sync of its own, before the next charge.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import secrets
+import sqlite3
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, TypeVar
+
+from tacit.core.errors import BudgetExceeded, LedgerError, PrivacyError
+from tacit.privacy.accounting import Account, Budget
+from tacit.privacy.events import EVERYONE, Event, Loss, Total
+from tacit.privacy.ledger.store import (
+    FORMAT,
+    GENESIS,
+    SQLITE_FAILURES,
+    UNDERCOUNTING,
+    Also,
+    Entry,
+    Genesis,
+    WriterLock,
+    append,
+    checked_name,
+    checkpoint,
+    connect_writer,
+    decode_event,
+    decode_genesis,
+    encode_event,
+    format_of,
+    number_of,
+    reading,
+    sealed,
+    sync,
+    walk,
+    write_new,
+)
+from tacit.privacy.ledger.witness import Mark, read_mark, refuse_taken, write_mark
+
+T = TypeVar("T")
+
+COMMITS_PER_CHECKPOINT = 256
+"""About a thousand pages of log, SQLite's own default."""
+BYTES_PER_CHECKPOINT = 1 << 22
+"""The same in bytes, where a commit carries more than charges."""
+
+
+class Receipt(NamedTuple):
+    """Proof that a release is booked."""
+
+    sequence: int
+    hash: bytes
+
+
+class Replay:
+    """A ledger read from its beginning: iterate over it once, and every entry is verified and added up."""
+
+    genesis: Genesis
+    last: Entry
+
+    def __init__(self, connection: sqlite3.Connection, mark: Mark | None) -> None:
+        self.account = Account()
+        self.format = format_of(connection)
+        self.at_most = Total()
+        """What was spent if every release was of every record: more than that it cannot be."""
+        self._connection = connection
+        self._mark = mark
+
+    def __iter__(self) -> Iterator[tuple[Entry, Event]]:
+        entries = walk(self._connection)
+        self.last = next(entries)
+        if self.last.release != GENESIS:
+            raise LedgerError(f"entry 0 is {self.last.release!r}, expected {GENESIS!r}")
+        self.genesis = decode_genesis(self.last.event, self.format)
+        self._compare()
+        for self.last in entries:
+            try:
+                event = decode_event(self.last.event, self.format)
+                self.account = self.account.charged(event)
+                self.at_most = self.at_most.plus(Total.of(event.loss))
+            except PrivacyError as error:
+                raise LedgerError(f"entry {self.last.sequence}: {error}") from error
+            self._compare()
+            yield self.last, event
+        if self._mark is not None and self._mark.sequence > self.last.sequence:
+            raise LedgerError(
+                f"it ends at entry {self.last.sequence}, but its witness has seen entry {self._mark.sequence}: it was "
+                "rolled back, and charges are lost; put the newer file back, or begin a new ledger with what is left"
+            )
+
+    def run(self) -> Replay:
+        """Go through all of it."""
+        deque(self, maxlen=0)
+        return self
+
+    def _compare(self) -> None:
+        mark = self._mark
+        if mark is None:
+            return
+        if mark.ledger != self.genesis.ledger:
+            raise LedgerError(f"it is ledger {self.genesis.ledger}, but the witness is that of ledger {mark.ledger}")
+        if mark.sequence == self.last.sequence and mark.hash != self.last.hash:
+            raise LedgerError(
+                f"entry {mark.sequence} is not the one that its witness has seen: it was rolled back and went on "
+                "from there; put the newer file back, or begin a new ledger with what is left"
+            )
+
+
+class Ledger:
+    """An append-only account of what was released, with a budget that it never exceeds.
+
+    One process has it open at a time; threads may share it. A forked child cannot use it.
+    """
+
+    def __init__(
+        self, path: Path, connection: sqlite3.Connection, held: WriterLock, replay: Replay, witness: Path | None
+    ) -> None:
+        """Take over what `open` has verified; use `Ledger.open` or `Ledger.create`."""
+        self.path = path
+        self.genesis = replay.genesis
+        self._connection = connection
+        self._held = held
+        self._witness = witness
+        self._account = replay.account
+        self._last = Receipt(replay.last.sequence, replay.last.hash)
+        self._lock = threading.Lock()
+        self._closed: str | None = None
+        self._commits = self._written = 0
+        _OPEN.add(self)
+
+    @classmethod
+    def create(
+        cls, path: Path, budget: Budget, witness: Path | None = None, job: str = "", also: Also | None = None
+    ) -> Ledger:
+        """Begin a ledger where there is none, with what `also` adds; budget, job and use of a witness are fixed."""
+        path = path.resolve()
+        if job:
+            checked_name(job, "job")
+        genesis = Genesis(secrets.token_hex(16), budget, job, witness is not None)
+
+        def witnessed(first: Entry) -> None:  # before the ledger is there: it never opens without
+            if witness is not None:
+                write_mark(witness, Mark(genesis.ledger, first.sequence, first.hash))
+
+        if witness is not None:
+            refuse_taken(witness)
+        try:
+            held = WriterLock(path)
+            try:
+                write_new(path, genesis, also, witnessed)
+            finally:
+                held.free()
+        except (OSError, sqlite3.Error) as error:
+            raise LedgerError(f"no ledger can be made at {path}: {error}") from error
+        return cls.open(path, budget, witness, job)
+
+    @classmethod
+    def open(cls, path: Path, budget: Budget | None = None, witness: Path | None = None, job: str = "") -> Ledger:
+        """Open a ledger, having verified all of it; `budget` and `job`, where given, must be those it was made with.
+
+        Not even a lower budget is taken: it would hold only until the next opening, and the file would not know of it.
+        """
+        path = path.resolve()
+        with _opened(path, witness) as (connection, held, replay):
+            genesis = replay.genesis
+            if budget is not None and budget != genesis.budget:
+                raise LedgerError(
+                    f"{path} has the budget {genesis.budget}, not {budget}: a budget is fixed when the ledger is made; "
+                    "open it with its own, or begin a new ledger for other records"
+                )
+            if job and job != genesis.job:
+                raise LedgerError(f"{path} is the ledger of job {genesis.job!r}, not of {job!r}")
+            if witness is None and genesis.witnessed:
+                raise LedgerError(f"{path} has a witness: without it a rolled-back file would go unnoticed; name it")
+            if witness is not None:
+                mark, last = read_mark(witness), replay.last
+                if mark is None:
+                    raise LedgerError(
+                        f"the witness {witness} is missing: nobody can say that the {last.sequence} charges of {path} "
+                        "are all; if it was moved, name its new place; if it is lost and you know that they are, make "
+                        "it anew with renew_witness"
+                    )
+                if mark.sequence < last.sequence:
+                    # A crash before the mark: a peer will send what that commit holds, so it must not be taken back.
+                    write_mark(witness, Mark(genesis.ledger, last.sequence, last.hash))
+            return cls(path, connection, held, replay, witness)
+
+    @property
+    def budget(self) -> Budget:
+        """What may be spent in all."""
+        return self.genesis.budget
+
+    @property
+    def releases(self) -> int:
+        """Number of releases booked."""
+        return self._last.sequence
+
+    def spent(self, observer: str = EVERYONE) -> Loss:
+        """Return what is booked for an observer; the default is one who sees every release."""
+        return self._account.spent(observer)
+
+    def left(self, observer: str = EVERYONE) -> Loss:
+        """Return what an observer may still be shown."""
+        return self.budget.left(self.spent(observer))
+
+    def charge(self, release: str, event: Event) -> Receipt:
+        """Book one release; when this returns it is on the disk."""
+        return self.charge_all([(release, event)])[0]
+
+    def charge_all(self, charges: Sequence[tuple[str, Event]], also: Also | None = None) -> tuple[Receipt, ...]:
+        """Book several releases, and let `also` write, in one transaction: all of it or nothing.
+
+        `also` may write to a peer's tables only. If it fails the ledger closes, as after any write that failed.
+        """
+        texts = _texts(charges)
+        with self._lock:
+            account = self._account_after(charges)
+            entries: list[Entry] = []
+            last = self._last
+            for release, text in texts:
+                entries.append(sealed(last.sequence + 1, release, text, last.hash))
+                last = Receipt(entries[-1].sequence, entries[-1].hash)
+            with self._closed_on_failure():
+                self._written += append(self._connection, entries, also)
+                self._commits += 1
+                if self._commits >= COMMITS_PER_CHECKPOINT or self._written >= BYTES_PER_CHECKPOINT:
+                    checkpoint(self._connection, "PASSIVE")
+                    self._commits = self._written = 0
+                if self._witness is not None and entries:
+                    write_mark(self._witness, Mark(self.genesis.ledger, last.sequence, last.hash))
+                self._account, self._last = account, last
+        return tuple(Receipt(entry.sequence, entry.hash) for entry in entries)
+
+    def refuse(self, charges: Sequence[tuple[str, Event]]) -> None:
+        """Raise what `charge_all` would raise for these charges as things stand; nothing is booked."""
+        _texts(charges)
+        with self._lock:
+            self._account_after(charges)
+
+    def release(self, release: str, event: Event, draw: Callable[[], T]) -> T:
+        """Book a release and then draw it; if it cannot be booked, `draw` is not called.
+
+        If `draw` fails the charge stands: how far it got is not known here.
+        """
+        self.charge(release, event)
+        return draw()
+
+    def read(self, use: Callable[[sqlite3.Connection], T]) -> T:
+        """Let `use` read a peer's tables."""
+        with self._lock:
+            self._refuse_closed()
+            with self._closed_on_failure():
+                return use(self._connection)
+
+    def close(self) -> None:
+        """Close the file and let another process have it."""
+        with self._lock:
+            self._shut("it was closed")
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _account_after(self, charges: Sequence[tuple[str, Event]]) -> Account:
+        """Return the account as it will be when these are booked, or refuse them."""
+        self._refuse_closed()
+        self._refuse_booked([release for release, _ in charges])
+        account = self._account
+        for _, event in charges:
+            account = account.charged(event)
+        if charges:
+            self._refuse_overspending(account, charges)
+        return account
+
+    def _refuse_closed(self) -> None:
+        if self._closed is not None:
+            raise LedgerError(f"{self.path} is closed: {self._closed}; open it anew")
+
+    def _refuse_booked(self, names: Sequence[str]) -> None:
+        if len(set(names)) < len(names):
+            raise LedgerError(f"the same release twice in one charge: {', '.join(map(repr, names))}")
+        with self._closed_on_failure():
+            booked = [(name, number) for name in names if (number := number_of(self._connection, name)) is not None]
+        if booked:
+            name, number = booked[0]
+            raise LedgerError(
+                f"release {name!r} is booked already (entry {number}): what was charged once is released once; "
+                "take a new name, and it is charged again"
+            )
+
+    def _refuse_overspending(self, account: Account, charges: Sequence[tuple[str, Event]]) -> None:
+        after = account.spent(EVERYONE)
+        refusal = self.budget.refusal(after)
+        if refusal is not None:
+            asked = repr(charges[0][0]) + ("" if len(charges) == 1 else f" and {len(charges) - 1} more")
+            raise BudgetExceeded(
+                f"release {asked} is refused: {refusal} (spent is {self.spent()}, and after it {after})"
+            )
+
+    @contextlib.contextmanager
+    def _closed_on_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            self._shut(f"a charge failed ({error!r}), and what is on the disk is not known")
+            if isinstance(error, (*SQLITE_FAILURES, OSError)):
+                raise LedgerError(
+                    f"{self.path}: the charge could not be made durable ({error}); nothing was released and the ledger "
+                    "is closed: see to the disk, then open it anew, which verifies it"
+                ) from error
+            raise
+
+    def _shut(self, why: str) -> None:
+        if self._closed is None:
+            self._closed = why
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.rollback()  # a cursor that somebody still refers to keeps a closed file locked
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.close()
+            self._held.free()
+
+    def _leave_to_parent(self) -> None:
+        # An inherited connection must not even be closed (sqlite.org/howtocorrupt.html, 2.6): one reference too many.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
+        self._lock = threading.Lock()  # the parent's may be held by a thread that does not exist here
+        self._closed = "this process was forked from the one that opened it"
+        self._held.free()
+
+
+def inspect(path: Path, collect: Callable[[Replay], T], witness: Path | None = None) -> T:
+    """Verify a ledger without opening it for charges, also while another process does; `collect` sees every entry."""
+    mark = None
+    if witness is not None:
+        mark = read_mark(witness)  # before the ledger, which may be ahead of it and never behind
+        if mark is None:
+            raise LedgerError(f"the witness {witness} does not exist: name the file that the ledger was made with")
+    return reading(path, lambda connection: collect(Replay(connection, mark)), (UNDERCOUNTING, FORMAT))
+
+
+def renew_witness(path: Path, witness: Path) -> Receipt:
+    """Make a witness for a ledger whose own is lost: its end, as it is now, is taken to be the true one."""
+    if os.path.lexists(witness):
+        raise LedgerError(f"the witness {witness} exists: only a lost one is made anew")
+    path = path.resolve()
+    with _opened(path, None) as (connection, held, replay):
+        last = replay.last
+        write_mark(witness, Mark(replay.genesis.ledger, last.sequence, last.hash))
+        connection.close()
+        held.free()
+    return Receipt(last.sequence, last.hash)
+
+
+@contextlib.contextmanager
+def _opened(path: Path, witness: Path | None) -> Iterator[tuple[sqlite3.Connection, WriterLock, Replay]]:
+    """Lock, open and verify a ledger; let go of it again if anything is wrong."""
+    with contextlib.ExitStack() as undo:
+        try:
+            reading(path, lambda _: None)  # before a lock file is put beside what may be no ledger
+            held = WriterLock(path)
+            undo.callback(held.free)
+            connection = connect_writer(path)
+            undo.callback(connection.close)
+            replay = _prefixed(path, Replay(connection, None if witness is None else read_mark(witness)).run)
+            if not checkpoint(connection, "TRUNCATE"):
+                raise LedgerError(f"{path}: a reader is in the way; wait until it has finished, and open it again")
+            sync(path.parent)  # the log's name: SQLite does this too, but ignores it when it fails
+            yield connection, held, replay
+        except (*SQLITE_FAILURES, OSError) as error:
+            raise LedgerError(f"{path} cannot be opened: {error}") from error
+        undo.pop_all()
+
+
+def _texts(charges: Sequence[tuple[str, Event]]) -> list[tuple[str, str]]:
+    return [(checked_name(release, "release"), encode_event(event)) for release, event in charges]
+
+
+def _prefixed(path: Path, act: Callable[[], T]) -> T:
+    try:
+        return act()
+    except LedgerError as error:
+        raise LedgerError(f"{path} cannot be used as a ledger: {error}") from error
+
+
+def _leave_all_to_parent() -> None:
+    for ledger in list(_OPEN):
+        if ledger._closed is None:
+            ledger._leave_to_parent()
+
+
+_OPEN: weakref.WeakSet[Ledger] = weakref.WeakSet()
+os.register_at_fork(after_in_child=_leave_all_to_parent)

@@ -1,0 +1,1 @@
+"""Samplers: noise for simulations, noise on a grid for peers, masks."""

@@ -1,0 +1,102 @@
+"""What is noted of every round: means over the agents of each repeat, before the round's update."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tacit.core.contract import Array, Batch, Objective, Params
+from tacit.core.errors import ConfigError
+from tacit.simulator.cohorts import Cohort
+from tacit.simulator.layout import RoleLayout
+from tacit.simulator.loop_state import joined, slices
+
+Noted = Mapping[str, Callable[[Params, Batch], Array]]
+"""Name -> a number of one agent's model and batch."""
+TAKEN = {"messages", "bits", "consensus"}
+"""Names of figures that every run has besides."""
+
+
+def all_noted(constraints: Noted, asked: Noted) -> Noted:
+    """Return what is noted of a method's constraints and what else was asked for."""
+    for name in constraints.keys() & asked.keys():
+        raise ConfigError(f"a figure named {name!r} is asked for, but a constraint is called so: give it another name")
+    return {**constraints, **asked}
+
+
+class Figures:
+    """The loss, the score where the objective has one, one node's loss where it was asked for, and what else was."""
+
+    def __init__(
+        self,
+        objective: Objective,
+        learners: RoleLayout,
+        repeats: int,
+        node: int | None,
+        also: Noted,
+        dtype: jnp.dtype,
+    ) -> None:
+        self.objective, self.learners, self.repeats, self.node, self.dtype = objective, learners, repeats, node, dtype
+        self.also = also
+        score = [] if objective.score is None else [objective.score_name]
+        own = ["loss", *score, *([] if node is None else ["node_loss"])]
+        double = sorted(set(also) & (TAKEN | set(own)))
+        if double:
+            raise ConfigError(f"a figure named {double[0]!r} is asked for, but every run has one: give it another name")
+        self.names = [*own, *also]
+
+    def of_round(self, models: list[Params], batch: Batch) -> Array:
+        """Return (figures, repeats) of the learners' models, bucket by bucket, and everybody's batch."""
+        # Bucket by bucket, so that XLA shares the work with the gradients of the round.
+        parts = list(zip(models, [slices(batch, bucket) for bucket in self.learners.buckets], strict=True))
+        figures = [self._per_repeat(joined([jax.vmap(self.objective.loss)(*part) for part in parts]))]
+        if self.objective.score is not None:
+            scores = joined([jax.vmap(self.objective.score)(*part).astype(self.dtype) for part in parts])
+            figures.append(self._mean_score(scores, getattr(batch, "weight", None)))
+        if self.node is not None:
+            losses = jax.vmap(self.objective.loss)(self._models_of_node(joined(models), self.node), batch)
+            figures.append(self._per_repeat(losses))
+        for function in self.also.values():
+            values = joined([jax.vmap(function)(*part).astype(self.dtype) for part in parts])
+            figures.append(self._per_repeat(values))
+        return jnp.stack(figures)
+
+    def of_cohort(self, models: Params, batch: Batch, cohort: Cohort) -> Array:
+        """Return (figures, repeats) of the learners that were called, given their models and batches."""
+        count = jnp.maximum(cohort.called_in(self.repeats), 1)
+
+        def mean(values: Array) -> Array:
+            counted = jnp.where(cohort.called, values.astype(self.dtype), 0)
+            return jnp.zeros(self.repeats, self.dtype).at[cohort.repeat].add(counted) / count
+
+        functions = [self.objective.loss]
+        if self.objective.score is not None:
+            functions.append(self.objective.score)
+        functions += self.also.values()
+        return jnp.stack([mean(jax.vmap(function)(models, batch)) for function in functions])
+
+    def _mean_score(self, scores: Array, weight: Array | None) -> Array:
+        """As `metrics.network_score` for each repeat: who has no sample in this round is neither right nor wrong."""
+        if weight is None:
+            return self._per_repeat(scores)
+        present = jnp.any(weight.reshape(weight.shape[0], -1) > 0, axis=1)
+        there = self._per_repeat(present.astype(self.dtype))
+        return self._per_repeat(jnp.where(present, scores, 0)) / there
+
+    def _per_repeat(self, values: Array) -> Array:
+        """Mean over the agents of each repeat of an array in internal order."""
+        if self.repeats == 1:
+            return jnp.mean(values)[None]
+        if len(self.learners.buckets) == 1:
+            return jnp.mean(values.reshape(self.repeats, -1), axis=1)
+        repeat = self.learners.order // self.learners.agents
+        return jax.ops.segment_sum(values, repeat, self.repeats) / self.learners.agents
+
+    def _models_of_node(self, models: Params, node: int) -> Params:
+        """Give every agent the model of the one node of its repeat."""
+        ids = node + self.learners.agents * np.arange(self.repeats)
+        repeat = self.learners.order // self.learners.agents
+        return jax.tree.map(lambda m: m[self.learners.position[ids]][repeat], models)
