@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit import runtime, tracing
+from tacit import runtime
 from tacit.core import limits
 from tacit.core.contract import Algorithm, Array, Params, Tree
 from tacit.core.errors import ConfigError, DataError, ResultError
@@ -194,7 +194,7 @@ class _Simulation:
         self.engine = Engine(algorithm._replace(prepare=None), layout, channel, self.dtype)
         self.learners = layout.roles[algorithm.learner]
         self.data = RoundData(self.streams, self.learners, repeats, rounds, self.dtype, algorithm.prepare)
-        tracing.check_preparation(algorithm, self.data.as_given)
+        runtime.check_preparation(algorithm, self.data.as_given)
         self.spec = self.data.spec
         self.params, own = runtime.starting_points(algorithm, self.spec, self.dtype, start, self.learners.agents)
         models = repeats * self.learners.agents
