@@ -14,7 +14,7 @@ from tacit.core.contract import Extent, Links, View, share
 from tacit.core.errors import ContractError
 from tacit.objectives import Constraint, spending_limit
 from tacit.privacy import laplace
-from tacit.tracing import trace
+from tacit.runtime.data_flow import trace
 
 MECHANISM = laplace(epsilon=1.0, clip=1.0)
 ON_MODELS = laplace(epsilon=1.0, clip=1.0, perturbs="model")

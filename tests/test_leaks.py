@@ -88,10 +88,13 @@ def settled(algorithm: Algorithm) -> tuple[runtime.MessageSpec, ...]:
     """What the simulator settles before round 0."""
     algorithm = runtime.self_contained(algorithm)
     topology = runtime.prepared_topology(algorithm, tacit.graphs.complete(3))
-    engine = Engine(algorithm, lay_out(topology, runtime.link_ends(algorithm), 1), Channel(), jnp.dtype("float32"))
-    spec = stream().batch_spec()
-    engine.settle(runtime.first_params(algorithm, spec, engine.dtype, None), spec)
-    return engine.specs
+    layout, dtype, spec = (
+        lay_out(topology, runtime.link_ends(algorithm), 1),
+        jnp.dtype("float32"),
+        stream().batch_spec(),
+    )
+    params = runtime.first_params(algorithm, spec, dtype, None)
+    return Engine(algorithm, layout, Channel(), dtype, params, spec).specs
 
 
 def charged(algorithm: Algorithm) -> list[bool]:

@@ -20,7 +20,7 @@ from tacit.core.contract import Extent
 from tacit.graphs import federation, star, star_roles
 from tacit.privacy import graph_homomorphic, laplace_of_size, per_edge
 from tacit.privacy.noise.unit_noise import noise_words, unit_laplace
-from tacit.simulator.cohorts import Calls
+from tacit.simulator.cohorts import Cohorts
 from tacit.streams import Batch
 
 SERVERS, CLIENTS, COHORT, DIM, ROUNDS = 3, 6, 3, 3, 20
@@ -157,7 +157,7 @@ def test_noise_on_models(draws, with_noise_on_models):
 def test_the_same_in_the_dense_engine(monkeypatch, with_noise_on_models):
     """Everybody computes and is masked: the same trajectory as gathering the cohort alone."""
     algorithm, (_, models) = with_noise_on_models
-    monkeypatch.setattr(Calls, "calls", lambda self, index: False)
+    monkeypatch.setattr(Cohorts, "calls", lambda self, index: False)
     run = tacit.simulate(
         algorithm, star_roles(CLIENTS), stream(CLIENTS), rounds=ROUNDS, dtype="float64", record_every=1,
         progress=False, record={"servers": lambda models: models[::CLIENTS]},

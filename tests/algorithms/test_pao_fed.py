@@ -136,13 +136,12 @@ def test_only_the_window_travels(usual):
 def test_what_is_under_way_takes_room_for_windows_only(network, stream):
     algorithm = pao_fed(OBJECTIVE, STEP, share=2)
     layout = lay_out(runtime.prepared_topology(algorithm, network), runtime.link_ends(algorithm), 1)
-    engine = Engine(algorithm, layout, Channel(delay=Delay(0.2, 10), links=("uplink",)), jnp.dtype("float32"))
+    channel = Channel(delay=Delay(0.2, 10), links=("uplink",))
     spec = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), stream.batch_spec())
     params = OBJECTIVE.initial(spec)
-    engine.settle(params, spec)
-    carry = engine.start(engine.world(0, stream.data_size), params, None)
-    down, up = carry.flights
-    assert down == ()
+    engine = Engine(algorithm, layout, channel, jnp.dtype("float32"), params, spec)
+    down, up = engine.start(engine.network(0, stream.data_size), params).in_flight
+    assert down is None
     assert {name: rows.size for name, rows in up.rows.items()} == {"float32": 11 * CLIENTS * 2}
 
 

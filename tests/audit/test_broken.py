@@ -17,6 +17,7 @@ from tacit import runtime
 from tacit.audit import audit as audit_on
 from tacit.core.contract import Clip, Inbox, Mechanism, Phase, per_slot, share
 from tacit.privacy import clipping, gaussian, laplace
+from tacit.runtime import calls
 
 ONLINE = tacit.algorithms.distributed_online
 LAPLACE = laplace(epsilon=1.0, clip=0.5, perturbs="model")
@@ -39,11 +40,11 @@ def caught(found, statistic: str = "likelihood", margin: float = 1.2) -> None:
 @pytest.fixture
 def released(monkeypatch):
     """Replace the runtime's release by a function of the real one and its arguments."""
-    real = runtime.release
+    real = calls.release
 
     def replace(fault):
         monkeypatch.setattr(
-            runtime,
+            calls,
             "release",
             lambda mechanism, words, value, view, records=1: fault(real, mechanism, words, value, view, records),
         )
@@ -86,8 +87,8 @@ def test_a_clip_of_the_mean_instead_of_each_record(monkeypatch):
 
 
 def test_noise_reused_across_rounds(monkeypatch):
-    real = runtime.noise_words
-    monkeypatch.setattr(runtime, "noise_words", lambda key, t, phase: real(key, 0, phase))
+    real = calls.noise_words
+    monkeypatch.setattr(calls, "noise_words", lambda key, t, phase: real(key, 0, phase))
     caught(audit(ONLINE, GAUSSIAN, trials=TRIALS), "repeated noise")
 
 

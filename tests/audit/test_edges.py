@@ -6,6 +6,7 @@ A claim that holds is broken by chance in at most 1 of 1,000 seeds; seeds are fi
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial
 
 import jax.numpy as jnp
@@ -19,7 +20,7 @@ from tacit.core.errors import ConfigError
 from tacit.privacy import graph_homomorphic, laplace, local_graph_homomorphic, per_edge
 from tacit.privacy.noise.unit_noise import noise_words
 from tacit.privacy.release import mask_draws
-from tacit.simulator.engine import Engine
+from tacit.simulator.delivery import Delivery
 
 ATC = partial(tacit.algorithms.adapt_then_combine, step=1.0)
 CLIP, RECORDS = 0.5, 1
@@ -73,8 +74,8 @@ def test_masks_hide_on_every_link_and_cancel_at_the_receiver():
     assert "exact to the bit" in found.words()
 
 
-def _both_add(self, index, rows, masks, world, t):
-    words = noise_words(runtime.masks_key(world.root), t, index)
+def _both_add(self, at, rows, masks):
+    words = noise_words(runtime.masks_key(at.network.root), at.links.round, at.index)
     masked = {}
     for name, values in rows.items():
         draw = mask_draws(words, masks.scale[name], (masks.adds.size, values.shape[1]), values.dtype)
@@ -82,17 +83,19 @@ def _both_add(self, index, rows, masks, world, t):
     return masked
 
 
-MASKED = Engine._masked
+MASKED = Delivery.masked
 BROKEN = {
     "both ends add": (_both_add, "do not cancel"),
     "the same mask in every round": (
-        lambda self, index, rows, masks, world, t: MASKED(self, index, rows, masks, world, jnp.ones_like(t)),
+        lambda self, at, rows, masks: MASKED(
+            self, replace(at, links=at.links._replace(round=jnp.int32(1))), rows, masks
+        ),
         "repeated noise",
     ),
-    "no mask at all": (lambda self, index, rows, masks, world, t: rows, "WITHOUT a mask"),
+    "no mask at all": (lambda self, at, rows, masks: rows, "WITHOUT a mask"),
     "masks a tenth of what is declared": (
-        lambda self, index, rows, masks, world, t: MASKED(
-            self, index, rows, masks._replace(scale={k: v / 10 for k, v in masks.scale.items()}), world, t
+        lambda self, at, rows, masks: MASKED(
+            self, at, rows, masks._replace(scale={k: v / 10 for k, v in masks.scale.items()})
         ),
         "BROKEN",
     ),
@@ -102,7 +105,7 @@ BROKEN = {
 @pytest.mark.parametrize("fault", BROKEN)
 def test_broken_masks_are_caught(fault, monkeypatch):
     replacement, words = BROKEN[fault]
-    monkeypatch.setattr(Engine, "_masked", replacement)
+    monkeypatch.setattr(Delivery, "masked", replacement)
     found = audit_masks(MASKS, trials=2000)
     assert not found.holds
     assert words in found.words()

@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import pytest
 
 import tacit
-from tacit import runtime
 from tacit.audit import PROBLEMS, audit
 from tacit.core.contract import Algorithm, Clip, Mechanism, share
 from tacit.privacy import clipping, decaying_gaussian, gaussian, graph_homomorphic, laplace
+from tacit.runtime import calls
 
 ONLINE = tacit.algorithms.distributed_online
 LAPLACE = laplace(epsilon=1.0, clip=1.0, perturbs="gradient")
@@ -163,9 +163,9 @@ def released_by(fault):
     """Return what breaks the runtime's release: a function of the real one and its arguments."""
 
     def breaks(patch):
-        real = runtime.release
+        real = calls.release
         patch.setattr(
-            runtime, "release", lambda m, words, value, view, records=1: fault(real, m, words, value, view, records)
+            calls, "release", lambda m, words, value, view, records=1: fault(real, m, words, value, view, records)
         )
 
     return breaks
@@ -196,32 +196,32 @@ def _whole_steps_of_noise(real, mechanism, words, value, view, records):
 
 def _paired(patch):
     """Every second round takes back the noise of the round before."""
-    words, real = runtime.noise_words, runtime.release
-    patch.setattr(runtime, "noise_words", lambda key, t, phase: words(key, (t + 1) // 2, phase))
+    words, real = calls.noise_words, calls.release
+    patch.setattr(calls, "noise_words", lambda key, t, phase: words(key, (t + 1) // 2, phase))
 
     def fault(mechanism, words, value, view, records=1):
         noisy, noise = real(mechanism, words, value, view, records)
         sign = jnp.where(view.round % 2 == 0, -1, 1)
         return jax.tree.map(lambda a, b: b + sign * (a - b), noisy, value), noise
 
-    patch.setattr(runtime, "release", fault)
+    patch.setattr(calls, "release", fault)
 
 
 def _overlapping(patch):
     """The noise of a round is half of its own and half of the next round's; its variance is as declared."""
-    words, real = runtime.noise_words, runtime.release
-    patch.setattr(runtime, "noise_words", lambda key, t, phase: (words(key, t, phase), words(key, t + 1, phase)))
+    words, real = calls.noise_words, calls.release
+    patch.setattr(calls, "noise_words", lambda key, t, phase: (words(key, t, phase), words(key, t + 1, phase)))
 
     def fault(mechanism, words, value, view, records=1):
         (one, noise), (two, _) = (real(mechanism, each, value, view, records) for each in words)
         return jax.tree.map(lambda a, b, v: v + (a + b - 2 * v) / jnp.sqrt(2), one, two, value), noise
 
-    patch.setattr(runtime, "release", fault)
+    patch.setattr(calls, "release", fault)
 
 
 def _by_the_round_alone(patch):
-    words = runtime.noise_words
-    patch.setattr(runtime, "noise_words", lambda key, t, phase: words(jax.random.key(7), t, phase))
+    words = calls.noise_words
+    patch.setattr(calls, "noise_words", lambda key, t, phase: words(jax.random.key(7), t, phase))
 
 
 FAULTS = {

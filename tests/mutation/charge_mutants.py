@@ -247,7 +247,7 @@ OWNERS = "tests/contract/test_accounts.py::test_owners_of_other_sizes_do_not_mak
 KNOWS = "test_a_machine_knows_which_records_its_batch_holds"
 ON_THE_WAY = (
     *of(
-        "runtime.py",
+        "runtime/messages.py",
         "tests/contract/test_accounts.py",
         [
             (

@@ -194,7 +194,7 @@ MUTANTS = (
         ],
     ),
     *of(
-        "runtime.py",
+        "runtime/calls.py",
         "tests/peer/test_releases.py",
         [
             (

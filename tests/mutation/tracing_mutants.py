@@ -13,7 +13,7 @@ HOMOMORPHIC = "test_homomorphic_noise_does_not_compose_in_parallel"
 ROUNDS = "test_what_is_hidden_and_handed_on_within_the_state_is_followed_over_the_rounds"
 
 MUTANTS = of(
-    "tracing.py",
+    "runtime/data_flow.py",
     "tests/test_leaks.py",
     [
         ("an operation passes nothing on", "return [reduce(or_, given, 0)]", "return [0]", PROGRAMS),

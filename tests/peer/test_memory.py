@@ -12,6 +12,7 @@ from tacit.core.contract import Phase, share, unprotected
 from tacit.core.errors import RequirementError
 from tacit.graphs import Channel, Delay, LinkDrop, OptOut, RandomMatching, Topology
 from tacit.peer import run_in_process
+from tacit.privacy.noise.unit_noise import noise_words
 from tacit.simulator import layout as layout_module
 from tacit.simulator import simulate
 from tests.simulator import oracle, specimens
@@ -90,8 +91,8 @@ def test_keys_are_told_apart():
         keys.append(runtime.init_key(own))
         for t, phase in itertools.product((1, 2, 4), range(3)):
             keys.append(runtime.absorb_key(own, t, phase))
-            keys.append(runtime._stage(own, t, phase, runtime._COMPUTE))
-            words.append(np.array(runtime.noise_words(own, t, phase)))
+            keys.append(runtime.compute_key(own, t, phase))
+            words.append(np.array(noise_words(own, t, phase)))
     for index, t in itertools.product(range(3), (1, 2, 4)):
         keys += [runtime.links_key(root, index, t), runtime.channel_key(root, index, t)]
     data = np.array([np.asarray(jax.random.key_data(key)) for key in keys])

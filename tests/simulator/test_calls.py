@@ -12,8 +12,7 @@ from tacit.core.contract import share
 from tacit.core.errors import ConfigError
 from tacit.graphs import Channel, Graph, LinkDrop, Topology, federation, ring, star_roles
 from tacit.privacy import laplace
-from tacit.simulator import cohorts as calls
-from tacit.simulator import simulate
+from tacit.simulator import cohorts, simulate
 from tests.contract import on_paper
 
 CLIENTS, COHORT, ROUNDS = 12, 3, 15
@@ -26,14 +25,14 @@ def stream():
 
 
 def run_everybody(monkeypatch):
-    monkeypatch.setattr(calls.Calls, "calls", lambda self, index: False)
+    monkeypatch.setattr(cohorts.Cohorts, "calls", lambda self, index: False)
 
 
 def watched(monkeypatch):
     """List (phase, whether it calls) as the engine asks."""
     asked = {}
-    ask = calls.Calls.calls
-    monkeypatch.setattr(calls.Calls, "calls", lambda self, index: asked.setdefault(index, ask(self, index)))
+    ask = cohorts.Cohorts.calls
+    monkeypatch.setattr(cohorts.Cohorts, "calls", lambda self, index: asked.setdefault(index, ask(self, index)))
     return asked
 
 

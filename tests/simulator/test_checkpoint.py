@@ -17,7 +17,7 @@ from tacit.graphs import Channel, Delay
 from tacit.simulator import checkpoint as checkpoints
 from tacit.simulator import data as round_data
 from tacit.simulator import data_identity, simulate
-from tacit.simulator.loop_state import Carry, PackedState
+from tacit.simulator.loop_state import LoopState, PackedState, StateForm
 from tests.simulator import specimens
 from tests.simulator.test_driver import same_figures
 
@@ -235,8 +235,9 @@ def test_two_runs_do_not_write_one_checkpoint(tmp_path):
 
 
 def example_carry(fill=1.0):
-    states = {"peer": (PackedState({"float32": jnp.full((4, 3), fill)}, (jnp.full((4, 2, 2), fill),)),)}
-    return Carry(jnp.int32(3), states, ((),))
+    form = StateForm(None, ())
+    packed = PackedState({"float32": jnp.full((4, 3), fill)}, (jnp.full((4, 2, 2), fill),), form)
+    return LoopState(jnp.int32(3), {"peer": (packed,)}, (None,))
 
 
 def example_log(rounds=3):

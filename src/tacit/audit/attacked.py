@@ -185,9 +185,10 @@ def _groups(evidence: Evidence, positions: Sequence[int], everywhere: bool, pair
 
 def _settled(algorithm: Algorithm, topology: Topology, batch: Batch) -> Engine:
     with jax.enable_x64(True):
-        engine = Engine(algorithm, lay_out(topology, runtime.link_ends(algorithm), 1), Channel(), jnp.dtype(PRECISION))
-        engine.settle(runtime.first_params(algorithm, batch, jnp.dtype(PRECISION), None), batch)
-    return engine
+        dtype = jnp.dtype(PRECISION)
+        layout = lay_out(topology, runtime.link_ends(algorithm), 1)
+        params = runtime.first_params(algorithm, batch, dtype, None)
+        return Engine(algorithm, layout, Channel(), dtype, params, batch)
 
 
 def _refusal(algorithm: Algorithm, topology: Topology, batch: Batch) -> str | None:

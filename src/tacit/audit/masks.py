@@ -141,22 +141,21 @@ def _messages(
     trials = len(other)
     topology = runtime.prepared_topology(algorithm, complete(_AGENTS))
     layout = lay_out(Topology.union([topology] * trials), runtime.link_ends(algorithm), trials)
-    engine = Engine(algorithm, layout, Channel(), jnp.dtype(_PRECISION))
     x = np.ones((trials, _AGENTS, coordinates))
     y = np.ones((trials, _AGENTS))
     spec = Batch(jax.ShapeDtypeStruct((coordinates,), _PRECISION), jax.ShapeDtypeStruct((), _PRECISION))  # type: ignore[arg-type]
     params = runtime.first_params(algorithm, spec, jnp.dtype(_PRECISION), None)
-    engine.settle(params, spec)
-    world = engine.world(seed, np.zeros(trials * _AGENTS, np.int32))
-    carry, desks = jax.jit(engine.start)(world, params), engine.desks()
+    engine = Engine(algorithm, layout, Channel(), jnp.dtype(_PRECISION), params, spec)
+    network = engine.network(seed, np.zeros(trials * _AGENTS, np.int32))
+    loop, buffers = jax.jit(engine.start)(network, params), engine.send_buffers()
     advance = jax.jit(engine.round)
     rows = {sender: _rows(layout.links["peers"], trials, sender) for sender in range(_AGENTS) if sender != _RECEIVER}
     sent, sums = [], []
     for t in range(rounds):
         y[:, _VICTIM] = np.where(other & (t == 0), -1.0, 1.0)
         batch = Batch(jnp.asarray(x.reshape(-1, coordinates)), jnp.asarray(y.reshape(-1)))
-        carry, desks, _ = advance(world, carry, batch, desks)
-        messages = np.asarray(desks[0]["int64"])
+        loop, buffers, _ = advance(network, loop, batch, buffers)
+        messages = np.asarray(buffers[0]["int64"])
         sent.append(messages[rows[_VICTIM]])
         sums.append(np.sum([messages[row] for row in rows.values()], axis=0))
     return np.stack(sent, axis=1), np.stack(sums, axis=1)

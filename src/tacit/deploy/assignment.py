@@ -88,7 +88,7 @@ def _co_senders(
 def _view(agent: int, t: int, out: Links, into: Links, cluster: int) -> View:
     known = (jnp.nan_to_num(side.weight, nan=0.0) for side in (out, into))
     out, into = (side._replace(weight=weight) for side, weight in zip((out, into), known, strict=True))
-    return View(jnp.int32(agent), jnp.int32(t), jnp.asarray(True), jnp.int32(0), out, into, jnp.int32(cluster))
+    return runtime.make_view(agent=agent, round=t, out=out, into=into, cluster=cluster)
 
 
 def _stand_in(dtype: jnp.dtype) -> tuple[Links, Links]:

@@ -117,19 +117,20 @@ def _rounds_of(problem: Problem, index: int, dtype: jnp.dtype) -> tuple[Params, 
     algorithm, seed = problem.algorithms[index], problem.config.run.seed
     stream, topology = problem.stream(seed), runtime.prepared_topology(algorithm, problem.graph(seed))
     layout = lay_out(Topology.union([topology]), runtime.link_ends(algorithm), 1)
-    engine, learners = Engine(algorithm, layout, Channel(), dtype), layout.roles[algorithm.learner]
+    learners = layout.roles[algorithm.learner]
     batch = _batches(problem)
     spec = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), batch(1))
     params = runtime.first_params(algorithm, spec, dtype, None)
-    engine.settle(params, spec)
-    world = engine.world(seed, stream.data_size)
-    carry, desks = jax.jit(engine.start)(world, params), engine.desks()
+    engine = Engine(algorithm, layout, Channel(), dtype, params, spec)
+    network = engine.network(seed, stream.data_size)
+    loop, buffers = jax.jit(engine.start)(network, params), engine.send_buffers()
     advance = jax.jit(engine.round)
     models = jax.jit(lambda w, c: jax.tree.map(lambda m: m[learners.position], joined(engine.models(w, c))))
     found, sent = [], []
     for t in range(1, problem.config.run.rounds + 1):
-        carry, desks, tally = advance(world, carry, jax.tree.map(lambda leaf: leaf[learners.order], batch(t)), desks)
-        found.append(jax.tree.map(np.asarray, models(world, carry)))
+        now = jax.tree.map(lambda leaf: leaf[learners.order], batch(t))
+        loop, buffers, tally = advance(network, loop, now, buffers)
+        found.append(jax.tree.map(np.asarray, models(network, loop)))
         sent.append(np.asarray(tally.messages)[:, 0])
     stacked: Params = jax.tree.map(lambda *leaves: np.stack(leaves), *found)
     seen = World(algorithm, topology, seed, dtype)

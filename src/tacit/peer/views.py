@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit import runtime
-from tacit.core.contract import Algorithm, Links, View
+from tacit.core.contract import Algorithm, Links
 from tacit.graphs import Graph, RoundGraph, Topology
 from tacit.peer.machine.rounds import Views
 from tacit.privacy.noise.mask_noise import hides
@@ -101,14 +101,14 @@ class World:
             if role not in (source, target):
                 continue
             present = bool((now[name].present if role == target else now[name].senders_present)[agent])
-            result[name] = View(
-                jnp.asarray(np.int32(agent)),  # jnp.int32() and the like would be dispatched as operations
-                jnp.asarray(np.int32(t)),
-                jnp.asarray(present),
-                jnp.asarray(np.int32(size)),
-                self._links(name, "out", agent, now[name]) if role == source else self._none,
-                self._links(name, "into", agent, now[name]) if role == target else self._none,
-                jnp.asarray(np.int32(self.topology.clusters[role][agent] if role in self.topology.clusters else 0)),
+            result[name] = runtime.make_view(
+                agent=agent,
+                round=t,
+                present=present,
+                data_size=size,
+                out=self._links(name, "out", agent, now[name]) if role == source else self._none,
+                into=self._links(name, "into", agent, now[name]) if role == target else self._none,
+                cluster=self.topology.clusters[role][agent] if role in self.topology.clusters else 0,
             )
         return result
 

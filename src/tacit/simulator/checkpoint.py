@@ -17,7 +17,7 @@ from tacit.core.contract import Tree
 from tacit.core.errors import ResultError
 from tacit.privacy.ledger.store import sync
 from tacit.simulator.data_identity import DataIdentity
-from tacit.simulator.loop_state import Carry
+from tacit.simulator.loop_state import LoopState
 
 FORMAT = 5
 RECORDED, TOOK_PART = "recorded/", "took_part/"
@@ -117,9 +117,9 @@ def digest(tree: Tree) -> str:
     return total.hexdigest()[:16]
 
 
-def save(path: Path, log: Log, carry: Carry) -> None:
+def save(path: Path, log: Log, loop: LoopState) -> None:
     """Write a checkpoint: a new file beside the old one, then renamed over it."""
-    leaves = {f"carry/{k}": np.asarray(leaf) for k, leaf in enumerate(jax.tree.leaves(carry))}
+    leaves = {f"carry/{k}": np.asarray(leaf) for k, leaf in enumerate(jax.tree.leaves(loop))}
     data = None if log.data is None else log.data.at(log.rounds)
     about = json.dumps({"format": FORMAT, "rounds": log.rounds, "data": data, **log.fingerprint}, sort_keys=True)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -132,7 +132,7 @@ def save(path: Path, log: Log, carry: Carry) -> None:
     sync(path.parent)
 
 
-def load(path: Path, log: Log, like: Carry) -> Carry:
+def load(path: Path, log: Log, like: LoopState) -> LoopState:
     """Read a checkpoint into the log and return the state; refuse one of another run."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
@@ -156,5 +156,5 @@ def load(path: Path, log: Log, like: Carry) -> Carry:
     if len(figures) < len(log.names()):
         raise ResultError(f"{path} lacks {sorted(set(log.names()) - figures.keys())}; delete it to start over")
     log.restore(rounds, figures)
-    carry: Carry = jax.tree_util.tree_unflatten(structure, [jnp.asarray(leaf) for leaf in saved])
-    return carry
+    loop: LoopState = jax.tree_util.tree_unflatten(structure, [jnp.asarray(leaf) for leaf in saved])
+    return loop

@@ -9,99 +9,112 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit import runtime
-from tacit.core.contract import Array, Phase
+from tacit.core.contract import Array
+from tacit.privacy.noise.unit_noise import noise_words
+from tacit.privacy.release import mask_draws
 from tacit.simulator.inbox import Packed
-from tacit.simulator.loop_state import Departure, Entries, Entry, Flight, LinksNow, World
-from tacit.simulator.setup import Stage
+from tacit.simulator.loop_state import Departure, Entries, Entry, InFlight, Masks, Slots
+from tacit.simulator.setup import PhaseContext, Setup
 
 
-class Carriage(Stage):
-    """The part of the engine that carries messages of all agents."""
+class Delivery:
+    """Delivery of the messages of all agents."""
 
-    def _depart(
-        self,
-        world: World,
-        index: int,
-        phase: Phase,
-        now: LinksNow,
-        sent: Array | None,
-        takes_part: Array | None,
-        t: Array,
-    ) -> list[Departure] | None:
-        """What becomes of the messages of this phase, per target bucket; None: every live slot hears at once."""
-        arrays = world.links[phase.links]
-        channel = self.channel.on(phase.links)
-        if sent is None and takes_part is None and not self.varying[phase.links] and channel.reliable:
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+
+    def masked(self, at: PhaseContext, rows: Packed, masks: Masks) -> Packed:
+        """Add each pair's mask to one message and take it from the other: their sum stays what it was, to the bit."""
+        words = noise_words(runtime.masks_key(at.network.root), at.links.round, at.index)
+        masked = {}
+        for name, values in rows.items():
+            draw = mask_draws(words, masks.scale[name], (masks.adds.size, values.shape[1]), values.dtype)
+            masked[name] = values.at[masks.adds].add(draw).at[masks.subtracts].add(-draw)
+        return masked
+
+    def departures(self, at: PhaseContext, addressed: Array | None, takes_part: Array | None) -> list[Departure] | None:
+        """Return what leaves in this phase, per target bucket; None: every live slot hears at once.
+
+        `addressed` are the out-slots that are sent to, by their rows, and `takes_part` the agents that send at all,
+        where these are not all.
+        """
+        links, channel = at.phase.links, self.setup.channel.on(at.phase.links)
+        if addressed is None and takes_part is None and not self.setup.varying[links] and channel.reliable:
             return None
-        graph = self.layout.links[phase.links].graph
+        graph = self.setup.layout.links[links].graph
         if not channel.reliable:
-            lost, delay = channel.draw(runtime.channel_key(world.root, index, t), graph.edges)
+            lost, delay = channel.draw(runtime.channel_key(at.network.root, at.index, at.links.round), graph.edges)
             own_links = graph.agents if graph.sources is None else 0
             fate = jnp.concatenate([jnp.where(lost, -1, delay), jnp.zeros(own_links + 1, jnp.int32)])
-        departures = []
-        for slots, links in zip(arrays.into, now.into, strict=True):
-            left = links.live
-            if sent is not None:
-                left &= sent[slots.slot_row]
+        found = []
+        for slots, now in zip(at.network.links[links].into, at.links.into, strict=True):
+            left = now.live
+            if addressed is not None:
+                left &= addressed[slots.slot_row]
             if takes_part is not None:
                 left &= takes_part[slots.row]
             delays = jnp.int32(0) if channel.reliable else fate[slots.edge]
-            departures.append(Departure(left, jnp.where(left, delays, -1)))
-        return departures
+            found.append(Departure(left, jnp.where(left, delays, -1)))
+        return found
 
-    def _fly(
-        self,
-        index: int,
-        rows: Packed,
-        departures: list[Departure] | None,
-        flight: Flight | tuple[()],
-        world: World,
-        now: LinksNow,
-        t: Array,
-    ) -> tuple[Flight | tuple[()], Entries]:
+    def arrivals(
+        self, at: PhaseContext, rows: Packed, departures: list[Departure] | None, in_flight: InFlight | None
+    ) -> tuple[InFlight | None, Entries]:
         """Put what was sent under way and take out what arrives now."""
-        spec = self.specs[index]
-        arrays = world.links[self.algorithm.phases[index].links]
-        buckets = []
-        per_slot = spec.delivery == "per_slot"
-        # Padding reads the agent's own row; between two roles it has none, so that entries must be masked.
-        complete = departures is None and self.layout.links[self.algorithm.phases[index].links].graph.sources is None
-        if isinstance(flight, tuple) and not isinstance(flight, Flight):
-            for b, (slots, links) in enumerate(zip(arrays.into, now.into, strict=True)):
-                place = slots.place(per_slot)
-                arrived = links.live if departures is None else departures[b].delay == 0
-                buckets.append(Entry(place, arrived, links.weight, complete))
-            return (), Entries(rows, tuple(buckets))
+        if in_flight is None:
+            return None, self._at_once(at, rows, departures)
         assert departures is not None  # a channel with delays is never reliable
-        channel = self.channel.on(self.algorithm.phases[index].links)
+        t, channel = at.links.round, self.setup.channel.on(at.phase.links)
         rounds, ages = channel.longest_delay + 1, jnp.asarray(channel.ages, jnp.int32)
         # Written in place: a round costs what is sent in it, whatever is still under way.
         note = partial(jax.lax.dynamic_update_index_in_dim, index=t % rounds, axis=0)
         count = next(iter(rows.values())).shape[0] if rows else 0
-        new_rows = {
-            name: jax.lax.dynamic_update_slice(flight.rows[name], value, (t % rounds * count, jnp.int32(0)))
+        ring = {
+            name: jax.lax.dynamic_update_slice(in_flight.rows[name], value, (t % rounds * count, jnp.int32(0)))
             for name, value in rows.items()
         }
-        new_delay = tuple(note(old, d.delay) for old, d in zip(flight.delay, departures, strict=True))
-        new_weight = tuple(note(old, links.weight) for old, links in zip(flight.weight, now.into, strict=False))
+        delays = tuple(note(old, d.delay) for old, d in zip(in_flight.delay, departures, strict=True))
+        weights = None
+        if in_flight.weight is not None:
+            weights = tuple(note(old, now.weight) for old, now in zip(in_flight.weight, at.links.into, strict=True))
         place_of_age = (t - ages) % rounds
-        for b, (delay, slots, links) in enumerate(zip(new_delay, arrays.into, now.into, strict=True)):
-            place = slots.place(per_slot)[None] + (place_of_age * count)[:, None, None]
-            arrived = delay[place_of_age] == ages[:, None, None]
-            weight = new_weight[b][place_of_age] if new_weight else jnp.tile(links.weight, (len(channel.ages), 1, 1))
+        buckets = []
+        for b, slots in enumerate(at.network.links[at.phase.links].into):
+            place = self._place(at, slots)[None] + (place_of_age * count)[:, None, None]
+            arrived = delays[b][place_of_age] == ages[:, None, None]
+            if weights is None:
+                weight = jnp.tile(at.links.into[b].weight, (len(channel.ages), 1, 1))
+            else:
+                weight = weights[b][place_of_age]
             by_entry = (-1, slots.row.shape[1])
             buckets.append(Entry(place.reshape(by_entry), arrived.reshape(by_entry), weight.reshape(by_entry), False))
-        return Flight(new_rows, new_delay, new_weight), Entries(new_rows, tuple(buckets))
+        return InFlight(ring, delays, weights), Entries(ring, tuple(buckets))
 
-    def _count_sent(self, world: World, phase: Phase, departures: list[Departure] | None) -> Array:
+    def _at_once(self, at: PhaseContext, rows: Packed, departures: list[Departure] | None) -> Entries:
+        """Return the entries of messages that are not delayed."""
+        # Padding reads the agent's own row; between two roles it has none, so that entries must be masked.
+        complete = departures is None and self.setup.layout.links[at.phase.links].graph.sources is None
+        buckets = []
+        for b, (slots, now) in enumerate(zip(at.network.links[at.phase.links].into, at.links.into, strict=True)):
+            arrived = now.live if departures is None else departures[b].delay == 0
+            buckets.append(Entry(self._place(at, slots), arrived, now.weight, complete))
+        return Entries(rows, tuple(buckets))
+
+    def _place(self, at: PhaseContext, slots: Slots) -> Array:
+        """Rows from which to read: one per sender, or one per link."""
+        rows = slots.slot_row if self.setup.specs[at.index].delivery == "per_slot" else slots.row
+        assert rows is not None  # put on the device where a phase needs them
+        return rows
+
+    def count_sent(self, at: PhaseContext, departures: list[Departure] | None) -> Array:
         """Messages that left in this phase, per repeat: what is lost on the way was sent all the same."""
-        repeats = self.layout.repeats
+        layout = self.setup.layout
         if departures is None:
-            receivers = self.layout.links[phase.links].graph.receivers
-            per_repeat = np.bincount(receivers // self.layout.roles[phase.target].agents, minlength=repeats)
+            receivers = layout.links[at.phase.links].graph.receivers
+            per_repeat = np.bincount(receivers // layout.roles[at.phase.target].agents, minlength=layout.repeats)
             return jnp.asarray(per_repeat, jnp.int32)
-        counts = jnp.zeros(repeats, jnp.int32)
-        for members, departure in zip(world.members[phase.target], departures, strict=True):
+        counts = jnp.zeros(layout.repeats, jnp.int32)
+        for members, departure in zip(at.network.members[at.phase.target], departures, strict=True):
             per_agent = jnp.sum(departure.left[1:], axis=0, dtype=jnp.int32)
             counts = counts.at[members.repeat].add(per_agent)
         return counts

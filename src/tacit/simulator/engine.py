@@ -7,6 +7,7 @@ that they are nothing but more agents.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
@@ -15,26 +16,25 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit import runtime
-from tacit.core.contract import Array, Batch, Key, Params, Phase, State, View
-from tacit.privacy.noise.unit_noise import noise_words
-from tacit.privacy.release import mask_draws
-from tacit.simulator.cohorts import Calls, Cohort, Pick
-from tacit.simulator.delivery import Carriage
+from tacit.core.contract import Algorithm, Array, Batch, Key, Params, Phase, State, View
+from tacit.graphs import Channel
+from tacit.simulator.cohorts import Cohort, Cohorts, OneSent, Pick
+from tacit.simulator.delivery import Delivery
 from tacit.simulator.inbox import GatheredInbox, Packed
+from tacit.simulator.layout import Layout
 from tacit.simulator.loop_state import (
-    Carry,
-    Desks,
     Entries,
-    Flight,
-    LinksNow,
-    Masks,
-    World,
+    InFlight,
+    LoopState,
+    Network,
+    PackedState,
+    SendBuffers,
     fixed_weights,
     joined,
     slices,
     where,
 )
-from tacit.simulator.setup import VIEW_AXES
+from tacit.simulator.setup import VIEW_AXES, PhaseContext, Setup
 
 
 class Tally(NamedTuple):
@@ -65,60 +65,95 @@ def _in_scales(declared: runtime.Declared | None, dtype: jnp.dtype) -> Array:
     return jnp.asarray(sensitivity / scale, dtype)
 
 
-class _Round:
-    """A round under way."""
+@dataclass
+class RoundContext:
+    """A round under way: what it reads, and what its phases have made so far."""
 
-    def __init__(self, states: dict[str, tuple[State, ...]], tails: dict[str, Sequence[Packed]]) -> None:
-        self.states, self.tails = states, tails
-        self.reached: dict[str, Array] = {}
-        """Links -> which agents a phase on them has reached."""
-        self.cohorts: dict[str, tuple[str, Cohort]] = {}
-        """Links -> the role and who of it was called on them."""
-        self.desks: list[Packed] = []
-        self.ratios: list[Array] = []
-        self.took_part: list[Array] = []
-        self.flights: list[Flight | tuple[()]] = []
-        self.sent: list[Array] = []
+    batch: Batch
+    pick: Pick
+    """Positions of learners -> their batches, without touching those of all."""
+    states: dict[str, tuple[State, ...]]
+    padding: dict[str, Sequence[Packed]]
+    """Role -> padding columns of its packed states, bucket by bucket: see `PackedState`."""
+    reached: dict[str, Array] = field(default_factory=dict)
+    """Links -> which agents a phase on them has reached."""
+    cohorts: dict[str, tuple[str, Cohort]] = field(default_factory=dict)
+    """Links -> the role and who of it was called on them."""
+    buffers: list[Packed] = field(default_factory=list)
+    ratios: list[Array] = field(default_factory=list)
+    took_part: list[Array] = field(default_factory=list)
+    in_flight: list[InFlight | None] = field(default_factory=list)
+    messages: list[Array] = field(default_factory=list)
 
-    def note(self, desk: Packed, ratio: Array, flight: Flight | tuple[()], sent: Array) -> None:
+    def note(self, buffer: Packed, ratio: Array, in_flight: InFlight | None, messages: Array) -> None:
         """Note what a phase leaves behind."""
-        self.desks.append(desk)
+        self.buffers.append(buffer)
         self.ratios.append(ratio)
-        self.flights.append(flight)
-        self.sent.append(sent)
+        self.in_flight.append(in_flight)
+        self.messages.append(messages)
 
 
-class Engine(Calls, Carriage):
+class Sent(NamedTuple):
+    """Everything that the agents of a role sent in a phase."""
+
+    rows: Packed
+    """All messages."""
+    addressed: Array | None
+    """Which out-slots are sent to, by their rows; None: every live one."""
+    states: tuple[State, ...]
+    cost: Array
+    """Of the dearest release."""
+    to: Array
+    """The outboxes' lists of addresses."""
+
+
+class Engine:
     """The round of one algorithm on one layout, compiled once."""
 
-    def models(self, world: World, carry: Carry) -> list[Params]:
-        """Parameters with which the learners of each bucket predict."""
-        states = self.states(self.algorithm.predictor, carry)
-        models = [jax.vmap(self.algorithm.model)(state) for state in states]
-        if isinstance(world.served_by, tuple):
-            return models
-        serving = jax.tree.map(lambda m: m[world.served_by], joined(models))
-        return [slices(serving, bucket) for bucket in self.layout.roles[self.algorithm.learner].buckets]
+    def __init__(
+        self, algorithm: Algorithm, layout: Layout, channel: Channel, dtype: jnp.dtype, params: Params, batch: Batch
+    ) -> None:
+        """Make it ready for first parameters and batches of these shapes; refuse a method that breaks its promises."""
+        self.setup = Setup(algorithm, layout, channel, dtype, params, batch)
+        self.cohorts, self.delivery = Cohorts(self.setup), Delivery(self.setup)
+        self.algorithm, self.layout, self.specs = self.setup.algorithm, layout, self.setup.specs
 
-    def states(self, role: str, carry: Carry) -> tuple[State, ...]:
-        """States of a role's agents, bucket by bucket."""
-        return self._unpack(role, carry.states[role])
+    def network(self, seed: int, data_size: np.ndarray) -> Network:
+        """Put agents and links on the device; `data_size` counts the samples of each learner, by id in the union."""
+        return self.setup.network(seed, data_size, self.cohorts.tables())
 
-    def models_of(self, world: World, carry: Carry, cohort: Cohort) -> Params:
-        """Parameters with which the learners of a cohort predict."""
-        states = joined(list(self.states(self.algorithm.predictor, carry)))
-        who = cohort.position
-        if not isinstance(world.served_by, tuple):
-            who = world.served_by.at[who].get(mode="clip")
-        mine = jax.tree.map(lambda leaf: leaf.at[who].get(mode="clip"), states)
-        return jax.vmap(self.algorithm.model)(mine)
+    def start(self, network: Network, params: Params, own: Params | None = None) -> LoopState:
+        """First states of all agents, and empty channels; `own` are the learners' own parameters, (agents, ...)."""
+        return self.setup.start(network, params, own)
 
-    def desks(self) -> Desks:
+    def send_buffers(self) -> SendBuffers:
         """Room for the messages of each phase, to be written in place round after round."""
         return tuple(
-            {name: jnp.zeros((self._row_count(phase, spec), width), name) for name, width in packing.widths.items()}
-            for phase, spec, packing in zip(self.algorithm.phases, self.specs, self.packings, strict=True)
+            {name: jnp.zeros((self.setup.row_count(index), width), name) for name, width in packing.widths.items()}
+            for index, packing in enumerate(self.setup.packings)
         )
+
+    def states(self, role: str, loop: LoopState) -> tuple[State, ...]:
+        """States of a role's agents, bucket by bucket."""
+        return tuple(packed.unpack() for packed in loop.states[role])
+
+    def models(self, network: Network, loop: LoopState) -> list[Params]:
+        """Parameters with which the learners of each bucket predict."""
+        states = self.states(self.algorithm.predictor, loop)
+        models = [jax.vmap(self.algorithm.model)(state) for state in states]
+        if network.served_by is None:
+            return models
+        serving = jax.tree.map(lambda m: m[network.served_by], joined(models))
+        return [slices(serving, bucket) for bucket in self.layout.roles[self.algorithm.learner].buckets]
+
+    def models_of(self, network: Network, loop: LoopState, cohort: Cohort) -> Params:
+        """Parameters with which the learners of a cohort predict."""
+        states = joined(list(self.states(self.algorithm.predictor, loop)))
+        who = cohort.position
+        if network.served_by is not None:
+            who = network.served_by.at[who].get(mode="clip")
+        mine = jax.tree.map(lambda leaf: leaf.at[who].get(mode="clip"), states)
+        return jax.vmap(self.algorithm.model)(mine)
 
     def books_answers(self, index: int) -> bool:
         """Whether it has to be known who took part in a phase: learners that answer, and something is promised."""
@@ -130,162 +165,118 @@ class Engine(Calls, Carriage):
     def counts_vary(self) -> bool:
         """Whether the number of messages differs from round to round."""
         answers = any(phase.answers is not None for phase in self.algorithm.phases)
-        return any(self.varying.values()) or any(s.addressed for s in self.specs) or answers
+        return any(self.setup.varying.values()) or any(s.addressed for s in self.specs) or answers
 
     def round(
-        self, world: World, carry: Carry, batch: Batch, desks: Desks, pick: Pick | None = None
-    ) -> tuple[Carry, Desks, Tally]:
-        """Run every phase once. Returns the desks with this round's messages, and what was sent and released.
+        self, network: Network, loop: LoopState, batch: Batch, buffers: SendBuffers, pick: Pick | None = None
+    ) -> tuple[LoopState, SendBuffers, Tally]:
+        """Run every phase once. Returns the buffers with this round's messages, and what was sent and released.
 
         `pick` gives the batches of some learners by their positions, without touching those of all.
         """
         if pick is None:
             pick = lambda position: jax.tree.map(lambda leaf: leaf[position], batch)  # noqa: E731
-        t = carry.round + 1
-        under_way = _Round(
-            {role: self._unpack(role, packed) for role, packed in carry.states.items()},
-            {role: [{}] * len(packed) for role, packed in carry.states.items()},
+        t = loop.round + 1
+        context = RoundContext(
+            batch,
+            pick,
+            {role: self.states(role, loop) for role in loop.states},
+            {role: [{}] * len(packed) for role, packed in loop.states.items()},
         )
-        now = {name: self._links_now(world, name, t) for name in world.links}
+        links = {name: self.setup.links_now(network, name, t) for name in network.links}
         for index, phase in enumerate(self.algorithm.phases):
-            links, desk = now[phase.links], desks[index]
-            if phase.answers in under_way.cohorts:
-                self._run_answer(world, index, phase, under_way, pick, links, t, desk)
-            elif self.calls(index):
-                self._run_call(world, index, phase, under_way, batch, links, t, desk)
+            at = PhaseContext(index, phase, network, links[phase.links])
+            if phase.answers in context.cohorts:
+                self._run_answer(at, context, buffers[index])
+            elif self.cohorts.calls(index):
+                self._run_call(at, context, buffers[index])
             else:
-                self._run_phase(world, index, phase, under_way, batch, links, t, desk, carry.flights[index])
-        packed = {role: self._pack(role, state, under_way.tails[role]) for role, state in under_way.states.items()}
-        cohorts = [cohort for role, cohort in under_way.cohorts.values() if role == self.algorithm.learner]
+                self._run_phase(at, context, buffers[index], loop.in_flight[index])
+        packed = {
+            role: tuple(map(PackedState.of, states, context.padding[role])) for role, states in context.states.items()
+        }
+        called = [cohort for role, cohort in context.cohorts.values() if role == self.algorithm.learner]
         tally = Tally(
-            jnp.stack(under_way.sent),
-            cohorts[-1] if cohorts else None,
-            jnp.stack(under_way.ratios),
-            tuple(under_way.took_part),
+            jnp.stack(context.messages),
+            called[-1] if called else None,
+            jnp.stack(context.ratios),
+            tuple(context.took_part),
         )
-        return Carry(t, packed, tuple(under_way.flights)), tuple(under_way.desks), tally
+        return LoopState(t, packed, tuple(context.in_flight)), tuple(context.buffers), tally
 
-    def _run_phase(
-        self,
-        world: World,
-        index: int,
-        phase: Phase,
-        under_way: _Round,
-        batch: Batch,
-        links: LinksNow,
-        t: Array,
-        desk: Packed,
-        flight: Flight | tuple[()],
-    ) -> None:
+    def _run_phase(self, at: PhaseContext, context: RoundContext, buffer: Packed, in_flight: InFlight | None) -> None:
         """Run a phase for all agents of its roles."""
-        states = under_way.states
-        takes_part = None if phase.answers is None else under_way.reached[phase.answers]
-        if takes_part is not None and self.books_answers(index):
-            under_way.took_part.append(takes_part)
-        rows, sent, states[phase.source], cost, _ = self._send(
-            world, index, phase, states[phase.source], batch, links, t, takes_part, desk
-        )
-        departures = self._depart(world, index, phase, links, sent, takes_part, t)
-        flight, entries = self._fly(index, rows, departures, flight, world, links, t)
-        under_way.note(rows, cost, flight, self._count_sent(world, phase, departures))
-        states[phase.target], under_way.tails[phase.target] = self._absorb(
-            world, index, phase, states[phase.target], entries, links, t
-        )
+        phase, states = at.phase, context.states
+        takes_part = None if phase.answers is None else context.reached[phase.answers]
+        if takes_part is not None and self.books_answers(at.index):
+            context.took_part.append(takes_part)
+        sent = self._send(at, states[phase.source], context.batch, buffer, takes_part)
+        states[phase.source] = sent.states
+        departures = self.delivery.departures(at, sent.addressed, takes_part)
+        in_flight, entries = self.delivery.arrivals(at, sent.rows, departures, in_flight)
+        context.note(sent.rows, sent.cost, in_flight, self.delivery.count_sent(at, departures))
+        states[phase.target], context.padding[phase.target] = self._absorb(at, states[phase.target], entries)
         if any(p.answers == phase.links for p in self.algorithm.phases):
             now_reached = joined([jnp.any(e.arrived[1:], axis=0) for e in entries.buckets])
-            before = under_way.reached.get(phase.links, jnp.zeros((), bool))
-            under_way.reached[phase.links] = before | now_reached
+            before = context.reached.get(phase.links, jnp.zeros((), bool))
+            context.reached[phase.links] = before | now_reached
 
-    def _run_call(
-        self,
-        world: World,
-        index: int,
-        phase: Phase,
-        under_way: _Round,
-        batch: Batch,
-        links: LinksNow,
-        t: Array,
-        desk: Packed,
-    ) -> None:
+    def _run_call(self, at: PhaseContext, context: RoundContext, buffer: Packed) -> None:
         """Run a phase that calls a cohort."""
-        states = under_way.states
-        rows, _, states[phase.source], cost, to = self._send(
-            world, index, phase, states[phase.source], batch, links, t, None, desk
-        )
-        cohort = self.cohort(world, phase, index, to)
-        under_way.cohorts[phase.links] = phase.target, cohort
+        phase, states = at.phase, context.states
+        sent = self._send(at, states[phase.source], context.batch, buffer)
+        states[phase.source] = sent.states
+        cohort = self.cohorts.called(at, sent.to)
+        context.cohorts[phase.links] = phase.target, cohort
         (state,) = states[phase.target]
-        states[phase.target] = (self.absorb_call(world, index, phase, state, rows, cohort, links, t),)
-        under_way.note(rows, cost, (), cohort.called_in(self.layout.repeats))
+        states[phase.target] = (self.cohorts.absorb_call(at, state, sent.rows, cohort),)
+        context.note(sent.rows, sent.cost, None, cohort.called_in(self.layout.repeats))
 
-    def _run_answer(
-        self,
-        world: World,
-        index: int,
-        phase: Phase,
-        under_way: _Round,
-        pick: Pick,
-        links: LinksNow,
-        t: Array,
-        desk: Packed,
-    ) -> None:
+    def _run_answer(self, at: PhaseContext, context: RoundContext, buffer: Packed) -> None:
         """Run a phase in which a cohort answers."""
-        states = under_way.states
+        phase, states = at.phase, context.states
         assert phase.answers is not None
-        _, cohort = under_way.cohorts[phase.answers]
+        _, cohort = context.cohorts[phase.answers]
         (state,) = states[phase.source]
-        rows, state, ratios = self.answer(
-            world, phase, state, pick, cohort, links, t, partial(self._one_sends, phase, index)
-        )
+        one = partial(self._one_sends, phase, at.index)
+        rows, state, ratios = self.cohorts.answer(at, state, context.pick, cohort, one)
         states[phase.source] = (state,)
-        states[phase.target] = self.absorb_answers(world, index, phase, states[phase.target], rows, cohort, links, t)
-        if self.books_answers(index):
-            under_way.took_part.append(cohort.position)
+        states[phase.target] = self.cohorts.absorb_answers(at, states[phase.target], rows, cohort)
+        if self.books_answers(at.index):
+            context.took_part.append(cohort.position)
         ratio = jnp.max(jnp.where(cohort.called, ratios, 0))
-        under_way.note(desk, ratio, (), cohort.called_in(self.layout.repeats))
+        context.note(buffer, ratio, None, cohort.called_in(self.layout.repeats))
 
-    def _one_sends(
-        self, phase: Phase, index: int, key: Key, state: State, batch: Batch, view: View
-    ) -> tuple[State, Packed, Array, Array, Array]:
-        """One agent's state, message, addressed slots, cost, and the outbox's own list of addresses."""
+    def _one_sends(self, phase: Phase, index: int, key: Key, state: State, batch: Batch, view: View) -> OneSent:
         ready = runtime.prepare(phase, index, key, state, batch, view)
-        packed = self.packings[index].pack(ready.outbox.message)
+        packed = self.setup.packings[index].pack(ready.outbox.message)
         to = jnp.zeros(0, jnp.int32) if ready.outbox.to is None else ready.outbox.to
-        return ready.state, packed, ready.addressed, _in_scales(ready.declared, self.dtype), to
+        return OneSent(ready.state, packed, ready.addressed, _in_scales(ready.declared, self.setup.dtype), to)
 
     def _send(
         self,
-        world: World,
-        index: int,
-        phase: Phase,
+        at: PhaseContext,
         states: tuple[State, ...],
         batch: Batch,
-        now: LinksNow,
-        t: Array,
-        takes_part: Array | None,
-        desk: Packed,
-    ) -> tuple[Packed, Array | None, tuple[State, ...], Array, Array]:
-        """Compute, release and emit for every source agent.
-
-        Returns all messages, which slots were addressed, new states, the cost of the dearest release, and the lists of
-        addresses.
-        """
-        spec = self.specs[index]
-        role = self.layout.roles[phase.source]
+        buffer: Packed,
+        takes_part: Array | None = None,
+    ) -> Sent:
+        """Compute, release and emit for every source agent; those that do not take part keep their state."""
+        source, spec = at.phase.source, self.specs[at.index]
+        role = self.layout.roles[source]
         new_states, addressed, costs, lists = [], [], [], []
-        rows = dict(desk)
+        rows = dict(buffer)
         first = 0
-
-        one = partial(self._one_sends, phase, index)
-        for b, (members, state) in enumerate(zip(world.members[phase.source], states, strict=True)):
-            part = slices(batch, role.buckets[b]) if phase.source == self.algorithm.learner else ()
-            view = self._view(phase.source, phase.links, b, members, now, t)
-            new, message, sent, cost, to = jax.vmap(one, in_axes=(0, 0, 0, VIEW_AXES))(members.key, state, part, view)
+        one = partial(self._one_sends, at.phase, at.index)
+        for b, (members, state) in enumerate(zip(at.network.members[source], states, strict=True)):
+            part = slices(batch, role.buckets[b]) if source == self.algorithm.learner else ()
+            view = self.setup.view(source, at.links, b, members)
+            sent = jax.vmap(one, in_axes=(0, 0, 0, VIEW_AXES))(members.key, state, part, view)
+            new, message, cost = sent.state, sent.message, sent.cost
             if takes_part is not None:
-                cost = jnp.where(takes_part[role.buckets[b]], cost, 0)
+                mine = takes_part[role.buckets[b]]
+                new, cost = where(mine, new, state), jnp.where(mine, cost, 0)
             costs.append(jnp.max(cost))
-            if takes_part is not None:
-                new = where(takes_part[role.buckets[b]], new, state)
             new_states.append(new)
             if spec.delivery == "per_slot":
                 message = jax.tree.map(lambda m: m.reshape(m.shape[0] * m.shape[1], m.shape[2]), message)
@@ -293,72 +284,55 @@ class Engine(Calls, Carriage):
             for name, part in message.items():
                 rows[name] = jax.lax.dynamic_update_slice(rows[name], part, (first, 0)) if len(states) > 1 else part
             first += next(iter(message.values())).shape[0] if message else 0
-            addressed.append(sent.reshape(-1))
-            lists.append(to)
-        masks = world.masks[index]
-        if isinstance(masks, Masks):
-            rows = dict(self._masked(index, rows, masks, world, t))
+            addressed.append(sent.addressed.reshape(-1))
+            lists.append(sent.to)
+        masks = at.network.masks[at.index]
+        if masks is not None:
+            rows = dict(self.delivery.masked(at, rows, masks))
         addresses = joined(addressed) if spec.addressed else None
-        return rows, addresses, tuple(new_states), jnp.max(jnp.stack(costs)), joined(lists)
-
-    def _masked(self, index: int, rows: Packed, masks: Masks, world: World, t: Array) -> Packed:
-        """Add each pair's mask to one message and take it from the other: their sum stays what it was, to the bit."""
-        words = noise_words(runtime.masks_key(world.root), t, index)
-        masked = {}
-        for name, values in rows.items():
-            draw = mask_draws(words, masks.scale[name], (masks.adds.size, values.shape[1]), values.dtype)
-            masked[name] = values.at[masks.adds].add(draw).at[masks.subtracts].add(-draw)
-        return masked
+        return Sent(rows, addresses, tuple(new_states), jnp.max(jnp.stack(costs)), joined(lists))
 
     def _absorb(
-        self,
-        world: World,
-        index: int,
-        phase: Phase,
-        states: tuple[State, ...],
-        entries: Entries,
-        now: LinksNow,
-        t: Array,
+        self, at: PhaseContext, states: tuple[State, ...], entries: Entries
     ) -> tuple[tuple[State, ...], list[Packed]]:
-        totals = self._everyone(phase, entries)
-        result, tails = [], []
-        for b, (members, state) in enumerate(zip(world.members[phase.target], states, strict=True)):
+        """Return the receivers' next states, and the padding columns of their mixes."""
+        index, target = at.index, at.phase.target
+        totals, ages = self._everyone(at.phase, entries), self.setup.channel.on(at.phase.links).ages
+        result, padding = [], []
+        for b, (members, state) in enumerate(zip(at.network.members[target], states, strict=True)):
             entry = entries.buckets[b]
 
             def one(
                 key: Key, state: State, view: View, place: Array, arrived: Array, pushed: Array, repeat: Array,
                 complete: bool = entry.complete,
             ) -> tuple[State, Packed]:  # fmt: skip
-                everyone = None if totals is None else {name: v[repeat] for name, v in totals.items()}
                 inbox = GatheredInbox(
-                    self.packings[index],
+                    self.setup.packings[index],
                     entries.rows,
                     place,
                     arrived,
                     view.into.weight,
                     pushed,
-                    self.channel.on(phase.links).ages,
+                    ages,
                     complete=complete,
-                    everyone=everyone,
+                    everyone=None if totals is None else {name: v[repeat] for name, v in totals.items()},
                 )
-                after = phase.absorb(runtime.absorb_key(key, view.round, index), state, inbox, view)
-                runtime.check_state(self.algorithm, index, phase.target, state, after)
-                return after, inbox.tail
+                return runtime.absorb(self.algorithm, index, key, state, inbox, view), inbox.padding
 
-            view = self._view(phase.target, phase.links, b, members, now, t)
-            new, tail = jax.vmap(one, in_axes=(0, 0, VIEW_AXES, 1, 1, 1, 0))(
+            view = self.setup.view(target, at.links, b, members)
+            new, columns = jax.vmap(one, in_axes=(0, 0, VIEW_AXES, 1, 1, 1, 0))(
                 members.key, state, view, entry.place, entry.arrived, entry.weight, members.repeat
             )
             if runtime.is_answered(self.algorithm, index):
                 new = where(jnp.any(entry.arrived[1:], axis=0), new, state)
             result.append(new)
-            tails.append(tail)
-        return tuple(result), tails
+            padding.append(columns)
+        return tuple(result), padding
 
     def _everyone(self, phase: Phase, entries: Entries) -> Packed | None:
         """Where all hear all with one weight, the mix is one sum per repeat."""
         layout = self.layout.links[phase.links]
-        if not layout.uniform or self.varying[phase.links] or not entries.buckets[0].complete:
+        if not layout.uniform or self.setup.varying[phase.links] or not entries.buckets[0].complete:
             return None
         edge, own = fixed_weights(layout.graph)
         weights = np.concatenate([edge, own])

@@ -23,7 +23,7 @@ Packed = Mapping[str, Array]
 """Element type -> every leaf of that type, side by side."""
 
 
-def padding(width: int) -> int:
+def padding_width(width: int) -> int:
     """Columns to add so that a GPU reads rows four numbers at a time: 1.5 times as fast there, but not on a CPU."""
     return -width % 4 if width >= 8 and jax.default_backend() != "cpu" else 0
 
@@ -37,7 +37,7 @@ class Packing:
         used: dict[str, int] = {}
         for leaf in self._leaves:
             used[leaf.dtype.name] = used.get(leaf.dtype.name, 0) + math.prod(leaf.shape)
-        self._padding = {name: padding(width) for name, width in used.items()}
+        self._padding = {name: padding_width(width) for name, width in used.items()}
         self.widths = {name: width + self._padding[name] for name, width in used.items()}
 
     def pack(self, message: Message) -> Packed:
@@ -50,7 +50,7 @@ class Packing:
             parts.append(jnp.zeros((*parts[0].shape[:-1], self._padding[name]), name))
         return {name: jnp.concatenate(parts, axis=-1) for name, parts in groups.items()}
 
-    def tail(self, packed: Packed) -> Packed:
+    def padding(self, packed: Packed) -> Packed:
         """Return the padding columns of packed vectors."""
         return {name: value[..., value.shape[-1] - self._padding[name] :] for name, value in packed.items()}
 
@@ -99,7 +99,7 @@ class GatheredInbox(Inbox):
         self.weight = None if self._push else weight
         self._mixing = pushed if self._push else weight
         self._complete, self._everyone = complete, everyone
-        self.tail: Packed = {}
+        self.padding: Packed = {}
         """Padding columns of the mix, once it was asked for: see `PackedState`."""
         self._made_in = get_opaque_trace_state(convention="nnx")
 
@@ -169,7 +169,7 @@ class GatheredInbox(Inbox):
         combined = {name: total(rows) for name, rows in self._rows.items()}
         # Under a transformation of the algorithm's own (cond, vmap, grad) they would not outlive it.
         if get_opaque_trace_state(convention="nnx") == self._made_in:
-            self.tail = self._packing.tail(combined)
+            self.padding = self._packing.padding(combined)
         return self._packing.unpack(combined)
 
 

@@ -1,9 +1,10 @@
-"""What the simulator keeps: the world on the device, what a round hands on, and what is under way."""
+"""Arrays of a simulation: the network on the device, the state that a round hands on, messages under way."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax
@@ -13,23 +14,17 @@ import numpy as np
 from tacit.core.contract import Array, Key, Links, State, Tree
 from tacit.graphs import Availability, Graph
 from tacit.graphs.weights import evaluate_exactly
-from tacit.simulator.inbox import Packed, padding
+from tacit.simulator.inbox import Packed, padding_width
 
 
 class Slots(NamedTuple):
-    """A bucket's slot table on the device; what a run does not need is empty."""
+    """A bucket's slot table on the device; None where a run does not need a column."""
 
     links: Links
     """As at round 0; weights are 0 where the graph varies."""
     row: Array
-    edge: Array | tuple[()]
-    slot_row: Array | tuple[()]
-
-    def place(self, per_slot: bool) -> Array:
-        """Rows from which to read: one per sender, or one per link."""
-        rows = self.slot_row if per_slot else self.row
-        assert not isinstance(rows, tuple)  # put on the device where a phase needs them
-        return rows
+    edge: Array | None
+    slot_row: Array | None
 
 
 class LinkArrays(NamedTuple):
@@ -37,7 +32,7 @@ class LinkArrays(NamedTuple):
 
     into: tuple[Slots, ...]
     out: tuple[Slots, ...]
-    graph: Graph | tuple[()]
+    graph: Graph | None
     """Only where it varies over the rounds."""
 
 
@@ -61,46 +56,58 @@ class Masks(NamedTuple):
     masked run and one without masks are then one program, and the same to the bit wherever masks cancel."""
 
 
-class World(NamedTuple):
-    """Everything that stays the same through a run, as device arrays."""
+class Called(NamedTuple):
+    """Tables of a phase that calls a cohort."""
+
+    agent: Array
+    """(callers, out-slots) position of the agent at the end of each of a caller's links."""
+    heard_at: Array
+    """(agents,) in-slot at which an agent's caller hears its answer."""
+    caller: Array
+    """(agents,) position of an agent's caller."""
+
+
+class Network(NamedTuple):
+    """Agents and links on the device: everything that stays the same through a run."""
 
     root: Key
     members: Mapping[str, tuple[Members, ...]]
     links: Mapping[str, LinkArrays]
-    masks: tuple[Masks | tuple[()], ...]
-    """Per phase, where its mechanism masks messages."""
-    called: tuple[Any, ...]
-    """Per phase that calls a cohort, its tables (`calls.Called`)."""
-    served_by: Array | tuple[()]
-    """Position of the predictor that speaks for each learner, where these are different roles."""
+    masks: tuple[Masks | None, ...]
+    """Per phase; None where its mechanism masks nothing."""
+    called: tuple[Called | None, ...]
+    """Per phase; None where it calls no cohort that is run by itself."""
+    served_by: Array | None
+    """Position of the predictor that speaks for each learner; None where learners predict."""
     availability: Mapping[str, Availability]
-    """Role -> who of it is there in a round, where not all are."""
+    """Role -> which of its agents are there in a round, where not all are."""
 
 
-class Flight(NamedTuple):
+class InFlight(NamedTuple):
     """Messages of one phase that may still be under way: a ring of delay + 1 rounds, in which round t has place t."""
 
     rows: Packed
     """(rounds * senders, width) each."""
     delay: tuple[Array, ...]
     """Per target bucket (rounds, slots, agents): delay of each message, -1 where none was sent or it was lost."""
-    weight: tuple[Array, ...]
-    """Per target bucket: the weight at the time of sending; empty where weights never change."""
+    weight: tuple[Array, ...] | None
+    """Per target bucket: the weight at the time of sending; None where weights never change."""
 
 
-Desks = tuple[Packed, ...]
-"""Per phase, the array from which neighbours' messages are read."""
+SendBuffers = tuple[Packed, ...]
+"""Per phase, the arrays from which neighbours' messages are read."""
 
 
-class Carry(NamedTuple):
-    """What a round hands to the next one."""
+class StateForm(NamedTuple):
+    """Structure of one agent's state, and shape and type of each leaf."""
 
-    round: Array
-    states: Mapping[str, tuple[PackedState, ...]]
-    flights: tuple[Flight | tuple[()], ...]
+    structure: Any
+    leaves: tuple[tuple[tuple[int, ...], Any], ...]
 
 
-class PackedState(NamedTuple):
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class PackedState:
     """States of a bucket between two rounds: vectors and numbers of one type side by side in one array.
 
     A mix that lands in several leaves is then written once, as one array; XLA would otherwise gather the neighbours'
@@ -112,50 +119,57 @@ class PackedState(NamedTuple):
     """Element type -> (agents, width)."""
     others: tuple[Array, ...]
     """Leaves with more axes, one per slot for instance, as they are."""
+    form: StateForm = field(metadata={"static": True})
 
-
-class StatePacking:
-    """From states to their packed form and back."""
-
-    def __init__(self, state: State) -> None:
-        """Settle it for a state with a leading axis of agents, or its shapes."""
-        leaves, self._structure = jax.tree_util.tree_flatten(state)
-        self._shapes = [(leaf.shape[1:], leaf.dtype) for leaf in leaves]
-
-    def pack(self, state: State, tail: Packed) -> PackedState:
-        """Put vectors and numbers side by side, padded with `tail` where it fits."""
+    @classmethod
+    def of(cls, state: State, padding: Packed) -> PackedState:
+        """Put the vectors and numbers of a bucket's states side by side, followed by `padding` where it fits."""
+        leaves, structure = jax.tree_util.tree_flatten(state)
         columns: dict[str, list[Array]] = {}
         others = []
-        for leaf, (shape, dtype) in zip(jax.tree.leaves(state), self._shapes, strict=True):
-            if len(shape) <= 1:
-                columns.setdefault(dtype.name, []).append(leaf.reshape(leaf.shape[0], -1))
+        for leaf in leaves:
+            if leaf.ndim <= 2:
+                columns.setdefault(leaf.dtype.name, []).append(leaf.reshape(leaf.shape[0], -1))
             else:
                 others.append(leaf)
         for name, parts in columns.items():
-            missing = padding(sum(part.shape[1] for part in parts))
-            fits = name in tail and tail[name].shape[1] == missing
-            parts.append(tail[name] if fits else jnp.zeros((parts[0].shape[0], missing), name))
-        return PackedState({k: jnp.concatenate(v, axis=1) for k, v in columns.items()}, tuple(others))
+            missing = padding_width(sum(part.shape[1] for part in parts))
+            fits = name in padding and padding[name].shape[1] == missing
+            parts.append(padding[name] if fits else jnp.zeros((parts[0].shape[0], missing), name))
+        form = StateForm(structure, tuple((leaf.shape[1:], leaf.dtype) for leaf in leaves))
+        return cls({k: jnp.concatenate(v, axis=1) for k, v in columns.items()}, tuple(others), form)
 
-    def unpack(self, packed: PackedState) -> State:
-        """Take it apart again."""
-        taken = dict.fromkeys(packed.columns, 0)
-        others = iter(packed.others)
+    def unpack(self) -> State:
+        """Return the states again, leaf by leaf."""
+        taken = dict.fromkeys(self.columns, 0)
+        others = iter(self.others)
         leaves = []
-        for shape, dtype in self._shapes:
+        for shape, dtype in self.form.leaves:
             if len(shape) > 1:
                 leaves.append(next(others))
                 continue
             start = taken[dtype.name]
             taken[dtype.name] = start + math.prod(shape)
-            part = packed.columns[dtype.name][:, start : taken[dtype.name]]
+            part = self.columns[dtype.name][:, start : taken[dtype.name]]
             leaves.append(part.reshape(part.shape[0], *shape))
-        return jax.tree_util.tree_unflatten(self._structure, leaves)
+        return jax.tree_util.tree_unflatten(self.form.structure, leaves)
+
+
+class LoopState(NamedTuple):
+    """All that a round hands to the next one."""
+
+    round: Array
+    states: Mapping[str, tuple[PackedState, ...]]
+    """Role -> states, bucket by bucket."""
+    in_flight: tuple[InFlight | None, ...]
+    """Per phase; None where messages arrive at once."""
 
 
 class LinksNow(NamedTuple):
     """Links of one link set in one round, per bucket."""
 
+    name: str
+    round: Array | int
     into: tuple[Links, ...]
     out: tuple[Links, ...]
     present: Array | None

@@ -1,4 +1,4 @@
-"""What is noted of every round: means over the agents of each repeat, before the round's update."""
+"""Figures of every round: means over the agents of each repeat, before the round's update."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def all_noted(constraints: Noted, asked: Noted) -> Noted:
     return {**constraints, **asked}
 
 
-class Figures:
+class RoundMetrics:
     """The loss, the score where the objective has one, one node's loss where it was asked for, and what else was."""
 
     def __init__(

@@ -27,7 +27,7 @@ class AgentFunctions:
         self._prepare = [jax.jit(self._preparer(k, phase)) for k, phase in enumerate(algorithm.phases)]
         self._compute = [jax.jit(self._computer(k, phase)) for k, phase in enumerate(algorithm.phases)]
         self._emit = [jax.jit(self._emitter(phase)) for phase in algorithm.phases]
-        self._absorb = [jax.jit(self._absorber(k, phase)) for k, phase in enumerate(algorithm.phases)]
+        self._absorb = [jax.jit(self._absorber(k)) for k in range(len(algorithm.phases))]
         self.model = jax.jit(algorithm.model)
         self.init = {role: jax.jit(self._initialiser(role)) for role in algorithm.init}
 
@@ -54,11 +54,9 @@ class AgentFunctions:
 
         return emit
 
-    def _absorber(self, index: int, phase: Phase) -> Any:
+    def _absorber(self, index: int) -> Any:
         def absorb(key: Key, state: State, inbox: StackedInbox, view: View) -> State:
-            after = phase.absorb(runtime.absorb_key(key, view.round, index), state, inbox, view)
-            runtime.check_state(self.algorithm, index, phase.target, state, after)
-            return after
+            return runtime.absorb(self.algorithm, index, key, state, inbox, view)
 
         return absorb
 

@@ -1,0 +1,78 @@
+"""Shared steps of the two runtimes, simulator and peers, so that both compute one trajectory.
+
+- `keys`: the randomness of a run.
+- `views`: what an agent knows in a phase.
+- `calls`: one agent's compute, release, emit and absorb.
+- `messages`, `data_flow`: what each phase sends, and what of it depends on data, found before round 0.
+- `topology`, `start`: graphs made ready, first parameters.
+"""
+
+from __future__ import annotations
+
+from tacit.runtime.calls import (
+    Declared,
+    Prepared,
+    absorb,
+    check_state,
+    compute,
+    declare,
+    emit,
+    finish,
+    prepare,
+    same_structure,
+    self_contained,
+    with_data,
+)
+from tacit.runtime.data_flow import check_preparation
+from tacit.runtime.keys import (
+    absorb_key,
+    agent_key,
+    channel_key,
+    compute_key,
+    init_key,
+    links_key,
+    masks_key,
+    presence_key,
+)
+from tacit.runtime.messages import MessageSpec, ReleaseSpec, settle
+from tacit.runtime.start import FirstParams, first_params, model_bytes, starting_points
+from tacit.runtime.topology import check_horizon, check_window, is_answered, link_ends, prepared_topology
+from tacit.runtime.views import empty_links, make_view
+
+__all__ = [
+    "Declared",
+    "FirstParams",
+    "MessageSpec",
+    "Prepared",
+    "ReleaseSpec",
+    "absorb",
+    "absorb_key",
+    "agent_key",
+    "channel_key",
+    "check_horizon",
+    "check_preparation",
+    "check_state",
+    "check_window",
+    "compute",
+    "compute_key",
+    "declare",
+    "emit",
+    "empty_links",
+    "finish",
+    "first_params",
+    "init_key",
+    "is_answered",
+    "link_ends",
+    "links_key",
+    "make_view",
+    "masks_key",
+    "model_bytes",
+    "prepare",
+    "prepared_topology",
+    "presence_key",
+    "same_structure",
+    "self_contained",
+    "settle",
+    "starting_points",
+    "with_data",
+]

@@ -1,0 +1,108 @@
+"""Messages and releases of each phase, settled by abstract traces before round 0."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from tacit.core.contract import Algorithm, Batch, Delivery, Mechanism, Message, Outbox, Params, Phase, View
+from tacit.core.errors import ConfigError, ContractError
+from tacit.privacy.charges import charges_all
+from tacit.privacy.noise.mask_noise import check_size, hides
+from tacit.privacy.release import grid_step
+from tacit.runtime.calls import check_state, self_contained, with_data
+from tacit.runtime.data_flow import Flow, Method, Sending, followed, hearing, sending, trace
+
+
+class ReleaseSpec(NamedTuple):
+    """What a phase releases, settled before the run: the part of a declaration that never changes."""
+
+    mechanism: Mechanism
+    coordinates: int
+    from_data: bool
+    """Whether the value depends on the batch, or on a state that does. What does not is free."""
+    records: int = 1
+    """Places for records in a batch."""
+    in_sequence: bool = True
+    """Whether it is charged to every record, those of other rounds too."""
+
+
+class MessageSpec(NamedTuple):
+    """What a phase sends, settled before the run."""
+
+    message: Message
+    """ShapeDtypeStruct of each leaf as it lies on the wire."""
+    delivery: Delivery
+    addressed: bool
+    """Whether the outbox picks whom it is for."""
+    release: ReleaseSpec
+
+
+def settle(
+    algorithm: Algorithm, params: Params, batch: Batch, views: Mapping[str, Mapping[str, View]]
+) -> tuple[MessageSpec, ...]:
+    """Trace every function once, abstractly, for one agent per role: what the phases send.
+
+    `views` gives one agent's view per role and link set. An algorithm that breaks its promises is refused: `data_flow`
+    says how data are followed.
+    """
+    algorithm = self_contained(algorithm)
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    init = {role: trace(make, key=key, params=params, views=views[role]) for role, make in algorithm.init.items()}
+    method = Method(algorithm, init, [], [])
+    for index, phase in enumerate(algorithm.phases):
+        state, heard_by = init[phase.source].shapes, init[phase.target].shapes
+        own_batch = batch if phase.source == algorithm.learner else ()
+        view, own_batch = jax.eval_shape(with_data, views[phase.source][phase.links], own_batch)
+        found = sending(phase, index, key, state, own_batch, view)
+        _check_spread(algorithm, index, found.outbox)
+        check_state(algorithm, index, phase.source, state, found.emit.shapes[0])
+        _check_outbox(algorithm, index, found.outbox)
+        heard = hearing(phase, key, heard_by, found.outbox, views[phase.target][phase.links])
+        check_state(algorithm, index, phase.target, heard_by, heard.shapes)
+        method.sends.append(found)
+        method.hears.append(heard)
+    each = zip(algorithm.phases, method.sends, followed(method), strict=True)
+    return tuple(_message_spec(algorithm, *found) for found in each)
+
+
+def _message_spec(algorithm: Algorithm, phase: Phase, found: Sending, flow: Flow) -> MessageSpec:
+    outbox = found.outbox
+    skip = 1 if outbox.delivery == "per_slot" else 0
+    message = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[skip:], leaf.dtype), outbox.message)
+    coordinates = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(found.value))
+    in_sequence = charges_all(algorithm.privacy, phase.mechanism.adjacency)
+    release = ReleaseSpec(phase.mechanism, coordinates, any(jax.tree.leaves(flow.value)), found.records, in_sequence)
+    return MessageSpec(message, outbox.delivery, outbox.to is not None, release)
+
+
+def _check_outbox(algorithm: Algorithm, index: int, outbox: Outbox) -> None:
+    for leaf in jax.tree.leaves(outbox.message) if outbox.delivery == "push" else ():
+        if not jnp.issubdtype(leaf.dtype, jnp.inexact):
+            raise ContractError(
+                f"algorithm {algorithm.name!r}, phase {index} pushes a leaf of type {leaf.dtype}, of which no share "
+                "can be sent: make it a floating number, or send it with `share`"
+            )
+
+
+def _check_spread(algorithm: Algorithm, index: int, outbox: Outbox) -> None:
+    """Refuse a mechanism that releases link by link in a phase that sends one value to all."""
+    mechanism = algorithm.phases[index].mechanism
+    if mechanism.per_slot and outbox.delivery != "per_slot":
+        raise ConfigError(
+            f"mechanism {mechanism.name!r} releases a value for each link, but algorithm {algorithm.name!r} sends "
+            f"one to all in phase {index}; use it with a diffusion method, or take laplace or gaussian noise"
+        )
+    if mechanism.spread == "masked":
+        other = [leaf for leaf in jax.tree.leaves(outbox.message) if not jnp.issubdtype(leaf.dtype, jnp.integer)]
+        if other:
+            raise ContractError(
+                f"algorithm {algorithm.name!r}, phase {index}: masks are added to whole numbers of steps, but a "
+                f"leaf of type {other[0].dtype} is sent; send what was released as it is"
+            )
+        for leaf in jax.tree.leaves(outbox.message) if hides(mechanism) else ():
+            check_size(mechanism.mask_scale, grid_step(mechanism, leaf.dtype))

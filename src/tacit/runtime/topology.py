@@ -1,0 +1,124 @@
+"""Topologies made ready for a run, and runs refused for what their links do not keep."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+
+from tacit.core.contract import Algorithm, Key
+from tacit.core.errors import ConfigError, ContractError, RequirementError, TacitWarning
+from tacit.graphs import Channel, Graph, Topology, as_topology, first_gap_of_run, require
+from tacit.runtime.keys import links_key
+
+
+def link_ends(algorithm: Algorithm) -> Mapping[str, tuple[str, str]]:
+    """Return source and target role of each link set that the algorithm uses."""
+    ends: dict[str, tuple[str, str]] = {}
+    for phase in algorithm.phases:
+        pair = (phase.source, phase.target)
+        if phase.answers is not None and ends.get(phase.answers, ("", ""))[1] != phase.source:
+            raise ContractError(
+                f"algorithm {algorithm.name!r}: {phase.source!r} answers {phase.answers!r} on {phase.links!r}, but no "
+                f"earlier phase leads to {phase.source!r} on {phase.answers!r}; name links of an earlier phase"
+            )
+        if ends.setdefault(phase.links, pair) != pair:
+            raise ContractError(
+                f"algorithm {algorithm.name!r} uses links {phase.links!r} from {ends[phase.links][0]!r} to "
+                f"{ends[phase.links][1]!r} and from {pair[0]!r} to {pair[1]!r}; give each direction its own name"
+            )
+    return ends
+
+
+def is_answered(algorithm: Algorithm, index: int) -> bool:
+    """Whether agents of another role which a phase does not reach are left alone in it."""
+    phase = algorithm.phases[index]
+    return phase.source != phase.target and any(p.answers == phase.links for p in algorithm.phases[index + 1 :])
+
+
+def prepared_topology(algorithm: Algorithm, graph: Graph | Topology, channel: Channel | None = None) -> Topology:
+    """Return what the algorithm makes of a graph, with weights, its requirements checked (the channel's too)."""
+    topology = as_topology(graph)
+    if algorithm.topology is not None:
+        topology = algorithm.topology(topology)
+    if algorithm.check is not None:
+        algorithm.check(topology)
+    ends = link_ends(algorithm)
+    for name, (source, target) in ends.items():
+        if name not in topology.links or {source, target} - topology.roles.keys():
+            raise ConfigError(
+                f"algorithm {algorithm.name!r} needs links {name!r} from {source!r} to {target!r}, but the topology "
+                f"has links {sorted(topology.links)} among roles {sorted(topology.roles)}"
+            )
+        _check_ends(name, topology.links[name], source, target, topology.roles)
+    if channel is not None and channel.links is not None and not ends.keys() & set(channel.links):
+        raise ConfigError(
+            f"the channel is for links {', '.join(map(repr, channel.links))}, but {algorithm.name!r} has "
+            f"{', '.join(map(repr, ends))}: name one of these, or none for all of them"
+        )
+    used = replace(topology, links={name: topology.links[name] for name in ends})
+    require(used, algorithm.requires, algorithm.name, channel)
+    unweighted = [name for name in ends if used.links[name].weights is None]
+    chosen = {name: used.links[name].with_weights(_rule(algorithm, used.links[name])) for name in unweighted}
+    ready = replace(used, links={**used.links, **chosen})
+    # Connectivity was checked above and does not depend on weights; whether these sum to one does.
+    require(ready, algorithm.requires - {"strongly_connected", "connected_over_time"}, algorithm.name)
+    return ready
+
+
+def _rule(algorithm: Algorithm, graph: Graph) -> str:
+    """Return the rule for the weights of links that have none; Metropolis weights are for links within one role."""
+    return "receiver" if algorithm.weights == "metropolis" and graph.sources is not None else algorithm.weights
+
+
+def check_window(algorithm: Algorithm, topology: Topology, root: Key, rounds: int, repeats: int = 1) -> None:
+    """Refuse a run in which the links of some `algorithm.window` rounds in a row leave somebody unreached.
+
+    Who comes and goes is drawn from the run's own keys, so that the very rounds to come are looked at. `topology` is
+    the disjoint union of the repeats. A run that is shorter than the window must connect everybody over all of it.
+    """
+    if algorithm.window is None:
+        return
+    if topology.availability:
+        raise RequirementError(
+            f"{algorithm.name} requires that the links of every {algorithm.window} rounds in a row connect everybody, "
+            "which agents that are there by chance do not promise: say who is there with graphs.Attendance"
+        )
+    window = min(algorithm.window, rounds)
+    for index, (name, graph) in enumerate(topology.links.items()):
+        if graph.sources is not None:
+            continue
+        keys = jax.vmap(partial(links_key, root, index))(jnp.arange(1, rounds + 1))
+        gap = first_gap_of_run(graph, keys, window, parts=repeats)
+        if gap is not None:
+            where = f" (repeat {gap.part})" if repeats > 1 else ""
+            raise RequirementError(
+                f"{algorithm.name} requires that the links of every {window} rounds in a row connect everybody, but of "
+                f"{name!r} {gap}{where}: let fewer agents stay away at a time, add links, or declare a longer window"
+            )
+
+
+def check_horizon(algorithm: Algorithm, rounds: int) -> None:
+    """Warn of a run that is shorter or longer than what the method's settings were made for."""
+    if algorithm.horizon not in (None, rounds):
+        warnings.warn(
+            f"{algorithm.name} was made for rounds = {algorithm.horizon:,} and is run for {rounds:,}: its steps are "
+            "those of the former, and what is known of its regret does not hold; make it for the rounds that it is run",
+            TacitWarning,
+            stacklevel=2,
+        )
+
+
+def _check_ends(name: str, graph: Graph, source: str, target: str, roles: Mapping[str, int]) -> None:
+    """Refuse a graph that cannot be the links from one role to another: its slots would mean other agents."""
+    senders = None if source == target else roles[source]
+    if (graph.agents, graph.sources) != (roles[target], senders):
+        raise ConfigError(
+            f"links {name!r} lead from {roles[source]} {source!r} to {roles[target]} {target!r}, but their graph has "
+            f"agents={graph.agents} and sources={graph.sources}; expected agents={roles[target]} and sources={senders} "
+            "(receivers, and senders where these are another role)"
+        )
