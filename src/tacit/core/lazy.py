@@ -7,8 +7,10 @@ from importlib import import_module
 from typing import Any
 
 
-def lazy_exports(package: str, names: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` of a package.
+def lazy_exports(
+    package: str, names: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return `__getattr__`, `__dir__` and `__all__` of a package; mypy sees its imports under `TYPE_CHECKING`.
 
     A name equal to its module's stands for the module itself. Otherwise no public name may be that of a module of the
     package: importing the module would put it in the name's place.
@@ -16,9 +18,6 @@ def lazy_exports(package: str, names: Mapping[str, str]) -> tuple[Callable[[str]
     Args:
       package: The package, ``__name__`` in its ``__init__``.
       names: Module of the package -> its public names, parted by spaces, e.g. ``{"build": "ring star"}``.
-
-    Returns:
-      ``(__getattr__, __dir__)``; mypy learns of the names by imports under ``TYPE_CHECKING``.
     """
     modules = {name: module for module, listed in names.items() for name in listed.split()}
 
@@ -28,7 +27,5 @@ def lazy_exports(package: str, names: Mapping[str, str]) -> tuple[Callable[[str]
         module = import_module(f"{package}.{modules[name]}")
         return module if name == modules[name] else getattr(module, name)
 
-    def public() -> list[str]:
-        return sorted(modules)
-
-    return get, public
+    public = sorted(modules)
+    return get, lambda: public, public

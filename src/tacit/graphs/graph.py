@@ -18,11 +18,19 @@ import numpy.typing as npt
 
 from tacit.core.errors import GraphError
 from tacit.graphs import edges as edge_lists
-from tacit.graphs.clusters import checked_clusters, joined_clusters
-from tacit.graphs.compatibility import checked
 from tacit.graphs.dynamics import Attendance, Dynamics, Periodic, Scheduled, joined_dynamics
 from tacit.graphs.edges import BoolArray, FloatArray, IntArray
-from tacit.graphs.weights import Rule, Weights, by_rule, evaluate, evaluate_exactly, given, joined_weights
+from tacit.graphs.roles import joined_clusters, validate_clusters
+from tacit.graphs.weights import (
+    Rule,
+    Weights,
+    by_rule,
+    evaluate,
+    evaluate_exactly,
+    given,
+    joined_weights,
+    validate_weights,
+)
 
 STATIC = {"static": True}
 
@@ -220,11 +228,11 @@ class Graph:
         else:
             chosen = given(*self._from_matrix(weights))
         fitted = chosen.fitted(self.senders, self.receivers, self.agents, self.sources)
-        return checked(replace(self, weights=fitted))
+        return validate_weights(replace(self, weights=fitted))
 
     def with_dynamics(self, dynamics: Dynamics | None) -> Graph:
         """Return the graph with these dynamics in place of its own; None: the same in every round."""
-        return checked(replace(self, dynamics=dynamics))
+        return validate_weights(replace(self, dynamics=dynamics))
 
     def with_clusters(self, clusters: npt.ArrayLike) -> Graph:
         """Return the graph with its agents in clusters: one number from 0 on for each agent.
@@ -232,7 +240,7 @@ class Graph:
         A run then has the links within clusters as "cluster" and the others as "bridge", besides all as "peers".
         """
         self._refuse_two_roles("with_clusters()")
-        return replace(self, clusters=checked_clusters(clusters, self.agents, "agents"))
+        return replace(self, clusters=validate_clusters(clusters, self.agents, "agents"))
 
     def among(self, keep: BoolArray, name: str) -> Graph:
         """Return the same agents with some of the links (E,), weights to be chosen anew."""
@@ -397,3 +405,6 @@ def first_of_equal_sizes(graphs: Sequence[Graph], what: str, expected: str) -> G
                 f"({first.sources}): {expected}"
             )
     return first
+
+
+from_edges = Graph.from_edges

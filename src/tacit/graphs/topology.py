@@ -9,10 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.core.errors import GraphError
-from tacit.graphs.availability import Availability, joined_availability
-from tacit.graphs.clusters import checked_clusters, joined_clusters
 from tacit.graphs.edges import IntArray, refuse_large
 from tacit.graphs.graph import Graph
+from tacit.graphs.roles import Availability, joined_availability, joined_clusters, validate_clusters
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +29,7 @@ class Topology:
 
     def __post_init__(self) -> None:
         for role, labels in self.clusters.items():
-            checked_clusters(labels, self.roles.get(role, 0), f"agents of role {role!r}")
+            validate_clusters(labels, self.roles.get(role, 0), f"agents of role {role!r}")
         for role, availability in self.availability.items():
             if availability.probability.shape != (self.roles.get(role),):
                 raise GraphError(
@@ -125,7 +124,7 @@ def federation(servers: Graph, clients: int, clusters: npt.ArrayLike | None = No
             "downlink": Graph.from_edges(size, home, every, sources=count, name="downlink"),
             "servers": servers,
         },
-        {} if clusters is None else {"client": checked_clusters(clusters, size, "clients")},
+        {} if clusters is None else {"client": validate_clusters(clusters, size, "clients")},
     )
 
 

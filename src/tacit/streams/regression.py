@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from tacit.core import limits
 from tacit.core.errors import ConfigError, DataError
+from tacit.streams.arrays import whole
 from tacit.streams.stream import Stream
 from tacit.streams.validate import check_count
-from tacit.streams.whole import whole
 
 Range = tuple[float, float]
 # What a random stream is for: a sweep over one setting leaves all other draws as they are.
