@@ -46,7 +46,7 @@ class Delay:
         return tuple(self.p**i * (1 - self.p) for i in range(len(self.possible)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Channel:
     """Loses each message with probability `loss`, independently, and delays those that get through."""
 
@@ -59,6 +59,12 @@ class Channel:
     def __post_init__(self) -> None:
         if not 0 <= self.loss < 1:
             raise ConfigError(f"channel loss is {self.loss}: expected a probability in [0, 1)")
+
+    def __repr__(self) -> str:
+        does = [f"loses {self.loss:g}"] if self.loss else []
+        does += [] if self.delay is None else [f"delays up to {self.delay.longest} rounds"]
+        where = "" if self.links is None else f" on {', '.join(self.links)}"
+        return f"Channel({', '.join(does) or 'reliable'}{where})"
 
     @property
     def reliable(self) -> bool:

@@ -168,8 +168,7 @@ def _power_iteration(W: Any, tolerance: float, most_steps: int) -> tuple[FloatAr
         if change <= tolerance:
             return vector / vector.sum(), eigenvalue
     raise GraphError(
-        f"power iteration still moved by {change:.1e} after {most_steps:,} steps: the spectral gap is "
-        "too small; allow "
+        f"power iteration still moved by {change:.1e} after {most_steps:,} steps: the spectral gap is too small; allow "
         "more steps or a larger tolerance"
     )
 

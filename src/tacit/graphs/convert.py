@@ -11,6 +11,7 @@ import numpy as np
 
 from tacit.core import limits
 from tacit.core.errors import GraphError
+from tacit.core.extras import require
 from tacit.graphs.edges import matrix_entries, refuse_large, split_keys
 from tacit.graphs.graph import Graph
 from tacit.graphs.weights import given
@@ -99,8 +100,7 @@ def to_networkx(graph: Graph, *, nodes: Sequence[Hashable] | None = None) -> Any
     `from_networkx` gives the same graph back. Links between two roles go from ("sender", j) to ("receiver", i), and
     "bipartite" is 0 and 1. Of links that come and go all are there.
     """
-    import networkx
-
+    networkx = require("networkx", extra="graphs")
     if nodes is not None and (graph.sources is not None or len(set(nodes)) != graph.agents):
         raise GraphError(
             f"{len(set(nodes))} different names for {graph.agents} agents: expected one each (and none between roles)"

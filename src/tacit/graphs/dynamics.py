@@ -36,12 +36,15 @@ class Dynamics(Protocol):
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Periodic:
     """Plays P sets of links in turn: row (t - 1) mod P of the table says which are up. See `periodic`."""
 
     table: BoolArray
     """(P, E) bool, in canonical edge order."""
+
+    def __repr__(self) -> str:
+        return f"Periodic({self.table.shape[0]} rounds, {self.table.shape[1]} links)"
 
     @property
     def period(self) -> int:
@@ -70,7 +73,7 @@ class Periodic:
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Attendance:
     """Agents come and go as they please: row (t - 1) mod P of the table says who is present in round t.
 
@@ -81,6 +84,9 @@ class Attendance:
 
     table: BoolArray
     """(P, n) bool, one column per agent."""
+
+    def __repr__(self) -> str:
+        return f"Attendance({self.table.shape[0]} rounds, {self.table.shape[1]} agents)"
 
     @property
     def period(self) -> int:

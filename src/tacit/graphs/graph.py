@@ -19,7 +19,7 @@ import numpy.typing as npt
 from tacit.core.errors import GraphError
 from tacit.graphs import edges as edge_lists
 from tacit.graphs.dynamics import Attendance, Dynamics, Periodic, Scheduled, joined_dynamics
-from tacit.graphs.edges import BoolArray, FloatArray, IntArray
+from tacit.graphs.edges import BoolArray, IntArray
 from tacit.graphs.roles import joined_clusters, validate_clusters
 from tacit.graphs.weights import (
     Rule,
@@ -51,7 +51,7 @@ class RoundGraph(NamedTuple):
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Graph:
     """Directed links. Make it with `from_edges` or a generator; the plain constructor checks nothing."""
 
@@ -91,25 +91,9 @@ class Graph:
         if agents < 1 or (sources is not None and sources < 1):
             raise GraphError(f"graph of {agents} agents (sources: {sources}): expected at least one")
         edge_lists.refuse_large(max(agents, sources or 0), np.size(senders), name)
-        columns = sources or agents
-        send, receive = _ids(senders, "senders"), _ids(receivers, "receivers")
-        if len(send) != len(receive):
-            raise GraphError(f"{len(send)} senders but {len(receive)} receivers: expected one of each per edge")
-        _refuse(send, receive, (send < 0) | (send >= columns), f"the sender is not in 0..{columns - 1}")
-        _refuse(send, receive, (receive < 0) | (receive >= agents), f"the receiver is not in 0..{agents - 1}")
-        if sources is None:
-            _refuse(send, receive, send == receive, "it is a self loop: drop it, and give self_weight if need be")
-        keys = edge_lists.edge_keys(send, receive, columns)
-        order = None
-        if weight is None:
-            if self_weight is not None:
-                raise GraphError("self_weight without weight: give both, or name a rule with with_weights")
-            keys = np.sort(keys)
-        else:
-            order = np.argsort(keys, kind="stable")
-            keys = keys[order]
-        send, receive = edge_lists.split_keys(keys, columns)
-        _refuse(send[1:], receive[1:], keys[1:] == keys[:-1], "it is listed twice: list each edge once")
+        if weight is None and self_weight is not None:
+            raise GraphError("self_weight without weight: give both, or name a rule with with_weights")
+        send, receive, order = edge_lists.sorted_edges(agents, senders, receivers, sources, ordered=weight is not None)
         graph = cls(int(agents), send, receive, sources=sources, name=name)
         if order is None:
             return graph
@@ -120,6 +104,12 @@ class Graph:
             raise GraphError(f"weight has shape {values.shape}: expected one per edge, {order.shape}")
         own = np.zeros(agents) if self_weight is None else self_weight
         return graph.with_weights(given(values[order], own))
+
+    def __repr__(self) -> str:
+        ends = f"{self.agents} agents" if self.sources is None else f"{self.sources} senders to {self.agents} receivers"
+        more = "" if self.weights is None else f", {self.weights.rule} weights"
+        more += "" if self.dynamics is None else f", {type(self.dynamics).__name__}"
+        return f"Graph({self.name.partition('(')[0]}, {ends}, {self.edges} links{more})"
 
     @property
     def edges(self) -> int:
@@ -226,7 +216,8 @@ class Graph:
         elif isinstance(weights, Weights):
             chosen = weights
         else:
-            chosen = given(*self._from_matrix(weights))
+            shape, two_roles = (self.agents, self.columns), self.sources is not None
+            chosen = given(*edge_lists.matrix_weights(weights, self.senders, self.receivers, shape, two_roles))
         fitted = chosen.fitted(self.senders, self.receivers, self.agents, self.sources)
         return validate_weights(replace(self, weights=fitted))
 
@@ -322,16 +313,6 @@ class Graph:
         clusters = None if self.clusters is None else self.clusters[np.argsort(new)]
         return Graph(self.agents, senders, receivers, weights, dynamics, None, self.name, clusters)
 
-    def to_networkx(self) -> Any:
-        """Return a networkx.DiGraph with nodes 0..n-1."""
-        import networkx
-
-        self._refuse_two_roles("to_networkx()")
-        graph = networkx.DiGraph(name=self.name)
-        graph.add_nodes_from(range(self.agents))
-        graph.add_edges_from(zip(self.senders.tolist(), self.receivers.tolist(), strict=True))
-        return graph
-
     @staticmethod
     def union(graphs: Sequence[Graph]) -> Graph:
         """Return the disjoint union of graphs of equal size: agent i of the r-th becomes r * agents + i.
@@ -361,36 +342,6 @@ class Graph:
     def _refuse_two_roles(self, operation: str) -> None:
         if self.sources is not None:
             raise GraphError(f"{operation} is for agents of one role, but {self.name!r} links two roles")
-
-    def _from_matrix(self, matrix: Any) -> tuple[FloatArray, FloatArray]:
-        keys, values, own = edge_lists.matrix_entries(matrix, self.sources is not None)
-        if np.shape(matrix) != (self.agents, self.columns):
-            raise GraphError(f"W has shape {np.shape(matrix)}: expected {(self.agents, self.columns)} (row = receiver)")
-        known = edge_lists.edge_keys(self.senders, self.receivers, self.columns)
-        place = np.searchsorted(known, keys)
-        strange = (place >= len(known)) | (np.append(known, -1)[np.minimum(place, len(known))] != keys)
-        if strange.any():
-            receiver, sender = divmod(int(keys[np.argmax(strange)]), self.columns)
-            raise GraphError(
-                f"W[{receiver}, {sender}] is not 0 but the graph has no edge {sender} -> {receiver}: add the edge, or "
-                "build the graph from W with from_matrix"
-            )
-        weight = np.zeros(self.edges)
-        weight[place] = values
-        return weight, own
-
-
-def _ids(values: npt.ArrayLike, what: str) -> IntArray:
-    array = np.asarray(values)
-    if array.ndim != 1 or not (np.issubdtype(array.dtype, np.integer) or array.size == 0):
-        raise GraphError(f"{what} have shape {array.shape} and type {array.dtype}: expected (E,) of integers")
-    return array.astype(np.int64)
-
-
-def _refuse(senders: IntArray, receivers: IntArray, fault: BoolArray, why: str) -> None:
-    if fault.any():
-        edge = int(np.argmax(fault))
-        raise GraphError(f"edge {senders[edge]} -> {receivers[edge]}: {why}")
 
 
 def first_of_equal_sizes(graphs: Sequence[Graph], what: str, expected: str) -> Graph:

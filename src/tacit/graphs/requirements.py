@@ -53,8 +53,7 @@ def check_channel(channel: Channel, requires: frozenset[Requirement], algorithm_
     if channel.delay is not None:
         does.append(f"delays them by up to {channel.delay.longest} rounds and drops older ones")
     return [
-        f"{algorithm_name} requires reliable links, but the channel {' and '.join(does)}: use its "
-        "loss-tolerant "
+        f"{algorithm_name} requires reliable links, but the channel {' and '.join(does)}: use its loss-tolerant "
         "variant, or a channel without loss and delay"
     ]
 
@@ -130,8 +129,7 @@ def _doubly_stochastic(graph: Graph) -> Fault:
     if evidence is None:
         return None
     return evidence, (
-        "use graph.with_weights('metropolis') on a symmetric graph (graph.mutual() makes one), or a "
-        "push-sum method "
+        "use graph.with_weights('metropolis') on a symmetric graph (graph.mutual() makes one), or a push-sum method "
         "with sender-normalised weights"
     )
 

@@ -46,7 +46,7 @@ def joined_clusters(parts: Sequence[IntArray | None]) -> IntArray | None:
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Availability:
     """Each agent is there with a probability of its own, and, where `arrivals` are known, only when it has data.
 
@@ -57,6 +57,12 @@ class Availability:
     """(n,) of each agent of the role."""
     arrivals: BoolArray | None = None
     """(rounds, n) whether a round brings an agent data; row (t - 1) mod rounds is that of round t."""
+
+    def __repr__(self) -> str:
+        low, high = float(np.min(self.probability)), float(np.max(self.probability))
+        chance = f"{low:g}" if low == high else f"{low:g} to {high:g}"
+        data = "" if self.arrivals is None else ", only with new data"
+        return f"Availability({len(self.probability)} agents, probability {chance}{data})"
 
     @staticmethod
     def of(agents: int, probability: npt.ArrayLike, arrivals: npt.ArrayLike | None = None) -> Availability:

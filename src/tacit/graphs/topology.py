@@ -14,7 +14,7 @@ from tacit.graphs.graph import Graph
 from tacit.graphs.roles import Availability, joined_availability, joined_clusters, validate_clusters
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Topology:
     """Who there is (role -> number of agents), how they are linked (name -> graph) and in which clusters they are."""
 
@@ -47,6 +47,11 @@ class Topology:
                 if count not in self.roles.values():
                     raise GraphError(f"links {name!r} have {count} {side}, but no role is of that size ({sizes})")
 
+    def __repr__(self) -> str:
+        roles = ", ".join(f"{size} {role}" for role, size in self.roles.items())
+        links = ", ".join(f"{name} {graph.edges}" for name, graph in self.links.items())
+        return f"Topology({roles}; links {links})"
+
     def available(self, role: str, probability: npt.ArrayLike, arrivals: npt.ArrayLike | None = None) -> Topology:
         """Return the topology with agents of a role that are there by chance (`Availability`), on all of their links.
 
@@ -66,8 +71,7 @@ class Topology:
         for index, other in enumerate(topologies):
             if dict(other.roles) != dict(first.roles) or set(other.links) != set(first.links):
                 raise GraphError(
-                    f"topology {index} has roles {dict(other.roles)} and links {sorted(other.links)}, "
-                    "the first one "
+                    f"topology {index} has roles {dict(other.roles)} and links {sorted(other.links)}, the first one "
                     f"{dict(first.roles)} and {sorted(first.links)}: a union needs them equal"
                 )
         return Topology(

@@ -35,7 +35,7 @@ TOLERANCE = 1e-6
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Weights:
     """A rule by name, or given arrays. Make it with `by_rule` or `given`."""
 
@@ -47,6 +47,10 @@ class Weights:
     """Given: (n,) or (P, n), the self weights W[i, i]."""
     absorbs: Absorbs = field(default="neither", metadata={"static": True})
     """Given: whose self weight takes the weight of a link that is down."""
+
+    def __repr__(self) -> str:
+        links = "" if self.edge is None else f", {self.edge.shape[-1]} links"
+        return f"Weights({self.rule}{links})"
 
     @property
     def period(self) -> int | None:
@@ -70,10 +74,9 @@ class Weights:
             return self
         if self.edge.shape[-1] != len(senders) or self.own.shape[-1] != agents:
             raise GraphError(
-                f"given weights for {self.edge.shape[-1]} edges and {self.own.shape[-1]} agents do "
-                "not fit a graph "
-                f"of {len(senders)} edges and {agents} agents: give one weight per edge in the graph's order "
-                "(sorted by receiver, then sender) and one self weight per agent"
+                f"given weights for {self.edge.shape[-1]} edges and {self.own.shape[-1]} agents do not fit a graph of "
+                f"{len(senders)} edges and {agents} agents: give one weight per edge in the graph's order (sorted by "
+                "receiver, then sender) and one self weight per agent"
             )
         if sources is not None:
             if np.any(self.own != 0):
@@ -262,9 +265,8 @@ def _check_metropolis(graph: Graph) -> None:
 def _check_period(period: int, dynamics: Dynamics | None) -> None:
     if not isinstance(dynamics, Periodic) or len(dynamics.table) != period:
         raise GraphError(
-            f"weights for a period of {period} rounds need Periodic dynamics of that period: choose "
-            "other weights "
-            "with with_weights before changing the dynamics"
+            f"weights for a period of {period} rounds need Periodic dynamics of that period: choose other weights with "
+            "with_weights before changing the dynamics"
         )
 
 
@@ -272,8 +274,7 @@ def _check_given(graph: Graph, weights: Weights, dynamics: Dynamics) -> None:
     remedy = "name a rule with with_weights('sender') or with_weights('receiver')"
     if weights.absorbs == "neither":
         raise RequirementError(
-            "given weights on a time-varying graph must be sender-normalised, receiver-normalised, "
-            "or symmetric and "
+            "given weights on a time-varying graph must be sender-normalised, receiver-normalised, or symmetric and "
             f"doubly stochastic, so that it is settled who takes the weight of a link that is down: {remedy}"
         )
     if weights.absorbs == "either" and not dynamics.keeps_links_mutual(graph):

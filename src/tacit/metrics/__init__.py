@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from tacit.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from tacit.metrics.bits import message_bits as message_bits
     from tacit.metrics.clusters import agreement as agreement
     from tacit.metrics.clusters import by_cluster as by_cluster
     from tacit.metrics.clusters import normalised_deviation as normalised_deviation
@@ -20,27 +19,24 @@ if TYPE_CHECKING:
     from tacit.metrics.intervals import mean_band as mean_band
     from tacit.metrics.intervals import mean_interval as mean_interval
     from tacit.metrics.intervals import paired_difference as paired_difference
-    from tacit.metrics.onthefly import consensus_distance as consensus_distance
-    from tacit.metrics.onthefly import network_loss as network_loss
-    from tacit.metrics.onthefly import network_score as network_score
-    from tacit.metrics.onthefly import node_loss as node_loss
     from tacit.metrics.per_round import DynamicComparator as DynamicComparator
     from tacit.metrics.per_round import dynamic_comparator as dynamic_comparator
     from tacit.metrics.regret import Regret as Regret
     from tacit.metrics.regret import Slope as Slope
     from tacit.metrics.regret import loglog_slope as loglog_slope
     from tacit.metrics.regret import static_regret as static_regret
+    from tacit.metrics.rounds import consensus_distance as consensus_distance
+    from tacit.metrics.rounds import message_bits as message_bits
 
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
-        "bits": "message_bits",
         "clusters": "agreement by_cluster normalised_deviation",
         "comparator": "Comparator best_fixed best_fixed_prefixes",
         "feasible": "FeasibleComparator best_fixed_within check_feasible",
         "intervals": "Band Interval mean_band mean_interval paired_difference",
-        "onthefly": "consensus_distance network_loss network_score node_loss",
         "per_round": "DynamicComparator dynamic_comparator",
         "regret": "Regret Slope loglog_slope static_regret",
+        "rounds": "consensus_distance message_bits",
     },
 )

@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 
 
 def normalised_deviation(models: ArrayLike, targets: ArrayLike) -> Floats:
-    """Return (..., clients) ||w_k - w*_k||^2 / ||w*_k||^2, whose mean over clients is the NMSD of 001 (5.35).
+    """Return (..., clients) ||w_k - w*_k||^2 / ||w*_k||^2, whose mean over clients is Gauthier's NMSD.
 
     `models` is (..., clients, d); `targets` has a shape that fits it, (clients, d) for instance. A model that has left
     all bounds deviates by infinity.

@@ -54,6 +54,9 @@ class Comparator(NamedTuple):
     """Whether the gap reached the tolerance (2e-6 at best for a loss with kinks); without a gap, whether the
     gradient fell to where a curvature of 1e-4 would make it so."""
 
+    def __repr__(self) -> str:
+        return f"Comparator(total loss {self.total_loss:.6g} in {self.rounds} rounds, {shown_gap(self.gap)})"
+
 
 def best_fixed(
     objective: Objective,
@@ -133,6 +136,11 @@ def _solve(objective: Objective, data: Data, rounds: int, *, start: Params, tole
     total = value * rounds * data.agents
     norm = float(np.linalg.norm(gradient))
     return Comparator(vectors.tree(x), total, rounds, gap, norm, iterations, converged)
+
+
+def shown_gap(gap: float | None) -> str:
+    """Return a certified gap in words."""
+    return "no certified gap" if gap is None else f"gap at most {gap:.1e}"
 
 
 def falling(last: float) -> list[float]:

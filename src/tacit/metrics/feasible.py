@@ -1,8 +1,8 @@
 """The static comparator in a convex set and under constraints: what a method that keeps both is measured against.
 
 x*_t is the argmin over x in the set of the sum over rounds 1..t and agents of f_is(x), where every agent's every K
-rounds in a row up to t keep the constraint: the sum of c_is(x) over them is at most 0. K = 1 is the benchmark of 000
-ch. 3, a longer window that of ch. 4. Losses and constraints must be convex.
+rounds in a row up to t keep the constraint: the sum of c_is(x) over them is at most 0. K = 1 is the benchmark of the
+Dissertation, ch. 3, a longer window that of ch. 4. Losses and constraints must be convex.
 
 Newton's method: the quadratic model of the loss is minimised in the set and under cuts, with new cuts until no window
 is broken. Whatever the solver did, its multipliers lam >= 0 of cuts <row, x> <= limit prove a bound (a is the average
@@ -23,8 +23,8 @@ import numpy as np
 from tacit.core.contract import Batch, Objective, Params
 from tacit.core.errors import ConfigError, DataError
 from tacit.metrics.blocks import Chunks, Data, Loss, Vector, Vectors
-from tacit.metrics.comparator import ASSUMED_CURVATURE, SMALLEST_MU, falling
-from tacit.metrics.floor import Floor
+from tacit.metrics.comparator import ASSUMED_CURVATURE, SMALLEST_MU, falling, shown_gap
+from tacit.metrics.lower_bound import LowerBound
 from tacit.metrics.quadratic import Solution, minimise_quadratic, region
 from tacit.metrics.windows import Windows
 from tacit.objectives import Constraint, ConvexSet
@@ -63,6 +63,10 @@ class FeasibleComparator(NamedTuple):
     """That the solver took."""
     converged: bool
     """Whether the gap reached the tolerance (2e-6 at best for a loss with kinks) and the violation too."""
+
+    def __repr__(self) -> str:
+        found = f"total loss {self.total_loss:.6g} in {self.rounds} rounds"
+        return f"FeasibleComparator({found}, violation {self.violation:.1e}, {shown_gap(self.gap)})"
 
 
 def best_fixed_within(
@@ -160,7 +164,7 @@ class _Solver:
             )
         self.inside = region(within, size)
         known = certified_regulariser(objective)
-        self.floor = Floor(self.vectors, within, 0.0 if known is None else known.l2)
+        self.floor = LowerBound(self.vectors, within, 0.0 if known is None else known.l2)
         self.x = np.asarray(self.floor.nearest(self.vectors.vector(first)))
         self.home = self.x  # where windows were kept last, with room to spare
         # Any two points tell curved constraints from planes; what two points cannot tell is checked at the solution.

@@ -22,6 +22,9 @@ class Interval(NamedTuple):
     n: int
     """Number of repeats."""
 
+    def __repr__(self) -> str:
+        return f"Interval({self.mean:.6g}, from {self.low:.6g} to {self.high:.6g}, {self.n} repeats)"
+
 
 class Band(NamedTuple):
     """An interval at each point of a curve."""
@@ -34,6 +37,9 @@ class Band(NamedTuple):
     """Upper ends."""
     n: int
     """Number of repeats."""
+
+    def __repr__(self) -> str:
+        return f"Band({len(self.mean)} points, {self.n} repeats)"
 
 
 def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:

@@ -26,8 +26,8 @@ import numpy as np
 from tacit.core.contract import Array, Batch, Objective, Params, Tree
 from tacit.core.errors import ConfigError, DataError
 from tacit.metrics.blocks import Chunks, Loss, Vector, Vectors, as_double
-from tacit.metrics.comparator import ASSUMED_CURVATURE, falling
-from tacit.metrics.floor import Floor
+from tacit.metrics.comparator import ASSUMED_CURVATURE, falling, shown_gap
+from tacit.metrics.lower_bound import LowerBound
 from tacit.objectives import ConvexSet
 from tacit.objectives.losses import certified_regulariser
 
@@ -66,6 +66,11 @@ class DynamicComparator(NamedTuple):
     converged: bool
     """Whether every round reached the tolerance."""
 
+    def __repr__(self) -> str:
+        gap = None if self.gap is None else float(np.max(self.gap))
+        found = f"{len(self.loss)} rounds, total loss {np.sum(self.loss):.6g}, path length {self.path_length:.4g}"
+        return f"DynamicComparator({found}, {shown_gap(gap)})"
+
     @property
     def path_length(self) -> float:
         """Sum over the rounds of ||x*_(t+1) - x*_t||_2."""
@@ -100,7 +105,7 @@ def dynamic_comparator(
         losses = [objective.smoothed(mu) for mu in falling(wanted)]
     first = objective.initial(spec)
     l2 = 0.0 if known is None else known.l2
-    floor = Floor(Vectors.of(first), within, l2)
+    floor = LowerBound(Vectors.of(first), within, l2)
     aim = l2 * NEAR**2 / 2 if l2 and objective.smoothed is None else wanted
     stages = [_Problem(loss, floor, wanted, min(aim, wanted)) for loss in losses]
     parts: list[tuple[Vector, Vector, Vector, bool]] = []
@@ -131,7 +136,7 @@ class _Problem(NamedTuple):
     """What is the same in all rounds. A value, so that a compiled program is found again."""
 
     loss: Loss
-    floor: Floor
+    floor: LowerBound
     wanted: float
     """The gap that is good enough."""
     aim: float
@@ -193,13 +198,13 @@ def _solve(
     return x, value, np.maximum(value - lower, 0), bool(np.all(done))
 
 
-def _average(loss: Loss, floor: Floor, x: Array, batches: Tree) -> Array:
+def _average(loss: Loss, floor: LowerBound, x: Array, batches: Tree) -> Array:
     batches = jax.tree.map(as_double, batches)
     return jnp.mean(jax.vmap(loss, (None, 0))(floor.vectors.tree(x), batches))
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _losses(loss: Loss, floor: Floor, batches: Tree, x: Array) -> Array:
+def _losses(loss: Loss, floor: LowerBound, batches: Tree, x: Array) -> Array:
     return jax.vmap(partial(_average, loss, floor))(x, batches)
 
 

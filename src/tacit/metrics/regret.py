@@ -21,6 +21,10 @@ class Regret(NamedTuple):
     per_round: NDArray[np.float64]
     """(..., k) Reg_t / t."""
 
+    def __repr__(self) -> str:
+        last = np.mean(self.total[..., -1])
+        return f"Regret({last:.6g} after {self.rounds[-1]} rounds, {last / self.rounds[-1]:.4g} per round)"
+
 
 def static_regret(rounds: ArrayLike, cumulative_loss: ArrayLike, comparator_totals: ArrayLike) -> Regret:
     """Return the static regret at `rounds` (k,).
@@ -50,6 +54,9 @@ class Slope(NamedTuple):
     stderr: float
     """Standard error of the slope if the points scatter independently, which those of one run hardly do."""
     intercept: float
+
+    def __repr__(self) -> str:
+        return f"Slope({self.slope:.4g} +- {self.stderr:.2g})"
 
 
 def loglog_slope(t: ArrayLike, values: ArrayLike) -> Slope:

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from tacit.objectives.registry import OBJECTIVES as OBJECTIVES
     from tacit.objectives.registry import PROJECTIONS as PROJECTIONS
     from tacit.objectives.regularisers import Regulariser as Regulariser
-    from tacit.objectives.regularisers import elastic_net as elastic_net
     from tacit.objectives.regularisers import l1 as l1
     from tacit.objectives.regularisers import l2 as l2
 
@@ -53,6 +52,6 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "networks": "cnn",
         "projections": "Ball Box ConvexSet Projection Simplex",
         "registry": "CONSTRAINTS MIRROR_MAPS OBJECTIVES PROJECTIONS",
-        "regularisers": "Regulariser elastic_net l1 l2",
+        "regularisers": "Regulariser l1 l2",
     },
 )

@@ -71,11 +71,6 @@ def l2(coefficient: float) -> Regulariser:
     return Regulariser(l2=coefficient)
 
 
-def elastic_net(l1: float, l2: float) -> Regulariser:
-    """l1 * ||w||_1 + (l2 / 2) * ||w||^2."""
-    return Regulariser(l1=l1, l2=l2)
-
-
 def huber(residual: Array, mu: float) -> Array:
     """|residual| with its kink rounded off: smooth, convex, and below it by at most `mu`.
 

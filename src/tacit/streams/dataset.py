@@ -32,6 +32,9 @@ class Dataset:
     task: Task = "binary"
     """What the labels are."""
 
+    def __repr__(self) -> str:
+        return f"Dataset({self.name}, {len(self.x)} rows, {len(self.columns)} columns, {self.task})"
+
     def standardised(self) -> Dataset:
         """Return it with columns of mean 0 and standard deviation 1 (a constant column becomes 0).
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.errors import DataError
+from tacit.core.extras import require
 from tacit.streams import columns
 from tacit.streams.bounded import open_bytes, read_parquet, text_lines
 from tacit.streams.columns import Missing, Source, is_number, refuse_large
@@ -45,6 +46,10 @@ class Table(NamedTuple):
     """What the labels are."""
     learnt: tuple[Learnt, ...] = ()
     """What x and y were made by, where that was learnt from all rows."""
+
+    def __repr__(self) -> str:
+        owners = f", {len(self.owners)} owners" if self.owners else ""
+        return f"Table({len(self.x)} rows, {len(self.columns)} columns, {self.task}{owners})"
 
 
 def read_table(
@@ -130,9 +135,7 @@ def _open(path: Path) -> Source:
 
 
 def _open_csv(path: Path) -> Source:
-    import pyarrow
-    from pyarrow import csv as arrow_csv
-
+    pyarrow, arrow_csv = require("pyarrow", extra="data"), require("pyarrow.csv", extra="data")
     _refuse_doubled(path, _header(path))
     try:
         with open_bytes(path) as content:
@@ -144,8 +147,7 @@ def _open_csv(path: Path) -> Source:
 
 
 def _open_parquet(path: Path) -> Source:
-    import pyarrow
-
+    pyarrow = require("pyarrow", extra="data")
     try:
         table = read_parquet(path)
     except (pyarrow.ArrowException, OSError) as fault:

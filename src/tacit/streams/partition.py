@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.errors import ConfigError, DataError
+from tacit.core.extras import require
 from tacit.streams.validate import check_count, check_features
 
 Parts = list[NDArray[np.int64]]
@@ -173,16 +174,16 @@ def _classes_drawn(
 
 
 def _clusters(x: NDArray[np.float32], clusters: int, seed: int) -> NDArray[np.int64]:
-    from sklearn.cluster import KMeans
-    from sklearn.exceptions import ConvergenceWarning
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
+    cluster, exceptions = require("sklearn.cluster", extra="data"), require("sklearn.exceptions", extra="data")
+    threads = require("threadpoolctl", extra="data")
     spread = x.std(axis=0)
     scaled = ((x - x.mean(axis=0)) / np.where(spread > 0, spread, 1)).reshape(len(x), -1)
     # One thread: sums in a fixed order, so that one seed gives one partition.
-    with warnings.catch_warnings(), threadpool_limits(1):
-        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than clusters: mended below
-        found = KMeans(clusters, n_init=1, max_iter=20, random_state=seed).fit(scaled)
+    with warnings.catch_warnings(), threads.threadpool_limits(1):
+        warnings.simplefilter(
+            "ignore", exceptions.ConvergenceWarning
+        )  # fewer rows than clusters: mended below
+        found = cluster.KMeans(clusters, n_init=1, max_iter=20, random_state=seed).fit(scaled)
     label = np.asarray(found.labels_, np.int64)
     distance = np.linalg.norm(scaled - found.cluster_centers_[label], axis=1)
     _fill_empty(label, clusters, distance)

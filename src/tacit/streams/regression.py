@@ -29,6 +29,10 @@ class LinearRegression(NamedTuple):
     w_star: NDArray[np.float64]
     """(dim,) the generating parameter, without the agents' offsets."""
 
+    def __repr__(self) -> str:
+        agents, samples, dim = self.x.shape
+        return f"LinearRegression({agents} agents, {samples} samples each, {dim} dimensions)"
+
     def stream(self, sizes: Any = None, name: str = "linear_regression") -> Stream:
         """Make a stream in which every round brings an agent its whole data set (`tacit.streams.whole`).
 

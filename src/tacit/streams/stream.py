@@ -7,6 +7,7 @@ where it stood, and a peer reads just its own rounds.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -148,8 +149,10 @@ class Stream(ABC):
             )
 
     def __repr__(self) -> str:
+        x, y = (getattr(self.batch_spec(), leaf, None) for leaf in ("x", "y"))
+        width = "" if x is None or y is None else f", {math.prod(x.shape[len(y.shape) :])} features"
         rounds = "endless" if self.rounds is None else f"{self.rounds} rounds"
-        return f"<{type(self).__name__} {self.name}: {self.agents} agents, {rounds}>"
+        return f"Stream({self.name}, {self.agents} agents{width}, {rounds})"
 
 
 class FunctionStream(Stream):

@@ -1,4 +1,4 @@
-"""How much a message weighs."""
+"""Figures of one round: the agents' distance from consensus, and the size of a message."""
 
 from __future__ import annotations
 
@@ -7,7 +7,16 @@ import math
 import jax
 import jax.numpy as jnp
 
-from tacit.core.contract import Tree
+from tacit.core.contract import Array, Params, Tree
+
+
+def consensus_distance(params: Params) -> Array:
+    """Mean over the agents of ||x_i - mean of all x||^2."""
+
+    def spread(leaf: Array) -> Array:
+        return jnp.sum(jnp.square(leaf - jnp.mean(leaf, axis=0))) / leaf.shape[0]
+
+    return sum((spread(leaf) for leaf in jax.tree.leaves(params)), start=jnp.zeros(()))
 
 
 def message_bits(message_spec: Tree) -> int:
