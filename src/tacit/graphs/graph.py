@@ -36,7 +36,7 @@ STATIC = {"static": True}
 
 
 class RoundGraph(NamedTuple):
-    """A graph in one round."""
+    """A graph in one round, as `Graph.at` gives it."""
 
     live: jax.Array
     """(E,) bool: links that are up."""
@@ -53,7 +53,16 @@ class RoundGraph(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False, repr=False)
 class Graph:
-    """Directed links. Make it with `from_edges` or a generator; the plain constructor checks nothing."""
+    """Directed links among agents, with weights and dynamics; the plain constructor checks nothing.
+
+    Make it with a generator (`ring`, `random_digraph`, ...), `from_edges`, `from_matrix` or `from_networkx`. It is
+    immutable, and a pytree.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.ring(5).with_weights("metropolis").with_dynamics(tacit.graphs.LinkDrop(0.1, symmetric=True))
+      Graph(ring, 5 agents, 10 links, metropolis weights, LinkDrop)
+    """
 
     agents: int = field(metadata=STATIC)
     """Number of receivers, and of senders unless `sources` is given."""
@@ -84,9 +93,21 @@ class Graph:
         weight: npt.ArrayLike | None = None,
         self_weight: npt.ArrayLike | None = None,
     ) -> Graph:
-        """Sort and check an edge list; `weight` follows the order in which the edges are given.
+        """Graph of an edge list; ids out of range, duplicates and self loops are refused.
 
-        Refused: ids out of range, duplicates, and self loops (give `self_weight` instead).
+        Args:
+          agents: Number of agents, at least 1; between two roles, of receivers.
+          senders: (E,) sender of each link, counted from 0.
+          receivers: (E,) receiver of each link.
+          sources: Number of senders of links between two roles; None: agents of one role.
+          name: Name in reports.
+          weight: (E,) W[receiver, sender] of each link in the order given; None: weights are chosen later.
+          self_weight: (agents,) W[i, i]; needed with `weight` where there is one role.
+
+        Example:
+          >>> import tacit
+          >>> tacit.graphs.from_edges(3, senders=[0, 1, 2], receivers=[1, 2, 0], name="triangle")
+          Graph(triangle, 3 agents, 3 links)
         """
         if agents < 1 or (sources is not None and sources < 1):
             raise GraphError(f"graph of {agents} agents (sources: {sources}): expected at least one")
@@ -132,12 +153,12 @@ class Graph:
         return np.bincount(self.senders, minlength=self.columns)
 
     def neighbours_in(self, agent: int) -> IntArray:
-        """Whom a receiver hears, in ascending order."""
+        """Senders that a receiver hears, in ascending order."""
         start, stop = np.searchsorted(self.receivers, [agent, agent + 1])
         return self.senders[start:stop]
 
     def neighbours_out(self, agent: int) -> IntArray:
-        """Whom a sender sends to, in ascending order."""
+        """Receivers that a sender sends to, in ascending order."""
         order, sorted_senders = self._by_sender
         start, stop = np.searchsorted(sorted_senders, [agent, agent + 1])
         return self.receivers[order[start:stop]]
@@ -155,9 +176,14 @@ class Graph:
         there: jax.Array | None = None,
         senders_there: jax.Array | None = None,
     ) -> RoundGraph:
-        """Return the graph of round t = 1, 2, ... (pure JAX). A fixed graph is always the same: ask once.
+        """Return the graph of one round (pure JAX). A fixed graph is always the same: ask once.
 
-        `there` and `senders_there` say who is there of the receivers' and the senders' role; None: all are.
+        Args:
+          t: Round, 1, 2, ...
+          key: Key of the round, for random dynamics.
+          dtype: Type of the weights.
+          there: (agents,) which receivers are there; None: all.
+          senders_there: The same of the senders of another role.
         """
         if self.weights is None:
             raise GraphError(f"graph {self.name!r} has no weights yet: use with_weights('sender'), for one")
@@ -210,7 +236,12 @@ class Graph:
         return W if self.sources is not None else (W + sparse.diags_array(own)).tocsr()
 
     def with_weights(self, weights: Rule | Weights | Any) -> Graph:
-        """Return the graph with weights by rule, given, or of a matrix W (scipy.sparse; dense if small)."""
+        """Return the graph with other weights, checked against its links and dynamics.
+
+        Args:
+          weights: A rule ("sender", "receiver" or "metropolis"), `Weights`, or a matrix W (scipy.sparse; dense up to
+            500).
+        """
         if isinstance(weights, str):
             chosen = by_rule(weights)  # type: ignore[arg-type]
         elif isinstance(weights, Weights):
@@ -315,10 +346,11 @@ class Graph:
 
     @staticmethod
     def union(graphs: Sequence[Graph]) -> Graph:
-        """Return the disjoint union of graphs of equal size: agent i of the r-th becomes r * agents + i.
+        """Disjoint union of graphs of equal size: R repeats as one graph, agent i of the r-th as r * agents + i.
 
-        It runs R repeats as one graph. All must have the same kind of weights and equal dynamics; tables of
-        links or of attendance may differ, but not in their number of rounds.
+        Args:
+          graphs: At least one, with one kind of weights and equal dynamics; tables of links or of attendance may
+            differ, but not in their number of rounds.
         """
         first = first_of_equal_sizes(graphs, "the union", "a union needs equal sizes")
         count = len(graphs)

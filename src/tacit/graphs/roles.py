@@ -1,4 +1,4 @@
-"""Which cluster each agent belongs to: one whole number per agent, counted from 0 without gaps."""
+"""Properties of the agents of a role: which cluster each belongs to, and with which probability each is there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,18 @@ from tacit.graphs.edges import BoolArray, FloatArray, IntArray
 
 
 def validate_clusters(clusters: npt.ArrayLike, agents: int, of: str) -> IntArray:
-    """Return one cluster per agent as an array; every number from 0 to the largest must have a member."""
+    """Return one cluster per agent as an array; every number from 0 to the largest must have a member.
+
+    Args:
+      clusters: (agents,) whole numbers, counted from 0 without gaps.
+      agents: Number of agents.
+      of: Noun for the agents in error messages.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.validate_clusters([0, 0, 1], 3, "clients")
+      array([0, 0, 1], dtype=int32)
+    """
     labels = np.asarray(clusters)
     if labels.shape != (agents,) or not np.issubdtype(labels.dtype, np.integer):
         raise GraphError(
@@ -48,9 +59,15 @@ def joined_clusters(parts: Sequence[IntArray | None]) -> IntArray | None:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False, repr=False)
 class Availability:
-    """Each agent is there with a probability of its own, and, where `arrivals` are known, only when it has data.
+    """Agents of a role that are there by chance, each with its own probability, the same on all of their links.
 
-    Whoever is away neither sends nor hears on any link; it may still learn alone.
+    With known `arrivals`, an agent is there only when it has new data. An agent that is away neither sends nor hears on
+    any link; it may still learn alone. Make it with `Topology.available`.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.Availability.of(5, 0.5)
+      Availability(5 agents, probability 0.5)
     """
 
     probability: FloatArray
@@ -66,7 +83,14 @@ class Availability:
 
     @staticmethod
     def of(agents: int, probability: npt.ArrayLike, arrivals: npt.ArrayLike | None = None) -> Availability:
-        """Check what is given: one probability for all or one for each, and a table with a column for each."""
+        """Availability of given agents, checked.
+
+        Args:
+          agents: Number of agents of the role.
+          probability: One for all or (agents,), above 0 and up to 1.
+          arrivals: (rounds, agents) bool, whether a round brings an agent data (a stream's `arrivals`); None: not
+            asked.
+        """
         chance = np.asarray(probability, np.float64)
         if chance.shape not in ((), (agents,)) or not np.all((chance > 0) & (chance <= 1)):
             between = f" between {chance.min():g} and {chance.max():g}" if chance.size else ""
@@ -83,7 +107,7 @@ class Availability:
         return Availability(np.broadcast_to(chance, (agents,)).copy(), table)
 
     def present(self, t: Any, key: jax.Array) -> jax.Array:
-        """Return (n,) who is there in round t = 1, 2, ...; `key` is that of the round."""
+        """Return (n,) bool, which agents are there in round t = 1, 2, ...; `key` is that of the round."""
         # In single precision whatever that of the run: one seed, one history.
         chance = jnp.asarray(self.probability, jnp.float32)
         there = jax.random.uniform(key, chance.shape, jnp.float32) < chance

@@ -16,7 +16,21 @@ from tacit.graphs.roles import Availability, joined_availability, joined_cluster
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Topology:
-    """Who there is (role -> number of agents), how they are linked (name -> graph) and in which clusters they are."""
+    """Roles, the named link sets between them, clusters and availability: what a run's network is.
+
+    A plain graph serves wherever a topology does (`as_topology`).
+
+    Args:
+      roles: Role -> number of its agents, e.g. ``{"client": 6, "server": 2}``.
+      links: Name of a link set -> its graph; sizes of both ends must be those of roles.
+      clusters: Role -> (agents,) cluster of each agent, counted from 0; a role without clusters is left out.
+      availability: Role -> `Availability`; agents of a role that is left out are always there.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.star_roles(5).available("client", 0.5)
+      Topology(5 client, 1 server; links uplink 5, downlink 5)
+    """
 
     roles: Mapping[str, int]
     """Role -> number of its agents."""
@@ -53,9 +67,12 @@ class Topology:
         return f"Topology({roles}; links {links})"
 
     def available(self, role: str, probability: npt.ArrayLike, arrivals: npt.ArrayLike | None = None) -> Topology:
-        """Return the topology with agents of a role that are there by chance (`Availability`), on all of their links.
+        """Return the topology with agents of a role that are there by chance, on all of their links.
 
-        `probability` is one for all or one for each; with `arrivals` (a stream's) nobody is there without new data.
+        Args:
+          role: Name of the role.
+          probability: One for all of its agents, or one for each; above 0 and up to 1.
+          arrivals: (rounds, agents) bool of a stream: no agent is there without new data. None: not asked.
         """
         if role not in self.roles:
             raise GraphError(f"there is no role {role!r}; expected one of {', '.join(map(repr, self.roles))}")
@@ -64,7 +81,11 @@ class Topology:
 
     @staticmethod
     def union(topologies: Sequence[Topology]) -> Topology:
-        """Return the disjoint union of topologies of equal roles and link names, link set by link set."""
+        """Disjoint union of topologies of equal roles and link names, link set by link set.
+
+        Args:
+          topologies: At least one.
+        """
         if not topologies:
             raise GraphError("the union of no topologies: give at least one")
         first = topologies[0]
@@ -91,9 +112,17 @@ class Topology:
 
 
 def as_topology(graph: Graph | Topology) -> Topology:
-    """Return a topology: a plain graph has the role "peer" and the links "peers".
+    """Topology of a graph: role "peer" and links "peers".
 
     Of a graph in clusters there are also the links within them, "cluster", and those between them, "bridge".
+
+    Args:
+      graph: A graph among agents of one role, or a topology, which is returned as it is.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.as_topology(tacit.graphs.ring(4).with_clusters([0, 0, 1, 1]))
+      Topology(4 peer; links peers 8, cluster 4, bridge 4)
     """
     if isinstance(graph, Topology):
         return graph
@@ -107,11 +136,23 @@ def as_topology(graph: Graph | Topology) -> Topology:
 
 
 def federation(servers: Graph, clients: int, clusters: npt.ArrayLike | None = None) -> Topology:
-    """Return servers on a graph of their own, links "servers", each with so many clients around it.
+    """Servers on a graph of their own, each with clients around it.
 
-    Client c belongs to server c // clients, on links "uplink" and "downlink" (004 ch. 3), and to the cluster
-    `clusters[c]` where clusters are given (001 ch. 5). One server is `star_roles` with a server that hears itself
-    alone.
+    Client c belongs to server c // clients. Links are "uplink", "downlink" and "servers". One server is `star_roles`
+    with a server that hears itself alone.
+
+    Args:
+      servers: Graph among the servers.
+      clients: Number of clients of each server, at least 1.
+      clusters: (servers * clients,) cluster of each client, counted from 0; None: no clusters.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.federation(tacit.graphs.ring(3), clients=2)
+      Topology(6 client, 3 server; links uplink 6, downlink 6, servers 6)
+
+    References:
+      Rizk (2023), ch. 3; Gauthier (2023), ch. 5, for clusters.
     """
     if servers.sources is not None:
         raise GraphError(f"graph {servers.name!r} links two roles: servers are of one role")
@@ -133,7 +174,16 @@ def federation(servers: Graph, clients: int, clusters: npt.ArrayLike | None = No
 
 
 def star_roles(clients: int) -> Topology:
-    """Return clients around one server: links "uplink" (to the server) and "downlink" (from it)."""
+    """Clients around one server: links "uplink" (to the server) and "downlink" (from it).
+
+    Args:
+      clients: Number of clients, at least 1.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.star_roles(5)
+      Topology(5 client, 1 server; links uplink 5, downlink 5)
+    """
     if clients < 1:
         raise GraphError(f"a star of {clients} clients: expected at least one")
     refuse_large(clients, 2 * clients, "a star")

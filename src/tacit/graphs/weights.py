@@ -37,7 +37,7 @@ TOLERANCE = 1e-6
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False, repr=False)
 class Weights:
-    """A rule by name, or given arrays. Make it with `by_rule` or `given`."""
+    """Mixing weights: a rule by name, or given arrays. Make it with `by_rule` or `given`."""
 
     rule: Literal["sender", "receiver", "metropolis", "given"] = field(metadata={"static": True})
     """Who normalises: sender or receiver; both (metropolis); or given."""
@@ -69,7 +69,7 @@ class Weights:
         return replace(self, edge=tables[0][step], own=tables[1][step])
 
     def fitted(self, senders: IntArray, receivers: IntArray, agents: int, sources: int | None) -> Weights:
-        """Check given arrays against an edge list and settle who absorbs a dead link's weight."""
+        """Check given arrays against an edge list and settle which self weight absorbs a dead link's weight."""
         if self.edge is None or self.own is None:
             return self
         if self.edge.shape[-1] != len(senders) or self.own.shape[-1] != agents:
@@ -88,16 +88,34 @@ class Weights:
 
 
 def by_rule(rule: Rule) -> Weights:
-    """Return the weights of a named rule: "sender", "receiver" or "metropolis"."""
+    """Weights of a named rule, evaluated anew in every round from the links that are up.
+
+    Args:
+      rule: "sender": W[i, j] = 1 / (1 + out-degree of j). "receiver": 1 / (1 + in-degree of i). "metropolis": 1 / (1 +
+        the larger degree of i and j), for symmetric graphs, doubly stochastic.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.by_rule("metropolis")
+      Weights(metropolis)
+    """
     if rule not in get_args(Rule):
         raise GraphError(f"unknown weight rule {rule!r}: use one of {', '.join(get_args(Rule))}")
     return Weights(rule)
 
 
 def given(weight: npt.ArrayLike, self_weight: npt.ArrayLike) -> Weights:
-    """Return given weights: one per edge in the graph's canonical order, and one self weight per agent.
+    """Given weights; the weight of a link that is down goes to the self weight of the normalised side.
 
-    With a leading axis of P rounds on both, round t uses row (t - 1) mod P.
+    Args:
+      weight: (E,) one per link in the graph's canonical order (sorted by receiver, then sender), finite and >= 0; (P,
+        E) for a period of P rounds, where round t uses row (t - 1) mod P.
+      self_weight: (agents,) W[i, i]; (P, agents) for a period.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.directed_ring(3).with_weights(tacit.graphs.given([0.5] * 3, [0.5] * 3)).weights
+      Weights(given, 3 links)
     """
     edge, own = np.asarray(weight, dtype=np.float64), np.asarray(self_weight, dtype=np.float64)
     if edge.ndim not in (1, 2) or own.ndim != edge.ndim or (edge.ndim == 2 and len(edge) != len(own)):
@@ -122,9 +140,22 @@ def evaluate(
     sources: int | None = None,
     dtype: Any = jnp.float32,
 ) -> tuple[jax.Array, jax.Array]:
-    """Return (edge weights (E,), self weights (n,)) of one round; links that are not live weigh 0.
+    """Weights of one round in JAX: edge weights (E,), 0 where a link is down, and self weights (agents,).
 
-    Pure JAX, usable inside jit. `live=None`: every link is up.
+    Args:
+      weights: A rule, or given weights of one round.
+      senders: (E,) sender of each link.
+      receivers: (E,) receiver of each link.
+      agents: Number of receivers.
+      live: (E,) bool, which links are up; None: all.
+      sources: Number of senders of links between two roles; None: one role.
+      dtype: Type of the result.
+
+    Example:
+      >>> import tacit
+      >>> edge, own = tacit.graphs.evaluate(tacit.graphs.by_rule("sender"), [0, 1], [1, 0], agents=2)
+      >>> edge.tolist(), own.tolist()
+      ([0.5, 0.5], [0.5, 0.5])
     """
     senders, receivers = jnp.asarray(senders), jnp.asarray(receivers)
     up = jnp.ones(senders.shape, bool) if live is None else live
@@ -228,7 +259,7 @@ def joined_weights(parts: list[Weights | None]) -> Weights | None:
 
 
 def validate_weights(graph: Graph) -> Graph:
-    """Return the graph, or raise where its links, weights and dynamics do not go together."""
+    """Return the graph, or raise where its links, weights and dynamics do not go together, in every round."""
     if graph.dynamics is not None:
         graph.dynamics.check(graph)
     if graph.weights is None:
