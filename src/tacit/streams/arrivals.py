@@ -1,4 +1,14 @@
-"""Streams whose samples come now and then: an agent has a limited number of them, spread over the rounds at random."""
+"""Streams whose samples come now and then: an agent has a limited number of them, spread over the rounds at random.
+
+The synthetic ones are nonlinear regression on autoregressive processes (Gauthier 2023, sec. 4.4), one for each agent:
+x(n) = theta_k x(n-1) + sqrt(1 - theta_k^2) u(n) with u normal of mean mu_k and variance s_k, so that in the long run x
+has the variance s_k, the mean mu_k sqrt((1 + theta_k) / (1 - theta_k)) and correlation theta_k^l between values l
+apart. It starts in that long run, at a value drawn from it. A sample is made of its last values::
+
+    x = [x(n), x(n-1), x(n-4), x(n-3)],  y = sqrt(x_1^2 + sin^2(pi x_4)) + (0.8 - 0.5 exp(-x_2^2)) x_3 + noise
+
+The lags are in the text's order. Its (4.35) has x_3 inside the parentheses, where 0.8 would be a mere constant.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +107,7 @@ CLIENTS, PROCESS, NOISE, ARRIVALS, TEST = range(5)
 
 
 class AutoregressiveStream(ArrivalStream):
-    """Samples of every agent's own process. Make it with `autoregressive`."""
+    """Samples of every agent's own autoregressive process. Make it with `autoregressive`."""
 
     theta: NDArray[np.float64]
     """(agents,) correlation of a process's next value with the last."""
@@ -143,7 +153,12 @@ class AutoregressiveStream(ArrivalStream):
         )
 
     def test(self, count: int, seed: int = 0) -> Batch:
-        """Return `count` fresh samples with noise: each of a process of its own, of agents 0, 1, ... in turn."""
+        """Return fresh samples with noise, each of a process of its own, of agents 0, 1, ... in turn.
+
+        Args:
+          count: Number of samples, at least 1.
+          seed: Seed of these, 0 or more.
+        """
         check_count("count", count)
         check_count("seed", seed, least=0)
         rng = np.random.default_rng([self._seed, TEST, seed])
@@ -186,10 +201,28 @@ def autoregressive(
     variance: Range = (0.2, 1.2),
     noise_variance: Range = (0.005, 0.03),
 ) -> AutoregressiveStream:
-    """Draw every agent's process and its samples; each agent's parameters are uniform on the ranges given.
+    """Nonlinear regression on autoregressive processes, one for each agent, with samples that come now and then.
 
-    Agent k belongs to data group k mod `len(samples)`. It has `samples[group]` samples, which come one at a time in
-    that many of the `rounds`, any of them; its process goes on when it brings a sample, and rests in between.
+    Agent k belongs to data group k mod `len(samples)`. Its samples come one at a time, in any of the rounds with equal
+    chance; its process goes on when it brings a sample, and rests in between. The equations are in the module's head.
+
+    Args:
+      agents: Number of agents, at least 1.
+      samples: Number of samples of an agent, for each data group.
+      rounds: Number of rounds, at least the largest of `samples`.
+      seed: Seed of all draws, 0 or more.
+      theta: Range within (-1, 1) of the processes' correlations, uniform over the agents; so are the ranges below.
+      mean: Range of the means that drive the processes.
+      variance: Range of the processes' variances.
+      noise_variance: Range of the variances of the labels' noise.
+
+    Example:
+      >>> import tacit
+      >>> tacit.streams.autoregressive(4, samples=(5, 10), rounds=20)
+      Stream(autoregressive, 4 agents, 4 features, 20 rounds)
+
+    References:
+      Gauthier (2023), sec. 4.4.1.
     """
     check_count("seed", seed, least=0)
     for setting, (low, high) in (("variance", variance), ("noise_variance", noise_variance)):

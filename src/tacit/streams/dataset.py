@@ -13,7 +13,14 @@ from tacit.streams.validate import Task
 
 @dataclass(frozen=True)
 class Dataset:
-    """A labelled data set in memory."""
+    """A labelled data set in memory.
+
+    Example:
+      >>> import numpy as np
+      >>> from tacit.streams import Dataset
+      >>> Dataset("toy", np.ones((20, 3), np.float32), np.ones(20), ("a", "b", "c"), "20 rows of ones", True, {})
+      Dataset(toy, 20 rows, 3 columns, binary)
+    """
 
     name: str
     """What tables call it."""
@@ -38,8 +45,7 @@ class Dataset:
     def standardised(self) -> Dataset:
         """Return it with columns of mean 0 and standard deviation 1 (a constant column becomes 0).
 
-        Mean and deviation are taken over all rows and all agents, outside any privacy account: the texts do
-        so too.
+        Mean and deviation are taken over all rows and all agents, outside any privacy account.
         """
         x = self.x.astype(np.float64)
         spread = x.std(axis=0)

@@ -1,4 +1,4 @@
-"""Columns of a table brought to one scale: by bounds that are known beforehand, or by the data themselves.
+"""Tables brought to one scale, by bounds that are known beforehand or by the data themselves, and streams over them.
 
 Bounds reveal nothing. Means and deviations of the data are made of records, and every scaled value carries them: over
 all rows they cross from owner to owner, and an owner's own still tie its records to each other. No privacy account
@@ -25,11 +25,22 @@ ScaledBy = Literal["everyone", "owner"]
 
 
 def scaled(table: Table, by: ScaledBy | None = "everyone", bounds: Mapping[str, Sequence[float]] = NO_BOUNDS) -> Table:
-    """Return the table with columns of one scale; what was missing is 0 afterwards.
+    """Table with columns of one scale; missing values are 0 afterwards.
 
-    A column with bounds [low, high] goes to -1 ... 1, and what lies outside is moved to the edge. Others get mean 0
-    and standard deviation 1 over the rows of "everyone", or over those of each "owner"; None leaves them as they are,
-    and so are columns of 0 and 1 that were made of categories.
+    Columns of 0 and 1 that were made of categories stay as they are.
+
+    Args:
+      table: Result of `read_table`.
+      by: Columns without bounds get mean 0 and standard deviation 1 over the rows of "everyone", or over those of each
+        "owner"; None leaves them as they are.
+      bounds: Column -> [low, high], which goes to -1 ... 1; values outside are moved to the edge.
+
+    Example:
+      >>> import numpy as np
+      >>> from tacit.streams import Table, scaled
+      >>> table = Table(np.array([[0.0], [5.0], [10.0]], np.float32), np.array([1, -1, 1]), ("age",))
+      >>> scaled(table, bounds={"age": [0, 10]}).x[:, 0].tolist()
+      [-1.0, 0.0, 1.0]
     """
     x = table.x.astype(np.float64)
     absent = np.zeros(x.shape, bool) if table.absent is None else table.absent
@@ -83,12 +94,21 @@ def _bounded(
 def from_table(
     table: Table, assignment: Assignment | None = None, *, public: Collection[str] = (), **settings: Any
 ) -> Stream:
-    """Make a stream of a table, as `from_arrays` makes one of arrays, that remembers what was learnt from all rows.
+    """Stream over a table, as `from_arrays` makes one of arrays, that remembers what was learnt from all rows.
 
-    `table` is what `read_table` or `scaled` has returned. `assignment` says which rows are whose; without it the
-    table's owner column does. `public` names the kinds of what was learnt that everybody may know: some of
-    "categories", "classes", "missing", "scaling" and "rows". A private run rests on these and says so, and refuses
-    others. `settings` are `batch`, `rounds`, `exhausted`, `shuffle_seed`, `name` and `description` of `from_arrays`.
+    Args:
+      table: Result of `read_table` or `scaled`.
+      assignment: One array of row indices per agent, or one agent id per row; None: the table's owner column.
+      public: Kinds of learnt facts that every agent may know: some of "categories", "classes", "missing", "scaling" and
+        "rows". A private run rests on these and says so, and refuses others.
+      settings: `batch`, `rounds`, `exhausted`, `shuffle_seed`, `name` and `description` of `from_arrays`.
+
+    Example:
+      >>> import numpy as np
+      >>> from tacit.streams import Table, from_table
+      >>> table = Table(np.ones((20, 3), np.float32), np.tile([1, -1], 10), ("a", "b", "c"))
+      >>> from_table(table, np.repeat([0, 1], 10), batch=2)
+      Stream(arrays, 2 agents, 3 features, endless)
     """
     owner = table.owner if assignment is None else assignment
     if owner is None:
