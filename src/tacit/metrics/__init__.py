@@ -1,4 +1,4 @@
-"""What is measured: regret and its comparators, consensus, intervals over repeats, bits."""
+"""Metrics: regret and its comparators, consensus, intervals over repeats, bits."""
 
 from typing import TYPE_CHECKING
 

@@ -36,7 +36,7 @@ FRESH_STARTS = 5
 
 
 class Comparator(NamedTuple):
-    """The best fixed model, and how sure that is."""
+    """The best fixed model on the data, with a certificate. Make it with `best_fixed`."""
 
     params: Params
     """In float64."""
@@ -66,9 +66,21 @@ def best_fixed(
     tolerance: float = 1e-9,
     start: Params | None = None,
 ) -> Comparator:
-    """Return the best fixed model on all the data.
+    """Static comparator: the one model that would have been best for all agents over all rounds.
 
-    `spec` has the shapes of one agent's batch in one round; `tolerance` is in units of the average loss.
+    Args:
+      objective: Loss and regulariser; without a regulariser no gap is certified.
+      chunks: Function that iterates over the data, each chunk a pytree of arrays (rounds, agents, ...).
+      spec: Shapes of one agent's batch in one round, as ``stream.batch_spec()``.
+      tolerance: Wanted gap, in units of the average loss.
+      start: First parameters; None: the objective's own.
+
+    Example:
+      >>> import tacit
+      >>> stream = tacit.streams.linear_drift(agents=3, dim=2)
+      >>> objective = tacit.objectives.squared(l2=0.1)
+      >>> tacit.metrics.best_fixed(objective, lambda: [stream.chunk(0, 20)], stream.batch_spec()).converged
+      True
     """
     data = Data(chunks)
     first = objective.initial(spec) if start is None else start
@@ -83,9 +95,22 @@ def best_fixed_prefixes(
     *,
     tolerance: float = 1e-9,
 ) -> list[Comparator]:
-    """Return the best fixed model on the first t rounds, for each t in `rounds`: for regret at t.
+    """Static comparators on the first t rounds, for regret at each of these t.
 
-    Give `rounds` in rising order: each solution is the next start.
+    Args:
+      objective: Loss and regulariser.
+      chunks: Function that iterates over the data, each chunk a pytree of arrays (rounds, agents, ...).
+      spec: Shapes of one agent's batch in one round.
+      rounds: The t, in rising order: each solution is the next start.
+      tolerance: Wanted gap, in units of the average loss.
+
+    Example:
+      >>> import tacit
+      >>> stream = tacit.streams.linear_drift(agents=3, dim=2)
+      >>> objective, data = tacit.objectives.squared(l2=0.1), [stream.chunk(0, 20)]
+      >>> found = tacit.metrics.best_fixed_prefixes(objective, lambda: data, stream.batch_spec(), [10, 20])
+      >>> [each.rounds for each in found]
+      [10, 20]
     """
     data = Data(chunks)
     found: list[Comparator] = []

@@ -44,7 +44,7 @@ MOST_COORDINATES = 1000
 
 
 class FeasibleComparator(NamedTuple):
-    """The best fixed model of a set that keeps the constraints, and how sure that is."""
+    """The best fixed model that keeps set and constraints, with a certificate. Make it with `best_fixed_within`."""
 
     params: Params
     """In float64."""
@@ -80,11 +80,30 @@ def best_fixed_within(
     window: int | None = None,
     tolerance: float = 1e-7,
 ) -> list[FeasibleComparator]:
-    """Return the best fixed model on the first t rounds, for each t in `rounds` (rising).
+    """Static comparators in a convex set and under constraints, on the first t rounds for each t.
 
-    `window` is K: every agent keeps every constraint over any K rounds in a row that end by t (none before t = K).
-    None leaves the constraints out. `tolerance` is in units of the average loss, and of a constraint per round.
-    A window that nothing in the set can keep is a DataError that names it.
+    Args:
+      objective: Convex loss and regulariser.
+      chunks: Function that iterates over the data, each chunk a pytree of arrays (rounds, agents, ...).
+      spec: Shapes of one agent's batch in one round.
+      rounds: The t, in rising order.
+      within: The set; None: no bounds.
+      constraints: Convex constraints, or name -> c(params, batch).
+      window: K: every agent keeps every constraint over any K rounds in a row that end by t (none before t = K); None
+        leaves the constraints out. A window that nothing in the set can keep is a DataError that names it.
+      tolerance: Wanted gap, in units of the average loss, and of a constraint per round.
+
+    Example:
+      >>> import tacit
+      >>> stream = tacit.streams.linear_drift(agents=3, dim=2)
+      >>> objective, data = tacit.objectives.squared(l2=0.1), [stream.chunk(0, 20)]
+      >>> ball = tacit.objectives.Ball(0.5)
+      >>> found = tacit.metrics.best_fixed_within(objective, lambda: data, stream.batch_spec(), [20], within=ball)
+      >>> found[0].converged
+      True
+
+    References:
+      Dissertation, ch. 3 (K = 1) and ch. 4 (longer windows).
     """
     data = Data(chunks)
     for last in rounds:
@@ -109,10 +128,29 @@ def check_feasible(
     window: int,
     tolerance: float = 1e-7,
 ) -> float:
-    """Return a value that every window of all rounds can be kept below, per round of it: <= 0, or nearly so.
+    """Value that every window of all rounds can be kept below, per round of it: <= 0, or nearly so.
 
     If nothing in the set keeps every window, a DataError names one. Of the objective only the parameters' shapes are
     used, so that this can be asked before a run.
+
+    Args:
+      objective: The objective.
+      chunks: Function that iterates over the data, each chunk a pytree of arrays (rounds, agents, ...).
+      spec: Shapes of one agent's batch in one round.
+      within: The set; None: no bounds.
+      constraints: Convex constraints, or name -> c(params, batch).
+      window: K, the rounds of a window.
+      tolerance: Precision, per round of a window.
+
+    Example:
+      >>> import tacit
+      >>> stream = tacit.streams.linear_drift(agents=3, dim=2)
+      >>> limit = tacit.objectives.size_limit(1.0)
+      >>> tacit.metrics.check_feasible(
+      ...     tacit.objectives.squared(), lambda: [stream.chunk(0, 5)], stream.batch_spec(),
+      ...     within=tacit.objectives.Ball(2.0), constraints=[limit], window=1,
+      ... ) <= 0
+      True
     """
     data = Data(chunks)
     with jax.enable_x64(True):

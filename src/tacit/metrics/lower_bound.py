@@ -1,4 +1,4 @@
-"""What one gradient proves: how low a convex loss can get anywhere in a set."""
+"""Lower bounds of a convex loss over a set, proved by one gradient."""
 
 from __future__ import annotations
 

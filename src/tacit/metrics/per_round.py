@@ -48,7 +48,7 @@ SMALLEST_MU = 1e-4
 
 
 class DynamicComparator(NamedTuple):
-    """The best model of each round, and how sure that is."""
+    """The best model of each round, with a certificate. Make it with `dynamic_comparator`."""
 
     params: Params
     """In float64, with a leading axis over the rounds."""
@@ -92,9 +92,23 @@ def dynamic_comparator(
     within: ConvexSet | None,
     tolerance: float = 1e-7,
 ) -> DynamicComparator:
-    """Return the best model of every round; `tolerance` is in units of the loss averaged over the agents.
+    """Dynamic comparator: for every round the model that would have been best for all agents in that round.
 
     A loss with kinks is smoothed, by 1e-4 at least, and its gap is no smaller than that.
+
+    Args:
+      objective: Convex loss and regulariser.
+      chunks: Function that iterates over the data, each chunk a pytree of arrays (rounds, agents, ...).
+      spec: Shapes of one agent's batch in one round.
+      within: The set; None: no bounds.
+      tolerance: Wanted gap, in units of the loss averaged over the agents.
+
+    Example:
+      >>> import tacit
+      >>> stream = tacit.streams.linear_drift(agents=3, dim=2)
+      >>> objective, data = tacit.objectives.squared(l2=0.1), [stream.chunk(0, 5)]
+      >>> tacit.metrics.dynamic_comparator(objective, lambda: data, stream.batch_spec(), within=None).converged
+      True
     """
     if not (math.isfinite(tolerance) and tolerance > 0):
         raise ConfigError(f"tolerance = {tolerance!r}: expected a finite number > 0; 1e-7 is the default")
@@ -133,7 +147,7 @@ def dynamic_comparator(
 
 
 class _Problem(NamedTuple):
-    """What is the same in all rounds. A value, so that a compiled program is found again."""
+    """Settings common to all rounds. A value, so that a compiled program is found again."""
 
     loss: Loss
     floor: LowerBound
@@ -144,7 +158,7 @@ class _Problem(NamedTuple):
 
 
 class _State(NamedTuple):
-    """Where the solver stands in one round."""
+    """State of the solver in one round."""
 
     x: Array
     y: Array
@@ -167,7 +181,7 @@ class _State(NamedTuple):
         return cls(here, here, ones, ones, here, jnp.inf * ones, jnp.asarray(lower), jnp.zeros(len(x), bool))
 
     def done(self, problem: _Problem) -> Array:
-        """Say whether the best point is good enough."""
+        """Return whether the best point is good enough."""
         least = jnp.minimum(problem.wanted, jnp.maximum(problem.aim, FINEST * (1 + jnp.abs(self.value))))
         return jnp.where(jnp.isfinite(self.lower), self.value - self.lower <= least, self.still)
 

@@ -1,4 +1,4 @@
-"""What is learnt: losses, regularisers, constraints, and the sets and geometries that parameters live in."""
+"""Objectives: losses, regularisers, constraints, and the sets and geometries that parameters live in."""
 
 from typing import TYPE_CHECKING
 

@@ -47,7 +47,7 @@ class LinearRegression(NamedTuple):
         return whole(self.x.reshape(-1, dim), self.y.reshape(-1), own, task="regression", name=name, description=words)
 
     def optima(self, ridge: float, sizes: Any = None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Optima w^o (dim,) of all agents together and w_k^o (agents, dim) of each, with ridge ||w||^2 added to the risks.
+        """Optima w^o (dim,) of all agents together and w_k^o (agents, dim) of each, of risk + ridge ||w||^2.
 
         Agents count alike, whatever their sizes. `objectives.squared(l2=ridge)`, half of that risk, has the same
         optima; Rizk's step mu is a step of 2 mu there. The largest ||w_k^o - w^o|| is the text's xi (Rizk 2023, eq.
