@@ -30,7 +30,6 @@ class Delay:
     """
 
     p: float = 0.2
-    """Probability of one step more."""
     longest: int = 10
     step: int = 1
 
@@ -71,9 +70,7 @@ class Channel:
 
     loss: float = 0.0
     delay: Delay | None = None
-    """Of those that get through; None: they arrive in the round in which they were sent."""
     links: tuple[str, ...] | None = None
-    """The link sets that it is so on, e.g. ("uplink",); None: on all of them."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.loss < 1:

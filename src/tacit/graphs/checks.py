@@ -324,7 +324,7 @@ def adjacency(agents: int, senders: IntArray, receivers: IntArray, up: BoolArray
 
 def pair_without_path(links: Any) -> tuple[int, int] | None:
     """Return two agents (a, b) without a path from a to b over these links (row = receiver), or None."""
-    # Where there is such a pair, agent 0 reaches not everybody, or not everybody reaches it.
+    # Where there is such a pair, agent 0 does not reach all, or is not reached by all.
     unreached = _unreached(links.T.tocsr(), 0)
     if len(unreached):
         return 0, int(unreached[0])

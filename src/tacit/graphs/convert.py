@@ -17,7 +17,7 @@ from tacit.graphs.graph import Graph
 from tacit.graphs.weights import given
 
 BYTES_PER_BYTE = 50
-"""What a byte of an edge list takes while it is read: a line of four, "1 2", is an entry of a dictionary."""
+"""Memory per byte of an edge list while it is read: a line of four, "1 2", is an entry of a dictionary."""
 
 
 def from_matrix(W: Any, *, name: str = "given") -> Graph:

@@ -50,7 +50,6 @@ class Periodic:
     """
 
     table: BoolArray
-    """(P, E) bool, in canonical edge order."""
 
     def __repr__(self) -> str:
         return f"Periodic({self.table.shape[0]} rounds, {self.table.shape[1]} links)"
@@ -101,7 +100,6 @@ class Attendance:
     """
 
     table: BoolArray
-    """(P, n) bool, one column per agent."""
 
     def __repr__(self) -> str:
         return f"Attendance({self.table.shape[0]} rounds, {self.table.shape[1]} agents)"
@@ -215,7 +213,6 @@ class LinkDrop:
     """
 
     probability: float = field(metadata={"static": True})
-    """Of a link to be down in a round."""
     symmetric: bool = field(default=False, metadata={"static": True})
 
     def __post_init__(self) -> None:
@@ -255,7 +252,6 @@ class OptOut:
     """
 
     probability: float = field(metadata={"static": True})
-    """Of an agent to stay away from a round."""
 
     def __post_init__(self) -> None:
         _check_probability("OptOut", self.probability)

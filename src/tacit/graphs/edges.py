@@ -16,7 +16,7 @@ from tacit.core.errors import GraphError
 LARGEST_COMPLETE = 20_000
 LARGEST_DENSE = 500
 AGENT_BYTES, LINK_BYTES = 40, 40
-"""What an agent and a link take while a graph is made: two ends and a number in 64 bits, and as much to sort them."""
+"""Memory of an agent and a link while a graph is made: two ends and a number in 64 bits, and as much to sort them."""
 
 IntArray = npt.NDArray[np.integer[Any]]
 BoolArray = npt.NDArray[np.bool_]

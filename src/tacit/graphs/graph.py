@@ -77,7 +77,7 @@ class Graph:
     sources: int | None = field(default=None, metadata=STATIC)
     """Number of senders of links between two roles; None: one role, and each agent has a self."""
     name: str = field(default="graph", metadata=STATIC)
-    """What reports call it."""
+    """Name in reports."""
     clusters: IntArray | None = None
     """(agents,) which cluster each agent belongs to, counted from 0; None: there are none."""
 

@@ -190,7 +190,7 @@ def _targets_by_rejection(rng: np.random.Generator, n: int, follower: Keys, degr
     while missing.any():
         senders = np.repeat(np.arange(n), missing)
         target = rng.integers(0, n - 1, len(senders))
-        target += target >= senders  # anybody but the sender itself
+        target += target >= senders  # any agent but the sender itself
         fresh = senders * n + target
         fresh = fresh[target != follower[senders]]
         keys = _sorted_distinct(np.concatenate([keys, fresh]))
@@ -199,7 +199,7 @@ def _targets_by_rejection(rng: np.random.Generator, n: int, follower: Keys, degr
 
 
 def _targets_by_shuffle(rng: np.random.Generator, n: int, follower: Keys, degree: IntArray, senders: IntArray) -> Keys:
-    """Do the same for senders that reach more than half of the agents, where rejection would be slow."""
+    """Return the same for senders that reach more than half of the agents, where rejection would be slow."""
     parts = [np.zeros(0, dtype=np.int64)]
     rows = max(CHUNK // n, 1)
     for start in range(0, len(senders), rows):

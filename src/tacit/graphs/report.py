@@ -38,7 +38,7 @@ class GraphReport:
     """Figures of a graph; None where a figure does not apply or was left out (see `notes`). Make it with `describe`."""
 
     name: str
-    """What the graph is called."""
+    """Name of the graph."""
     agents: int
     """Number of receivers."""
     edges: int
@@ -54,7 +54,7 @@ class GraphReport:
     dynamics: str | None
     """How links come and go, in words."""
     strongly_connected: bool
-    """Whether there is a path from everybody to everybody."""
+    """Whether there is a path between any two agents."""
     symmetric: bool
     """Whether every link has a reverse."""
     sender_normalised: bool | None

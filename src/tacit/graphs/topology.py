@@ -33,13 +33,9 @@ class Topology:
     """
 
     roles: Mapping[str, int]
-    """Role -> number of its agents."""
     links: Mapping[str, Graph]
-    """Name of a link set -> its graph."""
     clusters: Mapping[str, IntArray] = field(default_factory=dict)
-    """Role -> which cluster each of its agents belongs to, counted from 0; a role without clusters is not there."""
     availability: Mapping[str, Availability] = field(default_factory=dict)
-    """Role -> who of it is there in a round; of a role that is not here, all are."""
 
     def __post_init__(self) -> None:
         for role, labels in self.clusters.items():

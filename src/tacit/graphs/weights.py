@@ -40,7 +40,7 @@ class Weights:
     """Mixing weights: a rule by name, or given arrays. Make it with `by_rule` or `given`."""
 
     rule: Literal["sender", "receiver", "metropolis", "given"] = field(metadata={"static": True})
-    """Who normalises: sender or receiver; both (metropolis); or given."""
+    """The normalised side: sender or receiver; both (metropolis); or given."""
     edge: FloatArray | None = None
     """Given: (E,) in canonical edge order, or (P, E) for a period of P rounds."""
     own: FloatArray | None = None
@@ -175,7 +175,7 @@ def evaluate_exactly(
     *,
     sources: int | None = None,
 ) -> tuple[FloatArray, FloatArray]:
-    """Do the same as `evaluate` in NumPy and double precision, for checks and reports."""
+    """Return the same as `evaluate` in NumPy and double precision, for checks and reports."""
     up = np.ones(len(senders), dtype=bool) if live is None else live
     links = _Links(senders, receivers, up, agents, sources)
     return _evaluate(weights, links, _Backend(np, _bincount, np.float64))
@@ -218,7 +218,7 @@ def _evaluate(weights: Weights, links: _Links, backend: _Backend) -> tuple[Any, 
         side, size = senders, agents if sources is None else sources
     else:
         side, size = receivers, agents
-    # The maximum is for agents without a link between two roles: their share is used by nobody.
+    # The maximum is for agents without a link between two roles: their share is never used.
     share = 1 / xp.maximum(self_count + total(ones, side, size), 1)
     edge = xp.where(live, share[side], 0).astype(dtype)
     return edge, no_self if sources is not None else share.astype(dtype)

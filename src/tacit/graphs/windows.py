@@ -29,11 +29,11 @@ class Window(NamedTuple):
     """Number of rounds over which a graph is connected; see `connection_window`."""
 
     rounds: int | None
-    """Least B such that the links of any B rounds in a row connect everybody; None: not found."""
+    """Least B such that the links of any B rounds in a row connect all agents; None: not found."""
     exact: bool
     """True for fixed graphs and for schedules; otherwise found on sampled rounds."""
     statement: str
-    """What is known, in words."""
+    """The finding in words."""
 
 
 class Gap(NamedTuple):

@@ -175,7 +175,7 @@ def falling(last: float) -> list[float]:
 
 
 class _Bound(NamedTuple):
-    """What the regulariser says about the distance from the optimum."""
+    """Bounds that the regulariser gives on the distance from the optimum."""
 
     regulariser: Regulariser | None
 

@@ -37,7 +37,7 @@ ITERATIONS = 60
 CUT_ROUNDS = 400
 """How often cuts are added to one quadratic programme at most."""
 PROXIMAL = 1e-4
-"""What is added to the curvature, in units of the slope over the set's extent: a linear loss has none."""
+"""Addition to the curvature, in units of the slope over the set's extent: a linear loss has none."""
 STALLED = 0.25
 """The second derivatives are computed anew where a step leaves more than this share of the gap."""
 MOST_COORDINATES = 1000
@@ -383,7 +383,7 @@ class _Solver:
 
 
 class _Minimum(NamedTuple):
-    """What is known where the solver stopped, of the loss that it minimised."""
+    """Figures where the solver stopped, of the loss that it minimised."""
 
     value: float
     gap: float | None

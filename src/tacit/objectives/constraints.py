@@ -28,7 +28,7 @@ class Constraint(NamedTuple):
     """
 
     name: str
-    """What tables and `run.violation()` call it."""
+    """Name in tables and in `run.violation()`."""
     value: Callable[[Params, Batch], Array]
     """Parameters and one agent's batch -> a number, the mean over the batch's records; above 0: violated."""
     reads_data: bool = True

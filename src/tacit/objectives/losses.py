@@ -38,11 +38,8 @@ class MeanLoss:
     """
 
     predict: Predict
-    """Parameters and x -> what is said of x."""
     sample: SampleLoss
-    """What was said and y -> the loss of one sample."""
     smooth: Callable[[float], SampleLoss] | None = None
-    """For a `sample` with kinks: mu -> a smooth convex loss, >= 0, below it by at most mu."""
 
     def __call__(self, params: Params, batch: Batch) -> Array:
         """Return the mean loss of the batch."""
@@ -66,7 +63,6 @@ class PenalisedLoss:
     """
 
     data: Loss
-    """Mean loss of a batch."""
     regulariser: Callable[[Params], Array]
 
     def __call__(self, params: Params, batch: Batch) -> Array:

@@ -79,7 +79,6 @@ class Euclidean(MirrorMap):
     """
 
     within: ConvexSet | None = None
-    """The set X; None: no bounds."""
 
     def potential(self, params: Params) -> Array:
         """||x||^2 / 2."""
@@ -107,7 +106,6 @@ class NegativeEntropy(MirrorMap):
     """
 
     total: float = 1.0
-    """What the coordinates sum to."""
 
     @property
     def within(self) -> Simplex:

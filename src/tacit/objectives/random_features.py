@@ -78,7 +78,6 @@ class FourierModel:
     """
 
     features: FourierFeatures
-    """The map z."""
 
     def __call__(self, params: Array, x: Array) -> Array:
         """Return one prediction per sample."""

@@ -108,7 +108,7 @@ class ArrayStream(Stream):
         for size in np.unique(self.data_size).tolist():
             period = math.lcm(period, size // math.gcd(size, self._batch))
             if period > INT32_MAX:
-                return None  # it does repeat, but nobody will live to see it
+                return None  # it does repeat, but no run lasts that long
         return period
 
 

@@ -23,7 +23,7 @@ class Dataset:
     """
 
     name: str
-    """What tables call it."""
+    """Name in tables."""
     x: NDArray[np.float32]
     """(rows, columns), as published unless `standardised`."""
     y: NDArray[Any]
@@ -37,7 +37,7 @@ class Dataset:
     parts: dict[str, slice]
     """The publisher's own division of the rows, where there is one."""
     task: Task = "binary"
-    """What the labels are."""
+    """Kind of the labels."""
 
     def __repr__(self) -> str:
         return f"Dataset({self.name}, {len(self.x)} rows, {len(self.columns)} columns, {self.task})"

@@ -35,17 +35,17 @@ class Table(NamedTuple):
     owner: NDArray[np.int64] | None = None
     """(rows,) agent id per row, an assignment for `from_arrays`; None where no owner column was named."""
     owners: tuple[str, ...] = ()
-    """Who agent 0, 1, ... is in the file."""
+    """Owner in the file of agent 0, 1, ..."""
     classes: tuple[str, ...] = ()
-    """What class 0, 1, ... is in the file, of two classes -1 and +1; empty where labels are numbers there."""
+    """Label in the file of class 0, 1, ..., of two classes -1 and +1; empty where labels are numbers there."""
     marks: NDArray[np.bool_] | None = None
     """(columns,) which columns of x hold 0 and 1 only, made of a category or of what is missing."""
     absent: NDArray[np.bool_] | None = None
     """(rows, columns) which numbers were missing, and are 0."""
     task: Task = "binary"
-    """What the labels are."""
+    """Kind of the labels."""
     learnt: tuple[Learnt, ...] = ()
-    """What x and y were made by, where that was learnt from all rows."""
+    """Facts that x and y were made by, where learnt from all rows."""
 
     def __repr__(self) -> str:
         owners = f", {len(self.owners)} owners" if self.owners else ""

@@ -29,7 +29,7 @@ class Learnt(NamedTuple):
     what: str
     """In words."""
     remedy: str
-    """What to give instead."""
+    """Setting to give instead."""
     public: bool = False
     """Whether it is declared to be public."""
 

@@ -75,7 +75,7 @@ class Stream(ABC):
     description: str
     """One sentence for reports, which says where a data set is only a part of the original."""
     learnt: tuple[Learnt, ...] = ()
-    """What was learnt from all rows when it was made, and whether that is declared public."""
+    """Facts learnt from all rows when it was made, and whether these are declared public."""
     arrivals: NDArray[np.bool_] | None = None
     """(rounds, agents) whether a round brings an agent a sample; None: every round brings one to all."""
 

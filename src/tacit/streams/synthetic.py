@@ -60,7 +60,7 @@ class DriftStream(Stream):
         for setting, strength in (("noise", noise), ("drift", drift), ("heterogeneity", heterogeneity)):
             if not 0 <= strength <= LARGEST:
                 raise ConfigError(f"{setting}={strength!r}: expected a finite 32-bit number of at least 0")
-        # The plane in which the truth turns, everybody's offset, and one round as words, features and products.
+        # The plane in which the truth turns, the agents' offsets, and one round as words, features and products.
         round_bytes = agents * (20 * batch + 4) * dim
         limits.refuse_beyond(64 * dim + round_bytes, f"a round of {agents:,} agents x batch {batch:,} x dim {dim:,}")
         self.agents, self.rounds = agents, rounds
