@@ -23,8 +23,8 @@ class Constraint(NamedTuple):
 
     Example:
       >>> import tacit
-      >>> tacit.objectives.Constraint("first at most 1", lambda params, batch: params[0] - 1, reads_data=False).name
-      'first at most 1'
+      >>> tacit.objectives.Constraint("first at most 1", lambda params, batch: params[0] - 1, reads_data=False)
+      Constraint(first at most 1)
     """
 
     name: str

@@ -34,8 +34,8 @@ def from_loss(
       >>> import jax.numpy as jnp, tacit
       >>> def quartic(params, batch):
       ...     return jnp.mean((batch.x @ params - batch.y) ** 4)
-      >>> tacit.objectives.from_loss(quartic, initial=jnp.zeros(5), name="quartic").name
-      'quartic'
+      >>> tacit.objectives.from_loss(quartic, initial=jnp.zeros(5), name="quartic")
+      Objective(quartic)
     """
     if not callable(loss):
         raise ConfigError(

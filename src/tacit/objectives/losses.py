@@ -104,8 +104,8 @@ def regularised(objective: Objective, regulariser: Regulariser) -> Objective:
     Example:
       >>> import tacit
       >>> more = tacit.objectives.regularised(tacit.objectives.logistic(l2=0.1), tacit.objectives.l1(0.01))
-      >>> more.loss.regulariser
-      Regulariser(l1=0.01, l2=0.1)
+      >>> more
+      Objective(logistic, l1=0.01, l2=0.1)
     """
     loss = objective.loss
     data, total = loss, regulariser
@@ -155,8 +155,8 @@ def hinge(l2: float = 0.0, l1: float = 0.0) -> Objective:
 
     Example:
       >>> import tacit
-      >>> tacit.objectives.hinge(l2=1e-3).score_name
-      'accuracy'
+      >>> tacit.objectives.hinge(l1=0.01)
+      Objective(hinge, l1=0.01)
     """
     data = MeanLoss(linear, hinge_loss, SmoothHinge)
     return _objective("hinge", data, Regulariser(l1, l2), initial=_zeros, score=_sign_agreement)
@@ -171,8 +171,8 @@ def squared(l2: float = 0.0, l1: float = 0.0) -> Objective:
 
     Example:
       >>> import tacit
-      >>> tacit.objectives.squared(l2=0.1).score_name
-      'mse'
+      >>> tacit.objectives.squared(l2=0.1)
+      Objective(squared, l2=0.1)
     """
     data = MeanLoss(linear, squared_loss)
     penalty = Regulariser(l1, l2)
@@ -188,8 +188,8 @@ def absolute(l2: float = 0.0, l1: float = 0.0) -> Objective:
 
     Example:
       >>> import tacit
-      >>> tacit.objectives.absolute().name
-      'absolute'
+      >>> tacit.objectives.absolute()
+      Objective(absolute)
     """
     data = MeanLoss(linear, absolute_loss, SmoothAbsolute)
     penalty = Regulariser(l1, l2)

@@ -131,8 +131,8 @@ def cnn(
 
     Example:
       >>> import tacit
-      >>> tacit.objectives.cnn(classes=3, channels=(2, 2), hidden=8, side=8).name
-      'cnn'
+      >>> tacit.objectives.cnn(classes=3, channels=(2, 2), hidden=8, side=8)
+      Objective(cnn)
 
     References:
       Dissertation, sec. 5.5, which has the defaults.

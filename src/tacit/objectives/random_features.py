@@ -102,8 +102,8 @@ def fourier(count: int = 200, bandwidth: float = 1.0, seed: int = 0, l2: float =
 
     Example:
       >>> import tacit
-      >>> tacit.objectives.fourier(count=100).score_name
-      'mse'
+      >>> tacit.objectives.fourier(count=100)
+      Objective(fourier)
 
     References:
       Rahimi and Recht (2007), "Random features for large-scale kernel machines".
