@@ -40,7 +40,7 @@ def test_regular_shapes(n):
         assert_canonical(graph)
         assert edges(graph) == {(s, r) for s, r in pairs if s != r}
         assert graphs.is_strongly_connected(graph)
-        assert networkx.is_strongly_connected(graph.to_networkx())
+        assert networkx.is_strongly_connected(graphs.to_networkx(graph))
 
 
 @QUICK
@@ -49,7 +49,7 @@ def test_random_digraph_is_strongly_connected_with_its_degrees(n, data, exact, s
     degree = data.draw(st.integers(1, n - 1))
     graph = graphs.random_digraph(n, degree, seed, exact=exact)
     assert_canonical(graph)
-    assert networkx.is_strongly_connected(graph.to_networkx())
+    assert networkx.is_strongly_connected(graphs.to_networkx(graph))
     assert graph.in_degree.min() >= 1
     if exact:
         assert np.all(graph.out_degree == degree)
@@ -163,7 +163,7 @@ def test_k_regular(n, data, seed):
 
 def test_random_regular_has_no_lattice_left():
     # Triangles: (k-1)^3/6 = 4.5 expected in a random 4-regular graph, 300 in the lattice of 300 agents.
-    triangles = networkx.triangles(graphs.k_regular(300, 4, seed=0).to_networkx().to_undirected())
+    triangles = networkx.triangles(graphs.to_networkx(graphs.k_regular(300, 4, seed=0)).to_undirected())
     assert sum(triangles.values()) / 3 < 25
 
 

@@ -16,7 +16,7 @@ QUICK = settings(max_examples=40, deadline=None, derandomize=True)
 @forall(st.integers(1, 12), st.floats(0, 0.6), st.integers(0, 1000))
 def test_connectivity_and_symmetry_agree_with_networkx(n, p, seed):
     graph = graphs.erdos_renyi(n, p, seed, directed=True)
-    there = graph.to_networkx()
+    there = graphs.to_networkx(graph)
     connected = networkx.is_strongly_connected(there)
     assert graphs.is_strongly_connected(graph) == connected
     path = graphs.missing_path(graph)

@@ -72,8 +72,8 @@ MUTANTS = (
         ],
     ),
     *of(
-        "streams/validation.py",
-        "tests/streams/test_validation.py",
+        "streams/held_out.py",
+        "tests/streams/test_held_out.py",
         [
             ("what judges is taken for what is fitted", "2 * judged + 1)", "2 * judged)", APART),
             ("numbers meet now and then", "-1, 2 * fitted)", "-1, fitted)", APART),

@@ -17,8 +17,8 @@ from tacit.core.contract import Clip
 from tacit.core.errors import ConfigError
 from tacit.experiments.build import build
 from tacit.objectives import FourierFeatures, fourier
-from tacit.objectives.fourier import _cosine, _drawn
 from tacit.objectives.losses import certified_regulariser
+from tacit.objectives.random_features import _cosine, _drawn
 from tacit.privacy import gradient_parts
 from tacit.streams import Batch
 

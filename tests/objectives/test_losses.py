@@ -14,7 +14,6 @@ from tacit.objectives import (
     OBJECTIVES,
     Regulariser,
     absolute,
-    elastic_net,
     from_loss,
     hinge,
     l1,
@@ -209,7 +208,7 @@ NONSMOOTH = {
     "hinge l1": hinge(l1=2.0),
     "softmax l1": softmax(2, l1=0.3),
     "custom l1": regularised(from_loss(lambda w, b: jnp.sum(w**4), jnp.zeros(4)), l1(0.4)),
-    "twice": regularised(absolute(l1=0.1), elastic_net(0.2, 0.3)),
+    "twice": regularised(absolute(l1=0.1), Regulariser(0.2, 0.3)),
 }
 
 
@@ -279,13 +278,13 @@ def test_regularisers_add_over_a_pytree_as_over_one_vector(seed: int) -> None:
     }
     flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)]).astype(float)
     expected = 0.3 * np.abs(flat).sum() + 0.35 * flat @ flat
-    assert elastic_net(0.3, 0.7)(tree) == pytest.approx(expected, rel=1e-5)
+    assert Regulariser(0.3, 0.7)(tree) == pytest.approx(expected, rel=1e-5)
     assert l1(0.3)(tree) + l2(0.7)(tree) == pytest.approx(expected, rel=1e-5)
     assert Regulariser()(tree) == 0
 
 
 def test_regularised_equals_the_keyword_form() -> None:
-    assert regularised(hinge(l1=0.1), elastic_net(0.2, 0.3)).loss == hinge(l1=0.1 + 0.2, l2=0.3).loss
+    assert regularised(hinge(l1=0.1), Regulariser(0.2, 0.3)).loss == hinge(l1=0.1 + 0.2, l2=0.3).loss
 
 
 def test_from_loss_takes_any_pytree_and_either_kind_of_start() -> None:
@@ -309,7 +308,7 @@ def test_from_loss_takes_any_pytree_and_either_kind_of_start() -> None:
         (lambda: logistic(l2=-1), "l2 = -1: expected a finite number >= 0"),
         (lambda: hinge(l1=float("nan")), "l1 = nan: expected a finite number >= 0"),
         (lambda: l1(float("inf")), "l1 = inf"),
-        (lambda: elastic_net("much", 1), "l1 = 'much': expected"),
+        (lambda: Regulariser("much", 1), "l1 = 'much': expected"),
         (lambda: softmax(1), "classes = 1: expected an integer >= 2"),
         (lambda: softmax(2.0), "classes = 2.0"),
         (lambda: hinge().smoothed(0), "mu = 0: expected a finite number > 0"),

@@ -1,4 +1,4 @@
-"""The processes, samples and arrivals of 001 section 4.4.1 against transcriptions of the text."""
+"""The processes, samples and arrivals of Gauthier (2023), sec. 4.4.1, against transcriptions of the text."""
 
 from __future__ import annotations
 

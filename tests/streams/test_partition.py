@@ -116,7 +116,7 @@ def test_random_sizes_are_uniform_where_rows_suffice() -> None:
 
 
 def test_the_sizes_of_the_text() -> None:
-    """004, section 2.6.2: 35,000 rows, 100 agents, 79 to 688 rows each."""
+    """Rizk (2023), sec. 2.6.2: 35,000 rows, 100 agents, 79 to 688 rows each."""
     sizes = np.array([partition.random_sizes(35_000, 100, 79, 688, seed) for seed in range(20)])
     assert (sizes.sum(axis=1) <= 35_000).all()
     assert (sizes.sum(axis=1) == 35_000).sum() >= 15

@@ -34,7 +34,7 @@ from tacit.config.sections import Place, Section, check, choose, located
 from tacit.core import limits
 from tacit.core.contract import Algorithm
 from tacit.core.errors import ConfigError, GraphError, IdentityError
-from tacit.graphs import checked_clusters
+from tacit.graphs import validate_clusters
 from tacit.peer.identity.identity import checked_peer_name
 from tacit.peer.node.exchange import VERSION
 from tacit.peer.sources.queue import SampleForm
@@ -232,7 +232,7 @@ def _clusters(table: Mapping[str, Any], members: Mapping[str, tuple[str, ...]], 
                 f"{place} has no {missing[0]!r}, but other members of role {role!r}; say of each which cluster it is in"
             )
         try:
-            found[role] = checked_clusters([table[name] for name in names], len(names), f"members of role {role!r}")
+            found[role] = validate_clusters([table[name] for name in names], len(names), f"members of role {role!r}")
         except GraphError as error:
             raise ConfigError(f"{place}: {error}") from error
     return found

@@ -461,6 +461,11 @@ class Objective(NamedTuple):
     predict: Callable[[Params, Array], Array] | None = None
     """Parameters and x -> what is said of x: a number, or one per class. Peers need it to answer questions."""
 
+    def __repr__(self) -> str:
+        penalty = getattr(self.loss, "regulariser", None)
+        terms = "".join(f", {name}={value:g}" for name in ("l1", "l2") if (value := getattr(penalty, name, 0)))
+        return f"Objective({self.name}{terms})"
+
 
 class Domain(Protocol):
     """The set that a method keeps its parameters in."""

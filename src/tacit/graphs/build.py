@@ -17,37 +17,96 @@ from tacit.graphs.weights import Weights, given
 
 
 def ring(n: int) -> Graph:
-    """Return a ring: each agent is linked both ways with the next one."""
+    """Ring: each agent is linked both ways with the next one.
+
+    Args:
+      n: Number of agents, at least 1.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.ring(5)
+      Graph(ring, 5 agents, 10 links)
+    """
     return _circulant(n, (1, -1), f"ring({n})")
 
 
 def directed_ring(n: int) -> Graph:
-    """Return a ring in one direction: i -> i + 1."""
+    """Ring in one direction: agent i sends to agent i + 1 mod n.
+
+    Args:
+      n: Number of agents, at least 1.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.directed_ring(5).neighbours_in(0)
+      array([4], dtype=int32)
+    """
     return _circulant(n, (1,), f"directed_ring({n})")
 
 
 def complete(n: int) -> Graph:
-    """Return the graph in which everybody sends to everybody; at most 20,000 agents."""
+    """Complete graph: every agent sends to every other one.
+
+    Args:
+      n: Number of agents, 1 to 20,000; it has n (n - 1) links.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.complete(5).edges
+      20
+    """
     _check_size("complete", n, 0)  # links of a complete graph are made without sorting, and bounded by themselves
     senders, receivers = complete_edges(n)
     return Graph(n, senders, receivers, name=f"complete({n})")
 
 
 def star(n: int) -> Graph:
-    """Return a star of n agents of one role: agent 0 is the hub, linked both ways with each other one."""
+    """Star of agents of one role: agent 0 is the hub, linked both ways with each other one.
+
+    For a server with a role of its own use `star_roles`.
+
+    Args:
+      n: Number of agents, the hub included, at least 1.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.star(5).in_degree
+      array([4, 1, 1, 1, 1])
+    """
     _check_size("star", n, 2 * n)
     rim, hub = np.arange(1, n), np.zeros(n - 1, dtype=np.int64)
     return Graph.from_edges(n, np.concatenate([rim, hub]), np.concatenate([hub, rim]), name=f"star({n})")
 
 
 def exponential(n: int) -> Graph:
-    """Return the static exponential graph: i -> i + 2^j mod n for every 2^j < n; out-degree about log2 n."""
+    """Static exponential graph: agent i sends to i + 2^j mod n for every 2^j < n.
+
+    Out-degrees are about log2 n, and so is the longest path.
+
+    Args:
+      n: Number of agents, at least 1.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.exponential(8).neighbours_out(0)
+      array([1, 2, 4], dtype=int32)
+    """
     _check_size("exponential", n, n * len(_powers_of_two(n)))
     return _circulant(n, _powers_of_two(n), f"exponential({n})")
 
 
 def one_peer_exponential(n: int) -> Graph:
-    """Return the exponential graph, one link per agent and round: in round t, i -> i + 2^(t mod log2 n)."""
+    """Exponential graph with one link per agent and round: in round t, i sends to i + 2^(t mod log2 n).
+
+    Args:
+      n: Number of agents, at least 1.
+
+    Example:
+      >>> import tacit
+      >>> graph = tacit.graphs.one_peer_exponential(8)
+      >>> [int(graph.live_at(t).sum()) for t in (1, 2, 3)]
+      [8, 8, 8]
+    """
     _check_size("one_peer_exponential", n, n * len(_powers_of_two(n)))
     powers = _powers_of_two(n)
     # Round t = 1 plays the power 2^(1 mod P), so the list starts with the second one.
@@ -56,9 +115,17 @@ def one_peer_exponential(n: int) -> Graph:
 
 
 def periodic(graphs: Sequence[Graph], *, name: str = "periodic") -> Graph:
-    """Return the graph that plays the listed graphs in turn: round t is number (t - 1) mod P, counted from 0.
+    """Graphs played in turn: round t = 1, 2, ... is number (t - 1) mod P of the list, counted from 0.
 
-    Given weights are played in turn with their graphs; a rule must be common to all.
+    Args:
+      graphs: Fixed graphs on the same agents. Given weights are played with their graphs; a rule must be common to all.
+      name: Name in reports.
+
+    Example:
+      >>> import tacit
+      >>> there = tacit.graphs.directed_ring(5)
+      >>> tacit.graphs.periodic([there, there.reverse()])
+      Graph(periodic, 5 agents, 10 links, Periodic)
     """
     first = first_of_equal_sizes(graphs, "periodic()", "graphs played in turn are on the same agents")
     for index, graph in enumerate(graphs):

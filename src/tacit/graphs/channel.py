@@ -1,4 +1,4 @@
-"""What the network does to messages that were sent: it loses some and delays others."""
+"""Network channel: loss and delay of messages that were sent."""
 
 from __future__ import annotations
 
@@ -16,13 +16,20 @@ LONGEST_DELAY = 100_000
 
 @dataclass(frozen=True)
 class Delay:
-    """Geometric delay in rounds: P(delay >= l) = p ** l. What would be older than `longest` is lost.
+    """Geometric delay in rounds: P(delay >= l) = p ** l. A message that would be older than `longest` is lost.
 
-    With a `step` above 1 delays come in whole steps: P(delay >= step * i) = p ** i, and nothing in between.
+    Args:
+      p: Probability of one step more, 0 <= p < 1.
+      longest: Longest delay in rounds, 0 to 100,000.
+      step: Rounds per step: P(delay >= step * i) = p ** i, and no delay in between.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.Delay(p=0.5, longest=2).probabilities()
+      (0.5, 0.25, 0.125)
     """
 
     p: float = 0.2
-    """Probability of one step more."""
     longest: int = 10
     step: int = 1
 
@@ -46,19 +53,34 @@ class Delay:
         return tuple(self.p**i * (1 - self.p) for i in range(len(self.possible)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Channel:
-    """Loses each message with probability `loss`, independently, and delays those that get through."""
+    """Channel that loses each message with one probability, independently, and delays those that get through.
+
+    Args:
+      loss: Probability that a message is lost, 0 <= loss < 1.
+      delay: Delay of messages that get through; None: they arrive in the round in which they were sent.
+      links: Link sets that it acts on, e.g. ``("uplink",)``; None: all of them.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.Channel(loss=0.1, delay=tacit.graphs.Delay(0.2, longest=5))
+      Channel(loses 0.1, delays up to 5 rounds)
+    """
 
     loss: float = 0.0
     delay: Delay | None = None
-    """Of those that get through; None: they arrive in the round in which they were sent."""
     links: tuple[str, ...] | None = None
-    """The link sets that it is so on, e.g. ("uplink",); None: on all of them."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.loss < 1:
             raise ConfigError(f"channel loss is {self.loss}: expected a probability in [0, 1)")
+
+    def __repr__(self) -> str:
+        does = [f"loses {self.loss:g}"] if self.loss else []
+        does += [] if self.delay is None else [f"delays up to {self.delay.longest} rounds"]
+        where = "" if self.links is None else f" on {', '.join(self.links)}"
+        return f"Channel({', '.join(does) or 'reliable'}{where})"
 
     @property
     def reliable(self) -> bool:
@@ -72,11 +94,11 @@ class Channel:
 
     @property
     def ages(self) -> tuple[int, ...]:
-        """In how many rounds a message may arrive, of all that is possible."""
+        """The possible numbers of rounds between sending and arrival."""
         return (0,) if self.delay is None else self.delay.possible
 
     def on(self, links: str) -> Channel:
-        """Return what becomes of messages on one link set."""
+        """Return the channel of one link set."""
         return self if self.links is None or links in self.links else Channel()
 
     def draw(self, key: jax.Array, edges: int) -> tuple[jax.Array, jax.Array]:

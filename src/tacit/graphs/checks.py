@@ -1,7 +1,7 @@
-"""What can be said of a graph: connectivity, symmetry, sums of weights, spectral gap, Perron vectors.
+"""Checks of a graph: connectivity, symmetry, sums of weights, spectral gap, Perron vectors.
 
-On sparse structures throughout; a dense matrix is made for at most 500 agents. Over how many rounds a
-time-varying graph is connected is asked in `windows`.
+On sparse structures throughout; a dense matrix is made for at most 500 agents. Over how many rounds a time-varying
+graph is connected is asked in `windows`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,16 @@ LARGEST_TABLE = 1 << 21
 
 
 def is_strongly_connected(graph: Graph) -> bool:
-    """Whether there is a path between any two agents, over the links that are ever up."""
+    """Whether there is a path between any two agents, over the links that are ever up.
+
+    Args:
+      graph: A graph among agents of one role.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.is_strongly_connected(tacit.graphs.directed_ring(5))
+      True
+    """
     from scipy.sparse.csgraph import connected_components
 
     one_role(graph)
@@ -32,7 +41,7 @@ def is_strongly_connected(graph: Graph) -> bool:
 
 
 def component_count(graph: Graph) -> int:
-    """Return in how many parts that do not hear each other the agents are, over all links that are ever up."""
+    """Return the number of weakly connected parts, over all links that are ever up."""
     from scipy.sparse.csgraph import connected_components
 
     links = adjacency(graph.agents, graph.senders, graph.receivers, ever_up(graph))
@@ -40,56 +49,139 @@ def component_count(graph: Graph) -> int:
 
 
 def missing_path(graph: Graph) -> tuple[int, int] | None:
-    """Return two agents (a, b) without a path from a to b, or None where there is a path between any two."""
+    """Two agents (a, b) without a path from a to b, or None where there is a path between any two.
+
+    Args:
+      graph: A graph among agents of one role.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.missing_path(tacit.graphs.from_edges(3, [0, 1], [1, 0]))
+      (0, 2)
+    """
     one_role(graph)
     return pair_without_path(adjacency(graph.agents, graph.senders, graph.receivers, ever_up(graph)))
 
 
 def is_symmetric(graph: Graph) -> bool:
-    """Whether every edge has its reverse."""
+    """Whether every link has its reverse.
+
+    Args:
+      graph: A graph among agents of one role.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.is_symmetric(tacit.graphs.directed_ring(5))
+      False
+    """
     return one_sided_edge(graph) is None
 
 
 def one_sided_edge(graph: Graph) -> tuple[int, int] | None:
-    """Return the first edge (sender, receiver) without a reverse, or None."""
+    """The first link (sender, receiver) without a reverse, or None.
+
+    Args:
+      graph: A graph among agents of one role.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.one_sided_edge(tacit.graphs.directed_ring(5))
+      (4, 0)
+    """
     one_role(graph)
     return one_sided(graph.senders, graph.receivers, graph.agents)
 
 
 def one_sided_share(graph: Graph) -> float:
-    """Share of the edges that have no reverse."""
+    """Share of the links that have no reverse, 0 to 1.
+
+    Args:
+      graph: A graph among agents of one role.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.one_sided_share(tacit.graphs.directed_ring(5))
+      1.0
+    """
     return float(np.mean(_reverse(graph) < 0)) if graph.edges else 0.0
 
 
 def row_sums(graph: Graph, t: int = 1) -> FloatArray:
-    """(agents,) sum of the weights that a receiver applies in round t; random dynamics: all links up."""
+    """Sums (agents,) of the weights that each receiver applies in one round.
+
+    Args:
+      graph: A graph with weights.
+      t: Round, 1, 2, ...; under random dynamics all links are taken to be up.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.row_sums(tacit.graphs.ring(5).with_weights("receiver")).round(6)
+      array([1., 1., 1., 1., 1.])
+    """
     return np.asarray(graph.matrix(t).sum(axis=1), dtype=np.float64).ravel()
 
 
 def column_sums(graph: Graph, t: int = 1) -> FloatArray:
-    """(columns,) sum of the weights of a sender's message in round t; random dynamics: all links up."""
+    """Sums (senders,) of the weights of each sender's message in one round.
+
+    Args:
+      graph: A graph with weights.
+      t: Round, 1, 2, ...; under random dynamics all links are taken to be up.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.column_sums(tacit.graphs.star(3).with_weights("sender")).round(6)
+      array([1., 1., 1.])
+    """
     return np.asarray(graph.matrix(t).sum(axis=0), dtype=np.float64).ravel()
 
 
 def receiver_normalised(graph: Graph) -> bool:
-    """Whether rows of W sum to 1, in every round."""
+    """Whether the rows of W sum to 1 in every round: each receiver takes a convex combination.
+
+    Args:
+      graph: A graph with weights, among agents of one role.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.receiver_normalised(tacit.graphs.star(5).with_weights("sender"))
+      False
+    """
     return normalisation_fault(graph, "receiver") is None
 
 
 def sender_normalised(graph: Graph) -> bool:
-    """Whether columns of W sum to 1, in every round."""
+    """Whether the columns of W sum to 1 in every round: each sender splits its mass, as push-sum needs.
+
+    Args:
+      graph: A graph with weights, among agents of one role.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.sender_normalised(tacit.graphs.star(5).with_weights("sender"))
+      True
+    """
     return normalisation_fault(graph, "sender") is None
 
 
 def doubly_stochastic(graph: Graph) -> bool:
-    """Whether rows and columns of W sum to 1, in every round."""
+    """Whether the rows and the columns of W sum to 1 in every round.
+
+    Args:
+      graph: A graph with weights, among agents of one role.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.doubly_stochastic(tacit.graphs.star(5).with_weights("metropolis"))
+      True
+    """
     return receiver_normalised(graph) and sender_normalised(graph)
 
 
 def normalisation_fault(graph: Graph, side: Side) -> str | None:
-    """Return what keeps the weights from being normalised on this side in every round, or None.
+    """Return why the weights are not normalised on this side in every round, or None.
 
-    Exact for fixed graphs and for schedules; under random dynamics by what the rule promises for any live links.
+    Exact for fixed graphs and for schedules; under random dynamics by the rule's promise for any live links.
     """
     one_role(graph)
     if graph.weights is None:
@@ -115,9 +207,18 @@ def normalisation_fault(graph: Graph, side: Side) -> str | None:
 
 
 def spectral_gap(graph: Graph, t: int = 1) -> float:
-    """1 - |second largest eigenvalue| of W in round t: the larger, the sooner agents agree.
+    """Spectral gap 1 - |second largest eigenvalue| of W in one round: the larger, the sooner agents agree.
 
     Dense up to 500 agents, then by Arnoldi or (symmetric W) Lanczos iteration.
+
+    Args:
+      graph: A graph with weights, among agents of one role.
+      t: Round, 1, 2, ...
+
+    Example:
+      >>> import tacit
+      >>> round(tacit.graphs.spectral_gap(tacit.graphs.ring(5).with_weights("metropolis")), 3)
+      0.461
     """
     one_role(graph)
     W = graph.matrix(t)
@@ -131,7 +232,7 @@ def spectral_gap(graph: Graph, t: int = 1) -> float:
 
 
 class Perron(NamedTuple):
-    """Dominant eigenvectors of W, each summing to 1."""
+    """Dominant eigenvectors of W, each summing to 1; see `perron`."""
 
     left: FloatArray
     """q with q W = r q: the weight of each agent in what receiver-normalised mixing agrees on."""
@@ -142,7 +243,19 @@ class Perron(NamedTuple):
 
 
 def perron(graph: Graph, t: int = 1, *, tolerance: float = 1e-12, most_steps: int = 100_000) -> Perron:
-    """Return the dominant eigenvectors of W by power iteration; the graph must be strongly connected."""
+    """Dominant eigenvectors of W by power iteration.
+
+    Args:
+      graph: A strongly connected graph with weights.
+      t: Round, 1, 2, ...
+      tolerance: Change of the vector per step, in the l1 norm, at which the iteration stops.
+      most_steps: Number of steps after which it gives up.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.perron(tacit.graphs.star(3).with_weights("receiver")).left.round(3)
+      array([0.429, 0.286, 0.286])
+    """
     path = missing_path(graph)
     if path is not None:
         raise GraphError(
@@ -168,8 +281,7 @@ def _power_iteration(W: Any, tolerance: float, most_steps: int) -> tuple[FloatAr
         if change <= tolerance:
             return vector / vector.sum(), eigenvalue
     raise GraphError(
-        f"power iteration still moved by {change:.1e} after {most_steps:,} steps: the spectral gap is "
-        "too small; allow "
+        f"power iteration still moved by {change:.1e} after {most_steps:,} steps: the spectral gap is too small; allow "
         "more steps or a larger tolerance"
     )
 
@@ -212,7 +324,7 @@ def adjacency(agents: int, senders: IntArray, receivers: IntArray, up: BoolArray
 
 def pair_without_path(links: Any) -> tuple[int, int] | None:
     """Return two agents (a, b) without a path from a to b over these links (row = receiver), or None."""
-    # Where there is such a pair, agent 0 reaches not everybody, or not everybody reaches it.
+    # Where there is such a pair, agent 0 does not reach all, or is not reached by all.
     unreached = _unreached(links.T.tocsr(), 0)
     if len(unreached):
         return 0, int(unreached[0])

@@ -11,18 +11,30 @@ import numpy as np
 
 from tacit.core import limits
 from tacit.core.errors import GraphError
+from tacit.core.extras import require
 from tacit.graphs.edges import matrix_entries, refuse_large, split_keys
 from tacit.graphs.graph import Graph
 from tacit.graphs.weights import given
 
 BYTES_PER_BYTE = 50
-"""What a byte of an edge list takes while it is read: a line of four, "1 2", is an entry of a dictionary."""
+"""Memory per byte of an edge list while it is read: a line of four, "1 2", is an entry of a dictionary."""
 
 
 def from_matrix(W: Any, *, name: str = "given") -> Graph:
-    """Return the graph of a square weight matrix W, row = receiver (scipy.sparse, or dense up to 500 agents).
+    """Graph of a square weight matrix W, row = receiver.
 
-    Every entry off the diagonal that is not 0 is an edge; the diagonal gives the self weights.
+    Args:
+      W: A scipy.sparse matrix, or an array of at most 500 rows. Every entry off the diagonal that is not 0 is a link;
+        the diagonal holds the self weights.
+      name: Name in reports.
+
+    Returns:
+      The graph with these weights.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.from_matrix([[0.5, 0.5], [0.0, 1.0]])  # agent 1 sends to agent 0
+      Graph(given, 2 agents, 1 links, given weights)
     """
     if len(np.shape(W)) != 2 or np.shape(W)[0] != np.shape(W)[1]:
         raise GraphError(f"W has shape {np.shape(W)}: expected a square matrix (row = receiver)")
@@ -36,13 +48,21 @@ def from_matrix(W: Any, *, name: str = "given") -> Graph:
 def from_networkx(
     graph: Any, *, name: str | None = None, weight: str | None = None, cluster: str | None = None
 ) -> Graph:
-    """Return the links of a networkx graph, both ways where it is undirected.
+    """Graph of the links of a networkx graph, both ways where it is undirected.
 
-    Nodes called 0..n-1 keep their numbers; others are numbered in the graph's own order, `list(graph.nodes)`. Of
-    attributes only those named are read: `weight` of an edge (a, b) becomes W[b, a], that of a self loop W[a, a] (0
-    where there is none), and `cluster` of a node its cluster. (A "weight" in networkx is mostly a distance or a
-    strength, so that none is taken for W unasked.) Parallel edges are one link; with `weight` they are refused, since
-    nobody but you knows whether their weights are to be added up.
+    Args:
+      graph: A networkx graph. Nodes called 0..n-1 keep their numbers; others are numbered in the order of
+        `list(graph.nodes)`. Parallel edges are one link; with `weight` they are refused, as only you know whether their
+        weights add up.
+      name: Name in reports; None: that of the networkx graph.
+      weight: Edge attribute that becomes W[b, a] of an edge (a, b), and W[a, a] of a self loop (0 where there is none);
+        None: no weights are read, as a "weight" in networkx is mostly a distance or a strength.
+      cluster: Node attribute with the agent's cluster; None: no clusters.
+
+    Example:
+      >>> import networkx, tacit
+      >>> tacit.graphs.from_networkx(networkx.cycle_graph(5), name="cycle")
+      Graph(cycle, 5 agents, 10 links)
     """
     nodes = list(graph.nodes)
     if not nodes:
@@ -91,16 +111,23 @@ def _weight(a: Hashable, b: Hashable, found: Any, name: str | None) -> float:
 
 
 def to_networkx(graph: Graph, *, nodes: Sequence[Hashable] | None = None) -> Any:
-    """Return a graph as a networkx.DiGraph, edges from sender to receiver.
+    """A graph as a networkx.DiGraph, edges from sender to receiver.
 
-    `nodes` are what agents are called there, 0, 1, ... unless given (for a graph that came from networkx:
-    `list(graph.nodes)` of that one). Where weights were chosen, every edge has W[receiver, sender] as "weight", and a
-    self loop has W[i, i]; clusters are "cluster" of a node. With `weight="weight"` and `cluster="cluster"`,
-    `from_networkx` gives the same graph back. Links between two roles go from ("sender", j) to ("receiver", i), and
-    "bipartite" is 0 and 1. Of links that come and go all are there.
+    Where weights were chosen, every edge has W[receiver, sender] as "weight", and a self loop has W[i, i]; clusters are
+    "cluster" of a node. With `weight="weight"` and `cluster="cluster"`, `from_networkx` gives the same graph back.
+    Links between two roles go from ("sender", j) to ("receiver", i), and "bipartite" is 0 and 1. Of links that come and
+    go all are there.
+
+    Args:
+      graph: The graph.
+      nodes: Names of the agents, one each; None: 0, 1, ... For a graph that came from networkx: `list(graph.nodes)`.
+
+    Example:
+      >>> import tacit
+      >>> sorted(tacit.graphs.to_networkx(tacit.graphs.directed_ring(3)).edges)
+      [(0, 1), (1, 2), (2, 0)]
     """
-    import networkx
-
+    networkx = require("networkx", extra="graphs")
     if nodes is not None and (graph.sources is not None or len(set(nodes)) != graph.agents):
         raise GraphError(
             f"{len(set(nodes))} different names for {graph.agents} agents: expected one each (and none between roles)"
@@ -125,10 +152,23 @@ def to_networkx(graph: Graph, *, nodes: Sequence[Hashable] | None = None) -> Any
 
 
 def from_edge_list(path: str | os.PathLike[str], *, agents: int | None = None, name: str | None = None) -> Graph:
-    """Read "sender receiver [weight]" per line, parted by white space or commas; '#' starts a comment.
+    """Graph out of a text file: "sender receiver [weight]" per line.
 
-    Weights stand on all lines or on none. With weights, a line "i i weight" gives agent i's self weight (0 if
-    there is none). `agents` is needed where agents with the highest numbers have no link.
+    Fields are parted by white space or commas; '#' starts a comment. Weights stand on all lines or on none; with
+    weights, a line "i i weight" gives agent i's self weight (0 where there is none).
+
+    Args:
+      path: The file, UTF-8.
+      agents: Number of agents; None: the highest number in the file + 1.
+      name: Name in reports; None: that of the file.
+
+    Example:
+      >>> import pathlib, tacit, tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     file = pathlib.Path(folder) / "links.txt"
+      ...     _ = file.write_text("0, 1  # a comment")
+      ...     tacit.graphs.from_edge_list(file, agents=3)
+      Graph(links, 3 agents, 1 links)
     """
     file = Path(path)
     try:

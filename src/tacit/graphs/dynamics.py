@@ -1,8 +1,8 @@
-"""Time-varying graphs: which links are up and who is present in a round.
+"""Time-varying graphs: which links are up and which agents are present in a round.
 
-Everything is elementwise or a segment operation, evaluated in the round loop on the device. What happens to a
-link is a hash of the round's key and its two ends, so it depends neither on the other links nor on their
-order; agents of a disjoint union of repeats have other ids, hence independent draws.
+Everything is elementwise or a segment operation, evaluated in the round loop on the device. The state of a link is a
+hash of the round's key and its two ends, so it depends neither on the other links nor on their order; agents of a
+disjoint union of repeats have other ids, hence independent draws.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Dynamics(Protocol):
-    """What happens to a graph from round to round."""
+    """How a graph changes from round to round: the protocol of `Graph.with_dynamics`."""
 
     def live(self, t: Any, key: jax.Array, senders: Any, receivers: Any, agents: int) -> tuple[jax.Array, jax.Array]:
         """Return (links that are up (E,) bool, agents that are present (n,) bool) of round t = 1, 2, ..."""
@@ -36,12 +36,23 @@ class Dynamics(Protocol):
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Periodic:
-    """Plays P sets of links in turn: row (t - 1) mod P of the table says which are up. See `periodic`."""
+    """P sets of links played in turn: row (t - 1) mod P of the table says which are up. Make it with `periodic`.
+
+    Args:
+      table: (P, E) bool, in the graph's canonical order of links.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.one_peer_exponential(8).dynamics
+      Periodic(3 rounds, 24 links)
+    """
 
     table: BoolArray
-    """(P, E) bool, in canonical edge order."""
+
+    def __repr__(self) -> str:
+        return f"Periodic({self.table.shape[0]} rounds, {self.table.shape[1]} links)"
 
     @property
     def period(self) -> int:
@@ -54,7 +65,7 @@ class Periodic:
         return rows
 
     def live(self, t: Any, key: jax.Array, senders: Any, receivers: Any, agents: int) -> tuple[jax.Array, jax.Array]:
-        """Return the links of round t; everybody is present."""
+        """Return the links of round t; every agent is present."""
         table = jnp.asarray(self.table)
         return table[(t - 1) % table.shape[0]], jnp.ones(agents, bool)
 
@@ -70,17 +81,28 @@ class Periodic:
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Attendance:
-    """Agents come and go as they please: row (t - 1) mod P of the table says who is present in round t.
+    """Agents that come and go by a table: row (t - 1) mod P says which are present in round t.
 
-    Links are up among those present. See `attendance` for a table of plain lists. What an absent agent does is up to
-    the method: most step with their own data and hear nobody, `mirror_descent` and `dynamic_mirror_descent` keep their
-    state, and methods that require fixed links refuse the graph (docs/choosing.md, "Who stays away").
+    What an absent agent does is up to the method: most step with their own data and hear no agent, `mirror_descent` and
+    `dynamic_mirror_descent` keep their state, and methods that require fixed links refuse the graph (docs/choosing.md,
+    "Who stays away").
+
+    Args:
+      table: (P, agents) bool; `attendance` takes plain lists.
+
+    Example:
+      >>> import tacit
+      >>> away = tacit.graphs.attendance([[True, True, True], [True, True, False]])
+      >>> tacit.graphs.ring(3).with_dynamics(away).live_at(2).sum()
+      np.int64(2)
     """
 
     table: BoolArray
-    """(P, n) bool, one column per agent."""
+
+    def __repr__(self) -> str:
+        return f"Attendance({self.table.shape[0]} rounds, {self.table.shape[1]} agents)"
 
     @property
     def period(self) -> int:
@@ -88,7 +110,7 @@ class Attendance:
         return len(self.table)
 
     def live(self, t: Any, key: jax.Array, senders: Any, receivers: Any, agents: int) -> tuple[jax.Array, jax.Array]:
-        """Return the links among those present, and who is present."""
+        """Return the links among agents that are present, and which are."""
         table = jnp.asarray(self.table)
         present = table[(t - 1) % table.shape[0]]
         return present[jnp.asarray(senders)] & present[jnp.asarray(receivers)], present
@@ -113,7 +135,16 @@ class Attendance:
 
 
 def attendance(table: list[list[bool]]) -> Attendance:
-    """Return the attendance of plain lists, one per round of the period: whether each agent is present."""
+    """Attendance of plain lists.
+
+    Args:
+      table: One list per round of the period, each with one entry per agent: whether it is present.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.attendance([[True, True, True], [True, True, False]])
+      Attendance(2 rounds, 3 agents)
+    """
     lengths = {len(row) for row in table}
     if len(lengths) != 1:
         raise GraphError(
@@ -130,13 +161,18 @@ Scheduled = Periodic | Attendance
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class RandomMatching:
-    """Gossip: in each round a random matching among the links, so that nobody talks to two others.
+    """Gossip: in each round a random matching among the links, so that no agent talks to two others.
 
-    Each link draws a priority, and is up when it is the highest at both of its ends.
+    Each link draws a priority, and is up when it is the highest at both of its ends. Every link needs its reverse.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.ring(8).with_dynamics(tacit.graphs.RandomMatching())
+      Graph(ring, 8 agents, 16 links, RandomMatching)
     """
 
     def live(self, t: Any, key: jax.Array, senders: Any, receivers: Any, agents: int) -> tuple[jax.Array, jax.Array]:
-        """Return a matching, both directions of a link together; everybody is present."""
+        """Return a matching, both directions of a link together; every agent is present."""
         senders, receivers = jnp.asarray(senders), jnp.asarray(receivers)
         priority = _bits_of_pair(key, senders, receivers)
         highest = jax.ops.segment_max(priority, receivers, num_segments=agents)
@@ -164,20 +200,26 @@ class RandomMatching:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class LinkDrop:
-    """Each directed link is down with this probability in each round, independently of the others.
+    """Random failures of links: each directed link is down with one probability in each round, independently.
 
-    `symmetric=True` drops both directions together, so that doubly stochastic rules stay so.
+    Args:
+      probability: Probability of a link to be down in a round, 0 <= probability < 1.
+      symmetric: Whether both directions drop together, so that doubly stochastic rules stay so.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.ring(5).with_dynamics(tacit.graphs.LinkDrop(0.2))
+      Graph(ring, 5 agents, 10 links, LinkDrop)
     """
 
     probability: float = field(metadata={"static": True})
-    """Of a link to be down in a round."""
     symmetric: bool = field(default=False, metadata={"static": True})
 
     def __post_init__(self) -> None:
         _check_probability("LinkDrop", self.probability)
 
     def live(self, t: Any, key: jax.Array, senders: Any, receivers: Any, agents: int) -> tuple[jax.Array, jax.Array]:
-        """Return the links that are not down; everybody is present."""
+        """Return the links that are not down; every agent is present."""
         senders, receivers = jnp.asarray(senders), jnp.asarray(receivers)
         bits = _bits_of_pair(key, senders, receivers) if self.symmetric else _bits(key, senders, receivers)
         threshold = jnp.uint32(min(round(self.probability * 2**32), 2**32 - 1))
@@ -196,25 +238,32 @@ class LinkDrop:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class OptOut:
-    """Each agent stays away from a round with this probability; all of its links are then down.
+    """Random absences of agents: each stays away from a round with one probability, and all of its links are then down.
 
     What it does meanwhile is up to the method, as under `Attendance`.
+
+    Args:
+      probability: Probability of an agent to stay away from a round, 0 <= probability < 1.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.ring(5).with_dynamics(tacit.graphs.OptOut(0.2))
+      Graph(ring, 5 agents, 10 links, OptOut)
     """
 
     probability: float = field(metadata={"static": True})
-    """Of an agent to stay away from a round."""
 
     def __post_init__(self) -> None:
         _check_probability("OptOut", self.probability)
 
     def live(self, t: Any, key: jax.Array, senders: Any, receivers: Any, agents: int) -> tuple[jax.Array, jax.Array]:
-        """Return the links among those present, and who is present."""
+        """Return the links among agents that are present, and which are."""
         # In single precision whatever that of the run: one seed, one history.
         present = jax.random.uniform(key, (agents,), jnp.float32) >= self.probability
         return present[jnp.asarray(senders)] & present[jnp.asarray(receivers)], present
 
     def check(self, graph: Graph) -> None:
-        """Raise on links between two roles, whose two link sets could not agree on who is away."""
+        """Raise on links between two roles, whose two link sets could not agree on which agents are away."""
         _refuse_two_roles(graph, "OptOut")
 
     def keeps_links_mutual(self, graph: Graph) -> bool:

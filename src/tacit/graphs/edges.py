@@ -16,7 +16,7 @@ from tacit.core.errors import GraphError
 LARGEST_COMPLETE = 20_000
 LARGEST_DENSE = 500
 AGENT_BYTES, LINK_BYTES = 40, 40
-"""What an agent and a link take while a graph is made: two ends and a number in 64 bits, and as much to sort them."""
+"""Memory of an agent and a link while a graph is made: two ends and a number in 64 bits, and as much to sort them."""
 
 IntArray = npt.NDArray[np.integer[Any]]
 BoolArray = npt.NDArray[np.bool_]
@@ -76,15 +76,68 @@ def complete_edges(agents: int) -> tuple[IntArray, IntArray]:
     """Return (senders, receivers) of the complete graph, in canonical order."""
     if agents > LARGEST_COMPLETE:
         raise GraphError(
-            f"a complete graph of {agents} agents has {agents * (agents - 1):,} edges: at most "
-            f"{LARGEST_COMPLETE:,} agents "
-            "are allowed; use a sparse graph, exponential(n) for one"
+            f"a complete graph of {agents} agents has {agents * (agents - 1):,} edges: at most {LARGEST_COMPLETE:,} "
+            "agents are allowed; use a sparse graph, exponential(n) for one"
         )
     ids = np.arange(agents, dtype=np.int32)
     receivers = np.repeat(ids, agents - 1)
     senders = np.tile(ids[:-1], agents)
     senders += senders >= receivers  # skips the receiver itself
     return senders, receivers
+
+
+def sorted_edges(
+    agents: int, senders: npt.ArrayLike, receivers: npt.ArrayLike, sources: int | None, *, ordered: bool
+) -> tuple[IntArray, IntArray, npt.NDArray[np.int64] | None]:
+    """Return a checked edge list in canonical order, and with `ordered` the place of each edge in the list given."""
+    columns = sources or agents
+    send, receive = _ids(senders, "senders"), _ids(receivers, "receivers")
+    if len(send) != len(receive):
+        raise GraphError(f"{len(send)} senders but {len(receive)} receivers: expected one of each per edge")
+    _refuse(send, receive, (send < 0) | (send >= columns), f"the sender is not in 0..{columns - 1}")
+    _refuse(send, receive, (receive < 0) | (receive >= agents), f"the receiver is not in 0..{agents - 1}")
+    if sources is None:
+        _refuse(send, receive, send == receive, "it is a self loop: drop it, and give self_weight if need be")
+    keys = edge_keys(send, receive, columns)
+    order = np.argsort(keys, kind="stable") if ordered else None
+    keys = np.sort(keys) if order is None else keys[order]
+    send, receive = split_keys(keys, columns)
+    _refuse(send[1:], receive[1:], keys[1:] == keys[:-1], "it is listed twice: list each edge once")
+    return send, receive, order
+
+
+def _ids(values: npt.ArrayLike, what: str) -> IntArray:
+    array = np.asarray(values)
+    if array.ndim != 1 or not (np.issubdtype(array.dtype, np.integer) or array.size == 0):
+        raise GraphError(f"{what} have shape {array.shape} and type {array.dtype}: expected (E,) of integers")
+    return array.astype(np.int64)
+
+
+def _refuse(senders: IntArray, receivers: IntArray, fault: BoolArray, why: str) -> None:
+    if fault.any():
+        edge = int(np.argmax(fault))
+        raise GraphError(f"edge {senders[edge]} -> {receivers[edge]}: {why}")
+
+
+def matrix_weights(
+    matrix: Any, senders: IntArray, receivers: IntArray, shape: tuple[int, int], two_roles: bool
+) -> tuple[FloatArray, FloatArray]:
+    """Return the weights (E,) and self weights of a matrix W whose entries off the diagonal are all of these edges."""
+    keys, values, own = matrix_entries(matrix, two_roles)
+    if np.shape(matrix) != shape:
+        raise GraphError(f"W has shape {np.shape(matrix)}: expected {shape} (row = receiver)")
+    known = edge_keys(senders, receivers, shape[1])
+    place = np.searchsorted(known, keys)
+    strange = (place >= len(known)) | (np.append(known, -1)[np.minimum(place, len(known))] != keys)
+    if strange.any():
+        receiver, sender = divmod(int(keys[np.argmax(strange)]), shape[1])
+        raise GraphError(
+            f"W[{receiver}, {sender}] is not 0 but the graph has no edge {sender} -> {receiver}: add the edge, or "
+            "build the graph from W with from_matrix"
+        )
+    weight = np.zeros(len(senders))
+    weight[place] = values
+    return weight, own
 
 
 def matrix_entries(matrix: Any, two_roles: bool) -> tuple[npt.NDArray[np.int64], FloatArray, FloatArray]:

@@ -18,17 +18,25 @@ import numpy.typing as npt
 
 from tacit.core.errors import GraphError
 from tacit.graphs import edges as edge_lists
-from tacit.graphs.clusters import checked_clusters, joined_clusters
-from tacit.graphs.compatibility import checked
 from tacit.graphs.dynamics import Attendance, Dynamics, Periodic, Scheduled, joined_dynamics
-from tacit.graphs.edges import BoolArray, FloatArray, IntArray
-from tacit.graphs.weights import Rule, Weights, by_rule, evaluate, evaluate_exactly, given, joined_weights
+from tacit.graphs.edges import BoolArray, IntArray
+from tacit.graphs.roles import joined_clusters, validate_clusters
+from tacit.graphs.weights import (
+    Rule,
+    Weights,
+    by_rule,
+    evaluate,
+    evaluate_exactly,
+    given,
+    joined_weights,
+    validate_weights,
+)
 
 STATIC = {"static": True}
 
 
 class RoundGraph(NamedTuple):
-    """A graph in one round."""
+    """A graph in one round, as `Graph.at` gives it."""
 
     live: jax.Array
     """(E,) bool: links that are up."""
@@ -43,9 +51,18 @@ class RoundGraph(NamedTuple):
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Graph:
-    """Directed links. Make it with `from_edges` or a generator; the plain constructor checks nothing."""
+    """Directed links among agents, with weights and dynamics; the plain constructor checks nothing.
+
+    Make it with a generator (`ring`, `random_digraph`, ...), `from_edges`, `from_matrix` or `from_networkx`. It is
+    immutable, and a pytree.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.ring(5).with_weights("metropolis").with_dynamics(tacit.graphs.LinkDrop(0.1, symmetric=True))
+      Graph(ring, 5 agents, 10 links, metropolis weights, LinkDrop)
+    """
 
     agents: int = field(metadata=STATIC)
     """Number of receivers, and of senders unless `sources` is given."""
@@ -60,7 +77,7 @@ class Graph:
     sources: int | None = field(default=None, metadata=STATIC)
     """Number of senders of links between two roles; None: one role, and each agent has a self."""
     name: str = field(default="graph", metadata=STATIC)
-    """What reports call it."""
+    """Name in reports."""
     clusters: IntArray | None = None
     """(agents,) which cluster each agent belongs to, counted from 0; None: there are none."""
 
@@ -76,32 +93,28 @@ class Graph:
         weight: npt.ArrayLike | None = None,
         self_weight: npt.ArrayLike | None = None,
     ) -> Graph:
-        """Sort and check an edge list; `weight` follows the order in which the edges are given.
+        """Graph of an edge list; ids out of range, duplicates and self loops are refused.
 
-        Refused: ids out of range, duplicates, and self loops (give `self_weight` instead).
+        Args:
+          agents: Number of agents, at least 1; between two roles, of receivers.
+          senders: (E,) sender of each link, counted from 0.
+          receivers: (E,) receiver of each link.
+          sources: Number of senders of links between two roles; None: agents of one role.
+          name: Name in reports.
+          weight: (E,) W[receiver, sender] of each link in the order given; None: weights are chosen later.
+          self_weight: (agents,) W[i, i]; needed with `weight` where there is one role.
+
+        Example:
+          >>> import tacit
+          >>> tacit.graphs.from_edges(3, senders=[0, 1, 2], receivers=[1, 2, 0], name="triangle")
+          Graph(triangle, 3 agents, 3 links)
         """
         if agents < 1 or (sources is not None and sources < 1):
             raise GraphError(f"graph of {agents} agents (sources: {sources}): expected at least one")
         edge_lists.refuse_large(max(agents, sources or 0), np.size(senders), name)
-        columns = sources or agents
-        send, receive = _ids(senders, "senders"), _ids(receivers, "receivers")
-        if len(send) != len(receive):
-            raise GraphError(f"{len(send)} senders but {len(receive)} receivers: expected one of each per edge")
-        _refuse(send, receive, (send < 0) | (send >= columns), f"the sender is not in 0..{columns - 1}")
-        _refuse(send, receive, (receive < 0) | (receive >= agents), f"the receiver is not in 0..{agents - 1}")
-        if sources is None:
-            _refuse(send, receive, send == receive, "it is a self loop: drop it, and give self_weight if need be")
-        keys = edge_lists.edge_keys(send, receive, columns)
-        order = None
-        if weight is None:
-            if self_weight is not None:
-                raise GraphError("self_weight without weight: give both, or name a rule with with_weights")
-            keys = np.sort(keys)
-        else:
-            order = np.argsort(keys, kind="stable")
-            keys = keys[order]
-        send, receive = edge_lists.split_keys(keys, columns)
-        _refuse(send[1:], receive[1:], keys[1:] == keys[:-1], "it is listed twice: list each edge once")
+        if weight is None and self_weight is not None:
+            raise GraphError("self_weight without weight: give both, or name a rule with with_weights")
+        send, receive, order = edge_lists.sorted_edges(agents, senders, receivers, sources, ordered=weight is not None)
         graph = cls(int(agents), send, receive, sources=sources, name=name)
         if order is None:
             return graph
@@ -112,6 +125,12 @@ class Graph:
             raise GraphError(f"weight has shape {values.shape}: expected one per edge, {order.shape}")
         own = np.zeros(agents) if self_weight is None else self_weight
         return graph.with_weights(given(values[order], own))
+
+    def __repr__(self) -> str:
+        ends = f"{self.agents} agents" if self.sources is None else f"{self.sources} senders to {self.agents} receivers"
+        more = "" if self.weights is None else f", {self.weights.rule} weights"
+        more += "" if self.dynamics is None else f", {type(self.dynamics).__name__}"
+        return f"Graph({self.name.partition('(')[0]}, {ends}, {self.edges} links{more})"
 
     @property
     def edges(self) -> int:
@@ -134,12 +153,12 @@ class Graph:
         return np.bincount(self.senders, minlength=self.columns)
 
     def neighbours_in(self, agent: int) -> IntArray:
-        """Whom a receiver hears, in ascending order."""
+        """Senders that a receiver hears, in ascending order."""
         start, stop = np.searchsorted(self.receivers, [agent, agent + 1])
         return self.senders[start:stop]
 
     def neighbours_out(self, agent: int) -> IntArray:
-        """Whom a sender sends to, in ascending order."""
+        """Receivers that a sender sends to, in ascending order."""
         order, sorted_senders = self._by_sender
         start, stop = np.searchsorted(sorted_senders, [agent, agent + 1])
         return self.receivers[order[start:stop]]
@@ -157,9 +176,14 @@ class Graph:
         there: jax.Array | None = None,
         senders_there: jax.Array | None = None,
     ) -> RoundGraph:
-        """Return the graph of round t = 1, 2, ... (pure JAX). A fixed graph is always the same: ask once.
+        """Return the graph of one round (pure JAX). A fixed graph is always the same: ask once.
 
-        `there` and `senders_there` say who is there of the receivers' and the senders' role; None: all are.
+        Args:
+          t: Round, 1, 2, ...
+          key: Key of the round, for random dynamics.
+          dtype: Type of the weights.
+          there: (agents,) which receivers are there; None: all.
+          senders_there: The same of the senders of another role.
         """
         if self.weights is None:
             raise GraphError(f"graph {self.name!r} has no weights yet: use with_weights('sender'), for one")
@@ -212,19 +236,25 @@ class Graph:
         return W if self.sources is not None else (W + sparse.diags_array(own)).tocsr()
 
     def with_weights(self, weights: Rule | Weights | Any) -> Graph:
-        """Return the graph with weights by rule, given, or of a matrix W (scipy.sparse; dense if small)."""
+        """Return the graph with other weights, checked against its links and dynamics.
+
+        Args:
+          weights: A rule ("sender", "receiver" or "metropolis"), `Weights`, or a matrix W (scipy.sparse; dense up to
+            500).
+        """
         if isinstance(weights, str):
             chosen = by_rule(weights)  # type: ignore[arg-type]
         elif isinstance(weights, Weights):
             chosen = weights
         else:
-            chosen = given(*self._from_matrix(weights))
+            shape, two_roles = (self.agents, self.columns), self.sources is not None
+            chosen = given(*edge_lists.matrix_weights(weights, self.senders, self.receivers, shape, two_roles))
         fitted = chosen.fitted(self.senders, self.receivers, self.agents, self.sources)
-        return checked(replace(self, weights=fitted))
+        return validate_weights(replace(self, weights=fitted))
 
     def with_dynamics(self, dynamics: Dynamics | None) -> Graph:
         """Return the graph with these dynamics in place of its own; None: the same in every round."""
-        return checked(replace(self, dynamics=dynamics))
+        return validate_weights(replace(self, dynamics=dynamics))
 
     def with_clusters(self, clusters: npt.ArrayLike) -> Graph:
         """Return the graph with its agents in clusters: one number from 0 on for each agent.
@@ -232,7 +262,7 @@ class Graph:
         A run then has the links within clusters as "cluster" and the others as "bridge", besides all as "peers".
         """
         self._refuse_two_roles("with_clusters()")
-        return replace(self, clusters=checked_clusters(clusters, self.agents, "agents"))
+        return replace(self, clusters=validate_clusters(clusters, self.agents, "agents"))
 
     def among(self, keep: BoolArray, name: str) -> Graph:
         """Return the same agents with some of the links (E,), weights to be chosen anew."""
@@ -314,22 +344,13 @@ class Graph:
         clusters = None if self.clusters is None else self.clusters[np.argsort(new)]
         return Graph(self.agents, senders, receivers, weights, dynamics, None, self.name, clusters)
 
-    def to_networkx(self) -> Any:
-        """Return a networkx.DiGraph with nodes 0..n-1."""
-        import networkx
-
-        self._refuse_two_roles("to_networkx()")
-        graph = networkx.DiGraph(name=self.name)
-        graph.add_nodes_from(range(self.agents))
-        graph.add_edges_from(zip(self.senders.tolist(), self.receivers.tolist(), strict=True))
-        return graph
-
     @staticmethod
     def union(graphs: Sequence[Graph]) -> Graph:
-        """Return the disjoint union of graphs of equal size: agent i of the r-th becomes r * agents + i.
+        """Disjoint union of graphs of equal size: R repeats as one graph, agent i of the r-th as r * agents + i.
 
-        It runs R repeats as one graph. All must have the same kind of weights and equal dynamics; tables of
-        links or of attendance may differ, but not in their number of rounds.
+        Args:
+          graphs: At least one, with one kind of weights and equal dynamics; tables of links or of attendance may
+            differ, but not in their number of rounds.
         """
         first = first_of_equal_sizes(graphs, "the union", "a union needs equal sizes")
         count = len(graphs)
@@ -354,36 +375,6 @@ class Graph:
         if self.sources is not None:
             raise GraphError(f"{operation} is for agents of one role, but {self.name!r} links two roles")
 
-    def _from_matrix(self, matrix: Any) -> tuple[FloatArray, FloatArray]:
-        keys, values, own = edge_lists.matrix_entries(matrix, self.sources is not None)
-        if np.shape(matrix) != (self.agents, self.columns):
-            raise GraphError(f"W has shape {np.shape(matrix)}: expected {(self.agents, self.columns)} (row = receiver)")
-        known = edge_lists.edge_keys(self.senders, self.receivers, self.columns)
-        place = np.searchsorted(known, keys)
-        strange = (place >= len(known)) | (np.append(known, -1)[np.minimum(place, len(known))] != keys)
-        if strange.any():
-            receiver, sender = divmod(int(keys[np.argmax(strange)]), self.columns)
-            raise GraphError(
-                f"W[{receiver}, {sender}] is not 0 but the graph has no edge {sender} -> {receiver}: add the edge, or "
-                "build the graph from W with from_matrix"
-            )
-        weight = np.zeros(self.edges)
-        weight[place] = values
-        return weight, own
-
-
-def _ids(values: npt.ArrayLike, what: str) -> IntArray:
-    array = np.asarray(values)
-    if array.ndim != 1 or not (np.issubdtype(array.dtype, np.integer) or array.size == 0):
-        raise GraphError(f"{what} have shape {array.shape} and type {array.dtype}: expected (E,) of integers")
-    return array.astype(np.int64)
-
-
-def _refuse(senders: IntArray, receivers: IntArray, fault: BoolArray, why: str) -> None:
-    if fault.any():
-        edge = int(np.argmax(fault))
-        raise GraphError(f"edge {senders[edge]} -> {receivers[edge]}: {why}")
-
 
 def first_of_equal_sizes(graphs: Sequence[Graph], what: str, expected: str) -> Graph:
     """Return the first graph, having refused none at all and graphs on other agents than the first one's."""
@@ -397,3 +388,6 @@ def first_of_equal_sizes(graphs: Sequence[Graph], what: str, expected: str) -> G
                 f"({first.sources}): {expected}"
             )
     return first
+
+
+from_edges = Graph.from_edges

@@ -1,8 +1,8 @@
-"""Which senders of a receiver share masks: local graph-homomorphic noise (004 section 4.3.4).
+"""Pairs of senders that share masks: local graph-homomorphic noise (Rizk 2023, sec. 4.3.4).
 
 The senders of each receiver, in ascending order, go alternately to two sides, N+ and N-; every agent of one side shares
 a mask with every agent of the other, adds it (N+) or subtracts it (N-), and the receiver's sum is free of it. The rule
-is public and needs no message: whoever knows whom a receiver hears knows the pairs.
+is public and needs no message: the list of a receiver's senders settles the pairs.
 """
 
 from __future__ import annotations
@@ -29,12 +29,34 @@ class MaskingPairs(NamedTuple):
 
 
 def masking_sides(senders: Sequence[Sender]) -> tuple[list[Sender], list[Sender]]:
-    """Return N+ and N- of one receiver, given its senders in ascending order."""
+    """Sides N+ and N- of one receiver's senders.
+
+    Args:
+      senders: The receiver's senders in ascending order.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.masking_sides([1, 3, 4])
+      ([1, 4], [3])
+    """
     return list(senders[0::2]), list(senders[1::2])
 
 
 def masking_pairs(graph: Graph) -> MaskingPairs:
-    """Return the pairs of all receivers, receiver by receiver."""
+    """Pairs of links that share a mask, receiver by receiver.
+
+    Args:
+      graph: The graph.
+
+    Returns:
+      Positions in the graph's list of links, one entry per pair.
+
+    Example:
+      >>> import tacit
+      >>> pairs = tacit.graphs.masking_pairs(tacit.graphs.ring(3))
+      >>> pairs.adds.tolist(), pairs.subtracts.tolist()
+      ([0, 2, 4], [1, 3, 5])
+    """
     adds, subtracts = [], []
     first = np.concatenate([[0], np.cumsum(graph.in_degree)])  # edges are sorted by receiver, then sender
     for start, stop in pairwise(first):

@@ -20,10 +20,21 @@ CHUNK = 4_000_000
 
 
 def random_digraph(n: int, out_degree: int, seed: int, *, exact: bool = False) -> Graph:
-    """Return a strongly connected random digraph: out-degrees uniform in 1..out_degree, or `exact`.
+    """Random digraph that is strongly connected.
 
-    A random cycle through all agents gives each its first link, so that there is a path between any two
-    agents and nobody is without an in-link; the other targets are uniform.
+    A random cycle through all agents gives each its first link, so that there is a path between any two agents and
+    every agent has an in-link; the other targets are uniform.
+
+    Args:
+      n: Number of agents, at least 2.
+      out_degree: Largest out-degree, 1 to n - 1; degrees are uniform on 1..out_degree.
+      seed: Seed of the draw, 0 or more.
+      exact: Whether every agent has just `out_degree` links out.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.is_strongly_connected(tacit.graphs.random_digraph(20, 3, seed=0))
+      True
     """
     if n < 2 or not 1 <= out_degree <= n - 1:
         raise GraphError(
@@ -46,9 +57,20 @@ def random_digraph(n: int, out_degree: int, seed: int, *, exact: bool = False) -
 
 
 def erdos_renyi(n: int, p: float, seed: int, *, directed: bool = False) -> Graph:
-    """Return the graph in which each pair (directed: ordered pair) is linked with probability p.
+    """Erdos-Renyi graph: each pair of agents is linked with probability p. It may be disconnected.
 
-    The number of links is drawn first, then that many distinct pairs: O(links). It may be disconnected.
+    The number of links is drawn first, then that many distinct pairs: O(links).
+
+    Args:
+      n: Number of agents, at least 1.
+      p: Probability of a link, 0 to 1.
+      seed: Seed of the draw, 0 or more.
+      directed: Whether ordered pairs are drawn one by one; otherwise links go both ways.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.is_symmetric(tacit.graphs.erdos_renyi(20, 0.2, seed=0))
+      True
     """
     if n < 1 or not 0 <= p <= 1:
         raise GraphError(f"erdos_renyi({n}, {p}): expected n >= 1 and a probability in [0, 1]")
@@ -64,7 +86,18 @@ def erdos_renyi(n: int, p: float, seed: int, *, directed: bool = False) -> Graph
 
 
 def geometric(n: int, radius: float, seed: int) -> Graph:
-    """Return n uniform points of the unit square, linked where nearer than `radius`. May be disconnected."""
+    """Random geometric graph: uniform points of the unit square, linked where near. It may be disconnected.
+
+    Args:
+      n: Number of agents, at least 1.
+      radius: Distance up to which two agents are linked both ways, above 0.
+      seed: Seed of the draw, 0 or more.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.geometric(5, radius=1.5, seed=0)
+      Graph(geometric, 5 agents, 20 links)
+    """
     from scipy.spatial import cKDTree
 
     if n < 1 or radius <= 0:
@@ -76,10 +109,24 @@ def geometric(n: int, radius: float, seed: int) -> Graph:
 
 
 def small_world(n: int, k: int, rewire: float, seed: int) -> Graph:
-    """Return a small world (Watts, Strogatz 1998): k nearest on a ring, each link rewired with a probability.
+    """Small world: each agent is linked with the k nearest on a ring, and links are rewired at random.
 
-    A rewired link keeps one end; the other is uniform among agents that it does not reach by another link or
-    by one of the ring's. Where there is hardly any such agent (tiny n) a link stays as it was.
+    A rewired link keeps one end; the other is uniform among agents that it does not reach by another link or by one of
+    the ring's. Where there is hardly any such agent (tiny n) a link stays as it was.
+
+    Args:
+      n: Number of agents.
+      k: Neighbours on the ring: even, 2 <= k < n.
+      rewire: Probability that a link is rewired, 0 to 1.
+      seed: Seed of the draw, 0 or more.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.small_world(20, 4, 0.1, seed=0)
+      Graph(small_world, 20 agents, 80 links)
+
+    References:
+      Watts and Strogatz (1998), "Collective dynamics of small-world networks", Nature 393.
     """
     if k < 2 or k % 2 or k >= n or not 0 <= rewire <= 1:
         raise GraphError(f"small_world({n}, {k}, {rewire}): expected k even, 2 <= k < n, and rewire in [0, 1]")
@@ -105,10 +152,18 @@ def small_world(n: int, k: int, rewire: float, seed: int) -> Graph:
 
 
 def k_regular(n: int, k: int, seed: int | None = None) -> Graph:
-    """Return an undirected graph in which each agent has k neighbours; connected for k >= 2.
+    """Undirected graph in which each agent has k neighbours; connected for k >= 2.
 
-    Without a seed it is circulant (the k nearest on a ring). With one it is random: the circulant graph, its
-    agents shuffled, after ten sweeps of swapping ends between random pairs of links; k = 2: a random cycle.
+    Args:
+      n: Number of agents; n * k must be even.
+      k: Number of neighbours, 1 <= k < n.
+      seed: None: circulant, the k nearest on a ring. A number: random, the circulant graph with its agents shuffled,
+        after ten sweeps of swapping ends between random pairs of links (k = 2: a random cycle).
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.k_regular(8, 3, seed=0).in_degree
+      array([3, 3, 3, 3, 3, 3, 3, 3])
     """
     if not 1 <= k < n or (n * k) % 2:
         raise GraphError(f"k_regular({n}, {k}): expected 1 <= k < n and n * k even")
@@ -135,7 +190,7 @@ def _targets_by_rejection(rng: np.random.Generator, n: int, follower: Keys, degr
     while missing.any():
         senders = np.repeat(np.arange(n), missing)
         target = rng.integers(0, n - 1, len(senders))
-        target += target >= senders  # anybody but the sender itself
+        target += target >= senders  # any agent but the sender itself
         fresh = senders * n + target
         fresh = fresh[target != follower[senders]]
         keys = _sorted_distinct(np.concatenate([keys, fresh]))
@@ -144,7 +199,7 @@ def _targets_by_rejection(rng: np.random.Generator, n: int, follower: Keys, degr
 
 
 def _targets_by_shuffle(rng: np.random.Generator, n: int, follower: Keys, degree: IntArray, senders: IntArray) -> Keys:
-    """Do the same for senders that reach more than half of the agents, where rejection would be slow."""
+    """Return the same for senders that reach more than half of the agents, where rejection would be slow."""
     parts = [np.zeros(0, dtype=np.int64)]
     rows = max(CHUNK // n, 1)
     for start in range(0, len(senders), rows):

@@ -35,10 +35,10 @@ class Degrees(NamedTuple):
 
 @dataclass(frozen=True)
 class GraphReport:
-    """Figures of a graph; None where a figure does not apply or was left out, and `notes` say why."""
+    """Figures of a graph; None where a figure does not apply or was left out (see `notes`). Make it with `describe`."""
 
     name: str
-    """What the graph is called."""
+    """Name of the graph."""
     agents: int
     """Number of receivers."""
     edges: int
@@ -54,7 +54,7 @@ class GraphReport:
     dynamics: str | None
     """How links come and go, in words."""
     strongly_connected: bool
-    """Whether there is a path from everybody to everybody."""
+    """Whether there is a path between any two agents."""
     symmetric: bool
     """Whether every link has a reverse."""
     sender_normalised: bool | None
@@ -100,7 +100,19 @@ class GraphReport:
 
 
 def describe(graph: Graph) -> GraphReport:
-    """Return the figures of a graph of one role; costly ones are left out of large graphs, with a note."""
+    """Report on a graph of one role, as `tacit graph check` prints it.
+
+    Costly figures are left out of large graphs, with a note.
+
+    Args:
+      graph: The graph; figures of W need weights.
+
+    Example:
+      >>> import tacit
+      >>> report = tacit.graphs.describe(tacit.graphs.ring(5).with_weights("metropolis"))
+      >>> report.strongly_connected, report.doubly_stochastic, round(report.spectral_gap, 3)
+      (True, True, 0.461)
+    """
     notes: list[str] = []
     connected = checks.is_strongly_connected(graph)
     weighted = graph.weights is not None

@@ -1,4 +1,4 @@
-"""What an algorithm requires of its links, checked before round 0: requirement, evidence, remedy."""
+"""Requirements of an algorithm on its links, checked before round 0: requirement, evidence, remedy."""
 
 from __future__ import annotations
 
@@ -16,12 +16,25 @@ from tacit.graphs.topology import Topology, as_topology
 
 
 def check_requirements(topology: Topology | Graph, requires: frozenset[Requirement], algorithm_name: str) -> list[str]:
-    """Return one sentence for each broken requirement of each link set; an empty list where all hold.
+    """Sentences on the requirements that the links break; an empty list where all hold.
 
-    Structure and weights are asked of links within one role; "fixed" of every link set. A graph without
-    weights will get them by the algorithm's rule, so it breaks a requirement on weights only where no rule
-    could fulfil it. On a time-varying graph, "strongly_connected" is asked of all links that are ever up;
-    "symmetric" and requirements on weights are asked of every round.
+    Structure and weights are asked of links within one role; "fixed" of every link set. A graph without weights will
+    get them by the algorithm's rule, so it breaks a requirement on weights only where no rule could fulfil it. On a
+    time-varying graph, "strongly_connected" is asked of all links that are ever up; "symmetric" and requirements on
+    weights are asked of every round.
+
+    Args:
+      topology: Graph or topology of a run.
+      requires: Requirements, e.g. ``algorithm.requires``.
+      algorithm_name: Subject of the sentences.
+
+    Returns:
+      One sentence for each broken requirement of each link set: requirement, evidence, remedy.
+
+    Example:
+      >>> import tacit
+      >>> len(tacit.graphs.check_requirements(tacit.graphs.directed_ring(5), frozenset({"symmetric"}), "gossip"))
+      1
     """
     sentences = []
     whole = as_topology(topology)
@@ -38,7 +51,7 @@ def check_requirements(topology: Topology | Graph, requires: frozenset[Requireme
 
 
 def _with_absences(graph: Graph, topology: Topology) -> Graph:
-    """Return a graph that varies as one does whose agents are there by chance: what holds of it holds of that one."""
+    """Return a graph that varies as one does whose agents are there by chance: its properties hold of that one."""
     sizes = {topology.roles[role] for role in topology.availability}
     if graph.dynamics is not None or not sizes & {graph.agents, graph.columns}:
         return graph
@@ -46,15 +59,25 @@ def _with_absences(graph: Graph, topology: Topology) -> Graph:
 
 
 def check_channel(channel: Channel, requires: frozenset[Requirement], algorithm_name: str) -> list[str]:
-    """Return a sentence if the algorithm requires a reliable channel and this one is not."""
+    """A sentence where the algorithm requires a reliable channel and this one is not; otherwise an empty list.
+
+    Args:
+      channel: Channel of a run.
+      requires: Requirements, e.g. ``algorithm.requires``.
+      algorithm_name: Subject of the sentence.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.check_channel(tacit.graphs.Channel(), frozenset({"reliable"}), "gossip")
+      []
+    """
     if "reliable" not in requires or channel.reliable:
         return []
     does = [f"loses {channel.loss:.3g} of the messages"] if channel.loss else []
     if channel.delay is not None:
         does.append(f"delays them by up to {channel.delay.longest} rounds and drops older ones")
     return [
-        f"{algorithm_name} requires reliable links, but the channel {' and '.join(does)}: use its "
-        "loss-tolerant "
+        f"{algorithm_name} requires reliable links, but the channel {' and '.join(does)}: use its loss-tolerant "
         "variant, or a channel without loss and delay"
     ]
 
@@ -65,7 +88,18 @@ def require(
     algorithm_name: str,
     channel: Channel | None = None,
 ) -> None:
-    """Raise RequirementError with every sentence of `check_requirements` and `check_channel`."""
+    """Raise RequirementError with every sentence of `check_requirements` and `check_channel`.
+
+    Args:
+      topology: Graph or topology of a run.
+      requires: Requirements, e.g. ``algorithm.requires``.
+      algorithm_name: Subject of the sentences.
+      channel: Channel of the run; None: it is not asked about.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.require(tacit.graphs.ring(5), frozenset({"symmetric"}), "gossip")
+    """
     sentences = check_requirements(topology, requires, algorithm_name)
     if channel is not None:
         sentences += check_channel(channel, requires, algorithm_name)
@@ -130,8 +164,7 @@ def _doubly_stochastic(graph: Graph) -> Fault:
     if evidence is None:
         return None
     return evidence, (
-        "use graph.with_weights('metropolis') on a symmetric graph (graph.mutual() makes one), or a "
-        "push-sum method "
+        "use graph.with_weights('metropolis') on a symmetric graph (graph.mutual() makes one), or a push-sum method "
         "with sender-normalised weights"
     )
 

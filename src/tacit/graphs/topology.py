@@ -9,28 +9,37 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.core.errors import GraphError
-from tacit.graphs.availability import Availability, joined_availability
-from tacit.graphs.clusters import checked_clusters, joined_clusters
 from tacit.graphs.edges import IntArray, refuse_large
 from tacit.graphs.graph import Graph
+from tacit.graphs.roles import Availability, joined_availability, joined_clusters, validate_clusters
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Topology:
-    """Who there is (role -> number of agents), how they are linked (name -> graph) and in which clusters they are."""
+    """Roles, the named link sets between them, clusters and availability: what a run's network is.
+
+    A plain graph serves wherever a topology does (`as_topology`).
+
+    Args:
+      roles: Role -> number of its agents, e.g. ``{"client": 6, "server": 2}``.
+      links: Name of a link set -> its graph; sizes of both ends must be those of roles.
+      clusters: Role -> (agents,) cluster of each agent, counted from 0; a role without clusters is left out.
+      availability: Role -> `Availability`; agents of a role that is left out are always there.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.star_roles(5).available("client", 0.5)
+      Topology(5 client, 1 server; links uplink 5, downlink 5)
+    """
 
     roles: Mapping[str, int]
-    """Role -> number of its agents."""
     links: Mapping[str, Graph]
-    """Name of a link set -> its graph."""
     clusters: Mapping[str, IntArray] = field(default_factory=dict)
-    """Role -> which cluster each of its agents belongs to, counted from 0; a role without clusters is not there."""
     availability: Mapping[str, Availability] = field(default_factory=dict)
-    """Role -> who of it is there in a round; of a role that is not here, all are."""
 
     def __post_init__(self) -> None:
         for role, labels in self.clusters.items():
-            checked_clusters(labels, self.roles.get(role, 0), f"agents of role {role!r}")
+            validate_clusters(labels, self.roles.get(role, 0), f"agents of role {role!r}")
         for role, availability in self.availability.items():
             if availability.probability.shape != (self.roles.get(role),):
                 raise GraphError(
@@ -48,10 +57,18 @@ class Topology:
                 if count not in self.roles.values():
                     raise GraphError(f"links {name!r} have {count} {side}, but no role is of that size ({sizes})")
 
-    def available(self, role: str, probability: npt.ArrayLike, arrivals: npt.ArrayLike | None = None) -> Topology:
-        """Return the topology with agents of a role that are there by chance (`Availability`), on all of their links.
+    def __repr__(self) -> str:
+        roles = ", ".join(f"{size} {role}" for role, size in self.roles.items())
+        links = ", ".join(f"{name} {graph.edges}" for name, graph in self.links.items())
+        return f"Topology({roles}; links {links})"
 
-        `probability` is one for all or one for each; with `arrivals` (a stream's) nobody is there without new data.
+    def available(self, role: str, probability: npt.ArrayLike, arrivals: npt.ArrayLike | None = None) -> Topology:
+        """Return the topology with agents of a role that are there by chance, on all of their links.
+
+        Args:
+          role: Name of the role.
+          probability: One for all of its agents, or one for each; above 0 and up to 1.
+          arrivals: (rounds, agents) bool of a stream: no agent is there without new data. None: not asked.
         """
         if role not in self.roles:
             raise GraphError(f"there is no role {role!r}; expected one of {', '.join(map(repr, self.roles))}")
@@ -60,15 +77,18 @@ class Topology:
 
     @staticmethod
     def union(topologies: Sequence[Topology]) -> Topology:
-        """Return the disjoint union of topologies of equal roles and link names, link set by link set."""
+        """Disjoint union of topologies of equal roles and link names, link set by link set.
+
+        Args:
+          topologies: At least one.
+        """
         if not topologies:
             raise GraphError("the union of no topologies: give at least one")
         first = topologies[0]
         for index, other in enumerate(topologies):
             if dict(other.roles) != dict(first.roles) or set(other.links) != set(first.links):
                 raise GraphError(
-                    f"topology {index} has roles {dict(other.roles)} and links {sorted(other.links)}, "
-                    "the first one "
+                    f"topology {index} has roles {dict(other.roles)} and links {sorted(other.links)}, the first one "
                     f"{dict(first.roles)} and {sorted(first.links)}: a union needs them equal"
                 )
         return Topology(
@@ -88,9 +108,17 @@ class Topology:
 
 
 def as_topology(graph: Graph | Topology) -> Topology:
-    """Return a topology: a plain graph has the role "peer" and the links "peers".
+    """Topology of a graph: role "peer" and links "peers".
 
     Of a graph in clusters there are also the links within them, "cluster", and those between them, "bridge".
+
+    Args:
+      graph: A graph among agents of one role, or a topology, which is returned as it is.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.as_topology(tacit.graphs.ring(4).with_clusters([0, 0, 1, 1]))
+      Topology(4 peer; links peers 8, cluster 4, bridge 4)
     """
     if isinstance(graph, Topology):
         return graph
@@ -104,11 +132,23 @@ def as_topology(graph: Graph | Topology) -> Topology:
 
 
 def federation(servers: Graph, clients: int, clusters: npt.ArrayLike | None = None) -> Topology:
-    """Return servers on a graph of their own, links "servers", each with so many clients around it.
+    """Servers on a graph of their own, each with clients around it.
 
-    Client c belongs to server c // clients, on links "uplink" and "downlink" (004 ch. 3), and to the cluster
-    `clusters[c]` where clusters are given (001 ch. 5). One server is `star_roles` with a server that hears itself
-    alone.
+    Client c belongs to server c // clients. Links are "uplink", "downlink" and "servers". One server is `star_roles`
+    with a server that hears itself alone.
+
+    Args:
+      servers: Graph among the servers.
+      clients: Number of clients of each server, at least 1.
+      clusters: (servers * clients,) cluster of each client, counted from 0; None: no clusters.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.federation(tacit.graphs.ring(3), clients=2)
+      Topology(6 client, 3 server; links uplink 6, downlink 6, servers 6)
+
+    References:
+      Rizk (2023), ch. 3; Gauthier (2023), ch. 5, for clusters.
     """
     if servers.sources is not None:
         raise GraphError(f"graph {servers.name!r} links two roles: servers are of one role")
@@ -125,12 +165,21 @@ def federation(servers: Graph, clients: int, clusters: npt.ArrayLike | None = No
             "downlink": Graph.from_edges(size, home, every, sources=count, name="downlink"),
             "servers": servers,
         },
-        {} if clusters is None else {"client": checked_clusters(clusters, size, "clients")},
+        {} if clusters is None else {"client": validate_clusters(clusters, size, "clients")},
     )
 
 
 def star_roles(clients: int) -> Topology:
-    """Return clients around one server: links "uplink" (to the server) and "downlink" (from it)."""
+    """Clients around one server: links "uplink" (to the server) and "downlink" (from it).
+
+    Args:
+      clients: Number of clients, at least 1.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.star_roles(5)
+      Topology(5 client, 1 server; links uplink 5, downlink 5)
+    """
     if clients < 1:
         raise GraphError(f"a star of {clients} clients: expected at least one")
     refuse_large(clients, 2 * clients, "a star")

@@ -14,15 +14,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from tacit.core.errors import GraphError
-from tacit.graphs.edges import BoolArray, FloatArray, IntArray, reverse_positions
+from tacit.core.errors import GraphError, RequirementError
+from tacit.graphs.dynamics import Dynamics, Periodic
+from tacit.graphs.edges import BoolArray, FloatArray, IntArray, one_sided, reverse_positions
+
+if TYPE_CHECKING:
+    from tacit.graphs.graph import Graph
 
 Rule = Literal["sender", "receiver", "metropolis"]
 Absorbs = Literal["sender", "receiver", "either", "neither"]
@@ -31,18 +35,22 @@ TOLERANCE = 1e-6
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Weights:
-    """A rule by name, or given arrays. Make it with `by_rule` or `given`."""
+    """Mixing weights: a rule by name, or given arrays. Make it with `by_rule` or `given`."""
 
     rule: Literal["sender", "receiver", "metropolis", "given"] = field(metadata={"static": True})
-    """Who normalises: sender or receiver; both (metropolis); or given."""
+    """The normalised side: sender or receiver; both (metropolis); or given."""
     edge: FloatArray | None = None
     """Given: (E,) in canonical edge order, or (P, E) for a period of P rounds."""
     own: FloatArray | None = None
     """Given: (n,) or (P, n), the self weights W[i, i]."""
     absorbs: Absorbs = field(default="neither", metadata={"static": True})
     """Given: whose self weight takes the weight of a link that is down."""
+
+    def __repr__(self) -> str:
+        links = "" if self.edge is None else f", {self.edge.shape[-1]} links"
+        return f"Weights({self.rule}{links})"
 
     @property
     def period(self) -> int | None:
@@ -61,15 +69,14 @@ class Weights:
         return replace(self, edge=tables[0][step], own=tables[1][step])
 
     def fitted(self, senders: IntArray, receivers: IntArray, agents: int, sources: int | None) -> Weights:
-        """Check given arrays against an edge list and settle who absorbs a dead link's weight."""
+        """Check given arrays against an edge list and settle which self weight absorbs a dead link's weight."""
         if self.edge is None or self.own is None:
             return self
         if self.edge.shape[-1] != len(senders) or self.own.shape[-1] != agents:
             raise GraphError(
-                f"given weights for {self.edge.shape[-1]} edges and {self.own.shape[-1]} agents do "
-                "not fit a graph "
-                f"of {len(senders)} edges and {agents} agents: give one weight per edge in the graph's order "
-                "(sorted by receiver, then sender) and one self weight per agent"
+                f"given weights for {self.edge.shape[-1]} edges and {self.own.shape[-1]} agents do not fit a graph of "
+                f"{len(senders)} edges and {agents} agents: give one weight per edge in the graph's order (sorted by "
+                "receiver, then sender) and one self weight per agent"
             )
         if sources is not None:
             if np.any(self.own != 0):
@@ -81,16 +88,34 @@ class Weights:
 
 
 def by_rule(rule: Rule) -> Weights:
-    """Return the weights of a named rule: "sender", "receiver" or "metropolis"."""
+    """Weights of a named rule, evaluated anew in every round from the links that are up.
+
+    Args:
+      rule: "sender": W[i, j] = 1 / (1 + out-degree of j). "receiver": 1 / (1 + in-degree of i). "metropolis": 1 / (1 +
+        the larger degree of i and j), for symmetric graphs, doubly stochastic.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.by_rule("metropolis")
+      Weights(metropolis)
+    """
     if rule not in get_args(Rule):
         raise GraphError(f"unknown weight rule {rule!r}: use one of {', '.join(get_args(Rule))}")
     return Weights(rule)
 
 
 def given(weight: npt.ArrayLike, self_weight: npt.ArrayLike) -> Weights:
-    """Return given weights: one per edge in the graph's canonical order, and one self weight per agent.
+    """Given weights; the weight of a link that is down goes to the self weight of the normalised side.
 
-    With a leading axis of P rounds on both, round t uses row (t - 1) mod P.
+    Args:
+      weight: (E,) one per link in the graph's canonical order (sorted by receiver, then sender), finite and >= 0; (P,
+        E) for a period of P rounds, where round t uses row (t - 1) mod P.
+      self_weight: (agents,) W[i, i]; (P, agents) for a period.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.directed_ring(3).with_weights(tacit.graphs.given([0.5] * 3, [0.5] * 3)).weights
+      Weights(given, 3 links)
     """
     edge, own = np.asarray(weight, dtype=np.float64), np.asarray(self_weight, dtype=np.float64)
     if edge.ndim not in (1, 2) or own.ndim != edge.ndim or (edge.ndim == 2 and len(edge) != len(own)):
@@ -115,9 +140,22 @@ def evaluate(
     sources: int | None = None,
     dtype: Any = jnp.float32,
 ) -> tuple[jax.Array, jax.Array]:
-    """Return (edge weights (E,), self weights (n,)) of one round; links that are not live weigh 0.
+    """Weights of one round in JAX: edge weights (E,), 0 where a link is down, and self weights (agents,).
 
-    Pure JAX, usable inside jit. `live=None`: every link is up.
+    Args:
+      weights: A rule, or given weights of one round.
+      senders: (E,) sender of each link.
+      receivers: (E,) receiver of each link.
+      agents: Number of receivers.
+      live: (E,) bool, which links are up; None: all.
+      sources: Number of senders of links between two roles; None: one role.
+      dtype: Type of the result.
+
+    Example:
+      >>> import tacit
+      >>> edge, own = tacit.graphs.evaluate(tacit.graphs.by_rule("sender"), [0, 1], [1, 0], agents=2)
+      >>> edge.tolist(), own.tolist()
+      ([0.5, 0.5], [0.5, 0.5])
     """
     senders, receivers = jnp.asarray(senders), jnp.asarray(receivers)
     up = jnp.ones(senders.shape, bool) if live is None else live
@@ -137,7 +175,7 @@ def evaluate_exactly(
     *,
     sources: int | None = None,
 ) -> tuple[FloatArray, FloatArray]:
-    """Do the same as `evaluate` in NumPy and double precision, for checks and reports."""
+    """Return the same as `evaluate` in NumPy and double precision, for checks and reports."""
     up = np.ones(len(senders), dtype=bool) if live is None else live
     links = _Links(senders, receivers, up, agents, sources)
     return _evaluate(weights, links, _Backend(np, _bincount, np.float64))
@@ -180,7 +218,7 @@ def _evaluate(weights: Weights, links: _Links, backend: _Backend) -> tuple[Any, 
         side, size = senders, agents if sources is None else sources
     else:
         side, size = receivers, agents
-    # The maximum is for agents without a link between two roles: their share is used by nobody.
+    # The maximum is for agents without a link between two roles: their share is never used.
     share = 1 / xp.maximum(self_count + total(ones, side, size), 1)
     edge = xp.where(live, share[side], 0).astype(dtype)
     return edge, no_self if sources is not None else share.astype(dtype)
@@ -218,3 +256,60 @@ def joined_weights(parts: list[Weights | None]) -> Weights | None:
     arrays = [(w.edge, w.own) for w in parts if w is not None and w.edge is not None and w.own is not None]
     edge, own = (np.concatenate([pair[k] for pair in arrays], axis=-1) for k in (0, 1))
     return replace(first, edge=edge, own=own)
+
+
+def validate_weights(graph: Graph) -> Graph:
+    """Return the graph, or raise where its links, weights and dynamics do not go together, in every round."""
+    if graph.dynamics is not None:
+        graph.dynamics.check(graph)
+    if graph.weights is None:
+        return graph
+    if graph.weights.rule == "metropolis":
+        _check_metropolis(graph)
+    elif graph.weights.period is not None:
+        _check_period(graph.weights.period, graph.dynamics)
+    elif graph.weights.rule == "given" and graph.dynamics is not None:
+        _check_given(graph, graph.weights, graph.dynamics)
+    return graph
+
+
+def _check_metropolis(graph: Graph) -> None:
+    if graph.sources is not None:
+        raise GraphError(
+            f"the weight rule 'metropolis' is for agents of one role, but {graph.name!r} links two roles: use "
+            "'receiver' or 'sender'"
+        )
+    edge = one_sided(graph.senders, graph.receivers, graph.agents)
+    if edge is not None:
+        raise RequirementError(
+            f"the weight rule 'metropolis' requires a symmetric graph, but {edge[0]} -> {edge[1]} has no reverse: keep "
+            "mutual links only with graph.mutual(), or use sender-normalised weights with a push-sum method"
+        )
+    if graph.dynamics is not None and not graph.dynamics.keeps_links_mutual(graph):
+        raise RequirementError(
+            "the weight rule 'metropolis' requires that both directions of a link are up together, which "
+            f"{type(graph.dynamics).__name__} does not promise: use LinkDrop(..., symmetric=True), list symmetric "
+            "graphs, or use sender-normalised weights with a push-sum method"
+        )
+
+
+def _check_period(period: int, dynamics: Dynamics | None) -> None:
+    if not isinstance(dynamics, Periodic) or len(dynamics.table) != period:
+        raise GraphError(
+            f"weights for a period of {period} rounds need Periodic dynamics of that period: choose other weights with "
+            "with_weights before changing the dynamics"
+        )
+
+
+def _check_given(graph: Graph, weights: Weights, dynamics: Dynamics) -> None:
+    remedy = "name a rule with with_weights('sender') or with_weights('receiver')"
+    if weights.absorbs == "neither":
+        raise RequirementError(
+            "given weights on a time-varying graph must be sender-normalised, receiver-normalised, or symmetric and "
+            f"doubly stochastic, so that it is settled who takes the weight of a link that is down: {remedy}"
+        )
+    if weights.absorbs == "either" and not dynamics.keeps_links_mutual(graph):
+        raise RequirementError(
+            "given doubly stochastic weights require that both directions of a link are up together, which "
+            f"{type(dynamics).__name__} does not promise: use LinkDrop(..., symmetric=True), or {remedy}"
+        )

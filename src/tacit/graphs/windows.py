@@ -1,4 +1,4 @@
-"""Over how many rounds in a row a time-varying graph connects everybody, and where it fails to.
+"""Windows of rounds over which a time-varying graph is connected, and the first that is not.
 
 Asked of the union of a window's links: whether it is strongly connected (B-connectivity, B rounds to a window). The
 order of the rounds within the window does not matter.
@@ -26,18 +26,18 @@ Rows = Callable[[int, int], BoolArray]
 
 
 class Window(NamedTuple):
-    """Over how many rounds a graph is connected."""
+    """Number of rounds over which a graph is connected; see `connection_window`."""
 
     rounds: int | None
-    """Least B such that the links of any B rounds in a row connect everybody; None: not found."""
+    """Least B such that the links of any B rounds in a row connect all agents; None: not found."""
     exact: bool
     """True for fixed graphs and for schedules; otherwise found on sampled rounds."""
     statement: str
-    """What is known, in words."""
+    """The finding in words."""
 
 
 class Gap(NamedTuple):
-    """Rounds in a row whose links together do not connect everybody."""
+    """Rounds in a row whose links together do not connect all agents."""
 
     first: int
     """Round in which it begins."""
@@ -59,11 +59,21 @@ class Gap(NamedTuple):
 
 
 def connection_window(graph: Graph, *, horizon: int = 64, seed: int = 0) -> Window:
-    """Return the least B such that the links of every B rounds in a row are strongly connected.
+    """Least B such that the links of every B rounds in a row are strongly connected.
 
-    Exact for fixed graphs and for schedules (periodic links, attendance). Random dynamics have no such B for
-    certain: each link is up in each round with a probability above 0, independently of earlier rounds, so a strongly
-    connected graph is connected infinitely often with probability 1; B is then the figure of `horizon` sampled rounds.
+    Exact for fixed graphs and for schedules (periodic links, attendance). Random dynamics have no such B for certain:
+    each link is up in each round with a probability above 0, independently of earlier rounds, so a strongly connected
+    graph is connected infinitely often with probability 1; B is then the figure of sampled rounds.
+
+    Args:
+      graph: A graph among agents of one role.
+      horizon: Rounds that are sampled of random dynamics.
+      seed: Seed of these.
+
+    Example:
+      >>> import tacit
+      >>> tacit.graphs.connection_window(tacit.graphs.one_peer_exponential(8)).statement
+      'connected over every 3 rounds in a row (period 3)'
     """
     if not is_strongly_connected(graph):
         return Window(None, True, "never connected: not even all links together connect everybody")
@@ -86,10 +96,19 @@ def connection_window(graph: Graph, *, horizon: int = 64, seed: int = 0) -> Wind
 
 
 def first_gap(graph: Graph, live: BoolArray, window: int, *, parts: int = 1) -> Gap | None:
-    """Return the first `window` rounds in a row whose links together do not strongly connect everybody, or None.
+    """First `window` rounds in a row whose links together do not strongly connect all agents, or None.
 
-    `live` is (T, E), which links are up in rounds 1 to T. A run of less than `window` rounds has no such window. Of a
-    union of `parts` repeats, each is asked for by itself.
+    Args:
+      graph: A graph among agents of one role.
+      live: (T, E) bool, which links are up in rounds 1 to T (`live_rounds`).
+      window: Rounds of a window; a run of fewer has none.
+      parts: Number of repeats of which the graph is the union; each is asked for by itself.
+
+    Example:
+      >>> import numpy as np, tacit
+      >>> up = np.array([[True, True, True], [True, False, True]])
+      >>> print(tacit.graphs.first_gap(tacit.graphs.directed_ring(3), up, window=1))
+      round 2 leaves no path from agent 0 to agent 1
     """
     if live.dtype != np.bool_ or live.ndim != 2 or live.shape[1] != graph.edges:
         raise GraphError(
@@ -100,9 +119,19 @@ def first_gap(graph: Graph, live: BoolArray, window: int, *, parts: int = 1) -> 
 
 
 def first_gap_of_run(graph: Graph, keys: jax.Array, window: int, *, parts: int = 1) -> Gap | None:
-    """Return the same for a run of rounds 1, 2, ... whose dynamics have these keys, one per round.
+    """First gap of a run of rounds 1, 2, ..., drawn as the run will draw them, or None.
 
-    The rounds are drawn as the run will draw them, some thousand at a time.
+    Args:
+      graph: A graph among agents of one role.
+      keys: (T,) keys of the rounds' dynamics.
+      window: Rounds of a window.
+      parts: Number of repeats of which the graph is the union.
+
+    Example:
+      >>> import jax, tacit
+      >>> keys = jax.random.split(jax.random.key(0), 10)
+      >>> print(tacit.graphs.first_gap_of_run(tacit.graphs.ring(5), keys, window=1))
+      None
     """
     different = len(keys)
     if graph.dynamics is None:
@@ -117,7 +146,19 @@ def first_gap_of_run(graph: Graph, keys: jax.Array, window: int, *, parts: int =
 
 
 def live_rounds(graph: Graph, keys: jax.Array, first: int = 1) -> BoolArray:
-    """Return (T, E), which links are up in rounds first, first + 1, ... whose dynamics have these keys, (T,)."""
+    """Table (T, E) of which links are up in T rounds.
+
+    Args:
+      graph: The graph.
+      keys: (T,) keys of the rounds' dynamics.
+      first: Number of the first of these rounds, counted from 1.
+
+    Example:
+      >>> import jax, tacit
+      >>> keys = jax.random.split(jax.random.key(0), 10)
+      >>> tacit.graphs.live_rounds(tacit.graphs.ring(5).with_dynamics(tacit.graphs.LinkDrop(0.5)), keys).shape
+      (10, 10)
+    """
     table = np.ones((len(keys), graph.edges), dtype=np.bool_)
     if graph.dynamics is None:
         return table
@@ -187,7 +228,7 @@ def _first_gap(graph: Graph, rows: Rows, rounds: int, window: int, parts: int) -
 
 
 def _first_open(agents: int, senders: IntArray, receivers: IntArray, live: BoolArray, window: int) -> int | None:
-    """Return the row at which the first window begins that does not connect everybody."""
+    """Return the row at which the first window begins that does not connect all agents."""
     windows = len(live) - window + 1
     if windows < 1:
         return None

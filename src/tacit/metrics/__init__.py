@@ -1,38 +1,42 @@
-"""What is measured: regret and its comparators, consensus, intervals over repeats, bits."""
+"""Metrics: regret and its comparators, consensus, intervals over repeats, bits."""
 
-from tacit.metrics.bits import message_bits
-from tacit.metrics.clusters import agreement, by_cluster, normalised_deviation
-from tacit.metrics.comparator import Comparator, best_fixed, best_fixed_prefixes
-from tacit.metrics.feasible import FeasibleComparator, best_fixed_within, check_feasible
-from tacit.metrics.intervals import Band, Interval, mean_band, mean_interval, paired_difference
-from tacit.metrics.onthefly import consensus_distance, network_loss, network_score, node_loss
-from tacit.metrics.per_round import DynamicComparator, dynamic_comparator
-from tacit.metrics.regret import Regret, Slope, loglog_slope, static_regret
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Band",
-    "Comparator",
-    "DynamicComparator",
-    "FeasibleComparator",
-    "Interval",
-    "Regret",
-    "Slope",
-    "agreement",
-    "best_fixed",
-    "best_fixed_prefixes",
-    "best_fixed_within",
-    "by_cluster",
-    "check_feasible",
-    "consensus_distance",
-    "dynamic_comparator",
-    "loglog_slope",
-    "mean_band",
-    "mean_interval",
-    "message_bits",
-    "network_loss",
-    "network_score",
-    "node_loss",
-    "normalised_deviation",
-    "paired_difference",
-    "static_regret",
-]
+from tacit.core.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from tacit.metrics.clusters import agreement as agreement
+    from tacit.metrics.clusters import by_cluster as by_cluster
+    from tacit.metrics.clusters import normalised_deviation as normalised_deviation
+    from tacit.metrics.comparator import Comparator as Comparator
+    from tacit.metrics.comparator import best_fixed as best_fixed
+    from tacit.metrics.comparator import best_fixed_prefixes as best_fixed_prefixes
+    from tacit.metrics.feasible import FeasibleComparator as FeasibleComparator
+    from tacit.metrics.feasible import best_fixed_within as best_fixed_within
+    from tacit.metrics.feasible import check_feasible as check_feasible
+    from tacit.metrics.intervals import Band as Band
+    from tacit.metrics.intervals import Interval as Interval
+    from tacit.metrics.intervals import mean_band as mean_band
+    from tacit.metrics.intervals import mean_interval as mean_interval
+    from tacit.metrics.intervals import paired_difference as paired_difference
+    from tacit.metrics.per_round import DynamicComparator as DynamicComparator
+    from tacit.metrics.per_round import dynamic_comparator as dynamic_comparator
+    from tacit.metrics.regret import Regret as Regret
+    from tacit.metrics.regret import Slope as Slope
+    from tacit.metrics.regret import loglog_slope as loglog_slope
+    from tacit.metrics.regret import static_regret as static_regret
+    from tacit.metrics.rounds import consensus_distance as consensus_distance
+    from tacit.metrics.rounds import message_bits as message_bits
+
+__getattr__, __dir__, __all__ = lazy_exports(
+    __name__,
+    {
+        "clusters": "agreement by_cluster normalised_deviation",
+        "comparator": "Comparator best_fixed best_fixed_prefixes",
+        "feasible": "FeasibleComparator best_fixed_within check_feasible",
+        "intervals": "Band Interval mean_band mean_interval paired_difference",
+        "per_round": "DynamicComparator dynamic_comparator",
+        "regret": "Regret Slope loglog_slope static_regret",
+        "rounds": "consensus_distance message_bits",
+    },
+)

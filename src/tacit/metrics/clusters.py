@@ -17,10 +17,19 @@ Floats = NDArray[np.float64]
 
 
 def normalised_deviation(models: ArrayLike, targets: ArrayLike) -> Floats:
-    """Return (..., clients) ||w_k - w*_k||^2 / ||w*_k||^2, whose mean over clients is the NMSD of 001 (5.35).
+    """Normalised square deviation (..., clients): ||w_k - w*_k||^2 / ||w*_k||^2; its mean over clients is the NMSD.
 
-    `models` is (..., clients, d); `targets` has a shape that fits it, (clients, d) for instance. A model that has left
-    all bounds deviates by infinity.
+    Args:
+      models: (..., clients, d). A model that has left all bounds deviates by infinity.
+      targets: w*, of a shape that fits, (clients, d) for instance; none may be 0.
+
+    Example:
+      >>> import tacit
+      >>> tacit.metrics.normalised_deviation([[2.0, 0.0]], [[1.0, 0.0]])
+      array([1.])
+
+    References:
+      Gauthier (2023), eq. (5.35).
     """
     found, wanted = np.asarray(models, np.float64), np.asarray(targets, np.float64)
     fits = found.ndim >= 2 and wanted.ndim >= 2 and found.shape[-2:] == wanted.shape[-2:]
@@ -38,9 +47,16 @@ def normalised_deviation(models: ArrayLike, targets: ArrayLike) -> Floats:
 
 
 def by_cluster(values: ArrayLike, clusters: ArrayLike) -> Floats:
-    """Return (..., Q) means of values (..., clients) over each cluster; `clusters` holds numbers 0 to Q - 1.
+    """Means (..., Q) of values over each cluster.
 
-    `clusters` is (clients,), or has leading axes that fit those of the values where repeats have their own.
+    Args:
+      values: (..., clients).
+      clusters: (clients,) numbers 0 to Q - 1 without gaps, or with leading axes where repeats have their own.
+
+    Example:
+      >>> import tacit
+      >>> tacit.metrics.by_cluster([1.0, 3.0, 5.0], [0, 0, 1])
+      array([2., 5.])
     """
     numbers, labels = np.asarray(values, np.float64), _labels(clusters)
     if numbers.ndim < 1 or numbers.shape[-1] != labels.shape[-1] or not _broadcasts(numbers.shape, labels.shape):
@@ -56,7 +72,17 @@ def by_cluster(values: ArrayLike, clusters: ArrayLike) -> Floats:
 
 
 def agreement(found: ArrayLike, truth: ArrayLike) -> float:
-    """Return the share of clients in the right cluster, under the naming of the found clusters that fits best."""
+    """Share of clients in the right cluster, under the naming of the found clusters that fits best.
+
+    Args:
+      found: (clients,) found clusters, numbers from 0 on.
+      truth: (clients,) true clusters.
+
+    Example:
+      >>> import tacit
+      >>> tacit.metrics.agreement([1, 1, 0, 0], [0, 0, 1, 0])
+      0.75
+    """
     from scipy.optimize import linear_sum_assignment
 
     ours, theirs = _labels(found), _labels(truth)

@@ -36,7 +36,7 @@ FRESH_STARTS = 5
 
 
 class Comparator(NamedTuple):
-    """The best fixed model, and how sure that is."""
+    """The best fixed model on the data, with a certificate. Make it with `best_fixed`."""
 
     params: Params
     """In float64."""
@@ -54,6 +54,9 @@ class Comparator(NamedTuple):
     """Whether the gap reached the tolerance (2e-6 at best for a loss with kinks); without a gap, whether the
     gradient fell to where a curvature of 1e-4 would make it so."""
 
+    def __repr__(self) -> str:
+        return f"Comparator(total loss {self.total_loss:.6g} in {self.rounds} rounds, {shown_gap(self.gap)})"
+
 
 def best_fixed(
     objective: Objective,
@@ -63,9 +66,21 @@ def best_fixed(
     tolerance: float = 1e-9,
     start: Params | None = None,
 ) -> Comparator:
-    """Return the best fixed model on all the data.
+    """Static comparator: the one model that would have been best for all agents over all rounds.
 
-    `spec` has the shapes of one agent's batch in one round; `tolerance` is in units of the average loss.
+    Args:
+      objective: Loss and regulariser; without a regulariser no gap is certified.
+      chunks: Function that iterates over the data, each chunk a pytree of arrays (rounds, agents, ...).
+      spec: Shapes of one agent's batch in one round, as ``stream.batch_spec()``.
+      tolerance: Wanted gap, in units of the average loss.
+      start: First parameters; None: the objective's own.
+
+    Example:
+      >>> import tacit
+      >>> stream = tacit.streams.linear_drift(agents=3, dim=2)
+      >>> objective = tacit.objectives.squared(l2=0.1)
+      >>> tacit.metrics.best_fixed(objective, lambda: [stream.chunk(0, 20)], stream.batch_spec()).converged
+      True
     """
     data = Data(chunks)
     first = objective.initial(spec) if start is None else start
@@ -80,9 +95,22 @@ def best_fixed_prefixes(
     *,
     tolerance: float = 1e-9,
 ) -> list[Comparator]:
-    """Return the best fixed model on the first t rounds, for each t in `rounds`: for regret at t.
+    """Static comparators on the first t rounds, for regret at each of these t.
 
-    Give `rounds` in rising order: each solution is the next start.
+    Args:
+      objective: Loss and regulariser.
+      chunks: Function that iterates over the data, each chunk a pytree of arrays (rounds, agents, ...).
+      spec: Shapes of one agent's batch in one round.
+      rounds: The t, in rising order: each solution is the next start.
+      tolerance: Wanted gap, in units of the average loss.
+
+    Example:
+      >>> import tacit
+      >>> stream = tacit.streams.linear_drift(agents=3, dim=2)
+      >>> objective, data = tacit.objectives.squared(l2=0.1), [stream.chunk(0, 20)]
+      >>> found = tacit.metrics.best_fixed_prefixes(objective, lambda: data, stream.batch_spec(), [10, 20])
+      >>> [each.rounds for each in found]
+      [10, 20]
     """
     data = Data(chunks)
     found: list[Comparator] = []
@@ -135,6 +163,11 @@ def _solve(objective: Objective, data: Data, rounds: int, *, start: Params, tole
     return Comparator(vectors.tree(x), total, rounds, gap, norm, iterations, converged)
 
 
+def shown_gap(gap: float | None) -> str:
+    """Return a certified gap in words."""
+    return "no certified gap" if gap is None else f"gap at most {gap:.1e}"
+
+
 def falling(last: float) -> list[float]:
     """Return 0.1, 0.01, ... down to `last`."""
     steps = max(math.ceil(math.log10(0.1 / last) - 1e-9), 0)
@@ -142,7 +175,7 @@ def falling(last: float) -> list[float]:
 
 
 class _Bound(NamedTuple):
-    """What the regulariser says about the distance from the optimum."""
+    """Bounds that the regulariser gives on the distance from the optimum."""
 
     regulariser: Regulariser | None
 

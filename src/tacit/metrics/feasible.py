@@ -1,8 +1,8 @@
 """The static comparator in a convex set and under constraints: what a method that keeps both is measured against.
 
 x*_t is the argmin over x in the set of the sum over rounds 1..t and agents of f_is(x), where every agent's every K
-rounds in a row up to t keep the constraint: the sum of c_is(x) over them is at most 0. K = 1 is the benchmark of 000
-ch. 3, a longer window that of ch. 4. Losses and constraints must be convex.
+rounds in a row up to t keep the constraint: the sum of c_is(x) over them is at most 0. K = 1 is the benchmark of the
+Dissertation, ch. 3, a longer window that of ch. 4. Losses and constraints must be convex.
 
 Newton's method: the quadratic model of the loss is minimised in the set and under cuts, with new cuts until no window
 is broken. Whatever the solver did, its multipliers lam >= 0 of cuts <row, x> <= limit prove a bound (a is the average
@@ -23,8 +23,8 @@ import numpy as np
 from tacit.core.contract import Batch, Objective, Params
 from tacit.core.errors import ConfigError, DataError
 from tacit.metrics.blocks import Chunks, Data, Loss, Vector, Vectors
-from tacit.metrics.comparator import ASSUMED_CURVATURE, SMALLEST_MU, falling
-from tacit.metrics.floor import Floor
+from tacit.metrics.comparator import ASSUMED_CURVATURE, SMALLEST_MU, falling, shown_gap
+from tacit.metrics.lower_bound import LowerBound
 from tacit.metrics.quadratic import Solution, minimise_quadratic, region
 from tacit.metrics.windows import Windows
 from tacit.objectives import Constraint, ConvexSet
@@ -37,14 +37,14 @@ ITERATIONS = 60
 CUT_ROUNDS = 400
 """How often cuts are added to one quadratic programme at most."""
 PROXIMAL = 1e-4
-"""What is added to the curvature, in units of the slope over the set's extent: a linear loss has none."""
+"""Addition to the curvature, in units of the slope over the set's extent: a linear loss has none."""
 STALLED = 0.25
 """The second derivatives are computed anew where a step leaves more than this share of the gap."""
 MOST_COORDINATES = 1000
 
 
 class FeasibleComparator(NamedTuple):
-    """The best fixed model of a set that keeps the constraints, and how sure that is."""
+    """The best fixed model that keeps set and constraints, with a certificate. Make it with `best_fixed_within`."""
 
     params: Params
     """In float64."""
@@ -64,6 +64,10 @@ class FeasibleComparator(NamedTuple):
     converged: bool
     """Whether the gap reached the tolerance (2e-6 at best for a loss with kinks) and the violation too."""
 
+    def __repr__(self) -> str:
+        found = f"total loss {self.total_loss:.6g} in {self.rounds} rounds"
+        return f"FeasibleComparator({found}, violation {self.violation:.1e}, {shown_gap(self.gap)})"
+
 
 def best_fixed_within(
     objective: Objective,
@@ -76,11 +80,30 @@ def best_fixed_within(
     window: int | None = None,
     tolerance: float = 1e-7,
 ) -> list[FeasibleComparator]:
-    """Return the best fixed model on the first t rounds, for each t in `rounds` (rising).
+    """Static comparators in a convex set and under constraints, on the first t rounds for each t.
 
-    `window` is K: every agent keeps every constraint over any K rounds in a row that end by t (none before t = K).
-    None leaves the constraints out. `tolerance` is in units of the average loss, and of a constraint per round.
-    A window that nothing in the set can keep is a DataError that names it.
+    Args:
+      objective: Convex loss and regulariser.
+      chunks: Function that iterates over the data, each chunk a pytree of arrays (rounds, agents, ...).
+      spec: Shapes of one agent's batch in one round.
+      rounds: The t, in rising order.
+      within: The set; None: no bounds.
+      constraints: Convex constraints, or name -> c(params, batch).
+      window: K: every agent keeps every constraint over any K rounds in a row that end by t (none before t = K); None
+        leaves the constraints out. A window that nothing in the set can keep is a DataError that names it.
+      tolerance: Wanted gap, in units of the average loss, and of a constraint per round.
+
+    Example:
+      >>> import tacit
+      >>> stream = tacit.streams.linear_drift(agents=3, dim=2)
+      >>> objective, data = tacit.objectives.squared(l2=0.1), [stream.chunk(0, 20)]
+      >>> ball = tacit.objectives.Ball(0.5)
+      >>> found = tacit.metrics.best_fixed_within(objective, lambda: data, stream.batch_spec(), [20], within=ball)
+      >>> found[0].converged
+      True
+
+    References:
+      Dissertation, ch. 3 (K = 1) and ch. 4 (longer windows).
     """
     data = Data(chunks)
     for last in rounds:
@@ -105,10 +128,29 @@ def check_feasible(
     window: int,
     tolerance: float = 1e-7,
 ) -> float:
-    """Return a value that every window of all rounds can be kept below, per round of it: <= 0, or nearly so.
+    """Value that every window of all rounds can be kept below, per round of it: <= 0, or nearly so.
 
     If nothing in the set keeps every window, a DataError names one. Of the objective only the parameters' shapes are
     used, so that this can be asked before a run.
+
+    Args:
+      objective: The objective.
+      chunks: Function that iterates over the data, each chunk a pytree of arrays (rounds, agents, ...).
+      spec: Shapes of one agent's batch in one round.
+      within: The set; None: no bounds.
+      constraints: Convex constraints, or name -> c(params, batch).
+      window: K, the rounds of a window.
+      tolerance: Precision, per round of a window.
+
+    Example:
+      >>> import tacit
+      >>> stream = tacit.streams.linear_drift(agents=3, dim=2)
+      >>> limit = tacit.objectives.size_limit(1.0)
+      >>> tacit.metrics.check_feasible(
+      ...     tacit.objectives.squared(), lambda: [stream.chunk(0, 5)], stream.batch_spec(),
+      ...     within=tacit.objectives.Ball(2.0), constraints=[limit], window=1,
+      ... ) <= 0
+      True
     """
     data = Data(chunks)
     with jax.enable_x64(True):
@@ -160,7 +202,7 @@ class _Solver:
             )
         self.inside = region(within, size)
         known = certified_regulariser(objective)
-        self.floor = Floor(self.vectors, within, 0.0 if known is None else known.l2)
+        self.floor = LowerBound(self.vectors, within, 0.0 if known is None else known.l2)
         self.x = np.asarray(self.floor.nearest(self.vectors.vector(first)))
         self.home = self.x  # where windows were kept last, with room to spare
         # Any two points tell curved constraints from planes; what two points cannot tell is checked at the solution.
@@ -341,7 +383,7 @@ class _Solver:
 
 
 class _Minimum(NamedTuple):
-    """What is known where the solver stopped, of the loss that it minimised."""
+    """Figures where the solver stopped, of the loss that it minimised."""
 
     value: float
     gap: float | None

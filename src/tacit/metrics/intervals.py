@@ -11,7 +11,7 @@ from tacit.core.errors import ConfigError, DataError
 
 
 class Interval(NamedTuple):
-    """A mean with its Student-t confidence interval; unbounded if there is one repeat only."""
+    """A mean with its Student-t confidence interval; unbounded where there is one repeat only."""
 
     mean: float
     """Over the repeats."""
@@ -21,6 +21,9 @@ class Interval(NamedTuple):
     """Upper end."""
     n: int
     """Number of repeats."""
+
+    def __repr__(self) -> str:
+        return f"Interval({self.mean:.6g}, from {self.low:.6g} to {self.high:.6g}, {self.n} repeats)"
 
 
 class Band(NamedTuple):
@@ -35,9 +38,22 @@ class Band(NamedTuple):
     n: int
     """Number of repeats."""
 
+    def __repr__(self) -> str:
+        return f"Band({len(self.mean)} points, {self.n} repeats)"
+
 
 def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
-    """Return the mean of independent repeats (n,) and its confidence interval."""
+    """Mean of independent repeats and its confidence interval.
+
+    Args:
+      values: (n,) one number per repeat.
+      confidence: Coverage, between 0 and 1.
+
+    Example:
+      >>> import tacit
+      >>> tacit.metrics.mean_interval([1.0, 2.0, 3.0])
+      Interval(2, from -0.484138 to 4.48414, 3 repeats)
+    """
     numbers = np.asarray(values, np.float64)
     if numbers.ndim != 1:
         raise DataError(f"values of shape {numbers.shape}: expected one number per repeat; for curves use mean_band")
@@ -46,7 +62,17 @@ def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
 
 
 def mean_band(curves: ArrayLike, confidence: float = 0.95) -> Band:
-    """Return the mean of independent repeats (n, points) and its confidence interval, point by point."""
+    """Mean of independent repeats of a curve and its confidence interval, point by point.
+
+    Args:
+      curves: (n, points), one row per repeat.
+      confidence: Coverage at each point, between 0 and 1.
+
+    Example:
+      >>> import tacit
+      >>> tacit.metrics.mean_band([[1.0, 2.0], [3.0, 2.0]])
+      Band(2 points, 2 repeats)
+    """
     numbers = np.asarray(curves, np.float64)
     if numbers.ndim != 2 or numbers.shape[0] == 0:
         raise DataError(f"curves of shape {numbers.shape}: expected (repeats, points), at least one repeat; stack them")
@@ -65,7 +91,18 @@ def mean_band(curves: ArrayLike, confidence: float = 0.95) -> Band:
 
 
 def paired_difference(a: ArrayLike, b: ArrayLike, confidence: float = 0.95) -> Interval:
-    """Return the interval of a - b over repeats with shared seeds: "A < B" holds if its `high` is below 0."""
+    """Interval of a - b over repeats with shared seeds: "a < b" holds if its `high` is below 0.
+
+    Args:
+      a: (n,) one number per repeat.
+      b: (n,) of the same repeats.
+      confidence: Coverage, between 0 and 1.
+
+    Example:
+      >>> import tacit
+      >>> tacit.metrics.paired_difference([1.0, 2.1, 2.9], [2.0, 3.0, 4.0]).high < 0
+      True
+    """
     first, second = np.asarray(a, np.float64), np.asarray(b, np.float64)
     if first.shape != second.shape:
         raise DataError(

@@ -26,8 +26,8 @@ import numpy as np
 from tacit.core.contract import Array, Batch, Objective, Params, Tree
 from tacit.core.errors import ConfigError, DataError
 from tacit.metrics.blocks import Chunks, Loss, Vector, Vectors, as_double
-from tacit.metrics.comparator import ASSUMED_CURVATURE, falling
-from tacit.metrics.floor import Floor
+from tacit.metrics.comparator import ASSUMED_CURVATURE, falling, shown_gap
+from tacit.metrics.lower_bound import LowerBound
 from tacit.objectives import ConvexSet
 from tacit.objectives.losses import certified_regulariser
 
@@ -48,7 +48,7 @@ SMALLEST_MU = 1e-4
 
 
 class DynamicComparator(NamedTuple):
-    """The best model of each round, and how sure that is."""
+    """The best model of each round, with a certificate. Make it with `dynamic_comparator`."""
 
     params: Params
     """In float64, with a leading axis over the rounds."""
@@ -65,6 +65,11 @@ class DynamicComparator(NamedTuple):
     l2 regulariser, so that a round may have several optima, or points far from it that are nearly as good."""
     converged: bool
     """Whether every round reached the tolerance."""
+
+    def __repr__(self) -> str:
+        gap = None if self.gap is None else float(np.max(self.gap))
+        found = f"{len(self.loss)} rounds, total loss {np.sum(self.loss):.6g}, path length {self.path_length:.4g}"
+        return f"DynamicComparator({found}, {shown_gap(gap)})"
 
     @property
     def path_length(self) -> float:
@@ -87,9 +92,23 @@ def dynamic_comparator(
     within: ConvexSet | None,
     tolerance: float = 1e-7,
 ) -> DynamicComparator:
-    """Return the best model of every round; `tolerance` is in units of the loss averaged over the agents.
+    """Dynamic comparator: for every round the model that would have been best for all agents in that round.
 
     A loss with kinks is smoothed, by 1e-4 at least, and its gap is no smaller than that.
+
+    Args:
+      objective: Convex loss and regulariser.
+      chunks: Function that iterates over the data, each chunk a pytree of arrays (rounds, agents, ...).
+      spec: Shapes of one agent's batch in one round.
+      within: The set; None: no bounds.
+      tolerance: Wanted gap, in units of the loss averaged over the agents.
+
+    Example:
+      >>> import tacit
+      >>> stream = tacit.streams.linear_drift(agents=3, dim=2)
+      >>> objective, data = tacit.objectives.squared(l2=0.1), [stream.chunk(0, 5)]
+      >>> tacit.metrics.dynamic_comparator(objective, lambda: data, stream.batch_spec(), within=None).converged
+      True
     """
     if not (math.isfinite(tolerance) and tolerance > 0):
         raise ConfigError(f"tolerance = {tolerance!r}: expected a finite number > 0; 1e-7 is the default")
@@ -100,7 +119,7 @@ def dynamic_comparator(
         losses = [objective.smoothed(mu) for mu in falling(wanted)]
     first = objective.initial(spec)
     l2 = 0.0 if known is None else known.l2
-    floor = Floor(Vectors.of(first), within, l2)
+    floor = LowerBound(Vectors.of(first), within, l2)
     aim = l2 * NEAR**2 / 2 if l2 and objective.smoothed is None else wanted
     stages = [_Problem(loss, floor, wanted, min(aim, wanted)) for loss in losses]
     parts: list[tuple[Vector, Vector, Vector, bool]] = []
@@ -128,10 +147,10 @@ def dynamic_comparator(
 
 
 class _Problem(NamedTuple):
-    """What is the same in all rounds. A value, so that a compiled program is found again."""
+    """Settings common to all rounds. A value, so that a compiled program is found again."""
 
     loss: Loss
-    floor: Floor
+    floor: LowerBound
     wanted: float
     """The gap that is good enough."""
     aim: float
@@ -139,7 +158,7 @@ class _Problem(NamedTuple):
 
 
 class _State(NamedTuple):
-    """Where the solver stands in one round."""
+    """State of the solver in one round."""
 
     x: Array
     y: Array
@@ -162,7 +181,7 @@ class _State(NamedTuple):
         return cls(here, here, ones, ones, here, jnp.inf * ones, jnp.asarray(lower), jnp.zeros(len(x), bool))
 
     def done(self, problem: _Problem) -> Array:
-        """Say whether the best point is good enough."""
+        """Return whether the best point is good enough."""
         least = jnp.minimum(problem.wanted, jnp.maximum(problem.aim, FINEST * (1 + jnp.abs(self.value))))
         return jnp.where(jnp.isfinite(self.lower), self.value - self.lower <= least, self.still)
 
@@ -193,13 +212,13 @@ def _solve(
     return x, value, np.maximum(value - lower, 0), bool(np.all(done))
 
 
-def _average(loss: Loss, floor: Floor, x: Array, batches: Tree) -> Array:
+def _average(loss: Loss, floor: LowerBound, x: Array, batches: Tree) -> Array:
     batches = jax.tree.map(as_double, batches)
     return jnp.mean(jax.vmap(loss, (None, 0))(floor.vectors.tree(x), batches))
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _losses(loss: Loss, floor: Floor, batches: Tree, x: Array) -> Array:
+def _losses(loss: Loss, floor: LowerBound, batches: Tree, x: Array) -> Array:
     return jax.vmap(partial(_average, loss, floor))(x, batches)
 
 

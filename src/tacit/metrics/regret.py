@@ -12,7 +12,7 @@ from tacit.core.errors import DataError
 
 
 class Regret(NamedTuple):
-    """Static regret after each of some rounds."""
+    """Static regret after each of some rounds. Make it with `static_regret`."""
 
     rounds: NDArray[np.int64]
     """(k,) the rounds t."""
@@ -21,12 +21,23 @@ class Regret(NamedTuple):
     per_round: NDArray[np.float64]
     """(..., k) Reg_t / t."""
 
+    def __repr__(self) -> str:
+        last = np.mean(self.total[..., -1])
+        return f"Regret({last:.6g} after {self.rounds[-1]} rounds, {last / self.rounds[-1]:.4g} per round)"
+
 
 def static_regret(rounds: ArrayLike, cumulative_loss: ArrayLike, comparator_totals: ArrayLike) -> Regret:
-    """Return the static regret at `rounds` (k,).
+    """Static regret at some rounds: cumulative loss minus that of the best fixed model.
 
-    `cumulative_loss` (..., k) is the sum over rounds 1..t and all agents of f_is at the models in use;
-    `comparator_totals` (k,) or (..., k) are the `total_loss` of `best_fixed_prefixes` at the same rounds.
+    Args:
+      rounds: (k,) the rounds t, counted from 1.
+      cumulative_loss: (..., k) sum over rounds 1..t and all agents of f_is at the models in use.
+      comparator_totals: (k,) or (..., k) `total_loss` of `best_fixed_prefixes` at the same rounds.
+
+    Example:
+      >>> import tacit
+      >>> tacit.metrics.static_regret([10, 20], [8.0, 14.0], [5.0, 10.0])
+      Regret(4 after 20 rounds, 0.2 per round)
     """
     times = np.asarray(rounds, np.int64)
     loss, best = np.asarray(cumulative_loss, np.float64), np.asarray(comparator_totals, np.float64)
@@ -51,9 +62,22 @@ class Slope(NamedTuple):
     """Standard error of the slope if the points scatter independently, which those of one run hardly do."""
     intercept: float
 
+    def __repr__(self) -> str:
+        return f"Slope({self.slope:.4g} +- {self.stderr:.2g})"
+
 
 def loglog_slope(t: ArrayLike, values: ArrayLike) -> Slope:
-    """Return the least-squares slope of log(values) over log(t): -1/2 for values that fall like t^(-1/2)."""
+    """Least-squares slope of log(values) over log(t): -1/2 for values that fall like t^(-1/2).
+
+    Args:
+      t: (k,) rounds, k >= 3.
+      values: (k,) numbers above 0.
+
+    Example:
+      >>> import tacit
+      >>> round(tacit.metrics.loglog_slope([1, 4, 16], [1.0, 0.5, 0.25]).slope, 6)
+      -0.5
+    """
     times, heights = np.asarray(t, np.float64), np.asarray(values, np.float64)
     if times.ndim != 1 or times.shape != heights.shape or times.size < 3:
         raise DataError(

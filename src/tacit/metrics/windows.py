@@ -92,7 +92,7 @@ class Windows:
         return float(self._sums(window.constraint, x, window.last)[window.first - 1, window.agent])
 
     def confirm(self, x: Vector, last: int) -> bool:
-        """Say whether the planes that were taken for constraints are right at x, and look at the data where not."""
+        """Return whether the planes that were taken for constraints are right at x, and look at the data where not."""
         wrong = []
         for name, plane in self._affine.items():
             true = self._data.values(self._constraints[name], self._vectors, x, last)

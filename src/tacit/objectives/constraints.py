@@ -1,7 +1,7 @@
-"""Constraints c(params, batch) <= 0 that shall hold in the long run (000 ch. 3 and 4).
+"""Constraints c(params, batch) <= 0 that shall hold in the long run (Dissertation, ch. 3 and 4).
 
-A constraint is a convex function of the parameters that each round's batch defines anew, like a loss. Losses of one
-batch are means over its records, and so are these. A method may have several at once.
+A constraint is a convex function of the parameters that each round's batch defines anew, like a loss: a mean over the
+batch's records. A method may have several at once.
 """
 
 from __future__ import annotations
@@ -19,25 +19,52 @@ from tacit.objectives.losses import MeanLoss, linear
 
 
 class Constraint(NamedTuple):
-    """A convex function of the parameters that shall be at most 0 on average over the rounds."""
+    """A convex function of the parameters that shall be at most 0 on average over the rounds.
+
+    Example:
+      >>> import tacit
+      >>> tacit.objectives.Constraint("first at most 1", lambda params, batch: params[0] - 1, reads_data=False)
+      Constraint(first at most 1)
+    """
 
     name: str
-    """What tables and `run.violation()` call it."""
+    """Name in tables and in `run.violation()`."""
     value: Callable[[Params, Batch], Array]
     """Parameters and one agent's batch -> a number, the mean over the batch's records; above 0: violated."""
     reads_data: bool = True
     """Whether the batch matters. One that is about the parameters alone costs no privacy; the runtimes check that."""
 
+    def __repr__(self) -> str:
+        return f"Constraint({self.name})"
+
 
 def spending_limit(limit: float) -> Constraint:
-    """Return <x, params> <= limit, where the batch's x are prices: what is bought may cost `limit` a round."""
+    """Constraint <x, params> <= limit, where the batch's x are prices.
+
+    Args:
+      limit: Amount that may be spent per round on average.
+
+    Example:
+      >>> import tacit
+      >>> tacit.objectives.spending_limit(2.5)
+      Constraint(spending at most 2.5)
+    """
     most = bound("limit", limit, "it is what may be spent per round on average")
 
     return Constraint(f"spending at most {most:g}", MeanLoss(linear, lambda cost, y: cost - most))
 
 
 def size_limit(limit: float) -> Constraint:
-    """Return ||params||_1 <= limit: a model whose use costs what its coordinates add up to."""
+    """Constraint ||params||_1 <= limit: a model whose use costs the sum of its coordinates. It reads no data.
+
+    Args:
+      limit: Largest l1 norm, above 0.
+
+    Example:
+      >>> import tacit
+      >>> tacit.objectives.size_limit(3)
+      Constraint(l1 norm at most 3)
+    """
     most = positive("limit", limit, "it is the largest l1 norm")
 
     def value(params: Params, batch: Batch) -> Array:

@@ -19,11 +19,23 @@ def from_loss(
     score_name: str = "score",
     predict: Callable[[Params, Array], Array] | None = None,
 ) -> Objective:
-    """Return the objective of any loss(params, batch) -> scalar over any pytree of parameters.
+    """Objective of any loss over any pytree of parameters.
 
-    `initial` is the first parameters, or a function from the shapes of one agent's batch to them. A
-    regulariser can be part of the loss, or be added with `regularised`. `predict(params, x)` is for peers, which are
-    asked for predictions.
+    Args:
+      loss: (params, batch) -> scalar, the mean over the batch's samples. A regulariser can be part of it, or be added
+        with `regularised`.
+      initial: First parameters, or a function from the shapes of one agent's batch to them.
+      name: Name in tables and messages.
+      score: (params, batch) -> a figure to report besides the loss; None: no score.
+      score_name: Name of the score in tables.
+      predict: (params, x) -> prediction, for peers, which are asked for predictions; None: there is none.
+
+    Example:
+      >>> import jax.numpy as jnp, tacit
+      >>> def quartic(params, batch):
+      ...     return jnp.mean((batch.x @ params - batch.y) ** 4)
+      >>> tacit.objectives.from_loss(quartic, initial=jnp.zeros(5), name="quartic")
+      Objective(quartic)
     """
     if not callable(loss):
         raise ConfigError(

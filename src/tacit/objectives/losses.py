@@ -29,14 +29,17 @@ Predict = Callable[[Params, Array], Array]
 
 @dataclass(frozen=True)
 class MeanLoss:
-    """The mean over a batch's present samples of a loss that is convex in the parameters and >= 0."""
+    """Mean over a batch's present samples of a loss that is convex in the parameters and >= 0.
+
+    Args:
+      predict: (params, x) -> prediction.
+      sample: (prediction, y) -> loss of each sample.
+      smooth: For a `sample` with kinks, mu -> a smooth convex loss, >= 0, below it by at most mu.
+    """
 
     predict: Predict
-    """Parameters and x -> what is said of x."""
     sample: SampleLoss
-    """What was said and y -> the loss of one sample."""
     smooth: Callable[[float], SampleLoss] | None = None
-    """For a `sample` with kinks: mu -> a smooth convex loss, >= 0, below it by at most mu."""
 
     def __call__(self, params: Params, batch: Batch) -> Array:
         """Return the mean loss of the batch."""
@@ -52,10 +55,14 @@ class MeanLoss:
 
 @dataclass(frozen=True)
 class PenalisedLoss:
-    """A loss of the data plus a regulariser, kept apart so that a solver can certify what it found."""
+    """Loss of the data plus a regulariser, kept apart so that a solver can certify its result.
+
+    Args:
+      data: (params, batch) -> mean loss of the batch.
+      regulariser: params -> penalty.
+    """
 
     data: Loss
-    """Mean loss of a batch."""
     regulariser: Callable[[Params], Array]
 
     def __call__(self, params: Params, batch: Batch) -> Array:
@@ -88,7 +95,18 @@ class SmoothAbsolute:
 
 
 def regularised(objective: Objective, regulariser: Regulariser) -> Objective:
-    """Return the objective with a regulariser added to its loss."""
+    """Objective with a regulariser added to its loss.
+
+    Args:
+      objective: The objective.
+      regulariser: The penalty, e.g. ``tacit.objectives.l1(0.01)``; it adds to one that is there.
+
+    Example:
+      >>> import tacit
+      >>> more = tacit.objectives.regularised(tacit.objectives.logistic(l2=0.1), tacit.objectives.l1(0.01))
+      >>> more
+      Objective(logistic, l1=0.01, l2=0.1)
+    """
     loss = objective.loss
     data, total = loss, regulariser
     if isinstance(loss, PenalisedLoss) and isinstance(loss.regulariser, Regulariser):
@@ -101,9 +119,9 @@ def regularised(objective: Objective, regulariser: Regulariser) -> Objective:
 
 
 def certified_regulariser(objective: Objective) -> Regulariser | None:
-    """Return the regulariser if the rest of the loss is known to be convex and >= 0; None if that is unknown.
+    """Return the regulariser where the rest of the loss is known to be convex and >= 0; None where that is unknown.
 
-    On this a solver can build a bound on how far from the optimum it stopped.
+    On this a solver can build a bound on its distance from the optimum.
     """
     loss = objective.loss
     if not (isinstance(loss, PenalisedLoss) and isinstance(loss.data, MeanLoss)):
@@ -112,33 +130,86 @@ def certified_regulariser(objective: Objective) -> Regulariser | None:
 
 
 def logistic(l2: float = 0.0, l1: float = 0.0) -> Objective:
-    """Logistic regression: log(1 + exp(-y <x, w>)), y in {-1, +1}."""
+    """Logistic regression: log(1 + exp(-y <x, w>)), labels -1 and +1; the score is the accuracy.
+
+    Args:
+      l2: Coefficient of ||w||^2 / 2, 0 or more.
+      l1: Coefficient of ||w||_1, 0 or more.
+
+    Example:
+      >>> import jax.numpy as jnp, tacit
+      >>> batch = tacit.streams.Batch(x=jnp.ones((20, 3)), y=jnp.ones(20))
+      >>> round(float(tacit.objectives.logistic().loss(jnp.zeros(3), batch)), 4)
+      0.6931
+    """
     data = MeanLoss(linear, logistic_loss)
     return _objective("logistic", data, Regulariser(l1, l2), initial=_zeros, score=_sign_agreement)
 
 
 def hinge(l2: float = 0.0, l1: float = 0.0) -> Objective:
-    """Support vector machine: max(0, 1 - y <x, w>), y in {-1, +1}."""
+    """Support vector machine: max(0, 1 - y <x, w>), labels -1 and +1; the score is the accuracy.
+
+    Args:
+      l2: Coefficient of ||w||^2 / 2, 0 or more.
+      l1: Coefficient of ||w||_1, 0 or more.
+
+    Example:
+      >>> import tacit
+      >>> tacit.objectives.hinge(l1=0.01)
+      Objective(hinge, l1=0.01)
+    """
     data = MeanLoss(linear, hinge_loss, SmoothHinge)
     return _objective("hinge", data, Regulariser(l1, l2), initial=_zeros, score=_sign_agreement)
 
 
 def squared(l2: float = 0.0, l1: float = 0.0) -> Objective:
-    """Least squares: (<x, w> - y)^2 / 2; ridge, lasso and elastic net with regularisers."""
+    """Least squares: (<x, w> - y)^2 / 2; the score is the mean squared error.
+
+    Args:
+      l2: Coefficient of ||w||^2 / 2, 0 or more.
+      l1: Coefficient of ||w||_1, 0 or more.
+
+    Example:
+      >>> import tacit
+      >>> tacit.objectives.squared(l2=0.1)
+      Objective(squared, l2=0.1)
+    """
     data = MeanLoss(linear, squared_loss)
     penalty = Regulariser(l1, l2)
     return _objective("squared", data, penalty, initial=_zeros, score=_squared_error, score_name="mse")
 
 
 def absolute(l2: float = 0.0, l1: float = 0.0) -> Objective:
-    """Least absolute deviation: |<x, w> - y|."""
+    """Least absolute deviation: |<x, w> - y|; the score is the mean squared error.
+
+    Args:
+      l2: Coefficient of ||w||^2 / 2, 0 or more.
+      l1: Coefficient of ||w||_1, 0 or more.
+
+    Example:
+      >>> import tacit
+      >>> tacit.objectives.absolute()
+      Objective(absolute)
+    """
     data = MeanLoss(linear, absolute_loss, SmoothAbsolute)
     penalty = Regulariser(l1, l2)
     return _objective("absolute", data, penalty, initial=_zeros, score=_squared_error, score_name="mse")
 
 
 def softmax(classes: int, l2: float = 0.0, l1: float = 0.0) -> Objective:
-    """Multinomial logistic regression: params (classes, d), y an integer in 0 .. classes - 1."""
+    """Multinomial logistic regression: parameters (classes, d), labels 0 .. classes - 1; the score is the accuracy.
+
+    Args:
+      classes: Number of classes, at least 2.
+      l2: Coefficient of ||w||^2 / 2, 0 or more.
+      l1: Coefficient of ||w||_1, 0 or more.
+
+    Example:
+      >>> import jax.numpy as jnp, tacit
+      >>> batch = tacit.streams.Batch(x=jnp.ones((20, 3)), y=jnp.zeros(20, int))
+      >>> tacit.objectives.softmax(classes=4).initial(batch).shape
+      (4, 3)
+    """
     if isinstance(classes, bool) or not isinstance(classes, int) or classes < 2:
         raise ConfigError(
             f"classes = {classes!r}: expected an integer >= 2; count the distinct labels, "
@@ -153,7 +224,12 @@ def softmax(classes: int, l2: float = 0.0, l1: float = 0.0) -> Objective:
 
 
 def linear(params: Array, x: Array) -> Array:
-    """<x, w>, written as a sum: under vmap XLA's batched dot is slow on the CPU."""
+    """Prediction <x, w> of a linear model, written as a sum: under vmap XLA's batched dot is slow on the CPU.
+
+    Args:
+      params: w (d,).
+      x: (d,) or (samples, d).
+    """
     return jnp.sum(x * params, axis=-1)
 
 
@@ -174,7 +250,12 @@ def hinge_loss(prediction: Array, y: Array) -> Array:
 
 
 def squared_loss(prediction: Array, y: Array) -> Array:
-    """(p - y)^2 / 2."""
+    """Squared loss (p - y)^2 / 2 of each sample.
+
+    Args:
+      prediction: p, one per sample.
+      y: Labels.
+    """
     return 0.5 * jnp.square(prediction - y)
 
 

@@ -1,4 +1,4 @@
-"""Mirror maps: the geometry in which a step is taken (000 ch. 2).
+"""Mirror maps: the geometry in which a step is taken (Dissertation, ch. 2).
 
 A mirror map is a strictly convex potential R on a convex set X. Mirror descent steps in the dual and comes back::
 
@@ -24,7 +24,7 @@ from tacit.objectives.projections import Ball, ConvexSet, Simplex
 
 
 class MirrorMap(ABC):
-    """A potential on a convex set."""
+    """A potential on a convex set; a subclass defines `within`, `potential`, `to_dual` and `from_dual`."""
 
     @property
     @abstractmethod
@@ -61,16 +61,24 @@ class MirrorMap(ABC):
         return self.project(like)
 
     def fault(self, params: Params) -> str | None:
-        """Say what keeps parameters (numbers, not traced ones) out of X; None where nothing does."""
+        """Return the reason why parameters (numbers, not traced ones) are outside X; None where they are in it."""
         return None if self.within is None else self.within.fault(params)
 
 
 @dataclass(frozen=True)
 class Euclidean(MirrorMap):
-    """R(x) = ||x||^2 / 2: mirror descent is projected gradient descent."""
+    """Euclidean map R(x) = ||x||^2 / 2: mirror descent is projected gradient descent.
+
+    Args:
+      within: The set X; None: no bounds.
+
+    Example:
+      >>> import tacit
+      >>> tacit.objectives.Euclidean(tacit.objectives.Box(0, 1))
+      Euclidean(within=Box(low=0.0, high=1.0))
+    """
 
     within: ConvexSet | None = None
-    """The set X; None: no bounds."""
 
     def potential(self, params: Params) -> Array:
         """||x||^2 / 2."""
@@ -87,15 +95,17 @@ class Euclidean(MirrorMap):
 
 @dataclass(frozen=True)
 class NegativeEntropy(MirrorMap):
-    """R(x) = sum_j x_j log x_j on the simplex: mirror descent is exponentiated gradient.
+    """Negative entropy R(x) = sum_j x_j log x_j on the simplex: mirror descent is exponentiated gradient.
 
     R is (1 / total)-strongly convex in the l1 norm. All exponentials are taken relative to the largest, so that no step
     overflows. A coordinate that underflows counts as the smallest normal number: it can grow again, where log 0 would
     keep it at 0 for ever.
+
+    Args:
+      total: Sum of the coordinates, above 0.
     """
 
     total: float = 1.0
-    """What the coordinates sum to."""
 
     @property
     def within(self) -> Simplex:
@@ -120,12 +130,30 @@ class NegativeEntropy(MirrorMap):
 
 
 def euclidean_ball(radius: float | None = None) -> Euclidean:
-    """Return the Euclidean map on the ball ||x||_2 <= radius; without a radius on the whole space."""
+    """Euclidean map on the ball ||x||_2 <= radius.
+
+    Args:
+      radius: Radius, above 0; None: the whole space.
+
+    Example:
+      >>> import tacit
+      >>> tacit.objectives.euclidean_ball(2.0)
+      Euclidean(within=Ball(radius=2.0))
+    """
     return Euclidean(None if radius is None else Ball(radius))
 
 
 def entropy(total: float = 1.0) -> NegativeEntropy:
-    """Return the negative entropy on the simplex of points x >= 0 that sum to `total`."""
+    """Negative entropy on the simplex of points x >= 0 that sum to `total`.
+
+    Args:
+      total: Sum of the coordinates, above 0.
+
+    Example:
+      >>> import jax.numpy as jnp, tacit
+      >>> tacit.objectives.entropy().from_dual(jnp.zeros(4)).tolist()
+      [0.25, 0.25, 0.25, 0.25]
+    """
     return NegativeEntropy(total)
 
 

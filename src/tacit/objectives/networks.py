@@ -116,11 +116,26 @@ def cnn(
     l2: float = 0.0,
     seed: int = 0,
 ) -> Objective:
-    """Convolutional network for square images (side * side grey values per row) and classes 0, 1, ...
+    """Convolutional network for square images and classes 0, 1, ...; not convex, the score is the accuracy.
 
     5 x 5 convolution (padded, so that the side stays), 2 x 2 maximum, the same again, a hidden layer, ReLU, softmax and
-    cross-entropy: 000 section 5.5 has 32 and 64 channels and 512 hidden units, which are 1,663,370 parameters. The
-    first weights follow from `seed` alone, so that all agents start alike.
+    cross-entropy. The defaults have 1,663,370 parameters.
+
+    Args:
+      classes: Number of classes, at least 2.
+      channels: Channels of the two convolutions.
+      hidden: Units of the hidden layer.
+      side: Height and width of an image, a multiple of 4; a row of x holds side * side grey values.
+      l2: Coefficient of ||w||^2 / 2, 0 or more.
+      seed: Seed of the first weights, so that all agents start alike.
+
+    Example:
+      >>> import tacit
+      >>> tacit.objectives.cnn(classes=3, channels=(2, 2), hidden=8, side=8)
+      Objective(cnn)
+
+    References:
+      Dissertation, sec. 5.5, which has the defaults.
     """
     network = Network(classes, channels, hidden, side)
 

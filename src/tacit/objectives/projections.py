@@ -26,7 +26,7 @@ ROUNDINGS = 64
 
 @runtime_checkable
 class ConvexSet(Protocol):
-    """A closed convex set of parameters."""
+    """A closed convex set of parameters: the protocol of projections."""
 
     def __call__(self, params: Params) -> Params:
         """Return the nearest point of the set."""
@@ -35,12 +35,21 @@ class ConvexSet(Protocol):
         """Return a point of the set at which <direction, .> is least; the set must be bounded that way."""
 
     def fault(self, params: Params) -> str | None:
-        """Say what keeps parameters (numbers, not traced ones) out of the set; None where nothing does."""
+        """Return why parameters (numbers, not traced ones) are outside the set; None where they are in it."""
 
 
 @dataclass(frozen=True)
 class Ball:
-    """The ball ||w||_2 <= radius around 0."""
+    """Ball ||w||_2 <= radius around 0.
+
+    Args:
+      radius: Radius, above 0.
+
+    Example:
+      >>> import jax.numpy as jnp, tacit
+      >>> tacit.objectives.Ball(5.0)(jnp.array([6.0, 8.0])).tolist()
+      [3.0, 4.0]
+    """
 
     radius: float
 
@@ -69,7 +78,7 @@ class Ball:
         return unravel(-self.radius * scaled / jnp.where(norm > 0, norm, 1))
 
     def fault(self, params: Params) -> str | None:
-        """Say by how much the parameters are too long."""
+        """Return by how much the parameters are too long, or None."""
         vector, spare = _concrete(params)
         norm = float(np.linalg.norm(vector))
         if norm <= self.radius * (1 + spare):
@@ -79,7 +88,17 @@ class Ball:
 
 @dataclass(frozen=True)
 class Box:
-    """The box low <= w_c <= high in every coordinate c; an infinite end is no bound."""
+    """Box low <= w_c <= high in every coordinate c.
+
+    Args:
+      low: Lower end; -inf: no bound.
+      high: Upper end, above `low`; inf: no bound.
+
+    Example:
+      >>> import jax.numpy as jnp, tacit
+      >>> tacit.objectives.Box(0, 1)(jnp.array([-2.0, 0.5, 2.0])).tolist()
+      [0.0, 0.5, 1.0]
+    """
 
     low: float
     high: float
@@ -98,7 +117,7 @@ class Box:
         return jax.tree.map(lambda leaf: jnp.clip(leaf, self.low, self.high), params)
 
     def lowest(self, direction: Params) -> Params:
-        """Return the corner against the direction; where that is 0, what is nearest to 0."""
+        """Return the corner against the direction; where that is 0, the value nearest to 0."""
         middle = min(max(0.0, self.low), self.high)  # an end may be infinite
         return jax.tree.map(
             lambda leaf: jnp.select([leaf > 0, leaf < 0], [self.low, self.high], middle).astype(leaf.dtype), direction
@@ -118,7 +137,16 @@ class Box:
 
 @dataclass(frozen=True)
 class Simplex:
-    """The simplex w_c >= 0, sum of all w_c = total."""
+    """Simplex w_c >= 0 with the sum of all w_c = total.
+
+    Args:
+      total: Sum of the coordinates, above 0.
+
+    Example:
+      >>> import jax.numpy as jnp, tacit
+      >>> tacit.objectives.Simplex()(jnp.array([2.0, 0.0])).tolist()
+      [1.0, 0.0]
+    """
 
     total: float = 1.0
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 
 from tacit.core.contract import Objective
 from tacit.objectives.constraints import Constraint, size_limit, spending_limit
-from tacit.objectives.fourier import fourier
 from tacit.objectives.losses import absolute, hinge, logistic, softmax, squared
 from tacit.objectives.mirror_maps import MirrorMap, entropy, euclidean_ball
 from tacit.objectives.projections import Ball, Box, Projection, Simplex
+from tacit.objectives.random_features import fourier
 
 OBJECTIVES: Mapping[str, Callable[..., Objective]] = {
     "logistic": logistic,

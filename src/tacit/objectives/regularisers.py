@@ -14,7 +14,17 @@ from tacit.objectives.checks import nonnegative
 
 @dataclass(frozen=True)
 class Regulariser:
-    """The elastic net, of which l1 and l2 are the two ends. A value: equal coefficients compare equal."""
+    """Elastic net l1 ||w||_1 + (l2/2) ||w||^2. A value: equal coefficients compare equal, and two add up.
+
+    Args:
+      l1: Coefficient of ||w||_1, 0 or more.
+      l2: Coefficient of ||w||^2 / 2, 0 or more.
+
+    Example:
+      >>> import jax.numpy as jnp, tacit
+      >>> float(tacit.objectives.Regulariser(l1=1.0, l2=2.0)(jnp.array([1.0, -2.0])))
+      8.0
+    """
 
     l1: float = 0.0
     l2: float = 0.0
@@ -62,18 +72,21 @@ class SmoothRegulariser:
 
 
 def l1(coefficient: float) -> Regulariser:
-    """coefficient * ||w||_1."""
+    """Regulariser coefficient * ||w||_1.
+
+    Args:
+      coefficient: 0 or more.
+    """
     return Regulariser(l1=coefficient)
 
 
 def l2(coefficient: float) -> Regulariser:
-    """(coefficient / 2) * ||w||^2."""
+    """Regulariser (coefficient / 2) * ||w||^2.
+
+    Args:
+      coefficient: 0 or more.
+    """
     return Regulariser(l2=coefficient)
-
-
-def elastic_net(l1: float, l2: float) -> Regulariser:
-    """l1 * ||w||_1 + (l2 / 2) * ||w||^2."""
-    return Regulariser(l1=l1, l2=l2)
 
 
 def huber(residual: Array, mu: float) -> Array:

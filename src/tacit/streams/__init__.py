@@ -1,37 +1,43 @@
 """Streams: (round, agent) -> batch, synthetic or from your data, and the ways to share a data set out."""
 
-from tacit.streams import partition
-from tacit.streams.arrays import from_arrays
-from tacit.streams.autoregressive import AutoregressiveStream, autoregressive
-from tacit.streams.dataset import Dataset
-from tacit.streams.files import Table, read_owners, read_table
-from tacit.streams.regression import LinearRegression, linear_regression
-from tacit.streams.scaling import scaled
-from tacit.streams.stream import Batch, Stream, from_function
-from tacit.streams.synthetic import DriftStream, linear_drift, logistic_drift
-from tacit.streams.tables import from_table
-from tacit.streams.validation import with_validation
-from tacit.streams.whole import whole
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "AutoregressiveStream",
-    "Batch",
-    "Dataset",
-    "DriftStream",
-    "LinearRegression",
-    "Stream",
-    "Table",
-    "autoregressive",
-    "from_arrays",
-    "from_function",
-    "from_table",
-    "linear_drift",
-    "linear_regression",
-    "logistic_drift",
-    "partition",
-    "read_owners",
-    "read_table",
-    "scaled",
-    "whole",
-    "with_validation",
-]
+from tacit.core.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from tacit.streams import partition as partition
+    from tacit.streams.arrays import from_arrays as from_arrays
+    from tacit.streams.arrays import whole as whole
+    from tacit.streams.arrivals import AutoregressiveStream as AutoregressiveStream
+    from tacit.streams.arrivals import autoregressive as autoregressive
+    from tacit.streams.dataset import Dataset as Dataset
+    from tacit.streams.files import Table as Table
+    from tacit.streams.files import read_owners as read_owners
+    from tacit.streams.files import read_table as read_table
+    from tacit.streams.held_out import with_validation as with_validation
+    from tacit.streams.regression import LinearRegression as LinearRegression
+    from tacit.streams.regression import linear_regression as linear_regression
+    from tacit.streams.stream import Batch as Batch
+    from tacit.streams.stream import Stream as Stream
+    from tacit.streams.stream import from_function as from_function
+    from tacit.streams.synthetic import DriftStream as DriftStream
+    from tacit.streams.synthetic import linear_drift as linear_drift
+    from tacit.streams.synthetic import logistic_drift as logistic_drift
+    from tacit.streams.tables import from_table as from_table
+    from tacit.streams.tables import scaled as scaled
+
+__getattr__, __dir__, __all__ = lazy_exports(
+    __name__,
+    {
+        "arrays": "from_arrays whole",
+        "arrivals": "AutoregressiveStream autoregressive",
+        "dataset": "Dataset",
+        "files": "Table read_owners read_table",
+        "held_out": "with_validation",
+        "partition": "partition",
+        "regression": "LinearRegression linear_regression",
+        "stream": "Batch Stream from_function",
+        "synthetic": "DriftStream linear_drift logistic_drift",
+        "tables": "from_table scaled",
+    },
+)

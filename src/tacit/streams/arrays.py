@@ -1,10 +1,11 @@
-"""Streams over samples in memory: each agent reads its own rows, in an order of its own."""
+"""Streams over samples in memory: each agent reads its own rows, some of them or all of them in a round."""
 
 from __future__ import annotations
 
 import math
 from typing import Any, Literal
 
+import jax
 import numpy as np
 from numpy.typing import NDArray
 
@@ -83,7 +84,7 @@ class ArrayStream(Stream):
         return read % int(self.data_size[agent])
 
     def alike(self) -> NDArray[np.int64]:
-        """Return (agents,) a class for each agent: who has equally many rows."""
+        """Return (agents,) a class for each agent: those with equally many rows."""
         return self.data_size.astype(np.int64)
 
     def _lifetime(self, rounds: int | None) -> int | None:
@@ -107,7 +108,7 @@ class ArrayStream(Stream):
         for size in np.unique(self.data_size).tolist():
             period = math.lcm(period, size // math.gcd(size, self._batch))
             if period > INT32_MAX:
-                return None  # it does repeat, but nobody will live to see it
+                return None  # it does repeat, but no run lasts that long
         return period
 
 
@@ -124,15 +125,30 @@ def from_arrays(
     name: str = "arrays",
     description: str = "samples given as arrays",
 ) -> Stream:
-    """Make a stream in which each agent reads its own rows, `batch` of them in a round.
+    """Stream in which each agent reads its own rows, `batch` of them in a round.
 
-    What comes in float64 is kept so, for runs in that precision; others read it in their own.
-    `assignment` holds one array of row indices per agent (see `tacit.streams.partition`), or one agent id per
-    row. Rows are read in an order shuffled by `shuffle_seed`; None keeps the order given, as for a series in
-    time. Where an agent is out of samples: "cycle" starts over with the same order (a record is then read
-    more than once, see `Stream.reads`), "mask" goes on with weight 0 (its own rounds are over, the run is
-    not), "stop" ends the stream for all when the first agent has no whole batch left. Without `rounds`,
-    "cycle" is endless and "mask" lasts as long as the largest agent.
+    Rows in float64 are kept so, for runs in that precision; others read them in their own.
+
+    Args:
+      x: Features (rows, columns), or images (rows, height, width, ...); finite numbers.
+      y: Labels (rows,); see `task`.
+      assignment: One array of row indices per agent (see `tacit.streams.partition`), or one agent id per row.
+      batch: Rows per agent and round, at least 1.
+      rounds: Length of the stream; None: "cycle" is endless, "mask" lasts as long as the largest agent has rows, "stop"
+        as long as the smallest has.
+      exhausted: Behaviour where an agent is out of rows. "cycle" starts over in the same order (a record is then read
+        more than once, see `Stream.reads`); "mask" goes on with weight 0 (that agent's rounds are over, the run is
+        not); "stop" ends the stream for all when the first agent has no whole batch left.
+      shuffle_seed: Seed of the order in which rows are read; None keeps the order given, as for a series in time.
+      task: "binary" (labels -1/+1 or 0/1), "multiclass" (0, 1, 2, ...) or "regression".
+      name: Short name for legends and files.
+      description: One sentence for reports.
+
+    Example:
+      >>> import numpy as np, tacit
+      >>> x, y = np.ones((20, 3)), np.tile([0, 1], 10)
+      >>> tacit.streams.from_arrays(x, y, tacit.streams.partition.iid(20, agents=5))
+      Stream(arrays, 5 agents, 3 features, endless)
     """
     check_count("batch", batch)
     if rounds is not None:
@@ -159,3 +175,75 @@ def from_arrays(
         name=name,
         description=description,
     )
+
+
+class WholeStream(Stream):
+    """The same batch in every round: all rows of each agent. Make it with `whole`."""
+
+    def __init__(
+        self,
+        x: NDArray[Any],
+        y: NDArray[Any],
+        order: NDArray[np.int32],
+        starts: NDArray[np.int64],
+        *,
+        name: str,
+        description: str,
+    ) -> None:
+        self.agents, self.rounds, self.period = len(starts) - 1, None, 1
+        self.data_size = np.diff(starts).astype(np.int32)
+        self.name, self.description = name, description
+        there = np.arange(self.data_size.max()) < self.data_size[:, None]
+        self._batch = Batch(
+            _padded(x[order], there), _padded(y[order], there), None if there.all() else there.astype(np.float32)
+        )
+
+    def batch_spec(self) -> Tree:
+        """Return the shapes and types of one agent's batch."""
+        return jax.tree.map(lambda leaf: leaf_spec(leaf.shape[1:], leaf.dtype), self._batch)
+
+    def chunk(self, start: int, stop: int) -> Tree:
+        """Return the data sets once per round; the rounds share their memory, and cannot be written to."""
+        self.refuse_outside(start, stop)
+        return jax.tree.map(lambda leaf: np.broadcast_to(leaf, (stop - start, *leaf.shape)), self._batch)
+
+
+def whole(
+    x: Any,
+    y: Any,
+    assignment: Assignment,
+    *,
+    task: Task = "binary",
+    name: str = "whole",
+    description: str = "samples given as arrays, all of them in every round",
+) -> Stream:
+    """Endless stream whose every round brings an agent all its rows, in the order given, to sample from.
+
+    A batch has as many places as the largest data set has rows: an agent's own rows come first, so that row indices
+    below `data_size` are its samples; the places after them are zeros of weight 0. Where all have equally many rows
+    there are no weights. In n rounds each sample may be read n times, and `Stream.reads` says so.
+
+    Args:
+      x: Features (rows, columns), finite numbers.
+      y: Labels (rows,).
+      assignment: One array of row indices per agent, or one agent id per row.
+      task: "binary", "multiclass" or "regression", as of `from_arrays`.
+      name: Short name for legends and files.
+      description: One sentence for reports.
+
+    Example:
+      >>> import numpy as np, tacit
+      >>> stream = tacit.streams.whole(np.ones((20, 3)), np.tile([0, 1], 10), [range(12), range(12, 20)])
+      >>> stream.data_size
+      array([12,  8], dtype=int32)
+    """
+    features = check_features(x, exact=True)
+    labels = check_labels(y, len(features), task, exact=True)
+    order, starts = check_assignment(assignment, len(features))
+    return WholeStream(features, labels, order, starts, name=name, description=description)
+
+
+def _padded(rows: NDArray[Any], there: NDArray[np.bool_]) -> NDArray[Any]:
+    places = np.zeros(there.shape + rows.shape[1:], rows.dtype)
+    places[there] = rows
+    return places

@@ -57,7 +57,7 @@ def open_bytes(path: Path) -> io.BufferedReader:
     limits.refuse_beyond(path.stat().st_size, str(path), DataError)
     if not path.name.lower().endswith(".gz"):
         return path.open("rb")
-    with _Unpacked(path) as content:  # how large it is shows before anybody keeps a part of it
+    with _Unpacked(path) as content:  # its size shows before any part of it is kept
         left = FIRST_LOOK
         # A table may begin with much of the same: what the first part foretells is looked at, and not believed.
         while (left > 0 or content.foretold > limits.limit()) and (found := len(content.read(2**20) or b"")):

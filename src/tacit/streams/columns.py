@@ -23,11 +23,11 @@ from tacit.streams.learnt import Learnt
 from tacit.streams.validate import Task
 
 Missing = Literal["refuse", "indicate"] | Sequence[str]
-"""What becomes of gaps: refused; said by a further column wherever there are some; or in the columns listed."""
+"""Treatment of gaps: refused; said by a further column wherever there are some; or in the columns listed."""
 MOST_CATEGORIES = 50
 """A column with more words than this is more likely a name or a note than a category."""
 MISSING_WORDS = frozenset({"", "#N/A", "N/A", "NA", "n/a", "NULL", "null", "NaN", "nan", "-NaN", "-nan"})
-"""What stands for a missing value in a column of text; in a column of numbers Arrow takes the same for one."""
+"""Words for a missing value in a column of text; in a column of numbers Arrow takes the same for one."""
 LEAVE_OUT = "leave the column out by features=[...]"
 VALUE_BYTES = 24
 """Of a value while a table is made: as it was read, in double and in single precision, and whether it was missing."""
@@ -63,7 +63,7 @@ class Encoded(NamedTuple):
     absent: NDArray[np.bool_]
     """(rows, columns) whether the number was missing."""
     learnt: tuple[Learnt, ...] = ()
-    """What the columns were made by, where it is of all rows."""
+    """Facts that the columns were made by, where learnt from all rows."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Source:
     row: Callable[[int], str]
     """Index -> how the row is called in the file."""
     learnt: tuple[Learnt, ...] = ()
-    """What reading it depends on besides each row."""
+    """Facts that reading depends on besides each row."""
 
     def read(self, name: str, remedy: str = LEAVE_OUT) -> Column:
         """Return a column that the file has; `remedy` is said of text among its numbers."""
@@ -186,7 +186,7 @@ def _class_numbers(source: Source, name: str, column: Column, task: Task, given:
 
 
 def owners(source: Source, name: str) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Return the agent of each row, and who agent 0, 1, ... is: in order of number or alphabet."""
+    """Return the agent of each row, and the owner of agent 0, 1, ...: in order of number or alphabet."""
     raw = source.column(name)
     column = _of_array(raw) if isinstance(raw, np.ndarray) else _of_arrow(raw)
     source.refuse_missing(name, column)

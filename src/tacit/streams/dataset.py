@@ -13,10 +13,17 @@ from tacit.streams.validate import Task
 
 @dataclass(frozen=True)
 class Dataset:
-    """A labelled data set in memory."""
+    """A labelled data set in memory.
+
+    Example:
+      >>> import numpy as np
+      >>> from tacit.streams import Dataset
+      >>> Dataset("toy", np.ones((20, 3), np.float32), np.ones(20), ("a", "b", "c"), "20 rows of ones", True, {})
+      Dataset(toy, 20 rows, 3 columns, binary)
+    """
 
     name: str
-    """What tables call it."""
+    """Name in tables."""
     x: NDArray[np.float32]
     """(rows, columns), as published unless `standardised`."""
     y: NDArray[Any]
@@ -30,13 +37,15 @@ class Dataset:
     parts: dict[str, slice]
     """The publisher's own division of the rows, where there is one."""
     task: Task = "binary"
-    """What the labels are."""
+    """Kind of the labels."""
+
+    def __repr__(self) -> str:
+        return f"Dataset({self.name}, {len(self.x)} rows, {len(self.columns)} columns, {self.task})"
 
     def standardised(self) -> Dataset:
         """Return it with columns of mean 0 and standard deviation 1 (a constant column becomes 0).
 
-        Mean and deviation are taken over all rows and all agents, outside any privacy account: the texts do
-        so too.
+        Mean and deviation are taken over all rows and all agents, outside any privacy account.
         """
         x = self.x.astype(np.float64)
         spread = x.std(axis=0)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.errors import DataError
+from tacit.core.extras import require
 from tacit.streams import columns
 from tacit.streams.bounded import open_bytes, read_parquet, text_lines
 from tacit.streams.columns import Missing, Source, is_number, refuse_large
@@ -23,7 +24,7 @@ from tacit.streams.validate import Origin, Task, check_features, check_labels
 
 
 class Table(NamedTuple):
-    """A data set out of a file, checked."""
+    """A data set out of a file, checked. Make it with `read_table`."""
 
     x: NDArray[np.float32]
     """(rows, columns)."""
@@ -34,17 +35,21 @@ class Table(NamedTuple):
     owner: NDArray[np.int64] | None = None
     """(rows,) agent id per row, an assignment for `from_arrays`; None where no owner column was named."""
     owners: tuple[str, ...] = ()
-    """Who agent 0, 1, ... is in the file."""
+    """Owner in the file of agent 0, 1, ..."""
     classes: tuple[str, ...] = ()
-    """What class 0, 1, ... is in the file, of two classes -1 and +1; empty where labels are numbers there."""
+    """Label in the file of class 0, 1, ..., of two classes -1 and +1; empty where labels are numbers there."""
     marks: NDArray[np.bool_] | None = None
     """(columns,) which columns of x hold 0 and 1 only, made of a category or of what is missing."""
     absent: NDArray[np.bool_] | None = None
     """(rows, columns) which numbers were missing, and are 0."""
     task: Task = "binary"
-    """What the labels are."""
+    """Kind of the labels."""
     learnt: tuple[Learnt, ...] = ()
-    """What x and y were made by, where that was learnt from all rows."""
+    """Facts that x and y were made by, where learnt from all rows."""
+
+    def __repr__(self) -> str:
+        owners = f", {len(self.owners)} owners" if self.owners else ""
+        return f"Table({len(self.x)} rows, {len(self.columns)} columns, {self.task}{owners})"
 
 
 def read_table(
@@ -58,17 +63,32 @@ def read_table(
     categories: Mapping[str, Sequence[str]] | None = None,
     classes: Sequence[str] | None = None,
 ) -> Table:
-    """Read features and labels from a CSV, CSV.GZ, Parquet or NPZ file.
+    """Features and labels from a CSV, CSV.GZ, Parquet or NPZ file.
 
-    `features` are all other columns unless named. Text becomes one column of 0 and 1 per category: those that
-    `categories` lists for the column, or else those that the file holds. Two labels (or, for several classes, more) may
-    be text as well, numbered as `classes` lists them, or else by the alphabet. `owner` names the column that says whose
-    row it is, `time` the one by which rows are put in order. A missing feature is refused, or with missing="indicate"
-    becomes 0, and a further column of 0 and 1 says where that is so; columns that `missing` lists have such a column
-    whether or not there is a gap. What the file holds and nobody listed is noted in `Table.learnt`: a private run is
-    refused unless it is declared public (`from_table`). A CSV file has a header line. An NPZ file has an array (rows,)
-    for the label, and either a matrix `X` (or `x`), with names in `columns` where it has them, or one array (rows,) per
-    column.
+    A CSV file has a header line. An NPZ file has an array (rows,) for the label, and either a matrix `X` (or `x`), with
+    names in `columns` where it has them, or one array (rows,) per column. Text becomes one column of 0 and 1 per
+    category. What was learnt from all rows because it was not listed is noted in `Table.learnt`: a private run is
+    refused unless it is declared public (`from_table`).
+
+    Args:
+      path: The file; its ending says the format. CSV and Parquet need ``pip install 'tacit[data]'``.
+      label: Column of the labels.
+      features: Columns of the features; None: all other columns.
+      task: "binary", "multiclass" or "regression".
+      owner: Column that says whose row it is; None: rows have no owner.
+      time: Column of times or numbers by which rows are put in order; None: as in the file.
+      missing: "refuse" gaps; "indicate": a gap becomes 0, and a further column of 0 and 1 says where that is so; a list
+        of columns: these have such a column, whether or not there is a gap.
+      categories: Column -> its categories; None: those that the file holds.
+      classes: Labels that are text, in the order of their numbers; None: those that the file holds, by the alphabet.
+
+    Example:
+      >>> import numpy as np, pathlib, tacit, tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     file = pathlib.Path(folder) / "data.npz"
+      ...     np.savez(file, X=np.ones((20, 3)), sold=np.tile([0, 1], 10), shop=np.repeat([7, 8], 10))
+      ...     tacit.streams.read_table(file, label="sold", owner="shop")
+      Table(20 rows, 3 columns, binary, 2 owners)
     """
     path = Path(path)
     source = _open(path)
@@ -101,7 +121,20 @@ def read_table(
 
 
 def read_owners(path: str | Path, owner: str) -> tuple[str, ...]:
-    """Return who has rows in a file, by its owner column: who will be agent 0, 1, ..."""
+    """Owners of a file's rows, in the order of their agents' numbers.
+
+    Args:
+      path: The file.
+      owner: Its owner column.
+
+    Example:
+      >>> import numpy as np, pathlib, tacit, tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     file = pathlib.Path(folder) / "data.npz"
+      ...     np.savez(file, shop=np.repeat(["north", "south"], 10))
+      ...     tacit.streams.read_owners(file, "shop")
+      ('north', 'south')
+    """
     source = _open(Path(path))
     if owner not in source.columns:
         _refuse_column(source, owner)
@@ -130,9 +163,7 @@ def _open(path: Path) -> Source:
 
 
 def _open_csv(path: Path) -> Source:
-    import pyarrow
-    from pyarrow import csv as arrow_csv
-
+    pyarrow, arrow_csv = require("pyarrow", extra="data"), require("pyarrow.csv", extra="data")
     _refuse_doubled(path, _header(path))
     try:
         with open_bytes(path) as content:
@@ -144,8 +175,7 @@ def _open_csv(path: Path) -> Source:
 
 
 def _open_parquet(path: Path) -> Source:
-    import pyarrow
-
+    pyarrow = require("pyarrow", extra="data")
     try:
         table = read_parquet(path)
     except (pyarrow.ArrowException, OSError) as fault:

@@ -1,11 +1,11 @@
-"""What was learnt from all rows before the first round: words of a column, classes, means and deviations.
+"""Facts learnt from all rows before the first round: words of a column, classes, means and deviations.
 
-Everybody's batches carry it, and sizes of models and messages may follow from it, so that one record reaches the rows
-of others before any release. No account covers that. A run that promises privacy therefore takes it as given
+Every agent's batches carry them, and sizes of models and messages may follow from them, so that one record reaches the
+rows of others before any release. No account covers that. A run that promises privacy therefore takes them as given
 (categories, classes, bounds listed beforehand), or as declared public by name, and is refused otherwise.
 
-Whose a row is, how many rows each owner has and in which order they come is no part of a record's content: two
-neighbouring data sets differ in what one record says, not in whose it is, nor in when it comes.
+The owner of a row, the number of rows of each owner and their order are no part of a record's content: two neighbouring
+data sets differ in what one record says, not in its owner, nor in when it comes.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Kind = Literal["categories", "classes", "missing", "scaling", "partition", "rows
 
 
 class Learnt(NamedTuple):
-    """One thing that was learnt from all rows."""
+    """One fact that was learnt from all rows."""
 
     kind: Kind
     what: str
     """In words."""
     remedy: str
-    """What to give instead."""
+    """Setting to give instead."""
     public: bool = False
     """Whether it is declared to be public."""
 

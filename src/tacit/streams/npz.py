@@ -23,7 +23,7 @@ from tacit.core.errors import DataError
 BEST_RATIO = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1040, zipfile.ZIP_BZIP2: 10**6, zipfile.ZIP_LZMA: 10**6}
 """Packing -> how many bytes one byte can stand for at most, or a little more."""
 FAULTS = (ValueError, OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError)
-"""What goes wrong in an archive that is damaged, encrypted or packed in a way that is not known."""
+"""Errors of an archive that is damaged, encrypted or packed in a way that is not known."""
 SMALLEST_ITEM = 8
 """Bytes of a number once it is read, whatever it takes in the file."""
 

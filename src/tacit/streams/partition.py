@@ -1,6 +1,6 @@
-"""Who holds which rows: each function cuts range(rows) into one index array per agent, each row in one.
+"""Partitions of a data set: each function cuts range(rows) into one index array per agent, each row in one.
 
-Only `unequal` may leave rows over, which nobody holds then.
+Only `unequal` may leave rows over, which no agent holds then.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.errors import ConfigError, DataError
+from tacit.core.extras import require
 from tacit.streams.validate import check_count, check_features
 
 Parts = list[NDArray[np.int64]]
@@ -19,15 +20,40 @@ Parts = list[NDArray[np.int64]]
 
 
 def iid(rows: int, agents: int, seed: int = 0) -> Parts:
-    """Deal rows out at random; shares differ by one row at most."""
+    """Rows dealt out at random; shares differ by one row at most.
+
+    Args:
+      rows: Number of rows.
+      agents: Number of agents, at most as many as rows.
+      seed: Seed of the draw, 0 or more.
+
+    Returns:
+      One sorted array of row indices per agent, as of every function here.
+
+    Example:
+      >>> from tacit.streams import partition
+      >>> [len(part) for part in partition.iid(20, agents=3)]
+      [7, 7, 6]
+    """
     _enough(rows, agents)
     return _sorted(np.array_split(_generator(seed).permutation(rows), agents))
 
 
 def label_shards(y: Any, agents: int, shards_per_agent: int, seed: int = 0) -> Parts:
-    """Sort rows by label, cut them into equal shards and deal `shards_per_agent` to each agent.
+    """Rows sorted by label, cut into equal shards and dealt out: with few shards an agent sees few classes.
 
-    With few shards an agent sees few classes: the usual pathological split of federated learning.
+    Args:
+      y: Labels (rows,).
+      agents: Number of agents.
+      shards_per_agent: Shards that each agent gets, at least 1.
+      seed: Seed of the draw, 0 or more.
+
+    Example:
+      >>> import numpy as np
+      >>> from tacit.streams import partition
+      >>> y = np.repeat([0, 1, 2, 3], 5)
+      >>> [len(set(y[part])) for part in partition.label_shards(y, agents=4, shards_per_agent=1)]
+      [1, 1, 1, 1]
     """
     labels = _labels(y)
     check_count("shards_per_agent", shards_per_agent)
@@ -46,9 +72,21 @@ def label_shards(y: Any, agents: int, shards_per_agent: int, seed: int = 0) -> P
 
 
 def dirichlet(y: Any, agents: int, alpha: float, seed: int = 0) -> Parts:
-    """Share each class out by proportions drawn from Dirichlet(alpha): small alpha, very different agents.
+    """Rows of each class shared out by proportions drawn from Dirichlet(alpha): small alpha, very different agents.
 
     An agent that would get nothing takes one row from the agent that has most.
+
+    Args:
+      y: Labels (rows,).
+      agents: Number of agents.
+      alpha: Concentration, above 0.
+      seed: Seed of the draw, 0 or more.
+
+    Example:
+      >>> import numpy as np
+      >>> from tacit.streams import partition
+      >>> sum(len(part) for part in partition.dirichlet(np.repeat([0, 1], 10), agents=4, alpha=0.5))
+      20
     """
     labels = _labels(y)
     _enough(len(labels), agents)
@@ -66,12 +104,24 @@ def dirichlet(y: Any, agents: int, alpha: float, seed: int = 0) -> Parts:
 
 
 def random_sizes(rows: int, agents: int, smallest: int, largest: int, seed: int = 0) -> NDArray[np.int64]:
-    """Draw how many rows each agent gets, from `smallest` to `largest`, together no more than there are.
+    """Random numbers of rows for each agent, together no more than there are.
 
-    Each size is uniform on that range where the rows suffice for what was drawn; the others are left over. Where they
-    do not, u in smallest + floor(u (largest - smallest + 1)), uniform on [0, 1), becomes u ** p with the smallest
-    p > 1 for which they do: small sizes are then more frequent, the range stays, and no row is left over (in the
-    case of ties fewer than `agents` are).
+    Each size is uniform on smallest..largest where the rows suffice for what was drawn; the others are left over. Where
+    they do not, u in smallest + floor(u (largest - smallest + 1)), uniform on [0, 1), becomes u ** p with the smallest
+    p > 1 for which they do: small sizes are then more frequent, the range stays, and no row is left over (in the case
+    of ties fewer than `agents` are).
+
+    Args:
+      rows: Number of rows.
+      agents: Number of agents.
+      smallest: Least number of rows of an agent, at least 1.
+      largest: Greatest number.
+      seed: Seed of the draw, 0 or more.
+
+    Example:
+      >>> from tacit.streams import partition
+      >>> int(partition.random_sizes(20, agents=4, smallest=2, largest=12).sum()) <= 20
+      True
     """
     check_count("rows", rows, least=0)
     check_count("agents", agents)
@@ -98,13 +148,30 @@ def random_sizes(rows: int, agents: int, smallest: int, largest: int, seed: int 
 
 
 def unequal(y: Any, agents: int, smallest: int, largest: int, alpha: float, seed: int = 0) -> Parts:
-    """Give agents random numbers of rows (`random_sizes`) and class mixes of their own: 004, section 2.6.2.
+    """Random numbers of rows (`random_sizes`) and an own mix of classes for each agent.
 
     The text says only "randomly in a non-IID fashion", with sizes from 79 to 688. Here agent k's mix of classes is
-    drawn from Dirichlet(alpha q), q the mix of all rows: its mean is q, and the share of class c has variance
-    q_c (1 - q_c) / (alpha + 1), so that a large alpha makes agents alike. Then the places of all agents are filled
-    in random order: each draws a class from its agent's mix, and a row of that class at random, without repetition.
-    A class that has run out is left out of the mix; an agent none of whose classes is left draws from what is.
+    drawn from Dirichlet(alpha q), q the mix of all rows: its mean is q, and the share of class c has variance q_c (1 -
+    q_c) / (alpha + 1), so that a large alpha makes agents alike. Then the places of all agents are filled in random
+    order: each draws a class from its agent's mix, and a row of that class at random, without repetition. A class that
+    has run out is left out of the mix; an agent none of whose classes is left draws from what is.
+
+    Args:
+      y: Labels (rows,).
+      agents: Number of agents.
+      smallest: Least number of rows of an agent, at least 1.
+      largest: Greatest number.
+      alpha: Concentration, above 0.
+      seed: Seed of the draw, 0 or more.
+
+    Example:
+      >>> import numpy as np
+      >>> from tacit.streams import partition
+      >>> len(partition.unequal(np.repeat([0, 1], 10), agents=4, smallest=2, largest=8, alpha=1.0))
+      4
+
+    References:
+      Rizk (2023), sec. 2.6.2.
     """
     labels = _labels(y)
     sizes = random_sizes(len(labels), agents, smallest, largest, seed)
@@ -123,12 +190,27 @@ def unequal(y: Any, agents: int, smallest: int, largest: int, alpha: float, seed
 
 
 def stochastic_adversarial(x: Any, agents: int, fraction: float, seed: int = 0) -> Parts:
-    """003's split: `fraction` of the rows is dealt out at random, the rest goes by clusters, one per agent.
+    """Rows of which a share is dealt out at random, while the rest goes by clusters, one per agent.
 
-    Text 003, section 5.1. The clusters are k-means (k-means++ start, one start, at most 20 Lloyd steps) on
-    standardised features; on 40,000 rows and 1,024 clusters that is faster than mini-batch k-means, and the
-    clusters are tighter. A cluster that came out empty (more clusters than distinct rows) takes the row of
-    the largest cluster that is farthest from its centre. Clusters differ in size, as in the text.
+    The clusters are k-means (k-means++ start, one start, at most 20 Lloyd steps) on standardised features; on 40,000
+    rows and 1,024 clusters that is faster than mini-batch k-means, and the clusters are tighter. A cluster that came
+    out empty (more clusters than distinct rows) takes the row of the largest cluster that is farthest from its centre.
+    Clusters differ in size, as in the text. It needs ``pip install 'tacit[data]'``.
+
+    Args:
+      x: Features (rows, columns).
+      agents: Number of agents.
+      fraction: Share of the rows that is dealt out at random, 0 (all by clusters) to 1 (all at random).
+      seed: Seed of the draw, 0 or more.
+
+    Example:
+      >>> import numpy as np
+      >>> from tacit.streams import partition
+      >>> len(partition.stochastic_adversarial(np.eye(20), agents=4, fraction=1.0))
+      4
+
+    References:
+      OPS paper, sec. 5.1.
     """
     features = check_features(x)
     rows = len(features)
@@ -173,16 +255,14 @@ def _classes_drawn(
 
 
 def _clusters(x: NDArray[np.float32], clusters: int, seed: int) -> NDArray[np.int64]:
-    from sklearn.cluster import KMeans
-    from sklearn.exceptions import ConvergenceWarning
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
+    cluster, exceptions = require("sklearn.cluster", extra="data"), require("sklearn.exceptions", extra="data")
+    threads = require("threadpoolctl", extra="data")
     spread = x.std(axis=0)
     scaled = ((x - x.mean(axis=0)) / np.where(spread > 0, spread, 1)).reshape(len(x), -1)
     # One thread: sums in a fixed order, so that one seed gives one partition.
-    with warnings.catch_warnings(), threadpool_limits(1):
-        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than clusters: mended below
-        found = KMeans(clusters, n_init=1, max_iter=20, random_state=seed).fit(scaled)
+    with warnings.catch_warnings(), threads.threadpool_limits(1):
+        warnings.simplefilter("ignore", exceptions.ConvergenceWarning)  # fewer rows than clusters: mended below
+        found = cluster.KMeans(clusters, n_init=1, max_iter=20, random_state=seed).fit(scaled)
     label = np.asarray(found.labels_, np.int64)
     distance = np.linalg.norm(scaled - found.cluster_centers_[label], axis=1)
     _fill_empty(label, clusters, distance)

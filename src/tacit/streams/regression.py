@@ -1,4 +1,4 @@
-"""Linear regression with data of different kinds at the agents, as in the regression experiments of 004."""
+"""Linear regression with data of different kinds at the agents, as in the regression experiments of Rizk (2023)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from tacit.core import limits
 from tacit.core.errors import ConfigError, DataError
+from tacit.streams.arrays import whole
 from tacit.streams.stream import Stream
 from tacit.streams.validate import check_count
-from tacit.streams.whole import whole
 
 Range = tuple[float, float]
 # What a random stream is for: a sweep over one setting leaves all other draws as they are.
@@ -29,10 +29,16 @@ class LinearRegression(NamedTuple):
     w_star: NDArray[np.float64]
     """(dim,) the generating parameter, without the agents' offsets."""
 
-    def stream(self, sizes: Any = None, name: str = "linear_regression") -> Stream:
-        """Make a stream in which every round brings an agent its whole data set (`tacit.streams.whole`).
+    def __repr__(self) -> str:
+        agents, samples, dim = self.x.shape
+        return f"LinearRegression({agents} agents, {samples} samples each, {dim} dimensions)"
 
-        `sizes` (agents,) keeps just so many samples of each agent, its first ones.
+    def stream(self, sizes: Any = None, name: str = "linear_regression") -> Stream:
+        """Stream in which every round brings an agent its whole data set (`tacit.streams.whole`).
+
+        Args:
+          sizes: (agents,) number of samples that each agent keeps, its first ones; None: all.
+          name: Short name for legends and files.
         """
         counts = self._counts(sizes)
         agents, samples, dim = self.x.shape
@@ -41,10 +47,15 @@ class LinearRegression(NamedTuple):
         return whole(self.x.reshape(-1, dim), self.y.reshape(-1), own, task="regression", name=name, description=words)
 
     def optima(self, ridge: float, sizes: Any = None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return w^o (dim,) and every w_k^o (agents, dim) of the risks with `ridge` ||w||^2 added: 004 (2.71), (2.74).
+        """Optima w^o (dim,) of all agents together and w_k^o (agents, dim) of each, of risk + ridge ||w||^2.
 
         Agents count alike, whatever their sizes. `objectives.squared(l2=ridge)`, half of that risk, has the same
-        optima; mu of 004 is a step of 2 mu there. The largest ||w_k^o - w^o|| is the text's xi.
+        optima; Rizk's step mu is a step of 2 mu there. The largest ||w_k^o - w^o|| is the text's xi (Rizk 2023, eq.
+        (2.71) and (2.74)).
+
+        Args:
+          ridge: Coefficient of ||w||^2, above 0.
+          sizes: (agents,) number of samples that each agent keeps; None: all.
         """
         if not 0 < ridge < math.inf:
             raise ConfigError(f"ridge={ridge!r}: expected a finite number above 0, so that every optimum is unique")
@@ -81,12 +92,30 @@ def linear_regression(
     noise_variance: Range = (0.01, 0.1),
     heterogeneity: float = 0.0,
 ) -> LinearRegression:
-    """Draw d_k(n) = <u_k(n), w* + heterogeneity o_k> + v_k(n), w* and the offsets o_k standard normal.
+    """Linear regression d_k(n) = <u_k(n), w* + heterogeneity o_k> + v_k(n), w* and the offsets o_k standard normal.
 
-    u_k(n) is normal with covariance R_k, whose eigenvalues are uniform on `feature_variance` and whose directions are
-    uniform; each agent has its own, or all have one (`common_features`). v_k(n) is normal; each agent's variance is
-    uniform on `noise_variance`. 004 does not give its ranges. Two ways lead to local optima that are further apart:
-    larger noise on few samples, as section 2.6.3 has it, or `heterogeneity`, which remains with many samples.
+    u_k(n) is normal with covariance R_k, whose directions are uniform; v_k(n) is normal. The text does not give its
+    ranges. Two ways lead to local optima that are further apart: larger noise on few samples, as Rizk (2023), sec.
+    2.6.3, has it, or `heterogeneity`, which remains with many samples.
+
+    Args:
+      agents: Number of agents, at least 1.
+      samples: Samples per agent, at least 1.
+      dim: Dimension of u, at least 1.
+      seed: Seed of all draws, 0 or more.
+      feature_variance: Range on which the eigenvalues of R_k are uniform.
+      common_features: Whether all agents have one R_k; otherwise each has its own.
+      noise_variance: Range on which the agents' variances of v_k are uniform.
+      heterogeneity: Length of the agents' offsets, 0 or more.
+
+    Example:
+      >>> import tacit
+      >>> data = tacit.streams.linear_regression(agents=5, samples=20, dim=2)
+      >>> data.stream()
+      Stream(linear_regression, 5 agents, 2 features, endless)
+
+    References:
+      Rizk (2023), sec. 2.6.
     """
     for setting, count in (("agents", agents), ("samples", samples), ("dim", dim)):
         check_count(setting, count)

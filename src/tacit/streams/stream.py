@@ -1,12 +1,13 @@
-"""What a runtime asks of data: for a slice of rounds, every agent's batch.
+"""Streams: every agent's batch of a slice of rounds, as the runtimes ask for it.
 
-A stream is random access and pure: a slice of rounds is the same whatever was asked for before. So the
-simulator reads chunk by chunk (rounds x agents x features need not fit in memory), a restarted run goes on
-where it stood, and a peer reads just its own rounds.
+A stream is random access and pure: a slice of rounds is the same whatever was asked for before. So the simulator reads
+chunk by chunk (rounds x agents x features need not fit in memory), a restarted run goes on where it stood, and a peer
+reads just its own rounds.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -47,7 +48,19 @@ def places_in(batch: Tree) -> tuple[int, bool]:
 
 
 class Stream(ABC):
-    """A source of batches: (round, agent) -> batch, with rounds counted from 0."""
+    """Source of batches: (round, agent) -> batch, with rounds counted from 0.
+
+    For data of your own use `from_arrays`, `from_table` or `from_function`; a subclass defines `batch_spec` and `chunk`
+    and sets the attributes below.
+
+    Example:
+      >>> import tacit
+      >>> stream = tacit.streams.logistic_drift(agents=8, dim=5)
+      >>> stream
+      Stream(logistic_drift, 8 agents, 5 features, endless)
+      >>> stream.chunk(0, 3).x.shape
+      (3, 8, 5)
+    """
 
     agents: int
     """How many agents it feeds."""
@@ -62,13 +75,13 @@ class Stream(ABC):
     description: str
     """One sentence for reports, which says where a data set is only a part of the original."""
     learnt: tuple[Learnt, ...] = ()
-    """What was learnt from all rows when it was made, and whether that is declared public."""
+    """Facts learnt from all rows when it was made, and whether these are declared public."""
     arrivals: NDArray[np.bool_] | None = None
     """(rounds, agents) whether a round brings an agent a sample; None: every round brings one to all."""
 
     @abstractmethod
     def batch_spec(self) -> Tree:
-        """Return the shapes and types of ONE agent's batch, a pytree of `jax.ShapeDtypeStruct`."""
+        """Return the shapes and types of one agent's batch, a pytree of `jax.ShapeDtypeStruct`."""
 
     @abstractmethod
     def chunk(self, start: int, stop: int) -> Tree:
@@ -148,8 +161,10 @@ class Stream(ABC):
             )
 
     def __repr__(self) -> str:
+        x, y = (getattr(self.batch_spec(), leaf, None) for leaf in ("x", "y"))
+        width = "" if x is None or y is None else f", {math.prod(x.shape[len(y.shape) :])} features"
         rounds = "endless" if self.rounds is None else f"{self.rounds} rounds"
-        return f"<{type(self).__name__} {self.name}: {self.agents} agents, {rounds}>"
+        return f"Stream({self.name}, {self.agents} agents{width}, {rounds})"
 
 
 class FunctionStream(Stream):
@@ -239,12 +254,26 @@ def from_function(
     name: str = "custom",
     description: str = "a stream given as a function",
 ) -> Stream:
-    """Make a stream of `function(start, stop) -> pytree of arrays (stop - start, agents, ...)`.
+    """Stream of a function; it is called once at once, for round 0, to learn the shapes.
 
-    The function must be pure: the same rounds whatever was asked for before. It is called once at once, for
-    round 0, to learn the shapes. Give `period` where whole rounds repeat, `records` (agent, start, stop -> numbers, as
-    `Stream.records`) where records come again in other batches, and `data_size` (per agent, or one number for all)
-    where samples are limited.
+    Args:
+      function: (start, stop) -> pytree of arrays (stop - start, agents, ...). It must be pure: the same rounds whatever
+        was asked for before.
+      agents: Number of agents, at least 1.
+      rounds: Length of the stream; None: endless.
+      period: Rounds after which batches repeat; None: they do not.
+      data_size: Number of samples of each agent, or one number for all; 0: no end of them.
+      records: (agent, start, stop) -> numbers of records, as `Stream.records`, where records come again in other
+        batches; None: a batch is one record.
+      name: Short name for legends and files.
+      description: One sentence for reports.
+
+    Example:
+      >>> import numpy as np, tacit
+      >>> def rounds(start, stop):
+      ...     return tacit.streams.Batch(np.ones((stop - start, 5, 2)), np.ones((stop - start, 5)))
+      >>> tacit.streams.from_function(rounds, agents=5, rounds=20)
+      Stream(custom, 5 agents, 2 features, 20 rounds)
     """
     check_count("agents", agents)
     for setting, value in (("rounds", rounds), ("period", period)):

@@ -1,8 +1,7 @@
 """Synthetic streams with a true parameter that drifts: linear regression and logistic regression.
 
-Features have entries of mean 0 and variance 1/dim, so that a row's length is about 1. The true parameter has
-length
-sqrt(dim), so that <x, w*> has variance 1 in any dimension, and turns by `drift` radians each round:
+Features have entries of mean 0 and variance 1/dim, so that a row's length is about 1. The true parameter has length
+sqrt(dim), so that <x, w*> has variance 1 in any dimension, and turns by `drift` radians each round::
 
     w*(t) = cos(drift t) u + sin(drift t) v,  u and v orthogonal (in one dimension v = 0), t = 0, 1, ...
 
@@ -61,7 +60,7 @@ class DriftStream(Stream):
         for setting, strength in (("noise", noise), ("drift", drift), ("heterogeneity", heterogeneity)):
             if not 0 <= strength <= LARGEST:
                 raise ConfigError(f"{setting}={strength!r}: expected a finite 32-bit number of at least 0")
-        # The plane in which the truth turns, everybody's offset, and one round as words, features and products.
+        # The plane in which the truth turns, the agents' offsets, and one round as words, features and products.
         round_bytes = agents * (20 * batch + 4) * dim
         limits.refuse_beyond(64 * dim + round_bytes, f"a round of {agents:,} agents x batch {batch:,} x dim {dim:,}")
         self.agents, self.rounds = agents, rounds
@@ -188,9 +187,24 @@ def linear_drift(
     repeat_every: int | None = None,
     seed: int = 0,
 ) -> DriftStream:
-    """Linear regression: y = <x, w*(t) + heterogeneity o_i> + noise z, z and the offset o_i standard normal.
+    """Linear regression with a drifting truth: y = <x, w*(t) + heterogeneity o_i> + noise z, z and o_i standard normal.
 
-    `repeat_every=P` cycles through the first P rounds: a long run then needs little memory.
+    Args:
+      agents: Number of agents, at least 1.
+      dim: Number of features, at least 1.
+      noise: Standard deviation of the labels' noise, 0 or more.
+      drift: Angle by which w* turns each round, in radians, 0 or more.
+      heterogeneity: Scale of the agents' own offsets o_i, 0 or more.
+      batch: Samples per agent and round, at least 1.
+      rounds: Length of the stream; None: endless.
+      repeat_every: Number of rounds after which the stream repeats, so that a long run needs little memory; None:
+        never.
+      seed: Seed of all draws, 0 or more.
+
+    Example:
+      >>> import tacit
+      >>> tacit.streams.linear_drift(agents=8, dim=5, rounds=20)
+      Stream(linear_drift, 8 agents, 5 features, 20 rounds)
     """
     return LinearDrift(
         agents,
@@ -217,10 +231,26 @@ def logistic_drift(
     repeat_every: int | None = None,
     seed: int = 0,
 ) -> DriftStream:
-    """Logistic regression: y = sign(<x, w*(t) + heterogeneity o_i> + noise z) in {-1, +1}, z logistic.
+    """Logistic regression with a drifting truth: y = sign(<x, w*(t) + heterogeneity o_i> + noise z), z logistic.
 
-    So P(y = 1 | x) = sigmoid(<x, w>/noise), and noise 0 makes the classes separable. `repeat_every=P` cycles
-    through the first P rounds: a long run then needs little memory.
+    So P(y = 1 | x) = sigmoid(<x, w> / noise), and noise 0 makes the classes separable; labels are -1 and +1.
+
+    Args:
+      agents: Number of agents, at least 1.
+      dim: Number of features, at least 1.
+      noise: Scale of the logistic noise, 0 or more.
+      drift: Angle by which w* turns each round, in radians, 0 or more.
+      heterogeneity: Scale of the agents' own offsets o_i (standard normal), 0 or more.
+      batch: Samples per agent and round, at least 1.
+      rounds: Length of the stream; None: endless.
+      repeat_every: Number of rounds after which the stream repeats, so that a long run needs little memory; None:
+        never.
+      seed: Seed of all draws, 0 or more.
+
+    Example:
+      >>> import tacit
+      >>> tacit.streams.logistic_drift(agents=8, dim=5, drift=0.01)
+      Stream(logistic_drift, 8 agents, 5 features, endless)
     """
     return LogisticDrift(
         agents,

@@ -1,27 +1,114 @@
-"""Streams over a table out of a file."""
+"""Tables brought to one scale, by bounds that are known beforehand or by the data themselves, and streams over them.
+
+Bounds reveal nothing. Means and deviations of the data are made of records, and every scaled value carries them: over
+all rows they cross from owner to owner, and an owner's own still tie its records to each other. No privacy account
+covers either: a private run takes them only where they are declared public (`tacit.streams.learnt`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tacit.core.errors import ConfigError
 from tacit.streams.arrays import from_arrays
 from tacit.streams.files import Table
-from tacit.streams.learnt import declared
+from tacit.streams.learnt import Learnt, declared
 from tacit.streams.stream import Stream
 from tacit.streams.validate import Assignment
+
+NO_BOUNDS: Mapping[str, Sequence[float]] = {}
+ScaledBy = Literal["everyone", "owner"]
+
+
+def scaled(table: Table, by: ScaledBy | None = "everyone", bounds: Mapping[str, Sequence[float]] = NO_BOUNDS) -> Table:
+    """Table with columns of one scale; missing values are 0 afterwards.
+
+    Columns of 0 and 1 that were made of categories stay as they are.
+
+    Args:
+      table: Result of `read_table`.
+      by: Columns without bounds get mean 0 and standard deviation 1 over the rows of "everyone", or over those of each
+        "owner"; None leaves them as they are.
+      bounds: Column -> [low, high], which goes to -1 ... 1; values outside are moved to the edge.
+
+    Example:
+      >>> import numpy as np
+      >>> from tacit.streams import Table, scaled
+      >>> table = Table(np.array([[0.0], [5.0], [10.0]], np.float32), np.array([1, -1, 1]), ("age",))
+      >>> scaled(table, bounds={"age": [0, 10]}).x[:, 0].tolist()
+      [-1.0, 0.0, 1.0]
+    """
+    x = table.x.astype(np.float64)
+    absent = np.zeros(x.shape, bool) if table.absent is None else table.absent
+    marks = np.zeros(x.shape[1], bool) if table.marks is None else table.marks
+    bounded = _bounded(table, bounds, marks)
+    for column, (low, high) in bounded.items():
+        x[:, column] = np.clip(2 * (x[:, column] - low) / (high - low) - 1, -1, 1)
+    free = ~marks
+    free[list(bounded)] = False
+    if by == "owner" and table.owner is None:
+        raise ConfigError(
+            "columns cannot be scaled by owner: the table has no owner column; name one, or scale by everyone"
+        )
+    learnt = table.learnt
+    if by is not None and free.any():
+        names = ", ".join(name for name, mark in zip(table.columns, free, strict=True) if mark)
+        whose = "all rows" if by == "everyone" else "each owner's rows"
+        remedy = "bounds = {... = [low, high]} for each column, or standardise = false (in Python by=None)"
+        learnt = (*learnt, Learnt("scaling", f"mean and deviation of {names} over {whose}", remedy))
+        groups = np.zeros(len(x), np.int64) if by == "everyone" or table.owner is None else table.owner
+        for group in range(int(groups.max()) + 1):
+            rows = groups == group
+            x[np.ix_(rows, free)] = _standardised(x[np.ix_(rows, free)], absent[np.ix_(rows, free)])
+    x[absent] = 0
+    return table._replace(x=x.astype(np.float32), learnt=learnt)
+
+
+def _standardised(x: NDArray[np.float64], absent: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Scale by mean and deviation of what is there; a constant column becomes 0."""
+    there = ~absent
+    count = np.maximum(there.sum(axis=0), 1)
+    mean = np.where(there, x, 0).sum(axis=0) / count
+    spread = np.sqrt(np.where(there, np.square(x - mean), 0).sum(axis=0) / count)
+    return np.asarray((x - mean) / np.where(spread > 0, spread, 1))
+
+
+def _bounded(
+    table: Table, bounds: Mapping[str, Sequence[float]], marks: NDArray[np.bool_]
+) -> dict[int, tuple[float, float]]:
+    numbers = [name for name, mark in zip(table.columns, marks, strict=True) if not mark]
+    found = {}
+    for name, pair in bounds.items():
+        if name not in numbers:
+            raise ConfigError(f"bounds of {name!r}: expected a column of numbers, one of {', '.join(numbers)}")
+        if len(pair) != 2 or not -np.inf < pair[0] < pair[1] < np.inf:
+            raise ConfigError(f"bounds of {name!r} are {list(pair)}: expected two numbers, the lower one first")
+        found[table.columns.index(name)] = (float(pair[0]), float(pair[1]))
+    return found
 
 
 def from_table(
     table: Table, assignment: Assignment | None = None, *, public: Collection[str] = (), **settings: Any
 ) -> Stream:
-    """Make a stream of a table, as `from_arrays` makes one of arrays, that remembers what was learnt from all rows.
+    """Stream over a table, as `from_arrays` makes one of arrays, that remembers what was learnt from all rows.
 
-    `table` is what `read_table` or `scaled` has returned. `assignment` says which rows are whose; without it the
-    table's owner column does. `public` names the kinds of what was learnt that everybody may know: some of
-    "categories", "classes", "missing", "scaling" and "rows". A private run rests on these and says so, and refuses
-    others. `settings` are `batch`, `rounds`, `exhausted`, `shuffle_seed`, `name` and `description` of `from_arrays`.
+    Args:
+      table: Result of `read_table` or `scaled`.
+      assignment: One array of row indices per agent, or one agent id per row; None: the table's owner column.
+      public: Kinds of learnt facts that every agent may know: some of "categories", "classes", "missing", "scaling" and
+        "rows". A private run rests on these and says so, and refuses others.
+      settings: `batch`, `rounds`, `exhausted`, `shuffle_seed`, `name` and `description` of `from_arrays`.
+
+    Example:
+      >>> import numpy as np
+      >>> from tacit.streams import Table, from_table
+      >>> table = Table(np.ones((20, 3), np.float32), np.tile([1, -1], 10), ("a", "b", "c"))
+      >>> from_table(table, np.repeat([0, 1], 10), batch=2)
+      Stream(arrays, 2 agents, 3 features, endless)
     """
     owner = table.owner if assignment is None else assignment
     if owner is None:

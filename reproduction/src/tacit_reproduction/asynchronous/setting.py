@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tacit import algorithms, objectives, streams
 from tacit.core.contract import Objective
 from tacit.graphs import Channel, Delay, Topology, star_roles
-from tacit.streams.autoregressive import AutoregressiveStream
+from tacit.streams.arrivals import AutoregressiveStream
 from tacit_reproduction.asynchronous.ocean_data import DealtStream
 from tacit_reproduction.datasets.calcofi import COLUMNS, CalcofiStream, calcofi
 from tacit_reproduction.finished import finished_run

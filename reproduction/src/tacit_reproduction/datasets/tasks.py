@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.core.errors import DataError
+from tacit.streams.arrays import whole
 from tacit.streams.dataset import Dataset
 from tacit.streams.stream import Stream
 from tacit.streams.validate import check_count
-from tacit.streams.whole import whole
 
 Ints = NDArray[np.int64]
 

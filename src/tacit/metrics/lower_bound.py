@@ -1,4 +1,4 @@
-"""What one gradient proves: how low a convex loss can get anywhere in a set."""
+"""Lower bounds of a convex loss over a set, proved by one gradient."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tacit.metrics.blocks import Vector, Vectors
 from tacit.objectives import ConvexSet
 
 
-class Floor(NamedTuple):
+class LowerBound(NamedTuple):
     """A convex loss f is nowhere in the set less than f(x) + least(x, grad f(x)).
 
     A value, so that a compiled program is found again. Points are vectors.
@@ -36,13 +36,13 @@ class Floor(NamedTuple):
 
 
 @partial(jax.jit, static_argnums=0)
-def _nearest(floor: Floor, x: Array) -> Array:
+def _nearest(floor: LowerBound, x: Array) -> Array:
     vectors, within = floor.vectors, floor.within
     return jnp.asarray(x) if within is None else vectors.traced(within(vectors.tree(x)))
 
 
 @partial(jax.jit, static_argnums=0)
-def _least(floor: Floor, x: Array, slope: Array) -> Array:
+def _least(floor: LowerBound, x: Array, slope: Array) -> Array:
     vectors, within, l2 = floor
     if l2:  # the minimum is where the gradient step of length 1 / l2 is projected to
         away = _nearest(floor, x - slope / l2) - x

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tacit.metrics.blocks import Vectors
-from tacit.metrics.floor import Floor
+from tacit.metrics.lower_bound import LowerBound
 from tacit.objectives import Ball, Box, ConvexSet
 
 X, SLOPE = np.array([0.3, -0.2]), np.array([2.0, -1.0])
@@ -13,7 +13,7 @@ X, SLOPE = np.array([0.3, -0.2]), np.array([2.0, -1.0])
 
 def least(within: ConvexSet | None, l2: float, slope: np.ndarray = SLOPE) -> float:
     with jax.enable_x64(True):
-        return float(Floor(Vectors.of(X), within, l2).least(X, slope))
+        return float(LowerBound(Vectors.of(X), within, l2).least(X, slope))
 
 
 def test_without_bounds_strong_convexity_is_all_there_is() -> None:

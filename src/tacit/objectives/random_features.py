@@ -28,10 +28,20 @@ SINE_SERIES = tuple((-1) ** k * (2 * math.pi) ** (2 * k + 1) / math.factorial(2 
 
 @dataclass(frozen=True)
 class FourierFeatures:
-    """The map x -> z(x) = sqrt(2 / count) cos(Omega x / bandwidth + b). A value: equal settings are the same map.
+    """Map x -> z(x) = sqrt(2 / count) cos(Omega x / bandwidth + b). A value: equal settings are the same map.
 
-    Omega (count, inputs) is standard normal, b uniform on [0, 2 pi); both follow from `seed`, and everybody who learns
+    Omega (count, inputs) is standard normal, b uniform on [0, 2 pi); both follow from `seed`, and all agents that learn
     together must use the same. |z(x)|^2 is at most 2, and 1 in the mean over b.
+
+    Args:
+      count: Number of features, at least 1.
+      bandwidth: Distance at which two inputs begin to differ, above 0; 1 suits standardised inputs.
+      seed: Seed of Omega and b, 0 or more.
+
+    Example:
+      >>> import jax.numpy as jnp, tacit
+      >>> tacit.objectives.FourierFeatures(count=100)(jnp.ones((20, 3))).shape
+      (20, 100)
     """
 
     count: int = 200
@@ -61,10 +71,13 @@ class FourierFeatures:
 
 @dataclass(frozen=True)
 class FourierModel:
-    """The function x -> <w, z(x)> of parameters w (count,)."""
+    """Function x -> <w, z(x)> of parameters w (count,).
+
+    Args:
+      features: The map z.
+    """
 
     features: FourierFeatures
-    """The map z."""
 
     def __call__(self, params: Array, x: Array) -> Array:
         """Return one prediction per sample."""
@@ -76,10 +89,24 @@ class FourierModel:
 
 
 def fourier(count: int = 200, bandwidth: float = 1.0, seed: int = 0, l2: float = 0.0) -> Objective:
-    """Least squares on `count` random Fourier features: (y - <w, z(x)>)^2 / 2, see `FourierFeatures`.
+    """Least squares on random Fourier features: (y - <w, z(x)>)^2 / 2, nonlinear in x, convex in w.
 
-    Nonlinear in x, convex in w. With one sample a round any step below 1 makes that sample's error smaller, as |z|^2 is
-    at most 2.
+    With one sample a round any step below 1 makes that sample's error smaller, as |z|^2 is at most 2. The score is the
+    mean squared error.
+
+    Args:
+      count: Number of features, at least 1.
+      bandwidth: Distance at which two inputs begin to differ, above 0; 1 suits standardised inputs.
+      seed: Seed of the features, 0 or more; the same for all agents.
+      l2: Coefficient of ||w||^2 / 2, 0 or more.
+
+    Example:
+      >>> import tacit
+      >>> tacit.objectives.fourier(count=100)
+      Objective(fourier)
+
+    References:
+      Rahimi and Recht (2007), "Random features for large-scale kernel machines".
     """
     model = FourierModel(FourierFeatures(count, bandwidth, seed))
     loss = PenalisedLoss(MeanLoss(model, squared_loss), Regulariser(0.0, l2))

@@ -1,4 +1,4 @@
-"""Streams whose batches carry records that are held back: for choosing settings, never for fitting."""
+"""Streams whose batches carry held-out records: for choosing settings, never for fitting."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tacit.streams.stream import Batch, Stream
 
 
 class ValidatedBatch(NamedTuple):
-    """A batch to fit, as `Batch`, and one to judge by."""
+    """A batch to fit, as `Batch`, and one to judge the fit by."""
 
     x: Array | NDArray[Any]
     y: Array | NDArray[Any]
@@ -63,9 +63,19 @@ def _numbered(stream: Stream, agent: int, start: int, stop: int) -> NDArray[np.i
 
 
 def with_validation(stream: Stream, validation: Stream) -> Stream:
-    """Return a stream whose batches have those of `validation` beside their own, agent by agent.
+    """Stream whose batches have those of another beside their own, agent by agent.
 
-    Both must feed the same agents and start over together: two of `tacit.streams.whole`, for instance.
+    Args:
+      stream: Records to fit.
+      validation: Records to judge by, of the same agents, rounds and period: two of `tacit.streams.whole`, for
+        instance.
+
+    Example:
+      >>> import numpy as np, tacit
+      >>> x, y = np.ones((20, 3)), np.tile([0, 1], 10)
+      >>> fitted, held_out = (tacit.streams.whole(x[rows], y[rows], [range(5)]) for rows in (slice(5), slice(5, 10)))
+      >>> tacit.streams.with_validation(fitted, held_out)
+      Stream(whole, 1 agents, 3 features, endless)
     """
     if (stream.agents, stream.rounds, stream.period) != (validation.agents, validation.rounds, validation.period):
         raise DataError(
