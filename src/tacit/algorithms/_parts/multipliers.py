@@ -48,7 +48,7 @@ def started(params: Params, view: View) -> State:
     return State(params, others, jax.tree.map(jnp.zeros_like, params))
 
 
-def checked(penalty: float) -> float:
+def validate_penalty(penalty: float) -> float:
     """Return a penalty; refuse one that would not hold agents together."""
     return positive_number("penalty", penalty, "how hard neighbours are pulled together")
 

@@ -52,7 +52,7 @@ def private_admm(
     newton_steps: int = proximal.NEWTON_STEPS,
 ) -> Algorithm:
     """P-ADMM: networked ADMM with local problems solved to the end, for smooth losses; without noise NFL."""
-    rho = admm.checked(penalty)
+    rho = admm.validate_penalty(penalty)
 
     def curvature(view: View) -> Array:
         return 2 * rho * view.into.degree
@@ -65,7 +65,7 @@ def private_admm(
     def compute(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
         pull, mu = admm.pull(state.shared, rho, view), curvature(view)
         solution = step.solve(pull, mu, batch, view)
-        residual = proximal.noted(mechanism, state.residual, solution)
+        residual = proximal.residual_to_store(mechanism, state.residual, solution)
         return state._replace(residual=residual), step.value(mu, solution)
 
     def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:

@@ -73,7 +73,7 @@ def dp_admm(
 def _linearised(
     name: str, claim: str, objective: Objective, step: StepSize, mechanism: Mechanism, penalty: float
 ) -> Algorithm:
-    eta, rho = as_schedule(step), admm.checked(penalty)
+    eta, rho = as_schedule(step), admm.validate_penalty(penalty)
 
     def rate(view: View) -> Array:
         return 1 / (1 / eta(view.round) + 2 * rho * view.into.degree)

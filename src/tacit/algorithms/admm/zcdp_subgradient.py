@@ -8,7 +8,7 @@ It is `consensus` (004 (4.15)) by another name, of which the text's comparison s
 from __future__ import annotations
 
 from tacit.algorithms.admm.zcdp_admm import VANISHING, ZCDP_CLAIM
-from tacit.algorithms.diffusion.diffusion import consensus
+from tacit.algorithms.averaging.diffusion import consensus
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import StepSize
 from tacit.core.contract import Algorithm, Mechanism, Objective, unprotected

@@ -75,7 +75,7 @@ def around_windows(
         name=name,
         objective=objective,
         init={"client": _client_init, "server": _server_init},
-        phases=_rounds(gradient_step(objective, as_rate(step), mechanism), sharing.checked(), answers),
+        phases=_rounds(gradient_step(objective, as_rate(step), mechanism), sharing.validated(), answers),
         model=lambda state: state.w,
         requires=frozenset(),
         privacy=statement(mechanism, "no guarantee is claimed (001 ch. 4 adds no noise)"),

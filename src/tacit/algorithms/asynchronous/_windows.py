@@ -33,7 +33,7 @@ class Windows(NamedTuple):
     seed: int = 0
     """Of random windows; all agents have the same one."""
 
-    def checked(self) -> Windows:
+    def validated(self) -> Windows:
         """Refuse settings that mean nothing."""
         if self.share is not None and (isinstance(self.share, bool) or self.share != int(self.share) or self.share < 1):
             raise ConfigError(f"share = {self.share!r}: expected a whole number of coordinates, from 1 on")
@@ -86,7 +86,7 @@ class Late(NamedTuple):
     newest_only: bool = False
     """Of updates of one round that touch the same coordinate only the youngest count (the manuscript's rule)."""
 
-    def checked(self) -> Late:
+    def validated(self) -> Late:
         """Refuse a weight that is none."""
         if not 0 <= self.decay <= 1:
             raise ConfigError(f"decay = {self.decay!r}: expected a number from 0 to 1, what a round's delay leaves")
@@ -106,13 +106,13 @@ class Sharing(NamedTuple):
     fraction: float = 1.0
     """Probability with which a client that is there is called."""
 
-    def checked(self) -> Sharing:
+    def validated(self) -> Sharing:
         """Refuse settings that mean nothing."""
         if self.answer not in ("next", "same"):
             raise ConfigError(f"answer = {self.answer!r}: expected 'next' or 'same', the window that clients send")
         if not 0 < self.fraction <= 1:
             raise ConfigError(f"fraction = {self.fraction!r}: expected the share of the clients to call, up to 1")
-        return self._replace(down=self.down.checked(), up=self.up.checked(), late=self.late.checked())
+        return self._replace(down=self.down.validated(), up=self.up.validated(), late=self.late.validated())
 
 
 def gathered(inbox: Inbox, w: Array, view: View, sent: Callable[[Array, Array], Array], late: Late) -> Array:

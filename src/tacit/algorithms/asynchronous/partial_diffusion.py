@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from tacit.algorithms._parts.averaged_steps import first_model
 from tacit.algorithms._parts.descent import gradient_step
+from tacit.algorithms._parts.mixing import first_model
 from tacit.algorithms.asynchronous._windows import Late, Order, Windows, flat, shaped
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import StepSize, as_rate
@@ -52,8 +52,8 @@ def partial_diffusion(
     order: Order = "shift",
 ) -> Algorithm:
     """Diffusion in which peers send windows of `share` coordinates, whoever is there and however late they come."""
-    windows = Windows(share, coordinated, order).checked()
-    late = Late(decay).checked()
+    windows = Windows(share, coordinated, order).validated()
+    late = Late(decay).validated()
     descent = gradient_step(objective, as_rate(step), mechanism)
 
     def learn(key: Key, state: Params, batch: Batch, view: View) -> tuple[Params, Tree]:

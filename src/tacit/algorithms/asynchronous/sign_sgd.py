@@ -13,8 +13,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from tacit.algorithms._parts.averaged_steps import first_model
 from tacit.algorithms._parts.descent import gradient_step
+from tacit.algorithms._parts.mixing import first_model
 from tacit.algorithms._parts.per_client import around_one_server
 from tacit.algorithms.asynchronous._windows import flat, shaped
 from tacit.algorithms.registry import register

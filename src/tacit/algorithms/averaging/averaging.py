@@ -16,8 +16,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
 
-from tacit.algorithms._parts.averaged_steps import IfMissing, averaged_step, first_model, needs
 from tacit.algorithms._parts.descent import gradient_step
+from tacit.algorithms._parts.mixing import IfMissing, averaged_step, first_model, link_requirements
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import StepSize, as_rate
 from tacit.core.contract import Algorithm, Mechanism, Objective, Requirement, unprotected
@@ -49,7 +49,7 @@ def _averaging(
         init={"peer": first_model},
         phases=(averaged_step(descent, missing),),
         model=lambda state: state,
-        requires=requires | needs(missing),
+        requires=requires | link_requirements(missing),
         privacy=statement(mechanism),
         weights=weights,
         topology=None if rewire is None else topology,

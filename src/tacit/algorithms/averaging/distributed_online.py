@@ -26,8 +26,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from tacit.algorithms._parts.averaged_steps import IfMissing, averaged_step, first_model, needs
 from tacit.algorithms._parts.descent import gradient_step
+from tacit.algorithms._parts.mixing import IfMissing, averaged_step, first_model, link_requirements
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import StepSize, as_rate, inverse_sqrt
 from tacit.core.contract import (
@@ -81,7 +81,7 @@ def distributed_online(
         init={"peer": first_model},
         phases=(averaged_step(descent, missing),),
         model=lambda state: state,
-        requires=REQUIRES | needs(missing),
+        requires=REQUIRES | link_requirements(missing),
         privacy=statement(mechanism, TEXT_CLAIMS),
         weights="metropolis",
         missing=missing,

@@ -21,9 +21,9 @@ mean of everybody here, a weighted mean of the neighbours there.
 
 from __future__ import annotations
 
-from tacit.algorithms._parts.averaged_steps import IfMissing, first_model, needs
 from tacit.algorithms._parts.descent import gradient_step
 from tacit.algorithms._parts.local_steps import sampled_training
+from tacit.algorithms._parts.mixing import IfMissing, first_model, link_requirements
 from tacit.algorithms._parts.per_client import PerClient, around_one_server, with_clients
 from tacit.algorithms.federated._server_round import average, called_rounds, server_init
 from tacit.algorithms.registry import register
@@ -96,7 +96,7 @@ def fedavg(
             Phase("downlink", answer, unprotected, settle, source="server", target="client", answers="uplink"),
         ),
         model=lambda state: state,
-        requires=needs(missing),
+        requires=link_requirements(missing),
         privacy=statement(mechanism, "the epsilon of one round and one component of the gradient (000 section 5.5)"),
         topology=around_one_server,
         learner="client",
@@ -121,7 +121,7 @@ def _sampled(
         init={"client": first_model, "server": server_init(cohort)},
         phases=called_rounds(training, cohort),
         model=lambda state: state.w,
-        requires=needs(missing),
+        requires=link_requirements(missing),
         privacy=statement(
             mechanism, "epsilon(i) growing linearly, per client, with a probability below 1 (004 (2.69))"
         ),

@@ -10,9 +10,8 @@ from other servers, for those who trust their own server; it is post-processing 
 
 from __future__ import annotations
 
-from tacit.algorithms._parts.averaged_steps import first_model
 from tacit.algorithms._parts.local_steps import sampled_training
-from tacit.algorithms._parts.mixing import combined, outbox
+from tacit.algorithms._parts.mixing import combined, first_model, outbox
 from tacit.algorithms._parts.per_client import PerClient, with_clients
 from tacit.algorithms.federated._server_round import Server, called_rounds, server_init
 from tacit.algorithms.registry import register

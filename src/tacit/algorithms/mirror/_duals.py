@@ -31,7 +31,7 @@ import jax
 import jax.numpy as jnp
 
 from tacit.algorithms._parts.batches import counted, of_own_records
-from tacit.algorithms._parts.descent import added, finished_whole
+from tacit.algorithms._parts.perturbation import added, whole_gradient
 from tacit.algorithms.mirror._observations import (
     Both,
     Dual,
@@ -99,7 +99,7 @@ def primal_dual(
     loss = objective.loss
     data, penalty = (loss.data, jax.grad(loss.regulariser)) if isinstance(loss, Separable) else (loss, None)
     # A step that was released is the gradient times a number that everybody knows: the same noise for the same eps.
-    noise, joined = finished_whole(mechanism._replace(perturbs="gradient"))
+    noise, joined = whole_gradient(mechanism._replace(perturbs="gradient"))
     sight = sight_of(data, values.reading, noise.clip, dual, needs_slopes)
     data_in_dual = dual == "private" and kinds.reading is not None
     noise = noise.for_whole_batch() if data_in_dual else of_own_records(noise, apart=True)

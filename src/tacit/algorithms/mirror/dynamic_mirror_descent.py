@@ -15,7 +15,7 @@ with T, as in eta = c / sqrt(T).
 
 from __future__ import annotations
 
-from tacit.algorithms._parts.averaged_steps import IfMissing
+from tacit.algorithms._parts.mixing import IfMissing
 from tacit.algorithms._parts.validation import whole_number
 from tacit.algorithms.mirror.mirror_descent import EUCLIDEAN, mirror_descent
 from tacit.algorithms.registry import register

@@ -28,8 +28,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from tacit.algorithms._parts.averaged_steps import IfMissing, averaged_step, first_model, needs
 from tacit.algorithms._parts.descent import gradient_step
+from tacit.algorithms._parts.mixing import IfMissing, averaged_step, first_model, link_requirements
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import StepSize, as_rate, inverse
 from tacit.core.contract import (
@@ -103,7 +103,7 @@ def mirror_descent(
         init={"peer": form.init},
         phases=(form.phase,),
         model=form.model,
-        requires=needs(missing) | {"strongly_connected", normalised},
+        requires=link_requirements(missing) | {"strongly_connected", normalised},
         privacy=statement(mechanism, TEXT_CLAIMS),
         weights="sender" if unbiased else "receiver",
         missing=missing,

@@ -19,16 +19,16 @@ Whom nobody of another cluster pulls has no use for tau; who has no neighbour at
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple, get_args
 
+import jax
 import jax.numpy as jnp
 
 from tacit.algorithms._parts import multipliers as admm
 from tacit.algorithms._parts import proximal
-from tacit.algorithms.personalised import _tuning as policies
+from tacit.algorithms._parts.validation import positive_number, whole_number
 from tacit.algorithms.personalised._clusters import mean_of_others, refuse_unsolvable
-from tacit.algorithms.personalised._tuning import Policy
 from tacit.algorithms.registry import register
 from tacit.core.contract import (
     Algorithm,
@@ -48,6 +48,10 @@ from tacit.core.contract import (
 )
 from tacit.core.errors import ConfigError
 from tacit.privacy import statement
+
+Policy = Literal["fixed", "gradient", "actor_critic"]
+Judged = Callable[[Array], Array]
+"""Strength -> the loss on records held back."""
 
 
 class State(NamedTuple):
@@ -79,8 +83,9 @@ def networked_personalised(
 
     It runs on a graph with clusters (`graph.with_clusters`). `tau` is the strength, or where it starts.
     """
-    rho = admm.checked(penalty) / 2
-    tuned = policies.checked(mechanism, tau, policy, rate, width, epochs)
+    rho = admm.validate_penalty(penalty) / 2
+    _validate_tuning(mechanism, tau, policy, rate, width, epochs)
+    tuned = policy != "fixed"
 
     def smallest(view: View) -> Array:
         """The curvature that a sensitivity counts with: without the pull of others, which only adds to it."""
@@ -96,7 +101,7 @@ def networked_personalised(
         def judged(strength: Array) -> Array:
             return objective.loss(step.solve(*pulled(state, strength, view), batch, view).w, batch.validation)
 
-        return policies.mover(policy, judged, rate, width, epochs)(key, state.tau)
+        return _mover(policy, judged, rate, width, epochs)(key, state.tau)
 
     def init(key: Key, params: Params, views: Mapping[str, View]) -> State:
         zero = jnp.zeros((), params.dtype)
@@ -113,7 +118,7 @@ def networked_personalised(
         solution = step.solve(pull, mu, batch, view)
         value = step.value(mu, solution)
         strength = next_tau(key, state, batch, view) if tuned else state.tau
-        residual = proximal.noted(mechanism, state.residual, solution)
+        residual = proximal.residual_to_store(mechanism, state.residual, solution)
         return state._replace(tau=strength, residual=residual), value
 
     def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
@@ -148,3 +153,45 @@ def networked_personalised(
         prepare=step.prepare,
         diagnostics={"tau": lambda state: state.tau, "residual": lambda state: state.residual},
     )
+
+
+def _mover(policy: Policy, judged: Judged, rate: float, width: float, epochs: int) -> Callable[[Key, Array], Array]:
+    """Return a round's moves of the strength within [0, 1], of a policy that tunes it."""
+    move = _gradient(judged, rate) if policy == "gradient" else _actor_critic(judged, rate, width)
+
+    def moves(key: Key, tau: Array) -> Array:
+        moved: Array = jax.lax.fori_loop(0, epochs, lambda e, at: move(jax.random.fold_in(key, e), at), tau)
+        return moved
+
+    return moves
+
+
+def _gradient(judged: Judged, rate: float) -> Callable[[Key, Array], Array]:
+    slope = jax.grad(judged)
+    return lambda key, tau: jnp.clip(tau - rate * slope(tau), 0, 1)
+
+
+def _actor_critic(judged: Judged, rate: float, width: float) -> Callable[[Key, Array], Array]:
+    def move(key: Key, tau: Array) -> Array:
+        alpha = jax.random.uniform(key, (), tau.dtype, -width / 2, width / 2)
+        # One program judges both: where the strength changes nothing they come out the same, to the bit.
+        tried, now = jax.vmap(judged)(jnp.stack([jnp.clip(tau + alpha, 0, 1), tau]))
+        return jnp.clip(tau - rate * jnp.sign(tried - now) * alpha, 0, 1)
+
+    return move
+
+
+def _validate_tuning(mechanism: Mechanism, tau: float, policy: str, rate: float, width: float, epochs: int) -> None:
+    """Refuse settings of the strength that mean nothing, and tuning past the noise."""
+    if policy not in get_args(Policy):
+        raise ConfigError(f"policy = {policy!r}: expected one of {', '.join(get_args(Policy))}")
+    if isinstance(tau, bool) or not isinstance(tau, int | float) or not 0 <= tau <= 1:
+        raise ConfigError(f"tau = {tau!r}: expected a number from 0 (clusters apart) to 1")
+    positive_number("rate", rate, "how far a move of tau goes")
+    positive_number("width", width, "of the interval in which a change of tau is tried")
+    whole_number("epochs", epochs, "how often tau moves in a round")
+    if policy != "fixed" and (mechanism.distribution is not None or mechanism.perturbs != "model"):
+        raise ConfigError(
+            f"policy = {policy!r} with mechanism {mechanism.name!r}: a strength tuned on data enters every model that "
+            "is sent, past the noise; keep tau fixed, or send models as they are"
+        )

@@ -5,7 +5,7 @@
     w_i   = sum_j A2[i, j] psi_j                             after
 
 A combination that is not asked for is the identity. Consensus has `within` alone, combine-then-adapt `before`,
-adapt-then-combine `after`; all are `tacit.algorithms.diffusion._recursion`, which says what noise does.
+adapt-then-combine `after`; all are `tacit.algorithms.averaging._recursion`, which says what noise does.
 
 Errata: (4.34) bounds the l2 norm of what changes, Laplace noise on each of M coordinates needs the l1 norm, sqrt(M)
 times as large; and with a probability below 1 it is no bound for the worst case, which differential privacy is about.
@@ -13,7 +13,7 @@ times as large; and with a probability below 1 it is no bound for the worst case
 
 from __future__ import annotations
 
-from tacit.algorithms.diffusion._recursion import combinations
+from tacit.algorithms.averaging._recursion import combinations
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import StepSize
 from tacit.core.contract import Algorithm, Mechanism, Objective, unprotected

@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 
 from tacit.algorithms._parts.descent import gradient_step
-from tacit.algorithms._parts.mixing import combined, outbox, silence
+from tacit.algorithms._parts.mixing import combined, empty_outbox, outbox
 from tacit.algorithms.schedules import StepSize, as_rate, as_schedule, sum_until
 from tacit.core.contract import (
     Algorithm,
@@ -113,7 +113,7 @@ def combinations(
             stepped = descent.moved(state.phi, state.phi, released, view)
             within_step = state._replace(step=minus(stepped, state.phi))
             value, state = (state.phi, within_step) if steps_at == "within" else (stepped, state._replace(w=stepped))
-        return state, silence() if steps_at == "before" else outbox(sent, value)
+        return state, empty_outbox() if steps_at == "before" else outbox(sent, value)
 
     def absorber(place: str) -> Callable[[Key, State, Inbox, View], State]:
         def absorb(key: Key, state: State, inbox: Inbox, view: View) -> State:
