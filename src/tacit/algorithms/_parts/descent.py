@@ -1,4 +1,4 @@
-"""One step of gradient descent whose outcome may be released: what the methods have in common.
+"""Gradient step around a mechanism.
 
     value(at, start, batch)     what the mechanism noises: the gradient at `at`, the update, or the model after it
     moved(at, start, released)  the model after the step from `start`

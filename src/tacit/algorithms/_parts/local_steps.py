@@ -1,4 +1,4 @@
-"""A client's work of one round: several steps on its own data, of which one value is released.
+"""Local training of a client: several steps on its own data, of which one value is released.
 
     w_0 = w;  w_e = w_{e-1} - mu / E_k ghat_k(w_{e-1}), e = 1, ..., E_k                      (Rizk (2023), (3.3), (3.6))
 

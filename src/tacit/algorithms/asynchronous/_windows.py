@@ -1,10 +1,10 @@
-"""Partial sharing: of a model of d numbers only `share` travel, a window that moves from round to round (001 ch. 4).
+"""Partial sharing: of a model of d numbers only `share` travel, a window that moves with the rounds.
 
     M_k(n)   the coordinates that the server sends to client k in round n      m (n + k) + 0 ... m - 1, modulo d
     S_k(n)   those that client k sends back                                    M_k(n + 1), or M_k(n)
 
-Coordinated windows leave out the k: everybody shares the same ones. A window follows from who sends, the round and the
-settings, so that nothing of it travels: on a wire as in memory a message is m numbers.
+(Gauthier (2023), ch. 4.) Coordinated windows leave out the k: all clients share the same ones. A window follows
+from sender, round and settings, so that nothing of it travels: on a wire as in memory a message is m numbers.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Order = Literal["shift", "random"]
 
 
 class Windows(NamedTuple):
-    """Which coordinates are shared, by whom and when."""
+    """Windows of coordinates, by agent and round."""
 
     share: int | None
     """m, how many; None: all of them."""
     coordinated: bool = False
-    """Whether everybody shares the same ones."""
+    """Whether all agents share the same ones."""
     order: Order = "shift"
     """The next window begins where the last one ended, or at a pseudo-random multiple of m."""
     seed: int = 0
@@ -77,7 +77,7 @@ def shaped(vector: Array, like: Params) -> Params:
 
 
 class Late(NamedTuple):
-    """What a server makes of updates that come late, (4.13)-(4.14)."""
+    """Treatment of updates that come late, (4.13)-(4.14)."""
 
     decay: float = 1.0
     """alpha: what was under way for l rounds counts alpha**l."""
@@ -94,7 +94,7 @@ class Late(NamedTuple):
 
 
 class Sharing(NamedTuple):
-    """What travels in a round, and what comes of it."""
+    """Settings of a round in which windows are shared."""
 
     down: Windows
     up: Windows

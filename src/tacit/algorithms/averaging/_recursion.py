@@ -1,8 +1,8 @@
-"""A gradient step with combinations of the neighbours' models before, within or after it: `diffusion`'s recursion.
+"""Recursion of diffusion: combinations of the neighbours' models before, within or after a gradient step.
 
 A round is the text's, in its order: w goes out and phi comes of it (`before`), phi goes out and psi comes of it and of
 the gradient at phi (`within`), psi goes out and the next w comes of it (`after`). What is not asked for is left out;
-with `before` alone the step is a phase by itself, in which nobody is addressed. Models to predict with are the w.
+with `before` alone the step is a phase by itself, in which nothing is sent. Agents predict with w.
 
 Noise goes on each combination's messages, as the mechanism spreads it. Privacy per record (with a clip):
 
@@ -46,11 +46,11 @@ from tacit.core.errors import ConfigError
 from tacit.privacy import statement
 
 NEEDS: frozenset[Requirement] = frozenset({"strongly_connected", "receiver_normalised", "reliable"})
-TEXT = "epsilon(i) growing linearly, per agent's data set and with a probability below 1 (004 (4.29), (4.34))"
+TEXT = "epsilon(i) growing linearly, per agent's data set and with a probability below 1 (Rizk (2023), (4.29), (4.34))"
 
 
 class State(NamedTuple):
-    """What an agent carries."""
+    """State of an agent."""
 
     phi: Params
     """Where the next gradient is taken."""

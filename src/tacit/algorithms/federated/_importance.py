@@ -1,4 +1,4 @@
-"""How much clients and records count: the probabilities of importance sampling, 004 section 2.4.
+"""Probabilities of importance sampling: given, made of gradients, or shared out anew (Rizk (2023), sec. 2.4).
 
 Record n of client k is worth ||grad Q_n||, (2.46), (2.50); the client, (2.48), (2.51), is worth
 
@@ -8,7 +8,8 @@ Record n of client k is worth ||grad Q_n||, (2.46), (2.50); the client, (2.48), 
 Probabilities are in proportion to the worth. A client that takes its batch as it comes draws nothing: it has no
 sigma_k, alpha_k is the same for all, and it is worth ||grad J_k||.
 
-Errata. An inclusion probability B p_n above 1 is none: shares are capped (`cohorts.capped`). A record of share 0 would
+An inclusion probability is the number drawn times the share p. Errata. One above 1 is none: shares are capped
+(`sampling.capped`). A record of share 0 would
 never be drawn, whatever its gradient at another model, and 1 / p_n has no bound: a share is mixed with the uniform one,
 (1 - floor) p + floor / N, so that no record counts more than 1 / floor times as much as without importance sampling;
 this costs at most 10 log10(1 / (1 - floor)) dB of the gain.
@@ -41,7 +42,18 @@ FLOOR = 0.1
 
 
 class Shares(NamedTuple):
-    """Normalised inclusion probabilities, before the cap. Make them with `optimal_shares`, or as you like."""
+    """Normalised inclusion probabilities of clients and records, made by `optimal_shares` or by hand.
+
+    Args:
+      clients: (K,) p_k of every client, from 0 on; those of one server need not sum to 1.
+      records: (K, places) p_n of every client's records, 0 where it has none; None where batches are taken as they
+        come.
+
+    Example:
+      >>> import tacit
+      >>> tacit.algorithms.Shares(clients=[0.5, 0.25, 0.25]).records is None
+      True
+    """
 
     clients: Any
     """(K,) p_k of every client; those of one server need not sum to 1."""
@@ -147,7 +159,7 @@ def drawn_records(key: Key, rule: Rule, p: Array, sizes: np.ndarray, floor: floa
 
 
 def redistributed(share: Array, chosen: Array, worth: Array) -> Array:
-    """Let the chosen (-1: nobody) share out what they have together by their worth, the others keep theirs: (2.53)."""
+    """Share out anew, by worth, what the chosen (-1: none) have together; the others keep theirs: (2.53)."""
     place = jnp.where(chosen >= 0, chosen, share.shape[0])
     mass = jnp.sum(share.at[place].get(mode="fill", fill_value=0))
     total = jnp.sum(worth)
@@ -169,10 +181,31 @@ def optimal_shares(
     batch_size: PerClient | None = None,
     floor: float = FLOOR,
 ) -> Shares:
-    """Return the probabilities (2.46), (2.48) at a model, with w^o those that are optimal.
+    """Probabilities of importance sampling at a model; at the optimum those are optimal.
 
-    `data` has leading axes (clients, places), as one round of `tacit.streams.whole`; `sizes` (clients,) says how many
-    of the places are taken, the first ones.
+    Args:
+      objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
+      data: Batch with leading axes (clients, places), as one round of `tacit.streams.whole`.
+      sizes: (clients,) how many of the places are taken, the first ones.
+      model: Parameters at which gradients are taken.
+      local_steps: Gradient steps of a client in a round, from 1 on; one number, or one per client.
+      batch_size: Records drawn for each step, without replacement, from 1 on; one number, or one per client; by default
+        the batch as it comes.
+      floor: Part of the probabilities that is uniform, above 0, at most 1; no record counts more than 1 / floor times.
+
+    Returns:
+      Probabilities for `importance_fedavg(probabilities=...)`.
+
+    Example:
+      >>> import numpy as np, tacit
+      >>> from tacit.streams import Batch
+      >>> data = Batch(np.array([[[1.0], [1.0]], [[3.0], [3.0]]]), np.ones((2, 2)))
+      >>> shares = tacit.algorithms.optimal_shares(tacit.objectives.squared(), data, [2, 2], np.zeros(1), floor=0.1)
+      >>> [round(float(share), 3) for share in shares.clients]
+      [0.275, 0.725]
+
+    References:
+      Rizk (2023), thesis, EPFL, (2.46), (2.48).
     """
     validate_floor(floor)
     clients = len(jax.tree.leaves(data)[0])

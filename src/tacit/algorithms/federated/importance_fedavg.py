@@ -1,4 +1,4 @@
-"""Federated averaging under importance sampling, ISFedAvg (004 ch. 2, Algorithm 2.1).
+"""Federated averaging under importance sampling, ISFedAvg (Rizk (2023), ch. 2, Alg. 2.1).
 
     server:  calls L of its K clients, client k with probability L p_k, and sends them w      "downlink"
     client:  w_0 = w;  w_e = w_{e-1} - mu / (E_k K p_k) (1 / B_k) sum_b grad Q_b(w_{e-1}) / (N_k p_b)       (2.10)
@@ -7,16 +7,15 @@
 
 Both draw without replacement, by systematic sampling on progressive totals (2.55), so that, whatever the probabilities,
 a round's step is an unbiased estimate of the gradient (Lemma 2.1; with several local steps up to terms in mu^2). A
-client's batch is its whole data set (`tacit.streams.whole`); the method samples from it. Probabilities:
+called client learns its p_k from a list of the called ones, O(L). Costs and limits of the rules:
 
-- "uniform": all alike, which is `fedavg` with the same cohort.
-- `Shares`: given and kept, e.g. those of (2.46), (2.48) by `optimal_shares`. The server works O(L log K) a round.
-- "current", (2.50)-(2.51): by gradients at the current model. Before each round all K clients report a number made of
-  all their gradients, and after it all are sent the model: 2 K messages and sum N_k gradients a round on top.
-- "sampled", (2.53)-(2.54): clients and records that took part share out anew what they had together, by gradients at
-  the round's first model; the others keep theirs. No further messages, but sigma_k^2 takes all gradients of those who
-  were called. With a cohort of 1, and at a client with B_k = 1, nothing ever changes.
-A called client learns its p_k from a list of who is called, O(L). Errata: see `tacit.algorithms.federated._importance`.
+- given probabilities: the server works O(L log K) a round.
+- "current", (2.50)-(2.51): before each round all K clients report a number made of all their gradients, and after it
+  all are sent the model: 2 K messages and sum N_k gradients a round on top.
+- "sampled", (2.53)-(2.54): no further messages, but sigma_k^2 takes all gradients of the called clients. With a cohort
+  of 1, and at a client with B_k = 1, nothing ever changes.
+
+Errata: see `tacit.algorithms.federated._importance`.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ TELLS = "not private: models and norms of gradients leave as they are, and who i
 
 
 class Client(NamedTuple):
-    """What a client carries."""
+    """State of a client."""
 
     w: Params
     gain: Array
@@ -87,7 +86,7 @@ class Client(NamedTuple):
 
 
 class Server(NamedTuple):
-    """What a server carries."""
+    """State of a server."""
 
     w: Params
     called: Array
@@ -97,7 +96,7 @@ class Server(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a client comes to in a round."""
+    """Outcome of a client's round."""
 
     model: Params
     share: Array
@@ -115,7 +114,7 @@ class Training(NamedTuple):
     """(model, data, view) -> what the client is worth, from all its records: (2.51)."""
 
 
-@register("004 Alg. 2.1", example={"cohort": 2})
+@register("Rizk (2023), Alg. 2.1", {"cohort": 2}, title="Federated averaging by importance (ISFedAvg)")
 def importance_fedavg(
     objective: Objective,
     step: StepSize = 0.1,
@@ -127,10 +126,37 @@ def importance_fedavg(
     records: int | None = None,
     floor: float = FLOOR,
 ) -> Algorithm:
-    """Federated averaging in which clients and records are drawn by what they are worth (`star_roles`).
+    """Federated averaging by importance sampling (ISFedAvg): clients and records are drawn by what they are worth.
 
-    With `batch_size=None` batches are taken as they come, and clients alone are drawn. "sampled" with a batch size
-    needs to know how many `records` the largest data set has. A part `floor` of "current" and "sampled" is uniform.
+    In a round the server calls a cohort of its clients with their probabilities and sends them the model; each takes
+    its local steps on records of its own drawing, scaled so that the step is unbiased; the server averages. A client's
+    batch is its whole data set (`tacit.streams.whole`). There is no noise: for that take `fedavg` with the same cohort.
+
+    Args:
+      objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
+      step: Step size above 0, a number or a function of the round t = 1, 2, ...; 0.1 by default.
+      probabilities: "uniform", all alike, which is `fedavg`; `Shares`, given and kept, e.g. by `optimal_shares`;
+        "current", by gradients at the current model, at the cost of messages from all clients; "sampled" (default):
+        clients and records that took part share out anew what they had together, the others keep theirs.
+      cohort: Clients that the server calls in a round, from 1 on.
+      local_steps: Gradient steps of a client in a round, from 1 on; one number, or one per client.
+      batch_size: Records drawn for each step, without replacement, from 1 on; one number, or one per client; by default
+        the batch as it comes, and clients alone are drawn.
+      records: Size of the largest data set, `max(stream.data_size)`; needed by "sampled" with a batch size.
+      floor: Part of the probabilities that is uniform, above 0, at most 1; no record counts more than 1 / floor times.
+
+    Returns:
+      An algorithm for `tacit.simulate`, a peer or an audit.
+
+    Example:
+      >>> import tacit
+      >>> shares = tacit.algorithms.Shares(clients=[0.5, 0.25, 0.25])
+      >>> algorithm = tacit.algorithms.importance_fedavg(tacit.objectives.logistic(), probabilities=shares, cohort=2)
+      >>> algorithm.privacy.private
+      False
+
+    References:
+      Rizk (2023), thesis, EPFL, ch. 2, Alg. 2.1.
     """
     rule, given, places = validate_probabilities(probabilities, cohort, batch_size, records, floor)
     known = None if given is None else given.clients

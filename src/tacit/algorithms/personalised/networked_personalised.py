@@ -1,20 +1,18 @@
-"""Networked personalised learning, NPFL, and its mixing tuned by reinforcement learning, NPFL-RL (001 ch. 6, Alg. 6).
-
-Peers without a server, each in a cluster. Neighbours of one cluster ("cluster" links) agree on a model by ADMM; those
-of others ("bridge" links) pull with a strength tau_k:
+"""Networked personalised learning, NPFL, and its mixing tuned on data, NPFL-RL (Gauthier (2023), ch. 6, Alg. 6).
 
     w_k(tau) = argmin f_k(w) + (tau / 2) ||w - wb_k||^2 + <gamma_k, w> + (rho / 2) sum_l ||w - (u_k + u_l) / 2||^2
     wb_k     = mean over the other clusters that k hears of the mean of their models                  (6.3), (6.5)
     gamma_k <- gamma_k + (rho / 2) sum_l (u_k - u_l)              over neighbours of the own cluster
 
 For squares (`objectives.squared`, half of the text's loss) this is (6.11) with the text's tau and rho; gamma is half of
-its. Erratum: (6.6) prints the multiplier's step with the opposite sign, which drives neighbours apart and diverges.
-Erratum: (6.11) has rho |N_k| where (6.5) leads to the neighbours of the own cluster only.
+its. With V(tau) the loss of w_k(tau) on records held back, clipped to [0, 1], the policies are
 
-After its primal step an agent moves tau by what that does to its loss V on records that it holds back (`validation` of
-the batch, see `tacit.streams.with_validation`), as its policy says (`tacit.algorithms.personalised._tuning`).
+    "gradient"       tau <- tau - rate dV / dtau, of half the text's loss half its slope     (6.13), DPG
+    "actor_critic"   a = tau + alpha, alpha uniform on [-width / 2, width / 2];
+                     tau <- tau - rate sign(V(a) - V(tau)) alpha                             (6.14), SAC
 
-Whom nobody of another cluster pulls has no use for tau; who has no neighbour at all learns alone, which needs l2 > 0.
+Errata: (6.6) prints the multiplier's step with the opposite sign, which drives neighbours apart and diverges. (6.11)
+has rho |N_k| where (6.5) leads to the neighbours of the own cluster only.
 """
 
 from __future__ import annotations
@@ -55,19 +53,19 @@ Judged = Callable[[Array], Array]
 
 
 class State(NamedTuple):
-    """What a peer carries."""
+    """State of a peer."""
 
     shared: admm.State
     """Among the own cluster."""
     bridged: Params
     """wb, of what was heard last; at first its own start, as if all others began there."""
     hears_others: Array
-    """Whether anybody of another cluster is heard: 1 or 0."""
+    """Whether any agent of another cluster is heard: 1 or 0."""
     tau: Array
     residual: Array
 
 
-@register("001 Alg. 6")
+@register("Gauthier (2023), Alg. 6", title="Networked personalised learning (NPFL)")
 def networked_personalised(
     objective: Objective,
     mechanism: Mechanism = unprotected,
@@ -79,9 +77,36 @@ def networked_personalised(
     epochs: int = 1,
     newton_steps: int = proximal.NEWTON_STEPS,
 ) -> Algorithm:
-    """NPFL and NPFL-RL: a model per cluster without a server, other clusters pulling with a strength that is tuned.
+    """Networked personalised learning (NPFL, NPFL-RL): one model per cluster without a server.
 
-    It runs on a graph with clusters (`graph.with_clusters`). `tau` is the strength, or where it starts.
+    In a round each agent minimises its loss, pulled by ADMM to the neighbours of its own cluster ("cluster" links) and
+    with strength tau to the mean of the other clusters that it hears ("bridge" links), and sends the outcome over both.
+    A policy then moves tau by what that does to the loss on records held back (`tacit.streams.with_validation`). It
+    runs on a graph with clusters (`graph.with_clusters`); an agent without neighbours learns alone, with l2 > 0.
+
+    Args:
+      objective: Squared or logistic loss of a linear model, without l1, e.g. `tacit.objectives.squared(l2=0.01)`.
+      mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default.
+      penalty: rho above 0, how hard neighbours of a cluster are pulled together.
+      tau: Strength of the pull to other clusters, or its start, from 0 to 1.
+      policy: "fixed"; "gradient", down the slope of the loss; or "actor_critic", by trial of a random change. The last
+        two need records held back, and models sent without noise.
+      rate: How far a move of tau goes, above 0.
+      width: Width of the interval in which a change of tau is tried, above 0.
+      epochs: Moves of tau in a round, from 1 on.
+      newton_steps: Newton steps of a local problem without noise, from 1 on; under noise as many as it takes.
+
+    Returns:
+      An algorithm for `tacit.simulate`, a peer or an audit.
+
+    Example:
+      >>> import tacit
+      >>> algorithm = tacit.algorithms.networked_personalised(tacit.objectives.squared(l2=0.01), tau=0.1)
+      >>> [phase.links for phase in algorithm.phases]
+      ['cluster', 'bridge']
+
+    References:
+      Gauthier (2023), thesis, NTNU, ch. 6, Alg. 6.
     """
     rho = admm.validate_penalty(penalty) / 2
     _validate_tuning(mechanism, tau, policy, rate, width, epochs)

@@ -1,4 +1,4 @@
-"""Personalised graph federated learning, PGFL: clusters of clients across servers on a graph (001 ch. 5, Alg. 4 and 5).
+"""Personalised graph federated learning, PGFL, and ClusterFL (Gauthier (2023), ch. 5, Alg. 4 and 5).
 
     client k of cluster q:  w_k = argmin f_k(w) - <phi_k, w - w_sq> + (rho / 2) ||w - w_sq||^2               (5.4)
                             sends w_k + noise - phi_k / rho
@@ -7,18 +7,16 @@
                             w_sq = (1 - tau_t) wh_sq + tau_t / (Q - 1) sum_{r != q} wh_sr                   (5.10)
     client k, when called:  phi_k <- phi_k + rho (w_sq - what it sent of w_k last)                          (5.5)
 
-A client's dual step is made when it hears its server again: with everybody called in every round that is the text's
-order. Where a server hears nobody of a cluster in a round, or has nobody of it, it hands on its own model of it. A
-client predicts with w_sq as it heard it last. The text judges w_k, to which it is equal in the end; under noise w_k
-carries all of the client's own noise of the round before, by way of phi_k, and w_sq only its share of it.
+A client's dual step is made when it hears its server again: with all clients called in every round that is the text's
+order. Where a server hears no client of a cluster in a round, or has none, it hands on its own model of it. A client
+predicts with w_sq as it heard it last. The text judges w_k, to which it is equal in the end; under noise w_k carries
+all of the client's own noise of the round before, by way of phi_k, and w_sq only its share of it.
 
 What a client sends is w_sq less its gradient / rho: to the server it is a gradient step at what the client came to. So
 (5.9) has the fixed point of decentralised gradient descent, which is the cluster's optimum only where all servers hear
-all; elsewhere servers stay apart, the less the larger rho, and count by how many hear them, whatever 001 Theorem 5.1
-says. `exact` corrects each server's step by what its last combination moved (exact diffusion), over symmetric doubly
+all; elsewhere servers stay apart, the less the larger rho, and count by how many hear them, whatever Theorem 5.1 says.
+`exact` corrects each server's step by what its last combination moved (exact diffusion), over symmetric doubly
 stochastic weights: then every cluster comes to the one minimum of sum_s mean_{k of q at s} f_k, on any connected graph.
-
-`clusters=1` is the single-task baseline GFL; `clustered_federated` is ClusterFL: no links between servers.
 """
 
 from __future__ import annotations
@@ -56,11 +54,11 @@ from tacit.core.contract import (
 from tacit.core.errors import TacitWarning
 from tacit.privacy import statement
 
-TEXT = "phi_n-zCDP in round n and the sum of phi_n over the run (001 Theorems 5.3 and 5.4)"
+TEXT = "phi_n-zCDP in round n and the sum of phi_n over the run (Gauthier (2023), Theorems 5.3 and 5.4)"
 
 
 class Client(NamedTuple):
-    """What a client carries."""
+    """State of a client."""
 
     anchor: Params
     """w_sq, as it was heard last."""
@@ -74,7 +72,7 @@ class Client(NamedTuple):
 
 
 class Server(NamedTuple):
-    """What a server carries; leaves have a leading axis over the clusters."""
+    """State of a server; leaves have a leading axis over the clusters."""
 
     w: Params
     gathered: Params
@@ -87,7 +85,7 @@ class Server(NamedTuple):
     """(L,) slots of the clients that it calls in this round."""
 
 
-@register("001 Alg. 4 and 5", example={"clusters": 1})
+@register("Gauthier (2023), Alg. 4 and 5", {"clusters": 1}, title="Personalised graph federated learning (PGFL)")
 def personalised_graph_federated(
     objective: Objective,
     mechanism: Mechanism = unprotected,
@@ -99,10 +97,34 @@ def personalised_graph_federated(
     exact: bool = False,
     newton_steps: int = proximal.NEWTON_STEPS,
 ) -> Algorithm:
-    """PGFL: one model per cluster, learnt by clients of several servers, which combine them and mix clusters by tau.
+    """Personalised graph federated learning (PGFL): one model per cluster of clients, across servers on a graph.
 
-    It runs on `tacit.graphs.federation(servers, clients, clusters=...)`. In each round a server calls `cohort` of its
-    clients, everybody without one. `tau` is a number or a function of the round.
+    In a round each server sends its models to its clients; a client minimises its loss around the model of its cluster
+    and sends the outcome with noise; the server averages per cluster, combines with its neighbouring servers', and
+    mixes clusters by `tau`. It runs on `tacit.graphs.federation(servers, clients, clusters=...)`.
+
+    Args:
+      objective: Squared or logistic loss of a linear model, without l1, e.g. `tacit.objectives.squared(l2=0.01)`.
+      mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default.
+      clusters: Number of models; 1 learns one model for all (the baseline GFL).
+      penalty: rho above 0, how hard a client is pulled to its cluster's model.
+      tau: Weight of the other clusters' models, from 0 (apart) to 1: a number, or a function of the round.
+      cohort: Clients that a server calls in a round, from 1 on, drawn uniformly; by default all of them.
+      exact: Whether servers correct their steps so that all come to the optimum on any connected graph; no by default.
+      newton_steps: Newton steps of a local problem without noise, from 1 on; under noise as many as it takes.
+
+    Returns:
+      An algorithm for `tacit.simulate`, a peer or an audit.
+
+    Example:
+      >>> import tacit
+      >>> objective = tacit.objectives.squared(l2=0.01)
+      >>> algorithm = tacit.algorithms.personalised_graph_federated(objective, clusters=2, tau=0.1)
+      >>> [phase.links for phase in algorithm.phases]
+      ['downlink', 'uplink', 'servers']
+
+    References:
+      Gauthier (2023), thesis, NTNU, ch. 5, Alg. 4 and 5.
     """
     name = "personalised_graph_federated"
     _warn_of_one_cluster(name, clusters, tau)
@@ -132,7 +154,7 @@ def personalised_graph_federated(
     )
 
 
-@register("001 section 5.4, baseline", example={"clusters": 1})
+@register("Gauthier (2023), sec. 5.4, baseline", {"clusters": 1}, title="Clustered federated learning (ClusterFL)")
 def clustered_federated(
     objective: Objective,
     mechanism: Mechanism = unprotected,
@@ -143,7 +165,31 @@ def clustered_federated(
     cohort: int | None = None,
     newton_steps: int = proximal.NEWTON_STEPS,
 ) -> Algorithm:
-    """ClusterFL: every server learns its clusters' models from its own clients alone, and mixes them by tau."""
+    """Clustered federated learning (ClusterFL): every server learns its clusters' models from its own clients alone.
+
+    Rounds are those of `personalised_graph_federated` without links between servers.
+
+    Args:
+      objective: Squared or logistic loss of a linear model, without l1, e.g. `tacit.objectives.squared(l2=0.01)`.
+      mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default.
+      clusters: Number of models; 1 learns one model for all (the baseline GFL).
+      penalty: rho above 0, how hard a client is pulled to its cluster's model.
+      tau: Weight of the other clusters' models, from 0 (apart) to 1: a number, or a function of the round.
+      cohort: Clients that a server calls in a round, from 1 on, drawn uniformly; by default all of them.
+      newton_steps: Newton steps of a local problem without noise, from 1 on; under noise as many as it takes.
+
+    Returns:
+      An algorithm for `tacit.simulate`, a peer or an audit.
+
+    Example:
+      >>> import tacit
+      >>> algorithm = tacit.algorithms.clustered_federated(tacit.objectives.squared(l2=0.01), clusters=2)
+      >>> sorted(algorithm.requires)
+      ['fixed', 'reliable']
+
+    References:
+      Gauthier (2023), thesis, NTNU, sec. 5.4.
+    """
     name = "clustered_federated"
     _warn_of_one_cluster(name, clusters, tau)
     made = _around_servers(name, objective, mechanism, clusters, penalty, cohort, newton_steps)
