@@ -14,8 +14,8 @@ import tacit
 from tacit import runtime
 from tacit.algorithms import Shares, fedavg, importance_fedavg, optimal_shares
 from tacit.algorithms._parts.sampling import Sample, systematic_cohort, uniform_cohort
-from tacit.algorithms.federated._importance_training import local_training
-from tacit.algorithms.federated._probabilities import mixed, redistributed
+from tacit.algorithms.federated._importance import mixed, redistributed
+from tacit.algorithms.federated.importance_fedavg import local_training
 from tacit.core.errors import ConfigError, DataError
 from tacit.graphs import federation, ring, star_roles
 from tacit.peer.in_memory import run_in_process

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 import tacit
 from tacit.algorithms._parts.validation import positive_number, whole_number
 from tacit.core.errors import ConfigError
-
-MOST_LINES = 150
 
 
 @pytest.mark.parametrize("value", [0, -1, 2.0, True, "3", None])
@@ -25,14 +21,6 @@ def test_what_is_not_positive_is_refused(value):
     with pytest.raises(ConfigError, match=r"penalty = .*: expected a positive number, how hard it pulls"):
         positive_number("penalty", value, "how hard it pulls")
     assert positive_number("penalty", 2, "how hard it pulls") == 2.0
-
-
-def test_every_file_of_a_method_is_short():
-    """A file that outgrows this holds something that wants a name and a file of its own."""
-    files = sorted(Path(tacit.algorithms.__file__).parent.glob("*.py"))
-    assert len(files) > 30
-    lengths = {file.name: len(file.read_text(encoding="utf-8").splitlines()) for file in files}
-    assert {name: length for name, length in lengths.items() if length > MOST_LINES} == {}
 
 
 COMPONENT = tacit.privacy.laplace(1.0, 1.0, "l2", perturbs="gradient", adjacency="component")

@@ -28,6 +28,22 @@ LIMITS = (spending_limit(-0.5), Constraint("share", lambda params, batch: 0.2 - 
 SHARES = tacit.algorithms.Shares(np.arange(1.0, AGENTS + 1))
 WITHOUT_NOISE = ("local_online", "importance_fedavg")
 """The first sends nothing; the second has a sister for noise, `fedavg`."""
+WITH_LAPLACE = (
+    "adapt_then_combine",
+    "centralised_online",
+    "consensus",
+    "decentralised_asymmetric",
+    "distributed_online",
+    "dp_admm",
+    "fedavg",
+    "lagrangian_descent",
+    "loss_tolerant_push_sum",
+    "mirror_descent",
+    "online_fedsgd",
+    "partial_diffusion",
+    "pso_fed",
+)
+"""Methods that are run with Laplace noise on updates; the others have Gaussian noise on gradients."""
 FORMS = {
     # Of a method that has several: what it is run as without noise, and with.
     "mirror_descent": ({"mirror": entropy(), "unbiased": True}, {"mirror": entropy()}),
@@ -129,7 +145,7 @@ def graph_of(algorithm: Algorithm) -> Graph | Topology:
 
 def cases() -> list[Case]:
     found = []
-    for k, name in enumerate(tacit.algorithms.REGISTRY):
+    for name in tacit.algorithms.REGISTRY:
         plain, noisy = FORMS.get(name, ({}, {}))
         make = lambda name=name, form=plain: build(name, **form)  # noqa: E731
         algorithm = make()
@@ -138,8 +154,8 @@ def cases() -> list[Case]:
         if "reliable" not in algorithm.requires and name != "local_online":
             found.append(Case(f"{name}, lossy", make, graph, LOSSY))
         if name not in WITHOUT_NOISE:
-            # One mechanism each, in turn: what they have in common is tested with the mechanisms themselves.
-            mine = MECHANISMS if name == "online_push_sum" else (MECHANISMS[(k + 1) % 2],)
+            # One mechanism each: what they have in common is tested with the mechanisms themselves.
+            mine = MECHANISMS if name == "online_push_sum" else (MECHANISMS[0 if name in WITH_LAPLACE else 1],)
             if algorithm.prepare is not None:  # of local problems solved to the end, which take no other clip
                 mine = (SPHERICAL,)
             for mechanism in mine:

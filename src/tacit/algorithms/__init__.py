@@ -1,38 +1,57 @@
-"""Methods, one per file; baselines that differ little share one. What several methods need has a file of its own."""
+"""Methods of decentralised, federated and private online learning, by family; each is imported when it is asked for."""
 
 from __future__ import annotations
 
-from tacit.algorithms.admm.private_admm import private_admm
-from tacit.algorithms.admm.zcdp_admm import dp_admm, zcdp_admm
-from tacit.algorithms.admm.zcdp_subgradient import zcdp_subgradient
-from tacit.algorithms.asynchronous.online_federated import online_fed, online_fedsgd, pso_fed
-from tacit.algorithms.asynchronous.pao_fed import pao_fed
-from tacit.algorithms.asynchronous.partial_diffusion import partial_diffusion
-from tacit.algorithms.asynchronous.sign_sgd import sign_sgd
-from tacit.algorithms.averaging.averaging import (
-    centralised_online,
-    decentralised_asymmetric,
-    decentralised_symmetric,
-    local_online,
-)
-from tacit.algorithms.averaging.distributed_online import distributed_minibatch, distributed_online
-from tacit.algorithms.diffusion.diffusion import adapt_then_combine, combine_then_adapt, consensus, diffusion
-from tacit.algorithms.federated._importance import optimal_shares
-from tacit.algorithms.federated._probabilities import Shares
-from tacit.algorithms.federated.fedavg import fedavg
-from tacit.algorithms.federated.graph_federated import graph_federated
-from tacit.algorithms.federated.importance_fedavg import importance_fedavg
-from tacit.algorithms.mirror.constrained_mirror_descent import constrained_mirror_descent, saddle_constants
-from tacit.algorithms.mirror.dynamic_mirror_descent import dynamic_mirror_descent
-from tacit.algorithms.mirror.lagrangian_descent import lagrangian_descent
-from tacit.algorithms.mirror.mirror_descent import mirror_descent
-from tacit.algorithms.personalised.discovery import Found, find_clusters
-from tacit.algorithms.personalised.networked_personalised import networked_personalised
-from tacit.algorithms.personalised.personalised_graph_federated import clustered_federated, personalised_graph_federated
-from tacit.algorithms.push_sum.loss_tolerant_push_sum import loss_tolerant_push_sum
-from tacit.algorithms.push_sum.online_push_sum import online_push_sum
-from tacit.algorithms.registry import REGISTRY, Entry, find, register
-from tacit.algorithms.schedules import inverse, inverse_sqrt
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from tacit.algorithms.registry import METHODS, REGISTRY, Entry, find, register
+
+if TYPE_CHECKING:
+    from tacit.algorithms.admm.private_admm import private_admm
+    from tacit.algorithms.admm.zcdp_admm import dp_admm, zcdp_admm
+    from tacit.algorithms.admm.zcdp_subgradient import zcdp_subgradient
+    from tacit.algorithms.asynchronous.online_federated import online_fed, online_fedsgd, pso_fed
+    from tacit.algorithms.asynchronous.pao_fed import pao_fed
+    from tacit.algorithms.asynchronous.partial_diffusion import partial_diffusion
+    from tacit.algorithms.asynchronous.sign_sgd import sign_sgd
+    from tacit.algorithms.averaging.averaging import (
+        centralised_online,
+        decentralised_asymmetric,
+        decentralised_symmetric,
+        local_online,
+    )
+    from tacit.algorithms.averaging.diffusion import adapt_then_combine, combine_then_adapt, consensus, diffusion
+    from tacit.algorithms.averaging.distributed_online import distributed_minibatch, distributed_online
+    from tacit.algorithms.federated._importance import Shares, optimal_shares
+    from tacit.algorithms.federated.fedavg import fedavg
+    from tacit.algorithms.federated.graph_federated import graph_federated
+    from tacit.algorithms.federated.importance_fedavg import importance_fedavg
+    from tacit.algorithms.mirror.constrained_mirror_descent import constrained_mirror_descent, saddle_constants
+    from tacit.algorithms.mirror.dynamic_mirror_descent import dynamic_mirror_descent
+    from tacit.algorithms.mirror.lagrangian_descent import lagrangian_descent
+    from tacit.algorithms.mirror.mirror_descent import mirror_descent
+    from tacit.algorithms.personalised._discovery import Found, find_clusters
+    from tacit.algorithms.personalised.networked_personalised import networked_personalised
+    from tacit.algorithms.personalised.personalised_graph_federated import (
+        clustered_federated,
+        personalised_graph_federated,
+    )
+    from tacit.algorithms.push_sum.loss_tolerant_push_sum import loss_tolerant_push_sum
+    from tacit.algorithms.push_sum.online_push_sum import online_push_sum
+    from tacit.algorithms.schedules import inverse, inverse_sqrt
+
+_MODULES = {
+    **METHODS,
+    "Found": "personalised._discovery",
+    "Shares": "federated._importance",
+    "find_clusters": "personalised._discovery",
+    "inverse": "schedules",
+    "inverse_sqrt": "schedules",
+    "optimal_shares": "federated._importance",
+    "saddle_constants": "mirror.constrained_mirror_descent",
+}
+"""Public name -> its module."""
 
 __all__ = [
     "REGISTRY",
@@ -79,3 +98,15 @@ __all__ = [
     "zcdp_admm",
     "zcdp_subgradient",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the module of a public name."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; dir({__name__}) lists what there is")
+    found = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

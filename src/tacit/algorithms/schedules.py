@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -46,14 +47,53 @@ def _precision() -> jnp.dtype:
     return jnp.result_type(float)
 
 
+@dataclass(frozen=True, repr=False)
+class _Falling:
+    """A step that falls as 1 / t or 1 / sqrt(t), with a name that can be read."""
+
+    scale: float
+    rooted: bool
+
+    def __call__(self, t: Array) -> Array:
+        rounds = jnp.asarray(t, _precision())
+        return self.scale / (jnp.sqrt(rounds) if self.rooted else rounds)
+
+    def __repr__(self) -> str:
+        return f"{'inverse_sqrt' if self.rooted else 'inverse'}({self.scale:g})"
+
+
 def inverse_sqrt(scale: float) -> Schedule:
-    """Return scale / sqrt(t), the step of general convex losses."""
-    return lambda t: scale / jnp.sqrt(jnp.asarray(t, _precision()))
+    """Step size scale / sqrt(t), for general convex losses.
+
+    Args:
+      scale: Step of the first round, above 0.
+
+    Returns:
+      A function of the round t = 1, 2, ..., for any parameter `step`.
+
+    Example:
+      >>> from tacit.algorithms import inverse_sqrt
+      >>> inverse_sqrt(0.5), float(inverse_sqrt(0.5)(4))
+      (inverse_sqrt(0.5), 0.25)
+    """
+    return _Falling(scale, rooted=True)
 
 
 def inverse(scale: float) -> Schedule:
-    """Return scale / t, the step of strongly convex losses."""
-    return lambda t: scale / jnp.asarray(t, _precision())
+    """Step size scale / t, for strongly convex losses.
+
+    Args:
+      scale: Step of the first round, above 0; 1 / lambda for losses of curvature lambda.
+
+    Returns:
+      A function of the round t = 1, 2, ..., for any parameter `step`.
+
+    Example:
+      >>> from tacit.algorithms import inverse
+      >>> inverse(1.0), float(inverse(1.0)(4))
+      (inverse(1), 0.25)
+    """
+    return _Falling(scale, rooted=False)
 
 
 def sum_until(schedule: Schedule, t: Array) -> Array:

@@ -1,1 +1,1 @@
-"""Steps that several methods share; nobody's API."""
+"""Steps that several methods share; not part of the API."""

@@ -1,4 +1,4 @@
-"""An agent's own records: how many there are, some of them, and the mechanism of a mean over them."""
+"""Batch size of an agent's mean, rows of a batch, and the mechanism of a mean over an agent's own records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Local problems under noise: what bounds the change of the released value in floating point, whatever was heard.
+"""Local problems under noise: a bound on the change of the released value in floating point, whatever was heard.
 
 In units of the clip c, with u the unit roundoff, D records of d coordinates, m the curvature around v0 and
 g = m (v0 - w), of which g or g / m is released, a local problem is to find
@@ -71,7 +71,7 @@ def rounding(records: Array, coordinates: int, u: float) -> Array:
 
 
 class Bounds(NamedTuple):
-    """What is known of a clipped local problem before it is solved."""
+    """Bounds of a clipped local problem, known before it is solved."""
 
     limit: Array
     """(n,) of each record's slope."""

@@ -1,14 +1,11 @@
-"""One step of gradient descent whose outcome may be released: what the methods have in common.
+"""Gradient step around a mechanism.
 
     value(at, start, batch)     what the mechanism noises: the gradient at `at`, the update, or the model after it
     moved(at, start, released)  the model after the step from `start`
 
 Neither touches the state: the next state is made of what was released, so that a record enters a run through the one
-release of its round and nothing else. That is what parallel composition over records stands on. A released gradient or
-update holds the data's part alone; the regulariser, which depends on the model only, is added afterwards, so that the
-sensitivity does not depend on the model's size, not even by rounding. What a mechanism makes of a noisy gradient
-(`Mechanism.finish`) it makes of the whole one, as 000 Alg. 3 has it: the regulariser joins between noise and finish.
-Both are functions of what was released and of the model, so that neither sensitivity nor account know of them.
+release of its round and nothing else. That is what parallel composition over records stands on. Which value is released
+is chosen in `perturbation`.
 
 The gradient is the mean over the agent's own records, D_k of them where a batch is a whole data set: an agent with
 fewer records than others moves further if one is replaced, and gets more noise.
@@ -20,10 +17,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 
 from tacit.algorithms._parts.batches import counted, of_own_records
-from tacit.core.contract import Array, Batch, Mechanism, Noise, Objective, Params, Tree, View
+from tacit.algorithms._parts.perturbation import added, perturbation, whole_gradient
+from tacit.core.contract import Array, Batch, Mechanism, Objective, Params, Tree, View
 from tacit.core.errors import ConfigError
 from tacit.objectives import Euclidean, MirrorMap
 from tacit.privacy import gradient_parts
@@ -42,36 +39,6 @@ class Step(NamedTuple):
     """(where the gradient is taken, a released gradient) -> with the regulariser's part, as the mechanism leaves it."""
 
 
-class Unfinished(NamedTuple):
-    """A gradient with its noise, to which something is added before the mechanism's `finish`."""
-
-    noisy: Tree
-    scale: Array
-    sensitivity: Array
-    bound: Array | None
-
-
-def finished_whole(mechanism: Mechanism) -> tuple[Mechanism, Callable[[Tree, Tree | None], Tree]]:
-    """Return the mechanism for a gradient's part of data, and what makes the whole of its release and of the rest."""
-    finish, distribution = mechanism.finish, mechanism.distribution
-    if finish is None or distribution is None:
-        return mechanism, added
-
-    def leave(noisy: Tree, noise: Noise) -> Unfinished:
-        return Unfinished(noisy, noise.scale, noise.sensitivity, noise.bound)
-
-    def whole(released: Unfinished, rest: Tree | None) -> Tree:
-        noise = Noise(distribution, released.scale, released.sensitivity, released.bound)
-        return finish(added(released.noisy, rest), noise)
-
-    return mechanism._replace(finish=leave), whole
-
-
-def added(part: Tree, rest: Tree | None) -> Tree:
-    """Return the sum of two parts of a gradient, of which the second may be absent."""
-    return part if rest is None else jax.tree.map(jnp.add, part, rest)
-
-
 def gradient_step(
     objective: Objective,
     rate: Callable[[View], Array],
@@ -86,7 +53,8 @@ def gradient_step(
     geometry = Euclidean() if mirror is None else mirror
     _check_model_noise(mechanism, geometry)
     data, penalty = gradient_parts(objective, mechanism.clip)
-    noise, joined = finished_whole(mechanism)
+    place = perturbation(mechanism)
+    noise, joined = whole_gradient(mechanism)
 
     def rest(at: Params) -> Tree | None:
         return None if penalty is None else penalty(at)
@@ -95,38 +63,34 @@ def gradient_step(
         gamma = rate(view)
         return jax.tree.map(lambda g: gamma.astype(g.dtype) * g, gradient)
 
-    def minus(start: Params, step: Tree) -> Params:
-        return geometry.step(start, step)
-
-    def value(at: Params, start: Params, batch: Batch, view: View) -> Tree:
-        gradient = data(at, batch, counted(batch, view))
-        if mechanism.perturbs == "gradient":
-            return gradient
-        if mechanism.perturbs == "update":
-            return scaled(gradient, view)
-        return minus(start, scaled(added(gradient, rest(at)), view))
-
-    def moved(at: Params, start: Params, released: Tree, view: View) -> Params:
-        if mechanism.perturbs == "model":
-            return released
-        if mechanism.perturbs == "gradient":
-            return minus(start, scaled(whole(at, released), view))
-        step = released if penalty is None else jax.tree.map(jnp.add, released, scaled(penalty(at), view))
-        return minus(start, step)
-
     def whole(at: Params, released: Tree) -> Tree:
         return joined(released, rest(at))
 
-    if mechanism.perturbs == "gradient":
-        return Step(of_own_records(noise, apart=True), value, moved, whole)
-    return Step(of_own_records(mechanism, apart=True).amplified(rate), value, moved, whole)
+    def value(at: Params, start: Params, batch: Batch, view: View) -> Tree:
+        gradient = data(at, batch, counted(batch, view))
+
+        def model() -> Params:
+            return geometry.step(start, scaled(added(gradient, rest(at)), view))
+
+        return place.value(gradient, lambda gradient: scaled(gradient, view), model)
+
+    def moved(at: Params, start: Params, released: Tree, view: View) -> Params:
+        def by_gradient(gradient: Tree) -> Params:
+            return geometry.step(start, scaled(whole(at, gradient), view))
+
+        def by_update(update: Tree) -> Params:
+            return geometry.step(start, added(update, None if penalty is None else scaled(penalty(at), view)))
+
+        return place.model(released, by_gradient, by_update)
+
+    return Step(place.scaled(of_own_records(noise, apart=True), rate), value, moved, whole)
 
 
 def _check_model_noise(mechanism: Mechanism, geometry: MirrorMap) -> None:
     """Refuse noise on a model after a step that does not bound what a record can change there.
 
     A projection on a convex set brings points nearer to each other in the l2 norm but not in the l1 norm (erratum of
-    002 Lemma 1), so that only an l2 clip bounds the change. Other geometries bound it in no norm.
+    Lemma 1 of Li et al.), so that only an l2 clip bounds the change. Other geometries bound it in no norm.
     """
     clip = mechanism.clip
     if mechanism.distribution is None or mechanism.perturbs != "model":

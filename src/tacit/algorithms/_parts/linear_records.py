@@ -1,4 +1,4 @@
-"""Losses of linear models record by record: what a local problem that is solved to the end needs of them."""
+"""Losses of linear models record by record, for local problems that are solved to the end."""
 
 from __future__ import annotations
 

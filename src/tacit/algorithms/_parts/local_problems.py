@@ -1,4 +1,4 @@
-"""The problem that an agent solves to the end in a round, of its records and of the point around which it is posed."""
+"""Local problem of a round: an agent's records, and the point around which the problem is posed."""
 
 from __future__ import annotations
 

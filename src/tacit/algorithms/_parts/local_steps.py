@@ -1,6 +1,6 @@
-"""A client's work of one round: several steps on its own data, of which one value is released.
+"""Local training of a client: several steps on its own data, of which one value is released.
 
-    w_0 = w;  w_e = w_{e-1} - mu / E_k ghat_k(w_{e-1}), e = 1, ..., E_k                      (004 (3.3), (3.6))
+    w_0 = w;  w_e = w_{e-1} - mu / E_k ghat_k(w_{e-1}), e = 1, ..., E_k                      (Rizk (2023), (3.3), (3.6))
 
 ghat_k is the mean gradient over B_k of the client's records, drawn anew in every step without replacement; with
 `batch_size=None` it is over the batch as it comes.
@@ -22,8 +22,8 @@ import jax
 import jax.numpy as jnp
 
 from tacit.algorithms._parts.batches import counted, of_own_records, records_held, rows
-from tacit.algorithms._parts.descent import added, finished_whole
 from tacit.algorithms._parts.per_client import PerClient, numbers, of_client
+from tacit.algorithms._parts.perturbation import added, perturbation, whole_gradient
 from tacit.algorithms._parts.sampling import uniform_cohort
 from tacit.algorithms.schedules import StepSize, as_schedule
 from tacit.core.contract import Array, Batch, Key, Mechanism, Objective, Params, Tree, View
@@ -49,7 +49,8 @@ def sampled_training(
     steps = numbers("local_steps", local_steps)
     sizes = None if batch_size is None else numbers("batch_size", batch_size)
     data, penalty = gradient_parts(objective, mechanism.clip)
-    noise, joined = finished_whole(mechanism)
+    place = perturbation(mechanism)
+    noise, joined = whole_gradient(mechanism)
     most_steps, most_records = int(steps.max()), 0 if sizes is None else int(sizes.max())
 
     def drawn(key: Key, batch: Batch, view: View) -> Batch:
@@ -87,27 +88,24 @@ def sampled_training(
         gradient = mean_gradient(key, start, batch, view)
         if mechanism.clip is not None and most_steps > 1:
             gradient = clip(gradient, mechanism.clip)  # a mean of clipped means is within, but for rounding
-        if mechanism.perturbs == "gradient":
-            return gradient
-        if mechanism.perturbs == "update":
+
+        def update(gradient: Tree) -> Tree:
             return jax.tree.map(lambda g: schedule(view.round).astype(g.dtype) * g, gradient)
-        return stepped(start, added(gradient, rest(start)), view)
+
+        return place.value(gradient, update, lambda: stepped(start, added(gradient, rest(start)), view))
 
     def moved(start: Params, released: Tree, view: View) -> Params:
-        if mechanism.perturbs == "gradient":
-            return stepped(start, joined(released, rest(start)), view)
-        if mechanism.perturbs == "model":
-            return released
-        return jax.tree.map(jnp.subtract, start if penalty is None else stepped(start, rest(start), view), released)
+        def by_gradient(gradient: Tree) -> Params:
+            return stepped(start, joined(gradient, rest(start)), view)
 
-    def gain(view: View) -> Array:
-        """How much more than one clipped gradient the value moves."""
-        return jnp.ones(()) if mechanism.perturbs == "gradient" else schedule(view.round)
+        def by_update(update: Tree) -> Params:
+            return jax.tree.map(jnp.subtract, start if penalty is None else stepped(start, rest(start), view), update)
 
-    noised = noise if mechanism.perturbs == "gradient" else mechanism
-    averaged = of_own_records(noised, apart=True)
+        return place.model(released, by_gradient, by_update)
+
+    averaged = of_own_records(noise, apart=True)
     if most_steps > 1:
-        averaged = noised.for_whole_batch()
+        averaged = noise.for_whole_batch()
     elif sizes is not None:
-        averaged = noised.over(lambda view, extent: of_client(sizes, view))
-    return Training(averaged.amplified(gain), value, moved)
+        averaged = noise.over(lambda view, extent: of_client(sizes, view))
+    return Training(place.scaled(averaged, lambda view: schedule(view.round)), value, moved)

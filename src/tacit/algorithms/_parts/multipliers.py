@@ -1,6 +1,6 @@
-"""What methods by alternating directions over a graph share: released values, multipliers, and what neighbours sent.
+"""Multipliers of alternating directions over a graph, made of released values.
 
-Everybody keeps its own released value u_k, the sum of its neighbours' and a multiplier gamma_k. After a round
+Every agent keeps its own released value u_k, the sum of its neighbours' and a multiplier gamma_k. After a round
 
     gamma_k <- gamma_k + rho sum_{l in N_k} (u_k - u_l)
 
@@ -26,7 +26,7 @@ NEEDS: frozenset[Requirement] = frozenset({"symmetric", "strongly_connected", "f
 
 
 class State(NamedTuple):
-    """What an agent carries."""
+    """State of an agent."""
 
     u: Params
     """Its own value, as it was released."""
@@ -37,7 +37,7 @@ class State(NamedTuple):
 
 
 def init(key: Key, params: Params, views: Mapping[str, View]) -> State:
-    """Start as if everybody had released the same."""
+    """Start as if all agents had released the same."""
     return started(params, views["peers"])
 
 
@@ -48,7 +48,7 @@ def started(params: Params, view: View) -> State:
     return State(params, others, jax.tree.map(jnp.zeros_like, params))
 
 
-def checked(penalty: float) -> float:
+def validate_penalty(penalty: float) -> float:
     """Return a penalty; refuse one that would not hold agents together."""
     return positive_number("penalty", penalty, "how hard neighbours are pulled together")
 

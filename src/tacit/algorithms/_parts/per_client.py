@@ -1,4 +1,4 @@
-"""Clients of a server: settings that each may have of its own, and who they are in a given graph."""
+"""Per-client settings, and the clients of a server in a given graph."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def of_client(table: np.ndarray, view: View) -> Array:
 
 
 def around_one_server(given: Topology) -> Topology:
-    """Take a graph of agents of one role as so many clients of one server, whoever they trust."""
+    """Take a graph of agents of one role as so many clients of one server."""
     if set(given.roles) != {"peer"}:
         return given
     there = {"client": given.availability["peer"]} if "peer" in given.availability else {}

@@ -10,12 +10,12 @@ other smooth losses it is solved by Newton steps, each as long as is best along 
 
 What makes the sensitivity true. A clip bounds every record's gradient phi' x_i, here by bounding phi': what comes of it
 is still monotone in w, hence the gradient of a convex function, and the minimiser moves by at most 2 c / (D_k m) in the
-l2 norm if a record is replaced (001 (5.31) and [39], whose Assumption 3 this enforces); in the l1 norm it may move
-further than l1 clips say, so that these are refused. D_k is how many records the agent holds, which replacing one does
-not change. What is released is g / m, or g, never a difference of models, which would be rounded to the last place of
-v0: neighbours have v0 in their hands. How far from the exact minimiser g may be, in floating point and for any v0, is
-in `contraction`, and is booked on top. Without noise the number of steps is fixed, and the `residual`, a bound on the
-distance to the exact minimiser, is there to look at.
+l2 norm if a record is replaced (Gauthier (2023), (5.31) and its [39], whose Assumption 3 this enforces); in the l1 norm
+it may move further than l1 clips say, so that these are refused. D_k is how many records the agent holds, which
+replacing one does not change. What is released is g / m, or g, never a difference of models, which would be rounded to
+the last place of v0: neighbours have v0 in their hands. How far from the exact minimiser g may be, in floating point
+and for any v0, is in `contraction`, and is booked on top. Without noise the number of steps is fixed, and the
+`residual`, a bound on the distance to the exact minimiser, is there to look at.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from tacit.algorithms._parts.contraction import SLACK, pulled
 from tacit.algorithms._parts.linear_records import Factored, smooth_linear
 from tacit.algorithms._parts.local_problems import Bounded, LocalProblems
 from tacit.algorithms._parts.newton import newton
+from tacit.algorithms._parts.perturbation import perturbation
 from tacit.algorithms._parts.validation import whole_number
 from tacit.core.contract import Array, Batch, Extent, Mechanism, Objective, Params, Tree, View
 from tacit.core.errors import ConfigError
@@ -84,6 +85,7 @@ def proximal_step(
             "the end, and what a record moves a minimiser by is bounded in the l2 norm alone; clip in l2"
         )
     whole_number("newton_steps", newton_steps, "how many a local problem is solved in")
+    place = perturbation(mechanism)
     local_problems = LocalProblems(objective, sample, clip, name)
 
     def gradient(found: Bounded, batch: Factored, m: Array) -> Params:
@@ -105,26 +107,18 @@ def proximal_step(
         return Solution(g, v0 - g / m, jnp.sqrt(jnp.sum(jnp.square(gap))) / m)
 
     def value(mu: Array, solution: Solution) -> Tree:
-        if mechanism.perturbs == "model":
-            return solution.w
-        g = solution.gradient
-        return g if mechanism.perturbs == "gradient" else g / (mu + l2).astype(g.dtype)
+        return place.value(solution.gradient, lambda g: g / (mu + l2).astype(g.dtype), lambda: solution.w)
 
     def moved(pull: Params, mu: Array, released: Tree) -> Params:
-        if mechanism.perturbs == "model":
-            return released
         m, v0 = _whole(pull, mu, l2)
-        return v0 - (released if mechanism.perturbs == "update" else released / m)
+        return place.model(released, lambda g: v0 - g / m, lambda update: v0 - update)
 
-    def gain(view: View) -> Array:
-        return jnp.ones(()) if mechanism.perturbs == "gradient" else 1 / (curvature(view) + l2)
-
-    noisy = _solved(of_own_records(mechanism).amplified(gain))
+    noisy = _solved(place.scaled(of_own_records(mechanism), lambda view: 1 / (curvature(view) + l2)))
     return Proximal(noisy, local_problems.prepared, solve, value, moved, l2)
 
 
-def noted(mechanism: Mechanism, before: Array, solution: Solution) -> Array:
-    """Return the residual to keep; under noise the one before: what a state keeps of data, later messages tell."""
+def residual_to_store(mechanism: Mechanism, before: Array, solution: Solution) -> Array:
+    """Return the solver's residual as a diagnostic; under noise the one before, or the state would leak data."""
     return solution.residual if mechanism.distribution is None else before
 
 

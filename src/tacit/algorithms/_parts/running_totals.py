@@ -6,29 +6,28 @@ some hundred rounds.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from tacit.algorithms.push_sum.online_push_sum import State as Parts
-from tacit.core.contract import Array
+from tacit.core.contract import Array, Tree
 
 
 class Total(NamedTuple):
     """Running totals as sums high + low, with a leading axis over slots."""
 
-    high: Parts
-    low: Parts
+    high: Any
+    low: Any
 
 
-def no_totals(slots: int, like: Parts) -> Total:
+def no_totals(slots: int, like: Tree) -> Total:
     """Return the totals of slots to which nothing was sent yet."""
     zeros = jax.tree.map(lambda leaf: jnp.zeros((slots, *leaf.shape), leaf.dtype), like)
     return Total(zeros, zeros)
 
 
-def increased(total: Total, part: Parts) -> Total:
+def increased(total: Total, part: Tree) -> Total:
     """Add to a total without losing the low digits."""
     pairs = jax.tree.map(two_sum, total.high, total.low, part)
     outer, inner = jax.tree.structure(part), jax.tree.structure((0, 0))
@@ -43,10 +42,9 @@ def two_sum(high: Array, low: Array, x: Array) -> tuple[Array, Array]:
     return rough + rest, rest - ((rough + rest) - rough)
 
 
-def growth(new: Total, old: Total) -> Parts:
+def growth(new: Total, old: Total) -> Any:
     """Return what a total has grown by."""
-    grown: Parts = jax.tree.map(lambda nh, oh, nl, ol: (nh - oh) + (nl - ol), new.high, old.high, new.low, old.low)
-    return grown
+    return jax.tree.map(lambda nh, oh, nl, ol: (nh - oh) + (nl - ol), new.high, old.high, new.low, old.low)
 
 
 def along(slots: Array, leaf: Array) -> Array:

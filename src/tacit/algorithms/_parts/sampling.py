@@ -1,4 +1,4 @@
-"""Who takes part: cohorts drawn without replacement, uniformly or with given inclusion probabilities.
+"""Client sampling: cohorts drawn without replacement, uniformly or with given inclusion probabilities.
 
 Numbers are drawn from 0 to count - 1, for `jit` and `vmap`; a server adds 1 to get the slot of a client.
 """
@@ -38,12 +38,12 @@ class Sample(NamedTuple):
     chosen: Array
     """(size,) numbers, all different; -1 in places that are not filled."""
     share: Array
-    """(size,) inclusion probability of each, divided by how many are drawn: the p of 004 (2.6), by which an estimate is
-    divided to be unbiased; 1 in places that are not filled."""
+    """(size,) inclusion probability of each, divided by how many are drawn: the p of Rizk (2023), (2.6), by which an
+    estimate is divided to be unbiased; 1 in places that are not filled."""
 
 
 def systematic_cohort(key: Key, share: Array, size: int, taken: Array | int | None = None) -> Sample:
-    """Draw with inclusion probabilities taken * share: systematic sampling, 004 (2.55).
+    """Draw with inclusion probabilities taken * share: systematic sampling, Rizk (2023), (2.55).
 
     `share` sums to 1 and is at most 1 / taken, see `capped`. `taken` as in `uniform_cohort`.
     """
@@ -51,13 +51,13 @@ def systematic_cohort(key: Key, share: Array, size: int, taken: Array | int | No
 
 
 def progressive_totals(share: Array, taken: Array | int) -> Array:
-    """Return the sums of the first inclusion probabilities, 004 (2.55), which end at `taken`."""
+    """Return the sums of the first inclusion probabilities, (2.55), which end at `taken`."""
     total = jax.lax.cummax(jnp.cumsum(share))  # a sum taken as a tree may fall by a rounding
     return total * (jnp.asarray(taken, share.dtype) / total[-1])
 
 
 def systematic_draw(key: Key, total: Array, size: int, taken: Array | int | None = None) -> Sample:
-    """Draw from progressive totals, in O(size log count): for who draws from the same ones again and again.
+    """Draw from progressive totals, in O(size log count): for a server that draws from the same ones in every round.
 
     Number k is drawn if one of d, d + 1, d + 2, ..., for one uniform d in [0, 1), falls between the totals up to k - 1
     and up to k. Its probability is read off the totals: what rounding does to them biases no estimate.
@@ -74,9 +74,9 @@ def systematic_draw(key: Key, total: Array, size: int, taken: Array | int | None
 def capped(weight: Array, size: Array | int) -> Array:
     """Return shares in proportion to the weights, none above 1 / size: an inclusion probability is at most 1.
 
-    What is taken in any case has the share 1 / size; the others keep their proportions. Who is above the cap is set to
-    it, which gives the others more, until nobody else is above: in fewer than `size` steps. Entries with a weight of 0
-    get a share only if the others are fewer than `size`.
+    What is taken in any case has the share 1 / size; the others keep their proportions. A share above the cap
+    is set to it, which gives the others more, until no other is above: in fewer than `size` steps. Entries with a
+    weight of 0 get a share only if the others are fewer than `size`.
     """
     most = 1 / jnp.asarray(size, weight.dtype)
 

@@ -1,4 +1,4 @@
-"""What methods refuse alike: numbers that mean nothing where they stand."""
+"""Validation of constructor arguments."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""Networked ADMM whose local problems are solved to the end: P-ADMM, the smooth baseline of 001 section 3.4.
+"""Networked ADMM whose local problems are solved to the end, P-ADMM (Gauthier (2023), sec. 3.4, baseline).
 
     w_k = argmin f_k(w) + <gamma_k, w> + rho sum_l ||w - (u_k + u_l) / 2||^2;   u_k = w_k + noise      (3.4)
     gamma_k <- gamma_k + rho sum_l (u_k - u_l)
 
-Without noise it is networked federated learning of one model for all, NFL of 001 ch. 6. For the smooth losses of linear
-models (`tacit.algorithms._parts.proximal`, which also says what bounds the sensitivity).
+Without noise it is networked federated learning of one model for all, NFL of ch. 6.
 """
 
 from __future__ import annotations
@@ -37,22 +36,45 @@ from tacit.privacy import statement
 
 
 class State(NamedTuple):
-    """What an agent carries."""
+    """State of an agent."""
 
     shared: admm.State
     residual: Array
     """Of its last local problem; of models sent with noise it is not kept."""
 
 
-@register("001 section 3.4, baseline")
+@register("Gauthier (2023), sec. 3.4, baseline", title="Private ADMM (P-ADMM)")
 def private_admm(
     objective: Objective,
     mechanism: Mechanism = unprotected,
     penalty: float = 1.0,
     newton_steps: int = proximal.NEWTON_STEPS,
 ) -> Algorithm:
-    """P-ADMM: networked ADMM with local problems solved to the end, for smooth losses; without noise NFL."""
-    rho = admm.checked(penalty)
+    """Private ADMM (P-ADMM): local problems solved to the end, for the smooth losses of linear models.
+
+    In a round each agent minimises its loss plus a multiplier term and the squared distances to the midpoints between
+    its own and its neighbours' last released models, releases the minimiser with noise, hears its neighbours' and moves
+    its multiplier by the disagreement. The sensitivity of a minimiser is bounded in the l2 norm, so clips are l2.
+
+    Args:
+      objective: Squared or logistic loss of a linear model, without l1, e.g. `tacit.objectives.squared(l2=0.01)`.
+      mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default.
+      penalty: rho above 0, how hard neighbours are pulled together.
+      newton_steps: Newton steps of a local problem without noise, from 1 on; under noise as many as it takes.
+
+    Returns:
+      An algorithm for `tacit.simulate`, a peer or an audit.
+
+    Example:
+      >>> import tacit
+      >>> algorithm = tacit.algorithms.private_admm(tacit.objectives.squared(l2=0.01), penalty=0.5)
+      >>> sorted(algorithm.requires)
+      ['fixed', 'reliable', 'strongly_connected', 'symmetric']
+
+    References:
+      Gauthier (2023), thesis, NTNU, sec. 3.4, (3.4).
+    """
+    rho = admm.validate_penalty(penalty)
 
     def curvature(view: View) -> Array:
         return 2 * rho * view.into.degree
@@ -65,7 +87,7 @@ def private_admm(
     def compute(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
         pull, mu = admm.pull(state.shared, rho, view), curvature(view)
         solution = step.solve(pull, mu, batch, view)
-        residual = proximal.noted(mechanism, state.residual, solution)
+        residual = proximal.residual_to_store(mechanism, state.residual, solution)
         return state._replace(residual=residual), step.value(mu, solution)
 
     def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
@@ -84,7 +106,7 @@ def private_admm(
         requires=admm.NEEDS,
         privacy=statement(
             mechanism,
-            "phi_n-zCDP in round n for losses of bounded gradient (001 section 3.4, after its reference 39)",
+            "phi_n-zCDP in round n for losses of bounded gradient (Gauthier (2023), sec. 3.4, after its reference 39)",
             "parallel",
             proximal.ASSUMPTIONS,
         ),

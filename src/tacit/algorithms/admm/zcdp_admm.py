@@ -1,19 +1,15 @@
-"""Private learning of nonsmooth objectives by linearised ADMM, zCDP-NFL (001 ch. 3, Alg. 2).
+"""Private learning of nonsmooth objectives by linearised ADMM, zCDP-NFL (Gauthier (2023), ch. 3, Alg. 2).
 
     w_k   = (u_k / eta_t + rho sum_l (u_k + u_l) - f_k'(u_k) - gamma_k) / (1 / eta_t + 2 rho |N_k|)
     u_k   = w_k + noise                                                  released, and all that is ever used again
     gamma_k <- gamma_k + rho sum_l (u_k - u_l)
 
-f_k' is any subgradient, so that neither the loss nor the regulariser needs to be smooth; the step is in closed form.
-f_k is the objective: the mean loss of the own records plus the regulariser, the agent's share of it (lambda / K in the
-text). `step` is eta_t, which should vanish; `penalty` is rho.
+f_k' is any subgradient. f_k is the objective: the mean loss of the own records plus the regulariser, the agent's share
+of it (lambda / K in the text).
 
 A record enters through its clipped gradient, divided by the denominator of the first line. So one that is replaced
 moves w_k by at most 2 c / (D_k (2 rho |N_k| + 1 / eta_t)), (3.12), and noise on w_k is noise on that update: that is
 what is released (`perturbs="update"`), since a model's own rounding errors would add to its sensitivity.
-
-`dp_admm` is the text's baseline: the same recursion under noise that is calibrated for (epsilon, delta) round by round
-(`tacit.privacy.classic_gaussian`).
 """
 
 from __future__ import annotations
@@ -44,36 +40,82 @@ from tacit.core.contract import (
 from tacit.privacy import statement
 
 VANISHING = inverse_sqrt(0.5)
-ZCDP_CLAIM = "phi_n-zCDP in round n, (epsilon, delta) of the run by the sum of all phi_n (001 Theorem I and corollary)"
-CLASSIC_CLAIM = "(epsilon, delta) of each round by the classic calibration, added up over the rounds (001 section 3.4)"
+ZCDP_CLAIM = "phi_n-zCDP in round n, (epsilon, delta) of the run by the sum of all phi_n (Gauthier (2023), Theorem I)"
+CLASSIC_CLAIM = (
+    "(epsilon, delta) of each round by the classic calibration, added up over the rounds (Gauthier (2023), sec. 3.4)"
+)
 
 
-@register("001 Alg. 2")
+@register("Gauthier (2023), Alg. 2", title="Linearised ADMM under zCDP (zCDP-NFL)")
 def zcdp_admm(
     objective: Objective,
     step: StepSize = VANISHING,
     mechanism: Mechanism = unprotected,
     penalty: float = 1.0,
 ) -> Algorithm:
-    """zCDP-NFL: linearised ADMM over a symmetric graph, for losses and regularisers that need not be smooth."""
+    """Linearised ADMM under zCDP (zCDP-NFL), for losses and regularisers that need not be smooth.
+
+    In a round each agent moves its last released model by a subgradient, its multiplier and the pull towards its
+    neighbours, in closed form; releases the outcome with noise; hears its neighbours' models; and moves its multiplier
+    by the disagreement. All that is ever used again was released.
+
+    Args:
+      objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
+      step: eta_t above 0, a number or a function of the round, which should vanish; `inverse_sqrt(0.5)` by default.
+      mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default.
+      penalty: rho above 0, how hard neighbours are pulled together.
+
+    Returns:
+      An algorithm for `tacit.simulate`, a peer or an audit.
+
+    Example:
+      >>> import tacit
+      >>> lasso = tacit.objectives.squared(l1=0.01)
+      >>> sorted(tacit.algorithms.zcdp_admm(lasso, penalty=0.5).requires)
+      ['fixed', 'reliable', 'strongly_connected', 'symmetric']
+
+    References:
+      Gauthier (2023), thesis, NTNU, ch. 3, Alg. 2.
+    """
     return _linearised("zcdp_admm", ZCDP_CLAIM, objective, step, mechanism, penalty)
 
 
-@register("001 section 3.4, baseline")
+@register("Gauthier (2023), sec. 3.4, baseline", title="Linearised ADMM, classic noise (DP-NFL)")
 def dp_admm(
     objective: Objective,
     step: StepSize = VANISHING,
     mechanism: Mechanism = unprotected,
     penalty: float = 1.0,
 ) -> Algorithm:
-    """(eps, delta)DP-NFL: zCDP-NFL under noise by the classic calibration (`privacy.classic_gaussian`)."""
+    """Linearised ADMM under noise calibrated for (epsilon, delta) round by round (DP-NFL): a baseline.
+
+    Rounds are those of `zcdp_admm`; the noise is meant to be `tacit.privacy.classic_gaussian`.
+
+    Args:
+      objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
+      step: eta_t above 0, a number or a function of the round, which should vanish; `inverse_sqrt(0.5)` by default.
+      mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default.
+      penalty: rho above 0, how hard neighbours are pulled together.
+
+    Returns:
+      An algorithm for `tacit.simulate`, a peer or an audit.
+
+    Example:
+      >>> import tacit
+      >>> noise = tacit.privacy.classic_gaussian(0.5, 1e-5, clip=1.0)
+      >>> tacit.algorithms.dp_admm(tacit.objectives.logistic(), mechanism=noise).privacy.private
+      True
+
+    References:
+      Gauthier (2023), thesis, NTNU, sec. 3.4.
+    """
     return _linearised("dp_admm", CLASSIC_CLAIM, objective, step, mechanism, penalty)
 
 
 def _linearised(
     name: str, claim: str, objective: Objective, step: StepSize, mechanism: Mechanism, penalty: float
 ) -> Algorithm:
-    eta, rho = as_schedule(step), admm.checked(penalty)
+    eta, rho = as_schedule(step), admm.validate_penalty(penalty)
 
     def rate(view: View) -> Array:
         return 1 / (1 / eta(view.round) + 2 * rho * view.into.degree)

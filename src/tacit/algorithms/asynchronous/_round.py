@@ -1,4 +1,4 @@
-"""The round of a server and clients that come and go, in which both sides share windows of their models (001 ch. 4).
+"""Round of a server and clients that come and go, both of which share windows of their models (Gauthier (2023), ch. 4).
 
     server:  sends M_k w to the clients that are there, or to those of them that it calls           "downlink"
     client:  v = M_k w + (I - M_k) w_k where it was heard from, else w_k;  w_k <- v - mu grad(v)    (4.9)-(4.12)
@@ -46,15 +46,15 @@ from tacit.privacy import statement
 
 
 class Server(NamedTuple):
-    """What the server carries."""
+    """State of the server."""
 
     w: Params
     called: Array
-    """Slots of the clients that it calls in this round; empty where it calls all who are there."""
+    """Slots of the clients that it calls in this round; empty where it calls all that are there."""
 
 
 class Client(NamedTuple):
-    """What a client carries."""
+    """State of a client."""
 
     w: Params
     heard: Array
@@ -70,15 +70,15 @@ def around_windows(
     unstable: Literal["refuse", "allow"],
     answers: bool = False,
 ) -> Algorithm:
-    """Return the method that shares so. `answers`: whoever the server does not reach has no part in the round."""
+    """Return the method that shares so. `answers`: a client that the server does not reach has no part in the round."""
     return Algorithm(
         name=name,
         objective=objective,
         init={"client": _client_init, "server": _server_init},
-        phases=_rounds(gradient_step(objective, as_rate(step), mechanism), sharing.checked(), answers),
+        phases=_rounds(gradient_step(objective, as_rate(step), mechanism), sharing.validated(), answers),
         model=lambda state: state.w,
         requires=frozenset(),
-        privacy=statement(mechanism, "no guarantee is claimed (001 ch. 4 adds no noise)"),
+        privacy=statement(mechanism, "no guarantee is claimed (Gauthier (2023), ch. 4, adds no noise)"),
         topology=around_one_server,
         learner="client",
         predictor="server",

@@ -1,4 +1,4 @@
-"""Whether a step size can be kept up: the bounds of 001 Theorems 4.1 and 4.2, checked on data before a run."""
+"""Stability of a step size: the bounds of Gauthier (2023), Theorems 4.1 and 4.2, checked on data before a run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def steps_within(
         if largest > bound:
             raise ConfigError(
                 f"step = {largest:g} is above {bound:.4g}, the inverse of the largest eigenvalue of agent {agent}'s "
-                f"E[z z'] (001 Theorem 4.2; above {2 * bound:.4g} the mean diverges, Theorem 4.1): take a smaller one, "
+                f"E[z z'] (Theorem 4.2; above {2 * bound:.4g} the mean diverges, Theorem 4.1): take a smaller one, "
                 "or force it with unstable='allow'"
             )
 

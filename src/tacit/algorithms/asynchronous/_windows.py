@@ -1,10 +1,10 @@
-"""Partial sharing: of a model of d numbers only `share` travel, a window that moves from round to round (001 ch. 4).
+"""Partial sharing: of a model of d numbers only `share` travel, a window that moves with the rounds.
 
     M_k(n)   the coordinates that the server sends to client k in round n      m (n + k) + 0 ... m - 1, modulo d
     S_k(n)   those that client k sends back                                    M_k(n + 1), or M_k(n)
 
-Coordinated windows leave out the k: everybody shares the same ones. A window follows from who sends, the round and the
-settings, so that nothing of it travels: on a wire as in memory a message is m numbers.
+(Gauthier (2023), ch. 4.) Coordinated windows leave out the k: all clients share the same ones. A window follows
+from sender, round and settings, so that nothing of it travels: on a wire as in memory a message is m numbers.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ Order = Literal["shift", "random"]
 
 
 class Windows(NamedTuple):
-    """Which coordinates are shared, by whom and when."""
+    """Windows of coordinates, by agent and round."""
 
     share: int | None
     """m, how many; None: all of them."""
     coordinated: bool = False
-    """Whether everybody shares the same ones."""
+    """Whether all agents share the same ones."""
     order: Order = "shift"
     """The next window begins where the last one ended, or at a pseudo-random multiple of m."""
     seed: int = 0
     """Of random windows; all agents have the same one."""
 
-    def checked(self) -> Windows:
+    def validated(self) -> Windows:
         """Refuse settings that mean nothing."""
         if self.share is not None and (isinstance(self.share, bool) or self.share != int(self.share) or self.share < 1):
             raise ConfigError(f"share = {self.share!r}: expected a whole number of coordinates, from 1 on")
@@ -77,7 +77,7 @@ def shaped(vector: Array, like: Params) -> Params:
 
 
 class Late(NamedTuple):
-    """What a server makes of updates that come late, (4.13)-(4.14)."""
+    """Treatment of updates that come late, (4.13)-(4.14)."""
 
     decay: float = 1.0
     """alpha: what was under way for l rounds counts alpha**l."""
@@ -86,7 +86,7 @@ class Late(NamedTuple):
     newest_only: bool = False
     """Of updates of one round that touch the same coordinate only the youngest count (the manuscript's rule)."""
 
-    def checked(self) -> Late:
+    def validated(self) -> Late:
         """Refuse a weight that is none."""
         if not 0 <= self.decay <= 1:
             raise ConfigError(f"decay = {self.decay!r}: expected a number from 0 to 1, what a round's delay leaves")
@@ -94,7 +94,7 @@ class Late(NamedTuple):
 
 
 class Sharing(NamedTuple):
-    """What travels in a round, and what comes of it."""
+    """Settings of a round in which windows are shared."""
 
     down: Windows
     up: Windows
@@ -106,13 +106,13 @@ class Sharing(NamedTuple):
     fraction: float = 1.0
     """Probability with which a client that is there is called."""
 
-    def checked(self) -> Sharing:
+    def validated(self) -> Sharing:
         """Refuse settings that mean nothing."""
         if self.answer not in ("next", "same"):
             raise ConfigError(f"answer = {self.answer!r}: expected 'next' or 'same', the window that clients send")
         if not 0 < self.fraction <= 1:
             raise ConfigError(f"fraction = {self.fraction!r}: expected the share of the clients to call, up to 1")
-        return self._replace(down=self.down.checked(), up=self.up.checked(), late=self.late.checked())
+        return self._replace(down=self.down.validated(), up=self.up.validated(), late=self.late.validated())
 
 
 def gathered(inbox: Inbox, w: Array, view: View, sent: Callable[[Array, Array], Array], late: Late) -> Array:

@@ -1,18 +1,13 @@
-"""PAO-Fed: asynchronous online learning in which 98 % of the model stays at home (001 ch. 4, Algorithm 3).
+"""PAO-Fed: asynchronous online learning in which 98 % of the model stays at home (Gauthier (2023), ch. 4, Alg. 3).
 
-Clients are there by chance, their updates come late, and both sides share `share` of d coordinates per message; see
-`partial_rounds` for the round and `partial_sharing` for the windows. The text's variants are settings:
+See `tacit.algorithms.asynchronous._round` for the equations and `._windows` for the windows. The text's variants:
 
-    C / U   `coordinated`: everybody shares the same window, or each its own
+    C / U   `coordinated`: all clients share the same window, or each its own
     0       `answer="same"`: a client sends back what it just got, refined once
     1, 2    `answer="next"`: it sends what the server will send next, refined since it was last overwritten
     2       `decay=0.2`: an update that was under way for l rounds counts 0.2**l
 
-With `download="all"` the server sends its whole model (the text's ablation, Fig. 4.6 a). Where several late updates of
-one round touch the same coordinate, the thesis adds them all; its manuscript takes the youngest (`newest_only=True`).
-
-A step above 1 / lambda, lambda the largest eigenvalue of any client's E[z z'], is refused before a run (Theorem 4.2)
-unless `unstable="allow"`; above 2 / lambda the mean diverges (Theorem 4.1). See `metrics.mean_square` for what holds.
+The bounds on the step are Theorems 4.1 and 4.2; see `metrics.mean_square` for what holds.
 """
 
 from __future__ import annotations
@@ -36,7 +31,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 """The text's names -> what they mean."""
 
 
-@register("001 (4.9)-(4.14)", example={"share": 1})
+@register("Gauthier (2023), (4.9)-(4.14)", {"share": 1}, title="Partial sharing, asynchronous (PAO-Fed)")
 def pao_fed(
     objective: Objective,
     step: StepSize = 0.4,
@@ -53,7 +48,43 @@ def pao_fed(
     newest_only: bool = False,
     unstable: Literal["refuse", "allow"] = "refuse",
 ) -> Algorithm:
-    """Partial-sharing-based asynchronous online federated learning; `variant` is short for three of the settings."""
+    """Partial-sharing asynchronous online federated learning (PAO-Fed).
+
+    Clients are there by chance, their updates come late, and a message holds `share` coordinates of a model, a window
+    that moves from round to round. In a round the server sends each client that is there a window; the client puts it
+    into its model, takes a step, and sends a window back; the server moves its model towards what arrives, averaged
+    over updates of the same delay, which count less the later they come. It runs on `tacit.graphs.star_roles`, or on a
+    graph of peers taken as clients of one server.
+
+    Args:
+      objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
+      step: Step size above 0, a number or a function of the round t = 1, 2, ...; 0.4 by default.
+      mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default.
+      share: Coordinates of a model that a message holds, from 1 on, at most all.
+      variant: "C0" ... "U2", the text's names, short for `coordinated`, `answer` and `decay`; None to set these.
+      coordinated: Whether all clients share the same window in a round; by default each has its own.
+      answer: "next", the window that the server will send in the next round, or "same", the one that it just sent.
+      decay: An update that was under way for l rounds counts decay**l, from 0 to 1; 1 by default.
+      download: "window", or "all": the server sends its whole model.
+      order: "shift", each window begins where the last one ended, or "random".
+      autonomous: Whether clients that the server does not reach learn on; yes by default.
+      newest_only: Whether of late updates of one coordinate only the youngest counts; by default all are added.
+      unstable: "refuse" a step above 1 / lambda before a run, lambda the largest eigenvalue of any client's E[z z'] of
+        least squares, or "allow" it; above 2 / lambda the mean diverges.
+
+    Returns:
+      An algorithm for `tacit.simulate`, a peer or an audit.
+
+    Example:
+      >>> import tacit
+      >>> algorithm = tacit.algorithms.pao_fed(tacit.objectives.squared(), share=2, variant="C2")
+      >>> graph = tacit.graphs.star_roles(8).available("client", 0.25)
+      >>> sorted(algorithm.init), sorted(algorithm.requires)
+      (['client', 'server'], [])
+
+    References:
+      Gauthier (2023), thesis, NTNU, ch. 4, Alg. 3 and (4.9)-(4.14); `download="all"` is the ablation of Fig. 4.6 a.
+    """
     if variant is not None:
         if variant not in VARIANTS:
             raise ConfigError(f"variant = {variant!r}: expected one of {', '.join(VARIANTS)}")

@@ -1,11 +1,8 @@
-"""SignSGD with a majority vote, as a baseline of 001 section 4.4.5: clients send one bit per coordinate.
+"""SignSGD with a majority vote (Gauthier (2023), sec. 4.4.5, baseline): clients send one bit per coordinate.
 
-    server:  sends w to the clients that are there                                                  "downlink"
-    client:  sends the signs of its gradient, eight to a byte                                       "uplink"
-    server:  w <- w - step * sign(sum of the signs that arrive)
-
-That is 1/32 of the bits on the way up and nothing saved on the way down. A vote that is tied moves nothing. Noise goes
-on the gradient, whatever the mechanism says that it perturbs: signs are taken of nothing else.
+server:  sends w to the clients that are there                                                  "downlink"
+client:  sends the signs of its gradient, eight to a byte                                       "uplink"
+server:  w <- w - step * sign(sum of the signs that arrive)
 """
 
 from __future__ import annotations
@@ -13,8 +10,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from tacit.algorithms._parts.averaged_steps import first_model
 from tacit.algorithms._parts.descent import gradient_step
+from tacit.algorithms._parts.mixing import first_model
 from tacit.algorithms._parts.per_client import around_one_server
 from tacit.algorithms.asynchronous._windows import flat, shaped
 from tacit.algorithms.registry import register
@@ -39,9 +36,31 @@ from tacit.core.contract import (
 from tacit.privacy import statement
 
 
-@register("001 section 4.4.5, SignSGD")
+@register("Gauthier (2023), sec. 4.4.5, SignSGD", title="Majority vote of signs (SignSGD)")
 def sign_sgd(objective: Objective, step: StepSize = 0.01, mechanism: Mechanism = unprotected) -> Algorithm:
-    """SignSGD: clients send the signs of their gradients, and the server steps where the majority points."""
+    """SignSGD with a majority vote: clients send the signs of their gradients, one bit per coordinate.
+
+    In a round the server sends its model to the clients that are there, each sends back the signs of its gradient, and
+    the server moves each coordinate by the step size against the majority; a tied vote moves nothing. That is 1/32 of
+    the bits on the way up and nothing saved on the way down.
+
+    Args:
+      objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
+      step: Step size above 0, a number or a function of the round t = 1, 2, ...; 0.01 by default.
+      mechanism: Noise on the gradient before its signs are taken, whatever the mechanism says that it perturbs; none by
+        default.
+
+    Returns:
+      An algorithm for `tacit.simulate`, a peer or an audit.
+
+    Example:
+      >>> import tacit
+      >>> tacit.algorithms.sign_sgd(tacit.objectives.logistic(), step=0.05).name
+      'sign_sgd'
+
+    References:
+      Gauthier (2023), thesis, NTNU, sec. 4.4.5.
+    """
     rate = as_rate(step)
     descent = gradient_step(objective, rate, mechanism._replace(perturbs="gradient"))
 

@@ -1,12 +1,6 @@
-"""Decentralised online gradient descent by plain averaging, and the baselines of 003 section 5 made of it.
+"""Decentralised online gradient descent by plain averaging, and the baselines of the OPS paper, sec. 5, made of it.
 
-    x'_i = x_i - gamma grad f_it(x_i);   x_i = sum_j W[i, j] x'_j
-
-- COL: the complete graph with equal weights, as if one centre averaged everybody.
-- DOL-Symm: one-sided links are dropped; Metropolis weights make what is left doubly stochastic.
-- DOL-Asymm: the sender-normalised matrix of push-sum without the mass. Its rows do not sum to 1, so it is biased:
-  that is the point of the comparison.
-- Local OGD: nobody talks.
+x'_i = x_i - gamma grad f_it(x_i);   x_i = sum_j W[i, j] x'_j
 """
 
 from __future__ import annotations
@@ -16,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
 
-from tacit.algorithms._parts.averaged_steps import IfMissing, averaged_step, first_model, needs
 from tacit.algorithms._parts.descent import gradient_step
+from tacit.algorithms._parts.mixing import IfMissing, averaged_step, first_model, link_requirements
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import StepSize, as_rate
 from tacit.core.contract import Algorithm, Mechanism, Objective, Requirement, unprotected
@@ -49,7 +43,7 @@ def _averaging(
         init={"peer": first_model},
         phases=(averaged_step(descent, missing),),
         model=lambda state: state,
-        requires=requires | needs(missing),
+        requires=requires | link_requirements(missing),
         privacy=statement(mechanism),
         weights=weights,
         topology=None if rewire is None else topology,
@@ -57,16 +51,37 @@ def _averaging(
     )
 
 
-@register("003 section 5.2 (COL)")
+@register("OPS paper, sec. 5.2 (COL)", title="Central, all data pooled (COL)")
 def centralised_online(objective: Objective, step: StepSize = 0.1, mechanism: Mechanism = unprotected) -> Algorithm:
-    """COL: everybody averages with everybody, whatever the given graph says; the ideal to compare with."""
+    """Central online learning (COL): averaging over the complete graph, the ideal to compare with.
+
+    In a round each agent takes a gradient step and then the mean of all agents' models, whatever the given graph says:
+    as if one centre held all data.
+
+    Args:
+      objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
+      step: Step size above 0, a number or a function of the round t = 1, 2, ...; 0.1 by default.
+      mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default.
+
+    Returns:
+      An algorithm for `tacit.simulate`, a peer or an audit.
+
+    Example:
+      >>> import tacit
+      >>> col = tacit.algorithms.centralised_online(tacit.objectives.logistic())
+      >>> sorted(col.requires)
+      ['doubly_stochastic', 'reliable']
+
+    References:
+      OPS paper (ICLR 2021 submission), sec. 5.2.
+    """
     requires: frozenset[Requirement] = frozenset({"doubly_stochastic"})
     return _averaging(
         "centralised_online", objective, step, mechanism, requires, "receiver", lambda graph: graph.completed()
     )
 
 
-@register("003 section 5.2 (DOL-Symm)")
+@register("OPS paper, sec. 5.2 (DOL-Symm)", title="Mutual links only (DOL-Symm)")
 def decentralised_symmetric(
     objective: Objective,
     step: StepSize = 0.1,
@@ -74,10 +89,30 @@ def decentralised_symmetric(
     missing: IfMissing = "wait",
     apart: bool = False,
 ) -> Algorithm:
-    """DOL-Symm: averaging over the mutual links only, with doubly stochastic weights.
+    """Averaging over mutual links only (DOL-Symm), with doubly stochastic weights.
 
-    Without its one-sided links a network may fall into parts that do not hear each other, each of which then learns by
-    itself. A warning says into how many, unless `apart` says that this is meant.
+    In a round each agent takes a gradient step and averages with the neighbours that hear it as well, by Metropolis
+    weights; one-way links are dropped. A network may then fall into parts that do not hear each other, each of which
+    learns by itself: a warning says into how many.
+
+    Args:
+      objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
+      step: Step size above 0, a number or a function of the round t = 1, 2, ...; 0.1 by default.
+      mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default.
+      missing: "wait" for every message of a round, or "renormalise" over those that arrived.
+      apart: Whether parts that do not hear each other are meant, so that there is no warning; no by default.
+
+    Returns:
+      An algorithm for `tacit.simulate`, a peer or an audit.
+
+    Example:
+      >>> import tacit
+      >>> mutual = tacit.algorithms.decentralised_symmetric(tacit.objectives.logistic(), missing="renormalise")
+      >>> sorted(mutual.requires)
+      ['doubly_stochastic', 'symmetric']
+
+    References:
+      OPS paper (ICLR 2021 submission), sec. 5.2.
     """
     requires: frozenset[Requirement] = frozenset({"symmetric", "doubly_stochastic"})
     name = "decentralised_symmetric"
@@ -97,18 +132,56 @@ def decentralised_symmetric(
     return _averaging(name, objective, step, mechanism, requires, "metropolis", mutual, missing)
 
 
-@register("003 section 5.2 (DOL-Asymm)")
+@register("OPS paper, sec. 5.2 (DOL-Asymm)", title="Push without mass, biased (DOL-Asymm)")
 def decentralised_asymmetric(
     objective: Objective, step: StepSize = 0.1, mechanism: Mechanism = unprotected
 ) -> Algorithm:
-    """DOL-Asymm: averaging with the sender-normalised weights of push-sum but without its mass, hence biased."""
+    """Averaging over one-way links without push-sum's mass (DOL-Asymm), hence biased.
+
+    In a round each agent takes a gradient step and adds up what its in-neighbours sent it, by weights that sum to 1
+    over the receivers of a sender, not over the senders of a receiver. That bias is the point of the comparison.
+
+    Args:
+      objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
+      step: Step size above 0, a number or a function of the round t = 1, 2, ...; 0.1 by default.
+      mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default.
+
+    Returns:
+      An algorithm for `tacit.simulate`, a peer or an audit.
+
+    Example:
+      >>> import tacit
+      >>> biased = tacit.algorithms.decentralised_asymmetric(tacit.objectives.logistic())
+      >>> biased.weights, "reliable" in biased.requires
+      ('sender', True)
+
+    References:
+      OPS paper (ICLR 2021 submission), sec. 5.2.
+    """
     requires: frozenset[Requirement] = frozenset({"strongly_connected", "sender_normalised"})
     return _averaging("decentralised_asymmetric", objective, step, mechanism, requires, "sender", None)
 
 
-@register("003 appendix B.2 (Local OGD)")
+@register("OPS paper, app. B.2 (Local OGD)", title="Each agent alone (Local OGD)")
 def local_online(objective: Objective, step: StepSize = 0.1) -> Algorithm:
-    """Local OGD: every agent learns alone; nothing is sent."""
+    """Local online gradient descent: every agent learns alone, and nothing is sent.
+
+    Args:
+      objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
+      step: Step size above 0, a number or a function of the round t = 1, 2, ...; 0.1 by default.
+
+    Returns:
+      An algorithm for `tacit.simulate`, a peer or an audit.
+
+    Example:
+      >>> import tacit
+      >>> alone = tacit.algorithms.local_online(tacit.objectives.logistic())
+      >>> sorted(alone.requires), alone.privacy.private
+      ([], False)
+
+    References:
+      OPS paper (ICLR 2021 submission), app. B.2.
+    """
     alone = _averaging(
         "local_online",
         objective,

@@ -1,11 +1,8 @@
-"""Differentially private distributed online learning, DOLA, and its offline version with mini-batches (002 Alg. 1, 2).
+"""Differentially private distributed online learning, DOLA, and its offline version (Li et al., Alg. 1 and 2).
 
-    b_i = sum_j W_t[i, j] (w_j + s_j)            everybody's noisy value, its own included
+    b_i = sum_j W_t[i, j] (w_j + s_j)            every neighbour's noisy value, and its own
     w_i = Proj(b_i - a_t grad f_it(b_i))         gradients clipped to ||g||_2 <= L
     share w_i + s_i,   s_i ~ Laplace(S(t) / eps) per coordinate,   S(t) = 2 a_t sqrt(d) L
-
-a_t = 1 / (lambda t) for strongly convex losses (regret O(log T)), 1 / (2 sqrt t) otherwise (O(sqrt T)):
-`inverse(1 / lambda)` and `inverse_sqrt(0.5)`. With batches of h disjoint examples S(t) is divided by h.
 
 Privacy: a record is read in one round, and everything later is computed from noisy values, so records compose in
 parallel: eps per record for the whole run. It would fail if a node's next step used its own w without noise; the state
@@ -26,8 +23,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from tacit.algorithms._parts.averaged_steps import IfMissing, averaged_step, first_model, needs
 from tacit.algorithms._parts.descent import gradient_step
+from tacit.algorithms._parts.mixing import IfMissing, averaged_step, first_model, link_requirements
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import StepSize, as_rate, inverse_sqrt
 from tacit.core.contract import (
@@ -48,13 +45,15 @@ from tacit.core.contract import (
 from tacit.objectives import euclidean_ball
 from tacit.privacy import statement
 
-TEXT_CLAIMS = "eps-differential privacy of the whole run, since every round reads other records (002 Theorems 1 and 3)"
+TEXT_CLAIMS = (
+    "eps-differential privacy of the whole run, since every round reads other records (Li et al., Theorems 1 and 3)"
+)
 CONVEX_STEP = inverse_sqrt(0.5)
 REQUIRES: frozenset[Requirement] = frozenset({"doubly_stochastic", "connected_over_time"})
 
 
 class State(NamedTuple):
-    """What a node of the offline version holds."""
+    """State of a node of the offline version."""
 
     mixed: Params
     """b_i."""
@@ -63,7 +62,7 @@ class State(NamedTuple):
     rounds: Array
 
 
-@register("002 Alg. 1")
+@register("Li et al., Alg. 1", title="Private distributed online learning (DOLA)")
 def distributed_online(
     objective: Objective,
     step: StepSize = CONVEX_STEP,
@@ -71,7 +70,33 @@ def distributed_online(
     radius: float | None = None,
     missing: IfMissing = "wait",
 ) -> Algorithm:
-    """DOLA: average the neighbours' noisy models, take a projected gradient step, share it with noise."""
+    """Private distributed online learning (DOLA): average noisy models, take a projected step, share it with noise.
+
+    In a round each agent steps from the average b that it holds along the clipped gradient of its batch, projects, and
+    shares the outcome with noise; the next b is the average of what it hears and of its own noisy value, with which it
+    also predicts. Steps 1 / (lambda t) suit losses of curvature lambda (regret O(log T)), 1 / (2 sqrt t) others
+    (O(sqrt T)). Each record is read in one round only, so that its epsilon is that of one release.
+
+    Args:
+      objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
+      step: Step size above 0, a number or a function of the round t = 1, 2, ...; `inverse_sqrt(0.5)` by default.
+      mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default.
+      radius: Radius of the l2 ball that models are projected on; no projection by default.
+      missing: "wait" for every message of a round, or "renormalise" over those that arrived.
+
+    Returns:
+      An algorithm for `tacit.simulate`, a peer or an audit.
+
+    Example:
+      >>> import tacit
+      >>> noise = tacit.privacy.laplace(1.0, clip=1.0)
+      >>> dola = tacit.algorithms.distributed_online(tacit.objectives.logistic(), mechanism=noise, radius=5.0)
+      >>> sorted(dola.requires)
+      ['connected_over_time', 'doubly_stochastic', 'reliable']
+
+    References:
+      Li, Zhou, Chen and Jiang, Differentially private distributed online learning, Alg. 1.
+    """
     ball = euclidean_ball(radius)
     descent = gradient_step(objective, as_rate(step), mechanism, ball)
 
@@ -81,7 +106,7 @@ def distributed_online(
         init={"peer": first_model},
         phases=(averaged_step(descent, missing),),
         model=lambda state: state,
-        requires=REQUIRES | needs(missing),
+        requires=REQUIRES | link_requirements(missing),
         privacy=statement(mechanism, TEXT_CLAIMS),
         weights="metropolis",
         missing=missing,
@@ -89,7 +114,7 @@ def distributed_online(
     )
 
 
-@register("002 Alg. 2")
+@register("Li et al., Alg. 2", title="Private learning by mini-batches (DOLA offline)")
 def distributed_minibatch(
     objective: Objective,
     step: StepSize = CONVEX_STEP,
@@ -97,9 +122,29 @@ def distributed_minibatch(
     radius: float | None = None,
     missing: IfMissing = "wait",
 ) -> Algorithm:
-    """DOLA offline: disjoint batches of h examples, 1/h of the noise, and the average of the iterates as the model.
+    """DOLA offline: disjoint mini-batches of h examples, 1/h of the noise, and the mean of all iterates as the model.
 
-    phi is the l2 coefficient of the objective; h is the stream's batch.
+    Rounds are those of `distributed_online`; h is the stream's batch, and the text's phi the l2 coefficient of the
+    objective.
+
+    Args:
+      objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
+      step: Step size above 0, a number or a function of the round t = 1, 2, ...; `inverse_sqrt(0.5)` by default.
+      mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default.
+      radius: Radius of the l2 ball that models are projected on; no projection by default.
+      missing: "wait" for every message of a round, or "renormalise" over those that arrived.
+
+    Returns:
+      An algorithm for `tacit.simulate`, a peer or an audit.
+
+    Example:
+      >>> import tacit
+      >>> offline = tacit.algorithms.distributed_minibatch(tacit.objectives.logistic(l2=0.01), step=0.2)
+      >>> offline.weights, offline.missing
+      ('metropolis', 'wait')
+
+    References:
+      Li, Zhou, Chen and Jiang, Differentially private distributed online learning, Alg. 2.
     """
     online = distributed_online(objective, step, mechanism, radius, missing)
     phase = online.phases[0]

@@ -1,4 +1,4 @@
-"""How much clients and records count: the probabilities of importance sampling, 004 section 2.4.
+"""Probabilities of importance sampling: given, made of gradients, or shared out anew (Rizk (2023), sec. 2.4).
 
 Record n of client k is worth ||grad Q_n||, (2.46), (2.50); the client, (2.48), (2.51), is worth
 
@@ -8,7 +8,8 @@ Record n of client k is worth ||grad Q_n||, (2.46), (2.50); the client, (2.48), 
 Probabilities are in proportion to the worth. A client that takes its batch as it comes draws nothing: it has no
 sigma_k, alpha_k is the same for all, and it is worth ||grad J_k||.
 
-Errata. An inclusion probability B p_n above 1 is none: shares are capped (`cohorts.capped`). A record of share 0 would
+An inclusion probability is the number drawn times the share p. Errata. One above 1 is none: shares are capped
+(`sampling.capped`). A record of share 0 would
 never be drawn, whatever its gradient at another model, and 1 / p_n has no bound: a share is mixed with the uniform one,
 (1 - floor) p + floor / N, so that no record counts more than 1 / floor times as much as without importance sampling;
 this costs at most 10 log10(1 / (1 - floor)) dB of the gain.
@@ -17,16 +18,158 @@ this costs at most 10 log10(1 / (1 - floor)) dB of the gain.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit.algorithms._parts.per_client import PerClient, numbers
-from tacit.algorithms.federated._probabilities import FLOOR, Shares, check_floor, mixed
-from tacit.core.contract import Array, Batch, Objective, Params, Tree
-from tacit.core.errors import DataError
+from tacit.algorithms._parts.per_client import PerClient, numbers, of_client
+from tacit.algorithms._parts.sampling import (
+    Sample,
+    capped,
+    progressive_totals,
+    systematic_cohort,
+    systematic_draw,
+    uniform_cohort,
+)
+from tacit.algorithms._parts.validation import whole_number
+from tacit.core.contract import Array, Batch, Key, Objective, Params, Tree, View
+from tacit.core.errors import ConfigError, DataError
+
+Rule = Literal["uniform", "given", "current", "sampled"]
+FLOOR = 0.1
+
+
+class Shares(NamedTuple):
+    """Normalised inclusion probabilities of clients and records, made by `optimal_shares` or by hand.
+
+    Args:
+      clients: (K,) p_k of every client, from 0 on; those of one server need not sum to 1.
+      records: (K, places) p_n of every client's records, 0 where it has none; None where batches are taken as they
+        come.
+
+    Example:
+      >>> import tacit
+      >>> tacit.algorithms.Shares(clients=[0.5, 0.25, 0.25]).records is None
+      True
+    """
+
+    clients: Any
+    """(K,) p_k of every client; those of one server need not sum to 1."""
+    records: Any = None
+    """(K, places) p_n of every client's records, 0 where it has none; None where batches are taken as they come."""
+
+
+Probabilities = Literal["uniform", "current", "sampled"] | Shares
+
+
+def validate_floor(floor: float) -> None:
+    """Refuse a share of uniform sampling with which a record could have probability 0."""
+    if not 0 < floor <= 1:
+        raise ConfigError(f"floor = {floor!r}: expected a share of uniform sampling above 0, at most 1; 0.1 is usual")
+
+
+class Sampling(NamedTuple):
+    """How clients and records are drawn."""
+
+    rule: Rule
+    given: Shares | None
+    places: int
+    """For how many records a client keeps a probability."""
+
+
+def validate_probabilities(
+    probabilities: Probabilities, cohort: int, batch_size: PerClient | None, records: int | None, floor: float
+) -> Sampling:
+    """Return how clients and records are drawn; refuse settings that do not go together."""
+    validate_floor(floor)
+    whole_number("cohort", cohort, "how many clients a server calls")
+    if isinstance(probabilities, Shares):
+        return Sampling("given", *_validated_shares(probabilities, batch_size))
+    if probabilities not in ("uniform", "current", "sampled"):
+        raise ConfigError(f"probabilities = {probabilities!r}: expected 'uniform', 'current', 'sampled' or Shares")
+    if probabilities != "sampled" or batch_size is None:
+        return Sampling(probabilities, None, 0)
+    if isinstance(records, bool) or not isinstance(records, int) or records < 1:
+        raise ConfigError(
+            f"records = {records!r} with probabilities='sampled': expected how many records the largest data set has, "
+            "max(stream.data_size), since a client keeps a share for each"
+        )
+    return Sampling(probabilities, None, records)
+
+
+def _validated_shares(shares: Shares, batch_size: PerClient | None) -> tuple[Shares, int]:
+    given = Shares(*(None if table is None else np.asarray(table) for table in shares))
+    tables = [table for table in given if table is not None]
+    numbers = all(table.dtype.kind in "fiu" for table in tables)
+    if not numbers or any(not np.all(np.isfinite(table) & (table >= 0)) for table in tables) or given.clients.ndim != 1:
+        raise ConfigError(
+            f"shares of clients of shape {given.clients.shape}: expected (clients,), and finite numbers of at least 0 "
+            "for clients and records"
+        )
+    if (batch_size is None) != (given.records is None):
+        raise ConfigError(
+            f"batch_size = {batch_size!r} and shares of records "
+            f"{'are not given' if given.records is None else 'are given'}: give both, or neither"
+        )
+    if given.records is None:
+        return given, 0
+    if given.records.ndim != 2 or len(given.records) != len(given.clients):
+        raise ConfigError(f"shares of records of shape {given.records.shape}: expected ({len(given.clients)}, places)")
+    return given, int(given.records.shape[1])
+
+
+def mixed(worth: Array, there: Array, floor: float) -> Array:
+    """Return shares in proportion to the worth, mixed with equal ones; 0 for what is not there."""
+    equal = there / jnp.maximum(jnp.sum(there), 1).astype(worth.dtype)
+    kept = jnp.where(there, worth, 0)
+    total = jnp.sum(kept)
+    return jnp.where(total > 0, (1 - floor) * kept / jnp.where(total > 0, total, 1) + floor * equal, equal)
+
+
+def progressive_shares(worth: Array, live: Array, cohort: int, floor: float) -> Array:
+    """Return (clients, 2) shares by worth, and the progressive totals (2.55) of what a cohort is drawn from."""
+    taken = jnp.minimum(cohort, jnp.sum(live))
+    totals = progressive_totals(capped(mixed(worth, live, floor), taken), taken)
+    return jnp.stack([mixed(worth, live, 0.0), totals], axis=1)
+
+
+def first_shares(given: Shares | None, places: int, batch_size: PerClient | None, view: View) -> Array:
+    """Return (places, 1) the shares that a client begins with; of given ones, which stay, the progressive totals."""
+    there = jnp.arange(places) < view.data_size
+    equal = mixed(jnp.ones(places), there, 0.0)
+    if given is None or given.records is None or batch_size is None:
+        return equal[:, None]
+    own = mixed(jnp.asarray(given.records, equal.dtype)[view.agent], there, 0.0)
+    taken = records_taken(numbers("batch_size", batch_size), view)
+    return progressive_totals(capped(own, taken), taken)[:, None]
+
+
+def drawn_records(key: Key, rule: Rule, p: Array, sizes: np.ndarray, floor: float, view: View) -> Sample:
+    """Draw a client's records: p are shares under "sampled", otherwise, where they stay, their progressive totals."""
+    taken, most = records_taken(sizes, view), int(sizes.max())
+    if rule == "uniform":
+        chosen = uniform_cohort(key, view.data_size, most, taken)
+        return Sample(chosen, jnp.where(chosen >= 0, 1 / view.data_size.astype(p.dtype), 1))
+    if rule == "sampled":
+        even = mixed(p, jnp.arange(p.shape[0]) < view.data_size, floor)
+        return systematic_cohort(key, capped(even, taken), most, taken)
+    return systematic_draw(key, p, most, taken)
+
+
+def redistributed(share: Array, chosen: Array, worth: Array) -> Array:
+    """Share out anew, by worth, what the chosen (-1: none) have together; the others keep theirs: (2.53)."""
+    place = jnp.where(chosen >= 0, chosen, share.shape[0])
+    mass = jnp.sum(share.at[place].get(mode="fill", fill_value=0))
+    total = jnp.sum(worth)
+    shared = share.at[place].set(mass * worth / jnp.where(total > 0, total, 1), mode="drop")
+    return jnp.where(total > 0, shared, share)
+
+
+def records_taken(sizes: np.ndarray, view: View) -> Array:
+    """Return how many records a client draws: B_k, or all it has."""
+    return jnp.minimum(of_client(sizes, view), jnp.maximum(view.data_size, 1))
 
 
 def optimal_shares(
@@ -38,12 +181,33 @@ def optimal_shares(
     batch_size: PerClient | None = None,
     floor: float = FLOOR,
 ) -> Shares:
-    """Return the probabilities (2.46), (2.48) at a model, with w^o those that are optimal.
+    """Probabilities of importance sampling at a model; at the optimum those are optimal.
 
-    `data` has leading axes (clients, places), as one round of `tacit.streams.whole`; `sizes` (clients,) says how many
-    of the places are taken, the first ones.
+    Args:
+      objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
+      data: Batch with leading axes (clients, places), as one round of `tacit.streams.whole`.
+      sizes: (clients,) how many of the places are taken, the first ones.
+      model: Parameters at which gradients are taken.
+      local_steps: Gradient steps of a client in a round, from 1 on; one number, or one per client.
+      batch_size: Records drawn for each step, without replacement, from 1 on; one number, or one per client; by default
+        the batch as it comes.
+      floor: Part of the probabilities that is uniform, above 0, at most 1; no record counts more than 1 / floor times.
+
+    Returns:
+      Probabilities for `importance_fedavg(probabilities=...)`.
+
+    Example:
+      >>> import numpy as np, tacit
+      >>> from tacit.streams import Batch
+      >>> data = Batch(np.array([[[1.0], [1.0]], [[3.0], [3.0]]]), np.ones((2, 2)))
+      >>> shares = tacit.algorithms.optimal_shares(tacit.objectives.squared(), data, [2, 2], np.zeros(1), floor=0.1)
+      >>> [round(float(share), 3) for share in shares.clients]
+      [0.275, 0.725]
+
+    References:
+      Rizk (2023), thesis, EPFL, (2.46), (2.48).
     """
-    check_floor(floor)
+    validate_floor(floor)
     clients = len(jax.tree.leaves(data)[0])
     steps, counts = (np.broadcast_to(n, clients) for n in (numbers("local_steps", local_steps), sizes))
     taken = None if batch_size is None else np.minimum(numbers("batch_size", batch_size), counts)

@@ -1,4 +1,4 @@
-"""What federated methods share: a server calls some of its clients, these train on their own data, it averages.
+"""Round of federated methods: a server calls some of its clients, these train on their own data, and it averages.
 
     server:  calls L of its clients and sends them w                                        "downlink"
     client:  trains from w on: `tacit.algorithms._parts.local_steps`
@@ -22,7 +22,7 @@ from tacit.core.contract import Array, Batch, Inbox, Key, Outbox, Params, Phase,
 
 
 class Server(NamedTuple):
-    """What a server carries."""
+    """State of a server."""
 
     w: Params
     called: Array

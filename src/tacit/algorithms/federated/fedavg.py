@@ -1,29 +1,23 @@
-"""Federated averaging around a server, with noise on what each client makes of its data (baseline of 000 section 5.5).
+"""Federated averaging around a server, with noise at the clients (baseline of the Dissertation, sec. 5.5).
 
     client:  w_i <- w_i - eta_t ghat_i(w_i)        ghat: the clipped gradient of its batch, released with noise
     server:  w   <- mean of the w_i that arrived
     client:  w_i <- w                              if it arrived; else it keeps its own
 
-With a `cohort` it is the sampled method of 004 ch. 2: in each round the server calls so many of its clients, and these
-alone train, in several local steps on batches of their own drawing if asked for; see `_parts.local_steps`.
-Without one everybody takes one gradient step per round. Several steps between two communications are rounds in which
-both link sets are down: the clients go on alone, and the server keeps what it has (`tacit.graphs.Periodic` dynamics on
-"uplink" and "downlink").
-
-Privacy (DP-FedAvg at the level of records): noise enters at the client, before anything leaves, so that nobody has to
-trust the server. A client's model is made of released values only, hence the server's is, and sending it back is free.
+Privacy (DP-FedAvg at the level of records): noise enters at the client, before anything leaves, so that the server need
+not be trusted. A client's model is made of released values only, hence the server's is, and sending it back is free.
 A record is charged for the rounds that read it, whether or not the links are up: what is released then goes into the
 model and leaves later.
 
 With the Euclidean mirror map this and `dynamic_mirror_descent` are one recursion with different averages: the exact
-mean of everybody here, a weighted mean of the neighbours there.
+mean of all here, a weighted mean of the neighbours there.
 """
 
 from __future__ import annotations
 
-from tacit.algorithms._parts.averaged_steps import IfMissing, first_model, needs
 from tacit.algorithms._parts.descent import gradient_step
 from tacit.algorithms._parts.local_steps import sampled_training
+from tacit.algorithms._parts.mixing import IfMissing, first_model, link_requirements
 from tacit.algorithms._parts.per_client import PerClient, around_one_server, with_clients
 from tacit.algorithms.federated._server_round import average, called_rounds, server_init
 from tacit.algorithms.registry import register
@@ -47,7 +41,7 @@ from tacit.core.errors import ConfigError
 from tacit.privacy import statement
 
 
-@register("000 section 5.5, baseline")
+@register("Dissertation, sec. 5.5, baseline", title="Federated averaging (FedAvg)")
 def fedavg(
     objective: Objective,
     step: StepSize = 0.1,
@@ -57,11 +51,36 @@ def fedavg(
     local_steps: PerClient = 1,
     batch_size: PerClient | None = None,
 ) -> Algorithm:
-    """Federated averaging: clients step with noise, a server averages and hands the mean back.
+    """Federated averaging (FedAvg): clients step with noise, a server averages and hands the mean back.
 
-    It runs on `star_roles`; a graph of peers is taken as so many clients of one server, whoever they trust.
-    With `renormalise` the server averages who arrived, and a client that hears nothing goes on with its own model. With
-    a `cohort` the server calls so many clients, who take `local_steps` steps on `batch_size` of their records each.
+    In a round every client takes a gradient step and sends its model; the server sends back the mean. With a `cohort`
+    the server calls so many clients and sends them its model first; these alone train, and the server predicts.
+    Several rounds between two communications are rounds in which both link sets are down (`tacit.graphs.Periodic` on
+    "uplink" and "downlink"). It runs on `tacit.graphs.star_roles`; a graph of peers is taken as so many clients of one
+    server.
+
+    Args:
+      objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
+      step: Step size above 0, a number or a function of the round t = 1, 2, ...; 0.1 by default.
+      mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default.
+      missing: "wait" for all models, or "renormalise": the server averages those that arrived, and a client that hears
+        nothing goes on with its own.
+      cohort: Clients that the server calls in a round, from 1 on, drawn uniformly; by default all of them take part.
+      local_steps: Gradient steps of a client in a round, from 1 on; one number, or one per client.
+      batch_size: Records drawn for each step, without replacement, from 1 on; one number, or one per client; by default
+        the batch as it comes. Both need a cohort.
+
+    Returns:
+      An algorithm for `tacit.simulate`, a peer or an audit.
+
+    Example:
+      >>> import tacit
+      >>> algorithm = tacit.algorithms.fedavg(tacit.objectives.logistic(), cohort=3, local_steps=5, batch_size=10)
+      >>> algorithm.learner, algorithm.predictor
+      ('client', 'server')
+
+    References:
+      Dissertation on private online optimisation, sec. 5.5; with a cohort Rizk (2023), thesis, EPFL, ch. 2.
     """
     if cohort is not None:
         return _sampled(objective, step, mechanism, missing, cohort, local_steps, batch_size)
@@ -92,12 +111,14 @@ def fedavg(
         init={"client": first_model, "server": first_model},
         phases=(
             Phase("uplink", train, descent.mechanism, settle, upload, source="client", target="server"),
-            # A server that nobody reached has nothing new: its old model would undo the clients' own steps.
+            # A server that no client reached has nothing new: its old model would undo the clients' own steps.
             Phase("downlink", answer, unprotected, settle, source="server", target="client", answers="uplink"),
         ),
         model=lambda state: state,
-        requires=needs(missing),
-        privacy=statement(mechanism, "the epsilon of one round and one component of the gradient (000 section 5.5)"),
+        requires=link_requirements(missing),
+        privacy=statement(
+            mechanism, "the epsilon of one round and one component of the gradient (Dissertation, sec. 5.5)"
+        ),
         topology=around_one_server,
         learner="client",
         missing=missing,
@@ -121,9 +142,9 @@ def _sampled(
         init={"client": first_model, "server": server_init(cohort)},
         phases=called_rounds(training, cohort),
         model=lambda state: state.w,
-        requires=needs(missing),
+        requires=link_requirements(missing),
         privacy=statement(
-            mechanism, "epsilon(i) growing linearly, per client, with a probability below 1 (004 (2.69))"
+            mechanism, "epsilon(i) growing linearly, per client, with a probability below 1 (Rizk (2023), (2.69))"
         ),
         topology=with_clients(around_one_server, local_steps=local_steps, batch_size=batch_size),
         learner="client",

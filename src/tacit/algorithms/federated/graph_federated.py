@@ -1,18 +1,13 @@
-"""Graph federated learning: servers on a graph, each with clients of its own (004 ch. 3, (3.6)-(3.8)).
+"""Graph federated learning: servers on a graph, each with clients of its own (Rizk (2023), ch. 3, (3.6)-(3.8)).
 
-    every server p runs one round of federated averaging with L of its K clients       psi_p
-    w_p = sum_m A[p, m] (psi_m + noise on that link)                                   "servers"
-
-With one server it is `fedavg`. Clients may add noise of their own (`mechanism`), before anything leaves them; that is
-what a guarantee per record stands on. Noise between servers (`server_mechanism`) hides what a server's clients gave it
-from other servers, for those who trust their own server; it is post-processing of what the clients released.
+every server p runs one round of federated averaging with L of its K clients       psi_p
+w_p = sum_m A[p, m] (psi_m + noise on that link)                                   "servers"
 """
 
 from __future__ import annotations
 
-from tacit.algorithms._parts.averaged_steps import first_model
 from tacit.algorithms._parts.local_steps import sampled_training
-from tacit.algorithms._parts.mixing import combined, outbox
+from tacit.algorithms._parts.mixing import combined, first_model, outbox
 from tacit.algorithms._parts.per_client import PerClient, with_clients
 from tacit.algorithms.federated._server_round import Server, called_rounds, server_init
 from tacit.algorithms.registry import register
@@ -37,10 +32,10 @@ from tacit.graphs import Topology
 from tacit.privacy import statement
 
 NEEDS: frozenset[Requirement] = frozenset({"strongly_connected", "doubly_stochastic", "reliable"})
-TEXT = "epsilon(i) growing linearly, per client's data set and with a probability below 1 (004 (3.57)-(3.58))"
+TEXT = "epsilon(i) growing linearly, per client's data set and with a probability below 1 (Rizk (2023), (3.57)-(3.58))"
 
 
-@register("004 (3.6)-(3.8)", example={"cohort": 2})
+@register("Rizk (2023), (3.6)-(3.8)", {"cohort": 2}, title="Graph federated learning (GFL)")
 def graph_federated(
     objective: Objective,
     step: StepSize = 0.1,
@@ -51,7 +46,35 @@ def graph_federated(
     local_steps: PerClient = 1,
     batch_size: PerClient | None = None,
 ) -> Algorithm:
-    """Federated averaging around every server, and diffusion among the servers (`tacit.graphs.federation`)."""
+    """Graph federated learning: federated averaging around every server, and diffusion among the servers.
+
+    In a round every server calls a cohort of its own clients, averages what they came to, and combines the outcome
+    with its neighbouring servers'. With one server it is `fedavg`. It runs on `tacit.graphs.federation`.
+
+    Args:
+      objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
+      step: Step size above 0, a number or a function of the round t = 1, 2, ...; 0.1 by default.
+      mechanism: Noise of the clients, before anything leaves them, on which a guarantee per record stands; none by
+        default.
+      server_mechanism: Noise between servers, which hides what a server's clients gave it from other servers; none by
+        default. It is post-processing of what the clients released.
+      cohort: Clients that each server calls in a round, from 1 on.
+      local_steps: Gradient steps of a client in a round, from 1 on; one number, or one per client.
+      batch_size: Records drawn for each step, without replacement, from 1 on; one number, or one per client; by default
+        the batch as it comes.
+
+    Returns:
+      An algorithm for `tacit.simulate`, a peer or an audit.
+
+    Example:
+      >>> import tacit
+      >>> algorithm = tacit.algorithms.graph_federated(tacit.objectives.logistic(), cohort=2)
+      >>> [phase.links for phase in algorithm.phases]
+      ['downlink', 'uplink', 'servers']
+
+    References:
+      Rizk (2023), thesis, EPFL, ch. 3, (3.6)-(3.8).
+    """
     training = sampled_training(objective, step, mechanism, local_steps, batch_size)
 
     def tell(key: Key, state: Server, batch: Batch, view: View) -> tuple[Server, Tree]:

@@ -1,4 +1,4 @@
-"""Constraints held by dual variables: what `constrained_mirror_descent` and `lagrangian_descent` have in common.
+"""Primal-dual round of `constrained_mirror_descent` and `lagrangian_descent`.
 
 A peer holds its model x and one dual variable per constraint, which weighs the constraint's gradient in the step and
 grows while the constraint is violated. In a round, for weights w(dual) >= 0,
@@ -6,7 +6,7 @@ grows while the constraint is violated. In a round, for weights w(dual) >= 0,
     ghat = clipped grad [f + <w, c>](x) + noise;   z = mirror step from x by eta ghat;   x = sum_j W[i, j] z_j
     dual <- ascend(dual, c(x), <grad c(x), z - x>)
 
-The dual variable stays with the peer: nobody is sent it. Yet it was made of data, and weighs in every later step, so
+The dual variable stays with the peer. Yet it was made of data, and weighs in every later step, so
 that a record has a say in all of them. Two ways to account for that:
 
 - dual = "private", the texts' way: c(x) enters the dual as it is. Every release is charged to every record, and since
@@ -18,8 +18,8 @@ Constraints on the parameters alone (`reads_data=False`) let no data into their 
 joins the gradient after the noise, unclipped, as the regulariser does. Where there are no others, records compose in
 parallel with a private dual, too. The runtimes follow the data and refuse a constraint that only says so.
 
-Erratum (000 ch. 3 and 4): the texts noise the loss's gradient alone and claim eps for the run, though the constraint is
-a function of the same data.
+Erratum (Dissertation, ch. 3 and 4): the texts noise the loss's gradient alone and claim eps for the run, though the
+constraint is a function of the same data.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ import jax
 import jax.numpy as jnp
 
 from tacit.algorithms._parts.batches import counted, of_own_records
-from tacit.algorithms._parts.descent import added, finished_whole
+from tacit.algorithms._parts.perturbation import added, whole_gradient
 from tacit.algorithms.mirror._observations import (
     Both,
     Dual,
     Observation,
-    check_noise,
+    dual_observation,
     nothing,
     observed,
     of_both,
-    sight_of,
+    validate_noise,
 )
 from tacit.core.contract import (
     Algorithm,
@@ -68,7 +68,7 @@ Ascent = Callable[[Array, Array, Array, View], Array]
 
 
 class State(NamedTuple):
-    """What a peer holds."""
+    """State of a peer."""
 
     model: Params
     duals: Both
@@ -94,13 +94,13 @@ def primal_dual(
     """Return the method with this step, these weights of the constraints' gradients and this ascent of the duals."""
     limits = as_constraints(constraints)
     kinds = Both(*(tuple(each for each in limits if bool(each.reads_data) is reads) or None for reads in (True, False)))
-    check_noise(name, mechanism, dual, kinds)
+    validate_noise(name, mechanism, dual, kinds)
     values = of_both(stacked, kinds)
     loss = objective.loss
     data, penalty = (loss.data, jax.grad(loss.regulariser)) if isinstance(loss, Separable) else (loss, None)
-    # A step that was released is the gradient times a number that everybody knows: the same noise for the same eps.
-    noise, joined = finished_whole(mechanism._replace(perturbs="gradient"))
-    sight = sight_of(data, values.reading, noise.clip, dual, needs_slopes)
+    # A step that was released is the gradient times a number that is known to all: the same noise for the same eps.
+    noise, joined = whole_gradient(mechanism._replace(perturbs="gradient"))
+    observation = dual_observation(data, values.reading, noise.clip, dual, needs_slopes)
     data_in_dual = dual == "private" and kinds.reading is not None
     noise = noise.for_whole_batch() if data_in_dual else of_own_records(noise, apart=True)
 
@@ -111,13 +111,13 @@ def primal_dual(
         return State(params, of_both(lambda own: own.values, first), kept)
 
     def compute(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
-        kept, value = sight.look(state.model, of_both(weigh, state.duals).reading, batch, counted(batch, view))
+        kept, value = observation.observe(state.model, of_both(weigh, state.duals).reading, batch, counted(batch, view))
         free = None if values.free is None else observed(values.free, state.model, batch)
         return state._replace(seen=Both(kept, free)), value
 
     def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
         x, weights = state.model, of_both(weigh, state.duals)
-        gradient, told = sight.read(weights.reading, released, state.seen.reading)
+        gradient, told = observation.read(weights.reading, released, state.seen.reading)
         pull = None if state.seen.free is None else state.seen.free.pull(weights.free)
         rest = pull if penalty is None else added(penalty(x), pull)
         z = mirror.step(x, jax.tree.map(lambda g: step(view.round).astype(g.dtype) * g, joined(gradient, rest)))

@@ -1,7 +1,7 @@
-"""How a round looks at data under constraints: what leaves through the mechanism, what stays, and what both say.
+"""Observations of loss and constraints: the part that leaves through the mechanism, and the part that stays.
 
-Two ways, see `_duals`: the constraints stay with the peer, or leave as the gradient does. Constraints
-that read no data are looked at apart from these: nothing of them is clipped or noised.
+The constraints stay with the peer, or leave as the gradient does, see `_duals`. Constraints that read no data are
+observed apart from these: nothing of them is clipped or noised.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Values = Callable[[Params, Batch], Array]
 
 
 class Observation(NamedTuple):
-    """What a round says of the constraints."""
+    """Values and slopes of the constraints in a round."""
 
     values: Array
     """(k,) c(x)."""
     slopes: Tree
-    """grad c(x), leading axis k; None where nobody asks."""
+    """grad c(x), leading axis k; None where they are not used."""
 
     def changes(self, x: Params, z: Params) -> Array:
         """Return (k,) <grad c(x), z - x>."""
@@ -56,16 +56,16 @@ def of_both(function: Callable[..., Any], *parts: Both) -> Both:
 
 
 class Release(NamedTuple):
-    """What goes through the mechanism where the dual is released."""
+    """Value that goes through the mechanism where the dual is released."""
 
     gradient: Params
     observation: Observation
 
 
-class Sight(NamedTuple):
-    """How data are looked at: what may leave, and what is known of loss and constraints afterwards."""
+class DualObservation(NamedTuple):
+    """Observation of data: what may leave, and what is known of loss and constraints afterwards."""
 
-    look: Callable[[Params, Array, Batch, Array], tuple[Observation | None, Tree]]
+    observe: Callable[[Params, Array, Batch, Array], tuple[Observation | None, Tree]]
     """Model, weights, batch and how many records means are over -> what stays, and what goes through the mechanism."""
     read: Callable[[Array, Tree, Observation | None], tuple[Params, Observation | None]]
     """Weights, what was released and what stayed -> gradient of the loss plus the weighted constraints, and these."""
@@ -82,8 +82,10 @@ def observed(c: Values, model: Params, batch: Batch, slopes: bool = True) -> Obs
     return Observation(c(model, batch), jax.jacrev(c)(model, batch) if slopes else None)
 
 
-def sight_of(data: Values, reading: Values | None, clip: Clip | None, dual: Dual, needs_slopes: bool) -> Sight:
-    """Return how to look at the loss and at the constraints that read data, if there are any."""
+def dual_observation(
+    data: Values, reading: Values | None, clip: Clip | None, dual: Dual, needs_slopes: bool
+) -> DualObservation:
+    """Return the observation of the loss and of the constraints that read data, if there are any."""
     if reading is None:
         return loss_alone(data, clip)
     if dual == "private":
@@ -91,10 +93,10 @@ def sight_of(data: Values, reading: Values | None, clip: Clip | None, dual: Dual
     return constraints_released(data, reading, clip)
 
 
-def loss_alone(data: Values, clip: Clip | None) -> Sight:
-    """Look at the loss, where no constraint reads data."""
+def loss_alone(data: Values, clip: Clip | None) -> DualObservation:
+    """Observe the loss, where no constraint reads data."""
     gradient = _mean(jax.grad(data), clip)
-    return Sight(
+    return DualObservation(
         lambda model, weights, batch, over: (None, gradient(model, batch, over)),
         lambda weights, released, seen: (released, None),
     )
@@ -105,20 +107,20 @@ def _mean(of_batch: Callable[[Params, Batch], Tree], clip: Clip | None) -> Calla
     return clipped_mean(of_batch, clip) if clip is not None else lambda params, batch, over: of_batch(params, batch)
 
 
-def constraints_kept(data: Values, c: Values, clip: Clip | None, needs_slopes: bool) -> Sight:
-    """Look at the constraints, which stay; the gradient of loss and weighted constraints leaves."""
+def constraints_kept(data: Values, c: Values, clip: Clip | None, needs_slopes: bool) -> DualObservation:
+    """Observe the constraints, which stay; the gradient of loss and weighted constraints leaves."""
 
-    def look(model: Params, weights: Array, batch: Batch, over: Array) -> tuple[Observation, Tree]:
+    def observe(model: Params, weights: Array, batch: Batch, over: Array) -> tuple[Observation, Tree]:
         def composite(params: Params, batch: Batch) -> Array:
             return data(params, batch) + jnp.dot(weights, c(params, batch))
 
         return observed(c, model, batch, needs_slopes), _mean(jax.grad(composite), clip)(model, batch, over)
 
-    return Sight(look, lambda weights, released, seen: (released, seen))
+    return DualObservation(observe, lambda weights, released, seen: (released, seen))
 
 
-def constraints_released(data: Values, c: Values, clip: Clip | None) -> Sight:
-    """Send everything that is looked at through the mechanism, of each record as one vector."""
+def constraints_released(data: Values, c: Values, clip: Clip | None) -> DualObservation:
+    """Send all that is observed through the mechanism, of each record as one vector."""
 
     def of_one(params: Params, batch: Batch) -> Release:
         return Release(jax.grad(data)(params, batch), observed(c, params, batch))
@@ -129,10 +131,10 @@ def constraints_released(data: Values, c: Values, clip: Clip | None) -> Sight:
         pull = released.observation.pull(weights)
         return jax.tree.map(jnp.add, released.gradient, pull), released.observation
 
-    return Sight(lambda model, weights, batch, over: (None, function(model, batch, over)), read)  # type: ignore[arg-type]
+    return DualObservation(lambda model, weights, batch, over: (None, function(model, batch, over)), read)  # type: ignore[arg-type]
 
 
-def check_noise(name: str, mechanism: Mechanism, dual: Dual, kinds: Both) -> None:
+def validate_noise(name: str, mechanism: Mechanism, dual: Dual, kinds: Both) -> None:
     """Refuse noise that cannot go where the method puts it."""
     if dual not in get_args(Dual):
         raise ConfigError(f"dual = {dual!r}: expected one of {', '.join(get_args(Dual))}")

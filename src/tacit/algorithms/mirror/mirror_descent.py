@@ -1,12 +1,10 @@
-"""Private online mirror descent over a digraph (000 ch. 2 Alg. 1-3).
+"""Private online mirror descent over a digraph (Dissertation, ch. 2, Alg. 1-3).
 
 State x_i in X, for a mirror map R on X (`tacit.objectives.entropy()`: exponentiated gradient on the simplex). A round:
 
     ghat_i = clipped grad f_it(x_i) + noise          what leaves is computed from this alone
     grad R(y) = grad R(x_i) - eta_t ghat_i;   z_i = argmin_{x in X} B_R(x, y)
     x_i = sum_j W_t[i, j] z_j
-
-eta_t = 1/t in the text; noise Lap(1/eps) per component, or bounded (`tacit.privacy.bounded_laplace`, Alg. 3).
 
 Rows of W sum to 1, so that x_i stays in X. But then all agree on the minimiser of sum_i q_i f_i, q the Perron vector of
 W: biased, unless W is doubly stochastic. `unbiased=True` mixes in the dual with the mass of push-sum (1.1), columns of
@@ -28,8 +26,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from tacit.algorithms._parts.averaged_steps import IfMissing, averaged_step, first_model, needs
 from tacit.algorithms._parts.descent import gradient_step
+from tacit.algorithms._parts.mixing import IfMissing, averaged_step, first_model, link_requirements
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import StepSize, as_rate, inverse
 from tacit.core.contract import (
@@ -55,13 +53,15 @@ from tacit.core.errors import ConfigError
 from tacit.objectives import Euclidean, MirrorMap
 from tacit.privacy import statement
 
-TEXT_CLAIMS = "eps-local differential privacy of the run, one component of one gradient changing (000 ch. 2 Theorem 2)"
+TEXT_CLAIMS = (
+    "eps-local differential privacy of the run, one component of one gradient changing (Dissertation, ch. 2, Theorem 2)"
+)
 EUCLIDEAN = Euclidean()
 ONE_OVER_T = inverse(1.0)
 
 
 class DualState(NamedTuple):
-    """What a peer of the unbiased form holds."""
+    """State of a peer of the unbiased form."""
 
     dual: Tree
     """s_i."""
@@ -69,14 +69,14 @@ class DualState(NamedTuple):
 
 
 class Form(NamedTuple):
-    """What tells the two forms apart."""
+    """Parts in which the two forms differ."""
 
     init: Callable[[Key, Params, Mapping[str, View]], State]
     phase: Phase
     model: Callable[[State], Params]
 
 
-@register("000 ch. 2 Alg. 1-3")
+@register("Dissertation, ch. 2, Alg. 1-3", title="Mirror descent")
 def mirror_descent(
     objective: Objective,
     step: StepSize = ONE_OVER_T,
@@ -85,7 +85,34 @@ def mirror_descent(
     unbiased: bool = False,
     missing: IfMissing = "wait",
 ) -> Algorithm:
-    """Online mirror descent on a fixed digraph: step in the geometry of a mirror map, average with whom you hear."""
+    """Online mirror descent on a fixed digraph: step in the geometry of a mirror map, then average.
+
+    In a round each agent takes a mirror step along the clipped, noisy gradient of its batch, sends the outcome, and
+    averages what it hears. Weights sum to 1 over the neighbours that an agent hears, so that its model stays in X; on a
+    digraph agents that are heard more then count more. With `unbiased` agents send dual vectors and a mass instead.
+    The text's noise is Laplace on each component, or bounded (`tacit.privacy.bounded_laplace`).
+
+    Args:
+      objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
+      step: Step size above 0, a number or a function of the round t = 1, 2, ...; `inverse(1)` by default.
+      mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default.
+      mirror: Geometry and set X of the step, e.g. `tacit.objectives.entropy()`; Euclidean and unbounded by default.
+      unbiased: Whether every agent counts the same on a digraph (push-sum in the dual); biased by default.
+      missing: "wait" for every message of a round, or "renormalise" over those that arrived.
+
+    Returns:
+      An algorithm for `tacit.simulate`, a peer or an audit.
+
+    Example:
+      >>> import tacit
+      >>> mirror = tacit.objectives.entropy()
+      >>> algorithm = tacit.algorithms.mirror_descent(tacit.objectives.logistic(), mirror=mirror, unbiased=True)
+      >>> sorted(algorithm.requires)
+      ['reliable', 'sender_normalised', 'strongly_connected']
+
+    References:
+      Dissertation on private online optimisation, ch. 2, Alg. 1-3.
+    """
     if unbiased and missing != "wait":
         raise ConfigError(
             f"missing = {missing!r} with unbiased = true: a lost message takes its mass along for good; use "
@@ -103,7 +130,7 @@ def mirror_descent(
         init={"peer": form.init},
         phases=(form.phase,),
         model=form.model,
-        requires=needs(missing) | {"strongly_connected", normalised},
+        requires=link_requirements(missing) | {"strongly_connected", normalised},
         privacy=statement(mechanism, TEXT_CLAIMS),
         weights="sender" if unbiased else "receiver",
         missing=missing,

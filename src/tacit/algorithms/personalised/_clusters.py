@@ -1,4 +1,4 @@
-"""What methods with clusters share: how other clusters weigh in, and graphs whose clusters a method cannot run on."""
+"""Mixing across clusters, and refusals of graphs whose clusters a method cannot run on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Strength = float | Callable[[Array], Array]
 
 
 def mixing(tau: Strength, clusters: int) -> Callable[[Params, View], Params]:
-    """Return the learning across clusters, 001 (5.10)."""
+    """Return the learning across clusters, Gauthier (2023), (5.10)."""
     if not callable(tau) and not (isinstance(tau, int | float) and 0 <= tau <= 1):
         raise ConfigError(f"tau = {tau!r}: expected a number from 0 (clusters apart) to 1, or a function of the round")
 
@@ -32,7 +32,7 @@ def mixing(tau: Strength, clusters: int) -> Callable[[Params, View], Params]:
 
 
 def mean_of_others(inbox: Inbox) -> tuple[Params, Array]:
-    """Return the mean over the clusters heard of the mean of their models, 001 (6.3), and how many clusters those are.
+    """Return the mean over the clusters heard of the mean of their models, (6.3), and how many clusters those are.
 
     A message's public part says which cluster it comes from.
     """

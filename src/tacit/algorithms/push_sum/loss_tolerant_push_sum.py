@@ -1,20 +1,13 @@
-"""Push-sum that survives loss: running totals instead of increments (beyond 003).
+"""Push-sum by running totals, beyond the OPS paper: loss, repetition and reordering are healed by the next message.
 
-OPS loses the mass of every message that does not arrive. Here agent i sends to j the *running total* T_ji of all (z, m)
-parts it has ever had for j, and j adds what the total has grown by since the newest one that it has heard:
+Agent i sends to j the *running total* T_ji of all (z, m) parts it has ever had for j:
 
     z'_i = z_i - gamma grad f_it(x_i)
     T_ji <- T_ji + W_ji (z'_i, m_i) for every out-link;   keep W_ii (z'_i, m_i)
     j:  (z_j, m_j) <- kept part + sum_i (T_ji received - T_ji last heard)
 
-A lost message is healed by the next one; a repeated or overtaken one changes nothing, since totals are told apart by
-the round in which they were sent. What is held plus what is under way is conserved under any pattern of loss.
-
-Two details make it hold up in practice. Totals are kept to twice the digits (`running_totals`). And an agent that has
-heard nothing new since its last push, or has less than `LEAST_MASS`, keeps what it has (W_ii = 1) and repeats its
-totals: pushing on would shrink its mass round by round, and the step gamma / m_i would grow as much. So it is where a
-neighbour is away: all that is meant for it leaves the others. Without loss everybody hears something in every round,
-and this is OPS.
+Totals are told apart by the round in which they were sent, and kept to twice the digits (`running_totals`). What is
+held plus what is under way is conserved under any pattern of loss. Without loss this is OPS.
 """
 
 from __future__ import annotations
@@ -54,7 +47,7 @@ LEAST_MASS = 2.0**-6
 
 
 class State(NamedTuple):
-    """What a peer holds."""
+    """State of a peer."""
 
     held: Parts
     sent: Total
@@ -67,13 +60,37 @@ class State(NamedTuple):
     """Whether anything new was heard since the last push."""
 
 
-@register("beyond 003: running totals")
+@register("beyond the OPS paper: running totals", title="Loss-tolerant push-sum")
 def loss_tolerant_push_sum(
     objective: Objective,
     step: StepSize = 0.1,
     mechanism: Mechanism = unprotected,
 ) -> Algorithm:
-    """Push-sum by running totals: lost, repeated or reordered messages are healed by the next one."""
+    """Push-sum by running totals: lost, repeated or reordered messages are healed by the next one.
+
+    Online push-sum loses the mass of every message that does not arrive. Here an agent sends each out-neighbour the sum
+    of all parts that it has ever had for it, and the receiver adds what that sum has grown by since the newest one that
+    it has heard. An agent that has heard nothing new since its last push, or has less than 1/64 of an agent's mass,
+    keeps what it has and repeats its sums: pushing on would shrink its mass round by round, and its steps would grow as
+    much. So it is where a neighbour is away.
+
+    Args:
+      objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
+      step: Step size above 0, a number or a function of the round t = 1, 2, ...; 0.1 by default.
+      mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default.
+
+    Returns:
+      An algorithm for `tacit.simulate`, a peer or an audit.
+
+    Example:
+      >>> import tacit
+      >>> tolerant = tacit.algorithms.loss_tolerant_push_sum(tacit.objectives.logistic(), step=0.3)
+      >>> sorted(tolerant.requires)  # links may be unreliable
+      ['sender_normalised', 'strongly_connected']
+
+    References:
+      OPS paper (ICLR 2021 submission), Alg. 1, of which this is an extension.
+    """
     descent = gradient_step(objective, as_rate(step), mechanism)
 
     def init(key: Key, params: Params, views: Mapping[str, View]) -> State:

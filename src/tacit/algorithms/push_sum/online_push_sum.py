@@ -1,4 +1,4 @@
-"""Online push-sum, OPS: learning over one-sided trust (003 Alg. 1).
+"""Online push-sum, OPS (OPS paper, Alg. 1).
 
 State (z_i, m_i), z = first parameters, m = 1; prediction x_i = z_i / m_i. In each round
 
@@ -6,12 +6,7 @@ State (z_i, m_i), z = first parameters, m = 1; prediction x_i = z_i / m_i. In ea
     to every out-neighbour j, itself included: (W_ji z'_i, W_ji m_i)
     z_i = sum of the z-parts received, m_i = sum of the m-parts
 
-The sender splits what it has, so each column of W sums to 1 and nobody needs to know who hears whom. The mass m
-undoes the bias of W: with doubly stochastic W it stays 1 and OPS is decentralised online gradient descent. The mass
-carries no data, so it is public and gets no noise.
-
-Private OPS: z'_i is released with noise on z alone, and the agent's own share is made of the released value too, so
-that each record enters the run through the one release of its round.
+With doubly stochastic W the mass stays 1, and OPS is decentralised online gradient descent.
 
 Errata: the text writes W_ij for "i sends to j" with rows that sum to 1; here W[i, j] is what i makes of j's message, so
 its columns do. A lost message takes its mass along for good, hence `reliable`.
@@ -48,7 +43,7 @@ from tacit.privacy import statement
 
 
 class State(NamedTuple):
-    """What a peer holds."""
+    """State of a peer."""
 
     z: Params
     mass: Array
@@ -59,13 +54,41 @@ def ratio(state: State) -> Params:
     return jax.tree.map(lambda leaf: leaf / state.mass, state.z)
 
 
-@register("003 Alg. 1")
+@register("OPS paper, Alg. 1", title="Online push-sum (OPS)")
 def online_push_sum(
     objective: Objective,
     step: StepSize = 0.1,
     mechanism: Mechanism = unprotected,
 ) -> Algorithm:
-    """Online push-sum (OPS): senders split their model and a mass; one-sided links are enough."""
+    """Online push-sum (OPS): learning over one-way links.
+
+    In a round each agent takes a gradient step on its batch, splits the outcome and a scalar mass among its
+    out-neighbours and itself, and adds up what it receives. It predicts with the ratio of the two. The sender splits,
+    so no agent needs to know which others hear it; the mass undoes the bias of one-way links, carries no data and gets
+    no noise. An agent's own share is made of the released value too, so that each record enters the run through the one
+    release of its round.
+
+    Args:
+      objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
+      step: Step size above 0, a number or a function of the round t = 1, 2, ...; 0.1 by default.
+      mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default.
+
+    Returns:
+      An algorithm for `tacit.simulate`, a peer or an audit.
+
+    Example:
+      >>> import tacit
+      >>> ops = tacit.algorithms.online_push_sum(tacit.objectives.logistic(), step=0.3)
+      >>> sorted(ops.requires)
+      ['reliable', 'sender_normalised', 'strongly_connected']
+      >>> stream = tacit.streams.logistic_drift(8, 5, seed=0)
+      >>> run = tacit.simulate(ops, tacit.graphs.directed_ring(8), stream, rounds=20, seed=0)
+      >>> run.models.shape[-2:]
+      (8, 5)
+
+    References:
+      OPS paper (ICLR 2021 submission), Alg. 1.
+    """
     descent = gradient_step(objective, as_rate(step), mechanism)
 
     def init(key: Key, params: Params, views: Mapping[str, View]) -> State:
@@ -88,6 +111,8 @@ def online_push_sum(
         phases=(Phase("peers", compute, descent.mechanism, absorb, emit),),
         model=ratio,
         requires=frozenset({"strongly_connected", "sender_normalised", "reliable"}),
-        privacy=statement(mechanism, "models instead of gradients are exchanged, which 003 4.4 calls protection"),
+        privacy=statement(
+            mechanism, "models instead of gradients are exchanged, which the OPS paper, sec. 4.4, calls protection"
+        ),
         weights="sender",
     )

@@ -1,12 +1,7 @@
-"""Who belongs together, told from what clients have released: clusters that nobody knows in advance.
+"""Discovery of clusters from vectors that clients have released.
 
-Beyond the texts, whose clusters are given (001 ch. 5). Learn one model for all first: `personalised_graph_federated`
-with `clusters=1`. Where that has settled, a client's multiplier phi_k is its gradient at the common model, which points
-away from what its own cluster would learn; and phi_k is made of models that the client has released and of what its
-server sent it, so that both of them know it. `find_clusters` centres such vectors, keeps the few directions in which
-they differ by more than chance would have it (at most one less than there are clusters), and groups them there.
-
-Privacy: this is post-processing of released values and costs nothing by itself. The rounds that released them do cost.
+Beyond Gauthier (2023), ch. 5, whose clusters are given. Vectors are centred, the few directions are kept in which they
+differ by more than chance would have it (at most one less than there are clusters), and k-means groups them there.
 """
 
 from __future__ import annotations
@@ -27,7 +22,7 @@ FLIPS = 100
 
 
 class Found(NamedTuple):
-    """Clusters as they were found."""
+    """Clusters as `find_clusters` found them."""
 
     labels: Labels
     """(clients,) from 0 on, in the order in which clusters first appear."""
@@ -38,12 +33,29 @@ class Found(NamedTuple):
 
 
 def find_clusters(released: ArrayLike, clusters: int, seed: int, weight: ArrayLike | None = None) -> Found:
-    """Return in which of so many clusters each client is, by its released vector (clients, d).
+    """Cluster of each client, told from a vector that it has released.
 
-    `weight` (clients,) says how much each vector is to be relied on; how many records a client holds, for instance.
-    The same arguments give the same clusters. No cluster is empty.
+    Learn one model for all first: `personalised_graph_federated` with `clusters=1`. Where that has settled, a client's
+    multiplier (the run's diagnostic "dual") is its gradient at the common model, which points away from what its own
+    cluster would learn; it is made of released models, so that client and server know it. This is post-processing and
+    costs no privacy; the rounds that released the vectors do cost.
+
+    Args:
+      released: (clients, d) one vector per client.
+      clusters: Number of clusters, from 1 to the number of clients; none will be empty.
+      seed: Seed of the starts; the same arguments give the same clusters.
+      weight: (clients,) reliance on each vector, above 0, e.g. how many records a client holds; equal by default.
+
+    Returns:
+      Labels from 0 on, the number of directions that tell clusters apart, and the explained share of the variance.
+
+    Example:
+      >>> import numpy as np, tacit
+      >>> vectors = np.array([[1.0, 0.1], [1.1, 0.0], [-1.0, 0.1], [-1.1, 0.0], [0.9, -0.1], [-0.9, -0.1]])
+      >>> tacit.algorithms.find_clusters(vectors, clusters=2, seed=0).labels.tolist()
+      [0, 0, 1, 1, 0, 1]
     """
-    values, reliance = _checked(released, clusters, weight)
+    values, reliance = _validated(released, clusters, weight)
     if clusters == 1:
         return Found(np.zeros(len(values), np.int64), 0, 0.0)
     draws = np.random.default_rng(seed)
@@ -60,7 +72,7 @@ def find_clusters(released: ArrayLike, clusters: int, seed: int, weight: ArrayLi
     return Found(rank[inverse].astype(np.int64), kept, 0.0 if total == 0 else 1 - within / total)
 
 
-def _checked(released: ArrayLike, clusters: int, weight: ArrayLike | None) -> tuple[Floats, Floats]:
+def _validated(released: ArrayLike, clusters: int, weight: ArrayLike | None) -> tuple[Floats, Floats]:
     values = np.asarray(released, np.float64)
     if values.ndim != 2 or not np.isfinite(values).all():
         raise DataError(
@@ -116,7 +128,7 @@ def _distances(places: Floats, centres: Floats) -> Floats:
 
 
 def _labels(places: Floats, centres: Floats) -> Labels:
-    """Return the nearest centre of each; one that is nobody's gets whoever is farthest from its own."""
+    """Return the nearest centre of each; an empty one gets the client that is farthest from its own."""
     distances = _distances(places, centres)
     labels: Labels = np.argmin(distances, axis=1)
     for empty in set(range(len(centres))) - set(labels.tolist()):

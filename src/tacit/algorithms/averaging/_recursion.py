@@ -1,8 +1,8 @@
-"""A gradient step with combinations of the neighbours' models before, within or after it: `diffusion`'s recursion.
+"""Recursion of diffusion: combinations of the neighbours' models before, within or after a gradient step.
 
 A round is the text's, in its order: w goes out and phi comes of it (`before`), phi goes out and psi comes of it and of
 the gradient at phi (`within`), psi goes out and the next w comes of it (`after`). What is not asked for is left out;
-with `before` alone the step is a phase by itself, in which nobody is addressed. Models to predict with are the w.
+with `before` alone the step is a phase by itself, in which nothing is sent. Agents predict with w.
 
 Noise goes on each combination's messages, as the mechanism spreads it. Privacy per record (with a clip):
 
@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 
 from tacit.algorithms._parts.descent import gradient_step
-from tacit.algorithms._parts.mixing import combined, outbox, silence
+from tacit.algorithms._parts.mixing import combined, empty_outbox, outbox
 from tacit.algorithms.schedules import StepSize, as_rate, as_schedule, sum_until
 from tacit.core.contract import (
     Algorithm,
@@ -46,11 +46,11 @@ from tacit.core.errors import ConfigError
 from tacit.privacy import statement
 
 NEEDS: frozenset[Requirement] = frozenset({"strongly_connected", "receiver_normalised", "reliable"})
-TEXT = "epsilon(i) growing linearly, per agent's data set and with a probability below 1 (004 (4.29), (4.34))"
+TEXT = "epsilon(i) growing linearly, per agent's data set and with a probability below 1 (Rizk (2023), (4.29), (4.34))"
 
 
 class State(NamedTuple):
-    """What an agent carries."""
+    """State of an agent."""
 
     phi: Params
     """Where the next gradient is taken."""
@@ -113,7 +113,7 @@ def combinations(
             stepped = descent.moved(state.phi, state.phi, released, view)
             within_step = state._replace(step=minus(stepped, state.phi))
             value, state = (state.phi, within_step) if steps_at == "within" else (stepped, state._replace(w=stepped))
-        return state, silence() if steps_at == "before" else outbox(sent, value)
+        return state, empty_outbox() if steps_at == "before" else outbox(sent, value)
 
     def absorber(place: str) -> Callable[[Key, State, Inbox, View], State]:
         def absorb(key: Key, state: State, inbox: Inbox, view: View) -> State:

@@ -1,1 +1,0 @@
-"""Diffusion: combinations of neighbours' models around a gradient step."""

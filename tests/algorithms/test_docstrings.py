@@ -1,0 +1,51 @@
+"""Every public callable explains its parameters, and its example runs."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import re
+
+import jax
+import pytest
+
+import tacit
+
+PUBLIC = [name for name in tacit.algorithms.__all__ if callable(getattr(tacit.algorithms, name))]
+WITHOUT_PARAMETERS = ("Entry", "Found")
+
+
+@pytest.mark.parametrize("name", [name for name in PUBLIC if name not in WITHOUT_PARAMETERS])
+def test_every_parameter_is_explained(name):
+    found = getattr(tacit.algorithms, name)
+    documented = re.findall(r"^  (\w+): \S", _section(found, "Args"), re.MULTILINE)
+    assert documented == list(inspect.signature(found).parameters)
+    if not inspect.isclass(found):
+        assert _section(found, "Returns")
+    assert "Example:\n  >>> " in inspect.getdoc(found)
+
+
+@pytest.mark.parametrize("name", tacit.algorithms.registry.METHODS)
+def test_a_signature_can_be_read_and_a_method_names_its_text(name):
+    found = getattr(tacit.algorithms, name)
+    for parameter in inspect.signature(found).parameters.values():
+        assert "<function" not in repr(parameter.default) or parameter.name == "mechanism"
+    assert _section(found, "References")
+    assert len(inspect.getdoc(found).splitlines()[0]) <= 115
+
+
+def test_examples_run():
+    examples = [getattr(tacit.algorithms, name) for name in PUBLIC] + [type(tacit.algorithms.REGISTRY)]
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    with jax.enable_x64(False):
+        for found in examples:
+            for test in doctest.DocTestFinder(recurse=False).find(found, found.__name__, globs={}):
+                runner.run(test)
+    assert runner.summarize(verbose=False).failed == 0
+    assert runner.tries > 3 * len(tacit.algorithms.registry.METHODS) / 2
+
+
+def _section(found, title: str) -> str:
+    """Text under a title of a docstring."""
+    after = inspect.getdoc(found).partition(f"\n{title}:\n")[2]
+    return re.split(r"\n(?=\S)", after)[0]
