@@ -1,4 +1,4 @@
-"""What a reproduced experiment is: claims with verdicts, figures, and the directory that holds them.
+"""An experiment run again: claims with verdicts, figures, and the directory that holds them.
 
 A claim of a text is put to the test as it stands. One that does not come out is reported as not holding, with
 the numbers; it is never dropped, and nothing is tuned until it holds.
@@ -91,7 +91,7 @@ class Experiment:
     name: str
     title: str
     source: str
-    """Text and place, e.g. "003 section 5"."""
+    """Text and place, e.g. "OPS paper, sec. 5"."""
     run: Callable[[bool, Path, int], dict[str, Any]]
     """(quick, out, seed) -> the summary, which is also written to out/summary.json."""
 

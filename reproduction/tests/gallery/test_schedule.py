@@ -129,7 +129,7 @@ def test_other_data_are_done_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert datasets.find("more.npz") is None
         return made_up.found(quick, seed)
 
-    experiment = papers_experiment.reproducible("reads", "Reads", "003", reads)
+    experiment = papers_experiment.reproducible("reads", "Reads", "OPS paper", reads)
     experiment.run(True, tmp_path / "reads", 0)
     assert schedule._kept(experiment, tmp_path / "reads", True, 0) is not None
     (tmp_path / "data" / ("rows.npz" if change == "other rows" else "more.npz")).write_bytes(b"22")

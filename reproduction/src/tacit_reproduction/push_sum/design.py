@@ -1,4 +1,4 @@
-"""What 003's experiments compare: methods, settings, seeds."""
+"""Design of the OPS paper's experiments: methods, settings, seeds."""
 
 from __future__ import annotations
 
