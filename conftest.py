@@ -1,4 +1,4 @@
-"""What holds for all tests."""
+"""Settings and fixtures of all tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 
 import jax
 import pytest
-from reproduction.tests.datasets.published import serve
 
 # Programs are compiled for small problems and run for a blink: a compiler that tries less hard, and writes loops in its
 # older and plainer way, saves a third of all the time. Processes that tests start inherit it, so that the same program
@@ -23,16 +22,6 @@ def _no_programs_left_behind() -> Iterator[None]:
     """Forget compiled programs with each module: thousands of them fill gigabytes in a worker that lives long."""
     yield
     jax.clear_caches()
-
-
-@pytest.fixture
-def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine without the data sets, and without a network until a test gives it one."""
-    (tmp_path / "data").mkdir()
-    monkeypatch.setenv("TACIT_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    serve(monkeypatch, OSError("no route to host"))
-    return tmp_path
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,1 +1,1 @@
-"""The experiments of the five texts, run again by name: `tacit reproduce`."""
+"""The experiments of five texts, run again by name: `tacit reproduce`."""

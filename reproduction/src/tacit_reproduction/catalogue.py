@@ -1,4 +1,4 @@
-"""The texts' experiments, run again by name."""
+"""List of the experiments, by subject and by name."""
 
 from __future__ import annotations
 

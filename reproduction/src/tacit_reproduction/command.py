@@ -1,4 +1,4 @@
-"""`tacit reproduce`: one experiment of the texts, or all of them with a gallery."""
+"""The command `tacit reproduce`: one experiment of the texts, or all of them with a gallery."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Curves with confidence bands, side by side: the form in which the texts show their results."""
+"""Curves with confidence bands, side by side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reproduced experiment is: claims with verdicts, figures, and the directory that holds them.
+"""An experiment run again: claims with verdicts, figures, and the directory that holds them.
 
 A claim of a text is put to the test as it stands. One that does not come out is reported as not holding, with
 the numbers; it is never dropped, and nothing is tuned until it holds.
@@ -6,6 +6,8 @@ the numbers; it is never dropped, and nothing is tuned until it holds.
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tacit.config.own_code import package_digest
+from tacit.config.own_code import digest_of, package_digest
 from tacit.core.errors import TacitError
 from tacit.results import schema
 from tacit.results.locks import writing
@@ -89,7 +91,7 @@ class Experiment:
     name: str
     title: str
     source: str
-    """Text and place, e.g. "003 section 5"."""
+    """Text and place, e.g. "OPS paper, sec. 5"."""
     run: Callable[[bool, Path, int], dict[str, Any]]
     """(quick, out, seed) -> the summary, which is also written to out/summary.json."""
 
@@ -100,7 +102,7 @@ def reproducible(name: str, title: str, source: str, investigate: Investigation)
     def run(quick: bool, out: Path, seed: int) -> dict[str, Any]:
         with writing(out):
             begun = time.perf_counter()
-            code = package_digest()
+            code = code_digest()
             findings = investigate(quick, seed)
             summary = summarise(experiment, findings, quick, seed, time.perf_counter() - begun, code)
             write(findings, summary, out)
@@ -135,9 +137,16 @@ def summarise(
     }
 
 
+@functools.cache
+def code_digest() -> str:
+    """Return a digest of the source of tacit and of the reproduction, as it was when first asked for."""
+    own = digest_of(Path(__file__).parent)
+    return hashlib.sha256(f"{package_digest()} {own}".encode()).hexdigest()
+
+
 def is_current(summary: dict[str, Any]) -> bool:
     """Whether the code, the versions and the data files that a summary came from are those that are here now."""
-    here = {"code": package_digest(), "data": digests(summary["made_of"]["data"], search_path())}
+    here = {"code": code_digest(), "data": digests(summary["made_of"]["data"], search_path())}
     return bool(summary["versions"] == versions() and summary["made_of"] == here)
 
 

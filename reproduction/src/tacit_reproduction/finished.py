@@ -1,4 +1,4 @@
-"""Runs of an experiment: without a display of their own, and whole or not at all."""
+"""Runs without a progress display, complete or refused."""
 
 from __future__ import annotations
 

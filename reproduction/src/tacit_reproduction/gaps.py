@@ -1,4 +1,4 @@
-"""Verdicts on how far deviations lie apart, in dB and seed by seed."""
+"""Verdicts on differences of deviations, in dB and seed by seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of ijcnn1 as the experiments on text 004 take them, in place of its click-through data."""
+"""Rows of ijcnn1 for the experiments of Rizk (2023), in place of its click-through data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verdicts on orders: chains of samples of which each is to be higher than the one before, seed by seed."""
+"""Verdicts on orders: chains of samples, each to be higher than the one before, seed by seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of a reproduced experiment: each figure with the claims that it shows, what the text has, and the verdict.
+"""The page of an experiment: each figure with its claims, the statement of the text, and the verdict.
 
 Pages are made of what a directory holds, the summary and the pictures, so that the gallery tells the same story.
 """

@@ -1,4 +1,4 @@
-"""What each run has spent, as it stands in the tables: epsilon, delta, unit, and when two data sets are neighbours."""
+"""Privacy columns of the tables: epsilon, delta, unit, and neighbouring relation of each run."""
 
 from __future__ import annotations
 

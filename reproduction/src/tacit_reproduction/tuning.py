@@ -1,4 +1,4 @@
-"""The step size of a method: the best one on a geometric grid, found without trying all of it."""
+"""Step size of a method: the best one on a geometric grid, found without trying all of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From losses to verdicts: each function turns arrays with one value per seed into a claim.
+"""From losses to verdicts: functions of arrays with one value per seed that return a claim.
 
 All comparisons are paired: the methods meet the same graphs, partitions and orders of samples, seed by seed,
 so the interval is that of the difference (95 %, Student's t). One that is not finite supports no claim.

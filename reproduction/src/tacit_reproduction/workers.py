@@ -1,4 +1,4 @@
-"""Independent pieces of an experiment, in several processes."""
+"""Independent pieces of an experiment in several processes."""
 
 from __future__ import annotations
 

@@ -86,13 +86,13 @@ def test_what_the_theorem_does_not_cover_is_refused(call, words: str) -> None:
 
 
 def test_a_schedule_s_total_is_the_corollary_s() -> None:
-    """001, corollary of Theorem I: phi_1 (1 - zeta^T) / (zeta^(T-1) - zeta^T), by the loose rule."""
+    """Gauthier (2023), corollary of Theorem I: phi_1 (1 - zeta^T) / (zeta^(T-1) - zeta^T), by the loose rule."""
     first, zeta, rounds, delta = 1e-3, 0.99, 300, 1e-5
     printed = first * (1 - zeta**rounds) / (zeta ** (rounds - 1) - zeta**rounds)
     rho = total_rho(first, rounds, zeta)
     assert rho == pytest.approx(printed, rel=1e-12)
     assert rho == pytest.approx(math.fsum(first * zeta**-n for n in range(rounds)), rel=1e-12)
-    assert rho == pytest.approx(1.9205, rel=1e-3)  # not the 0.095 that 001 ch. 5 prints: its phi_n grow
+    assert rho == pytest.approx(1.9205, rel=1e-3)  # not the 0.095 that Gauthier (2023), ch. 5 prints: its phi_n grow
     assert loose(rho, delta) == pytest.approx(printed + 2 * math.sqrt(printed * math.log(1 / delta)), rel=1e-12)
     noise = noise_for("gaussian", 4.0, delta, rounds, zeta)
     assert tight(total_rho(1 / (2 * noise**2), rounds, zeta), delta) == pytest.approx(4.0, rel=1e-9)

@@ -1,4 +1,4 @@
-"""The whole-data-set claim of 004: its numbers as printed, what it lacks, and what it refuses."""
+"""The whole-data-set claim of Rizk (2023): its numbers as printed, what it lacks, and what it refuses."""
 
 from __future__ import annotations
 

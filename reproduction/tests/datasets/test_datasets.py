@@ -11,7 +11,9 @@ import pytest
 
 from reproduction.tests.datasets.published import files_under, needs, says_where_it_looked, serve
 from tacit.core.errors import DataError
+from tacit.streams.dataset import Dataset, with_bias
 from tacit_reproduction.datasets import fetch as datasets
+from tacit_reproduction.datasets import occupancy, susy
 
 HEADER = '"date","Temperature","Humidity","Light","CO2","HumidityRatio","Occupancy"\n'
 
@@ -19,11 +21,11 @@ HEADER = '"date","Temperature","Humidity","Light","CO2","HumidityRatio","Occupan
 def small_occupancy(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
     """Three files in the publisher's format, small, taken for the originals."""
     contents, parts = {}, {}
-    for name, part in datasets.OCCUPANCY_PARTS.items():
+    for name, part in occupancy.PARTS.items():
         rows = "".join(f'"{r}","2015-02-04 17:5{r}:00",23.{r},27,4{r}6,700,0.004,{r % 2}\n' for r in range(4))
         contents[part.file] = (HEADER + rows + f'"9",2015-02-05 01:00:00,{len(parts)},1,2,3,4,1\n').encode()
         parts[name] = part._replace(rows=5, sha256=hashlib.sha256(contents[part.file]).hexdigest())
-    monkeypatch.setattr(datasets, "OCCUPANCY_PARTS", parts)
+    monkeypatch.setattr(occupancy, "PARTS", parts)
     return contents
 
 
@@ -38,7 +40,7 @@ def zipped(contents: dict[str, bytes]) -> bytes:
 @pytest.mark.data
 @needs("occupancy")
 def test_occupancy_has_the_published_counts_and_shares() -> None:
-    data = datasets.occupancy()
+    data = occupancy.occupancy()
     assert data.x.shape == (20_560, 5)
     assert (data.x.dtype, data.y.dtype) == (np.float32, np.float32)
     assert set(np.unique(data.y)) == {-1.0, 1.0}
@@ -54,7 +56,7 @@ def test_occupancy_has_the_published_counts_and_shares() -> None:
 @pytest.mark.data
 @needs("susy")
 def test_susy_is_a_subset_and_says_so() -> None:
-    data = datasets.susy()
+    data = susy.susy()
     assert data.x.shape == (39_930, 18)
     assert len(data.columns) == 18
     assert set(np.unique(data.y)) == {-1.0, 1.0}
@@ -70,18 +72,18 @@ def test_the_column_names_are_those_of_the_prepared_file() -> None:
     if path is None:
         pytest.skip(f"only the subset drawn from the official file is here: {datasets.where('susy')}")
     with np.load(path) as archive:
-        assert tuple(archive["columns"].tolist()) == datasets.SUSY_COLUMNS
+        assert tuple(archive["columns"].tolist()) == susy.COLUMNS
 
 
 def test_absent_data_name_every_place_and_the_official_address(nowhere: Path) -> None:
     assert not datasets.available("occupancy")
     assert datasets.where("occupancy").startswith("occupancy (occupancy/datatraining.txt, ")
     with pytest.raises(DataError) as refusal:
-        datasets.occupancy()
+        occupancy.occupancy()
     official = "https://archive.ics.uci.edu/dataset/357/occupancy+detection"
     says_where_it_looked(refusal.value, nowhere, "occupancy/datatest2.txt", official)
     with pytest.raises(DataError, match=r"susy_subset.npz.*https://archive.ics.uci.edu/dataset/279/susy"):
-        datasets.susy()
+        susy.susy()
     assert files_under(nowhere) == set()
 
 
@@ -93,14 +95,14 @@ def test_an_unknown_name_is_refused() -> None:
 def test_occupancy_is_downloaded_once_and_verified(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     contents = small_occupancy(monkeypatch)
     asked = serve(monkeypatch, zipped(contents))
-    data = datasets.occupancy()
+    data = occupancy.occupancy()
     assert data.x.shape == (15, 5)
     assert data.x[[4, 9, 14], 0].tolist() == [0, 1, 2]  # train, test, test2
     assert data.y[:5].tolist() == [-1, 1, -1, 1, 1]
     assert files_under(nowhere) == set(contents)
     assert datasets.available("occupancy")
     assert str(nowhere / "cache") in datasets.where("occupancy")
-    np.testing.assert_array_equal(datasets.occupancy().x, data.x)
+    np.testing.assert_array_equal(occupancy.occupancy().x, data.x)
     assert asked == [datasets.OCCUPANCY_URL]
 
 
@@ -109,7 +111,7 @@ def test_a_download_with_another_checksum_is_refused_and_leaves_nothing(nowhere,
     contents = small_occupancy(monkeypatch)
     serve(monkeypatch, zipped(contents | {victim: contents[victim] + b" "}))
     with pytest.raises(DataError, match=rf"{victim} from .*: its SHA-256 is \w+, expected \w+; nothing was kept"):
-        datasets.occupancy()
+        occupancy.occupancy()
     assert files_under(nowhere) == set()
 
 
@@ -122,7 +124,7 @@ def test_a_broken_archive_is_refused_and_leaves_nothing(nowhere, monkeypatch) ->
     ):
         serve(monkeypatch, answer)
         with pytest.raises(DataError, match=rf"the download from .* failed \(.*{fault}"):
-            datasets.occupancy()
+            occupancy.occupancy()
     assert files_under(nowhere) == set()
 
 
@@ -135,7 +137,7 @@ def test_a_write_that_fails_leaves_nothing(nowhere, monkeypatch) -> None:
 
     monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(DataError, match="disk is full"):
-        datasets.occupancy()
+        occupancy.occupancy()
     assert files_under(nowhere) == set()
 
 
@@ -146,16 +148,16 @@ def test_a_changed_file_is_refused(nowhere, monkeypatch) -> None:
     for name, content in contents.items():
         (folder / name).write_bytes(content.replace(b"23.1", b"23.2"))
     with pytest.raises(DataError, match=r"datatraining.txt: its SHA-256 is .*, expected .*; the file is damaged"):
-        datasets.occupancy()
+        occupancy.occupancy()
 
 
 def test_a_file_with_missing_rows_is_refused(nowhere, monkeypatch) -> None:
     contents = small_occupancy(monkeypatch)
-    part = datasets.OCCUPANCY_PARTS["test"]
-    monkeypatch.setitem(datasets.OCCUPANCY_PARTS, "test", part._replace(rows=6))
+    part = occupancy.PARTS["test"]
+    monkeypatch.setitem(occupancy.PARTS, "test", part._replace(rows=6))
     serve(monkeypatch, zipped(contents))
     with pytest.raises(DataError, match=r"datatest.txt: 5 rows, expected 6"):
-        datasets.occupancy()
+        occupancy.occupancy()
 
 
 def susy_text(rows: int) -> bytes:
@@ -163,17 +165,17 @@ def susy_text(rows: int) -> bytes:
 
 
 def test_susy_is_drawn_from_the_official_file(nowhere, monkeypatch) -> None:
-    monkeypatch.setattr(datasets, "SUSY_ROWS", 50)
-    monkeypatch.setattr(datasets, "SUSY_SUBSET_ROWS", 20)
+    monkeypatch.setattr(susy, "ROWS", 50)
+    monkeypatch.setattr(susy, "SUBSET_ROWS", 20)
     asked = serve(monkeypatch, gzip.compress(susy_text(50)))
-    data = datasets.susy()
+    data = susy.susy()
     number = data.x[:, 0] - 0.5
     assert data.x.shape == (20, 18)
     assert len(set(number.tolist())) == 20
     assert (data.x == data.x[:, :1]).all()
     np.testing.assert_array_equal(data.y, np.where(number % 2 == 1, 1, -1))
     assert data.description.endswith("20 of 50 rows, drawn from the official file with a fixed seed")
-    np.testing.assert_array_equal(datasets.susy().x, data.x)
+    np.testing.assert_array_equal(susy.susy().x, data.x)
     assert asked == [datasets.SUSY_URL]
     assert datasets.available("susy")
 
@@ -189,24 +191,24 @@ def test_susy_is_drawn_from_the_official_file(nowhere, monkeypatch) -> None:
     ids=["a row short", "cut off", "no archive", "no numbers"],  # the bytes of an archive hold the time
 )
 def test_a_broken_official_susy_is_refused_and_leaves_nothing(nowhere, monkeypatch, answer, message) -> None:
-    monkeypatch.setattr(datasets, "SUSY_ROWS", 50)
-    monkeypatch.setattr(datasets, "SUSY_SUBSET_ROWS", 20)
+    monkeypatch.setattr(susy, "ROWS", 50)
+    monkeypatch.setattr(susy, "SUBSET_ROWS", 20)
     serve(monkeypatch, answer)
     with pytest.raises(DataError, match=message):
-        datasets.susy()
+        susy.susy()
     assert files_under(nowhere) == set()
 
 
 def test_a_subset_of_another_size_is_refused(nowhere) -> None:
     np.savez(nowhere / "data" / datasets.SUSY_DRAWN_FILE, X=np.zeros((3, 18)), y=np.zeros(3))
     with pytest.raises(DataError, match=r"shape \(3, 18\), expected \(39930, 18\); delete the file"):
-        datasets.susy()
+        susy.susy()
 
 
 def test_a_prepared_subset_must_be_the_known_one(nowhere) -> None:
     np.savez(nowhere / "data" / datasets.SUSY_FILE, X=np.zeros((3, 18)), y=np.zeros(3))
-    with pytest.raises(DataError, match=f"expected {datasets.SUSY_SHA256}"):
-        datasets.susy()
+    with pytest.raises(DataError, match=f"expected {susy.SHA256}"):
+        susy.susy()
 
 
 def test_places_in_order(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +219,7 @@ def test_places_in_order(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.chdir(nowhere / "project")
     places = datasets.search_path()
     assert places[-2:] == (nowhere / "shared" / "data", cache)
-    checkout = Path(__file__).resolve().parents[2]
+    checkout = Path(__file__).resolve().parents[3]
     assert places[0] == checkout.parent / "shared" / "data"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(nowhere))
@@ -226,10 +228,10 @@ def test_places_in_order(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_standardised_and_bias() -> None:
     x = np.array([[1, 5], [3, 5], [5, 5]], np.float32)
-    raw = datasets.Dataset("toy", x, np.ones(3, np.float32), ("a", "b"), "a toy", complete=True, parts={})
+    raw = Dataset("toy", x, np.ones(3, np.float32), ("a", "b"), "a toy", complete=True, parts={})
     scaled = raw.standardised()
     np.testing.assert_allclose(scaled.x, [[-1.2247449, 0], [0, 0], [1.2247449, 0]], rtol=1e-6)
     assert scaled.description == "a toy, columns standardised"
     np.testing.assert_array_equal(raw.x, x)
-    np.testing.assert_array_equal(datasets.with_bias(x), [[1, 5, 1], [3, 5, 1], [5, 5, 1]])
-    assert datasets.with_bias(x).dtype == np.float32
+    np.testing.assert_array_equal(with_bias(x), [[1, 5, 1], [3, 5, 1], [5, 5, 1]])
+    assert with_bias(x).dtype == np.float32

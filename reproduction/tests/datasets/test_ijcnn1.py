@@ -150,7 +150,7 @@ def test_the_official_files_are_fetched_once_and_checked_by_their_values(nowhere
     for _ in range(2):
         np.testing.assert_array_equal(ijcnn1.ijcnn1().y, expected.y)
     assert asked == [datasets.IJCNN1_URL + file for file in datasets.IJCNN1_FILES]
-    assert datasets.ijcnn1_folder() == nowhere / "cache" / "tacit" / "ijcnn1"
+    assert datasets.local("ijcnn1") == nowhere / "cache" / "tacit" / "ijcnn1"
 
 
 @pytest.mark.parametrize("answer", [b"<html>moved</html>", bz2.compress(b"1 1:1\n" * 6), bz2.compress(b"1 x\n")])

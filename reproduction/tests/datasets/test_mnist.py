@@ -163,7 +163,7 @@ def test_the_mirror_is_asked_where_the_official_address_fails(nowhere, monkeypat
     asked = serve(monkeypatch, {datasets.MNIST_URL: spoilt, datasets.MNIST_MIRROR: files})
     np.testing.assert_array_equal(mnist.mnist().y, labels)
     assert len(asked) == 8
-    assert datasets.mnist_folder() == nowhere / "cache" / "tacit" / "mnist"
+    assert datasets.local("mnist") == nowhere / "cache" / "tacit" / "mnist"
     mnist.mnist()
     assert len(asked) == 8, "what was downloaded is kept"
 

@@ -42,12 +42,12 @@ def waits(quick: bool, seed: int) -> Findings:
 EXPERIMENTS = {
     experiment.name: experiment
     for experiment in (
-        reproducible("fine", "Fine", "003 section 5", found),
-        reproducible("fails", "Fails", "004 ch. 9", fails),
-        reproducible("dies", "Dies", "beyond 001 ch. 5", dies),
+        reproducible("fine", "Fine", "OPS paper, sec. 5", found),
+        reproducible("fails", "Fails", "Rizk (2023), ch. 9", fails),
+        reproducible("dies", "Dies", "beyond Gauthier (2023), ch. 5", dies),
     )
 }
-FOR_EVER = reproducible("waits", "Waits", "002", waits)
+FOR_EVER = reproducible("waits", "Waits", "Li et al.", waits)
 
 
 def named(name: str) -> Experiment:

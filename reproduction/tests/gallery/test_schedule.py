@@ -96,7 +96,7 @@ def test_another_version_is_done_anew(first, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_other_code_of_the_same_version_is_done_anew(first, monkeypatch: pytest.MonkeyPatch) -> None:
     out, outcomes, _ = first
-    monkeypatch.setattr(papers_experiment, "package_digest", lambda: "another")
+    monkeypatch.setattr(papers_experiment, "code_digest", lambda: "another")
     assert schedule._kept(outcomes[0].experiment, out / "fine", True, 5) is None
 
 
@@ -108,6 +108,13 @@ def test_the_digest_of_the_code_is_that_of_every_file(tmp_path: Path) -> None:
         found.add(own_code.digest_of(tmp_path))
     assert len(found) == 4
     assert own_code.package_digest() == own_code.digest_of(Path(own_code.__file__).parents[1])
+
+
+@pytest.mark.parametrize("part", ["package_digest", "digest_of"])
+def test_the_digest_is_of_the_package_and_of_the_reproduction(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    before = papers_experiment.code_digest()
+    monkeypatch.setattr(papers_experiment, part, lambda *_: "another")
+    assert papers_experiment.code_digest.__wrapped__() != before
 
 
 @pytest.mark.parametrize("change", ["other rows", "rows that were not there"])
@@ -122,7 +129,7 @@ def test_other_data_are_done_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert datasets.find("more.npz") is None
         return made_up.found(quick, seed)
 
-    experiment = papers_experiment.reproducible("reads", "Reads", "003", reads)
+    experiment = papers_experiment.reproducible("reads", "Reads", "OPS paper", reads)
     experiment.run(True, tmp_path / "reads", 0)
     assert schedule._kept(experiment, tmp_path / "reads", True, 0) is not None
     (tmp_path / "data" / ("rows.npz" if change == "other rows" else "more.npz")).write_bytes(b"22")

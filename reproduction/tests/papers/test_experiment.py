@@ -53,7 +53,7 @@ def test_writes_a_summary_with_every_claim_whatever_its_verdict(findings: Findin
         return findings
 
     out = tmp_path / "deep" / "out"
-    returned = reproducible("tiny", "Tiny", "004 ch. 9", investigate).run(True, out, 7)
+    returned = reproducible("tiny", "Tiny", "Rizk (2023), ch. 9", investigate).run(True, out, 7)
     assert asked == [(True, 7)]
     written = json.loads((out / "summary.json").read_text())
     del written["files"]
@@ -70,7 +70,7 @@ def test_writes_a_summary_with_every_claim_whatever_its_verdict(findings: Findin
 
 
 def test_report_tells_verdicts_data_command_and_needs_nothing_else(findings: Findings, tmp_path: Path) -> None:
-    reproducible("tiny", "Tiny", "004 ch. 9", lambda quick, seed: findings).run(False, tmp_path, 3)
+    reproducible("tiny", "Tiny", "Rizk (2023), ch. 9", lambda quick, seed: findings).run(False, tmp_path, 3)
     page = (tmp_path / "report.html").read_text()
     assert "1 of 2 claims hold. a random subset of 3 of 4 rows." in page
     assert page.count("<span class='verdict'>✓ holds</span>") == 1
@@ -85,7 +85,7 @@ def test_report_tells_verdicts_data_command_and_needs_nothing_else(findings: Fin
 
 
 def test_command_says_quick(findings: Findings, tmp_path: Path) -> None:
-    reproducible("tiny", "Tiny", "004 ch. 9", lambda quick, seed: findings).run(True, tmp_path, 0)
+    reproducible("tiny", "Tiny", "Rizk (2023), ch. 9", lambda quick, seed: findings).run(True, tmp_path, 0)
     assert "tacit reproduce tiny --quick --seed 0" in (tmp_path / "report.html").read_text()
 
 
@@ -106,7 +106,7 @@ def test_experiments_are_listed_by_their_names() -> None:
 
 
 def test_a_claim_stands_under_the_figure_that_shows_it(findings: Findings, tmp_path: Path) -> None:
-    reproducible("tiny", "Tiny", "004 ch. 9", lambda quick, seed: findings).run(False, tmp_path, 0)
+    reproducible("tiny", "Tiny", "Rizk (2023), ch. 9", lambda quick, seed: findings).run(False, tmp_path, 0)
     page = (tmp_path / "report.html").read_text()
     figure = page[page.index("<figure>") : page.index("</figure>")]
     assert "A &lt; B" in figure
@@ -118,5 +118,5 @@ def test_a_claim_stands_under_the_figure_that_shows_it(findings: Findings, tmp_p
 def test_a_claim_of_a_figure_that_is_not_there_is_refused(findings: Findings, tmp_path: Path) -> None:
     lost = findings._replace(claims=seen_in("elsewhere", *CLAIMS[1:]))
     with pytest.raises(TacitError, match="'elsewhere'; expected a figure of this experiment: picture"):
-        reproducible("tiny", "Tiny", "004 ch. 9", lambda quick, seed: lost).run(False, tmp_path, 0)
+        reproducible("tiny", "Tiny", "Rizk (2023), ch. 9", lambda quick, seed: lost).run(False, tmp_path, 0)
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""Verdicts of the federated experiments of 004 on made-up evidence, their moments against runs, and what they refuse."""
+"""Federated experiments of Rizk (2023): verdicts on made-up evidence, moments against runs, refusals."""
 
 from __future__ import annotations
 

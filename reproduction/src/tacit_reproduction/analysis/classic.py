@@ -1,10 +1,10 @@
-"""The classic calibration of Gaussian noise, and what releases of it add up to by the classic rules.
+"""The classic calibration of Gaussian noise, and totals of several releases by the classic rules.
 
     noise / sensitivity = sqrt(2 ln(1.25 / delta)) / epsilon,  0 < epsilon < 1        (Dwork and Roth 2014, Theorem A.1)
     releases in sequence: (sum of epsilons, sum of deltas)                            (there, Theorem 3.16)
 
-Both hold, and both ask for far more noise than sums of zCDP do. They are here to be compared with: 001 section 3.4 does
-so. Nothing is booked by them.
+Both hold, and both ask for far more noise than sums of zCDP do. They are here for comparison, as in
+Gauthier (2023), sec. 3.4. Nothing is booked by them.
 """
 
 from __future__ import annotations

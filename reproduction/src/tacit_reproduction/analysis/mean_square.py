@@ -1,4 +1,4 @@
-"""How far PAO-Fed's model stays from the truth, without running it: text 001, (4.15) to (4.34), Theorems 4.1 and 4.2.
+"""Predicted error of PAO-Fed (Gauthier 2023, (4.15) to (4.34), Theorems 4.1 and 4.2).
 
 The setting is that of the analysis: y = w*^T z + noise at every client with one w*, samples z independent over time
 and clients. What is followed is the covariance P of the extended error (4.15), [w, w_1..w_K, and what each client had

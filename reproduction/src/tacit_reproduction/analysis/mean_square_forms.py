@@ -1,4 +1,4 @@
-"""One iteration of PAO-Fed as a map of the extended error's covariance: the work behind `metrics.mean_square`.
+"""One iteration of PAO-Fed as a map of the extended error's covariance, for `mean_square`.
 
 Blocks of d coordinates: [w, w_1..w_K, h_1, ..., h_L] with h_l (K blocks) what the clients had to send l iterations
 before the present one's end, L the longest delay. Random factors are written as mean plus fluctuation: the mean map

@@ -1,4 +1,4 @@
-"""The privacy claim of 004: an agent's whole data set, epsilon(i) growing with the rounds, with a stated probability.
+"""The privacy claim of Rizk (2023): whole data sets, epsilon(i) growing with the rounds, a stated probability.
 
 The text assumes no bound on gradients. It says instead that two runs, with and without an agent's own data, end near
 their optima w^o and w'^o, hence near each other (2.63), (3.56), (4.28):
@@ -36,7 +36,7 @@ from tacit.core.errors import ConfigError
 
 
 class TrajectoryClaim(NamedTuple):
-    """What 004 says of a run. Make it with `trajectory_claim`."""
+    """What Rizk (2023) says of a run. Make it with `trajectory_claim`."""
 
     noise_std: float
     rounds: int
@@ -103,7 +103,7 @@ def trajectory_claim(
     links: int = 1,
     coordinates: int = 1,
 ) -> TrajectoryClaim:
-    """Return what 004 claims for a run of so many rounds; see the module for what is wrong with it.
+    """Return what Rizk (2023) claims for a run of so many rounds; see the module for what is wrong with it.
 
     `agents` is P, whose models are stacked: 1 around a server (2.69). `links` is how many noisy copies of a message
     are counted: 1 in (2.69) and (3.58), P in (4.34). The mean square errors are measured, or taken from a theorem.

@@ -1,4 +1,4 @@
-"""001 ch. 4: clients that are mostly away, late and poorly connected, and share 2 % of a model."""
+"""Online learning by clients that are mostly away and share 2 % of a model (Gauthier 2023, ch. 4)."""
 
 from tacit_reproduction.asynchronous.baselines import BASELINES
 from tacit_reproduction.asynchronous.environments import ENVIRONMENTS

@@ -1,4 +1,4 @@
-"""001 sections 4.4.3 and 4.4.5 run again: `pao-vs-baselines` (figures 4.3 and 4.5)."""
+"""Experiment `pao-vs-baselines`: PAO-Fed against other methods (Gauthier 2023, secs. 4.4.3 and 4.4.5)."""
 
 from __future__ import annotations
 
@@ -203,6 +203,6 @@ def _in_bounds(curve: Curve) -> bool:
 BASELINES: Experiment = reproducible(
     "pao-vs-baselines",
     "PAO-Fed against other ways to learn from stragglers",
-    "001 sections 4.4.3 and 4.4.5, figures 4.3 and 4.5",
+    "Gauthier (2023), secs. 4.4.3 and 4.4.5, figures 4.3 and 4.5",
     lambda quick, seed: investigate(QUICK if quick else FULL, seed),
 )

@@ -1,4 +1,4 @@
-"""Verdicts of `pao-vs-baselines`: what 001 sections 4.4.3 and 4.4.5 say, against what was measured."""
+"""Verdicts of `pao-vs-baselines` on Gauthier (2023), secs. 4.4.3 and 4.4.5."""
 
 from __future__ import annotations
 

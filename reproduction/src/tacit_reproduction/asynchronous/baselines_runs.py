@@ -1,4 +1,4 @@
-"""What `pao-vs-baselines` runs: every method at steps that make it start like PAO-Fed, and at its own best one."""
+"""Runs of `pao-vs-baselines`: every method at steps that make it start like PAO-Fed, and at its own best step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What experiments share that compare PAO-Fed with others under steps which are matched, or each method's best."""
+"""Comparison of PAO-Fed with other methods at matched steps, or at the best step of each."""
 
 from __future__ import annotations
 

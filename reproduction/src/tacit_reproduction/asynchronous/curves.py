@@ -1,4 +1,4 @@
-"""What pages of ch. 4 show of curves: steady errors with intervals, bits beside them, and pictures in dB."""
+"""Figures and tables of curves: steady errors with intervals, bits sent, and pictures in dB."""
 
 from __future__ import annotations
 

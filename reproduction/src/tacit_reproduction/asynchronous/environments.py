@@ -1,4 +1,4 @@
-"""001 section 4.4.6 run again: `pao-environments`, figure 4.6: full downloads, common delays, a harsh environment."""
+"""Experiment `pao-environments`: full downloads, common delays, harsh networks (Gauthier 2023, sec. 4.4.6)."""
 
 from __future__ import annotations
 
@@ -119,6 +119,6 @@ def _best(evidence: Evidence) -> Figure:
 ENVIRONMENTS: Experiment = reproducible(
     "pao-environments",
     "PAO-Fed in other environments: full downloads, common delays, and clients that are hardly there",
-    "001 section 4.4.6, figure 4.6",
+    "Gauthier (2023), sec. 4.4.6, figure 4.6",
     lambda quick, seed: investigate(QUICK if quick else FULL, seed),
 )

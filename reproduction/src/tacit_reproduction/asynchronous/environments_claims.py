@@ -1,4 +1,4 @@
-"""Verdicts of `pao-environments`: what 001 section 4.4.6 says, against what was measured."""
+"""Verdicts of `pao-environments` on Gauthier (2023), sec. 4.4.6."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs of `pao-environments`: who is compared with whom, in which environment, and with which steps."""
+"""Runs of `pao-environments`: pairs of methods, environments, and steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""001 section 4.4.4 run again: `pao-calcofi`, salinity of sea water from clients that are mostly away (figure 4.4)."""
+"""Experiment `pao-calcofi`: salinity of sea water from clients that are mostly away (Gauthier 2023, sec. 4.4.4)."""
 
 from __future__ import annotations
 
@@ -117,6 +117,6 @@ def _figures(evidence: Evidence) -> list[Figure]:
 CALCOFI: Experiment = reproducible(
     "pao-calcofi",
     "PAO-Fed on CalCOFI: salinity of sea water",
-    "001 section 4.4.4, figure 4.4",
+    "Gauthier (2023), sec. 4.4.4, figure 4.4",
     lambda quick, seed: investigate(QUICK if quick else FULL, seed),
 )

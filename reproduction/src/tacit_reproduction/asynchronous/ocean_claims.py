@@ -1,4 +1,4 @@
-"""Verdicts of `pao-calcofi`: what 001 section 4.4.4 says, against what was measured."""
+"""Verdicts of `pao-calcofi` on Gauthier (2023), sec. 4.4.4."""
 
 from __future__ import annotations
 

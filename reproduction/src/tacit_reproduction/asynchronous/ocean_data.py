@@ -1,4 +1,4 @@
-"""The bottles of `pao-calcofi` in other hands: the same ones at the same times, dealt to clients by chance."""
+"""Control data of `pao-calcofi`: the same bottles at the same times, dealt to clients at random."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs of `pao-calcofi`: salinity, learnt by clients that hold bottles of a place each, or of all places."""
+"""Runs of `pao-calcofi`: clients that hold bottles of one place each, or of all places."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The network of 001 section 4.4: 256 clients that are mostly away, their data, their channel, and one method's curves.
+"""The network of Gauthier (2023), sec. 4.4: 256 clients that are mostly away, data, channel, and error curves.
 
 Everything that happens to a client (its data, when it is there, how late its messages are) is drawn from the seed of a
 run alone, so that methods which are compared live through the same.

@@ -1,4 +1,4 @@
-"""001 section 4.3 put to the test: `pao-theory`, the steady state (4.34) and the step sizes of Theorems 4.1 and 4.2."""
+"""Experiment `pao-theory`: steady state (4.34) and step bounds of Gauthier (2023), sec. 4.3."""
 
 from __future__ import annotations
 
@@ -117,6 +117,6 @@ def _table(evidence: Evidence) -> Table:
 THEORY: Experiment = reproducible(
     "pao-theory",
     "PAO-Fed: predicted errors and step sizes",
-    "001 section 4.3, (4.34), Theorems 4.1 and 4.2",
+    "Gauthier (2023), sec. 4.3, (4.34), Theorems 4.1 and 4.2",
     lambda quick, seed: investigate(QUICK if quick else FULL, seed),
 )

@@ -1,4 +1,4 @@
-"""Verdicts of `pao-theory`: what the analysis of 001 section 4.3 says, against runs of PAO-Fed itself."""
+"""Verdicts of `pao-theory` on the analysis of Gauthier (2023), sec. 4.3."""
 
 from __future__ import annotations
 

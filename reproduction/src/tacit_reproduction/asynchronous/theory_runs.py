@@ -1,4 +1,4 @@
-"""Runs of `pao-theory`: PAO-Fed on few Gaussian clients, and what the analysis says of the same settings."""
+"""Runs of `pao-theory`: PAO-Fed on few Gaussian clients, beside the predictions for the same settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of `pao-theory`: small networks whose errors are predicted, and steps that are tried."""
+"""Settings of `pao-theory`: small networks with predictable errors, and step sizes to try."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""001 section 4.4.2 run again: `pao-variants`, what PAO-Fed's settings do (figure 4.2)."""
+"""Experiment `pao-variants`: the effect of PAO-Fed's settings (Gauthier 2023, sec. 4.4.2)."""
 
 from __future__ import annotations
 
@@ -178,6 +178,6 @@ def _figures(curves: Curves) -> list[Figure]:
 VARIANTS_OF_PAO_FED: Experiment = reproducible(
     "pao-variants",
     "PAO-Fed: windows, their size, and late updates",
-    "001 section 4.4.2, figure 4.2",
+    "Gauthier (2023), sec. 4.4.2, figure 4.2",
     lambda quick, seed: investigate(QUICK if quick else FULL, seed),
 )

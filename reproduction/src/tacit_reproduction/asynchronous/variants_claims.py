@@ -1,4 +1,4 @@
-"""Verdicts of `pao-variants`: what 001 section 4.4.2 says of PAO-Fed's settings, against what was measured."""
+"""Verdicts of `pao-variants` on Gauthier (2023), sec. 4.4.2."""
 
 from __future__ import annotations
 

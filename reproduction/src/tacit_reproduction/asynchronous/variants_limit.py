@@ -1,4 +1,4 @@
-"""Where PAO-Fed's settings would end after infinitely many iterations: predicted on a case small enough for that."""
+"""Predicted errors of PAO-Fed's settings after infinitely many iterations, on a small case."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The texts' data sets."""
+"""Data sets of the texts."""

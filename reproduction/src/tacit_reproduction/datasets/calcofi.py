@@ -1,4 +1,4 @@
-"""CalCOFI bottle database: salinity of sea water from what else was measured in the same bottle; 001 section 4.4.4.
+"""CalCOFI bottle database: salinity of sea water and other readings of the same bottle (Gauthier 2023, sec. 4.4.4).
 
 Columns are depth (m), temperature (degrees C), oxygen (ml/l) and its saturation (%): the measurements that most bottles
 have. Chlorophyll is missing in half of them. Potential density is left out since it is computed from salinity, which

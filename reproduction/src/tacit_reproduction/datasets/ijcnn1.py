@@ -51,7 +51,7 @@ def ijcnn1() -> Dataset:
     `parts` has "train" (35,000 rows), "validation" (14,990) and "test" (91,701), in this order. LIBSVM's file named
     just ijcnn1 holds the first two in one.
     """
-    folder = datasets.ijcnn1_folder()
+    folder = datasets.local("ijcnn1")
     if folder is None:
         folder = datasets.cache_folder() / datasets.IJCNN1_FOLDER
         with datasets.explained("ijcnn1"):

@@ -1,4 +1,4 @@
-"""Which files of data sets a process has asked for: results follow from them, and from their not being there."""
+"""Record of the data files that a process has asked for, present or absent: results depend on both."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def mnist() -> Dataset:
 
     `parts` has "train" (60,000 rows) and "test" (10,000).
     """
-    folder = datasets.mnist_folder()
+    folder = datasets.local("mnist")
     if folder is None:
         folder = datasets.cache_folder() / datasets.MNIST_FOLDER
         with datasets.explained("mnist"):

@@ -1,4 +1,4 @@
-"""004 ch. 4: decentralised learning under noise that knows the graph, on regression data and on ijcnn1."""
+"""Decentralised learning under graph-homomorphic noise, on regression data and on ijcnn1 (Rizk 2023, ch. 4)."""
 
 from tacit_reproduction.diffusion.ijcnn1 import IJCNN1
 from tacit_reproduction.diffusion.regression import REGRESSION

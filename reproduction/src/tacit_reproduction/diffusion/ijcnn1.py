@@ -1,4 +1,4 @@
-"""004 section 4.4.2 run again on other data: `diffusion-ijcnn1`, test error of ATC diffusion under schemes of noise.
+"""Experiment `diffusion-ijcnn1`: test error of ATC diffusion under noise (Rizk 2023, sec. 4.4.2, on other data).
 
 The text uses click-through data (Avazu); here it is ijcnn1.
 """
@@ -281,6 +281,6 @@ def _figures(evidence: Evidence, rounds: int) -> list[Figure]:
 IJCNN1: Experiment = reproducible(
     "diffusion-ijcnn1",
     "Decentralised classification under noise that knows the graph",
-    "004 section 4.4.2, figure 4.5, on other data",
+    "Rizk (2023), sec. 4.4.2, figure 4.5, on other data",
     lambda quick, seed: investigate(QUICK if quick else FULL, seed),
 )

@@ -1,4 +1,4 @@
-"""What both experiments of 004 section 4.4 share: methods, schemes of noise, networks, and samples drawn anew."""
+"""Methods, noise schemes, networks and sampling of both experiments on Rizk (2023), sec. 4.4."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def network(agents: int, seed: int) -> graphs.Graph:
 class Draws(Stream):
     """In each round every agent reads one of its own samples, drawn at random and with repetition.
 
-    004's stochastic gradients are of this kind. Passes through shuffled samples are not: their gradient noise cancels
-    over a pass, which at small steps leaves less of it than the theory counts with.
+    The stochastic gradients of Rizk (2023) are of this kind. Passes through shuffled samples are not: their gradient
+    noise cancels over a pass, which at small steps leaves less of it than the theory counts with.
     """
 
     def __init__(

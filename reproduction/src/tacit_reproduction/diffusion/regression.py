@@ -1,4 +1,4 @@
-"""004 section 4.4.1 run again: `diffusion-regression`, four schemes of noise under consensus, CTA and ATC diffusion."""
+"""Experiment `diffusion-regression`: four noise schemes under three recursions (Rizk 2023, sec. 4.4.1)."""
 
 from __future__ import annotations
 
@@ -225,6 +225,6 @@ def _privacy_table(evidence: Evidence) -> Table:
 REGRESSION: Experiment = reproducible(
     "diffusion-regression",
     "Decentralised regression under noise that knows the graph",
-    "004 section 4.4.1, figure 4.4",
+    "Rizk (2023), sec. 4.4.1, figure 4.4",
     lambda quick, seed: investigate(QUICK if quick else FULL, seed),
 )

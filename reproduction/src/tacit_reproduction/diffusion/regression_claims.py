@@ -1,4 +1,4 @@
-"""Verdicts of `diffusion-regression`: pure functions of what was measured. All differences are paired, in dB."""
+"""Verdicts of `diffusion-regression`: pure functions of the measurements. All differences are paired, in dB."""
 
 from __future__ import annotations
 

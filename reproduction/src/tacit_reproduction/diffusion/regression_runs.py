@@ -1,4 +1,4 @@
-"""Runs of `diffusion-regression`: settings, what comes of them, and what the theory says should."""
+"""Runs of `diffusion-regression`: settings, results, and the theory's predictions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""002: private distributed online learning, on synthetic data and on RCV1, and its version with mini-batches."""
+"""Private distributed online learning on synthetic data and RCV1, and with mini-batches (Li et al.)."""
 
 from tacit_reproduction.dola.minibatch import MINIBATCH
 from tacit_reproduction.dola.rcv1 import RCV1

@@ -1,4 +1,4 @@
-"""The runs behind Table 1: one entry of one protocol at a time."""
+"""Runs behind Table 1 of Li et al.: one entry of one protocol at a time."""
 
 from __future__ import annotations
 

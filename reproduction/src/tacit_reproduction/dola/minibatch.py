@@ -1,4 +1,4 @@
-"""002 section 6, figure 2 run again: `dola-minibatch`, the variance of the regret with batches of 1, 5 and 20."""
+"""Experiment `dola-minibatch`: variance of the regret with batches of 1, 5 and 20 (Li et al., sec. 6, figure 2)."""
 
 from __future__ import annotations
 
@@ -279,5 +279,5 @@ def _with_documents(quick: bool, seed: int) -> Findings:
 
 
 MINIBATCH: Experiment = reproducible(
-    "dola-minibatch", "Private distributed learning with mini-batches", "002 section 6, figure 2", _with_documents
+    "dola-minibatch", "Private distributed learning with mini-batches", "Li et al., sec. 6, figure 2", _with_documents
 )

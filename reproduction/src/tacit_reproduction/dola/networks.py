@@ -1,4 +1,4 @@
-"""The text's time-varying networks with doubly stochastic weights (002 Assumption 2): nobody hears two at a time."""
+"""Time-varying networks with doubly stochastic weights: an agent hears at most one other (Li et al., Assumption 2)."""
 
 from __future__ import annotations
 

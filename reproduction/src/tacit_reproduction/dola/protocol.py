@@ -1,4 +1,4 @@
-"""DOLA as the experiments run it: how large the noise is, where it is added, and how that is called."""
+"""DOLA as the experiments run it: size, place and name of the noise."""
 
 from __future__ import annotations
 

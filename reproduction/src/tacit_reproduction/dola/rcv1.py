@@ -1,4 +1,4 @@
-"""002 Table 1 run again: `dola-rcv1`, a private support vector machine on newswire documents."""
+"""Experiment `dola-rcv1`: a private support vector machine on newswire documents (Li et al., Table 1)."""
 
 from __future__ import annotations
 
@@ -294,5 +294,5 @@ def _run(quick: bool, seed: int) -> Findings:
 
 
 RCV1: Experiment = reproducible(
-    "dola-rcv1", "A private distributed support vector machine on RCV1", "002 section 6, Table 1", _run
+    "dola-rcv1", "A private distributed support vector machine on RCV1", "Li et al., sec. 6, Table 1", _run
 )

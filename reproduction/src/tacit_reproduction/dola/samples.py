@@ -1,4 +1,4 @@
-"""The text's synthetic data: labelled points of the unit ball in ten dimensions (002 section 6)."""
+"""Synthetic data: labelled points of the unit ball in ten dimensions (Li et al., sec. 6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""002 section 6, figure 1 (a) and (c) run again: `dola-synthetic`, regret by privacy and by number of nodes."""
+"""Experiment `dola-synthetic`: regret by privacy and by number of nodes (Li et al., sec. 6, figure 1)."""
 
 from __future__ import annotations
 
@@ -251,6 +251,6 @@ def _figures(evidence: Evidence, step: StepName) -> list[Figure]:
 SYNTHETIC: Experiment = reproducible(
     "dola-synthetic",
     "Private distributed online learning on synthetic data",
-    "002 section 6, figure 1",
+    "Li et al., sec. 6, figure 1",
     lambda quick, seed: investigate(QUICK if quick else FULL, seed),
 )

@@ -1,4 +1,4 @@
-"""The runs behind `dola-synthetic`: one setting at a time, over all its seeds."""
+"""Runs behind `dola-synthetic`: one setting at a time, over all its seeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""002 Table 1, and the settings with which each of its entries is run again on RCV1.
+"""Table 1 of Li et al., and the settings with which each of its entries is run again on RCV1.
 
 How the settings were chosen (a representation has so many columns, and keeps so many coordinates of each row or all):
 

@@ -1,4 +1,4 @@
-"""How much larger one sample's variance is than another's."""
+"""Ratio of two samples' variances, with an interval."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""004 ch. 2 and 3: federated learning with sampled clients, private messages, and graphs of servers."""
+"""Federated learning with sampled clients, private messages and graphs of servers (Rizk 2023, ch. 2 and 3)."""
 
 from tacit_reproduction.federated.graph import REGRESSION as GRAPH_REGRESSION
 from tacit_reproduction.federated.graph_classification import CLASSIFICATION as GRAPH_CLASSIFICATION

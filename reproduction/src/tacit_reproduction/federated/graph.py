@@ -1,4 +1,4 @@
-"""004 section 3.5.1, figures 3.2 to 3.4 run again: `gfl-regression`, servers on a graph and noise between them."""
+"""Experiment `gfl-regression`: servers on a graph and noise between them (Rizk 2023, sec. 3.5.1)."""
 
 from __future__ import annotations
 
@@ -199,6 +199,6 @@ def _points(samples: list[Floats]) -> Points:
 REGRESSION: Experiment = reproducible(
     "gfl-regression",
     "Graph federated learning: noise between servers",
-    "004 section 3.5.1, figures 3.2 to 3.4",
+    "Rizk (2023), sec. 3.5.1, figures 3.2 to 3.4",
     lambda quick, seed: investigate(QUICK if quick else FULL, seed),
 )

@@ -1,4 +1,4 @@
-"""004 section 3.5.2, figure 3.5 run again on other data: `gfl-classification`, test error of the centroid's model.
+"""Experiment `gfl-classification`: test error of the centroid's model (Rizk 2023, sec. 3.5.2, on other data).
 
 The text uses click-through data (Avazu); here it is ijcnn1.
 """
@@ -245,6 +245,6 @@ def _ends(evidence: Evidence) -> Figure:
 CLASSIFICATION: Experiment = reproducible(
     "gfl-classification",
     "Graph federated learning: test error under noise between servers",
-    "004 section 3.5.2, figure 3.5",
+    "Rizk (2023), sec. 3.5.2, figure 3.5",
     lambda quick, seed: investigate(QUICK if quick else FULL, seed),
 )

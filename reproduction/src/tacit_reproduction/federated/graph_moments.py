@@ -1,9 +1,9 @@
-"""What federated averaging on quadratic risks comes to on average, exactly: from data, graph and noise alone.
+"""Exact mean and covariance of federated averaging on quadratic risks, from data, graph and noise.
 
-With 004's loss (d - <u, w>)^2 + rho ||w||^2 every local step is an affine map of the model, so that with z = (w, 1) a
-round is a random matrix times z. Batches and cohorts are drawn anew in every round, hence E[z z^T] of the next round
-is a linear function of that of this one. Nothing is taken to be small: neither steps nor noise. Where the recursion
-grows without end, the mean-square deviation does.
+With the loss (d - <u, w>)^2 + rho ||w||^2 of Rizk (2023) every local step is an affine map of the model, so that with
+z = (w, 1) a round is a random matrix times z. Batches and cohorts are drawn anew in every round, hence E[z z^T] of the
+next round is a linear function of that of this one. Nothing is taken to be small: neither steps nor noise. Where the
+recursion grows without end, the mean-square deviation does.
 
 Noise enters a round as a sum that nothing else depends on, so that it adds a part of its own, in proportion to its
 variance: `deviations` gives the plain run's and that of noise of variance 1 apart.

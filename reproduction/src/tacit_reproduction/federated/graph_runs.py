@@ -1,4 +1,4 @@
-"""Runs of `gfl-regression`: settings, what comes of them, and what the moments say should."""
+"""Runs of `gfl-regression`: settings, results, and the predicted moments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""004 sections 2.6.1 and 2.6.3 run again: `isfedavg-regression`, importance sampling of clients and records."""
+"""Experiment `isfedavg-regression`: importance sampling of clients and records (Rizk 2023, secs. 2.6.1, 2.6.3)."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def _metrics(evidence: Evidence, checks: Checks, drifts: Mapping[Problem, Floats
 def _method(design: Design, drifts: Mapping[Problem, Floats]) -> list[str]:
     extent = design.extent
     return [
-        f"004 section 2.6.1: {extent.clients} clients around one server, {extent.samples} samples each, ridge "
+        f"Rizk (2023), sec. 2.6.1: {extent.clients} clients around one server, {extent.samples} samples each, ridge "
         f"{RIDGE:g}, batches of 1 to {MOST_BATCH} and 1 to {design.steps[0]} local steps by client, "
         f"{design.cohorts[0]} clients a round, mu = {STEP:g}. The text's loss has no factor 1/2: its mu is a step of "
         "2 mu here. The MSD is the squared distance of the server's model from the common optimum (2.74), its steady "
@@ -252,6 +252,6 @@ def _name_of(problem: Problem, drifts: Mapping[Problem, Floats]) -> str:
 REGRESSION: Experiment = reproducible(
     "isfedavg-regression",
     "Federated averaging under importance sampling: regression",
-    "004 sections 2.6.1 and 2.6.3, figures 2.1 and 2.3-2.5",
+    "Rizk (2023), secs. 2.6.1 and 2.6.3, figures 2.1 and 2.3-2.5",
     lambda quick, seed: investigate(QUICK if quick else FULL, seed),
 )

@@ -1,4 +1,4 @@
-"""Verdicts on 004 sections 2.6.1 and 2.6.3. Comparisons are paired over the seeds, in decibels of steady-state MSD."""
+"""Verdicts of `isfedavg-regression`: paired over the seeds, in dB of steady-state MSD."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""004 section 2.6.2 run again: `isfedavg-ijcnn1`, logistic regression at 100 clients with unequal data."""
+"""Experiment `isfedavg-ijcnn1`: logistic regression at 100 clients with unequal data (Rizk 2023, sec. 2.6.2)."""
 
 from __future__ import annotations
 
@@ -126,9 +126,9 @@ def investigate(design: Design, seed: int, workers: int | None = None) -> Findin
         },
         {"name": "ijcnn1", "description": description, "rows": 35_000, "complete": True},
         [
-            f"004 section 2.6.2: logistic regression, {CLIENTS} clients around one server, {COHORT} a round, mu = "
-            f"{STEP:g}, rho = {RIDGE:g}, batches of 1 to 10 and 1 to 5 local steps by client. The 35,000 training rows "
-            f"are shared out in parts of {SMALLEST} to {LARGEST} with class mixes from a Dirichlet distribution "
+            f"Rizk (2023), sec. 2.6.2: logistic regression, {CLIENTS} clients around one server, {COHORT} a round, "
+            f"mu = {STEP:g}, rho = {RIDGE:g}, batches of 1 to 10 and 1 to 5 local steps by client. The 35,000 training "
+            f"rows are shared out in parts of {SMALLEST} to {LARGEST} with class mixes from a Dirichlet distribution "
             f"(alpha = {ALPHA:g}), anew for each of {design.seeds} seeds; the text says only that they were non-IID. "
             f"Errors are on all 91,701 test rows, means over rounds {design.settled + 1} to {design.rounds}.",
             "The text does not say which probabilities its classification uses: those that are optimal at w^o (found "
@@ -188,6 +188,6 @@ def _cells(of: Callable[[Kind], Floats]) -> tuple[str, str, str]:
 IJCNN1: Experiment = reproducible(
     "isfedavg-ijcnn1",
     "Federated averaging under importance sampling: ijcnn1",
-    "004 section 2.6.2, figure 2.2 (a)",
+    "Rizk (2023), sec. 2.6.2, figure 2.2 (a)",
     lambda quick, seed: investigate(QUICK if quick else FULL, seed),
 )

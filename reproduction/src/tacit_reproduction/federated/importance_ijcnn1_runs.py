@@ -1,4 +1,4 @@
-"""Runs of `isfedavg-ijcnn1`: logistic regression at 100 clients with unequal data, and how well it does."""
+"""Runs of `isfedavg-ijcnn1`, and their test errors."""
 
 from __future__ import annotations
 

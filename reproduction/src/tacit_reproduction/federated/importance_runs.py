@@ -1,4 +1,4 @@
-"""What `isfedavg-regression` runs: least squares at 300 clients of one server, 004 sections 2.6.1 and 2.6.3.
+"""Runs of `isfedavg-regression`: least squares at 300 clients of one server (Rizk 2023, secs. 2.6.1 and 2.6.3).
 
 Repeats and problems of one setting run side by side, each around a server of its own: servers that have no links to
 each other are repeats, and each may have its own given probabilities.

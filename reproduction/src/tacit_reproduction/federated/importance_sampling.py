@@ -1,4 +1,4 @@
-"""Two checks of the sampler itself: how often clients are drawn, and whether a round's step is unbiased."""
+"""Two checks of the sampler: inclusion frequencies, and unbiased steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""004 section 2.6.4, figures 2.6 and 2.7 run again: `fedavg-private`, noise on models or on updates."""
+"""Experiment `fedavg-private`: noise on models or on updates (Rizk 2023, sec. 2.6.4)."""
 
 from __future__ import annotations
 
@@ -229,6 +229,6 @@ def _points(samples: list[Any]) -> Points:
 PRIVATE: Experiment = reproducible(
     "fedavg-private",
     "Private federated averaging: noise on models or on updates",
-    "004 section 2.6.4, figures 2.6 and 2.7",
+    "Rizk (2023), sec. 2.6.4, figures 2.6 and 2.7",
     lambda quick, seed: investigate(QUICK if quick else FULL, seed),
 )

@@ -1,4 +1,4 @@
-"""Verdicts of `fedavg-private`: pure functions of what was measured."""
+"""Verdicts of `fedavg-private`: pure functions of the measurements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs of `fedavg-private`: settings, what comes of them, and what the moments say should."""
+"""Runs of `fedavg-private`: settings, results, and the predicted moments."""
 
 from __future__ import annotations
 

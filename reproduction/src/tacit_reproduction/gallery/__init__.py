@@ -1,4 +1,4 @@
-"""All experiments of the texts in one go, and the pages that show what came out."""
+"""Gallery: all experiments in one go, and the pages of their results."""
 
 from tacit_reproduction.gallery.pages import write_pages
 from tacit_reproduction.gallery.schedule import Finished, Watcher, reproduce_all

@@ -1,4 +1,4 @@
-"""The gallery: an index, and a page for each text that shows every experiment of it; plus all verdicts as Markdown."""
+"""Pages of the gallery: an index, one page per text with its experiments, and all verdicts as Markdown."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ STYLES = (REPORT_CSS, STORY_CSS, CSS)
 def write_pages(outcomes: Sequence[Finished], out: Path) -> Path:
     """Write the gallery of finished experiments into `out` and return its index."""
     told = {
-        text.number: [outcome for outcome in outcomes if text_of(outcome.experiment.source) == text]
-        for text in TEXTS.values()
+        key: [outcome for outcome in outcomes if text_of(outcome.experiment.source) == text]
+        for key, text in TEXTS.items()
     }
-    pages = {_name(TEXTS[number]): _text_page(TEXTS[number], ours) for number, ours in told.items() if ours}
+    pages = {_name(TEXTS[key]): _text_page(TEXTS[key], ours) for key, ours in told.items() if ours}
     files = {**pages, VERDICTS: verdicts(outcomes), INDEX: _index(outcomes, told)}
     put(out, {name: content.encode("utf-8") for name, content in files.items()}, last=INDEX)
     return out / INDEX
 
 
 def _name(text: Text) -> str:
-    return f"text-{text.number}.html"
+    return f"text-{text.key.lower()}.html"
 
 
 def _index(outcomes: Sequence[Finished], told: Mapping[str, Sequence[Finished]]) -> str:
@@ -77,9 +77,7 @@ def _index(outcomes: Sequence[Finished], told: Mapping[str, Sequence[Finished]])
             claims - holding,
         ),
         *([missing] if len(done) < len(outcomes) else []),
-        html(
-            "<div class='texts'>{}</div>", joined(_card(TEXTS[number], ours) for number, ours in told.items() if ours)
-        ),
+        html("<div class='texts'>{}</div>", joined(_card(TEXTS[key], ours) for key, ours in told.items() if ours)),
         html("<h2>Experiments</h2>\n<div class='scroll'>{}</div>", _experiments(outcomes)),
         html("<footer>{}</footer>", _origin(done)),
     ]
@@ -91,7 +89,7 @@ def _card(text: Text, outcomes: Sequence[Finished]) -> Html:
     score = f"{sum(map(held, done))} of {sum(len(summary['claims']) for summary in done)} claims hold"
     return html(
         "<a href='{}'><b>{} · {}</b><small>{}</small><small>{}, {}</small></a>",
-        _name(text), text.number, text.title, text.origin, _experiments_in_words(len(outcomes)), score,
+        _name(text), text.cited, text.title, text.origin, _experiments_in_words(len(outcomes)), score,
     )  # fmt: skip
 
 
@@ -133,9 +131,9 @@ def _text_page(text: Text, outcomes: Sequence[Finished]) -> str:
     done = [outcome.summary for outcome in outcomes if outcome.summary is not None]
     parts = [
         html(
-            "<header><h1>{}</h1><p class='by'>Text {}: {} · <a href='{}'>all texts</a></p></header>",
+            "<header><h1>{}</h1><p class='by'>{}: {} · <a href='{}'>all texts</a></p></header>",
             text.title,
-            text.number,
+            text.cited,
             text.origin,
             INDEX,
         ),

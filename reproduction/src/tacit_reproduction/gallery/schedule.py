@@ -1,4 +1,4 @@
-"""Run every experiment, several at a time, each in a process with cores of its own; what is done is not done again.
+"""Scheduler of all experiments: several at a time, each in a process with its own cores, finished ones kept.
 
 No experiment needs the outcome of another, so any order is right; the longest begin first, so that no long one is
 left alone at the end. An experiment writes its directory whole or not at all. So an interrupted run goes on where it

@@ -1,4 +1,4 @@
-"""All verdicts as Markdown: what docs/reproduction.md holds of the full run."""
+"""All verdicts as Markdown, the form of docs/reproduction.md."""
 
 from __future__ import annotations
 

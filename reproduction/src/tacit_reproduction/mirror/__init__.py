@@ -1,4 +1,4 @@
-"""000: private online mirror descent: three clients, budgets, links that come and go, and MNIST."""
+"""Private online mirror descent: three clients, budgets, links that come and go, and MNIST (Dissertation)."""
 
 from tacit_reproduction.mirror.constrained import CONSTRAINED
 from tacit_reproduction.mirror.dynamic import DYNAMIC

@@ -1,7 +1,7 @@
 """Two problems with a budget for the long run: buying goods at prices that swing, and a model whose use costs.
 
-The text shows plots of its bounds only (000 ch. 3 and 4), so the problems are ours. In both of them every agent meets
-prices that swing with a season of `SEASON` rounds, each agent at its own time of the year. A point that keeps every
+The Dissertation (ch. 3 and 4) shows plots of its bounds only, so the problems are ours. In both of them every agent
+meets prices that swing with a season of `SEASON` rounds, each agent at its own time of it. A point that keeps every
 window of K rounds therefore has to keep the dearest of these windows: the longer the window, the more of the season it
 averages, and the larger is the set of such points, until K is the whole season. Points that keep every single round
 exist: cash costs nothing, and neither does the zero model.
@@ -73,7 +73,7 @@ class Sample(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """What the text's step size and damping are made of (000 ch. 3, Theorem 1)."""
+    """What the text's step size and damping are made of (Dissertation, ch. 3, Theorem 1)."""
 
     divergence: float
     """b. On the simplex it is that from the start, the middle: between any two points it has no bound."""

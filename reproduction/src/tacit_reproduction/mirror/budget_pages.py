@@ -1,4 +1,4 @@
-"""Charts, tables and sentences that both experiments with a budget have in common."""
+"""Charts, tables and sentences of both experiments with a budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""000 ch. 3 on two problems with a budget: `omd-constrained`, mirror descent with multipliers, per-round benchmark."""
+"""Experiment `omd-constrained`: mirror descent with multipliers on two problems with a budget (Dissertation, ch. 3)."""
 
 from __future__ import annotations
 
@@ -272,6 +272,6 @@ def _by_benchmark(design: Design, evidence: Evidence) -> Figure:
 CONSTRAINED: Experiment = reproducible(
     "omd-constrained",
     "Private mirror descent with a budget for the long run",
-    "000 chapter 3",
+    "Dissertation, ch. 3",
     lambda quick, seed: investigate(QUICK if quick else FULL, seed),
 )

@@ -1,4 +1,4 @@
-"""000 ch. 5 put to the test: `omd-dynamic`, mirror descent after a moving target with clients that stay away at will.
+"""Experiment `omd-dynamic`: mirror descent after a moving target, clients away at will (Dissertation, ch. 5).
 
 The text proves a bound and runs no experiment on dynamic regret. Here the target turns at several speeds, clients opt
 out of rounds with probability 0 to 0.6, and the regret is the true one: against the best model of every single round.
@@ -216,6 +216,6 @@ def _figures(evidence: Evidence) -> list[Figure]:
 DYNAMIC: Experiment = reproducible(
     "omd-dynamic",
     "Mirror descent after a moving target",
-    "000 ch. 5, bound (5.25)",
+    "Dissertation, ch. 5, bound (5.25)",
     lambda quick, seed: investigate(QUICK if quick else FULL, seed),
 )

@@ -1,4 +1,4 @@
-"""Verdicts of `omd-dynamic`: pure functions of what was measured."""
+"""Verdicts of `omd-dynamic`: pure functions of the measurements."""
 
 from __future__ import annotations
 

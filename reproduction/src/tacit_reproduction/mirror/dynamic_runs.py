@@ -1,4 +1,4 @@
-"""What `omd-dynamic` runs: a target that turns at some speed, clients that stay away at will, and what is measured.
+"""Runs of `omd-dynamic`: a target that turns at some speed, clients that stay away at will, and the measurements.
 
 Round t's target w*(t) goes around a circle. Every client has a batch of noisy readings y = <x, w*(t)> + e of it, with
 the noise of each round made orthogonal to its features (e <- e - X (X'X)^-1 X'e over all clients' readings). So the

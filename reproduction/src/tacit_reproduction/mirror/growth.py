@@ -1,4 +1,4 @@
-"""How fast regret and overspending grow with the number of rounds, from several seeds."""
+"""Growth of regret and overspending with the number of rounds, from several seeds."""
 
 from __future__ import annotations
 

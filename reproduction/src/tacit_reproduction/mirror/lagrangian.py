@@ -1,4 +1,4 @@
-"""000 ch. 4 on two problems with a budget: `lagrangian-budget`, virtual queues, K-benchmark comparators."""
+"""Experiment `lagrangian-budget`: virtual queues on two problems with a budget (Dissertation, ch. 4)."""
 
 from __future__ import annotations
 
@@ -260,6 +260,6 @@ def _by_window_figure(design: Design, evidence: Evidence) -> Figure:
 LAGRANGIAN: Experiment = reproducible(
     "lagrangian-budget",
     "Private online Lagrangian descent with a budget for the long run",
-    "000 chapter 4",
+    "Dissertation, ch. 4",
     lambda quick, seed: investigate(QUICK if quick else FULL, seed),
 )

@@ -1,4 +1,4 @@
-"""000 section 5.5 run again: `omd-mnist`, a network learnt by ten clients with and without a server."""
+"""Experiment `omd-mnist`: a network learnt by ten clients with and without a server (Dissertation, sec. 5.5)."""
 
 from __future__ import annotations
 
@@ -212,6 +212,6 @@ def _figures(evidence: Evidence, design: Design) -> list[Figure]:
 MNIST: Experiment = reproducible(
     "omd-mnist",
     "Private learning of MNIST without a server",
-    "000 section 5.5",
+    "Dissertation, sec. 5.5",
     lambda quick, seed: investigate(QUICK if quick else FULL, load, seed),
 )

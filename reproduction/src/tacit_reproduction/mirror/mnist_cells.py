@@ -1,4 +1,4 @@
-"""The runs behind `omd-mnist`: one method with one noise at a time, all seeds together as far as memory allows."""
+"""Runs behind `omd-mnist`: one method with one noise at a time, all seeds together as far as memory allows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tacit_reproduction.mirror.mnist_images import Images, client_stream
 CLIENTS, NEIGHBOURS = 10, 4
 """Four neighbours and itself: an edge weight of 1 / 5 = 0.2, as the text has it."""
 COMPONENT = Clip(0.5, "linf")
-"""The text's bound: a component of a gradient changes by at most 1 (000 Definition 4)."""
+"""The text's bound: a component of a gradient changes by at most 1 (Dissertation, Definition 4)."""
 WHOLE = Clip(1.0, "l2")
 """Of a record's whole gradient, for promises to records."""
 

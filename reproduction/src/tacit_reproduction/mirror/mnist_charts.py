@@ -1,4 +1,4 @@
-"""Accuracy over the communications, one panel per noise."""
+"""Figures of `omd-mnist`: accuracy over the communications, one panel per noise."""
 
 from __future__ import annotations
 

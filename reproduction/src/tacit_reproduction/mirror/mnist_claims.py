@@ -1,4 +1,4 @@
-"""What is claimed of MNIST, and what the runs say to it: pure functions of the evidence."""
+"""Verdicts of `omd-mnist`: pure functions of the measurements."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PRINTED: dict[tuple[Method, float], float] = {
     ("proposed", 0.5): 94.01,
     ("fedavg", 0.5): 92.59,
 }
-"""Test accuracy in per cent as printed in 000 section 5.5."""
+"""Test accuracy in per cent as printed (Dissertation, sec. 5.5)."""
 DRAWN = {0.1: "figure 5.1", 0.5: "figure 5.2"}
 """Eps -> the text's figure."""
 PICTURE = "accuracy"

@@ -1,4 +1,4 @@
-"""MNIST shared out as the text has it: 30 shards of one digit each, more or less, three to a client."""
+"""MNIST shared out to clients: 30 shards of about one digit each, three to a client (Dissertation, sec. 5.5)."""
 
 from __future__ import annotations
 

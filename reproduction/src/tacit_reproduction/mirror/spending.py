@@ -1,4 +1,4 @@
-"""What runs with a budget came to: losses and spending at several horizons, against points that keep the budget."""
+"""Losses and spending of runs with a budget at several horizons, against points that keep the budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""000 section 2.4 run again: `omd-three-clients`, private exponentiated gradient among three clients.
+"""Experiment `omd-three-clients`: private exponentiated gradient among three clients (Dissertation, sec. 2.4).
 
 The text's figures 2.1 and 2.2 show every component of every client's model from two starts; its regret is a bound that
 was drawn, not measured. Here both are measured, and so are the two things that the text does not ask: whether the two
@@ -59,6 +59,6 @@ def investigate(design: Design, seed: int, workers: int | None = None) -> Findin
 THREE_CLIENTS: Experiment = reproducible(
     "omd-three-clients",
     "Private mirror descent among three clients",
-    "000 section 2.4, figures 2.1 and 2.2",
+    "Dissertation, sec. 2.4, figures 2.1 and 2.2",
     lambda quick, seed: investigate(QUICK if quick else FULL, seed),
 )

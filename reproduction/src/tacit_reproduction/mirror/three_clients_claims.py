@@ -1,4 +1,4 @@
-"""Verdicts of `omd-three-clients`: pure functions of what was measured."""
+"""Verdicts of `omd-three-clients`: pure functions of the measurements."""
 
 from __future__ import annotations
 

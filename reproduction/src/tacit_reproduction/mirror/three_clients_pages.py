@@ -1,4 +1,4 @@
-"""How `omd-three-clients` is shown: components over time, regret, tables, and what the texts' figures rest on."""
+"""Figures, tables and procedure of `omd-three-clients`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `omd-three-clients` runs: the text's three clients, their data, and what is measured on them."""
+"""Runs of `omd-three-clients`: three clients, their data, and the measurements."""
 
 from __future__ import annotations
 

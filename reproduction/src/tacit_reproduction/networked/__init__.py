@@ -1,4 +1,4 @@
-"""001 ch. 6: a model per cluster without a server, and how hard other clusters pull, tuned as it learns."""
+"""One model per cluster without a server, with mixing tuned as it learns (Gauthier 2023, ch. 6)."""
 
 from tacit_reproduction.networked.tuned import TUNED
 

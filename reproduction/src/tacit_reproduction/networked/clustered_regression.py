@@ -1,4 +1,4 @@
-"""What a seed of `npfl-rl` is: a graph in clusters, and regression data of clusters whose models are alike."""
+"""Problems of `npfl-rl`: a graph in clusters, and regression data of clusters with similar models."""
 
 from __future__ import annotations
 

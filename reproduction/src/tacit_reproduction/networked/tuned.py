@@ -1,4 +1,4 @@
-"""001 section 6.3 run again: `npfl-rl`, how hard other clusters pull, fixed or tuned by reinforcement learning."""
+"""Experiment `npfl-rl`: mixing of clusters, fixed or tuned by reinforcement learning (Gauthier 2023, sec. 6.3)."""
 
 from __future__ import annotations
 
@@ -165,6 +165,6 @@ def _groups(evidence: Evidence) -> Table:
 TUNED: Experiment = reproducible(
     "npfl-rl",
     "Networked personalised learning, mixing tuned by reinforcement learning",
-    "001 section 6.3, figures 6.1 to 6.3",
+    "Gauthier (2023), sec. 6.3, figures 6.1 to 6.3",
     lambda quick, seed: investigate(QUICK if quick else FULL, seed),
 )

@@ -1,4 +1,4 @@
-"""Verdicts of `npfl-rl`: pure functions of what was measured. Differences are paired over seeds, in dB."""
+"""Verdicts of `npfl-rl`: pure functions of the measurements. Differences are paired over seeds, in dB."""
 
 from __future__ import annotations
 

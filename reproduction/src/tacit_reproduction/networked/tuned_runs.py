@@ -1,4 +1,4 @@
-"""Runs of `npfl-rl`: methods, extent, and what comes of them."""
+"""Runs of `npfl-rl`: methods, extent, and measurements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verdicts of `npfl-rl` on the strengths tau themselves: whose rises, and whose falls again (figure 6.3)."""
+"""Verdicts of `npfl-rl` on the strengths tau: rising, and falling again (Gauthier 2023, figure 6.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""001 ch. 3: private learning of objectives that need not be smooth, over a network of peers."""
+"""Private learning of objectives that need not be smooth, over a network of peers (Gauthier 2023, ch. 3)."""
 
 from tacit_reproduction.nonsmooth.study import ELASTIC_NET, LAD, RIDGE
 

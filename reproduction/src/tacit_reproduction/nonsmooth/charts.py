@@ -1,4 +1,4 @@
-"""Pictures of 001 section 3.4."""
+"""Pictures of the experiments on Gauthier (2023), sec. 3.4."""
 
 from __future__ import annotations
 

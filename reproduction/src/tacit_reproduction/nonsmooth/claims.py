@@ -1,4 +1,4 @@
-"""Verdicts of 001 section 3.4: pure functions of what was measured. Errors are compared in dB, seed by seed."""
+"""Verdicts on Gauthier (2023), sec. 3.4: pure functions of the measurements, in dB, seed by seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random networks of a mean degree in which everybody can reach everybody."""
+"""Random connected networks of a given mean degree."""
 
 from __future__ import annotations
 

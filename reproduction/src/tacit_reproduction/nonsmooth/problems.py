@@ -1,4 +1,4 @@
-"""The three problems of 001 section 3.4: data, objectives, exact solutions, and a clip.
+"""The three problems of Gauthier (2023), sec. 3.4: data, objectives, exact solutions, and a clip.
 
 The text's objective is sum_k (l(X_k, y_k; w) / D_k + R(w) / K). Of squares ours is half of it: the loss of a record is
 half its squared residual, and R / (2 K) is every agent's share of the regulariser.

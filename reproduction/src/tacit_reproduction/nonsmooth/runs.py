@@ -1,4 +1,4 @@
-"""Runs of 001 section 3.4: settings, noise of one total (epsilon, delta) for all methods, and what comes of them."""
+"""Runs on Gauthier (2023), sec. 3.4: settings, and noise of one total (epsilon, delta) for all methods."""
 
 from __future__ import annotations
 

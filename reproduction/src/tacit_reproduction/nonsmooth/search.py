@@ -1,4 +1,4 @@
-"""Settings by one rule for every method, and all runs that the verdicts rest on."""
+"""Tuning of every method by one rule, and all runs behind the verdicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""001 section 3.4 run again: `zcdp-elastic-net`, `zcdp-lad` and `zcdp-ridge`."""
+"""Experiments `zcdp-elastic-net`, `zcdp-lad` and `zcdp-ridge` (Gauthier 2023, sec. 3.4)."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def _experiment(name: Name, full: Design = FULL) -> Experiment:
     return reproducible(
         f"zcdp-{name}",
         f"Private nonsmooth learning over a network: {PROBLEMS[name].title}",
-        f"001 section 3.4, {PROBLEMS[name].figure}",
+        f"Gauthier (2023), sec. 3.4, {PROBLEMS[name].figure}",
         lambda quick, seed: investigate(name, QUICK if quick else full, seed),
     )
 

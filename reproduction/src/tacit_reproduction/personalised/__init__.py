@@ -1,4 +1,4 @@
-"""001 ch. 5: personalised models for clusters of clients across several servers."""
+"""Personalised models for clusters of clients across several servers (Gauthier 2023, ch. 5)."""
 
 from tacit_reproduction.personalised.discovery import DISCOVERY
 from tacit_reproduction.personalised.mnist import MNIST

@@ -1,4 +1,4 @@
-"""What `pgfl-mnist` and `pgfl-organ` share: which runs are made, and in which order."""
+"""Runs of `pgfl-mnist` and `pgfl-organ`, and their order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is claimed of both experiments on images, and what the runs say to it: pure functions of a study."""
+"""Verdicts of both experiments on images: pure functions of a study."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How both experiments on images are shown: tables, figures, and how it was done."""
+"""Tables, figures and procedure of both experiments on images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs of `pgfl-mnist` and `pgfl-organ`: clusters of clients that tell two classes of images apart, and how well.
+"""Clusters of clients that tell two classes of images apart: runs of `pgfl-mnist` and `pgfl-organ`.
 
 There is no constant feature, as (5.37) has none. Images are scaled to one norm s, which takes the place of two settings
 that the text leaves open: with clip C and penalty rho, images of norm s learn what images of norm 1 learn with clip

@@ -1,4 +1,4 @@
-"""Beyond 001: `pgfl-discovery`, clusters that nobody knows in advance, found from what clients have released."""
+"""Experiment `pgfl-discovery`: unknown clusters, found from released models (beyond Gauthier 2023, ch. 5)."""
 
 from __future__ import annotations
 
@@ -214,6 +214,6 @@ def _figures(evidence: Evidence, design: Design) -> list[Figure]:
 DISCOVERY: Experiment = reproducible(
     "pgfl-discovery",
     "Clusters nobody knows in advance, found from released models",
-    "beyond 001 ch. 5, on the data of its section 5.4.1",
+    "beyond Gauthier (2023), ch. 5, on the data of its section 5.4.1",
     lambda quick, seed: investigate(QUICK if quick else FULL, seed),
 )

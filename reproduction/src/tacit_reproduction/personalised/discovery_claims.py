@@ -1,4 +1,4 @@
-"""Verdicts of `pgfl-discovery`: what one would hope for, against what was measured."""
+"""Verdicts of `pgfl-discovery`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `pgfl-discovery` runs: one model for all first, clusters told from what was released, then a model for each.
+"""Runs of `pgfl-discovery`: one model for all, clusters told from what was released, then a model for each.
 
 One run with a single model over all rounds serves twice: its first rounds are the warm-up, and its end is what learning
 one model comes to. The runs with true and with found clusters go side by side; the latter is read as many rounds

@@ -1,4 +1,4 @@
-"""001 section 5.4.2, figure 5.5 run again: `pgfl-mnist`, clusters that tell digits, or triplets of digits, apart."""
+"""Experiment `pgfl-mnist`: clusters that tell digits or triplets of digits apart (Gauthier 2023, sec. 5.4.2)."""
 
 from __future__ import annotations
 
@@ -197,6 +197,6 @@ def _sweeps(evidence: Evidence) -> list[Table]:
 MNIST: Experiment = reproducible(
     "pgfl-mnist",
     "Personalised graph federated learning: digits",
-    "001 section 5.4.2, figure 5.5",
+    "Gauthier (2023), sec. 5.4.2, figure 5.5",
     investigate,
 )

@@ -1,4 +1,4 @@
-"""001 section 5.4.3, figure 5.6 run again: `pgfl-organ`, clusters that tell organs on CT slices apart."""
+"""Experiment `pgfl-organ`: clusters that tell organs on CT slices apart (Gauthier 2023, sec. 5.4.3)."""
 
 from __future__ import annotations
 
@@ -184,6 +184,6 @@ def findings(evidence: Evidence, design: Design, data: Dataset) -> Findings:
 ORGAN: Experiment = reproducible(
     "pgfl-organ",
     "Personalised graph federated learning: organs on CT slices",
-    "001 section 5.4.3, figure 5.6",
+    "Gauthier (2023), sec. 5.4.3, figure 5.6",
     investigate,
 )

@@ -1,4 +1,4 @@
-"""001 section 5.4.1 run again: `pgfl-regression`, personalised models for clusters of clients across servers."""
+"""Experiment `pgfl-regression`: a model per cluster of clients across servers (Gauthier 2023, sec. 5.4.1)."""
 
 from __future__ import annotations
 
@@ -208,6 +208,6 @@ def _method(design: Design) -> list[str]:
 REGRESSION: Experiment = reproducible(
     "pgfl-regression",
     "Personalised graph federated learning: ridge regression in clusters",
-    "001 section 5.4.1, figures 5.1 to 5.4",
+    "Gauthier (2023), sec. 5.4.1, figures 5.1 to 5.4",
     lambda quick, seed: investigate(QUICK if quick else FULL, seed),
 )

@@ -1,4 +1,4 @@
-"""Verdicts of `pgfl-regression`: what 001 section 5.4.1 and Theorem 5.1 say, against what was measured."""
+"""Verdicts of `pgfl-regression` on Gauthier (2023), sec. 5.4.1 and Theorem 5.1."""
 
 from __future__ import annotations
 

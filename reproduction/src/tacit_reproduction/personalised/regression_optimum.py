@@ -1,4 +1,4 @@
-"""Where PGFL without mixing of clusters ends: distances to each cluster's centralised optimum (001 Theorem 5.1)."""
+"""Distances of PGFL to each cluster's centralised optimum (Gauthier 2023, Theorem 5.1)."""
 
 from __future__ import annotations
 

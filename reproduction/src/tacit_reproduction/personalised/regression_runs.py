@@ -1,4 +1,4 @@
-"""What `pgfl-regression` runs: ridge regression at 150 clients of ten servers, in three clusters (001 section 5.4.1).
+"""Runs of `pgfl-regression`: ridge regression at 150 clients of ten servers, in three clusters.
 
 A penalty and a clip are in units of the data: features times b and responses times a are a penalty of rho / b^2 and a
 clip of C / (a b), and no deviation that is a share of the target's size changes. So one compiled program runs problems

@@ -1,4 +1,4 @@
-"""003: online push-sum over one-sided trust, on Room Occupancy and on SUSY."""
+"""Online push-sum over one-sided trust, on Room Occupancy and on SUSY (OPS paper)."""
 
 from tacit_reproduction.push_sum.study import OCCUPANCY, SUSY
 

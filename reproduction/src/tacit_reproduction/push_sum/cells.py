@@ -1,4 +1,4 @@
-"""The work of one cell: deal the samples out, choose a step on the tuning seeds, run on the evaluation seeds.
+"""Runs of one cell: deal the samples out, choose a step on the tuning seeds, run on the evaluation seeds.
 
 Every function takes one task that holds all it needs, so that it can run in any process and gives the same
 figures in each. The graph, the partition and the order of the samples depend on the seed and the setting,

@@ -1,4 +1,4 @@
-"""The claims of 003 section 5 and appendix B, judged; where one fails, what the runs say about the reason."""
+"""Verdicts on the OPS paper, sec. 5 and appendix B, with reasons where a claim fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What 003's experiments compare: methods, settings, seeds."""
+"""Design of the OPS paper's experiments: methods, settings, seeds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from tacit import algorithms, objectives
 from tacit.core.contract import Algorithm
 from tacit.core.errors import DataError
 from tacit.streams.dataset import with_bias
-from tacit_reproduction.datasets import fetch as datasets
+from tacit_reproduction.datasets.occupancy import occupancy
+from tacit_reproduction.datasets.susy import susy
 
 OBJECTIVE = objectives.logistic(l2=1e-4)
 FRACTIONS = (1.0, 0.5)
@@ -64,7 +65,7 @@ class Samples(NamedTuple):
 
 def load(name: str) -> Samples:
     """Load one of the texts' data sets; where it cannot be had the error says where it was looked for."""
-    loaders = {"occupancy": datasets.occupancy, "susy": datasets.susy}
+    loaders = {"occupancy": occupancy, "susy": susy}
     if name not in loaders:
         raise DataError(f"there is no data set {name!r} for this experiment; expected one of {', '.join(loaders)}")
     data = loaders[name]().standardised()

@@ -1,4 +1,4 @@
-"""All runs of one experiment, and what else is needed to judge them."""
+"""All runs of one push-sum experiment, and the controls needed to judge them."""
 
 from __future__ import annotations
 

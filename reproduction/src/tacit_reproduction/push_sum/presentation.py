@@ -1,4 +1,4 @@
-"""How 003's experiments are told: the procedure in words, tables, and the text's figures 2 to 6."""
+"""Procedure, tables and figures (2 to 6) of the OPS paper's experiments."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ def method(evidence: Evidence) -> list[str]:
         "Intervals are 95 % (Student's t) over the differences seed by seed. Lower means that the whole "
         f"interval of the difference lies below 0; not worse, that it ends below {100 * TOLERANCE:g} % of "
         "what is compared with.",
-        f"{NOT_PRIVATE} The text calls it protection that models are exchanged instead of gradients (003 4.4).",
+        f"{NOT_PRIVATE} The text calls it protection that models are exchanged instead of gradients (OPS paper, "
+        "sec. 4.4).",
     ]
 
 

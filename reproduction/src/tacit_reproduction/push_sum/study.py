@@ -1,4 +1,4 @@
-"""003 section 5 and appendix B.1, B.2 run again: `ops-occupancy` and `ops-susy`."""
+"""Experiments `ops-occupancy` and `ops-susy` (OPS paper, sec. 5, appendix B.1 and B.2)."""
 
 from __future__ import annotations
 
@@ -106,12 +106,12 @@ def _data(samples: Samples) -> dict[str, Any]:
 OCCUPANCY: Experiment = reproducible(
     "ops-occupancy",
     "Online push-sum on Room Occupancy",
-    "003 section 5 and appendix B",
+    "OPS paper, sec. 5 and appendix B",
     lambda quick, seed: investigate(OCCUPANCY_QUICK if quick else OCCUPANCY_FULL, load("occupancy"), seed),
 )
 SUSY: Experiment = reproducible(
     "ops-susy",
     "Online push-sum on SUSY",
-    "003 section 5 and appendix B",
+    "OPS paper, sec. 5 and appendix B",
     lambda quick, seed: investigate(SUSY_QUICK if quick else SUSY_FULL, load("susy"), seed),
 )

@@ -1,4 +1,4 @@
-"""Data, objectives and exact solutions of 001 section 3.4, against the text's own formulas and CVXPY."""
+"""Data, objectives and exact solutions of Gauthier (2023), sec. 3.4, against the text's own formulas and CVXPY."""
 
 from __future__ import annotations
 

@@ -1,0 +1,85 @@
+"""Room Occupancy Detection: three files of comma-separated rows in one zip archive."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import zipfile
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.errors import DataError
+from tacit.streams.dataset import Dataset
+from tacit.streams.validate import check_features, check_labels
+from tacit_reproduction.datasets import fetch as datasets
+
+COLUMNS = ("Temperature", "Humidity", "Light", "CO2", "HumidityRatio")
+
+
+class _Part(NamedTuple):
+    file: str
+    rows: int
+    sha256: str
+
+
+PARTS = {
+    "train": _Part("datatraining.txt", 8143, "b2c4d0ce2b9e4e453c476f7125ef31aeec2d1f5c7f5572d0e80de3df6521ab56"),
+    "test": _Part("datatest.txt", 2665, "1b92c7c1b2838963464fa891a610cf3c5db4becb7189189b29b330107a584c7f"),
+    "test2": _Part("datatest2.txt", 9752, "d026d1bd5aeccd4aff4f3b3710d48e40613bd5fc370db7e61bbdcaa50d985095"),
+}
+
+
+def occupancy() -> Dataset:
+    """Room Occupancy Detection (UCI 357; Candanedo and Feldheim 2016; CC BY 4.0): 20,560 x 5, +1 = occupied.
+
+    Rows come file by file, train, test, test2, each in order of time (the days of `test` lie before those of
+    `train`).
+    """
+    folder = datasets.local("occupancy")
+    if folder is None:
+        folder = datasets.cache_folder() / "occupancy"
+        with datasets.explained("occupancy"):
+            _download(folder)
+    tables = []
+    for part in PARTS.values():
+        datasets.verify(folder / part.file, part.sha256)
+        tables.append(_table(folder / part.file, part.rows))
+    table = np.concatenate(tables)
+    ends = np.cumsum([part.rows for part in PARTS.values()]).tolist()
+    return Dataset(
+        "occupancy",
+        check_features(table[:, :-1]),
+        check_labels(table[:, -1], len(table)).astype(np.float32),
+        COLUMNS,
+        f"Room Occupancy Detection, all {len(table):,} rows",
+        complete=True,
+        parts={name: slice(a, b) for name, a, b in zip(PARTS, [0, *ends[:-1]], ends, strict=True)},
+    )
+
+
+def _table(path: Path, rows: int) -> NDArray[np.float64]:
+    # The header has 7 names, the rows 8 fields: a row number, which has no name, and the time come first.
+    with path.open(encoding="ascii", newline="") as text:
+        records = list(csv.reader(text))[1:]
+    if len(records) != rows:
+        raise DataError(f"{path}: {len(records)} rows, expected {rows}; replace the file by the original")
+    return np.array([record[2:] for record in records], np.float64)
+
+
+def _download(folder: Path) -> None:
+    with datasets.open_url(datasets.OCCUPANCY_URL) as response:
+        archive = zipfile.ZipFile(io.BytesIO(response.read()))
+    contents = {part: archive.read(part.file) for part in PARTS.values()}
+    for part, content in contents.items():
+        found = hashlib.sha256(content).hexdigest()
+        if found != part.sha256:
+            raise DataError(
+                f"{part.file} from {datasets.OCCUPANCY_URL}: its SHA-256 is {found}, expected {part.sha256}; nothing "
+                f"was kept: try again, or put the original files into {folder}"
+            )
+    for part, content in contents.items():
+        datasets.write(folder / part.file, content)

@@ -1,0 +1,79 @@
+"""SUSY: a random subset of the simulated collisions, prepared beforehand or drawn from the official file."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.core.errors import DataError
+from tacit.streams.dataset import Dataset
+from tacit.streams.npz import read_npz
+from tacit.streams.validate import check_features, check_labels
+from tacit_reproduction.datasets import fetch as datasets
+
+ROWS, SUBSET_ROWS = 5_000_000, 39_930
+SHA256 = "745d91cb15fd0d6d74d619b363a94f478b8c8ae3f9c5b545f950ef43dbbad1ca"
+COLUMNS = (
+    *("lepton 1 pT", "lepton 1 eta", "lepton 1 phi", "lepton 2 pT", "lepton 2 eta", "lepton 2 phi"),
+    *("missing energy magnitude", "missing energy phi", "MET_rel", "axial MET", "M_R", "M_TR_2"),
+    *("R", "MT2", "S_R", "M_Delta_R", "dPhi_r_b", "cos(theta_r1)"),
+)
+
+
+def susy() -> Dataset:
+    """SUSY (UCI 279; Baldi, Sadowski and Whiteson 2014; CC BY 4.0): 39,930 of 5,000,000 x 18, +1 = signal.
+
+    Always a random subset, and `description` says which: the prepared file where it is found; else one of the
+    same size, drawn with a fixed seed while the official file (about 900 MB) streams by.
+    """
+    prepared = datasets.find(datasets.SUSY_FILE)
+    if prepared is not None:
+        datasets.verify(prepared, SHA256)
+        drawn_from = ""
+    else:
+        prepared = datasets.find(datasets.SUSY_DRAWN_FILE) or datasets.cache_folder() / datasets.SUSY_DRAWN_FILE
+        if not prepared.exists():
+            with datasets.explained("susy"):
+                _download(prepared)
+        drawn_from = ", drawn from the official file with a fixed seed"
+    archive = read_npz(prepared)
+    x, y = archive["X"], archive["y"]
+    if x.shape != (SUBSET_ROWS, len(COLUMNS)):
+        raise DataError(
+            f"{prepared}: features of shape {x.shape}, expected {(SUBSET_ROWS, len(COLUMNS))}; "
+            "delete the file, and it is made anew"
+        )
+    return Dataset(
+        "susy",
+        check_features(x),
+        check_labels(y, len(x)).astype(np.float32),
+        COLUMNS,
+        f"SUSY, a random subset of {SUBSET_ROWS:,} of {ROWS:,} rows{drawn_from}",
+        complete=False,
+        parts={},
+    )
+
+
+def _download(path: Path) -> None:
+    """Keep a seeded random subset of the official rows.
+
+    No SHA-256 of the official file is known: its own check sum (gzip) and its number of rows must hold.
+    """
+    wanted = np.sort(np.random.default_rng(279).choice(ROWS, SUBSET_ROWS, replace=False)).tolist()
+    lines: list[bytes] = []
+    rows = 0
+    with datasets.open_url(datasets.SUSY_URL) as response, gzip.GzipFile(fileobj=response) as text:
+        for rows, line in enumerate(text, start=1):
+            if len(lines) < len(wanted) and rows - 1 == wanted[len(lines)]:
+                lines.append(line)
+    if rows != ROWS:
+        raise DataError(f"{datasets.SUSY_URL}: {rows:,} rows, expected {ROWS:,}; nothing was kept: try again")
+    table = np.array([line.split(b",") for line in lines], np.float64)
+    arrays: dict[str, Any] = {"X": table[:, 1:].astype(np.float32), "y": table[:, 0].astype(np.uint8)}
+    packed = io.BytesIO()
+    np.savez_compressed(packed, **arrays)
+    datasets.write(path, packed.getvalue())
