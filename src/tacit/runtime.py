@@ -38,9 +38,7 @@ from tacit.core.errors import ConfigError, ContractError, RequirementError, Taci
 from tacit.graphs import Channel, Graph, Topology, as_topology, first_gap_of_run, require
 from tacit.privacy import records_in, release
 from tacit.privacy.charges import charges_all
-from tacit.privacy.noise.mask_noise import check_size, hides
-from tacit.privacy.noise.unit_noise import noise_words
-from tacit.privacy.release import grid_step
+from tacit.privacy.noise import check_size, fixed_point_step, hides, noise_words
 from tacit.tracing import Flow, Method, Sending, followed, hearing, sending, trace
 
 _AGENT, _LINKS, _CHANNEL, _MASKS, _PRESENCE = 0, 1, 2, 3, 4
@@ -375,7 +373,7 @@ def _check_spread(algorithm: Algorithm, index: int, outbox: Outbox) -> None:
                 f"leaf of type {other[0].dtype} is sent; send what was released as it is"
             )
         for leaf in jax.tree.leaves(outbox.message) if hides(mechanism) else ():
-            check_size(mechanism.mask_scale, grid_step(mechanism, leaf.dtype))
+            check_size(mechanism.mask_scale, fixed_point_step(mechanism, leaf.dtype))
 
 
 def empty_links(shape: tuple[int, ...], dtype: jnp.dtype) -> Links:

@@ -14,7 +14,7 @@ from tacit import runtime
 from tacit.graphs import Attendance, OptOut, Periodic
 from tacit.objectives import Constraint, entropy, euclidean_ball, spending_limit
 from tacit.privacy import bounded_laplace, laplace
-from tacit.privacy.noise.unit_noise import noise_words, unit_laplace
+from tacit.privacy.noise import noise_words, unit_laplace
 from tests.algorithms.given import stream_of, two_classes
 
 AGENTS, DIM, ROUNDS, BATCH, L2 = 5, 4, 22, 3, 1e-2
@@ -179,9 +179,7 @@ def test_unbiased_mirror_descent_with_members_who_opt_out(samples, data, noise):
         dual, mass = W @ moved, W @ mass
     assert away > 10
     assert np.ptp(mass) > 0.1  # the mass does something
-    algorithm = tacit.algorithms.dynamic_mirror_descent(
-        OBJECTIVE, mechanism=MECHANISM, mirror=entropy(), unbiased=True
-    )
+    algorithm = tacit.algorithms.dynamic_mirror_descent(OBJECTIVE, mechanism=MECHANISM, mirror=entropy(), unbiased=True)
     check(algorithm, graph, data, np.array([model(i) for i in range(AGENTS)]), losses)
 
 
@@ -368,7 +366,5 @@ def test_a_queue_of_what_reads_no_data_pulls_as_it_is(samples, data, noise):
             queues[i] = max(0, queues[i] + np.sum((x[i] - 0.1) ** 2) - 1e-3 + slope @ (z[i] - x[i]))
         x = W @ z
     assert queues.min() > 0
-    algorithm = tacit.algorithms.lagrangian_descent(
-        OBJECTIVE, tight, ROUNDS, V, MECHANISM, euclidean_ball(RADIUS)
-    )
+    algorithm = tacit.algorithms.lagrangian_descent(OBJECTIVE, tight, ROUNDS, V, MECHANISM, euclidean_ball(RADIUS))
     check(algorithm, GRAPH, data, x, losses, EPSILON)

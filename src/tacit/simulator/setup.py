@@ -14,7 +14,7 @@ from tacit.core import limits
 from tacit.core.contract import Algorithm, Array, Batch, Links, Params, Phase, State, View
 from tacit.core.errors import ConfigError, ContractError
 from tacit.graphs import Channel, masking_pairs
-from tacit.privacy.release import GRID_TYPES, grid_step
+from tacit.privacy.noise import GRID_TYPES, fixed_point_step
 from tacit.runtime import MessageSpec
 from tacit.simulator.inbox import Packed, Packing
 from tacit.simulator.layout import Layout, SlotTable
@@ -98,7 +98,8 @@ class Stage:
         pairs = masking_pairs(layout.graph)
         mechanism = phase.mechanism
         scale = {
-            name: jnp.asarray(mechanism.mask_scale / grid_step(mechanism, name), self.dtype) for name in GRID_TYPES
+            name: jnp.asarray(mechanism.mask_scale / fixed_point_step(mechanism, name), self.dtype)
+            for name in GRID_TYPES
         }
         return Masks(jnp.asarray(row[pairs.adds]), jnp.asarray(row[pairs.subtracts]), scale)
 
