@@ -15,10 +15,24 @@ _UNIT_DRAWS = {"laplace": unit_laplace, "gaussian": unit_gaussian, "bounded_lapl
 def release(
     mechanism: Mechanism, words: NoiseWords, value: Tree, view: View, records: int = 1
 ) -> tuple[Tree, Noise | None]:
-    """Apply a mechanism to one agent's value, a mean over `records`: value + scale * unit noise, as declared.
+    """Apply a mechanism to one agent's value in a simulation: value + scale * unit noise, as declared.
 
-    `words` seed the noise of this agent, round and phase. Also returns the declaration that was drawn from, which is
-    what the accounts are kept of.
+    Args:
+      mechanism: Clip, sensitivity and noise.
+      words: Seed of the noise of this agent, round and phase (`tacit.privacy.noise.noise_words`).
+      value: The private value, a tree of floating arrays.
+      view: The agent's view of the round.
+      records: Number of records that the value is a mean over, from 1 on.
+
+    Returns:
+      The released value, and the declaration that was drawn from, which accounts are kept of; None where nothing is
+      added.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from tacit.privacy import release, unprotected
+      >>> release(unprotected, words=None, value=jnp.ones(2), view=None)
+      (Array([1., 1.], dtype=float32), None)
     """
     if mechanism.spread == "masked":
         # Masks belong to pairs of senders: the runtime adds them to the message as it leaves.
