@@ -35,51 +35,10 @@ def composed(events: Iterable[Event]) -> Loss:
       Loss(epsilon=0.5, rho=0.0625, delta=0.0)
     """
     events = list(events)
-    _one_adjacency(events)
-    return _total(events).loss
-
-
-def spent(events: Iterable[Event], observer: str = EVERYONE) -> Loss:
-    """Sum what an observer has learnt of any one unit, by parallel composition where records differ.
-
-    Events of different `records` compose in parallel (labels must name disjoint records), those of the same in
-    sequence, and those of all records ("") come on top. Under adjacency "dataset" all are in sequence.
-
-    Args:
-      events: Events of one adjacency.
-      observer: Name in `Event.observers`; `EVERYONE` stands for all observers together.
-
-    Returns:
-      The loss of the dearest unit.
-
-    Example:
-      >>> spent([Event("laplace", "laplace", 1.0, 4.0, records=week) for week in ("week 1", "week 2")])
-      Loss(epsilon=0.25, rho=0.03125, delta=0.0)
-    """
-    events = list(events)
-    _one_adjacency(events)
-    groups: dict[str, list[Event]] = {}
-    for event in events:
-        for label in event.labels if _sees(observer, event) else ():
-            groups.setdefault(label, []).append(event)
-    of_all = _total(groups.pop("", []))
-    return of_all.plus(functools.reduce(Total.worst, map(_total, groups.values()), Total())).loss
-
-
-def observers(events: Iterable[Event]) -> tuple[str, ...]:
-    """Return the observers of at least one event, in order of name."""
-    return tuple(sorted({name for event in events for name in event.observers}))
-
-
-def _sees(observer: str, event: Event) -> bool:
-    return observer == EVERYONE or observer in event.observers or EVERYONE in event.observers
-
-
-def _one_adjacency(events: Iterable[Event]) -> Adjacency | None:
     found = {event.adjacency for event in events}
     if len(found) > 1:
         _refuse_mixed(*sorted(found))
-    return found.pop() if found else None
+    return functools.reduce(Total.plus, (Total.of(event.loss) for event in events), Total()).loss
 
 
 def _refuse_mixed(first: str, second: str) -> None:
@@ -87,10 +46,6 @@ def _refuse_mixed(first: str, second: str) -> None:
         f"adjacency {first!r} and {second!r} in one account: numbers of different neighbour relations do not add; "
         "keep one account per adjacency"
     )
-
-
-def _total(events: Iterable[Event]) -> Total:
-    return functools.reduce(Total.plus, (Total.of(event.loss) for event in events), Total())
 
 
 _Key = tuple[str | None, str]
@@ -154,14 +109,18 @@ class _Sums:
 
 
 class Account:
-    """Running sums of charges by observer and label: `spent` without the list of events.
+    """Running sums of charges by observer and label, without the list of events.
 
-    Immutable. Charging costs O(1) and so does `spent` of EVERYONE; `spent` of one observer costs O(labels). Of `fresh`
+    Events of different `records` compose in parallel (labels must name disjoint records), those of the same in
+    sequence, and those of all records ("") come on top. Under adjacency "dataset" all are in sequence. An account is
+    immutable. Charging costs O(1) and so does `spent` of EVERYONE; `spent` of one observer costs O(labels). Of `fresh`
     labels only the newest is kept.
 
     Example:
-      >>> Account().charged(Event("gaussian", "gaussian", 1.0, 4.0))
-      Account(rho 0.03125)
+      >>> from dataclasses import replace
+      >>> week = Event("laplace", "laplace", 1.0, 4.0, records="week 1")
+      >>> Account().charged(week).charged(week).charged(replace(week, records="week 2"))
+      Account(epsilon 0.5, rho 0.0625)
     """
 
     __slots__ = ("_adjacency", "_fresh", "_of_all", "_past", "_sums", "_worst")
@@ -232,12 +191,6 @@ class Account:
         of_all = by_label.pop("", Total())
         past = [self._past.get(name, Total()) for name in (observer, EVERYONE)]
         return of_all.plus(functools.reduce(Total.worst, [*by_label.values(), *past], Total())).loss
-
-    @property
-    def observers(self) -> tuple[str, ...]:
-        """Observers of at least one event, in order of name."""
-        names = {name for (name, _), _ in self._sums.items()} | self._past.keys()
-        return tuple(sorted(name for name in names if name is not None))
 
 
 @dataclass(frozen=True, repr=False)

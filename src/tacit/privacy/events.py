@@ -160,8 +160,8 @@ class Event:
       bound: Bounded Laplace only: half-width of the support in units of the scale, above 0.
       adjacency: Unit of the loss: "record", "component" or "dataset".
       records: Label of the records behind the value: a name, `fresh` or numbered `rows`. Events of other records
-        compose in parallel, events of the same in sequence; "" stands for all records, "none" for no record. Under adjacency
-        "dataset" it plays no part.
+        compose in parallel, events of the same in sequence; "" stands for all records, "none" for no record. Under
+        adjacency "dataset" it plays no part.
       observers: Names of all that see it; `EVERYONE` by default.
       calibration: Declared sensitivity / scale of calibrated noise, free of rounding; None: their quotient.
 
