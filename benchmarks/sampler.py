@@ -13,8 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tacit.privacy.noise.entropy import NoiseSource
-from tacit.privacy.noise.sampling import release_on_grid
+from tacit.privacy.noise import NoiseSource, release_on_grid
 
 DRAWS = 1_000_000
 OPENDP_DRAWS = 20_000

@@ -29,7 +29,7 @@ from tacit.core.contract import (
 from tacit.core.errors import ContractError
 from tacit.graphs import Channel
 from tacit.privacy import clipped_mean, graph_homomorphic, laplace, per_edge, release, statement
-from tacit.privacy.noise.unit_noise import noise_words
+from tacit.privacy.noise import noise_words
 from tacit.simulator.engine import Engine
 from tacit.simulator.layout import lay_out
 

@@ -14,7 +14,7 @@ from tacit.core.errors import ConfigError, RequirementError
 from tacit.graphs import erdos_renyi, ring, small_world, star_roles
 from tacit.objectives import absolute, logistic, softmax, squared
 from tacit.privacy import decaying_gaussian, gaussian, laplace
-from tacit.privacy.noise.unit_noise import noise_words, unit_gaussian
+from tacit.privacy.noise import noise_words, unit_gaussian
 
 AGENTS, SAMPLES, DIM = 8, 12, 5
 DATA = tacit.streams.linear_regression(AGENTS, SAMPLES, DIM, seed=3)

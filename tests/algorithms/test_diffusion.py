@@ -13,7 +13,7 @@ from tacit.algorithms import adapt_then_combine, combine_then_adapt, consensus, 
 from tacit.core.errors import ConfigError, RequirementError
 from tacit.graphs import Topology, from_edges, perron, ring, small_world
 from tacit.privacy import graph_homomorphic, laplace, laplace_of_size, local_graph_homomorphic, on_grid, per_edge
-from tacit.privacy.noise.unit_noise import noise_words, unit_laplace
+from tacit.privacy.noise import noise_words, unit_laplace
 from tests.algorithms.given import stream_of, two_classes
 
 AGENTS, DIM, ROUNDS, STEP, L2, STD = 6, 3, 22, 0.3, 1e-2, 0.2

@@ -10,7 +10,7 @@ import pytest
 import tacit
 from tacit import runtime
 from tacit.graphs import Channel, Periodic, Topology, star_roles
-from tacit.privacy.noise.unit_noise import noise_words, unit_laplace
+from tacit.privacy.noise import noise_words, unit_laplace
 from tests.algorithms.given import stream_of, two_classes
 
 CLIENTS, DIM, ROUNDS, BATCH, STEP, L2 = 5, 4, 24, 3, 0.3, 1e-2

@@ -19,7 +19,7 @@ from tacit.algorithms._parts.sampling import uniform_cohort
 from tacit.core.contract import Extent
 from tacit.graphs import federation, star, star_roles
 from tacit.privacy import graph_homomorphic, laplace_of_size, per_edge
-from tacit.privacy.noise.unit_noise import noise_words, unit_laplace
+from tacit.privacy.noise import noise_words, unit_laplace
 from tacit.simulator.cohorts import Cohorts
 from tacit.streams import Batch
 

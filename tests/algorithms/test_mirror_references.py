@@ -14,7 +14,7 @@ from tacit import runtime
 from tacit.graphs import Attendance, OptOut, Periodic
 from tacit.objectives import Constraint, entropy, euclidean_ball, spending_limit
 from tacit.privacy import bounded_laplace, laplace
-from tacit.privacy.noise.unit_noise import noise_words, unit_laplace
+from tacit.privacy.noise import noise_words, unit_laplace
 from tests.algorithms.given import stream_of, two_classes
 
 AGENTS, DIM, ROUNDS, BATCH, L2 = 5, 4, 22, 3, 1e-2

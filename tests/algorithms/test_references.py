@@ -239,7 +239,7 @@ def _unit_noise(root):
     import jax.numpy as jnp
 
     from tacit import runtime
-    from tacit.privacy.noise.unit_noise import noise_words, unit_laplace
+    from tacit.privacy.noise import noise_words, unit_laplace
 
     def draw(t, i):
         words = noise_words(runtime.agent_key(root, 0, 0, i), t, 0)

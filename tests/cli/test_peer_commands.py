@@ -19,7 +19,7 @@ from tacit.deploy.swarm import one_thread
 from tacit.peer.node.node import Node
 from tacit.peer.node.store import PeerStore
 from tacit.peer.transport.codec import LAST_ROUND
-from tacit.privacy.ledger.ledger import inspect
+from tacit.privacy.ledger import inspect
 from tests.deploy.homes import LAPLACE, RING, found, job_text
 from tests.deploy.test_check import edit
 

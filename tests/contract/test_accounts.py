@@ -31,8 +31,8 @@ from tacit.peer.sources.queue import SampleForm
 from tacit.privacy import bounded_laplace, decaying_gaussian, laplace, laplace_of_size
 from tacit.privacy.accounting import Account, Budget, guarantee
 from tacit.privacy.events import Event, Loss
-from tacit.privacy.ledger.ledger import Ledger
-from tacit.privacy.noise.entropy import NoiseSource
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise import NoiseSource
 from tacit.streams import Batch, Stream
 from tests.contract.cases import AGENTS, CASES, DIM, LIMITS, build, graph_of, stream
 

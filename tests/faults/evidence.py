@@ -24,7 +24,7 @@ from tacit.peer.node.assignment import Plan
 from tacit.peer.node.exchange import Position
 from tacit.peer.node.node import Node
 from tacit.peer.node.store import PeerStore
-from tacit.privacy.ledger.ledger import inspect
+from tacit.privacy.ledger import inspect
 from tests.faults.processes import Federation, PeerFailedError
 
 RELEASE = re.compile(r"peer (\d+) round (\d+) phase (\d+)")

@@ -24,7 +24,7 @@ from tacit.algorithms import distributed_online, fedavg, loss_tolerant_push_sum,
 from tacit.graphs import LinkDrop
 from tacit.peer.machine.claims import FURTHEST_AHEAD, LONGEST_LEAP, REST
 from tacit.peer.machine.rounds import HORIZON
-from tacit.privacy.ledger.ledger import inspect
+from tacit.privacy.ledger import inspect
 from tests.peer.settings import Setting
 from tests.peer.virtual import Network
 from tests.peer.weather import DEADLINE, BrokenInvariantError

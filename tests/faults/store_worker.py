@@ -15,7 +15,7 @@ from tacit.peer.node.exchange import Parcel
 from tacit.peer.node.store import PeerStore
 from tacit.peer.sources.queue import Seen
 from tacit.privacy.accounting import Account, Budget
-from tacit.privacy.ledger.ledger import inspect
+from tacit.privacy.ledger import inspect
 from tests.faults.worker import DONE, EVENT, REFUSED, WENT_ON, Place
 
 RECEIVERS = ("a", "b", "c")

@@ -14,7 +14,7 @@ from typing import ClassVar, NoReturn
 from tacit.core.errors import LedgerError
 from tacit.privacy.accounting import Account, Budget
 from tacit.privacy.events import Event
-from tacit.privacy.ledger.ledger import Ledger, Replay, inspect
+from tacit.privacy.ledger import Ledger, Replay, inspect
 
 EVENT = Event("laplace", "laplace", sensitivity=1.0, scale=7.0)
 DONE, REFUSED, BROKEN, WENT_ON = 0, 3, 4, 5

@@ -10,7 +10,7 @@ KEEPS = "test_totals_keep_what_is_infinite"
 ROWS = "test_numbered_records_are_told_in_spans_and_taken_apart_again"
 LABELS = "test_labels_of_records"
 NONSENSE = "test_what_makes_no_sense_is_refused_by_name"
-DEFINITION = "tests/privacy/test_accounting.py::test_account_and_list_say_what_the_definition_says"
+DEFINITION = "tests/privacy/test_accounting.py::test_an_account_says_what_the_definition_says"
 
 MUTANTS = of(
     "privacy/events.py",

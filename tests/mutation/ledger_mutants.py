@@ -60,24 +60,6 @@ MUTANTS = (
                 "            if isinstance(error, (*SQLITE_FAILURES, OSError)):\n                return\n            if False:\n",
                 CLOSED,
             ),
-            (
-                "another history with the same end passes",
-                "mark.hash != self.last.hash",
-                "False",
-                f"{WITNESS}::test_an_old_copy_that_went_on_by_itself_is_detected",
-            ),
-            (
-                "an old copy passes",
-                "self._mark.sequence > self.last.sequence",
-                "False",
-                f"{WITNESS}::test_an_old_copy_is_detected",
-            ),
-            (
-                "another ledger passes",
-                "if mark.ledger != self.genesis.ledger",
-                "if False",
-                f"{WITNESS}::test_another_ledger_in_its_place_is_detected",
-            ),
             ("the witness may be left out", "if witness is None and genesis.witnessed", "if False", FIXED),
             (
                 "a lost witness is made anew by itself",
@@ -183,11 +165,59 @@ MUTANTS = (
                 "                self._connection.close()\n",
                 "test_the_budget_is_reached_and_never_exceeded",
             ),
+        ],
+    ),
+    *of(
+        "privacy/ledger/replay.py",
+        WITNESS,
+        [
+            (
+                "another history with the same end passes",
+                "mark.hash != self.last.hash",
+                "False",
+                "test_an_old_copy_that_went_on_by_itself_is_detected",
+            ),
+            (
+                "an old copy passes",
+                "self._mark.sequence > self.last.sequence",
+                "False",
+                "test_an_old_copy_is_detected",
+            ),
+            (
+                "another ledger passes",
+                "if mark.ledger != self.genesis.ledger",
+                "if False",
+                "test_another_ledger_in_its_place_is_detected",
+            ),
             (
                 "entry 0 may have any name",
                 "if self.last.release != GENESIS:",
                 "if False:",
                 f"{CHAIN}::test_a_chain_that_does_not_begin_with_a_genesis_is_refused",
+            ),
+        ],
+    ),
+    *of(
+        "privacy/ledger/entries.py",
+        CHAIN,
+        [
+            (
+                "texts run into each other in the hash",
+                '        digest.update(len(data).to_bytes(8, "big"))\n',
+                "",
+                "test_the_hash_is_that_of_the_documented_bytes",
+            ),
+            (
+                "events of other shapes pass",
+                'if not known:\n        raise LedgerError(f"not the canonical',
+                'if False:\n        raise LedgerError(f"not the canonical',
+                "test_an_unknown_event_is_refused",
+            ),
+            (
+                "a name of several lines is taken",
+                "name.isprintable()",
+                "True",
+                "tests/privacy/test_ledger.py::test_a_release_without_a_proper_name_is_refused",
             ),
         ],
     ),
@@ -198,12 +228,6 @@ MUTANTS = (
             ("a changed entry passes", "entry.hash != sealed(*entry[:4]).hash", "False", EDITED),
             ("a replaced entry passes", "entry.previous != previous", "False", EDITED),
             ("a missing entry passes", "entry.sequence != position", "False", EDITED),
-            (
-                "texts run into each other in the hash",
-                '        digest.update(len(data).to_bytes(8, "big"))\n',
-                "",
-                "test_the_hash_is_that_of_the_documented_bytes",
-            ),
             (
                 "other tables and triggers pass",
                 "if found not in (list(_SCHEMA), [*_SCHEMA, *peer])",
@@ -230,12 +254,6 @@ MUTANTS = (
                 "test_the_table_itself_is_append_only",
             ),
             (
-                "events of other shapes pass",
-                'if not known:\n        raise LedgerError(f"not the canonical',
-                'if False:\n        raise LedgerError(f"not the canonical',
-                "test_an_unknown_event_is_refused",
-            ),
-            (
                 "commits are not synced",
                 "synchronous = FULL",
                 "synchronous = NORMAL",
@@ -246,12 +264,6 @@ MUTANTS = (
                 "wal_autocheckpoint = 0",
                 "wal_autocheckpoint = 1000",
                 "tests/privacy/test_ledger.py::test_every_commit_is_synced",
-            ),
-            (
-                "a name of several lines is taken",
-                "name.isprintable()",
-                "True",
-                "tests/privacy/test_ledger.py::test_a_release_without_a_proper_name_is_refused",
             ),
             (
                 "two processes may write",

@@ -24,7 +24,7 @@ from tacit.peer.machine.releases import BookedReleaser, NothingBooked
 from tacit.privacy import gaussian, laplace, laplace_of_size
 from tacit.privacy.clipping import clip, clipped_mean
 from tacit.privacy.enforcement import Enforced, enforced
-from tacit.privacy.noise.entropy import NoiseSource
+from tacit.privacy.noise import NoiseSource
 from tacit.streams import Batch, from_function
 
 AGENTS, DIM, CLIP = 3, 4, 0.5

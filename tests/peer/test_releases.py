@@ -17,9 +17,8 @@ from tacit.peer.machine.rounds import Snapshot
 from tacit.peer.node.snapshots import decode, encode
 from tacit.privacy.accounting import Budget
 from tacit.privacy.charges import Held, event_of
-from tacit.privacy.ledger.ledger import Ledger
-from tacit.privacy.noise.entropy import NoiseSource
-from tacit.privacy.noise.sampling import grid_step
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise import NoiseSource, grid_step
 from tacit.runtime import Declared, ReleaseSpec, declare, finish
 from tests.contract.cases import AGENTS, CASES, DIM, build, graph_of, stream
 

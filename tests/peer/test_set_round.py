@@ -11,7 +11,7 @@ from tacit.peer.node.set_round import set_round
 from tacit.peer.node.store import PeerStore
 from tacit.peer.transport.codec import LAST_ROUND
 from tacit.privacy.accounting import Budget
-from tacit.privacy.ledger.ledger import inspect
+from tacit.privacy.ledger import inspect
 from tests.faults import network_campaign as campaign
 from tests.peer.test_node import setting as of_three
 from tests.peer.virtual import Network

@@ -22,9 +22,9 @@ from tacit.peer.node.exchange import Parcel
 from tacit.peer.node.store import LONGEST_PIECE, PeerStore
 from tacit.peer.sources.queue import Seen
 from tacit.privacy.charges import Held
+from tacit.privacy.ledger import inspect
 from tacit.privacy.ledger import ledger as ledger_module
-from tacit.privacy.ledger.ledger import inspect
-from tacit.privacy.noise.entropy import NoiseSource
+from tacit.privacy.noise import NoiseSource
 from tacit.runtime import Declared, ReleaseSpec
 from tests.peer.stores import MEMORY, count, created, parcel
 from tests.privacy.ledgers import BUDGET, EVENT, MANY

@@ -17,7 +17,7 @@ from tacit.core.errors import LedgerError, StoreError
 from tacit.peer.masking.key_store import PairKey
 from tacit.peer.node.store import LONGEST_PIECE, PeerStore
 from tacit.peer.sources.queue import Seen
-from tacit.privacy.ledger.ledger import Ledger, inspect
+from tacit.privacy.ledger import Ledger, inspect
 from tacit.privacy.ledger.witness import read_mark
 from tests.peer.stores import MEMORY, created, parcel
 from tests.privacy.ledgers import BUDGET, EVENT, MANY

@@ -101,4 +101,4 @@ def test_something_is_left_exactly_while_the_budget_admits_it(budget, share):
     limit = budget.limit
     pure = budget.rho is None and budget.delta is None
     loss = Loss(share * limit.epsilon, 0.0, 0.0) if pure else Loss(math.inf, share * limit.rho, 0.0)
-    assert (spending(budget, loss).left > 0) == budget.admits(loss)
+    assert (spending(budget, loss).left > 0) == (budget.refusal(loss) is None)

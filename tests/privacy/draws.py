@@ -8,8 +8,7 @@ import numpy as np
 from scipy import stats
 
 from tacit.core.contract import Distribution
-from tacit.privacy.noise.entropy import NoiseSource
-from tacit.privacy.noise.sampling import release_on_grid
+from tacit.privacy.noise import NoiseSource, release_on_grid
 
 ALPHA = 1e-6
 """False-alarm rate of each statistical test; seeds are fixed, so one that passed goes on passing."""

@@ -7,10 +7,8 @@ from pathlib import Path
 
 from tacit.privacy.accounting import Budget
 from tacit.privacy.events import Event
-from tacit.privacy.ledger.ledger import Ledger, Replay, inspect
-from tacit.privacy.ledger.store import (
-    Entry,
-)
+from tacit.privacy.ledger import Ledger, Replay, inspect
+from tacit.privacy.ledger.entries import Entry
 
 EVENT = Event("laplace", "laplace", sensitivity=1.0, scale=10.0)
 BUDGET = Budget(epsilon=1.0)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tacit.privacy.noise.entropy import NoiseSource
+from tacit.privacy.noise import NoiseSource
 
 ALPHA = 1e-6
 """False-alarm rate of the statistical test."""

@@ -12,9 +12,9 @@ import pytest
 
 from tacit.core.errors import BudgetExceeded, LedgerError, PrivacyError
 from tacit.privacy.events import Event
+from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger import ledger as ledger_module
 from tacit.privacy.ledger import store as ledger_store
-from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.store import PEER_SCHEMA
 from tacit.privacy.ledger.witness import read_mark
 from tests.privacy.ledgers import BUDGET, EVENT, content, made, verify

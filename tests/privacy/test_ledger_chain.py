@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tacit.core.errors import LedgerError
 from tacit.privacy.accounting import Budget
 from tacit.privacy.events import Event
+from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger import store as ledger_store
-from tacit.privacy.ledger.ledger import Ledger
-from tacit.privacy.ledger.store import (
+from tacit.privacy.ledger.entries import (
     Entry,
     Genesis,
     decode_event,

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 from tacit.cli.ledger import app
 from tacit.privacy.accounting import NEIGHBOURS, Budget
 from tacit.privacy.events import Event
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger import Ledger
 
 
 def tacit_ledger(*arguments: object) -> Result:

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tacit.core.errors import BudgetExceeded, LedgerError
 from tacit.privacy.accounting import Budget
 from tacit.privacy.events import EVERYONE, Event
-from tacit.privacy.ledger.ledger import Ledger, inspect
+from tacit.privacy.ledger import Ledger, inspect
 
 MEMORY = Path("/dev/shm")
 """Where syncs cost nothing, if there is such a place: durability is not what is tested here."""

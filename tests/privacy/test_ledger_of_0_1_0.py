@@ -14,9 +14,10 @@ from tacit.cli import app
 from tacit.core.errors import LedgerError
 from tacit.privacy.accounting import Budget
 from tacit.privacy.events import Event, Total, fresh
+from tacit.privacy.ledger import Ledger, inspect
 from tacit.privacy.ledger import store as ledger_store
-from tacit.privacy.ledger.ledger import Ledger, inspect
-from tacit.privacy.ledger.store import APPLICATION_ID, Genesis, encode_genesis, sealed
+from tacit.privacy.ledger.entries import Genesis, encode_genesis, sealed
+from tacit.privacy.ledger.store import APPLICATION_ID
 
 
 def text_of(event: Event) -> str:

@@ -14,7 +14,7 @@ import pytest
 
 from tacit.core.errors import BudgetExceeded, LedgerError
 from tacit.privacy.accounting import Budget
-from tacit.privacy.ledger.ledger import Ledger, Replay, inspect
+from tacit.privacy.ledger import Ledger, Replay, inspect
 from tests.privacy.ledgers import BUDGET, EVENT, content, edit, listing, made, verify
 
 

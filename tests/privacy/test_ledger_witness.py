@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tacit.core.errors import LedgerError
+from tacit.privacy.ledger import Ledger, renew_witness
 from tacit.privacy.ledger import witness as witness_module
-from tacit.privacy.ledger.ledger import Ledger, renew_witness
 from tacit.privacy.ledger.witness import Mark, read_mark, write_mark
 from tests.privacy.ledgers import BUDGET, EVENT, content, listing, made, verify
 

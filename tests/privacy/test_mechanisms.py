@@ -21,7 +21,7 @@ from tacit.privacy import (
     unprotected,
 )
 from tacit.privacy.mechanisms import largest_change
-from tacit.privacy.noise.unit_noise import noise_words
+from tacit.privacy.noise import noise_words
 
 
 def view(t=1):

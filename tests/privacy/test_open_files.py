@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger.open_files import descriptors_left, raise_limit, shortage, when_free
 from tests.privacy.ledgers import BUDGET, EVENT, made, verify
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.cli.privacy import app
-from tacit.core.errors import ConfigError, PrivacyError
+from tacit.core.errors import ConfigError
 from tacit.privacy.accounting import Budget, composed
 from tacit.privacy.conversions import gaussian_epsilon, tight
 from tacit.privacy.events import Event, Loss
-from tacit.privacy.planning import epsilon_of, noise_for, noises_for, pld_epsilon, rdp_epsilon
+from tacit.privacy.planning import epsilon_of, noise_for, noises_for
 
 fixed = settings(derandomize=True, deadline=None, max_examples=60)
 DELTA = 1e-5
@@ -32,12 +33,13 @@ def test_the_worked_example() -> None:
 @pytest.mark.parametrize(("sigma", "releases"), [(20, 1000), (0.5, 1), (1, 10), (100, 50), (5, 3000), (300, 1000)])
 @pytest.mark.parametrize("delta", [1e-5, 1e-9, 1e-3])
 def test_our_figures_agree_with_dp_accounting(sigma: float, releases: int, delta: float) -> None:
-    events = [Event("m", "gaussian", 1.0, sigma)] * releases
-    rho = composed(events).rho
-    assert tight(rho, delta) == pytest.approx(rdp_epsilon(events, delta), rel=1e-3)
+    figures = epsilon_of("gaussian", sigma, delta, releases)
+    rho = composed([Event("m", "gaussian", 1.0, sigma)] * releases).rho
+    assert figures.tight == pytest.approx(tight(rho, delta))
+    assert figures.tight == pytest.approx(figures.rdp, rel=1e-3)
     exact = gaussian_epsilon(math.sqrt(2 * rho), delta)
-    assert exact == pytest.approx(pld_epsilon(events, delta), rel=1e-3)
-    assert exact <= pld_epsilon(events, delta) * (1 + 1e-9)
+    assert exact == pytest.approx(figures.pld, rel=1e-3)
+    assert exact <= figures.pld * (1 + 1e-9)
 
 
 def test_dp_accountings_own_accountants_say_the_same() -> None:
@@ -60,8 +62,9 @@ def test_laplace_in_one_release_has_its_closed_form() -> None:
     """delta = 1 - exp((epsilon - ratio) / 2)."""
     for ratio in (0.1, 1.0, 5.0):
         exact = ratio + 2 * math.log1p(-1e-3)
-        assert pld_epsilon([Event("m", "laplace", ratio, 1.0)], 1e-3) == pytest.approx(exact, rel=1e-3)
-        assert pld_epsilon([Event("m", "laplace", ratio, 1.0)], 1e-3) >= exact * (1 - 1e-9)
+        found = epsilon_of("laplace", 1 / ratio, 1e-3, 1).pld
+        assert found == pytest.approx(exact, rel=1e-3)
+        assert found >= exact * (1 - 1e-9)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.5])
@@ -80,51 +83,26 @@ def test_one_coordinate_dominates_two_of_the_same_l1_sensitivity(share: float, e
     assert 0 < delta <= 1 - math.exp((epsilon - ratio) / 2) + 1e-5
 
 
-def test_different_releases_compose() -> None:
-    lone = [Event("m", "laplace", 1.0, 10.0)] * 20
-    noisy = [Event("m", "gaussian", 1.0, 5.0)] * 20
-    mixed = pld_epsilon(lone + noisy, DELTA)
-    assert max(pld_epsilon(lone, DELTA), pld_epsilon(noisy, DELTA)) < mixed
-    assert mixed <= pld_epsilon(lone, DELTA / 2) + pld_epsilon(noisy, DELTA / 2)
-    assert mixed <= rdp_epsilon(lone + noisy, DELTA)
-    assert rdp_epsilon(lone + noisy, DELTA) > max(rdp_epsilon(lone, DELTA), rdp_epsilon(noisy, DELTA))
-    other = [Event("m", "laplace", 1.0, 9.0)] * 20
-    assert pld_epsilon(lone, DELTA) < pld_epsilon([*lone[:10], *other[:10]], DELTA) < pld_epsilon(other, DELTA)
-
-
-def test_small_releases_are_not_lost_in_the_grid() -> None:
+@pytest.mark.parametrize(("noise", "releases"), [(1e3, 10**4), (1e5, 10**6)])
+def test_small_releases_are_not_lost_in_the_grid(noise: float, releases: int) -> None:
     """Many small Laplace releases are nearly Gaussian of the same variance of loss."""
-    events = [Event("m", "laplace", 1.0, 1000.0)] * 10_000
-    assert pld_epsilon(events, DELTA) == pytest.approx(gaussian_epsilon(0.1, DELTA), rel=0.01)
+    found = epsilon_of("laplace", noise, DELTA, releases).pld
+    assert found == pytest.approx(gaussian_epsilon(math.sqrt(releases) / noise, DELTA), rel=0.02)
 
 
-def test_small_releases_beside_a_large_one_cost_no_more_than_by_themselves() -> None:
-    """Basic composition: (1, 0) and (epsilon, delta) together are (1 + epsilon, delta)."""
-    small = [Event("m", "laplace", 1.0, 1e5)] * 1000
-    alone = gaussian_epsilon(math.sqrt(1000) / 1e5, DELTA)
-    assert 1 < pld_epsilon([*small, Event("m", "laplace", 1.0, 1.0)], DELTA) < 1 + alone
+@pytest.mark.parametrize("delta", [0.0, 1.0, -1.0])
+def test_a_delta_that_is_no_probability_is_refused(delta: float) -> None:
+    with pytest.raises(ConfigError, match="delta"):
+        epsilon_of("laplace", 1.0, delta, 1)
 
 
-def test_bounded_noise_has_a_distribution_but_no_renyi_divergence() -> None:
-    events = [Event("m", "bounded_laplace", 1.0, 10.0, bound=170.0)] * 50
-    loss = composed(events)
-    found = pld_epsilon(events, DELTA)
-    assert tight(loss.rho, DELTA) * 0.8 < found < loss.epsilon
-    assert pld_epsilon(events, loss.delta / 2) == math.inf
-    with pytest.raises(PrivacyError, match="pld_epsilon"):
-        rdp_epsilon(events, DELTA)
-
-
-@pytest.mark.parametrize("rule", [rdp_epsilon, pld_epsilon])
-def test_all_and_nothing(rule: Any) -> None:
-    assert rule([], DELTA) == 0
-    assert rule([Event("m", "gaussian", 0.0, 1.0)], DELTA) == 0
-    assert rule([Event("m", None, 1.0, 0.0), Event("m", "laplace", 1.0, 1.0)], DELTA) == math.inf
-    for delta in (0.0, 1.0, -1.0):
-        with pytest.raises(ConfigError, match="delta"):
-            rule([Event("m", "laplace", 1.0, 1.0)], delta)
-    with pytest.raises(PrivacyError, match="do not add"):
-        rule([Event("m", "laplace", 1.0, 1.0), Event("m", "laplace", 1.0, 1.0, adjacency="dataset")], DELTA)
+def test_without_dp_accounting_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "dp_accounting", None)
+    for name in [name for name in sys.modules if name.startswith("dp_accounting.")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(ConfigError, match=r"dp_accounting.*tacit\[accounting\]"):
+        epsilon_of("gaussian", 20.0, DELTA, 10)
+    assert noise_for("gaussian", 1.0, DELTA, 10) > 0  # the enforced rules need none of it
 
 
 def test_dp_accounting_says_nothing(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +123,7 @@ def test_dp_accounting_says_nothing(capfd: pytest.CaptureFixture[str], monkeypat
     monkeypatch.setattr(logging.get_absl_logger(), "handle", lambda record: said.append(record.getMessage()))
     try:
         logging.set_verbosity(logging.INFO)
-        rdp_epsilon([Event("m", "gaussian", 1.0, 1e-4)], DELTA)
+        epsilon_of("gaussian", 1.0, DELTA, 1)
         assert logging.get_verbosity() == logging.INFO
     finally:
         logging.set_verbosity(before)
@@ -161,7 +139,7 @@ def test_planned_gaussian_noise_keeps_its_target_and_wastes_nothing(target: floa
     weights = math.fsum(decay**-t for t in range(releases))
     achieved = tight(weights / noise**2 / 2, DELTA)
     assert achieved == pytest.approx(target, rel=1e-7)
-    assert Budget(epsilon=target, delta=DELTA).admits(Loss(math.inf, weights / noise**2 / 2 * (1 - 1e-10)))
+    assert Budget(epsilon=target, delta=DELTA).refusal(Loss(math.inf, weights / noise**2 / 2 * (1 - 1e-10))) is None
 
 
 @fixed
@@ -177,8 +155,9 @@ def test_decay_is_the_sum_over_its_rounds() -> None:
     figures = epsilon_of("gaussian", 20.0, DELTA, 100, 0.99)
     rho = composed(events).rho
     assert figures.tight == pytest.approx(tight(rho, DELTA))
-    assert figures.pld == pytest.approx(pld_epsilon(events, DELTA), rel=1e-6)
-    assert figures.rdp == pytest.approx(rdp_epsilon(events, DELTA), rel=1e-6)
+    alike = epsilon_of("gaussian", 1 / math.sqrt(2 * rho), DELTA, 1)  # one release of the same rho
+    assert figures.pld == pytest.approx(alike.pld, rel=1e-6)
+    assert figures.rdp == pytest.approx(alike.rdp, rel=1e-6)
 
 
 @pytest.mark.parametrize("distribution", ["laplace", "gaussian"])

@@ -21,7 +21,7 @@ from tacit.graphs import Channel, Graph, Topology
 from tacit.peer import Envelope, run_in_process
 from tacit.peer.in_memory import speakers
 from tacit.peer.machine.releases import BookedReleaser, NothingBooked
-from tacit.privacy.noise.entropy import NoiseSource
+from tacit.privacy.noise import NoiseSource
 from tacit.results import Run
 from tacit.runtime import prepared_topology
 from tacit.simulator import simulate

@@ -31,7 +31,7 @@ from tacit.core.contract import Algorithm, Mechanism
 from tacit.core.errors import ConfigError
 from tacit.graphs import Channel, Topology, complete
 from tacit.privacy import on_grid
-from tacit.privacy.release import grid_step
+from tacit.privacy.noise import fixed_point_step
 from tacit.simulator.engine import Engine
 from tacit.simulator.layout import LinkLayout, lay_out
 from tacit.streams import Batch
@@ -114,7 +114,7 @@ def audit_masks(
         plain, masked = (constructor(linear(), step=step, mechanism=m) for m in (on_grid(mechanism.grid), mechanism))
         shares, true_sums = _messages(plain, rounds, coordinates, other[:2], seed)
         sent, received = _messages(masked, rounds, coordinates, other, seed)
-    unit = grid_step(mechanism, sent.dtype)
+    unit = fixed_point_step(mechanism, sent.dtype)
     residuals = np.stack([(sent - shares[world]) * unit for world in (0, 1)], axis=1)
     scales = np.full((trials, rounds), mechanism.mask_scale)
     draws, nothing_known = attack.in_scales(residuals, scales), np.zeros((trials, 0))

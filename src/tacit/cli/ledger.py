@@ -18,7 +18,7 @@ from tacit.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from tacit.privacy.events import Loss
-    from tacit.privacy.ledger.ledger import Replay
+    from tacit.privacy.ledger import Replay
 
 app = typer.Typer(help="What was released, and what it cost: read the durable ledger.")
 
@@ -61,7 +61,7 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Say what is spent, what is left and what was released last, having verified the ledger."""
-    from tacit.privacy.ledger.ledger import inspect
+    from tacit.privacy.ledger import inspect
 
     facts = inspect(path, lambda replay: _facts(replay, observer))
     if as_json:
@@ -104,7 +104,7 @@ def show(
 @reported
 def verify(path: LedgerPath, witness: Witness = None) -> None:
     """Verify every entry, and against the witness the last one; the first fault is named and the exit code is 2."""
-    from tacit.privacy.ledger.ledger import inspect
+    from tacit.privacy.ledger import inspect
 
     replay = inspect(path, lambda replay: replay.run(), witness)
     say(f"{path}: {replay.last.sequence:,} release(s), whole and unchanged; last hash {replay.last.hash.hex()}")
@@ -120,7 +120,7 @@ def export(
     out: Annotated[Path | None, typer.Option(help="File to write; by default it is printed.")] = None,
 ) -> None:
     """Write every release with its cost, having verified the ledger; the file appears when it is complete."""
-    from tacit.privacy.ledger.ledger import inspect
+    from tacit.privacy.ledger import inspect
 
     target = Path(tempfile.gettempdir()) if out is None else out.absolute().parent
     if out is not None and (out.is_dir() or not target.is_dir()):
@@ -150,7 +150,7 @@ def _facts(replay: Replay, observer: str) -> dict[str, Any]:
     from dataclasses import asdict
 
     from tacit.privacy.accounting import NEIGHBOURS
-    from tacit.privacy.ledger.store import UNDERCOUNTING
+    from tacit.privacy.ledger.entries import UNDERCOUNTING
 
     last = deque(replay, maxlen=SHOWN_ENTRIES)
     genesis, spent = replay.genesis, replay.account.spent(observer)

@@ -36,7 +36,7 @@ from tacit.core.errors import ConfigError
 from tacit.peer.node.assignment import NOTHING_BOOKED
 from tacit.peer.transport.admission import DoorLimits
 from tacit.privacy.accounting import Budget
-from tacit.privacy.noise.mask_noise import hides
+from tacit.privacy.noise import hides
 from tacit.runtime import link_ends
 
 TABLES = ("job", "peer", "identity", "links", "addresses", "privacy", "stream", "rounds", "operations", "limits")

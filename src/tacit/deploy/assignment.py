@@ -15,7 +15,7 @@ from tacit.core.contract import Algorithm, Links, View
 from tacit.core.errors import ConfigError
 from tacit.peer.machine.rounds import Views
 from tacit.peer.node.assignment import Plan
-from tacit.privacy.noise.mask_noise import hides
+from tacit.privacy.noise import hides
 
 
 def plan_of(settings: PeerSettings) -> Plan:

@@ -15,7 +15,7 @@ from tacit.core.errors import ConfigError, TacitError
 from tacit.deploy.assignment import plan_of
 from tacit.graphs import Graph, Topology
 from tacit.peer.identity.identity import expiry_warning, identity_files, load_identity
-from tacit.privacy.noise.mask_noise import hides
+from tacit.privacy.noise import hides
 
 
 class CheckReport(NamedTuple):

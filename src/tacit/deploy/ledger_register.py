@@ -20,7 +20,7 @@ from tacit.config.peer import PeerSettings
 from tacit.core.errors import ConfigError
 from tacit.peer.identity.pem_files import replace_file
 from tacit.peer.node.store import PeerStore
-from tacit.privacy.ledger.ledger import inspect
+from tacit.privacy.ledger import inspect
 from tacit.privacy.ledger.witness import read_mark
 
 

@@ -24,7 +24,7 @@ from tacit.peer.views import World
 from tacit.privacy.accounting import Account, guarantee
 from tacit.privacy.charges import charges_all
 from tacit.privacy.events import Event
-from tacit.privacy.noise.entropy import NoiseSource
+from tacit.privacy.noise import NoiseSource
 from tacit.privacy.spending import RunPrivacy
 from tacit.streams import Batch
 

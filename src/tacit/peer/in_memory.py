@@ -24,7 +24,7 @@ from tacit.peer.machine.rounds import Envelope, RoundMachine
 from tacit.peer.node.exchange import Parcel
 from tacit.peer.sources.batches import in_precision
 from tacit.peer.views import World
-from tacit.privacy.noise.mask_noise import hides
+from tacit.privacy.noise import hides
 from tacit.streams import Stream
 from tacit.streams.learnt import refuse_undeclared
 

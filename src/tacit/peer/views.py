@@ -12,7 +12,7 @@ from tacit import runtime
 from tacit.core.contract import Algorithm, Links
 from tacit.graphs import Graph, RoundGraph, Topology
 from tacit.peer.machine.rounds import Views
-from tacit.privacy.noise.mask_noise import hides
+from tacit.privacy.noise import hides
 
 
 class Neighbourhoods:

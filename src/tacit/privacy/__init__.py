@@ -13,7 +13,8 @@ from tacit.privacy.graph_mechanisms import (
     per_edge,
 )
 from tacit.privacy.mechanisms import bounded_laplace, classic_gaussian, decaying_gaussian, gaussian, laplace
-from tacit.privacy.release import from_grid, release
+from tacit.privacy.noise import from_grid
+from tacit.privacy.release import release
 from tacit.privacy.statements import statement
 
 __all__ = [

@@ -1,8 +1,7 @@
-"""What a series of releases costs: sums, conversions to (epsilon, delta), budgets and guarantees in words.
+"""Accounts of releases: sums of losses, budgets, and guarantees in words.
 
 Budgets are enforced by sums only, which stay valid where a release is chosen in the light of earlier ones. The tighter
-figures of `rdp_epsilon` and `pld_epsilon` speak of schedules that were fixed beforehand, and are for reports.
-docs/privacy.md states the theorems.
+figures of `tacit.privacy.planning` speak of schedules that were fixed beforehand. docs/privacy.md states the theorems.
 """
 
 from __future__ import annotations
@@ -23,42 +22,23 @@ TOLERANCE = 1e-9
 
 
 def composed(events: Iterable[Event]) -> Loss:
-    """Return the loss of events one after the other, all on the same records."""
-    events = list(events)
-    _one_adjacency(events)
-    return _total(events).loss
+    """Sum the loss of events in sequence, all on the same records.
 
+    Args:
+      events: Events of one adjacency; others are refused, since their numbers do not add.
 
-def spent(events: Iterable[Event], observer: str = EVERYONE) -> Loss:
-    """Return what an observer has learnt of any one unit; EVERYONE stands for all observers together.
+    Returns:
+      The exact sum, rounded up once.
 
-    Events of different `records` compose in parallel (labels must name disjoint records), those of the same in
-    sequence, and those of all records ("") come on top. Under adjacency "dataset" all are in sequence.
+    Example:
+      >>> composed([Event("laplace", "laplace", 1.0, 4.0)] * 2)
+      Loss(epsilon=0.5, rho=0.0625, delta=0.0)
     """
     events = list(events)
-    _one_adjacency(events)
-    groups: dict[str, list[Event]] = {}
-    for event in events:
-        for label in event.labels if _sees(observer, event) else ():
-            groups.setdefault(label, []).append(event)
-    of_all = _total(groups.pop("", []))
-    return of_all.plus(functools.reduce(Total.worst, map(_total, groups.values()), Total())).loss
-
-
-def observers(events: Iterable[Event]) -> tuple[str, ...]:
-    """Return who sees at least one of the events, in order of name."""
-    return tuple(sorted({name for event in events for name in event.observers}))
-
-
-def _sees(observer: str, event: Event) -> bool:
-    return observer == EVERYONE or observer in event.observers or EVERYONE in event.observers
-
-
-def _one_adjacency(events: Iterable[Event]) -> Adjacency | None:
     found = {event.adjacency for event in events}
     if len(found) > 1:
         _refuse_mixed(*sorted(found))
-    return found.pop() if found else None
+    return functools.reduce(Total.plus, (Total.of(event.loss) for event in events), Total()).loss
 
 
 def _refuse_mixed(first: str, second: str) -> None:
@@ -68,10 +48,6 @@ def _refuse_mixed(first: str, second: str) -> None:
     )
 
 
-def _total(events: Iterable[Event]) -> Total:
-    return functools.reduce(Total.plus, (Total.of(event.loss) for event in events), Total())
-
-
 _Key = tuple[str | None, str]
 """Observer and label. Observer None: all together; EVERYONE: of events that everyone sees."""
 
@@ -79,8 +55,8 @@ _Key = tuple[str | None, str]
 class _Sums:
     """A mapping that never changes; the newest version holds the entries and an older one what differs from it.
 
-    Baker's persistent array (1978): reading and extending the newest version costs O(1), and what nobody refers to is
-    freed, since references go from old to new.
+    Baker's persistent array (1978): reading and extending the newest version costs O(1), and an old version without
+    references is freed, since references go from old to new.
     """
 
     __slots__ = ("_differs", "_entries", "_lock", "_newer")
@@ -133,10 +109,18 @@ class _Sums:
 
 
 class Account:
-    """Running sums of what was charged, by observer and label: what `spent` says, without keeping the events.
+    """Running sums of charges by observer and label, without the list of events.
 
-    Immutable. Charging costs O(1) and so does `spent` of EVERYONE; `spent` of one observer costs O(labels). Of `fresh`
+    Events of different `records` compose in parallel (labels must name disjoint records), those of the same in
+    sequence, and those of all records ("") come on top. Under adjacency "dataset" all are in sequence. An account is
+    immutable. Charging costs O(1) and so does `spent` of EVERYONE; `spent` of one observer costs O(labels). Of `fresh`
     labels only the newest is kept.
+
+    Example:
+      >>> from dataclasses import replace
+      >>> week = Event("laplace", "laplace", 1.0, 4.0, records="week 1")
+      >>> Account().charged(week).charged(week).charged(replace(week, records="week 2"))
+      Account(epsilon 0.5, rho 0.0625)
     """
 
     __slots__ = ("_adjacency", "_fresh", "_of_all", "_past", "_sums", "_worst")
@@ -147,9 +131,12 @@ class Account:
         self._of_all = Total()
         self._worst = Total()
         self._fresh: tuple[int, frozenset[str | None]] = (-1, frozenset())
-        """Number of the newest fresh label, and whom its events are booked for."""
+        """Number of the newest fresh label, and the observers of its events."""
         self._past: Mapping[str | None, Total] = {}
         """Observer -> the worst of the fresh labels before it."""
+
+    def __repr__(self) -> str:
+        return f"Account({self.spent().words()})"
 
     def charged(self, event: Event) -> Account:
         """Return the account after one more event."""
@@ -194,7 +181,7 @@ class Account:
         return (number, frozenset(names)), past, {(name, before): None for name in known}
 
     def spent(self, observer: str = EVERYONE) -> Loss:
-        """Return what an observer has learnt of any one unit; EVERYONE stands for all observers together."""
+        """Return the loss of the dearest unit to an observer; EVERYONE stands for all observers together."""
         if observer == EVERYONE:
             return self._of_all.plus(self._worst).loss
         by_label: dict[str, Total] = {}
@@ -205,28 +192,32 @@ class Account:
         past = [self._past.get(name, Total()) for name in (observer, EVERYONE)]
         return of_all.plus(functools.reduce(Total.worst, [*by_label.values(), *past], Total())).loss
 
-    @property
-    def observers(self) -> tuple[str, ...]:
-        """Who has seen at least one event, in order of name."""
-        names = {name for (name, _), _ in self._sums.items()} | self._past.keys()
-        return tuple(sorted(name for name in names if name is not None))
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Budget:
-    """What may be spent at most: `epsilon` alone (pure), or `rho` alone (zCDP), or `epsilon` with `delta`.
+    """A limit on what may be spent: `epsilon` alone (pure), `rho` alone (zCDP), or `epsilon` with `delta`.
 
-    All are limits on sums, which makes them privacy filters: they hold under fully adaptive composition (Rogers et al.
-    2016, Feldman and Zrnic 2021). With a delta, either the pure sum stays within epsilon or the zCDP sum within
-    `rho_within(epsilon, delta - reserve)`.
+    All are limits on sums, which makes them privacy filters: they hold under fully adaptive composition. With a delta,
+    either the pure sum stays within epsilon or the zCDP sum within `rho_within(epsilon, delta - reserve)`.
+
+    Args:
+      epsilon: Largest pure loss, or loss at `delta`; above 0 and finite.
+      rho: Largest zCDP loss; above 0 and finite.
+      delta: Above 0 and below 1, with epsilon only; Gaussian noise needs it, or a rho.
+      reserve: The part of delta set aside for noise of bounded support, from 0 (none) to delta. It is fixed beforehand:
+        no proof covers a split that follows the releases.
+
+    Example:
+      >>> Budget(epsilon=1.0, delta=1e-5)
+      Budget(epsilon=1.0, delta=1e-05)
+
+    References: Rogers, Roth, Ullman and Vadhan (2016); Feldman and Zrnic (2021).
     """
 
     epsilon: float | None = None
     rho: float | None = None
     delta: float | None = None
     reserve: float = 0.0
-    """The part of delta set aside for `Loss.delta` (noise of bounded support). It is fixed beforehand: a split that
-    follows what was released is not a filter that anyone has proved."""
 
     def __post_init__(self) -> None:
         if (self.epsilon is None) == (self.rho is None) or (self.rho is not None and self.delta is not None):
@@ -242,6 +233,9 @@ class Budget:
         if not 0 <= self.reserve <= (self.delta or 0.0):
             raise ConfigError(f"budget reserve={self.reserve!r}: it is a part of delta={self.delta!r}")
 
+    def __repr__(self) -> str:
+        return f"Budget({', '.join(f'{name}={value!r}' for name, value in vars(self).items() if value)})"
+
     @property
     def limit(self) -> Loss:
         """Largest sums that are admitted; infinite where a sum is not limited."""
@@ -252,12 +246,8 @@ class Budget:
             return Loss(self.epsilon, math.inf, 0.0)
         return Loss(self.epsilon, rho_within(self.epsilon, self.delta - self.reserve), self.reserve)
 
-    def admits(self, loss: Loss) -> bool:
-        """Return whether a total loss is within the budget, by no more than `TOLERANCE` of it beyond."""
-        return self.refusal(loss) is None
-
     def refusal(self, loss: Loss) -> str | None:
-        """Return why a total loss is beyond the budget; None if it is within."""
+        """Return why a total loss is beyond the budget by more than `TOLERANCE` of it; None if it is within."""
         limit = self.limit
         pure, zcdp, beyond = (spent <= most * (1 + TOLERANCE) for spent, most in zip(loss, limit, strict=True))
         if not beyond:
@@ -280,7 +270,7 @@ class Budget:
         )
 
     def left(self, loss: Loss) -> Loss:
-        """Return what may still be charged: with a delta, either its epsilon or its rho; else both."""
+        """Return the rest of the budget after a total loss: with a delta, either its epsilon or its rho; else both."""
         sums = zip(self.limit, loss, strict=True)
         return Loss(*(most if math.isinf(most) else max(0.0, most - gone) for most, gone in sums))
 
@@ -290,12 +280,12 @@ NEIGHBOURS: Mapping[Adjacency, tuple[str, str]] = {
     "component": ("component of a record's gradient", "one component of one record's clipped gradient differs"),
     "dataset": ("agent", "all records of one agent are replaced"),
 }
-"""Adjacency -> its unit, and what differs between two neighbouring data sets."""
+"""Adjacency -> its unit, and the difference between two neighbouring data sets."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Guarantee:
-    """What holds, as every report shows it. Make one with `guarantee`."""
+    """A promise as every report shows it: epsilon, delta, rho, theorem and unit. Make one with `guarantee`."""
 
     epsilon: float
     delta: float
@@ -304,6 +294,10 @@ class Guarantee:
     theorem: str
     adjacency: Adjacency
     unit: str
+
+    def __repr__(self) -> str:
+        at = "pure" if self.delta == 0 else f"delta = {self.delta:.4g}"
+        return f"Guarantee({f'epsilon = {self.epsilon:.4g}, {at}' if self.private else 'not private'}, per {self.unit})"
 
     @property
     def private(self) -> bool:
@@ -322,9 +316,22 @@ class Guarantee:
 
 
 def guarantee(loss: Loss, adjacency: Adjacency, delta: float = 1e-5, uses: int = 1) -> Guarantee:
-    """Return what a total loss promises, pure where it can be, and else at `delta` by the tight rule.
+    """State what a total loss promises: a pure epsilon where there is one, else epsilon at `delta` by the tight rule.
 
-    `uses` is in how many releases any one unit took part. What `Loss.delta` holds comes on top of `delta`.
+    Args:
+      loss: Total loss of one unit, as from `Account.spent` or `Ledger.spent`.
+      adjacency: Unit of the loss.
+      delta: Above 0 and below 1; used where no finite pure epsilon holds. `Loss.delta` comes on top of it.
+      uses: Releases that any one unit took part in, from 1 on; for the wording alone.
+
+    Returns:
+      The guarantee; `words()` is its sentence.
+
+    Example:
+      >>> guarantee(Loss(math.inf, 0.125), "record", delta=1e-5)
+      Guarantee(epsilon = 2.166, delta = 1e-05, per record)
+
+    References: Canonne, Kamath and Steinke (2020), Prop. 12.
     """
     if not 0 < delta < 1:
         raise ConfigError(f"delta {delta!r}: expected a number between 0 and 1, such as 1e-5")

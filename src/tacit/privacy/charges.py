@@ -1,7 +1,7 @@
-"""What a release costs and whom it is charged to: the one place that decides it, for every runtime.
+"""Charges: the event of a release and the records that it is charged to, decided here for every runtime.
 
-The simulator, peers in memory, swarms and deployed peers all make their events here, of three things: what the phase
-releases (settled before the run), what was declared in this round, and which records the batch holds.
+The simulator, peers in memory, swarms and deployed peers all make their events here, of three things: the phase's
+release (settled before the run), the round's declaration, and the records of the batch.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tacit.privacy.events import EVERYONE, NO_RECORDS, Event, fresh, rows
 
 
 class Release(Protocol):
-    """What a phase releases, as the runtime settles it before the run."""
+    """The release of a phase, as the runtime settles it before the run."""
 
     @property
     def mechanism(self) -> Mechanism:
-        """What its noise comes from."""
+        """Its noise."""
 
     @property
     def coordinates(self) -> int:

@@ -1,4 +1,4 @@
-"""From one measure of privacy loss to another: zCDP to (epsilon, delta) and back, and the exact Gaussian curve."""
+"""Conversions between measures of privacy loss: zCDP to (epsilon, delta) and back, and the exact Gaussian curve."""
 
 from __future__ import annotations
 

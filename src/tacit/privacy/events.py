@@ -1,4 +1,4 @@
-"""What is booked: one immutable event per release, what it costs, and exact sums of costs."""
+"""Events: one immutable record per release, its loss of privacy, and exact sums of losses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tacit.core.errors import ConfigError
 EVERYONE = "*"
 """The observer who sees every release."""
 NO_RECORDS = "none"
-"""Label of a batch that holds no record: its release costs nobody anything."""
+"""Label of a batch that holds no record: its release costs nothing."""
 _SMALLEST = math.ulp(0.0)
 _UNIT = 1074
 """The smallest float is 2^-1074: every finite one is a whole number of these."""
@@ -63,8 +63,14 @@ def labels_in(records: str) -> tuple[str, ...]:
 class Loss(NamedTuple):
     """A loss of privacy: three sums, each of which adds up over releases (also where later ones depend on earlier).
 
-    `epsilon` is pure (infinite for Gaussian noise), `rho` is zero-concentrated, and both hold except with probability
-    `delta`, which is 0 but for noise of bounded support.
+    Args:
+      epsilon: Pure loss, from 0 to infinity (Gaussian noise).
+      rho: Loss of zero-concentrated privacy (zCDP), from 0 to infinity (no noise).
+      delta: Probability with which the other two do not hold, from 0 to 1; above 0 for noise of bounded support alone.
+
+    Example:
+      >>> Loss(0.5, 0.125).plus(Loss(0.25, 0.03125))
+      Loss(epsilon=0.75, rho=0.15625, delta=0.0)
     """
 
     epsilon: float = 0.0
@@ -83,6 +89,13 @@ class Loss(NamedTuple):
     def worst(self, other: Loss) -> Loss:
         """Return a loss that covers either: that of releases which touch different records."""
         return Loss(*map(max, self, other))
+
+    def words(self) -> str:
+        """Return the finite sums in words."""
+        known = [f"{name} {value:.4g}" for name, value in zip(self._fields[:2], self, strict=False) if value < math.inf]
+        if self.delta > 0:
+            known.append(f"delta {self.delta:.4g}")
+        return ", ".join(known) or "no finite loss"
 
 
 class Total(NamedTuple):
@@ -131,32 +144,42 @@ def _rounded_up(units: int) -> float:
         return math.inf
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Event:
-    """One release: the declaration that the noise was drawn from, what it touched and who sees it."""
+    """One release: the declaration that its noise was drawn from, its records and its observers.
+
+    Runtimes make events with `tacit.privacy.charges.event_of`; make one by hand to book a release of your own.
+
+    Args:
+      mechanism: Name of the noise, for listings.
+      distribution: "laplace", "gaussian" or "bounded_laplace"; None: released as it is, which costs everything.
+      sensitivity: Largest change of the value by one unit, in the noise's norm (Laplace l1, Gaussian l2), from 0 on; at
+        0 the release is free.
+      scale: Scale (Laplace) or standard deviation (Gaussian) per coordinate, from 0 on; at 0 it costs everything.
+      coordinates: Numbers that were released, from 1 on.
+      bound: Bounded Laplace only: half-width of the support in units of the scale, above 0.
+      adjacency: Unit of the loss: "record", "component" or "dataset".
+      records: Label of the records behind the value: a name, `fresh` or numbered `rows`. Events of other records
+        compose in parallel, events of the same in sequence; "" stands for all records, "none" for no record. Under
+        adjacency "dataset" it plays no part.
+      observers: Names of all that see it; `EVERYONE` by default.
+      calibration: Declared sensitivity / scale of calibrated noise, free of rounding; None: their quotient.
+
+    Example:
+      >>> Event("laplace", "laplace", sensitivity=1.0, scale=10.0, records="week 1")
+      Event(laplace, sensitivity 1, scale 10, records week 1: epsilon 0.1, rho 0.005)
+    """
 
     mechanism: str
-    """Name of the noise."""
     distribution: Distribution | None
-    """None: released as it is, which costs everything."""
     sensitivity: float
-    """How far one record can move the value."""
     scale: float
-    """Of the noise, per coordinate."""
     coordinates: int = 1
-    """Numbers that were released."""
     bound: float | None = None
-    """Bounded Laplace only: in units of the scale."""
     adjacency: Adjacency = "record"
-    """What its numbers speak of: see `Adjacency`."""
     records: str = ""
-    """Which records it was computed from: a name, `fresh` or numbered `rows`. Events of other records compose in
-    parallel, events of the same one after the other; the empty string stands for all records, "none" for no record.
-    Under adjacency "dataset" it plays no part."""
     observers: tuple[str, ...] = (EVERYONE,)
-    """Who sees it."""
     calibration: float | None = None
-    """Sensitivity over scale as declared, where noise was calibrated to it; their quotient is it but for rounding."""
 
     def __post_init__(self) -> None:
         if self.distribution is not None and self.distribution not in get_args(Distribution):
@@ -184,6 +207,11 @@ class Event:
         if not self.observers:
             raise ConfigError("observers is empty: what nobody sees is not a release")
 
+    def __repr__(self) -> str:
+        of = f"records {self.records}" if self.records else "all records"
+        declared = f"{self.mechanism}, sensitivity {self.sensitivity:g}, scale {self.scale:g}, {of}"
+        return f"Event({declared}: {self.loss.words()})"
+
     @property
     def _is_calibrated(self) -> bool:
         """Whether what is declared is what sensitivity and scale say."""
@@ -192,7 +220,7 @@ class Event:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What it is booked under: see `labels_in`."""
+        """Labels that it is booked under: see `labels_in`."""
         return ("",) if self.adjacency == "dataset" else labels_in(self.records)
 
     @property
@@ -207,7 +235,7 @@ class Event:
 
     @property
     def loss(self) -> Loss:
-        """What it costs whoever sees it."""
+        """Loss of privacy to an observer that sees it."""
         if self.distribution is None:
             return Loss(math.inf, math.inf)
         ratio = self.ratio
@@ -219,7 +247,7 @@ class Event:
 
     @property
     def _chance_beyond_bound(self) -> float:
-        """Probability of what a neighbour could never have released, for noise of bounded support.
+        """Probability of outputs that a neighbouring data set could never have given, for noise of bounded support.
 
         A coordinate outside the bound becomes an atom at value + bound / 2, which the neighbour puts elsewhere; and a
         strip as wide as the change lies outside the neighbour's support. The strips' sum is largest for one coordinate.

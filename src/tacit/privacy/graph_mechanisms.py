@@ -1,14 +1,13 @@
-"""Noise that knows the graph (004 ch. 3 and 4), and Laplace noise of a given size for that text's comparisons.
+"""Graph-aware noise after Rizk (2023, ch. 3 and 4), and Laplace noise of a given size for comparisons with it.
 
-The text declares the standard deviation sigma_g of the noise and not a loss of privacy: Laplace noise of scale
-sigma_g / sqrt(2) on every coordinate of every message. What that is worth depends on what a record can change, which
-only a clip bounds; without one these mechanisms promise nothing per record, and say so. (The text's own claim, for an
-agent's whole data set and with a stated probability, is `tacit.privacy.trajectory_claim`.)
+Rizk declares the standard deviation sigma_g of the noise and not a loss of privacy: Laplace noise of scale
+sigma_g / sqrt(2) on every coordinate of every message. Its worth depends on the largest change by a record, which only
+a clip bounds; without one these mechanisms promise nothing per record, and say so.
 
-Who sees what:
+Views of an attacker:
 
-- `per_edge`: whoever pools all of an agent's messages of a round sees as many independent noisy copies as it has links;
-  they are charged together, its own copy too, from which later messages are made.
+- `per_edge`: an observer of all of an agent's messages of a round sees as many independent noisy copies as it has
+  links; they are charged together, its own copy too, from which later messages are made.
 - `graph_homomorphic`: neighbours that pool see one noisy copy. But what an agent keeps makes up for the noise that it
   sent out, so a record stays in its private state and is in every later message as well: all of them are charged to
   it, with a sensitivity that grows with every step.
@@ -30,8 +29,7 @@ import numpy as np
 from tacit.core.contract import Adjacency, Array, Clip, Extent, Mechanism, Requirement, Spread, View
 from tacit.core.errors import ConfigError
 from tacit.privacy.mechanisms import Norm, Perturbs, check_one_of, largest_change, positive
-from tacit.privacy.noise.mask_noise import check_size
-from tacit.privacy.release import DEFAULT_STEPS
+from tacit.privacy.noise import DEFAULT_STEPS, check_size
 
 _LARGEST_MASK = 2.0**5
 """Largest standard deviation of masks, at which single precision still has room for the values beside them."""
@@ -44,16 +42,53 @@ def laplace_of_size(
     perturbs: Perturbs = "update",
     adjacency: Adjacency = "record",
 ) -> Mechanism:
-    """Laplace noise of a given standard deviation, one draw for everybody; it promises nothing without a clip."""
+    """Laplace noise of a given standard deviation, the same draw to all neighbours.
+
+    Each round an agent releases its value plus independent noise on every coordinate; each release is booked at
+    epsilon = sqrt(2) x (l1 sensitivity) / noise_std, and without a clip nothing is promised.
+
+    Args:
+      noise_std: Standard deviation per coordinate, in the unit of what is released; above 0 and finite.
+      clip: Largest norm of one record's gradient, above 0; None (the default) clips nothing and promises nothing.
+      norm: Norm of the clip.
+      perturbs: What the noise is put on: the update, the gradient or the model.
+      adjacency: Unit of the promise: a record, a component of its gradient, or an agent's data set.
+
+    Returns:
+      A mechanism for the constructor of a method.
+
+    Example:
+      >>> from tacit.privacy import laplace_of_size
+      >>> laplace_of_size(0.2).clip is None  # noise without a promise
+      True
+    """
     return _of_size("laplace_of_size", noise_std, clip, norm, perturbs, adjacency, "common")
 
 
 def per_edge(
     noise_std: float, clip: float | None = None, norm: Norm = "l2", adjacency: Adjacency = "record"
 ) -> Mechanism:
-    """Independent Laplace noise on every link (004 (4.24)-(4.26), the "random" scheme), own copy included.
+    """Independent Laplace noise on every link, the agent's own copy included.
 
-    Its mean over the network does not vanish: the centroid's error gains a term of order noise_std^2 / step.
+    Each round an agent releases one noisy copy of its model per out-link and one to itself; the 1 + degree copies are
+    booked as one release of that many times the sensitivity. The noise's mean over the network does not vanish: the
+    centroid's error gains a term of order noise_std^2 / step.
+
+    Args:
+      noise_std: Standard deviation per coordinate and link, in the unit of the model; above 0 and finite.
+      clip: Largest norm of one record's gradient, above 0; None (the default) clips nothing and promises nothing.
+      norm: Norm of the clip.
+      adjacency: Unit of the promise: a record, a component of its gradient, or an agent's data set.
+
+    Returns:
+      A mechanism for the constructor of a method.
+
+    Example:
+      >>> from tacit.privacy import per_edge
+      >>> per_edge(0.2, clip=1.0).spread
+      'per_edge'
+
+    References: Rizk (2023), eqs. (4.24)-(4.26), the "random" scheme.
     """
     return _of_size("per_edge", noise_std, clip, norm, "model", adjacency, "per_edge")
 
@@ -65,15 +100,32 @@ def graph_homomorphic(
     adjacency: Adjacency = "record",
     perron: Sequence[float] | None = None,
 ) -> Mechanism:
-    """Noise whose (weighed) sum over the network is zero (004 (3.51), (4.50)): the centroid is left as it was.
+    """Laplace noise whose (weighted) sum over the network is zero: the centroid stays as it was.
 
-    Agent p draws one g_p, adds it to what it sends, and - sum_r q_r W[r, p] / (q_p W[p, p]) times it to what it keeps:
-    -(1 - W[p, p]) / W[p, p] on symmetric weights, where q is constant. Other weights need their Perron vector
-    (`tacit.graphs.perron(graph).left`).
+    Each round agent p releases its model plus one draw g_p to all neighbours, and keeps its model plus
+    -sum_r q_r W[r, p] / (q_p W[p, p]) times g_p: -(1 - W[p, p]) / W[p, p] on symmetric weights, where q is constant.
+    Every release is booked for every record, at a sensitivity that grows with the steps.
 
-    Errata: for weights that are not symmetric the text multiplies what goes to r by W[p, r] / W[r, p]. It lacks q (the
-    Perron-weighted sum is then not zero), it cannot be done on a link without its reverse, and two neighbours with
-    different factors who compare notes solve for the value. One factor for all neighbours has none of these faults.
+    Args:
+      noise_std: Standard deviation of g_p per coordinate, in the unit of the model; above 0 and finite.
+      clip: Largest norm of one record's gradient, above 0; None (the default) clips nothing and promises nothing.
+      norm: Norm of the clip.
+      adjacency: Unit of the promise: a record, a component of its gradient, or an agent's data set.
+      perron: q, one positive number per agent, for weights that are not doubly stochastic
+        (`tacit.graphs.perron(graph).left`); None: constant.
+
+    Returns:
+      A mechanism for the constructor of a method; its links must be reliable, with a self-weight.
+
+    Example:
+      >>> from tacit.privacy import graph_homomorphic
+      >>> sorted(graph_homomorphic(0.2).requires)
+      ['doubly_stochastic', 'hears_itself', 'reliable']
+
+    References: Rizk (2023), eqs. (3.51) and (4.50). Errata: for weights that are not symmetric the text multiplies what
+    goes to r by W[p, r] / W[r, p]. It lacks q (the Perron-weighted sum is then not zero), it cannot be done on a link
+    without its reverse, and two neighbours with different factors that pool solve for the value. One factor for all
+    neighbours has none of these faults.
     """
     shares = None if perron is None else np.asarray(perron, np.float64)
     if shares is not None and (shares.ndim != 1 or not np.all(np.isfinite(shares) & (shares > 0))):
@@ -93,14 +145,27 @@ def graph_homomorphic(
 
 
 def local_graph_homomorphic(noise_std: float, grid: float | None = None) -> Mechanism:
-    """Masks that pairs of a receiver's senders agree on and that cancel there to the bit (004 (4.55)-(4.60)).
+    """Masks that pairs of a receiver's senders agree on and that cancel in its sum to the bit.
 
-    Messages are the senders' weighed shares W[r, s] x_s on a fixed-point grid (`grid`, a step; the default is 2^-20 in
-    single and 2^-40 in double precision, which holds sums up to 1,024 and 4 million) plus Laplace masks of standard
-    deviation `noise_std`, in the unit of the weighed share. A difference of d between two shares costs whoever reads a
-    message at most epsilon = sqrt(2) d / noise_std: masks have to be large beside what they are to hide. They are
-    refused below 1,024 steps of the grid, which hide nothing. The run is `on_grid`'s, bit by bit. Simulated masks come
-    from the seed, those of peers from X25519 -> HKDF -> ChaCha20. Errata: (4.60) prints the reciprocal of the scale.
+    Each round sender s releases to receiver r its weighted share W[r, s] x_s on a fixed-point grid plus Laplace masks.
+    The run is that of `on_grid`, bit by bit. Nothing is booked: the receiver learns the exact sum. A reader of one
+    message pays at most epsilon = sqrt(2) d / noise_std for two shares that differ by d, so masks have to be large
+    beside the values that they hide. Simulated masks come from the seed, those of peers from X25519, HKDF and ChaCha20.
+
+    Args:
+      noise_std: Standard deviation of one mask, in the unit of the weighted share; at least sqrt(2) x 1,024 steps of
+        the grid (below that a value's digits show) and at most 32 (above, single precision has no room left).
+      grid: Step of the grid, above 0; None: 2^-20 in single precision (sums up to 1,024), 2^-40 in double (4 million).
+
+    Returns:
+      A mechanism for the constructor of a method; links must be fixed and reliable, with several senders a receiver.
+
+    Example:
+      >>> from tacit.privacy import local_graph_homomorphic
+      >>> local_graph_homomorphic(2.0).spread
+      'masked'
+
+    References: Rizk (2023), eqs. (4.55)-(4.60). Errata: (4.60) prints the reciprocal of the scale.
     """
     size = positive("noise_std", noise_std, "larger masks hide more")
     if size > _LARGEST_MASK:
@@ -119,7 +184,19 @@ def local_graph_homomorphic(noise_std: float, grid: float | None = None) -> Mech
 
 
 def on_grid(grid: float | None = None) -> Mechanism:
-    """No noise, on the fixed-point grid of `local_graph_homomorphic`: what its masked run is compared with."""
+    """No noise, on the fixed-point grid of `local_graph_homomorphic`: the run that a masked one must equal.
+
+    Args:
+      grid: Step of the grid, above 0; None: 2^-20 in single precision, 2^-40 in double.
+
+    Returns:
+      A mechanism for the constructor of a method.
+
+    Example:
+      >>> from tacit.privacy import on_grid
+      >>> on_grid().mask_scale
+      0.0
+    """
     return Mechanism("on_grid", spread="masked", grid=_step(grid))
 
 

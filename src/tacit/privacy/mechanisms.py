@@ -1,7 +1,7 @@
 """Mechanisms: one declaration of clip, sensitivity and noise, from which values are drawn and losses are booked.
 
-What one record can change, from the clip bound C, d coordinates and a mean over h records (replacing a record moves the
-mean by the difference of two clipped gradients, hence the 2; 000 and 002 take the same):
+Largest change by one record, from the clip bound C, d coordinates and a mean over h records (replacing a record moves
+the mean by the difference of two clipped gradients, hence the 2, as in the Dissertation and in Li et al.):
 
     clip      l1 change           l2 change
     l2        2 C sqrt(d) / h     2 C / h
@@ -12,8 +12,8 @@ Under adjacency `component` one component of one clipped gradient differs, by at
 `dataset` all records of an agent differ, so that h does not help. A method that releases more than the gradient itself
 (a step, a model) multiplies this by how much it amplifies a gradient (`Mechanism.amplified`).
 
-What is perturbed: the update (the default), the gradient, or the whole model as 002 has it. A model is the worst of
-them: its rounding errors grow with its size and add to the sensitivity (docs/privacy.md), so that peers release none.
+Noise is put on the update (the default), the gradient, or the whole model as in Li et al. A model is the worst of them:
+its rounding errors grow with its size and add to the sensitivity (docs/privacy.md), so that peers release none.
 """
 
 from __future__ import annotations
@@ -38,10 +38,32 @@ def laplace(
     perturbs: Perturbs = "update",
     adjacency: Adjacency = "record",
 ) -> Mechanism:
-    """Laplace noise of scale sensitivity / epsilon: each release costs a pure `epsilon`.
+    """Laplace noise of scale (l1 sensitivity) / epsilon: pure differential privacy.
 
-    `clip` bounds every record's gradient in `norm`; with l2 the l1 sensitivity that counts is sqrt(d) times as large,
-    so that l1 is the better choice for sparse gradients.
+    Each round an agent releases its clipped mean plus independent noise on every coordinate, the same to all
+    neighbours; each release is booked at `epsilon` (and rho = epsilon^2 / 2).
+
+    Args:
+      epsilon: Pure loss of one release, above 0 and finite; towards 0 the noise grows without bound, and a large one
+        leaves hardly any.
+      clip: Largest norm of one record's gradient, above 0; larger gradients are scaled down to it, and the noise grows
+        in proportion. Runs take 2^-30 to 2^30.
+      norm: Norm of the clip: with "l2" the l1 sensitivity that counts is sqrt(d) times the clip's, with "l1" (better
+        for sparse gradients) equal to it, with "linf" d times.
+      perturbs: What the noise is put on: the update (the step made of a gradient), the gradient, or the whole model,
+        which peers do not release.
+      adjacency: Unit of the promise: one record (the default), one component of a record's gradient, or an agent's
+        whole data set, which no batch size helps.
+
+    Returns:
+      A mechanism for the constructor of a method.
+
+    Example:
+      >>> from tacit.privacy import laplace
+      >>> laplace(epsilon=0.5, clip=1.0, norm="l1").ratio  # sensitivity over scale: the epsilon that is booked
+      0.5
+
+    References: Dwork, McSherry, Nissim and Smith (2006).
     """
     target = positive("epsilon", epsilon, "a larger one means less noise")
     return _mechanism("laplace", clip, norm, perturbs, adjacency, target)
@@ -54,9 +76,31 @@ def gaussian(
     perturbs: Perturbs = "update",
     adjacency: Adjacency = "record",
 ) -> Mechanism:
-    """Gaussian noise of standard deviation noise_multiplier x l2 sensitivity: each release costs rho = 1 / (2 m^2).
+    """Gaussian noise of standard deviation noise_multiplier x (l2 sensitivity): zero-concentrated privacy (zCDP).
 
-    `tacit privacy plan` finds the multiplier m for a target (epsilon, delta).
+    Each round an agent releases its clipped mean plus independent noise on every coordinate, the same to all
+    neighbours; each release is booked at rho = 1 / (2 noise_multiplier^2), and no finite pure epsilon holds.
+
+    Args:
+      noise_multiplier: Standard deviation in units of the sensitivity, above 0 and finite; towards 0 there is no
+        privacy. `tacit privacy plan` or `tacit.privacy.planning.noise_for` finds it for a target (epsilon, delta).
+      clip: Largest norm of one record's gradient, above 0; larger gradients are scaled down to it, and the noise grows
+        in proportion. Runs take 2^-30 to 2^30.
+      norm: Norm of the clip: with "l2" or "l1" the l2 sensitivity is the clip's, with "linf" sqrt(d) times that.
+      perturbs: What the noise is put on: the update (the step made of a gradient), the gradient, or the whole model,
+        which peers do not release.
+      adjacency: Unit of the promise: one record (the default), one component of a record's gradient, or an agent's
+        whole data set, which no batch size helps.
+
+    Returns:
+      A mechanism for the constructor of a method.
+
+    Example:
+      >>> from tacit.privacy import gaussian
+      >>> gaussian(noise_multiplier=4.0, clip=1.0).ratio ** 2 / 2  # rho of one release
+      0.03125
+
+    References: Bun and Steinke (2016), Prop. 1.6.
     """
     multiplier = positive("noise_multiplier", noise_multiplier, "a larger one means more noise")
     return _mechanism("gaussian", clip, norm, perturbs, adjacency, 1 / multiplier)
@@ -70,9 +114,33 @@ def decaying_gaussian(
     perturbs: Perturbs = "update",
     adjacency: Adjacency = "record",
 ) -> Mechanism:
-    """Gaussian noise whose variance shrinks by `decay` per round (dynamic zCDP, 001 ch. 3): less noise, dearer, later.
+    """Gaussian noise whose variance shrinks by `decay` per round (dynamic zCDP).
 
-    The first round costs rho = 1 / (2 m^2), round t costs decay^-(t-1) times that.
+    Each round an agent releases its clipped mean plus independent noise, less of it in later rounds; round t is booked
+    at rho = decay^-(t-1) / (2 noise_multiplier^2).
+
+    Args:
+      noise_multiplier: Standard deviation in round 1 in units of the sensitivity, above 0 and finite.
+      decay: Ratio of the variances of consecutive rounds, above 0 and up to 1; 1 is `gaussian`, and near 0 the second
+        round has hardly any noise left.
+      clip: Largest norm of one record's gradient, above 0; larger gradients are scaled down to it, and the noise grows
+        in proportion. Runs take 2^-30 to 2^30.
+      norm: Norm of the clip: with "l2" or "l1" the l2 sensitivity is the clip's, with "linf" sqrt(d) times that.
+      perturbs: What the noise is put on: the update (the step made of a gradient), the gradient, or the whole model,
+        which peers do not release.
+      adjacency: Unit of the promise: one record (the default), one component of a record's gradient, or an agent's
+        whole data set, which no batch size helps.
+
+    Returns:
+      A mechanism for the constructor of a method.
+
+    Example:
+      >>> from tacit.privacy import decaying_gaussian
+      >>> halved = decaying_gaussian(noise_multiplier=1.0, decay=0.5, clip=1.0)
+      >>> [round(halved.ratio_in(t) ** 2 / 2, 6) for t in (1, 2, 3)]  # rho of rounds 1, 2 and 3
+      [0.5, 1.0, 2.0]
+
+    References: Gauthier (2023), ch. 3.
     """
     multiplier = positive("noise_multiplier", noise_multiplier, "a larger one means more noise")
     return _decaying("decaying_gaussian", multiplier, decay, clip, norm, perturbs, adjacency)
@@ -87,12 +155,34 @@ def classic_gaussian(
     perturbs: Perturbs = "update",
     adjacency: Adjacency = "record",
 ) -> Mechanism:
-    """Gaussian noise by the classic calibration, (epsilon, delta) of the first release (Dwork and Roth 2014, App. A).
+    """Gaussian noise by the classic calibration to (epsilon, delta) of the first release.
 
-    Its standard deviation is sensitivity x sqrt(2 ln(1.25 / delta)) / epsilon, which is proven for epsilon below 1 and
-    more than is needed. The variance shrinks by `decay` per round, so that round t has epsilon decay^(-(t-1)/2) at the
-    same delta; once that reaches 1 the calibration says nothing of a round. What is booked never rests on it: that is
-    the noise's own rho, as for any Gaussian noise.
+    Each round an agent releases its clipped mean plus independent noise, of standard deviation sensitivity x
+    sqrt(2 ln(1.25 / delta)) / epsilon in round 1: more than is needed. Round t has epsilon decay^(-(t-1)/2) at the same
+    delta; once that reaches 1 the calibration says nothing of a round. Booked is the noise's own rho, as for
+    `decaying_gaussian`.
+
+    Args:
+      epsilon: Of the first release at `delta`, above 0 and below 1, where the calibration is proven.
+      delta: Above 0 and below 1; a smaller one means (slowly) more noise.
+      clip: Largest norm of one record's gradient, above 0; larger gradients are scaled down to it, and the noise grows
+        in proportion. Runs take 2^-30 to 2^30.
+      decay: Ratio of the variances of consecutive rounds, above 0 and up to 1, which keeps the noise as it is.
+      norm: Norm of the clip: with "l2" or "l1" the l2 sensitivity is the clip's, with "linf" sqrt(d) times that.
+      perturbs: What the noise is put on: the update (the step made of a gradient), the gradient, or the whole model,
+        which peers do not release.
+      adjacency: Unit of the promise: one record (the default), one component of a record's gradient, or an agent's
+        whole data set, which no batch size helps.
+
+    Returns:
+      A mechanism for the constructor of a method.
+
+    Example:
+      >>> from tacit.privacy import classic_gaussian
+      >>> round(1 / classic_gaussian(epsilon=0.5, delta=1e-5, clip=1.0).ratio, 2)  # noise in units of the sensitivity
+      9.69
+
+    References: Dwork and Roth (2014), App. A.
     """
     return _decaying("classic_gaussian", classic_multiplier(epsilon, delta), decay, clip, norm, perturbs, adjacency)
 
@@ -114,12 +204,30 @@ def bounded_laplace(
     norm: Norm = "linf",
     adjacency: Adjacency = "component",
 ) -> Mechanism:
-    """The bounded noise of 000 Alg. 3, for reproducing that text: the gradient is noised, squeezed and normalised.
+    """Laplace noise of bounded support on a gradient that is then squeezed and normalised; for reproductions.
 
-    Draw Lap(sensitivity / epsilon); outside [-b, b] take b / 2; then each component becomes (g + N + b) / (2 b + 1) and
-    the vector is divided by its l2 norm; b = (log T)^2 / epsilon. A regulariser's part joins g after the noise
-    (docs/privacy.md). The text counts a component that changes by at most 1, hence the defaults. Errata: noise of
-    bounded support is not epsilon-DP (it is booked with its delta > 0), and the squeezed gradient is biased.
+    Each round an agent draws N from Lap(sensitivity / epsilon) for every component of its gradient g, takes b / 2 for a
+    draw outside [-b, b], and releases (g + N + b) / (2 b + 1) divided by its l2 norm, where b = (log T)^2 / epsilon. A
+    regulariser's part joins g after the noise (docs/privacy.md). Each release is booked at `epsilon` with a delta > 0,
+    which a budget must have reserved. Errata: the text calls this epsilon-DP, which no noise of bounded support is,
+    and the squeezed gradient is biased.
+
+    Args:
+      epsilon: Pure part of the loss of one release, above 0 and finite; towards 0 noise and bound grow.
+      rounds: Horizon T of the bound, a whole number from 2 on; a larger one means a wider bound and a smaller delta.
+      clip: Largest norm of one record's gradient, above 0; the default 0.5 with "linf" lets a component change by 1.
+      norm: Norm of the clip.
+      adjacency: Unit of the promise; the text counts one component.
+
+    Returns:
+      A mechanism for the constructor of a method.
+
+    Example:
+      >>> from tacit.privacy import bounded_laplace
+      >>> round(bounded_laplace(epsilon=0.1, rounds=50).bound, 2)  # b in units of the noise's scale
+      15.3
+
+    References: Dissertation, Alg. 3.
     """
     target = positive("epsilon", epsilon, "a larger one means less noise")
     if not (isinstance(rounds, int) and rounds >= 2):

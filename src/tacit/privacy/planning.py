@@ -1,4 +1,4 @@
-"""What a schedule that is fixed beforehand costs, by every rule, and which noise a target needs.
+"""Plans: the loss of a schedule that is fixed beforehand, by every rule, and the noise that a target needs.
 
 RDP and PLD come from dp-accounting. They are for reports and plans: a budget is enforced by sums (`accounting`).
 Noise is given as a multiplier: its scale in units of the sensitivity (Laplace: l1, Gaussian: l2).
@@ -7,17 +7,14 @@ Noise is given as a multiplier: its scale in units of the sensitivity (Laplace: 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tacit.core.contract import Distribution
-from tacit.core.errors import ConfigError, PrivacyError
-from tacit.privacy.accounting import composed
+from tacit.core.errors import ConfigError
+from tacit.core.extras import require
 from tacit.privacy.conversions import gaussian_epsilon, loose, rho_within, tight
-from tacit.privacy.events import Event
 
 CELLS = 1e4
 """Steps of the privacy loss distribution over the range where it matters; its rounding is upward."""
@@ -37,9 +34,25 @@ class Epsilons(NamedTuple):
 
 
 def epsilon_of(distribution: Distribution, noise: float, delta: float, releases: int, decay: float = 1.0) -> Epsilons:
-    """Return the epsilon at delta of releases in sequence, by every rule.
+    """Work out the epsilon at delta of releases in sequence, by every rule; RDP and PLD need `tacit[accounting]`.
 
-    `decay` is the ratio of the noise's variance between consecutive releases (Gaussian only); `noise` is the first's.
+    Args:
+      distribution: "laplace" or "gaussian".
+      noise: Scale (Laplace) or standard deviation (Gaussian) of the first release in units of the l1 or l2
+        sensitivity; above 0 and finite.
+      delta: Above 0 and below 1.
+      releases: Number of releases that one unit takes part in, from 1 on.
+      decay: Ratio of the variances of consecutive releases, above 0 (Gaussian only); 1 keeps the noise.
+
+    Returns:
+      One epsilon per rule; all hold, so the least is true too.
+
+    Example:
+      >>> figures = epsilon_of("gaussian", noise=20.0, delta=1e-5, releases=1000)
+      >>> round(figures.tight, 2), round(figures.exact, 2)
+      (8.08, 7.51)
+
+    References: Bun and Steinke (2016); Mironov (2017); Canonne, Kamath and Steinke (2020); Balle and Wang (2018).
     """
     schedule = _Schedule.planned(distribution, noise, delta, releases, decay)
     return Epsilons(
@@ -53,9 +66,23 @@ def epsilon_of(distribution: Distribution, noise: float, delta: float, releases:
 
 
 def noise_for(distribution: Distribution, epsilon: float, delta: float, releases: int, decay: float = 1.0) -> float:
-    """Return the least noise whose enforced sum keeps a target: Laplace the pure one, Gaussian the tight rule's.
+    """Find the least noise whose enforced sum keeps a target: Laplace the pure one, Gaussian the tight rule's.
 
-    See `epsilon_of` for the arguments; what the noise achieves by the other rules is `epsilon_of` of it.
+    Args:
+      distribution: "laplace" or "gaussian".
+      epsilon: Target, above 0 and finite.
+      delta: Above 0 and below 1; Laplace noise reaches the target at delta = 0 all the same.
+      releases: Number of releases that one unit takes part in, from 1 on.
+      decay: Ratio of the variances of consecutive releases, above 0 (Gaussian only); 1 keeps the noise.
+
+    Returns:
+      Scale or standard deviation in units of the sensitivity: the `noise_multiplier` of `tacit.privacy.gaussian`.
+
+    Example:
+      >>> noise_for("laplace", epsilon=2.0, delta=1e-5, releases=100)
+      50.0
+      >>> round(noise_for("gaussian", epsilon=2.0, delta=1e-5, releases=100), 2)
+      21.49
     """
     return _noise_by_sum(
         "pure" if distribution == "laplace" else "tight", distribution, epsilon, delta, releases, decay
@@ -65,7 +92,18 @@ def noise_for(distribution: Distribution, epsilon: float, delta: float, releases
 def noises_for(
     distribution: Distribution, epsilon: float, delta: float, releases: int, decay: float = 1.0
 ) -> dict[str, float | None]:
-    """Return the noise that each rule by itself asks for to reach a target; None where no noise suffices by it."""
+    """Find the noise that each rule by itself asks for; needs `tacit[accounting]`.
+
+    Args:
+      distribution, epsilon, delta, releases, decay: As for `noise_for`.
+
+    Returns:
+      Rule (as in `Epsilons`) -> noise in units of the sensitivity; None where no noise suffices by it.
+
+    Example:
+      >>> sorted(noises_for("laplace", epsilon=1.0, delta=1e-5, releases=2))
+      ['exact', 'loose', 'pld', 'pure', 'rdp', 'tight']
+    """
 
     def by_search(rule: Callable[[_Schedule], float]) -> float:
         return _searched(
@@ -85,55 +123,36 @@ def noises_for(
 
 
 def total_rho(first: float, releases: int, decay: float = 1.0) -> float:
-    """Return the rho of Gaussian releases in sequence, whose first costs `first`: the sum of all (001 Theorem I).
+    """Sum the rho of Gaussian releases in sequence, of which release n costs decay^-(n-1) times the first.
 
-    Release n costs decay^-(n-1) times the first. `conversions.loose` of it is the epsilon of the corollary there.
+    Args:
+      first: Rho of the first release, from 0 on and finite.
+      releases: Their number, from 1 on.
+      decay: Ratio of the variances of consecutive releases, above 0.
+
+    Returns:
+      The total; `tacit.privacy.conversions.loose` of it is the epsilon of the corollary in the text.
+
+    Example:
+      >>> round(total_rho(0.5, releases=3, decay=0.5), 6)
+      3.5
+
+    References: Gauthier (2023), Theorem I.
     """
     if not 0 <= first < math.inf:
         raise ConfigError(f"first = {first!r}: expected a finite number from 0 on, the rho of the first release")
     return first * _weights("gaussian", releases, decay)[1]
 
 
-def rdp_epsilon(events: Iterable[Event], delta: float) -> float:
-    """Return the epsilon of events in sequence at delta, by Rényi differential privacy (Mironov 2017)."""
-    return _Schedule.of(events, delta).rdp(delta)
-
-
-def pld_epsilon(events: Iterable[Event], delta: float) -> float:
-    """Return the epsilon of events in sequence at delta, by their privacy loss distribution, rounded up.
-
-    A vector with Laplace noise is dominated by one coordinate that changes by the whole l1 sensitivity
-    (docs/privacy.md). Noise of bounded support counts as any (epsilon, delta) release (Kairouz et al. 2015).
-    """
-    return _Schedule.of(events, delta).pld(delta)
-
-
 class _Schedule(NamedTuple):
-    """Releases in sequence, equal ones counted; Gaussian ones amount to one of mu = sqrt(sum mu_t^2)."""
+    """Releases in sequence: Gaussian ones amount to one of mu = sqrt(sum mu_t^2), Laplace ones are all alike."""
 
     epsilon: float
     rho: float
     mu: float = 0.0
-    laplace: Mapping[float, int] = MappingProxyType({})
-    """Ratio -> how often."""
-    bounded: Mapping[tuple[float, float], int] = MappingProxyType({})
-    """(epsilon, delta) -> how often."""
-
-    @classmethod
-    def of(cls, events: Iterable[Event], delta: float) -> _Schedule:
-        _check_delta(delta)
-        events = list(events)
-        loss = composed(events)
-        if math.isinf(loss.rho):
-            return cls(loss.epsilon, loss.rho)
-        by_kind = {kind: [e for e in events if e.distribution == kind and e.ratio > 0] for kind in _KINDS}
-        return cls(
-            loss.epsilon,
-            loss.rho,
-            math.sqrt(math.fsum(event.ratio**2 for event in by_kind["gaussian"])),
-            Counter(event.ratio for event in by_kind["laplace"]),
-            Counter((event.loss.epsilon, event.loss.delta) for event in by_kind["bounded_laplace"]),
-        )
+    ratio: float = 0.0
+    """Of one Laplace release."""
+    releases: int = 1
 
     @classmethod
     def planned(cls, distribution: Distribution, noise: float, delta: float, releases: int, decay: float) -> _Schedule:
@@ -143,58 +162,49 @@ class _Schedule(NamedTuple):
         ratios, squares = _weights(distribution, releases, decay)
         rho = squares / noise / noise / 2
         if distribution == "laplace":
-            return cls(ratios / noise, rho, laplace={1 / noise: releases})
+            return cls(ratios / noise, rho, ratio=1 / noise, releases=releases)
         return cls(math.inf, rho, mu=math.sqrt(2 * rho))
 
     def rdp(self, delta: float) -> float:
-        if self.bounded:
-            raise PrivacyError("bounded noise has no finite Rényi divergence: use pld_epsilon, or the sum of epsilons")
         if not 0 < self.rho < math.inf:
             return self.rho
         import numpy as np
 
+        dp_event, rdp = (_accounting(name) for name in ("dp_event", "rdp"))
         with _quiet():
-            from dp_accounting import dp_event
-            from dp_accounting.rdp import RdpAccountant
-
-            accountant = RdpAccountant(orders=list(1 + np.geomspace(1e-3, 1e5, 400)))
+            accountant = rdp.RdpAccountant(orders=list(1 + np.geomspace(1e-3, 1e5, 400)))
             if self.mu:
                 accountant.compose(dp_event.GaussianDpEvent(1 / self.mu))
-            for ratio, count in self.laplace.items():
-                accountant.compose(dp_event.LaplaceDpEvent(1 / ratio), count)
+            else:
+                accountant.compose(dp_event.LaplaceDpEvent(1 / self.ratio), self.releases)
             return float(accountant.get_epsilon(delta))
 
     def pld(self, delta: float) -> float:
+        """Return the epsilon by the distribution of the privacy loss, rounded up.
+
+        A vector with Laplace noise is dominated by one coordinate that changes by the whole l1 sensitivity
+        (docs/privacy.md).
+        """
         if not 0 < self.rho < math.inf:
             return self.rho
+        pld = _accounting("pld.privacy_loss_distribution")
         with _quiet():
-            from dp_accounting.pld import common
-            from dp_accounting.pld import privacy_loss_distribution as pld
-
-            step = self._step(delta)
-            parts = [
-                pld.from_laplace_mechanism(1 / ratio, value_discretization_interval=step).self_compose(count)
-                for ratio, count in self.laplace.items()
-            ]
-            for pair, count in self.bounded.items():
-                parameters = common.DifferentialPrivacyParameters(*pair)
-                part = pld.from_privacy_parameters(parameters, value_discretization_interval=step)
-                parts.append(part.self_compose(count))
             if self.mu:
-                parts.append(pld.from_gaussian_mechanism(1 / self.mu, value_discretization_interval=step))
-            total = parts[0]
-            for part in parts[1:]:
-                total = total.compose(part)
+                total = pld.from_gaussian_mechanism(1 / self.mu, value_discretization_interval=self._step(delta))
+            else:
+                one = pld.from_laplace_mechanism(1 / self.ratio, value_discretization_interval=self._step(delta))
+                total = one.self_compose(self.releases)
             return float(total.get_epsilon_for_delta(delta))
 
     def _step(self, delta: float) -> float:
         """Fine enough for the whole range and for the smallest release, coarse enough for memory."""
         span = min(self.epsilon, loose(self.rho, min(delta, 1e-10)))
-        smallest = min([*self.laplace, *(epsilon for epsilon, _ in self.bounded)], default=math.inf)
+        smallest = self.ratio or math.inf
         return max(min(span / CELLS, smallest / 4), span / (100 * CELLS))
 
 
-_KINDS: tuple[Distribution, ...] = ("laplace", "gaussian", "bounded_laplace")
+def _accounting(name: str) -> Any:
+    return require(f"dp_accounting.{name}", extra="accounting", purpose="accounting by RDP and PLD")
 
 
 def _weights(distribution: Distribution, releases: int, decay: float) -> tuple[float, float]:
@@ -266,8 +276,7 @@ def _check_delta(delta: float) -> None:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Keep the remarks of dp-accounting on its choice of orders off the user's terminal."""
-    from absl import logging
-
+    logging = require("absl.logging", extra="accounting", purpose="dp-accounting")
     before = logging.get_verbosity()
     logging.set_verbosity(logging.ERROR)
     try:

@@ -1,4 +1,4 @@
-"""What a whole run has spent, from what its releases declared: figures that every table, plot and report carries."""
+"""Privacy spent by a whole run, from the declarations of its releases: the figures of every table and report."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DELTA = 1e-5
 
 
 class Reading(NamedTuple):
-    """What an agent read in a run, and when it released something of it."""
+    """An agent's records by round, and the rounds in which it released something of them."""
 
     records: NDArray[np.int64] | None
     """(rounds, places) numbers of the records in its batches, as `Stream.records`; None: no record comes twice."""
@@ -31,7 +31,7 @@ class Reading(NamedTuple):
 
 
 class Spent(NamedTuple):
-    """What the dearest record of a run has cost."""
+    """The loss of a run's dearest record."""
 
     guarantee: Guarantee | None
     """None: the method makes no promise."""
@@ -39,9 +39,9 @@ class Spent(NamedTuple):
     """How often a record was read at most in rounds that released something, counted twice where it is twice in one."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RunPrivacy:
-    """What is said of a method's privacy, and what one run of it has spent."""
+    """A method's privacy statement, and the loss of one run of it (`run.privacy`)."""
 
     statement: PrivacyStatement
     guarantee: Guarantee | None = None
@@ -51,13 +51,17 @@ class RunPrivacy:
     public: tuple[str, ...] = ()
     """What was learnt from all rows before the run and is declared public, so that it is not charged."""
 
+    def __repr__(self) -> str:
+        found = "not private" if self.guarantee is None else repr(self.guarantee)[len("Guarantee(") : -1]
+        return f"RunPrivacy({found})"
+
     @property
     def private(self) -> bool:
         """Whether anything is promised."""
         return self.guarantee is not None and self.guarantee.private
 
     def words(self) -> str:
-        """Say what was spent, on what that stands, and what the source says."""
+        """Return the loss, its assumptions and the source's claim in sentences."""
         statement = self.statement
         source = f"The source: {_sentence(statement.text_claims, capital=False)}"
         if self.guarantee is None:
@@ -249,4 +253,4 @@ def _finite(value: float) -> float | None:
 
 
 SUMMARY_KEYS = frozenset(RunPrivacy(PrivacyStatement.none()).summary())
-"""What a summary says of privacy."""
+"""Keys of `RunPrivacy.summary`."""

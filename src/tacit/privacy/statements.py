@@ -1,4 +1,4 @@
-"""What may be said of a method's privacy, made from the mechanism that it uses."""
+"""Privacy statements of methods, made from their mechanisms."""
 
 from __future__ import annotations
 
@@ -24,11 +24,23 @@ def statement(
     composition: Composition = "parallel",
     assumptions: tuple[str, ...] = (),
 ) -> PrivacyStatement:
-    """Return the statement of a method that releases everything through one mechanism.
+    """State the privacy of a method that releases everything through one mechanism.
 
-    `parallel`: a record enters the run only through the releases of the rounds that read it, all states being made of
-    released values; the runtimes check this by following the data through the round. `sequential`: every release may
-    depend on every record.
+    Args:
+      mechanism: The method's mechanism; without noise, or without a clip, the statement promises nothing.
+      text_claims: The source's claim, which may be more than what holds.
+      composition: "parallel": a record enters the run only through the releases of the rounds that read it, all states
+        being made of released values, which the runtimes check by following the data through the round; "sequential":
+        every release may depend on every record.
+      assumptions: Further conditions, in words.
+
+    Returns:
+      The `PrivacyStatement` of an `Algorithm`.
+
+    Example:
+      >>> from tacit.privacy import laplace, statement, unprotected
+      >>> statement(laplace(epsilon=1.0, clip=1.0)).unit, statement(unprotected).private
+      ('record', False)
     """
     if mechanism.spread == "masked" and mechanism.mask_scale > 0:
         words = _MASKED.format(std=math.sqrt(2) * mechanism.mask_scale)

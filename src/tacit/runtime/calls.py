@@ -23,7 +23,7 @@ from tacit.core.contract import (
 )  # fmt: skip
 from tacit.core.errors import ContractError
 from tacit.privacy import records_in, release
-from tacit.privacy.noise.unit_noise import noise_words
+from tacit.privacy.noise import noise_words
 from tacit.runtime.keys import absorb_key, compute_key
 
 

@@ -31,7 +31,7 @@ from tacit.core.contract import Algorithm, Array, Batch, Key, Outbox, Phase, Sta
 from tacit.core.errors import ContractError
 from tacit.core.inbox import StackedInbox
 from tacit.privacy import records_in, release
-from tacit.privacy.noise.unit_noise import noise_words
+from tacit.privacy.noise import noise_words
 
 _CALLS = {"jit", "pjit", "call", "closed_call", "checkpoint", "remat", "remat2", "custom_jvp_call", "custom_vjp_call"}
 """Operations that are one inner program, with its arguments and results."""

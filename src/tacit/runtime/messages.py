@@ -12,8 +12,7 @@ import jax.numpy as jnp
 from tacit.core.contract import Algorithm, Batch, Delivery, Mechanism, Message, Outbox, Params, Phase, View
 from tacit.core.errors import ConfigError, ContractError
 from tacit.privacy.charges import charges_all
-from tacit.privacy.noise.mask_noise import check_size, hides
-from tacit.privacy.release import grid_step
+from tacit.privacy.noise import check_size, fixed_point_step, hides
 from tacit.runtime.calls import check_state, self_contained, with_data
 from tacit.runtime.data_flow import Flow, Method, Sending, followed, hearing, sending, trace
 
@@ -105,4 +104,4 @@ def _check_spread(algorithm: Algorithm, index: int, outbox: Outbox) -> None:
                 f"leaf of type {other[0].dtype} is sent; send what was released as it is"
             )
         for leaf in jax.tree.leaves(outbox.message) if hides(mechanism) else ():
-            check_size(mechanism.mask_scale, grid_step(mechanism, leaf.dtype))
+            check_size(mechanism.mask_scale, fixed_point_step(mechanism, leaf.dtype))

@@ -10,8 +10,7 @@ import numpy as np
 
 from tacit import runtime
 from tacit.core.contract import Array
-from tacit.privacy.noise.unit_noise import noise_words
-from tacit.privacy.release import mask_draws
+from tacit.privacy.noise import mask_draws, noise_words
 from tacit.simulator.inbox import Packed
 from tacit.simulator.loop_state import Departure, Entries, Entry, InFlight, Masks, Slots
 from tacit.simulator.setup import PhaseContext, Setup

@@ -14,7 +14,7 @@ from tacit.core import limits
 from tacit.core.contract import Algorithm, Array, Batch, Links, Params, Phase, View
 from tacit.core.errors import ConfigError, ContractError
 from tacit.graphs import Channel, masking_pairs
-from tacit.privacy.release import GRID_TYPES, grid_step
+from tacit.privacy.noise import GRID_TYPES, fixed_point_step
 from tacit.simulator.inbox import Packing
 from tacit.simulator.layout import Layout, SlotTable
 from tacit.simulator.loop_state import (
@@ -119,7 +119,8 @@ class Setup:
         pairs = masking_pairs(layout.graph)
         mechanism = phase.mechanism
         scale = {
-            name: jnp.asarray(mechanism.mask_scale / grid_step(mechanism, name), self.dtype) for name in GRID_TYPES
+            name: jnp.asarray(mechanism.mask_scale / fixed_point_step(mechanism, name), self.dtype)
+            for name in GRID_TYPES
         }
         return Masks(jnp.asarray(row[pairs.adds]), jnp.asarray(row[pairs.subtracts]), scale)
 

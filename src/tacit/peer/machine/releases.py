@@ -15,7 +15,7 @@ from tacit.privacy.events import Event
 from tacit.runtime import Declared, ReleaseSpec
 
 if TYPE_CHECKING:
-    from tacit.privacy.noise.entropy import NoiseSource
+    from tacit.privacy.noise import NoiseSource
 
 T = TypeVar("T")
 
@@ -106,7 +106,7 @@ class BookedReleaser:
         return self.ledger.release(name, event, lambda: self._noisy(event, scale * (1 + share), value))
 
     def _noisy(self, event: Event, scale: float, value: Tree) -> Tree:
-        from tacit.privacy.noise.sampling import release_on_grid
+        from tacit.privacy.noise import release_on_grid
 
         distribution = event.distribution
         if distribution is None:

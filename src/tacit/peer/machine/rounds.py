@@ -29,7 +29,7 @@ from tacit.peer.masking.pairing import TAG_BYTES, partners_of, unmatched
 from tacit.privacy.charges import Held
 from tacit.privacy.clipping import refuse_nonfinite
 from tacit.privacy.events import NO_RECORDS
-from tacit.privacy.noise.mask_noise import hides
+from tacit.privacy.noise import hides
 
 Views = Mapping[str, View]
 """Link set -> the agent's view of it in a round."""

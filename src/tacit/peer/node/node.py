@@ -39,7 +39,7 @@ from tacit.peer.node.store import PeerStore
 from tacit.peer.sources.queue import Seen
 from tacit.peer.transport.codec import LAST_ROUND, Codec
 from tacit.privacy.ledger.store import number_of
-from tacit.privacy.noise.entropy import NoiseSource
+from tacit.privacy.noise import NoiseSource
 
 GIVEN_UP_AFTER = 3
 """Phases that wait in vain for a neighbour that says nothing; later ones do not wait for it, until it is heard of. Not

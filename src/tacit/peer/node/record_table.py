@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tacit.peer.sources.queue import Seen
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger import Ledger
 
 MODULUS = 2**256
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from tacit.privacy.events import Event
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger import Ledger
 
 T = TypeVar("T")
 

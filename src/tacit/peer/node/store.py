@@ -31,7 +31,7 @@ from tacit.peer.node.staging import StagedLedger
 from tacit.peer.sources.queue import Seen
 from tacit.privacy.accounting import Budget
 from tacit.privacy.events import Event
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger.store import LONGEST_VALUE, PEER_SCHEMA
 
 LONGEST_PIECE = LONGEST_VALUE // 2

@@ -19,8 +19,8 @@ from tacit.peer.operations.logs import Log
 from tacit.privacy.accounting import Budget
 from tacit.privacy.conversions import tight
 from tacit.privacy.events import Loss
-from tacit.privacy.ledger.ledger import Ledger
-from tacit.privacy.noise.mask_noise import hides
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise import hides
 
 LOOK_AT_CERTIFICATE = 60.0
 """Seconds."""

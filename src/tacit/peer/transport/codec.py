@@ -19,7 +19,7 @@ from tacit.peer.node.exchange import VERSION, Parcel, Position
 from tacit.peer.transport import tls_log
 from tacit.peer.transport.frames import INLINE, content_frames, printable
 from tacit.peer.transport.wire import tacit_pb2 as pb
-from tacit.privacy.noise.mask_noise import hides
+from tacit.privacy.noise import hides
 from tacit.runtime import MessageSpec, same_structure
 
 REASONS = frozenset(

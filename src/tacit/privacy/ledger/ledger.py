@@ -21,37 +21,26 @@ import secrets
 import sqlite3
 import threading
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
-from tacit.core.errors import BudgetExceeded, LedgerError, PrivacyError
+from tacit.core.errors import BudgetExceeded, LedgerError
 from tacit.privacy.accounting import Account, Budget
-from tacit.privacy.events import EVERYONE, Event, Loss, Total
+from tacit.privacy.events import EVERYONE, Event, Loss
+from tacit.privacy.ledger.entries import Entry, Genesis, encode_event, sealed, validate_name
+from tacit.privacy.ledger.replay import Receipt, Replay
 from tacit.privacy.ledger.store import (
-    FORMAT,
-    GENESIS,
     SQLITE_FAILURES,
-    UNDERCOUNTING,
     Also,
-    Entry,
-    Genesis,
     WriterLock,
     append,
-    checked_name,
     checkpoint,
     connect_writer,
-    decode_event,
-    decode_genesis,
-    encode_event,
-    format_of,
     number_of,
     reading,
-    sealed,
     sync,
-    walk,
     write_new,
 )
 from tacit.privacy.ledger.witness import Mark, read_mark, refuse_taken, write_mark
@@ -62,67 +51,6 @@ COMMITS_PER_CHECKPOINT = 256
 """About a thousand pages of log, SQLite's own default."""
 BYTES_PER_CHECKPOINT = 1 << 22
 """The same in bytes, where a commit carries more than charges."""
-
-
-class Receipt(NamedTuple):
-    """Proof that a release is booked."""
-
-    sequence: int
-    hash: bytes
-
-
-class Replay:
-    """A ledger read from its beginning: iterate over it once, and every entry is verified and added up."""
-
-    genesis: Genesis
-    last: Entry
-
-    def __init__(self, connection: sqlite3.Connection, mark: Mark | None) -> None:
-        self.account = Account()
-        self.format = format_of(connection)
-        self.at_most = Total()
-        """What was spent if every release was of every record: more than that it cannot be."""
-        self._connection = connection
-        self._mark = mark
-
-    def __iter__(self) -> Iterator[tuple[Entry, Event]]:
-        entries = walk(self._connection)
-        self.last = next(entries)
-        if self.last.release != GENESIS:
-            raise LedgerError(f"entry 0 is {self.last.release!r}, expected {GENESIS!r}")
-        self.genesis = decode_genesis(self.last.event, self.format)
-        self._compare()
-        for self.last in entries:
-            try:
-                event = decode_event(self.last.event, self.format)
-                self.account = self.account.charged(event)
-                self.at_most = self.at_most.plus(Total.of(event.loss))
-            except PrivacyError as error:
-                raise LedgerError(f"entry {self.last.sequence}: {error}") from error
-            self._compare()
-            yield self.last, event
-        if self._mark is not None and self._mark.sequence > self.last.sequence:
-            raise LedgerError(
-                f"it ends at entry {self.last.sequence}, but its witness has seen entry {self._mark.sequence}: it was "
-                "rolled back, and charges are lost; put the newer file back, or begin a new ledger with what is left"
-            )
-
-    def run(self) -> Replay:
-        """Go through all of it."""
-        deque(self, maxlen=0)
-        return self
-
-    def _compare(self) -> None:
-        mark = self._mark
-        if mark is None:
-            return
-        if mark.ledger != self.genesis.ledger:
-            raise LedgerError(f"it is ledger {self.genesis.ledger}, but the witness is that of ledger {mark.ledger}")
-        if mark.sequence == self.last.sequence and mark.hash != self.last.hash:
-            raise LedgerError(
-                f"entry {mark.sequence} is not the one that its witness has seen: it was rolled back and went on "
-                "from there; put the newer file back, or begin a new ledger with what is left"
-            )
 
 
 class Ledger:
@@ -154,7 +82,7 @@ class Ledger:
         """Begin a ledger where there is none, with what `also` adds; budget, job and use of a witness are fixed."""
         path = path.resolve()
         if job:
-            checked_name(job, "job")
+            validate_name(job, "job")
         genesis = Genesis(secrets.token_hex(16), budget, job, witness is not None)
 
         def witnessed(first: Entry) -> None:  # before the ledger is there: it never opens without
@@ -350,16 +278,6 @@ class Ledger:
         self._held.free()
 
 
-def inspect(path: Path, collect: Callable[[Replay], T], witness: Path | None = None) -> T:
-    """Verify a ledger without opening it for charges, also while another process does; `collect` sees every entry."""
-    mark = None
-    if witness is not None:
-        mark = read_mark(witness)  # before the ledger, which may be ahead of it and never behind
-        if mark is None:
-            raise LedgerError(f"the witness {witness} does not exist: name the file that the ledger was made with")
-    return reading(path, lambda connection: collect(Replay(connection, mark)), (UNDERCOUNTING, FORMAT))
-
-
 def renew_witness(path: Path, witness: Path) -> Receipt:
     """Make a witness for a ledger whose own is lost: its end, as it is now, is taken to be the true one."""
     if os.path.lexists(witness):
@@ -394,7 +312,7 @@ def _opened(path: Path, witness: Path | None) -> Iterator[tuple[sqlite3.Connecti
 
 
 def _texts(charges: Sequence[tuple[str, Event]]) -> list[tuple[str, str]]:
-    return [(checked_name(release, "release"), encode_event(event)) for release, event in charges]
+    return [(validate_name(release, "release"), encode_event(event)) for release, event in charges]
 
 
 def _prefixed(path: Path, act: Callable[[], T]) -> T:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tacit.core.contract import Mechanism
 from tacit.core.errors import ConfigError
-from tacit.privacy.release import grid_step
+from tacit.privacy.noise.fixed_point import fixed_point_step
 
 SMALLEST_MASK = 1024
 """Steps of the grid that a mask's scale has at least. Rounding may move two values apart by one step more than they
@@ -69,7 +69,7 @@ def _chances(scale: Decimal, step: Decimal) -> list[int]:
 
 def mask_law(mechanism: Mechanism, integers: Any) -> MaskLaw:
     """Return the law of a mechanism's masks on integers of this type; refuse masks that would hide nothing."""
-    step = grid_step(mechanism, integers)
+    step = fixed_point_step(mechanism, integers)
     check_size(mechanism.mask_scale, step)
     return _law(mechanism.mask_scale, step)
 

@@ -1,0 +1,53 @@
+"""The fixed-point grid of masked messages, on which sums are exact."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tacit.core.contract import Array, Mechanism, Tree
+from tacit.privacy.noise.unit_noise import NoiseWords, unit_laplace
+
+_GRIDS = {"float32": ("int32", 2.0**-20), "float64": ("int64", 2.0**-40)}
+"""Precision -> the integers that stand for it, and the step that they count unless a mechanism says otherwise."""
+
+GRID_TYPES = tuple(whole for whole, _ in _GRIDS.values())
+DEFAULT_STEPS = tuple(step for _, step in _GRIDS.values())
+
+
+def fixed_point_step(mechanism: Mechanism, integers: Any) -> float:
+    """Return the step of the grid whose multiples are counted by integers of this type."""
+    own = dict(_GRIDS.values())[jnp.dtype(integers).name]
+    return own if mechanism.grid is None else mechanism.grid
+
+
+def weighed_shares(leaf: Array, weight: Array, step: float | None) -> Array:
+    """Each out-slot's share W[receiver, sender] x as a whole number of steps, saturated at half of what the type holds.
+
+    Half, because the sum over a receiver's senders must not wrap. Masks may make single messages wrap: they cancel
+    modulo the type's range all the same.
+    """
+    whole, own = _GRIDS[leaf.dtype.name]
+    largest = float(np.iinfo(whole).max // 2)
+    shares = weight.reshape(weight.shape + (1,) * leaf.ndim).astype(leaf.dtype) * (leaf / (step or own))
+    return jnp.clip(jnp.round(shares), -largest, largest).astype(whole)
+
+
+def from_grid(mechanism: Mechanism, total: Tree) -> Tree:
+    """Return the numbers that sums of shares on the grid stand for, in the precision that they came from."""
+    precision = {whole: name for name, (whole, _) in _GRIDS.items()}
+
+    def number(leaf: Array) -> Array:
+        return leaf.astype(precision[leaf.dtype.name]) * fixed_point_step(mechanism, leaf.dtype)
+
+    return jax.tree.map(number, total)
+
+
+def mask_draws(words: NoiseWords, scale: Array, shape: tuple[int, int], integers: Any) -> Array:
+    """Draw one mask per pair of senders and number: Laplace draws, in steps of the grid (simulation only)."""
+    precision = {whole: name for name, (whole, _) in _GRIDS.items()}[jnp.dtype(integers).name]
+    unit = unit_laplace(words, 0, shape, jnp.dtype(precision))
+    return jnp.round(scale.astype(precision) * unit).astype(integers)
