@@ -233,7 +233,7 @@ def _command() -> str:
 
 
 def _facts(entry: Entry) -> dict[str, Any]:
-    from tacit.config.sections import parameters, table_kinds
+    from tacit.config.choices import parameters, table_kinds
     from tacit.objectives import logistic
 
     kinds = table_kinds(entry.constructor)

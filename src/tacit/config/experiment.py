@@ -24,20 +24,9 @@ from typing import Any, Literal
 from pydantic import Field
 
 from tacit import graphs, objectives, streams
-from tacit.algorithms import REGISTRY
+from tacit.config.choices import CONSTRUCTORS, Choice, choose, task_of
 from tacit.config.extensions import Extensions
-from tacit.config.sections import (
-    Choice,
-    Place,
-    Section,
-    Seeding,
-    beside,
-    check,
-    choose,
-    located,
-    read_text,
-    read_toml,
-)
+from tacit.config.sections import Place, Section, Seeding, beside, check, located, read_text, read_toml
 from tacit.core import limits
 from tacit.core.contract import Objective
 from tacit.core.errors import ConfigError
@@ -45,7 +34,6 @@ from tacit.graphs import Graph
 from tacit.graphs.channel import LONGEST_DELAY
 from tacit.streams import Dataset, Stream, partition
 from tacit.streams.learnt import Kind
-from tacit.streams.validate import Task
 
 GRAPHS: Mapping[str, Callable[..., Graph]] = {
     "ring": graphs.ring,
@@ -322,15 +310,6 @@ def _with_owners(data: Mapping[str, Any], stream: Choice) -> dict[str, Any]:
         return {**data, "agents": len(streams.read_owners(getattr(stream.values, "path", ""), owner))}
 
 
-def task_of(objective: Choice) -> tuple[Task, int | None]:
-    """Return what kind of label an objective is for, and how many classes there are where it says so."""
-    if objective.kind in ("logistic", "hinge"):
-        return "binary", None
-    if objective.kind == "softmax":
-        return "multiclass", objective.arguments()["classes"]
-    return "regression", None
-
-
 def _stream(data: Mapping[str, Any], objective: Choice, file: Path) -> tuple[Choice, Choice | None]:
     place = Place(str(file), "[stream]")
     kind = data.get("kind") if isinstance(data.get("kind"), str) else None  # `choose` refuses what is no name
@@ -361,10 +340,9 @@ def _with_path(data: Mapping[str, Any], file: Path) -> dict[str, Any]:
 
 
 def _algorithms(tables: Sequence[Any], file: Path) -> tuple[Choice, ...]:
-    constructors: dict[str, Callable[..., Any]] = {name: entry.constructor for name, entry in REGISTRY.items()}
     return tuple(
         choose(
-            constructors,
+            CONSTRUCTORS,
             table,
             Place(str(file), f"[[algorithm]] {number}"),
             common=AlgorithmSettings,

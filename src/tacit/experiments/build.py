@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tacit import runtime
+from tacit.config.choices import Choice
 from tacit.config.experiment import SYNTHETIC, Config
-from tacit.config.sections import Choice, located
+from tacit.config.sections import located
 from tacit.core import limits
 from tacit.core.contract import Algorithm, Objective
 from tacit.experiments.tables import Tabular, seeded
