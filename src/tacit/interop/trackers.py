@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tacit.core.errors import ConfigError, ResultError
+from tacit.core.extras import require
 from tacit.interop.event_files import Point, write_events
 from tacit.results import Record, Run
 
@@ -67,16 +68,11 @@ def log_to_mlflow(run: Run | Record, tracking_uri: str | None = None, experiment
 @contextmanager
 def _mlflow(tracking_uri: str | None) -> Iterator[tuple[Any, Any]]:
     """Give MLflow's client and its entities, and turn its errors into ours."""
+    mlflow = require("mlflow", "mlflow", "a log in MLflow")
+    entities, faults = require("mlflow.entities", "mlflow"), require("mlflow.exceptions", "mlflow")
     try:
-        from mlflow import MlflowClient, entities  # type: ignore[import-not-found, unused-ignore]
-        from mlflow.exceptions import MlflowException  # type: ignore[import-not-found, unused-ignore]
-    except ImportError as error:
-        raise ConfigError(
-            "MLflow is not installed; install it (pip install mlflow-skinny), or log elsewhere"
-        ) from error
-    try:
-        yield MlflowClient(tracking_uri=tracking_uri), entities
-    except MlflowException as error:
+        yield mlflow.MlflowClient(tracking_uri=tracking_uri), entities
+    except faults.MlflowException as error:
         raise ResultError(f"MLflow at {tracking_uri or 'its own address'}: {error}; check the address") from error
 
 

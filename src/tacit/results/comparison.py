@@ -13,7 +13,7 @@ import numpy as np
 
 from tacit.core.errors import ResultError
 from tacit.results import store
-from tacit.results.plots import draw_all, draw_overview
+from tacit.results.plots import can_draw, draw_all, draw_overview
 from tacit.results.record import Record, figure
 from tacit.results.sealed import SUMMARY, Sealed, put, seal, settled
 
@@ -91,11 +91,11 @@ class Comparison:
 
         folder = Path(directory)
         names = self.folders()
-        drawn = draw_all(self.records)
-        files = {
-            **store.plot_files(drawn),
-            store.REPORT: page(self.records, drawn, command, title=self.name).encode("utf-8"),
-        }
+        files: dict[str, bytes] = {}
+        if can_draw():
+            drawn = draw_all(self.records)
+            report = page(self.records, drawn, command, title=self.name).encode("utf-8")
+            files |= {**store.plot_files(drawn), store.REPORT: report}
         if self.settings:
             files[store.CONFIG] = store.config_bytes(self.settings)
         for name, record in zip(names, self.records, strict=True):
