@@ -173,9 +173,7 @@ app.command(epilog="Example: tacit audit online_push_sum --mechanism laplace --e
 add_extensions(app)
 
 
-def _execute(
-    config: Any, out: Path | None, default: Path, trackers: Sequence[Callable[[Any], object]] = ()
-) -> Outcome:
+def _execute(config: Any, out: Path | None, default: Path, trackers: Sequence[Callable[[Any], object]] = ()) -> Outcome:
     from tacit.experiments import build
     from tacit.experiments.execute import execute
 

@@ -210,7 +210,11 @@ class Config:
     """One per algorithm, all different."""
 
     def settings(self, only: int | None = None) -> dict[str, Any]:
-        """Return the whole experiment as it would stand in a file, or with one of its algorithms only."""
+        """Return the experiment as it would stand in a file, defaults spelt out.
+
+        Args:
+          only: Number of the one algorithm to keep, from 0; None: all of them.
+        """
         tables = [
             {**algorithm.settings("name"), "label": label}
             for k, (algorithm, label) in enumerate(zip(self.algorithms, self.labels, strict=True))
@@ -231,13 +235,30 @@ class Config:
 
 
 def load(path: str | os.PathLike[str], **overrides: int | None) -> Config:
-    """Read an experiment; `overrides` replace keys of [run] where they are not None."""
+    """Read an experiment.
+
+    Args:
+      path: TOML file; relative paths in it start beside it.
+      **overrides: Values of [run] to take instead of the file's, e.g. ``rounds=100``; None: the file's.
+
+    Returns:
+      The checked experiment, for `tacit.experiments.build`. A fault is a ConfigError that names file, key and remedy.
+    """
     file = Path(path)
     return parse(read_text(file, WHAT), file, **overrides)
 
 
 def parse(text: str, file: Path, **overrides: int | None) -> Config:
-    """Check the text of an experiment; `file` is named in messages, and relative paths start beside it."""
+    """Check the text of an experiment.
+
+    Args:
+      text: TOML, as it would stand in a file.
+      file: Name for messages; relative paths start beside it, and its stem is the default name of the run.
+      **overrides: Values of [run] to take instead of the text's; None: the text's.
+
+    Returns:
+      The checked experiment, for `tacit.experiments.build`, which shows an example.
+    """
     data = read_toml(text, file)
     _check_sections(data, file)
     given = {key: value for key, value in overrides.items() if value is not None}

@@ -27,6 +27,13 @@ def log_to_tensorboard(run: Run | Record, directory: str | os.PathLike[str]) -> 
     """Write a run's curves for TensorBoard: a folder for each repeat, below one with the run's label.
 
     The curves are those of the trace (`run.record()`), at its recorded rounds. TensorBoard need not be installed.
+
+    Args:
+      run: A run, or the record of one.
+      directory: Log directory of TensorBoard; made if it is not there.
+
+    Returns:
+      The folder of the run.
     """
     record = run.record() if isinstance(run, Run) else run
     folder = Path(directory) / re.sub(r"[^\w.+-]+", "-", record.label).strip("-")
@@ -42,9 +49,15 @@ def log_to_tensorboard(run: Run | Record, directory: str | os.PathLike[str]) -> 
 
 
 def log_to_mlflow(run: Run | Record, tracking_uri: str | None = None, experiment: str = "tacit") -> list[str]:
-    """Log a run to MLflow: settings, curves and what privacy was spent; returns the id of each repeat's MLflow run.
+    """Log a run to MLflow: settings, curves and the privacy that was spent; needs the extra `mlflow`.
 
-    Needs mlflow (or mlflow-skinny). Without `tracking_uri` it is MLflow's own, as MLFLOW_TRACKING_URI says.
+    Args:
+      run: A run, or the record of one.
+      tracking_uri: Address of MLflow; None: its own, as MLFLOW_TRACKING_URI says.
+      experiment: Name of the experiment there; made if it is not there.
+
+    Returns:
+      The id of each repeat's MLflow run.
     """
     record = run.record() if isinstance(run, Run) else run
     with _mlflow(tracking_uri) as (client, entities):
