@@ -44,11 +44,11 @@ proto: setup  # after a change of tacit.proto
 bench: setup  # all of them run; fails at the end if one failed or missed its goal
 	$(BIN)/python -m benchmarks
 
-lock:  # regenerate requirements.txt from pyproject.toml: hashes only, no addresses
+lock:  # regenerate requirements.txt from pyproject.toml: hashes only, no addresses; versions stay where they can
 	$(PYTHON) -m venv $(VENV)-lock
 	$(VENV)-lock/bin/pip install --quiet pip-tools
 	$(VENV)-lock/bin/pip-compile --quiet --generate-hashes --no-emit-index-url --no-emit-trusted-host \
-	  --no-emit-find-links --strip-extras --extra dev --allow-unsafe -o requirements.txt pyproject.toml
+	  --no-emit-find-links --strip-extras --extra dev --unsafe-package tacit -o requirements.txt pyproject.toml
 
 clean:
 	rm -rf $(VENV) $(VENV)-lock .mypy_cache .ruff_cache .hypothesis runs build src/*.egg-info

@@ -12,8 +12,8 @@ import pytest
 
 from tacit.algorithms import REGISTRY
 from tacit.cli import main
+from tacit.config.choices import MECHANISMS, parameters
 from tacit.config.experiment import GRAPHS
-from tacit.config.sections import MECHANISMS, parameters
 from tacit.experiments import demo
 from tacit.results import load, load_all
 

@@ -8,21 +8,44 @@ from typing import TYPE_CHECKING, Any
 from tacit.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from tacit import algorithms, audit, graphs, interop, metrics, objectives, peer, privacy, streams
+    from tacit import (
+        algorithms,
+        audit,
+        experiments,
+        graphs,
+        interop,
+        metrics,
+        objectives,
+        peer,
+        privacy,
+        results,
+        streams,
+    )
     from tacit.core import contract, errors, limits
     from tacit.deploy.peer import Peer
     from tacit.results import Run
     from tacit.simulator import simulate
 
-_PLACES = {
-    "Peer": "tacit.deploy.peer",
-    "Run": "tacit.results",
-    "simulate": "tacit.simulator",
-    "contract": "tacit.core",
-    "errors": "tacit.core",
-    "limits": "tacit.core",
+_HOMES = {
+    "Peer": "tacit.deploy.peer:Peer",
+    "Run": "tacit.results:Run",
+    "algorithms": "tacit.algorithms",
+    "audit": "tacit.audit",
+    "contract": "tacit.core.contract",
+    "errors": "tacit.core.errors",
+    "experiments": "tacit.experiments",
+    "graphs": "tacit.graphs",
+    "interop": "tacit.interop",
+    "limits": "tacit.core.limits",
+    "metrics": "tacit.metrics",
+    "objectives": "tacit.objectives",
+    "peer": "tacit.peer",
+    "privacy": "tacit.privacy",
+    "results": "tacit.results",
+    "simulate": "tacit.simulator:simulate",
+    "streams": "tacit.streams",
 }
-_PACKAGES = ("algorithms", "audit", "graphs", "interop", "metrics", "objectives", "peer", "privacy", "streams")
+"""Public name -> its module, and after the colon the name there."""
 
 __all__ = [
     "Peer",
@@ -31,6 +54,7 @@ __all__ = [
     "audit",
     "contract",
     "errors",
+    "experiments",
     "graphs",
     "interop",
     "limits",
@@ -38,21 +62,19 @@ __all__ = [
     "objectives",
     "peer",
     "privacy",
+    "results",
     "simulate",
     "streams",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for, so that `import tacit` costs nothing and a peer imports no simulator."""
-    if name in _PACKAGES:
-        return import_module(f"tacit.{name}")
-    if name not in _PLACES:
+    """Import a public name when it is first used: `import tacit` is quick, and a peer loads no simulator."""
+    if name not in _HOMES:
         raise AttributeError(f"module 'tacit' has no attribute {name!r}; dir(tacit) lists what there is")
-    place = import_module(_PLACES[name])
-    if name in ("contract", "errors", "limits"):
-        return import_module(f"tacit.core.{name}")
-    return getattr(place, name)
+    module, _, attribute = _HOMES[name].partition(":")
+    found = import_module(module)
+    return getattr(found, attribute) if attribute else found
 
 
 def __dir__() -> list[str]:

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.algorithms import REGISTRY
+from tacit.config.choices import MECHANISMS, parameters
 from tacit.config.experiment import DYNAMICS, GRAPHS, PARTITIONS, SYNTHETIC
-from tacit.config.sections import MECHANISMS, parameters
 from tacit.core.contract import Clip, Extent
 from tacit.core.errors import ConfigError, TacitError
 from tacit.experiments import build, load, parse

@@ -168,7 +168,7 @@ def test_a_published_data_set_needs_no_declaration_and_is_told(tmp_path: Path, m
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(40, 2)).astype(np.float32), np.where(rng.random(40) < 0.5, -1, 1).astype(np.float32)
     made_up = Dataset("occupancy", x, y, ("a", "b"), "made up", complete=True, parts={})
-    monkeypatch.setitem(DATASETS, "occupancy", lambda: made_up)  # type: ignore[index]
+    monkeypatch.setitem(DATASETS._found, "occupancy", SimpleNamespace(load=lambda: lambda: made_up))
     head = HEAD.replace('kind = "csv"\nstream.path = "table.csv"', 'kind = "occupancy"')
     head = head.replace('graph.kind = "complete"', 'graph.kind = "complete"\ngraph.agents = 4')
     made = problem(tmp_path, {"partition": '{ kind = "label_shards", shards_per_agent = 1 }'}, head)

@@ -24,10 +24,10 @@ from typing import Any, NamedTuple
 import tomli_w
 
 from tacit.algorithms import REGISTRY
+from tacit.config import choices
 from tacit.config import experiment as config
 from tacit.config import job as jobs
 from tacit.config import peer as peers
-from tacit.config import sections
 from tacit.core.errors import TacitError
 from tacit.experiments import build, parse
 from tests.deploy.homes import LAPLACE, job_text, peer_text
@@ -111,7 +111,7 @@ def peer(text: str, folder: Path) -> None:
 
 def required(function: Callable[..., Any], hidden: frozenset[str]) -> tuple[dict[str, Any], list[str]]:
     """Return the keys that a table of this function needs, and all that it takes."""
-    known = sections.parameters(function, hidden)
+    known = choices.parameters(function, hidden)
     return {key: EXAMPLES[key] for key, p in known.items() if p.default is p.empty and key in EXAMPLES}, list(known)
 
 
@@ -156,9 +156,9 @@ def methods(made: Callable[[dict[str, Any]], dict[str, Any]], at: Path_) -> Iter
         yield made({"name": name, **given}), at, ["name", "label", *keys]
     yield made({"name": "online_push_sum"}), (*at, "step"), ["schedule", "scale"]
     for inner, method, kinds in (
-        ("mechanism", "online_push_sum", sections.MECHANISMS),
-        ("mirror", "mirror_descent", sections.MIRROR_MAPS),
-        ("constraints", "constrained_mirror_descent", sections.CONSTRAINTS),
+        ("mechanism", "online_push_sum", choices.MECHANISMS),
+        ("mirror", "mirror_descent", choices.MIRROR_MAPS),
+        ("constraints", "constrained_mirror_descent", choices.CONSTRAINTS),
     ):
         for kind, function in kinds.items():
             given, keys = required(function, frozenset())

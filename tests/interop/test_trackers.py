@@ -189,5 +189,5 @@ def test_words_that_name_no_tracker(run, monkeypatch) -> None:
         with pytest.raises(ConfigError, match="expected tensorboard=DIRECTORY or mlflow=TRACKING-URI"):
             tracker(asked)
     monkeypatch.setitem(sys.modules, "mlflow", None)
-    with pytest.raises(ConfigError, match=r"MLflow is not installed; install it \(pip install mlflow-skinny\)"):
+    with pytest.raises(ConfigError, match=r"tacit\[mlflow\]"):
         log_to_mlflow(run)

@@ -42,7 +42,7 @@ def test_a_path_that_cannot_be_written(run, tmp_path) -> None:
 
 def test_without_pandas_there_is_a_remedy(run, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ConfigError, match=r"pandas is not installed.*pip install pandas.*to_parquet"):
+    with pytest.raises(ConfigError, match=r"pandas.*tacit\[data\]"):
         run.to_pandas()
 
 

@@ -81,7 +81,7 @@ def _root(
 @app.command(epilog="Example: tacit demo --out runs/demo")
 @reported
 def demo(
-    out: Out = Path("runs/demo"),
+    out: Annotated[Path | None, typer.Option(help="Directory to write; by default runs/demo.")] = None,
     rounds: Annotated[int | None, typer.Option(min=1, help="Rounds, instead of 1,000.")] = None,
     seed: Seed = None,
     tune: Annotated[bool, typer.Option("--tune", help="Find the step sizes anew first (a minute more).")] = False,
@@ -92,7 +92,7 @@ def demo(
     from tacit.experiments.demo import tune as tuned
 
     steps = tuned(rounds=rounds, tried=_print_trial) if tune else STEPS
-    _leave(_execute(experiment(steps, rounds, seed), out or Path("runs/demo")))
+    _leave(_execute(experiment(steps, rounds, seed), out, Path("runs/demo")))
 
 
 @app.command(epilog="Example: tacit run examples/synthetic.toml --out runs/synthetic --rounds 500")
@@ -110,7 +110,7 @@ def run(
     from tacit.experiments import load
 
     trackers = [_tracker(asked) for asked in log or ()]
-    _leave(_execute(load(file, rounds=rounds, seed=seed), out or Path("runs") / file.stem, trackers))
+    _leave(_execute(load(file, rounds=rounds, seed=seed), out, Path("runs") / file.stem, trackers))
 
 
 @app.command(epilog="Example: tacit algorithms --json")
@@ -165,7 +165,7 @@ def compare(
         comparison = Comparison.load(directories, name)
         _print_comparison(comparison)
         comparison.save(out, command=_command())
-    say(f"report: {out / 'report.html'}")
+    _say_where(out)
 
 
 # In the order in which help lists them: what a newcomer wants first.
@@ -173,11 +173,11 @@ app.command(epilog="Example: tacit audit online_push_sum --mechanism laplace --e
 add_extensions(app)
 
 
-def _execute(config: Any, out: Path, trackers: Sequence[Callable[[Any], object]] = ()) -> Outcome:
+def _execute(config: Any, out: Path | None, default: Path, trackers: Sequence[Callable[[Any], object]] = ()) -> Outcome:
     from tacit.experiments import build
     from tacit.experiments.execute import execute
 
-    check_directory(out)
+    out = _writable(out, default)
     problem = build(config)
     settings = config.run
     agents = problem.stream(settings.seed).agents
@@ -197,8 +197,34 @@ def _execute(config: Any, out: Path, trackers: Sequence[Callable[[Any], object]]
     outcome = execute(problem, out, command=_command(), finished=finished)
     say("")
     _print_comparison(outcome.comparison)
-    say(f"report: {out / 'report.html'}")
+    _say_where(out)
     return outcome
+
+
+def _writable(asked: Path | None, default: Path) -> Path | None:
+    """Return the directory to write; None where none was asked for and the libraries that write it are missing."""
+    from tacit.core.errors import ConfigError
+    from tacit.results.store import check_libraries
+
+    try:
+        check_libraries()
+    except ConfigError as error:
+        if asked is not None:
+            raise
+        say(f"note: the table is printed and nothing is written: {error}", err=True)
+        return None
+    check_directory(asked or default)
+    return asked or default
+
+
+def _say_where(out: Path | None) -> None:
+    if out is None:
+        return
+    report = out / "report.html"
+    if report.exists():
+        say(f"report: {report}")
+    else:
+        say(f"figures: {out}; a report with plots needs matplotlib: pip install 'tacit[plots]'")
 
 
 def _tracker(asked: str) -> Callable[[Any], object]:
@@ -233,7 +259,7 @@ def _command() -> str:
 
 
 def _facts(entry: Entry) -> dict[str, Any]:
-    from tacit.config.sections import parameters, table_kinds
+    from tacit.config.choices import parameters, table_kinds
     from tacit.objectives import logistic
 
     kinds = table_kinds(entry.constructor)

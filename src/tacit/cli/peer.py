@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import http.client
 import json
 import os
 import signal
 import time
-import urllib.request
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -112,6 +109,8 @@ def run(
     log: Annotated[str | None, typer.Option(help="json or text, instead of the file's.")] = None,
 ) -> None:
     """Run a peer until it is stopped (SIGTERM or Ctrl-C), or has done its last round."""
+    import asyncio
+
     from tacit.config.peer import load_peer
     from tacit.peer.operations.logs import configure
     from tacit.privacy.ledger.open_files import raise_limit
@@ -126,6 +125,8 @@ def run(
 
 
 async def _serve(file: Path) -> None:
+    import asyncio
+
     from tacit.peer.operations.logs import Log
     from tacit.peer.transport.tls_log import HandshakeLog
 
@@ -246,6 +247,9 @@ def _settings(file: Path) -> PeerSettings:
 
 def _asked(settings: PeerSettings) -> dict[str, Any]:
     """Ask the running peer for its status, and make sure that it is the one that is meant."""
+    import http.client
+    import urllib.request
+
     name, path = settings.peer.name, settings.control
     try:
         control = json.loads(path.read_text(encoding="utf-8"))

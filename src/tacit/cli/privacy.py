@@ -107,7 +107,8 @@ def explain(
 
 def _explained(name: str, settings: dict[str, Any]) -> dict[str, Any]:
     from tacit.algorithms import find
-    from tacit.config.sections import MECHANISMS, Place, choose, parameters
+    from tacit.config.choices import MECHANISMS, choose, parameters
+    from tacit.config.sections import Place
     from tacit.objectives import logistic
     from tacit.privacy.spending import composition_in_words
 

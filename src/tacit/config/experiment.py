@@ -24,20 +24,9 @@ from typing import Any, Literal
 from pydantic import Field
 
 from tacit import graphs, objectives, streams
-from tacit.algorithms import REGISTRY
+from tacit.config.choices import CONSTRUCTORS, Choice, choose, task_of
 from tacit.config.extensions import Extensions
-from tacit.config.sections import (
-    Choice,
-    Place,
-    Section,
-    Seeding,
-    beside,
-    check,
-    choose,
-    located,
-    read_text,
-    read_toml,
-)
+from tacit.config.sections import Place, Section, Seeding, beside, check, located, read_text, read_toml
 from tacit.core import limits
 from tacit.core.contract import Objective
 from tacit.core.errors import ConfigError
@@ -45,7 +34,6 @@ from tacit.graphs import Graph
 from tacit.graphs.channel import LONGEST_DELAY
 from tacit.streams import Dataset, Stream, partition
 from tacit.streams.learnt import Kind
-from tacit.streams.validate import Task
 
 GRAPHS: Mapping[str, Callable[..., Graph]] = {
     "ring": graphs.ring,
@@ -222,7 +210,11 @@ class Config:
     """One per algorithm, all different."""
 
     def settings(self, only: int | None = None) -> dict[str, Any]:
-        """Return the whole experiment as it would stand in a file, or with one of its algorithms only."""
+        """Return the experiment as it would stand in a file, defaults spelt out.
+
+        Args:
+          only: Number of the one algorithm to keep, from 0; None: all of them.
+        """
         tables = [
             {**algorithm.settings("name"), "label": label}
             for k, (algorithm, label) in enumerate(zip(self.algorithms, self.labels, strict=True))
@@ -243,13 +235,30 @@ class Config:
 
 
 def load(path: str | os.PathLike[str], **overrides: int | None) -> Config:
-    """Read an experiment; `overrides` replace keys of [run] where they are not None."""
+    """Read an experiment.
+
+    Args:
+      path: TOML file; relative paths in it start beside it.
+      **overrides: Values of [run] to take instead of the file's, e.g. ``rounds=100``; None: the file's.
+
+    Returns:
+      The checked experiment, for `tacit.experiments.build`. A fault is a ConfigError that names file, key and remedy.
+    """
     file = Path(path)
     return parse(read_text(file, WHAT), file, **overrides)
 
 
 def parse(text: str, file: Path, **overrides: int | None) -> Config:
-    """Check the text of an experiment; `file` is named in messages, and relative paths start beside it."""
+    """Check the text of an experiment.
+
+    Args:
+      text: TOML, as it would stand in a file.
+      file: Name for messages; relative paths start beside it, and its stem is the default name of the run.
+      **overrides: Values of [run] to take instead of the text's; None: the text's.
+
+    Returns:
+      The checked experiment, for `tacit.experiments.build`, which shows an example.
+    """
     data = read_toml(text, file)
     _check_sections(data, file)
     given = {key: value for key, value in overrides.items() if value is not None}
@@ -322,15 +331,6 @@ def _with_owners(data: Mapping[str, Any], stream: Choice) -> dict[str, Any]:
         return {**data, "agents": len(streams.read_owners(getattr(stream.values, "path", ""), owner))}
 
 
-def task_of(objective: Choice) -> tuple[Task, int | None]:
-    """Return what kind of label an objective is for, and how many classes there are where it says so."""
-    if objective.kind in ("logistic", "hinge"):
-        return "binary", None
-    if objective.kind == "softmax":
-        return "multiclass", objective.arguments()["classes"]
-    return "regression", None
-
-
 def _stream(data: Mapping[str, Any], objective: Choice, file: Path) -> tuple[Choice, Choice | None]:
     place = Place(str(file), "[stream]")
     kind = data.get("kind") if isinstance(data.get("kind"), str) else None  # `choose` refuses what is no name
@@ -361,10 +361,9 @@ def _with_path(data: Mapping[str, Any], file: Path) -> dict[str, Any]:
 
 
 def _algorithms(tables: Sequence[Any], file: Path) -> tuple[Choice, ...]:
-    constructors: dict[str, Callable[..., Any]] = {name: entry.constructor for name, entry in REGISTRY.items()}
     return tuple(
         choose(
-            constructors,
+            CONSTRUCTORS,
             table,
             Place(str(file), f"[[algorithm]] {number}"),
             common=AlgorithmSettings,

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -26,19 +26,19 @@ import numpy as np
 from pydantic import Field
 
 from tacit import runtime
-from tacit.algorithms import REGISTRY
 from tacit.config import sections
-from tacit.config.experiment import OBJECTIVES, task_of
+from tacit.config.choices import CONSTRUCTORS, choose, task_of
 from tacit.config.own_code import Program, program
-from tacit.config.sections import Place, Section, check, choose, located
+from tacit.config.sections import Place, Section, check, located
 from tacit.core import limits
 from tacit.core.contract import Algorithm
 from tacit.core.errors import ConfigError, GraphError, IdentityError
 from tacit.graphs import validate_clusters
+from tacit.objectives import OBJECTIVES
 from tacit.peer.identity.identity import checked_peer_name
 from tacit.peer.node.exchange import VERSION
 from tacit.peer.sources.queue import SampleForm
-from tacit.streams import Batch
+from tacit.streams.stream import Batch
 
 TABLES = ("job", "members", "clusters", "objective", "algorithm")
 
@@ -153,8 +153,7 @@ def _job(data: Mapping[str, Any], path: Path) -> Job:
     refuse_unknown(data, TABLES, path)
     settings = check(JobSettings, table_of(data, "job", path), Place(str(path), "[job]"))
     objective = choose(OBJECTIVES, table_of(data, "objective", path), Place(str(path), "[objective]"))
-    constructors: dict[str, Callable[..., Any]] = {name: entry.constructor for name, entry in REGISTRY.items()}
-    method = choose(constructors, table_of(data, "algorithm", path), Place(str(path), "[algorithm]"), key="name")
+    method = choose(CONSTRUCTORS, table_of(data, "algorithm", path), Place(str(path), "[algorithm]"), key="name")
     wanted = 24 * settings.features * settings.batch
     sizes = f"{path}: [job] features = {settings.features}, batch = {settings.batch}"
     limits.refuse_beyond(wanted, sizes)

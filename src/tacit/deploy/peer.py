@@ -1,9 +1,4 @@
-"""A peer from its TOML file, for `tacit peer run` and for applications that embed one.
-
-async with await tacit.Peer.start("peer.toml") as peer:
-    await peer.learn(x, y)          # returns when the sample is on the disk
-    peer.predict(x)                 # at any time
-"""
+"""A peer from its TOML file, for `tacit peer run` and for applications that embed one."""
 
 from __future__ import annotations
 
@@ -49,10 +44,25 @@ if they can."""
 
 
 class Peer(StopsOnce):
-    """A running peer. Make it with `await Peer.start(...)`; end it with `await peer.stop()`."""
+    """A running peer: it learns from its own samples, with its neighbours, and predicts.
+
+    `await Peer.start(...)` makes it; `await peer.stop()`, or the end of ``async with``, ends it. What it learnt, what
+    it spent and what it has not delivered is on the disk: a peer that is started again goes on from there.
+
+    Args:
+      settings: A checked peer.toml with its job.
+      service: Rounds and links.
+      feed: Source of samples.
+      worker: The one thread in which rounds are computed.
+
+    Example:
+      >>> async def application():
+      ...     async with await tacit.Peer.start("peer.toml") as peer:
+      ...         await peer.learn([0.5, 1.0], 1)  # returns when the sample is on the disk
+      ...         return peer.predict([0.5, 1.0])
+    """
 
     def __init__(self, settings: PeerSettings, service: PeerService, feed: Feed, worker: ThreadPoolExecutor) -> None:
-        """Take over what `start` has put together."""
         self.settings, self._service, self._feed, self._worker = settings, service, feed, worker
         source = feed.source if isinstance(feed, SampleFeed) else None
         self._queue = source if isinstance(source, SampleQueue) else None
@@ -67,7 +77,14 @@ class Peer(StopsOnce):
 
     @classmethod
     async def start(cls, path: str | os.PathLike[str]) -> Peer:
-        """Start a peer: it listens, dials, and goes on from where its store says that it was."""
+        """Start a peer: it listens, dials, and goes on from where its store says that it was.
+
+        Args:
+          path: Its TOML file; the job's file, identity and store are found from there.
+
+        Returns:
+          The running peer. A fault of the settings is a ConfigError, before anything is opened or sent.
+        """
         settings = load_peer(Path(path))
         plan = plan_of(settings)
         if settings.rounds.last is not None:
@@ -118,18 +135,27 @@ class Peer(StopsOnce):
         return self._service.counters
 
     async def learn(self, x: Any, y: Any) -> None:
-        """Give the peer a sample: returns when it is on the disk, and waits while too many are waiting."""
+        """Give the peer a sample: returns when it is on the disk, and waits while too many are waiting.
+
+        Args:
+          x: As many finite numbers as the job has features.
+          y: Label: -1 or 1 (binary), 0, 1, ... (multiclass), or a number (regression).
+        """
         await self._queued().learn(x, y)
         self.counters.add("tacit_samples_total", outcome="queued")
 
     def predict(self, x: Any) -> np.ndarray:
-        """Return what the model says of one x, a list of the job's features: a number, or one per class."""
+        """Return the model's output for one sample: a number, or one per class.
+
+        Args:
+          x: As many finite numbers as the job has features.
+        """
         job = self.settings.job
         features = job.form.check_features(x).astype(job.settings.dtype)
         return self._service.predict(with_one(features) if job.settings.bias else features)
 
     def status(self) -> dict[str, Any]:
-        """Return where the peer stands, as plain data."""
+        """Return round, links, budget and queues of the peer, as plain data."""
         found = self._service.status()
         waiting = None if self._queue is None else self._queue.depth
         return {
@@ -141,7 +167,12 @@ class Peer(StopsOnce):
         }
 
     def note_handshake(self, reason: str, line: str) -> None:
-        """Count a TLS handshake that gRPC refused; see `tacit.peer.transport.tls_log`."""
+        """Count a TLS handshake that gRPC refused; see `tacit.peer.transport.tls_log`.
+
+        Args:
+          reason: Kind of the refusal, as a label of the counter.
+          line: Line of gRPC's log.
+        """
         self._service.note_handshake(reason, line)
 
     async def finished(self) -> None:

@@ -26,7 +26,6 @@ from typing import Any, NamedTuple, Self
 
 import jax
 import numpy as np
-import tomli_w
 
 from tacit.config.own_code import own_files
 from tacit.core.contract import Params
@@ -36,6 +35,7 @@ from tacit.deploy.rehearsal import refuse_channel, roster
 from tacit.experiments import Problem
 from tacit.peer.identity.authority import init_ca, issue
 from tacit.peer.identity.identity import install, request
+from tacit.results.store import config_bytes
 
 LAST_LINES = 12
 """Of a member's log, shown when it dies."""
@@ -231,7 +231,7 @@ class Swarm:
         authority = self.directory / "authority"
         init_ca(authority, "swarm on this machine")
         experiment = self.directory / "experiment.toml"
-        experiment.write_text(tomli_w.dumps(self.problem.config.settings()), encoding="utf-8")
+        experiment.write_bytes(config_bytes(self.problem.config.settings()))
         for settings in self._settings:
             directory = self.members[settings.name].directory
             asked = request(settings.name, directory)

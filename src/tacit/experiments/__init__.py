@@ -1,4 +1,4 @@
-"""Experiments: configurations, the demonstration, and the texts' own experiments."""
+"""Experiments: TOML files checked, built and run; and the demonstration."""
 
 from __future__ import annotations
 

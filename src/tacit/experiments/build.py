@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tacit import runtime
+from tacit.config.choices import Choice
 from tacit.config.experiment import SYNTHETIC, Config
-from tacit.config.sections import Choice, located
+from tacit.config.sections import located
 from tacit.core import limits
 from tacit.core.contract import Algorithm, Objective
 from tacit.experiments.tables import Tabular, seeded
@@ -22,7 +23,7 @@ from tacit.streams.learnt import refuse_undeclared
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """An experiment made of objects: what `simulate` is given, algorithm by algorithm."""
+    """An experiment made of objects: arguments of `tacit.simulate`, algorithm by algorithm; `build` makes it."""
 
     config: Config
     """The settings that it was made of."""
@@ -51,6 +52,12 @@ class Problem:
         """Run one algorithm after the other; an interrupted one is the last.
 
         Ctrl-C while regret is computed gives the run without it, and is raised afterwards.
+
+        Args:
+          progress: Whether a bar shows the rounds; None: where there is a terminal.
+
+        Returns:
+          An iterator of finished runs, in the order of the file.
         """
         settings = self.config.run
         for k, algorithm in enumerate(self.algorithms):
@@ -84,7 +91,35 @@ class Problem:
 
 
 def build(config: Config) -> Problem:
-    """Make the objects of an experiment; nothing is run yet."""
+    """Make the objects of an experiment; nothing is run yet.
+
+    Args:
+      config: A checked experiment, of `tacit.experiments.load` or `parse`.
+
+    Returns:
+      Graphs, streams and algorithms; `Problem.runs` runs them.
+
+    Example:
+      >>> from pathlib import Path
+      >>> from tacit.experiments import build, parse
+      >>> text = '''
+      ... [run]
+      ... rounds = 5
+      ... [graph]
+      ... kind = "ring"
+      ... agents = 4
+      ... [stream]
+      ... kind = "logistic_drift"
+      ... dim = 3
+      ... [objective]
+      ... kind = "logistic"
+      ... [[algorithm]]
+      ... name = "online_push_sum"
+      ... '''
+      >>> problem = build(parse(text, Path("small.toml"), rounds=3))
+      >>> list(problem.runs(progress=False))
+      [Run(online_push_sum, 4 agents, 3 rounds, loss ..., not private)]
+    """
     with limits.memory(config.run.memory):
         return _built(config)
 

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
 from tacit.experiments.build import Problem
 from tacit.results import Comparison, Run
 from tacit.results.locks import writing
+from tacit.results.store import check_libraries
 
 
 class Outcome(NamedTuple):
     """What became of an experiment."""
 
     comparison: Comparison
-    directory: Path
+    directory: Path | None
+    """None: nothing was written."""
     interrupted: bool
 
 
 def execute(
     problem: Problem,
-    directory: Path,
+    directory: Path | None,
     *,
     command: str | None = None,
     progress: bool | None = None,
@@ -33,14 +36,15 @@ def execute(
     is done is written, the algorithm that was under way with the rounds that it had finished. With nothing done yet it
     is raised.
     """
-    with writing(directory):
+    if directory is not None:
+        check_libraries()
+    with nullcontext() if directory is None else writing(directory):
         runs, stopped = _runs(problem, progress, finished)
         config = problem.config
         comparison = Comparison(tuple(run.record() for run in runs), config.run.name, config.settings())
-        if len(config.algorithms) == 1:
-            runs[0].save(directory, command=command)
-        else:
-            comparison.save(directory, command=command)
+        if directory is not None:
+            kept = runs[0] if len(config.algorithms) == 1 else comparison
+            kept.save(directory, command=command)
     return Outcome(comparison, directory, stopped or comparison.partial)
 
 

@@ -9,8 +9,9 @@ from typing import Any, cast, get_args
 import numpy as np
 
 from tacit import streams
-from tacit.config.experiment import DATASETS, Config, Seed, task_of
-from tacit.config.sections import Choice, located
+from tacit.config.choices import Choice, task_of
+from tacit.config.experiment import DATASETS, Config, Seed
+from tacit.config.sections import located
 from tacit.core.errors import ConfigError, DataError
 from tacit.graphs import Graph
 from tacit.streams import Stream, Table

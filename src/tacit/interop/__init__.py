@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tacit.core.extras import require
+
 if TYPE_CHECKING:
     from tacit.interop.estimators import PeerClassifier, PeerRegressor
     from tacit.interop.online import OnlineClassifier, OnlineRegressor
@@ -33,7 +35,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for when it is: scikit-learn takes its time."""
-    if name in _HOMES:
-        return getattr(import_module(f"tacit.interop.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'tacit.interop' has no attribute {name!r}")
+    """Import a public name when it is first used: scikit-learn takes its time."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tacit.interop' has no attribute {name!r}; dir() lists what there is")
+    if _HOMES[name] == "estimators":
+        require("sklearn", "data", f"tacit.interop.{name}")
+    return getattr(import_module(f"tacit.interop.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

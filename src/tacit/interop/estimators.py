@@ -46,7 +46,7 @@ OUT_DEGREE = 4
 
 
 class _PeerEstimator(BaseEstimator):  # type: ignore[misc]
-    """What both estimators have in common."""
+    """Common part of both estimators."""
 
     def __init__(
         self,
@@ -243,25 +243,44 @@ def _class_numbers(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
 class PeerClassifier(ClassifierMixin, _PeerEstimator):  # type: ignore[misc]
     """A classifier that the owners of the rows learn together, each with its own model.
 
-    `algorithm` is a name out of `tacit algorithms`, `parameters` are its own. `objective` is a name, an `Objective` or
-    None (logistic, softmax or least squares). `graph` says who sends to whom: a graph, the kind of one, a table such as
-    {"kind": "small_world", "k": 4, "rewire": 0.3}, or None (everybody to a few others at random). `epsilon` is what a
-    record may lose in the whole fit, by Laplace noise on gradients clipped to `clip`; `mechanism` is for other noise.
-    `passes` is how often every row is read: five times, or with noise once, since every time costs. `standardise`
-    scales columns by mean and deviation of all rows, which no privacy account covers; `bounds` scales them to -1 ... 1
-    by (low, high) instead, one pair for all columns or one for each. With noise, what is learnt from all rows (scaling,
-    classes) has to be given, or declared by `public`, e.g. ["scaling", "classes"].
-
+    With noise, facts that are learnt from all rows (scaling, classes) have to be given, or declared by `public`.
     After `fit`: `owners_`, their models in `models_`, what was spent in `privacy_`, the run in `run_`, its regret in
     `regret_`.
+
+    Args:
+      algorithm: Name out of `tacit algorithms`.
+      parameters: Settings of the algorithm, e.g. ``{"step": 0.3}``.
+      objective: Name or `Objective`; None: logistic, or softmax for more than two classes.
+      graph: Links: a graph, its kind, or a table such as ``{"kind": "small_world", "k": 4, "rewire": 0.3}``; None:
+        every owner sends to up to four others at random.
+      epsilon: Privacy loss of a record in the whole fit, by Laplace noise on clipped gradients; None: no such noise.
+      clip: Largest norm of a gradient under `epsilon`.
+      mechanism: Other noise, instead of `epsilon`.
+      passes: Times that every row is read; None: five, or with noise one, since every reading costs.
+      standardise: Whether columns are scaled by mean and deviation of all rows, which no privacy account covers.
+      bounds: (low, high) by which columns are scaled to -1 ... 1 instead, one pair for all or one for each.
+      public: Facts that may be learnt from all rows in spite of noise: some of "scaling", "classes".
+      random_state: Seed of graph, order of rows and random choices.
+
+    Example:
+      >>> import numpy as np
+      >>> from tacit.interop import PeerClassifier
+      >>> X, y = np.array([[1.0], [2.0], [-1.0], [-2.0]] * 4), ["hot", "hot", "cold", "cold"] * 4
+      >>> model = PeerClassifier().fit(X, y, owner=["north"] * 8 + ["south"] * 8)
+      >>> list(map(str, model.predict([[3.0], [-3.0]])))
+      ['hot', 'cold']
     """
 
     def fit(self, X: Any, y: Any, owner: Any = None, classes: Any = None) -> Self:
-        """Learn. `owner` says whose each row is: an array, a Series, or the name of a column of X.
+        """Learn from rows of several owners, each of which has at least one.
 
-        Without it all rows are one owner's, which learns alone. Owners may have any number of rows, one at least: in
-        each pass everybody reads its own rows once, and whose are used up only listens. `classes` are all that y may
-        hold, in their order; without them they are learnt from y.
+        In each pass every owner reads its own rows once; an owner whose rows are used up only listens.
+
+        Args:
+          X: Rows of numbers: an array or a DataFrame.
+          y: Class of each row.
+          owner: Owner of each row: an array, a Series, or the name of a column of X; None: one owner, which is alone.
+          classes: All that y may hold, in their order; None: they are learnt from y.
         """
         given = owners_of(X, owner)
         X, y = validate_data(self, without_owners(X, given), y, dtype=np.float64)
@@ -280,41 +299,94 @@ class PeerClassifier(ClassifierMixin, _PeerEstimator):  # type: ignore[misc]
         return self
 
     def decision_function(self, X: Any, owner: Any = None) -> NDArray[np.float64]:
-        """Return the models' numbers: (rows,) for two classes, above 0 for the second; else (rows, classes)."""
+        """Return the models' numbers: (rows,) for two classes, above 0 for the second; else (rows, classes).
+
+        Args:
+          X: Rows of numbers.
+          owner: Owner of each row, whose model is used; None: the mean of all models.
+        """
         return self._outputs(X, owner)
 
     def predict(self, X: Any, owner: Any = None) -> NDArray[Any]:
-        """Return classes: by the mean of the owners' models, or with `owner` by each row's own."""
+        """Return the class of each row.
+
+        Args:
+          X: Rows of numbers.
+          owner: Owner of each row, whose model is used; None: the mean of all models.
+        """
         said = self._outputs(X, owner)
         chosen = said > 0 if said.ndim == 1 else said.argmax(axis=1)
         return np.asarray(self.classes_[chosen.astype(int)])
 
     def predict_proba(self, X: Any, owner: Any = None) -> NDArray[np.float64]:
-        """Return probabilities (rows, classes), for the objectives logistic and softmax."""
+        """Return probabilities (rows, classes), for the objectives logistic and softmax.
+
+        Args:
+          X: Rows of numbers.
+          owner: Owner of each row, whose model is used; None: the mean of all models.
+        """
         said = self._outputs(X, owner)
         return probabilities(self._objective(), said)
 
     def score(self, X: Any, y: Any, owner: Any = None) -> float:
-        """Return the share of right predictions."""
+        """Return the share of right predictions.
+
+        Args:
+          X: Rows of numbers.
+          y: Class of each row.
+          owner: Owner of each row, whose model is used; None: the mean of all models.
+        """
         return float(np.mean(self.predict(X, owner) == np.asarray(y)))
 
 
 class PeerRegressor(RegressorMixin, _PeerEstimator):  # type: ignore[misc]
-    """A regression that the owners of the rows learn together; its settings are those of `PeerClassifier`."""
+    """A regression that the owners of the rows learn together, each with its own model.
+
+    Args:
+      algorithm: Name out of `tacit algorithms`.
+      parameters: Settings of the algorithm, e.g. ``{"step": 0.3}``.
+      objective: Name or `Objective`; None: least squares.
+      graph: Links, as for `PeerClassifier`.
+      epsilon: Privacy loss of a record in the whole fit, by Laplace noise on clipped gradients; None: no such noise.
+      clip: Largest norm of a gradient under `epsilon`.
+      mechanism: Other noise, instead of `epsilon`.
+      passes: Times that every row is read; None: five, or with noise one.
+      standardise: Whether columns are scaled by mean and deviation of all rows, which no privacy account covers.
+      bounds: (low, high) by which columns are scaled to -1 ... 1 instead, one pair for all or one for each.
+      public: Facts that may be learnt from all rows in spite of noise: "scaling".
+      random_state: Seed of graph, order of rows and random choices.
+    """
 
     def fit(self, X: Any, y: Any, owner: Any = None) -> Self:
-        """Learn; `owner` as for `PeerClassifier`."""
+        """Learn from rows of several owners, each of which has at least one.
+
+        Args:
+          X: Rows of numbers: an array or a DataFrame.
+          y: Number of each row.
+          owner: Owner of each row: an array, a Series, or the name of a column of X; None: one owner, which is alone.
+        """
         given = owners_of(X, owner)
         X, y = validate_data(self, without_owners(X, given), y, dtype=np.float64, y_numeric=True)
         self._fit(X, y, checked_owners(given, len(X)), "regression", 1)
         return self
 
     def predict(self, X: Any, owner: Any = None) -> NDArray[np.float64]:
-        """Return numbers: by the mean of the owners' models, or with `owner` by each row's own."""
+        """Return a number for each row.
+
+        Args:
+          X: Rows of numbers.
+          owner: Owner of each row, whose model is used; None: the mean of all models.
+        """
         return self._outputs(X, owner)
 
     def score(self, X: Any, y: Any, owner: Any = None) -> float:
-        """Return the coefficient of determination R^2."""
+        """Return the coefficient of determination R^2.
+
+        Args:
+          X: Rows of numbers.
+          y: Number of each row.
+          owner: Owner of each row, whose model is used; None: the mean of all models.
+        """
         from sklearn.metrics import r2_score
 
         return float(r2_score(y, self.predict(X, owner)))

@@ -36,7 +36,7 @@ from tacit.streams.validate import Task
 
 
 class Engine(Protocol):
-    """Who learns: an agent alone, or a running peer."""
+    """The learner behind the interface: an agent alone, or a running peer."""
 
     def learn(self, x: NDArray[Any], y: float) -> None:
         """Learn from one sample."""
@@ -53,7 +53,7 @@ class Engine(Protocol):
 
 
 class _OnlineLearner(ABC):
-    """What both learners have in common."""
+    """Common part of both learners."""
 
     _river: ClassVar[str]
     """What river calls such a learner."""
@@ -103,7 +103,12 @@ class _OnlineLearner(ABC):
         self.close()
 
     def clone(self, new_params: Mapping[str, Any] | None = None, include_attributes: bool = False) -> Self:
-        """Return a learner of the same settings (or of some new ones) that has learnt nothing."""
+        """Return a learner of the same settings that has learnt nothing.
+
+        Args:
+          new_params: Settings to replace.
+          include_attributes: River's wish to copy the state too, which is refused.
+        """
         if include_attributes:
             raise ConfigError("a learner's state belongs to its agent and cannot be cloned; clone the settings")
         return type(self)(**{**self._get_params(), **(new_params or {})})
@@ -196,11 +201,26 @@ class _OnlineLearner(ABC):
 class OnlineClassifier(_OnlineLearner):
     """An agent that tells classes apart, sample by sample.
 
-    `algorithm` is a name out of `tacit algorithms`, `parameters` are its own. `classes` are two as they come, unless
-    they are named, of which there may be more. `features` are the names of those that count, or how many there may be:
-    columns are then given out as names are first learnt from. What a sample lacks counts as 0. With a `mechanism`
-    features and classes have to be named, or one sample would decide what the numbers of others mean; `privacy` says
-    what was spent.
+    A feature that a sample lacks counts as 0. With a mechanism, features and classes have to be named, or one sample
+    would decide what the numbers of others mean; `privacy` says what was spent.
+
+    Args:
+      algorithm: Name out of `tacit algorithms`.
+      classes: All classes, two or more; None: two as they come.
+      parameters: Settings of the algorithm, e.g. ``{"step": 0.3}``.
+      objective: Name or `Objective`; None: logistic, or softmax for more than two classes.
+      mechanism: Noise and its accounting; None: no noise.
+      features: Names of the features, or the largest number of them: columns are given out as names come.
+      seed: Seed of the choices that the algorithm makes at random.
+
+    Example:
+      >>> from tacit.interop import OnlineClassifier
+      >>> learner = OnlineClassifier(features=["heat"], classes=["cold", "hot"], parameters={"step": 1.0})
+      >>> for _ in range(5):
+      ...     learner.learn_one({"heat": 2.0}, "hot")
+      ...     learner.learn_one({"heat": -2.0}, "cold")
+      >>> learner.predict_one({"heat": 1.0})
+      'hot'
     """
 
     _river = "Classifier"
@@ -228,7 +248,13 @@ class OnlineClassifier(_OnlineLearner):
     def join(
         cls, path: str | os.PathLike[str], *, features: Sequence[Hashable], classes: Sequence[Hashable] = (False, True)
     ) -> Self:
-        """Start the peer of a peer.toml and learn through it; `features` and `classes` in the order of the job."""
+        """Start the peer of a peer.toml and learn through it; `close` stops it.
+
+        Args:
+          path: The peer's TOML file.
+          features: Names of the features, in the order of the job.
+          classes: Names of the classes, in the order of the job.
+        """
         learner = cls(features=features, classes=classes)
         learner._joined(path, learner._task()[0])
         return learner
@@ -238,7 +264,12 @@ class OnlineClassifier(_OnlineLearner):
         return len(self._known) > 2
 
     def learn_one(self, x: Mapping[Any, Any], y: Hashable) -> None:
-        """Learn from one sample."""
+        """Learn from one sample.
+
+        Args:
+          x: Feature -> number.
+          y: Its class.
+        """
         if y not in self._known:
             if self.classes is not None or len(self._known) == 2:
                 raise DataError(
@@ -250,14 +281,22 @@ class OnlineClassifier(_OnlineLearner):
         self._running().learn(self._row(x, learn=True), label)
 
     def predict_one(self, x: Mapping[Any, Any]) -> Hashable | None:
-        """Return the class of a sample; None where no class is known yet."""
+        """Return the class of a sample; None where no class is known yet.
+
+        Args:
+          x: Feature -> number.
+        """
         if len(self._known) < 2:
             return self._known[0] if self._known else None
         said = self._running().output(self._row(x, learn=False))
         return self._known[int(said > 0) if said.ndim == 0 else int(said.argmax())]
 
     def predict_proba_one(self, x: Mapping[Any, Any]) -> dict[Hashable, float]:
-        """Return the probability of each class that is known, for the objectives logistic and softmax."""
+        """Return the probability of each class that is known, for the objectives logistic and softmax.
+
+        Args:
+          x: Feature -> number.
+        """
         if len(self._known) < 2:
             return dict.fromkeys(self._known, 1.0)
         said = self._running().output(self._row(x, learn=False))
@@ -277,25 +316,48 @@ class OnlineClassifier(_OnlineLearner):
 
 
 class OnlineRegressor(_OnlineLearner):
-    """An agent that predicts a number, sample by sample; its settings are those of `OnlineClassifier`."""
+    """An agent that predicts a number, sample by sample.
+
+    Args:
+      algorithm: Name out of `tacit algorithms`.
+      parameters: Settings of the algorithm, e.g. ``{"step": 0.3}``.
+      objective: Name or `Objective`; None: least squares.
+      mechanism: Noise and its accounting; None: no noise.
+      features: Names of the features, or the largest number of them: columns are given out as names come.
+      seed: Seed of the choices that the algorithm makes at random.
+    """
 
     _river = "Regressor"
 
     @classmethod
     def join(cls, path: str | os.PathLike[str], *, features: Sequence[Hashable]) -> Self:
-        """Start the peer of a peer.toml and learn through it; `features` in the order of the job."""
+        """Start the peer of a peer.toml and learn through it; `close` stops it.
+
+        Args:
+          path: The peer's TOML file.
+          features: Names of the features, in the order of the job.
+        """
         learner = cls(features=features)
         learner._joined(path, "regression")
         return learner
 
     def learn_one(self, x: Mapping[Any, Any], y: float) -> None:
-        """Learn from one sample."""
+        """Learn from one sample.
+
+        Args:
+          x: Feature -> number.
+          y: The number to predict, finite.
+        """
         if not abs(y) <= LARGEST:
             raise DataError(f"y is {y!r}; expected a finite 32-bit number: leave the sample out")
         self._running().learn(self._row(x, learn=True), float(y))
 
     def predict_one(self, x: Mapping[Any, Any]) -> float:
-        """Return the number that the model says of a sample."""
+        """Return the model's prediction for a sample.
+
+        Args:
+          x: Feature -> number.
+        """
         return float(self._running().output(self._row(x, learn=False)))
 
     def _task(self) -> tuple[Task, int]:

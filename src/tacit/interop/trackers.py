@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tacit.core.errors import ConfigError, ResultError
+from tacit.core.extras import require
 from tacit.interop.event_files import Point, write_events
 from tacit.results import Record, Run
 
@@ -26,6 +27,13 @@ def log_to_tensorboard(run: Run | Record, directory: str | os.PathLike[str]) -> 
     """Write a run's curves for TensorBoard: a folder for each repeat, below one with the run's label.
 
     The curves are those of the trace (`run.record()`), at its recorded rounds. TensorBoard need not be installed.
+
+    Args:
+      run: A run, or the record of one.
+      directory: Log directory of TensorBoard; made if it is not there.
+
+    Returns:
+      The folder of the run.
     """
     record = run.record() if isinstance(run, Run) else run
     folder = Path(directory) / re.sub(r"[^\w.+-]+", "-", record.label).strip("-")
@@ -41,9 +49,15 @@ def log_to_tensorboard(run: Run | Record, directory: str | os.PathLike[str]) -> 
 
 
 def log_to_mlflow(run: Run | Record, tracking_uri: str | None = None, experiment: str = "tacit") -> list[str]:
-    """Log a run to MLflow: settings, curves and what privacy was spent; returns the id of each repeat's MLflow run.
+    """Log a run to MLflow: settings, curves and the privacy that was spent; needs the extra `mlflow`.
 
-    Needs mlflow (or mlflow-skinny). Without `tracking_uri` it is MLflow's own, as MLFLOW_TRACKING_URI says.
+    Args:
+      run: A run, or the record of one.
+      tracking_uri: Address of MLflow; None: its own, as MLFLOW_TRACKING_URI says.
+      experiment: Name of the experiment there; made if it is not there.
+
+    Returns:
+      The id of each repeat's MLflow run.
     """
     record = run.record() if isinstance(run, Run) else run
     with _mlflow(tracking_uri) as (client, entities):
@@ -67,16 +81,11 @@ def log_to_mlflow(run: Run | Record, tracking_uri: str | None = None, experiment
 @contextmanager
 def _mlflow(tracking_uri: str | None) -> Iterator[tuple[Any, Any]]:
     """Give MLflow's client and its entities, and turn its errors into ours."""
+    mlflow = require("mlflow", "mlflow", "a log in MLflow")
+    entities, faults = require("mlflow.entities", "mlflow"), require("mlflow.exceptions", "mlflow")
     try:
-        from mlflow import MlflowClient, entities  # type: ignore[import-not-found, unused-ignore]
-        from mlflow.exceptions import MlflowException  # type: ignore[import-not-found, unused-ignore]
-    except ImportError as error:
-        raise ConfigError(
-            "MLflow is not installed; install it (pip install mlflow-skinny), or log elsewhere"
-        ) from error
-    try:
-        yield MlflowClient(tracking_uri=tracking_uri), entities
-    except MlflowException as error:
+        yield mlflow.MlflowClient(tracking_uri=tracking_uri), entities
+    except faults.MlflowException as error:
         raise ResultError(f"MLflow at {tracking_uri or 'its own address'}: {error}; check the address") from error
 
 

@@ -1,4 +1,4 @@
-"""Results: what a run leaves behind, tables and plots of it, run directories and reports."""
+"""Results: runs and their figures, tables and plots of them, run directories and reports."""
 
 from __future__ import annotations
 

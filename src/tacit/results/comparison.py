@@ -13,7 +13,7 @@ import numpy as np
 
 from tacit.core.errors import ResultError
 from tacit.results import store
-from tacit.results.plots import draw_all, draw_overview
+from tacit.results.plots import can_draw, draw_all, draw_overview
 from tacit.results.record import Record, figure
 from tacit.results.sealed import SUMMARY, Sealed, put, seal, settled
 
@@ -27,7 +27,18 @@ LONGEST_NAME = 80
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Runs of several algorithms, to be shown in one table and in common plots."""
+    """Runs of several algorithms, to be shown in one table and in common plots.
+
+    Example:
+      >>> import tacit
+      >>> graph, stream = tacit.graphs.ring(4), tacit.streams.logistic_drift(4, 3)
+      >>> logistic = tacit.objectives.logistic()
+      >>> methods = (tacit.algorithms.online_push_sum, tacit.algorithms.local_online)
+      >>> runs = [tacit.simulate(method(logistic), graph, stream, rounds=5) for method in methods]
+      >>> comparison = tacit.results.Comparison(tuple(run.record() for run in runs))
+      >>> [row[0] for row in comparison.rows()]
+      ['online_push_sum', 'local_online']
+    """
 
     records: tuple[Record, ...]
     """The runs, in order."""
@@ -42,7 +53,12 @@ class Comparison:
 
     @classmethod
     def load(cls, directories: Iterable[str | os.PathLike[str]], name: str = "comparison") -> Comparison:
-        """Read run directories; one that holds several runs brings them all."""
+        """Read run directories; one that holds several runs brings them all.
+
+        Args:
+          directories: Directories that `save` or `tacit run` wrote.
+          name: Title of the report.
+        """
         return cls(tuple(record for directory in directories for record in load_all(directory)), name)
 
     @property
@@ -86,16 +102,26 @@ class Comparison:
             return [_against(loss, lowest) for loss in losses]
 
     def save(self, directory: str | os.PathLike[str], *, command: str | None = None) -> Path:
-        """Write a directory: each run's data in a folder of its own, common plots and a common report."""
+        """Write a directory: each run's data in a folder of its own, common plots and a common report.
+
+        Needs the extra `data`; without the extra `plots` there are neither plots nor report.
+
+        Args:
+          directory: Where to write; made if it is not there.
+          command: Command line to print in the report.
+
+        Returns:
+          The directory.
+        """
         from tacit.results.report import page
 
         folder = Path(directory)
         names = self.folders()
-        drawn = draw_all(self.records)
-        files = {
-            **store.plot_files(drawn),
-            store.REPORT: page(self.records, drawn, command, title=self.name).encode("utf-8"),
-        }
+        files: dict[str, bytes] = {}
+        if can_draw():
+            drawn = draw_all(self.records)
+            report = page(self.records, drawn, command, title=self.name).encode("utf-8")
+            files |= {**store.plot_files(drawn), store.REPORT: report}
         if self.settings:
             files[store.CONFIG] = store.config_bytes(self.settings)
         for name, record in zip(names, self.records, strict=True):
@@ -122,7 +148,14 @@ class Comparison:
         return names
 
     def plot(self, path: str | os.PathLike[str]) -> Path:
-        """Draw all figures into one image; the ending of the path chooses the format."""
+        """Draw all figures into one image; needs the extra `plots`.
+
+        Args:
+          path: File to write; its ending (.png, .svg, .pdf) is the format.
+
+        Returns:
+          The path.
+        """
         return draw_overview(self.records, Path(path))
 
     @property
@@ -146,7 +179,14 @@ class Comparison:
 
 
 def load_all(directory: str | os.PathLike[str]) -> list[Record]:
-    """Read a run directory, or all runs of a directory that `Comparison.save` wrote."""
+    """Read a run directory, or all runs of a directory that `Comparison.save` wrote.
+
+    Args:
+      directory: Directory of one run or of several.
+
+    Returns:
+      One record per run, in the order in which they were saved.
+    """
     return settled(Path(directory), _records_of)
 
 

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import ResultError
+from tacit.core.errors import ConfigError, ResultError
+from tacit.core.extras import require
 from tacit.core.text import visible
 from tacit.metrics import mean_band
 from tacit.results.record import Record
@@ -111,6 +112,15 @@ def draw(panel: Panel, records: Sequence[Record], name: str) -> Drawn:
     return Drawn(png, svg[svg.index("<svg") :].replace(INK, "currentColor"))
 
 
+def can_draw() -> bool:
+    """Whether the library that draws is installed."""
+    try:
+        require("matplotlib", "plots")
+    except ConfigError:
+        return False
+    return True
+
+
 def draw_all(records: Sequence[Record]) -> dict[str, Drawn]:
     """Draw every panel that applies to these runs."""
     return {name: draw(panel, records, name) for name, panel in PANELS.items() if panel.applies(records)}
@@ -138,8 +148,7 @@ _NO_DATES: dict[str, dict[str, Any]] = {"png": {}, "svg": _NO_METADATA, "pdf": {
 
 
 def _figure(panels: Sequence[Panel], records: Sequence[Record]) -> Any:
-    from matplotlib.figure import Figure
-
+    canvas = require("matplotlib.figure", "plots", "a plot").Figure
     columns = max(1, min(2, len(panels)))
     rows = max(1, -(-len(panels) // columns))
     width = WIDTH * columns
@@ -147,7 +156,7 @@ def _figure(panels: Sequence[Panel], records: Sequence[Record]) -> Any:
     room = NOTE_INCHES * len(note) + 0.08
     height = HEIGHT * rows + room
     with _styled():
-        figure = Figure(figsize=(width, height))
+        figure = canvas(figsize=(width, height))
         looks = [
             Look(COLOURS[k % len(COLOURS)], LINES[k % len(LINES)], MARKERS[k % len(MARKERS)], _as_text(record.label))
             for k, record in enumerate(records)

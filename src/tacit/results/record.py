@@ -43,7 +43,7 @@ class Trace:
     """Sent by all agents together so far."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Record:
     """One run as it stands on disk."""
 
@@ -67,17 +67,34 @@ class Record:
 
     @property
     def privacy(self) -> str:
-        """What was spent, in as few words as a cell of a table holds."""
-        found = self.summary["privacy"]
-        if not found["private"]:
-            return "not private"
-        delta = f", delta {found['delta']:.2g}" if found["delta"] else ""
-        return f"eps {found['epsilon']:.3g}{delta} per {found['unit']}"
+        """The budget that was spent, in the words of a cell of a table."""
+        return privacy_in_short(self.summary["privacy"])
+
+    def __repr__(self) -> str:
+        facts = self.summary
+        return f"Record({self.label}, {facts['agents']:,} agents, {facts['rounds']:,} rounds, {self.privacy})"
 
     def values(self, metric: str) -> NDArray[np.float64] | None:
-        """Return the repeats' values of a metric, NaN where not finite; None where the run lacks it."""
+        """Return the repeats' values of a metric, NaN where not finite; None where the run lacks it.
+
+        Args:
+          metric: Key of `metrics`, e.g. "average_loss".
+        """
         found = self.metrics.get(metric)
         return None if found is None else np.array(found["values"], np.float64)
+
+
+def privacy_in_short(found: dict[str, Any]) -> str:
+    """Return a summary of privacy in as few words as a cell of a table holds."""
+    if not found["private"]:
+        return "not private"
+    delta = f", delta {found['delta']:.2g}" if found["delta"] else ""
+    return f"eps {found['epsilon']:.3g}{delta} per {found['unit']}"
+
+
+def short_number(value: float) -> str:
+    """Return a number with two decimals, or with two digits where those would say nothing."""
+    return f"{value:.2f}" if 0.01 <= abs(value) < 1000 else f"{value:.2g}"
 
 
 def record(run: Run) -> Record:

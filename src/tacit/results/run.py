@@ -1,4 +1,4 @@
-"""What a run leaves behind: figures per round and repeat, the models, and where they came from."""
+"""A finished run: figures per round and repeat, the models, and where they came from."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tacit.core.contract import Objective, Params
 from tacit.core.errors import ConfigError
 from tacit.objectives import ConvexSet
 from tacit.privacy.spending import RunPrivacy
-from tacit.results.record import Record, figure
+from tacit.results.record import Record, figure, privacy_in_short, short_number
 from tacit.results.record import record as make_record
 from tacit.results.regret import (
     Constraints,
@@ -30,7 +30,7 @@ Series = np.ndarray
 
 
 class Traffic(NamedTuple):
-    """What was sent on one link set."""
+    """Messages and bits sent on one link set."""
 
     messages: np.ndarray
     """(repeats, rounds)."""
@@ -38,14 +38,23 @@ class Traffic(NamedTuple):
     """(repeats, rounds), of what messages hold, without what a network wraps around them."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Run:
-    """The outcome of one algorithm on one graph and stream.
+    """The outcome of one algorithm on one graph and stream; `tacit.simulate` makes it.
 
     `per_round` holds (repeats, rounds) arrays: "loss" (mean over agents of f_it(x_it), before
     the update), the objective's score, "messages" sent, "bits" sent, and what else was asked for. `recorded`
     holds figures of the state after the rounds in `recorded_rounds`: "consensus", the mean squared distance
     of the models from their mean.
+
+    Example:
+      >>> import tacit
+      >>> ops = tacit.algorithms.online_push_sum(tacit.objectives.logistic(), step=0.3)
+      >>> run = tacit.simulate(ops, tacit.graphs.directed_ring(8), tacit.streams.logistic_drift(8, 5), rounds=20)
+      >>> run
+      Run(online_push_sum, 8 agents, 20 rounds, loss ..., not private)
+      >>> run.per_round["loss"].shape, run.average_loss().shape
+      ((1, 20), (1,))
     """
 
     algorithm: str
@@ -97,12 +106,27 @@ class Run:
     _regret: dict[tuple[int, int | None], RegretCurve] = field(default_factory=dict, init=False, repr=False)
     _dynamic_regret: DynamicRegret | None = field(default=None, init=False, repr=False)
 
+    def __repr__(self) -> str:
+        facts = [
+            self.label or self.algorithm,
+            f"{self.agents:,} agents",
+            f"{self.rounds:,} rounds" + (" (interrupted)" if self.partial else ""),
+            *([f"{self.repeats} repeats"] if self.repeats > 1 else []),
+            f"loss {short_number(float(self.average_loss().mean()))}",
+            privacy_in_short(self.privacy.summary()),
+        ]
+        return f"Run({', '.join(facts)})"
+
     def average_loss(self) -> np.ndarray:
         """(repeats,) average over rounds and agents of the loss at prediction time."""
         return np.asarray(self.per_round["loss"].mean(axis=1, dtype=np.float64))
 
     def running_average(self, name: str = "loss") -> Series:
-        """(repeats, rounds) average of a per-round figure up to each round."""
+        """(repeats, rounds) average of a per-round figure up to each round.
+
+        Args:
+          name: Key of `per_round`.
+        """
         values = np.asarray(self.per_round[name], np.float64)
         return np.asarray(np.cumsum(values, axis=1) / np.arange(1, values.shape[1] + 1))
 
@@ -111,10 +135,18 @@ class Run:
 
         The comparator is the best fixed model of the run's set. With `window` = K it also keeps the run's constraints,
         at every agent and in sum over any K rounds in a row (before round K there are none): K = 1 is the benchmark of
-        000 ch. 3, a longer one that of ch. 4. Without it the comparator need not keep them, which no method can match.
+        the Dissertation, ch. 3, a longer one that of ch. 4. Without it the comparator need not keep them, which no
+        method can match.
 
         The comparator of each prefix is solved for on all the data of that prefix, so this takes a while on
         large data; it is done once. Afterwards `metrics`, `save` and `plot` include it.
+
+        Args:
+          points: Number of rounds at which it is computed, from 1 on; the first is about a hundredth of the last.
+          window: K, the rounds over which the comparator keeps the constraints; None: it need not keep them.
+
+        Returns:
+          Regret in total and per agent and round, with the certified gap of the comparator.
         """
         self._refuse_cohort("regret")
         if window is not None and not self.constraints:
@@ -161,7 +193,8 @@ class Run:
     def violation(self) -> dict[str, Series]:
         """(repeats, rounds) per constraint: sum over all agents and rounds 1..t of c_is(x_is).
 
-        It is signed: below 0 there is room left. The cumulative violation of 000 is its positive part, max(0, .).
+        It is signed: below 0 there is room left. The cumulative violation of the Dissertation is its
+        positive part, max(0, .).
         """
         return {
             name: self.agents * np.cumsum(np.asarray(self.per_round[name], np.float64), axis=1)
@@ -208,27 +241,52 @@ class Run:
     def save(self, directory: str | os.PathLike[str], *, command: str | None = None) -> Path:
         """Write the run's directory: config.toml, summary.json, trace.parquet, plots and report.html.
 
-        All files are made first and then put in place, summary.json last and with the digests of the others: whoever
-        reads the directory finds all of them, or an error. `command` is printed in the report.
+        All files are made first and then put in place, summary.json last and with the digests of the others: a
+        reader of the directory finds all of them, or an error. Needs the extra `data`; without the extra `plots` there
+        are neither plots nor report.
+
+        Args:
+          directory: Where to write; made if it is not there.
+          command: Command line to print in the report.
+
+        Returns:
+          The directory.
         """
         from tacit.results.store import save
 
         return save(self.record(), Path(directory), command)
 
     def to_pandas(self) -> Any:
-        """Return every figure as a long DataFrame: algorithm, repeat, round, metric, agent, value. Needs pandas."""
+        """Return every figure as a long DataFrame: algorithm, repeat, round, metric, agent, value.
+
+        Needs the extra `data`.
+        """
         from tacit.results.tidy import to_pandas
 
         return to_pandas(self)
 
     def to_parquet(self, path: str | os.PathLike[str]) -> Path:
-        """Write the same table as a Parquet file."""
+        """Write the table of `to_pandas` as a Parquet file; needs the extra `data`.
+
+        Args:
+          path: File to write; its folder is made if it is not there.
+
+        Returns:
+          The path.
+        """
         from tacit.results.tidy import to_parquet
 
         return to_parquet(self, Path(path))
 
     def plot(self, path: str | os.PathLike[str]) -> Path:
-        """Draw the run's figures into one image; the path's ending (.png, .svg, .pdf) is the format."""
+        """Draw the run's figures into one image; needs the extra `plots`.
+
+        Args:
+          path: File to write; its ending (.png, .svg, .pdf) is the format.
+
+        Returns:
+          The path.
+        """
         from tacit.results.plots import draw_overview
 
         return draw_overview([self.record()], Path(path))

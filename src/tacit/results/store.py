@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.errors import ResultError
-from tacit.results.plots import PANELS, Drawn, draw_all
+from tacit.core.extras import require
+from tacit.results.plots import PANELS, Drawn, can_draw, draw_all
 from tacit.results.record import Record, Trace
 from tacit.results.sealed import AGAIN, FILES, SUMMARY, Sealed, put, refuse_deep, seal, settled
 
@@ -25,9 +26,12 @@ MOST_ROWS = 10**7
 
 
 def save(record: Record, directory: Path, command: str | None = None) -> Path:
-    """Write the directory of one run, plots and report included."""
+    """Write the directory of one run, with plots and report where matplotlib is installed."""
     from tacit.results.report import page
 
+    if not can_draw():
+        save_data(record, directory)
+        return directory
     drawn = draw_all([record])
     report = page([record], drawn, command).encode("utf-8")
     put(directory, seal({**data_files(record), **plot_files(drawn), REPORT: report}, record.summary), stale=STALE)
@@ -39,8 +43,29 @@ def save_data(record: Record, directory: Path) -> None:
     put(directory, seal(data_files(record), record.summary), stale=STALE)
 
 
+def check_libraries() -> None:
+    """Refuse to begin what could not be written at the end."""
+    for module in ("tomli_w", "pyarrow"):
+        require(module, "data", "a run's directory")
+
+
 def load(directory: str | os.PathLike[str]) -> Record:
-    """Read the directory of one run."""
+    """Read the directory of one run.
+
+    Args:
+      directory: Directory that `Run.save` or `tacit run` wrote; one that was changed since is refused.
+
+    Returns:
+      The record: settings, summary and trace, without models and data.
+
+    Example:
+      >>> import tempfile, tacit
+      >>> ops = tacit.algorithms.online_push_sum(tacit.objectives.logistic(), step=0.3)
+      >>> run = tacit.simulate(ops, tacit.graphs.directed_ring(4), tacit.streams.logistic_drift(4, 3), rounds=5)
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     tacit.results.load(run.save(folder)).label
+      'online_push_sum'
+    """
     return settled(Path(directory), record_of)
 
 
@@ -72,15 +97,13 @@ def data_files(record: Record) -> dict[str, bytes]:
 
 def config_bytes(settings: Mapping[str, Any]) -> bytes:
     """Return settings as TOML."""
-    import tomli_w
-
-    return tomli_w.dumps(settings).encode("utf-8")
+    text: str = require("tomli_w", "data", "a run's directory").dumps(settings)
+    return text.encode("utf-8")
 
 
 def _trace_bytes(trace: Trace) -> bytes:
-    import pyarrow as pa
-    from pyarrow import parquet
-
+    pa = require("pyarrow", "data", "a run's directory")
+    parquet = require("pyarrow.parquet", "data")
     repeats, points = trace.loss.shape
     columns: dict[str, Any] = {
         "round": np.tile(trace.rounds, repeats),
@@ -109,6 +132,7 @@ COLUMNS = {
 
 def _read_trace(files: Sealed, summary: Mapping[str, Any]) -> Trace:
     path, content = files.folder / TRACE, files.file(TRACE)
+    require("pyarrow", "data", "a run's directory")
     try:
         columns = _columns(content)
         repeats = summary["repeats"]

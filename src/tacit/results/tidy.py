@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.core.errors import ConfigError, ResultError
+from tacit.core.errors import ResultError
+from tacit.core.extras import require
 
 if TYPE_CHECKING:
     from tacit.results.run import Run
@@ -19,8 +20,7 @@ def table(run: Run) -> Any:
     All of `per_round`, and of `recorded` what is one number per repeat or one per agent; `agent` is null where the
     figure is about all of them. Rounds are counted from 1.
     """
-    import pyarrow as pa
-
+    pa = require("pyarrow", "data", "a run as a table")
     per_round = {name: (np.arange(1, run.rounds + 1), values) for name, values in run.per_round.items()}
     recorded = {name: (run.recorded_rounds, values) for name, values in run.recorded.items()}
     label = run.label or run.algorithm
@@ -52,19 +52,13 @@ def _part(pa: Any, label: str, name: str, rounds: np.ndarray, values: np.ndarray
 
 def to_pandas(run: Run) -> Any:
     """Return the table as a pandas DataFrame."""
-    try:
-        import pandas  # type: ignore[import-untyped]  # noqa: F401 - pyarrow makes the frame with it
-    except ImportError as error:
-        raise ConfigError(
-            "pandas is not installed, which to_pandas needs; install it (pip install pandas), or use to_parquet"
-        ) from error
+    require("pandas", "data", "to_pandas")  # pyarrow makes the frame with it
     return table(run).unify_dictionaries().to_pandas()
 
 
 def to_parquet(run: Run, path: Path) -> Path:
     """Write the table as a Parquet file."""
-    from pyarrow import parquet
-
+    parquet = require("pyarrow.parquet", "data", "to_parquet")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         parquet.write_table(table(run).unify_dictionaries(), path)

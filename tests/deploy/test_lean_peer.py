@@ -1,0 +1,46 @@
+"""A running peer loads what it needs: no simulator, no figures, no library of an extra."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.bare import LIBRARIES, run_bare
+from tests.deploy.homes import LAPLACE, found, job_text
+
+ALONE = {"hospital-a": []}
+ROUNDS = 3
+MOST_LINES = 27_500
+"""Of this package's source in the memory of a peer."""
+FORBIDDEN = ("simulator", "metrics", "results", "audit", "experiments", "interop", "cli", "config.experiment")
+NOT_LOADED = {*LIBRARIES, "scipy", "typer", "rich"}
+"""Gaussian noise under a budget of (epsilon, delta) is the one thing in a peer that takes scipy, which jax brings."""
+PEER = """
+import asyncio, json, tacit
+
+async def main(file, rounds):
+    async with await tacit.Peer.start(file) as peer:
+        for _ in range(rounds):
+            await peer.learn([0.5, -1.0], 1.0)
+        await peer.finished()
+        peer.predict([0.5, -1.0])
+        assert peer.round >= rounds, peer.status()
+
+asyncio.run(main(sys.argv[1], int(sys.argv[2])))
+print(json.dumps({name: getattr(module, "__file__", None) for name, module in sys.modules.items()}))
+"""
+PRIVACY = {"drawn": ("", "unprotected = true"), "laplace": (LAPLACE, "epsilon = 100.0")}
+
+
+@pytest.mark.parametrize("kind", PRIVACY)
+def test_a_running_peer_is_lean(tmp_path, kind):
+    mechanism, privacy = PRIVACY[kind]
+    job = job_text(members=ALONE, mechanism=mechanism)
+    rounds = f"patience = 0.05\nlast = {ROUNDS}"
+    file = found(tmp_path, job, ALONE, privacy=privacy, rounds=rounds)["hospital-a"]
+    modules = json.loads(run_bare(PEER, file, ROUNDS).splitlines()[-1])
+    own = {name: where for name, where in modules.items() if name.partition(".")[0] == "tacit"}
+    assert [name for name in own if name.removeprefix("tacit.").startswith(FORBIDDEN)] == []
+    assert {name.partition(".")[0] for name in modules} & {*NOT_LOADED, "tacit_reproduction"} == set()
+    lines = sum(len(Path(where).read_text().splitlines()) for where in own.values() if where)
+    assert lines <= MOST_LINES, lines
