@@ -327,7 +327,7 @@ class Network:
             node = self.hosts[connection.receiver].node
             node.greeted(connection.sender, at_round)
             connection.greeted = True
-            connection.told = Told(node.position, node.told_every)
+            connection.told = Told(node.position, node.position_interval)
             self._return(connection, self._welcome, node.position)
 
     def _welcome(self, connection: Connection, position: Position) -> None:

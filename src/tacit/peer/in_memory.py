@@ -18,9 +18,10 @@ from tacit import runtime
 from tacit.core.contract import Algorithm, Array, Batch, Params
 from tacit.core.errors import DataError, MessageRefused
 from tacit.graphs import Channel, Graph, Topology
+from tacit.peer.machine.envelopes import Envelope
 from tacit.peer.machine.functions import AgentFunctions
 from tacit.peer.machine.releases import Releaser
-from tacit.peer.machine.rounds import Envelope, RoundMachine
+from tacit.peer.machine.rounds import RoundMachine
 from tacit.peer.node.exchange import Parcel
 from tacit.peer.sources.batches import in_precision
 from tacit.peer.views import World

@@ -13,16 +13,16 @@ decides when to `proceed`::
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from tacit import runtime
-from tacit.core.contract import Array, Batch, Key, Message, Outbox, Params, State, View
+from tacit.core.contract import Batch, Key, Message, Params, State, View
 from tacit.core.errors import ContractError, MessageRefused, PrivacyError
 from tacit.core.inbox import StackedInbox
+from tacit.peer.machine.envelopes import Envelope, fits, for_slot, stacked
 from tacit.peer.machine.functions import AgentFunctions
 from tacit.peer.machine.releases import Releaser
 from tacit.peer.masking.pairing import TAG_BYTES, partners_of, unmatched
@@ -35,25 +35,6 @@ Views = Mapping[str, View]
 """Link set -> the agent's view of it in a round."""
 HORIZON = 2
 """Messages are kept for this many rounds to come; what is sent further ahead has to wait at its sender."""
-
-
-class Envelope(NamedTuple):
-    """A message on its way along one link."""
-
-    links: str
-    """Name of the link set."""
-    phase: int
-    """Number of the phase, from 0 on."""
-    round: int
-    """Round in which it was sent."""
-    sender: int
-    """Its number within its role."""
-    receiver: int
-    """Its number within its role."""
-    message: Message | None
-    """Leaves are NumPy arrays; `push` weights are applied already. None: nothing is for the receiver in this round."""
-    masks: bytes = b""
-    """Tags of the sessions that its masks come from; empty where it has none."""
 
 
 class Snapshot(NamedTuple):
@@ -251,7 +232,7 @@ class RoundMachine:
         if self._is_masked(envelope.phase):
             self._check_tags(envelope)
         spec, addressed = self.functions.specs[envelope.phase].message, self.functions.specs[envelope.phase].addressed
-        if not (addressed if envelope.message is None else _fits(envelope.message, spec)):
+        if not (addressed if envelope.message is None else fits(envelope.message, spec)):
             raise MessageRefused("content", f"agent {envelope.sender} sent leaves of other shapes or types than {spec}")
         self._received[place] = envelope.message
         if envelope.masks:
@@ -335,7 +316,7 @@ class RoundMachine:
         envelopes = []
         agents, addressed = np.asarray(view.out.agent), np.asarray(ready.addressed)
         for slot in np.flatnonzero(addressed):
-            message = _for_slot(outbox, int(slot), view)
+            message = for_slot(outbox, int(slot), view)
             if slot == 0:
                 self._own = message
             else:
@@ -377,21 +358,7 @@ class RoundMachine:
         self.state = self.functions.absorb(index, self.key, self.state, inbox, view)
 
     def _inbox(self, index: int, found: Mapping[int, Message], view: View) -> StackedInbox:
-        slots = view.into.live.shape[0]
-        entries = slots * (self.longest_delay + 1)
-        arrived = np.zeros(entries, np.bool_)
-        arrived[list(found)] = True
-
-        def stacked(spec: Any, *leaves: np.ndarray) -> np.ndarray:
-            result = np.zeros((entries, *spec.shape), spec.dtype)
-            for entry, leaf in zip(found, leaves, strict=True):
-                result[entry] = leaf
-            return result
-
-        spec = self.functions.specs[index]
-        values = jax.tree.map(stacked, spec.message, *found.values())
-        weight = None if spec.delivery == "push" else view.into.weight
-        return StackedInbox(values, jnp.asarray(arrived), weight, slots)
+        return stacked(self.functions.specs[index], found, view, self.longest_delay)
 
 
 def _refuse_unnumbered(batch: Batch, round_: int) -> None:
@@ -402,24 +369,3 @@ def _refuse_unnumbered(batch: Batch, round_: int) -> None:
             f"the batch of round {round_} holds records, but their numbers say that it holds none; number them from 0 "
             "on, or give None for records that never come again"
         )
-
-
-def _fits(message: Message, spec: Message) -> bool:
-    """Whether a message from outside has the structure, shapes and types that this phase sends."""
-    if not runtime.same_structure(message, spec):
-        return False
-    pairs = zip(jax.tree.leaves(message), jax.tree.leaves(spec), strict=True)
-    return all(isinstance(a, np.ndarray | np.generic) and (a.shape, a.dtype) == (b.shape, b.dtype) for a, b in pairs)
-
-
-def _for_slot(outbox: Outbox, slot: int, view: View) -> Message:
-    """Return what goes through one out-slot, as it will lie on the wire."""
-    weight = np.asarray(view.out.weight)[slot]
-
-    def share(leaf: Array) -> np.ndarray:
-        if outbox.delivery == "per_slot":
-            return np.asarray(np.asarray(leaf)[slot])
-        return np.asarray(leaf) * weight.astype(leaf.dtype) if outbox.delivery == "push" else np.asarray(leaf)
-
-    message: Message = jax.tree.map(share, outbox.message)
-    return message

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Literal
 
+import jax
+import numpy as np
+
+from tacit import runtime
 from tacit.core.contract import Algorithm, Batch, Key, Params
+from tacit.core.errors import DataError
 from tacit.peer.machine.rounds import Views
 from tacit.privacy.accounting import Budget
 
@@ -47,6 +54,29 @@ class Plan:
     def name(self) -> str:
         """Own name."""
         return self.members[self.role][self.agent]
+
+    def neighbours(self, views: Views, side: Literal["into", "out"]) -> frozenset[str]:
+        """Return the names of the agents that this peer hears ("into") or sends to ("out")."""
+        found = set()
+        for links, (source, target) in runtime.link_ends(self.algorithm).items():
+            own, other = (target, source) if side == "into" else (source, target)
+            if links in views and self.role == own:
+                agents = np.asarray(getattr(views[links], side).agent)[1:]
+                found |= {self.members[other][int(agent)] for agent in agents if agent >= 0}
+        return frozenset(found)
+
+    def precision(self) -> contextlib.AbstractContextManager[Any]:
+        """Return the context in which JAX computes with the precision of this job."""
+        context: contextlib.AbstractContextManager[Any] = jax.enable_x64(self.dtype == "float64")
+        return context
+
+    def validate_batch(self, batch: Batch) -> None:
+        """Refuse a learner's batch of other shapes or types than every round's."""
+        expected, found = (
+            [(np.shape(leaf), np.asarray(leaf).dtype) for leaf in jax.tree.leaves(tree)] for tree in (self.batch, batch)
+        )
+        if found != expected and self.role == self.algorithm.learner:
+            raise DataError(f"a batch of {found}; every round's is {expected}: fill it up, and convert its numbers")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import asyncio
 from abc import ABC, abstractmethod
 
 
-class StopsOnce(ABC):
+class CloseOnce(ABC):
     """What closes by itself once it was told to stop, whether or not the caller stays to see it."""
 
     _closing: asyncio.Task[None] | None = None

@@ -77,7 +77,7 @@ class Reception(Protocol):
     """Hash of the job in hexadecimal."""
     specs: Sequence[MessageSpec]
     """What each phase sends."""
-    told_every: int
+    position_interval: int
     """Rounds after which a neighbour is told the position though that covers no new message of its."""
 
     def admit(self, name: str) -> None:
@@ -96,7 +96,7 @@ class Reception(Protocol):
         that neighbour, so that back-pressure reaches it.
         """
 
-    async def letter(self, name: str, recipient: str, payload: bytes) -> None:
+    async def relay_key_message(self, name: str, recipient: str, payload: bytes) -> None:
         """Pass on a sealed letter to another neighbour of this peer, or raise MessageRefused."""
 
 
@@ -106,7 +106,7 @@ class Dispatch(Protocol):
     job: str
     specs: Sequence[MessageSpec]
 
-    def standing(self) -> int:
+    def current_round(self) -> int:
         """Return the round in which this peer is."""
 
     def waiting(self, name: str) -> Sequence[Parcel]:
@@ -118,5 +118,5 @@ class Dispatch(Protocol):
     def refused(self, name: str, parcel: Parcel, reason: str, detail: str) -> None:
         """Note that a neighbour did not accept a parcel."""
 
-    def letter_from(self, relay: str, sender: str, payload: bytes) -> None:
+    def key_message(self, relay: str, sender: str, payload: bytes) -> None:
         """Take a sealed letter of another neighbour of `relay`."""

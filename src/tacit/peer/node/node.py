@@ -15,26 +15,26 @@ does not cover, and it sends again what its out-neighbours have not confirmed, b
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from tacit import runtime
 from tacit.core.contract import Batch, Message, Params
-from tacit.core.errors import ConfigError, ContractError, DataError, MessageRefused, StoreError
+from tacit.core.errors import ConfigError, ContractError, MessageRefused, StoreError
 from tacit.peer.machine.claims import FURTHEST_AHEAD, Claims
+from tacit.peer.machine.envelopes import Envelope
 from tacit.peer.machine.functions import AgentFunctions
 from tacit.peer.machine.releases import BookedReleaser
-from tacit.peer.machine.rounds import HORIZON, Envelope, RoundMachine, Views
+from tacit.peer.machine.rounds import HORIZON, RoundMachine
 from tacit.peer.masking.masker import Pads, masker_of
 from tacit.peer.node.assignment import Plan
 from tacit.peer.node.exchange import Parcel, Position
-from tacit.peer.node.snapshots import decode, encode
+from tacit.peer.node.outbox import Outbox, parcels_of
+from tacit.peer.node.snapshot import decode, encode
 from tacit.peer.node.store import PeerStore
 from tacit.peer.sources.queue import Seen
 from tacit.peer.transport.codec import LAST_ROUND, Codec
@@ -66,7 +66,7 @@ class Node:
         """
         self.plan, self.store, self.deadline = plan, store, deadline
         self._places = {name: (role, k) for role, names in plan.members.items() for k, name in enumerate(names)}
-        with self._precision():
+        with self.plan.precision():
             first = plan.views(0)
             if functions is None:
                 specs = runtime.settle(plan.algorithm, plan.params, plan.batch, plan.role_views)
@@ -83,9 +83,7 @@ class Node:
             )
         self.specs = functions.specs
         self.codec = Codec(plan.job, self.specs)
-        ends = runtime.link_ends(plan.algorithm)
-        self.hears = self._names(first, ends, "into")
-        self.sends_to = self._names(first, ends, "out")
+        self.hears, self.sends_to = plan.neighbours(first, "into"), plan.neighbours(first, "out")
         self.masker = masker_of(plan, self.specs, pads)
         """What masks messages as they leave, if they are to be masked."""
         self.cursor: Any = None
@@ -95,12 +93,8 @@ class Node:
         """Where in-neighbours say that they are."""
         self._missed: Counter[str] = Counter()
         """Neighbour -> phases that ended without it since it was last heard of."""
-        self._outbox: dict[str, list[Parcel]] = {name: [] for name in self.sends_to}
-        self._unneeded: list[Parcel] = []
-        self._confirmed: dict[str, Position] = {}
-        self._news: dict[str, Parcel] = {}
-        """What a neighbour that is far behind was sent, until it says where it stands."""
-        with self._precision():
+        self.outbox = Outbox(self.sends_to, self.waits, plan.longest_delay)
+        with self.plan.precision():
             self._restore()
 
     # -- what the shell asks -------------------------------------------------------------------------------------------
@@ -111,10 +105,10 @@ class Node:
         return self.deadline is None or self.plan.algorithm.missing == "wait"
 
     @property
-    def told_every(self) -> int:
-        """Rounds after which in-neighbours are to be told the position though it covers nothing new of theirs.
+    def position_interval(self) -> int:
+        """Rounds after which this peer sends its position to in-neighbours even if it confirms nothing.
 
-        Who waits sends all it has, wherever the receiver is; otherwise what it sends depends on that.
+        More where a round waits for every neighbour: senders then send all they have, wherever the receiver is.
         """
         return FURTHEST_AHEAD if self.waits else HORIZON
 
@@ -136,10 +130,7 @@ class Node:
     @property
     def held_back_by(self) -> set[str]:
         """Out-neighbours that have to confirm before the next round may begin."""
-        if not self.waits:
-            return set()
-        oldest = self.round + 1 - FURTHEST_AHEAD - self.plan.longest_delay  # so long they are kept in any case
-        return {name for name, parcels in self._outbox.items() if any(p.round <= oldest for p in tuple(parcels))}
+        return self.outbox.held_back_by(self.round)
 
     @property
     def ready_to_begin(self) -> bool:
@@ -182,7 +173,7 @@ class Node:
 
     def model(self) -> Params:
         """Return the parameters to predict with now."""
-        with self._precision():
+        with self.plan.precision():
             return self.machine.model
 
     @property
@@ -192,7 +183,7 @@ class Node:
 
     def model_alone(self) -> Params:
         """Return the model that the last phase would have given had nobody been heard."""
-        with self._precision():
+        with self.plan.precision():
             return self.machine.model_alone
 
     def predict(self, x: np.ndarray) -> np.ndarray:
@@ -202,7 +193,7 @@ class Node:
             raise ConfigError(f"a {self.plan.role!r} has no model of its own; ask a {algorithm.predictor!r}")
         if algorithm.objective.predict is None:
             raise ConfigError("this objective has no `predict`; give it one to ask a peer for predictions")
-        with self._precision():
+        with self.plan.precision():
             return np.asarray(algorithm.objective.predict(self.machine.model, jnp.asarray(x)))
 
     @property
@@ -213,7 +204,7 @@ class Node:
 
     def compile(self) -> None:
         """Compile all that will be run, so that the first deadline is not spent on that."""
-        with self._precision():
+        with self.plan.precision():
             self.machine.compile(self.plan.batch)
 
     # -- rounds --------------------------------------------------------------------------------------------------------
@@ -238,13 +229,13 @@ class Node:
             raise ContractError(
                 f"round {self.round + 1} cannot begin: round {self.round} is not over, or not confirmed"
             )
-        self._refuse_other_form(batch)
-        with self._precision():
+        self.plan.validate_batch(batch)
+        with self.plan.precision():
             self._catch_up()
             envelopes = self.machine.begin(batch, self.plan.views(self.round + 1), records)
             self.cursor = cursor
-            self._give_away_expired()
-            self._commit(self._parcels(envelopes), used, seen)
+            self.outbox.drop_expired(self.round)
+            self._commit(parcels_of(self.plan, self.codec, self.machine, envelopes), used, seen)
         self._phase_began = now
 
     def proceed(self, now: float) -> None:
@@ -252,9 +243,9 @@ class Node:
         missing = self.missing()
         if missing and self.waits:
             raise ContractError(f"round {self.round} cannot go on without {', '.join(sorted(missing))}: wait for them")
-        with self._precision():
+        with self.plan.precision():
             envelopes = self.machine.proceed()
-            parcels = self._parcels(envelopes)
+            parcels = parcels_of(self.plan, self.codec, self.machine, envelopes)
             if parcels or self.store.staged.charges:
                 self._commit(parcels)
         self._missed.update(missing)
@@ -269,7 +260,7 @@ class Node:
         while not self.between_rounds:  # as at a deadline at which nobody was heard
             self.proceed(0.0)
         self.machine.restart_after(next_round - 1)
-        self._forget([p for parcels in self._outbox.values() for p in parcels if p.round >= next_round])
+        self.outbox.drop_from(next_round)
         self._commit([])
 
     # -- links ---------------------------------------------------------------------------------------------------------
@@ -318,34 +309,21 @@ class Node:
 
         Called from one thread, the one that sends.
         """
-        if self.masker.needed and name not in self._confirmed:
+        if self.masker.needed and name not in self.outbox.positions:
             return ()  # where it stands may show that this store is an old copy: see `confirmed`
-        return self.masker.masked(name, self._wanted(name))
+        return self.masker.masked(name, self.outbox.wanted(name))
 
     def unconfirmed(self, name: str) -> int:
         """Return how many messages wait for an out-neighbour, those that lack a mask included."""
-        return len(self._wanted(name))
-
-    def _wanted(self, name: str) -> tuple[Parcel, ...]:
-        """Return what an out-neighbour has not confirmed and can use.
-
-        Of a method that does not wait, one that is behind gets what it can use; one that is far behind gets a single
-        message that says how far. Otherwise it would have to read through all that is on the way before it knows.
-        """
-        parcels = tuple(self._outbox[name])  # a copy: another thread may be about to commit
-        if self.waits or name not in self._confirmed:
-            return parcels
-        latest = self._confirmed[name].round + HORIZON
-        if not parcels or parcels[0].round <= latest:
-            return tuple(parcel for parcel in parcels if parcel.round <= latest)
-        return (self._news.setdefault(name, parcels[-1]),)
+        return len(self.outbox.wanted(name))
 
     def confirmed(self, name: str, position: Position) -> None:
         """Forget what an out-neighbour needs no more."""
-        if position < self._confirmed.get(name, position):
+        before = self.outbox.positions.get(name, position)
+        if position < before:
             raise MessageRefused(
                 "position",
-                f"{name!r} is back at {tuple(position)} and was at {tuple(self._confirmed[name])}: it has lost its "
+                f"{name!r} is back at {tuple(position)} and was at {tuple(before)}: it has lost its "
                 "store, and what it confirmed is gone here; begin a new epoch of the job",
             )
         if self.masker.needed and position.round > self.round + 1:
@@ -363,43 +341,9 @@ class Node:
                 f"{name!r} is at {tuple(position)}, further than this peer and all whom it hears (round {furthest} "
                 "at most): not believed, until they are as far",
             )
-        self._confirmed[name] = position
-        self._news.pop(name, None)
-        done = [parcel for parcel in self._outbox[name] if self._not_needed(parcel, position)]
-        self._forget(done)
+        self.outbox.confirm(name, position)
 
     # ------------------------------------------------------------------------------------------------------------------
-
-    def _refuse_other_form(self, batch: Batch) -> None:
-        expected, found = (
-            [(np.shape(leaf), np.asarray(leaf).dtype) for leaf in jax.tree.leaves(tree)]
-            for tree in (self.plan.batch, batch)
-        )
-        if found != expected and self.plan.role == self.plan.algorithm.learner:
-            raise DataError(f"a batch of {found}; every round's is {expected}: fill it up, and convert its numbers")
-
-    def _precision(self) -> contextlib.AbstractContextManager[Any]:
-        precision: contextlib.AbstractContextManager[Any] = jax.enable_x64(self.plan.dtype == "float64")
-        return precision
-
-    def _names(self, views: Views, ends: Mapping[str, tuple[str, str]], side: str) -> frozenset[str]:
-        found = set()
-        for links, view in views.items():
-            source, target = ends[links]
-            if self.plan.role == (target if side == "into" else source):
-                names = self.plan.members[source if side == "into" else target]
-                found |= {names[int(agent)] for agent in np.asarray(getattr(view, side).agent)[1:] if agent >= 0}
-        return frozenset(found)
-
-    def _not_needed(self, parcel: Parcel, position: Position) -> bool:
-        if self.plan.longest_delay == 0:
-            return (parcel.round, parcel.phase) < position
-        return parcel.round < position.round - self.plan.longest_delay  # late ones may still be wanted
-
-    def _forget(self, parcels: Sequence[Parcel]) -> None:
-        for parcel in parcels:
-            self._outbox[parcel.receiver].remove(parcel)
-        self._unneeded += parcels
 
     def _catch_up(self) -> None:
         """Rejoin at the current round after having been away; whoever waits was waited for."""
@@ -425,48 +369,21 @@ class Node:
                 "set-round PEER.toml`, which keeps all that was charged, and start them again"
             )
 
-    def _give_away_expired(self) -> None:
-        """Drop what no neighbour of a method that does not wait would still take."""
-        if not self.waits:
-            oldest = self.round - self.plan.longest_delay - FURTHEST_AHEAD
-            self._forget([parcel for parcels in self._outbox.values() for parcel in parcels if parcel.round < oldest])
-
     def _commit(self, parcels: Sequence[Parcel], used: int | None = None, seen: Sequence[Seen] = ()) -> None:
-        drop = [(p.receiver, p.links, p.round, p.phase) for p in self._unneeded]
-        position = self._standing()
+        position = self._next_position()
         self.store.commit(
             charges=self.masker.booked(parcels),
             snapshot=encode(self.machine.snapshot(), self.cursor),
             parcels=parcels,
-            drop=drop,
+            drop=self.outbox.dropped(),
             used=used,
-            oldest=min([position.round, *(p.round for waiting in self._outbox.values() for p in tuple(waiting))]),
+            oldest=self.outbox.oldest(position.round),
             seen=seen,
         )
-        self._unneeded = []
-        for parcel in parcels:
-            self._outbox[parcel.receiver].append(parcel)
+        self.outbox.committed(parcels)
         self._position = position
 
-    def _parcels(self, envelopes: Sequence[Envelope]) -> list[Parcel]:
-        """Return what a phase sends; those whom it does not call get an empty parcel, or they would wait for ever."""
-        once: dict[bytes, bytes] = {}  # what is shared with many is stored once
-        parcels = []
-        for envelope in envelopes:
-            target = self.plan.algorithm.phases[envelope.phase].target
-            content = self.codec.pack(envelope.phase, envelope.message)
-            receiver = self.plan.members[target][envelope.receiver]
-            parcels.append(
-                Parcel(envelope.links, envelope.phase, envelope.round, receiver, once.setdefault(content, content))
-            )
-        index = self.machine.phase
-        if index is not None:
-            phase = self.plan.algorithm.phases[index]
-            names = [self.plan.members[phase.target][agent] for agent in self.machine.not_called]
-            parcels += [Parcel(phase.links, index, self.round, name, b"") for name in names]
-        return parcels
-
-    def _standing(self) -> Position:
+    def _next_position(self) -> Position:
         phase = self.machine.phase
         return Position(self.machine.round + 1, 0) if phase is None else Position(self.machine.round, phase)
 
@@ -475,11 +392,5 @@ class Node:
         if data is not None:
             snapshot, self.cursor = decode(data, self.machine.state, self.specs, self.plan.batch)
             self.machine.restore(snapshot, self.plan.views(snapshot.round))
-        for parcel in self.store.outbox():
-            if parcel.receiver not in self._outbox:
-                raise StoreError(
-                    f"the outbox holds a message to {parcel.receiver!r}, to whom this peer no longer sends: a change "
-                    "of the graph is a new epoch, with a job and a store of its own"
-                )
-            self._outbox[parcel.receiver].append(parcel)
-        self._position = self._standing()
+        self.outbox.restore(self.store.outbox())
+        self._position = self._next_position()

@@ -13,8 +13,8 @@ REFUSALS = tuple(sorted({*REASONS, *tls_log.REASONS, *pairwise.REASONS, "server 
 """Every reason that is counted by itself."""
 
 
-class LinkTally:
-    """Counts and logs for the transport; see `tacit.peer.transport.link.Tally`."""
+class LinkEventLog:
+    """Counts and logs for the transport; see `tacit.peer.transport.link.LinkEvents`."""
 
     def __init__(self, counters: Counters, log: Log) -> None:
         self._counters, self._log = counters, log

@@ -67,7 +67,7 @@ def predicted(node: Node, x: np.ndarray) -> np.ndarray:
     raise DataError("the prediction of this x is not finite: its values are too large; give smaller ones")
 
 
-def standing(node: Node, ledger: Ledger, identity: Identity) -> dict[str, Any]:
+def status_of(node: Node, ledger: Ledger, identity: Identity) -> dict[str, Any]:
     """Return what there is to say of a peer, as plain data."""
     plan = node.plan
     protects = plan.booked or any(hides(phase.mechanism) for phase in plan.algorithm.phases)

@@ -81,13 +81,13 @@ def position_bytes(at_round: int) -> int:
 
 
 def forecast(
-    algorithm: Algorithm, specs: Sequence[MessageSpec], world: World, sent: np.ndarray, told_every: int
+    algorithm: Algorithm, specs: Sequence[MessageSpec], world: World, sent: np.ndarray, position_interval: int
 ) -> Forecast | None:
     """Say what a run will take: `sent` (rounds, phases) messages, over the links that its world has.
 
     A link that is up in a phase carries a message, or the word that there is none; each is confirmed, and a link that
-    was silent for `told_every` rounds is told a position. None where messages are masked: their tags and the letters
-    between those who share them are not counted here.
+    was silent for `position_interval` rounds is told a position. None where messages are masked: their tags and the
+    messages by which keys are agreed on are not counted here.
     """
     codec = Codec("", specs)
     if any(layout.masked for layout in codec.layouts):
@@ -110,7 +110,7 @@ def forecast(
         for pair in spoken:
             told[pair] = t + 1
         for pair, at in told.items():
-            if t + 1 - at >= told_every:
+            if t + 1 - at >= position_interval:
                 told[pair] = t + 1
                 found["reminders"] += 1
                 found["bytes"] += position_bytes(t + 1)
