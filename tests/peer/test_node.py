@@ -294,7 +294,7 @@ class TestWaiting:
         name = min(source.sends_to)
         table.rounds(nodes, 1)
         table.begin(source)
-        source._confirmed.clear()
+        source.outbox.positions.clear()
         source._outbox[name] = [p._replace(round=t, phase=k) for p in source.waiting(name)[-1:] for t in (2, 3) for k in (0, 1, 2)]  # fmt: skip
         for position, left in (((2, 0), 6), ((2, 2), 4), ((3, 0), 3), ((3, 1), 2)):
             source.confirmed(name, Position(*position))

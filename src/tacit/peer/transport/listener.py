@@ -133,7 +133,7 @@ class Listener:
             link.moved.set()
 
     async def send_key_message(self, name: str, sender: str, payload: bytes) -> None:
-        """Hand a key-agreement message of `sender` to the neighbour `name`, or raise MessageRefused if its link is not up."""
+        """Hand a key message of `sender` to the neighbour `name`; MessageRefused if its link is not up."""
         link = self._links.get(name)
         if link is None or not link.welcomed:
             raise MessageRefused("recipient", f"{name} is not connected; send the letter again later")
