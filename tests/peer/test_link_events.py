@@ -48,7 +48,7 @@ def test_every_reason_of_the_codec_and_of_handshakes_is_counted_by_itself(counte
 
 
 def test_every_refusal_in_the_package_has_a_reason_that_is_counted_by_itself():
-    text = "".join(file.read_text() for file in Path(tacit.peer.__file__).parent.glob("*.py"))
+    text = "".join(file.read_text() for file in Path(tacit.peer.__file__).parent.rglob("*.py"))
     given = set(re.findall(r'MessageRefused\(\s*"([^"]*)"', text))
     assert len(given) > 10
     assert given <= set(REFUSALS)

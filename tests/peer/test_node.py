@@ -295,7 +295,7 @@ class TestWaiting:
         table.rounds(nodes, 1)
         table.begin(source)
         source.outbox.positions.clear()
-        source._outbox[name] = [p._replace(round=t, phase=k) for p in source.waiting(name)[-1:] for t in (2, 3) for k in (0, 1, 2)]  # fmt: skip
+        source.outbox.parcels[name] = [p._replace(round=t, phase=k) for p in source.waiting(name)[-1:] for t in (2, 3) for k in (0, 1, 2)]  # fmt: skip
         for position, left in (((2, 0), 6), ((2, 2), 4), ((3, 0), 3), ((3, 1), 2)):
             source.confirmed(name, Position(*position))
             assert len(source.waiting(name)) == left
