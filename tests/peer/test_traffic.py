@@ -22,7 +22,7 @@ from tacit.peer.transport.traffic import (
     message_bytes,
     position_bytes,
 )
-from tacit.peer.views import World
+from tacit.peer.views import AgentViews
 from tests.peer import linked, masked, services
 
 CLOSE = 0.1
@@ -130,7 +130,7 @@ def test_services_that_share_windows_use_the_predicted_bytes(tmp_path) -> None:
             await federation.stop()
 
     linked.within(story(), 60)
-    world = World(algorithm, runtime.prepared_topology(algorithm, topology), 0, jnp.dtype("float32"))
+    world = AgentViews(algorithm, runtime.prepared_topology(algorithm, topology), 0, jnp.dtype("float32"))
     specs = runtime.settle(algorithm, plans[0].params, plans[0].batch, plans[0].role_views)
     there = np.array([[int(world.now(t)[links].live.sum()) for links in ("downlink", "uplink")] for t in rounds()])
     whole, first = (forecast(algorithm, specs, world, there[:k], FURTHEST_AHEAD) for k in (ROUNDS, FROM))
@@ -148,7 +148,7 @@ def rounds() -> range:
 def described(algorithm, topology, stream):
     plan = services.plans(algorithm, topology, stream)[0]
     specs = runtime.settle(algorithm, plan.params, plan.batch, plan.role_views)
-    return specs, World(algorithm, runtime.prepared_topology(algorithm, topology), 0, jnp.dtype("float32"))
+    return specs, AgentViews(algorithm, runtime.prepared_topology(algorithm, topology), 0, jnp.dtype("float32"))
 
 
 def test_who_is_not_called_costs_a_word_and_silent_links_a_reminder_now_and_then() -> None:

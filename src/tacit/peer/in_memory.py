@@ -24,7 +24,7 @@ from tacit.peer.machine.releases import Releaser
 from tacit.peer.machine.rounds import RoundMachine
 from tacit.peer.node.exchange import Parcel
 from tacit.peer.sources.batches import in_precision
-from tacit.peer.views import World
+from tacit.peer.views import AgentViews
 from tacit.privacy.noise.mask_noise import hides
 from tacit.streams import Stream
 from tacit.streams.learnt import refuse_undeclared
@@ -48,7 +48,9 @@ class Trajectory(NamedTuple):
 class _Masks:
     """Masks what machines send each other as peers do, but from a seed."""
 
-    def __init__(self, algorithm: Algorithm, world: World, specs: Sequence[runtime.MessageSpec], seed: int) -> None:
+    def __init__(
+        self, algorithm: Algorithm, world: AgentViews, specs: Sequence[runtime.MessageSpec], seed: int
+    ) -> None:
         from tacit.peer.masking.masker import Masker, SeededPads
         from tacit.peer.transport.codec import Codec
 
@@ -141,7 +143,7 @@ def _run(
             f"{topology.roles[algorithm.learner]}; make both the same size"
         )
     refuse_undeclared(algorithm, [stream])
-    world = World(algorithm, topology, seed, dtype)
+    world = AgentViews(algorithm, topology, seed, dtype)
     runtime.check_window(algorithm, topology, world.root, rounds)
     runtime.check_horizon(algorithm, rounds)
     network = _Network(channel, topology, world.root)

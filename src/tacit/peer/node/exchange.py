@@ -32,7 +32,7 @@ class Position(NamedTuple):
     phase: int
 
 
-class Told:
+class KnownPosition:
     """What a neighbour on a link knows of this peer's position, and whether it is time to tell it more."""
 
     def __init__(self, position: Position, every: int) -> None:

@@ -36,7 +36,7 @@ class NodeLinks:
         on_fault: Callable[[TacitError], None],
     ) -> None:
         """Take the node; `on_fault` is told of errors after which the peer cannot go on."""
-        self._node, self._watch, self._events, self._log, self._on_fault = node, watch, events, log, on_fault
+        self.node, self._watch, self._events, self._log, self._on_fault = node, watch, events, log, on_fault
         self.job = node.plan.job
         self.specs: Sequence[MessageSpec] = node.specs
         self.position_interval = node.position_interval
@@ -54,10 +54,10 @@ class NodeLinks:
 
     def dial(self, addresses: Mapping[str, str]) -> None:
         """Keep a link to every out-neighbour at its address."""
-        missing = self._node.sends_to - addresses.keys()
+        missing = self.node.sends_to - addresses.keys()
         if missing:
             raise ConfigError(f"no address for {', '.join(sorted(missing))}, to whom this peer sends; add it")
-        for name in sorted(self._node.sends_to):
+        for name in sorted(self.node.sends_to):
             self.dialers[name] = Dialer(self, name, addresses[name], self._watch, self._events)
             self._dialling.append(asyncio.create_task(self.dialers[name].run()))
 
@@ -72,8 +72,7 @@ class NodeLinks:
     def undelivered(self, connected: bool) -> bool:
         """Whether any out-neighbour, or any that is `connected`, has messages to confirm."""
         return any(
-            self._node.unconfirmed(name) and (dialer.connected or not connected)
-            for name, dialer in self.dialers.items()
+            self.node.unconfirmed(name) and (dialer.connected or not connected) for name, dialer in self.dialers.items()
         )
 
     def progressed(self) -> None:
@@ -88,16 +87,16 @@ class NodeLinks:
         """Let in what was heard since the last turn; called with the turn taken."""
         greetings, self._greetings = self._greetings, {}
         for name, at_round in greetings.items():
-            self._node.greeted(name, at_round)
+            self.node.greeted(name, at_round)
         claims, self._claims = self._claims, {}
         for name, at_round in claims.items():
-            self._node.announced(name, at_round)
+            self.node.announced(name, at_round)
         self._note_doubts()
         confirmations, self._confirmations = self._confirmations, {}
         for name, positions in confirmations.items():
             for position in positions:
                 try:
-                    self._node.confirmed(name, position)
+                    self.node.confirmed(name, position)
                 except MessageRefused as refusal:
                     self._events.refused(refusal.reason, name, refusal.detail)
             if name in self.dialers:
@@ -105,12 +104,12 @@ class NodeLinks:
 
     def _note_doubts(self) -> None:
         """Count and log neighbours that say they are far ahead, once each time that they begin to."""
-        doubted = self._node.doubted()
+        doubted = self.node.doubted()
         for name in doubted.keys() - self._doubted:
             self._events.refused(
                 "ahead",
                 name,
-                f"round {doubted[name]} is far beyond this peer's {self._node.round}, and nobody else whom it hears "
+                f"round {doubted[name]} is far beyond this peer's {self.node.round}, and nobody else whom it hears "
                 "says so: it is followed a little at a time",
             )
         self._doubted = set(doubted)
@@ -119,49 +118,49 @@ class NodeLinks:
 
     def admit(self, name: str) -> None:
         """Refuse a name that this peer does not hear."""
-        self._node.admit(name)
+        self.node.admit(name)
 
     def position(self, name: str) -> Position:
         """Return the position from which on messages are wanted."""
-        return self._node.position
+        return self.node.position
 
     def greeted(self, name: str, at_round: int) -> None:
         """Note the round that a neighbour names in its hello, for the next turn."""
-        self._node.admit(name)
+        self.node.admit(name)
         self._greetings[name] = at_round
         self._claims.pop(name, None)
         self.wake.set()
 
     async def take(self, name: str, phase: int, sent: int, message: Message | None, masks: bytes) -> None:
         """Let a message in between two steps; one that is early is held until its time has come."""
-        self._node.admit(name)
+        self.node.admit(name)
         self._claims[name] = max(sent, self._claims.get(name, 0))
         self.wake.set()
-        links = self._node.plan.algorithm.phases[phase].links
+        links = self.node.plan.algorithm.phases[phase].links
         if self._log.detailed:  # without its values: the logs can show that no release has two forms
-            digest = hashlib.sha256(self._node.codec.pack(phase, message)).hexdigest()
+            digest = hashlib.sha256(self.node.codec.pack(phase, message)).hexdigest()
             self._log.debug("message", neighbour=name, links=links, phase=phase, round=sent, digest=digest)
-        while self._node.too_early(sent):
+        while self.node.too_early(sent):
             await self._progress.wait()
         async with self.turn:
-            self._node.receive(name, links, phase, sent, message, masks)
+            self.node.receive(name, links, phase, sent, message, masks)
         self.wake.set()
 
     async def relay_key_message(self, name: str, recipient: str, payload: bytes) -> None:
         """Pass on a sealed key-agreement message from one in-neighbour to another."""
-        if recipient == name or recipient not in self._node.hears:
-            raise MessageRefused("recipient", f"{recipient!r} is no other neighbour of {self._node.plan.name!r}")
+        if recipient == name or recipient not in self.node.hears:
+            raise MessageRefused("recipient", f"{recipient!r} is no other neighbour of {self.node.plan.name!r}")
         await self.listener.send_key_message(recipient, name, payload)
 
     # -- Dispatch ------------------------------------------------------------------------------------------------------
 
     def current_round(self) -> int:
         """Return the round in which this peer is."""
-        return self._node.round
+        return self.node.round
 
     def waiting(self, name: str) -> tuple[Parcel, ...]:
         """Return what a neighbour has not confirmed."""
-        return tuple(self._node.waiting(name))
+        return tuple(self.node.waiting(name))
 
     def confirmed(self, name: str, position: Position) -> None:
         """Note a neighbour's position, for the next turn."""
@@ -195,14 +194,14 @@ class NodeLinks:
     ) -> PairwiseSecrets:
         """Share secrets with the other senders of an out-neighbour, which relays the messages and learns nothing."""
         # Secrets are kept in the store, and outlive the program as it does.
-        job = self._node.plan.settings or self.job
+        job = self.node.plan.settings or self.job
         found = PairwiseSecrets(
             self,
             self._watch.current,
             job,
             receiver,
             partners,
-            self._node.store,
+            self.node.store,
             refused=self._events.refused,
             changed=changed,
         )

@@ -30,7 +30,7 @@ from tacit.peer.operations.counters import Counters
 from tacit.peer.operations.link_events import LinkEventLog
 from tacit.peer.operations.logs import Log
 from tacit.peer.operations.status import distance, model_fault, predicted, spending, status_of, watch_certificate
-from tacit.peer.sources.batches import Feed, Given
+from tacit.peer.sources.batches import Feed, RoundBatch
 from tacit.peer.transport.admission import DoorLimits
 from tacit.peer.transport.listener import Limits
 from tacit.privacy.ledger.open_files import shortage
@@ -224,7 +224,7 @@ class PeerService(CloseOnce):
         if time.monotonic() < earliest:
             await self._until(lambda: time.monotonic() >= earliest, earliest)
 
-    def _begin(self, given: Given) -> None:
+    def _begin(self, given: RoundBatch) -> None:
         batch, records, cursor, used, seen = given.batch, given.records, given.cursor, given.used, given.seen
         self.node.begin(batch, time.monotonic(), records=records, cursor=cursor, used=used, seen=seen)
         self.counters.add("tacit_samples_total", given.samples, outcome="used")
@@ -272,11 +272,11 @@ class PeerService(CloseOnce):
                 async with asyncio.timeout(min(times) - time.monotonic() if times else None):
                     await self.links.wake.wait()
 
-    async def _unless_stopping(self, coming: Any) -> Given | None:
+    async def _unless_stopping(self, coming: Any) -> RoundBatch | None:
         task, stop = asyncio.ensure_future(coming), asyncio.ensure_future(self._stopping.wait())
         try:
             await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
-            given: Given | None = task.result() if task.done() else None
+            given: RoundBatch | None = task.result() if task.done() else None
             return given
         finally:
             for pending in (task, stop):

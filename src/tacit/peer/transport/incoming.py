@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from tacit.peer.identity.credentials import grpc
-from tacit.peer.node.exchange import Position, Told
+from tacit.peer.node.exchange import KnownPosition, Position
 from tacit.peer.transport.codec import Assembler
 from tacit.peer.transport.wire import tacit_pb2 as pb
 
@@ -17,7 +17,7 @@ class IncomingLink:
     def __init__(self, name: str, context: Any) -> None:
         self.name, self.context = name, context
         self.welcomed = False
-        self.told = Told(Position(0, 0), 1)
+        self.told = KnownPosition(Position(0, 0), 1)
         self.moved, self.ending = asyncio.Event(), asyncio.Event()
         self.status = (grpc.StatusCode.OK, "")
         self.receiving: Assembler | None = None

@@ -18,7 +18,7 @@ from tacit.peer.identity.credentials import (
     server_credentials,
     server_options,
 )
-from tacit.peer.node.exchange import Reception, Told
+from tacit.peer.node.exchange import KnownPosition, Reception
 from tacit.peer.transport.admission import Admission, DoorLimits
 from tacit.peer.transport.codec import Assembler, Codec, kind
 from tacit.peer.transport.doors import Door, Inner
@@ -257,7 +257,7 @@ class Listener:
         self._reception.greeted(link.name, self._codec.check_hello(parse_frame(data)))
         position = self._reception.position(link.name)
         await link.write(pb.Frame(welcome=pb.Welcome(round=position.round, phase=position.phase)))
-        link.told, link.welcomed = Told(position, self._reception.position_interval), True
+        link.told, link.welcomed = KnownPosition(position, self._reception.position_interval), True
         self._events.linked(link.name, "in", True)
         link.moved.set()
 
