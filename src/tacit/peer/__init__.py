@@ -1,4 +1,4 @@
-"""One agent by itself: the round machine that a real peer runs, and an in-memory network to drive many of them."""
+"""Runtime of one agent: its round machine, the real peer built on it, and an in-memory network of many machines."""
 
 from __future__ import annotations
 

@@ -15,7 +15,15 @@ from tacit.core.inbox import StackedInbox
 
 
 class Envelope(NamedTuple):
-    """A message on its way along one link."""
+    """A message on its way along one link.
+
+    Example:
+      >>> import numpy as np
+      >>> from tacit.peer import Envelope
+      >>> sent = Envelope("links", phase=0, round=1, sender=0, receiver=2, message=np.zeros(2))
+      >>> sent._replace(receiver=3)[:5]
+      ('links', 0, 1, 0, 3)
+    """
 
     links: str
     """Name of the link set."""
@@ -24,17 +32,17 @@ class Envelope(NamedTuple):
     round: int
     """Round in which it was sent."""
     sender: int
-    """Its number within its role."""
+    """Id of the sender within its role."""
     receiver: int
-    """Its number within its role."""
+    """Id of the receiver within its role."""
     message: Message | None
-    """Leaves are NumPy arrays; `push` weights are applied already. None: nothing is for the receiver in this round."""
+    """NumPy arrays, to which `push` weights are applied already; None: the receiver is not called in this round."""
     masks: bytes = b""
     """Tags of the sessions that its masks come from; empty where it has none."""
 
 
 def fits(message: Message, spec: Message) -> bool:
-    """Whether a message from outside has the structure, shapes and types that this phase sends."""
+    """Whether a message from outside has the structure, shapes and types of its phase's spec."""
     if not runtime.same_structure(message, spec):
         return False
     pairs = zip(jax.tree.leaves(message), jax.tree.leaves(spec), strict=True)
@@ -42,7 +50,7 @@ def fits(message: Message, spec: Message) -> bool:
 
 
 def for_slot(outbox: Outbox, slot: int, view: View) -> Message:
-    """Return what goes through one out-slot, as it will lie on the wire."""
+    """Return the message through one out-slot, as it is sent."""
     weight = np.asarray(view.out.weight)[slot]
 
     def share(leaf: Array) -> np.ndarray:
