@@ -1,4 +1,4 @@
-"""What a peer has to do, and at what pace."""
+"""Assignment of a peer: the plan that it carries out, and its pace."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tacit.peer.machine.rounds import Views
 from tacit.privacy.accounting import Budget
 
 NOTHING_BOOKED = Budget(epsilon=sys.float_info.min)
-"""Of a store whose peer books nothing: its ledger would refuse any charge."""
+"""Budget of a store whose peer books nothing: its ledger would refuse any charge."""
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What a peer has to do: all that stays the same while it runs."""
+    """Everything about a peer that stays the same while it runs."""
 
     job: str
     """Hash of the job in hexadecimal, its program included; peers of different jobs do not talk."""
@@ -35,9 +35,9 @@ class Plan:
     key: Key
     params: Params
     batch: Batch
-    """One of the shape that every round's batch has."""
+    """An example of the shape and type of every round's batch."""
     views: Callable[[int], Views]
-    """Round -> this agent's view of its link sets; round 0 for the first state, with every link there will be."""
+    """Round -> this agent's view of its link sets; round 0 is for the first state, with every link there will be."""
     role_views: Mapping[str, Views]
     """Role -> views of one of its agents, for the shapes."""
     longest_delay: int = 0
@@ -46,9 +46,9 @@ class Plan:
     """Whether releases are drawn from the operating system's entropy and charged. Otherwise noise is computed from the
     key, as in the simulator: a rehearsal, or a method that has no noise."""
     co_senders: Mapping[tuple[str, str], Sequence[str]] = field(default_factory=dict)
-    """(Links, receiver) -> everybody whom it hears there, this peer too, by id; of all to whom it sends under masks."""
+    """(Links, receiver) -> all senders of that receiver by id, this peer included, where it sends under masks."""
     settings: str = ""
-    """Hash of the job's settings alone: what outlives a change of the program, stores and secrets, is bound to it."""
+    """Hash of the job's settings alone; stores and secrets, which outlive a change of the program, are bound to it."""
 
     @property
     def name(self) -> str:
@@ -81,13 +81,13 @@ class Plan:
 
 @dataclass(frozen=True)
 class Pace:
-    """How a peer spends its time, in seconds."""
+    """Times of a peer, in seconds."""
 
     deadline: float | None = 5.0
-    """How long a phase waits for neighbours that may be done without; None: nobody is."""
+    """Longest wait of a phase for neighbours that the method can do without; None: it waits for all."""
     interval: float = 0.0
-    """From the beginning of a round to that of the next, at least."""
+    """Shortest time from the beginning of a round to that of the next."""
     grace: float = 5.0
-    """For neighbours to confirm what was sent, when the peer stops."""
+    """Time for neighbours to confirm messages when the peer stops."""
     last_round: int | None = None
-    """After this one the peer only serves what its neighbours still need."""
+    """After this round the peer only delivers what its neighbours still need; None: no last round."""

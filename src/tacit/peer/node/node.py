@@ -1,16 +1,16 @@
-"""A whole peer without input or output of its own: round machine, store, outbox, and who waits for whom.
+"""A whole peer without input or output of its own: round machine, store, outbox, and the rules of waiting.
 
-A shell tells it what happened and when (`now`, in seconds of any clock), and asks what there is to do. The service
-drives it over gRPC in real time; tests drive it over a simulated network in virtual time. Per phase there is one
-commit, of what is charged, of the state and of the messages, and nothing is handed out to be sent before it::
+A shell reports events with their time (`now`, in seconds of any clock) and asks for the next step. The service drives a
+node over gRPC in real time; tests drive it over a simulated network in virtual time. Per phase there is one commit, of
+charges, state and messages together, and no message leaves before it::
 
     node.begin(batch, now)                      # when node.ready_to_begin
     node.receive(name, links, phase, sent, message)
     node.proceed(now)                           # when node.due(now), until node.between_rounds
-    node.waiting(name)                          # what a neighbour has not confirmed yet
+    node.waiting(name)                          # messages that a neighbour has not confirmed
 
-After a crash a new node goes on from the store as if nothing had happened: in-neighbours send again what its position
-does not cover, and it sends again what its out-neighbours have not confirmed, byte by byte the same.
+After a crash a new node goes on from the store: in-neighbours send again what its position does not cover, and it sends
+again, byte by byte the same, what its out-neighbours have not confirmed.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from tacit.privacy.ledger.store import number_of
 from tacit.privacy.noise.entropy import NoiseSource
 
 GIVEN_UP_AFTER = 3
-"""Phases that wait in vain for a neighbour that says nothing; later ones do not wait for it, until it is heard of. Not
-at the first: who goes on at once, through data that have piled up, leaves behind those who are only late."""
+"""After this many phases without a message of a neighbour the next ones do not wait for it, until it is heard again.
+More than one, or a peer that works through a backlog of data would leave behind neighbours that are only late."""
 
 
 class Node:
@@ -60,9 +60,9 @@ class Node:
     ) -> None:
         """Begin, or go on from what the store holds; `deadline` is how long a phase waits, in seconds.
 
-        Without a deadline nobody is done without, and no round left out, whatever the method could do.
-        Peers of one job in the same process may share `functions`, which are compiled once. `pads` (receiver -> key
-        streams shared with its other senders) is what masks are made from, where messages are masked.
+        Without a deadline every phase waits for every neighbour and no round is left out, even if the method allows it.
+        Peers of one job in the same process may share `functions`, which are compiled once. Masks are made from `pads`
+        (receiver -> key streams shared with its other senders).
         """
         self.plan, self.store, self.deadline = plan, store, deadline
         self._places = {name: (role, k) for role, names in plan.members.items() for k, name in enumerate(names)}
@@ -85,19 +85,19 @@ class Node:
         self.codec = Codec(plan.job, self.specs)
         self.hears, self.sends_to = plan.neighbours(first, "into"), plan.neighbours(first, "out")
         self.masker = masker_of(plan, self.specs, pads)
-        """What masks messages as they leave, if they are to be masked."""
+        """Masks messages as they leave; passes on those that need no masks."""
         self.cursor: Any = None
-        """Where the source of the data stands, as the last round that began found it."""
+        """Cursor of the data source, as of the last round that began."""
         self._phase_began = now
         self.claims = Claims()
-        """Where in-neighbours say that they are."""
+        """Rounds that in-neighbours claim to be in."""
         self._missed: Counter[str] = Counter()
-        """Neighbour -> phases that ended without it since it was last heard of."""
+        """Neighbour -> phases that ended without it since its last sign of life."""
         self.outbox = Outbox(self.sends_to, self.waits, plan.longest_delay)
         with self.plan.precision():
             self._restore()
 
-    # -- what the shell asks -------------------------------------------------------------------------------------------
+    # -- state and deadlines -------------------------------------------------------------------------------------------
 
     @property
     def waits(self) -> bool:
@@ -124,7 +124,7 @@ class Node:
 
     @property
     def position(self) -> Position:
-        """Where this peer stands by its last commit."""
+        """Position of this peer by its last commit."""
         return self._position
 
     @property
@@ -138,7 +138,7 @@ class Node:
         return self.between_rounds and not self.held_back_by
 
     def missing(self) -> set[str]:
-        """Names of the neighbours whose message of this phase is not here."""
+        """Return the names of the neighbours whose message of this phase has not come."""
         phase = self.machine.phase
         if phase is None:
             return set()
@@ -146,7 +146,7 @@ class Node:
         return {names[agent] for agent in self.machine.waiting_for()}
 
     def due(self, now: float) -> bool:
-        """Whether the round should proceed: all are here, or those that are not will not be waited for."""
+        """Whether the round should proceed: all messages are here, or the missing ones are not waited for."""
         if self.between_rounds:
             return False
         missing = self.missing()
@@ -154,21 +154,21 @@ class Node:
             return True
         if self.waits:
             return False
-        # Who says that it is so far ahead has not kept what this round needs.
+        # A neighbour that says it is so far ahead has not kept what this round needs.
         beyond = self.round + self.plan.longest_delay
         given_up = all(self._missed[name] >= GIVEN_UP_AFTER or self.claims.is_beyond(name, beyond) for name in missing)
         return given_up or (self.deadline is not None and now >= self._phase_began + self.deadline)
 
     def due_at(self) -> float | None:
-        """Return when the phase's deadline is; None where it has none."""
+        """Return the time of the phase's deadline; None where it has none."""
         return None if self.between_rounds or self.waits or self.deadline is None else self._phase_began + self.deadline
 
     def lag(self) -> int:
-        """Return how many rounds the furthest in-neighbour is ahead, by its own word."""
+        """Return by how many rounds the furthest in-neighbour claims to be ahead."""
         return max(0, self.claims.furthest - self.round)
 
     def doubted(self) -> dict[str, int]:
-        """Return in-neighbours whose round is so far ahead that it is not followed at once, with that round."""
+        """Return in-neighbours whose claimed round is too far ahead to be followed at once, with that round."""
         return {} if self.waits else self.claims.doubted(self.round)
 
     def model(self) -> Params:
@@ -182,12 +182,12 @@ class Node:
         return self.plan.role == self.plan.algorithm.predictor
 
     def model_alone(self) -> Params:
-        """Return the model that the last phase would have given had nobody been heard."""
+        """Return the model after the last phase had no neighbour been heard."""
         with self.plan.precision():
             return self.machine.model_alone
 
     def predict(self, x: np.ndarray) -> np.ndarray:
-        """Return what the model says of x."""
+        """Return the prediction of the model for x."""
         algorithm = self.plan.algorithm
         if not self.predicts:
             raise ConfigError(f"a {self.plan.role!r} has no model of its own; ask a {algorithm.predictor!r}")
@@ -198,12 +198,12 @@ class Node:
 
     @property
     def releases_cut(self) -> int:
-        """Releases since the start that went beyond what their method declares, and were cut down to it."""
+        """Releases since the start that exceeded their declared sensitivity, and were cut down to it."""
         releaser = self.machine.releaser
         return releaser.cut if isinstance(releaser, BookedReleaser) else 0
 
     def compile(self) -> None:
-        """Compile all that will be run, so that the first deadline is not spent on that."""
+        """Compile all functions, so that the first deadline is not spent on that."""
         with self.plan.precision():
             self.machine.compile(self.plan.batch)
 
@@ -221,9 +221,9 @@ class Node:
     ) -> None:
         """Begin the next round with its data; when this returns its messages are in the outbox, and charged.
 
-        `records` are as in `RoundMachine.begin`. `cursor` says where the source of the data stands after this batch,
-        `used` up to which number the store's queue of samples is used up, and by what is `seen` its records are known
-        again: all of it is committed together with what is made of the batch.
+        `records` are as in `RoundMachine.begin`. `cursor` is that of the data source after this batch, `used` the
+        number up to which the store's queue of samples is used up, and `seen` the digests by which its records are
+        known again: all of it is committed together with the batch's messages.
         """
         if not self.ready_to_begin:
             raise ContractError(
@@ -239,7 +239,7 @@ class Node:
         self._phase_began = now
 
     def proceed(self, now: float) -> None:
-        """Absorb what is here, and go on to the next phase or to the end of the round."""
+        """Absorb the messages received, and go on to the next phase or to the end of the round."""
         missing = self.missing()
         if missing and self.waits:
             raise ContractError(f"round {self.round} cannot go on without {', '.join(sorted(missing))}: wait for them")
@@ -252,12 +252,12 @@ class Node:
         self._phase_began = now
 
     def flush(self) -> None:
-        """Commit where this peer stands, as before it stops."""
+        """Commit the current position, as before a stop."""
         self._commit([])
 
     def restart_at(self, next_round: int) -> None:
-        """Go on with a round that may lie behind, for a store that was carried astray (`set_round.py`)."""
-        while not self.between_rounds:  # as at a deadline at which nobody was heard
+        """Go on with a round that may lie behind, for a store whose round was led astray (`set_round.py`)."""
+        while not self.between_rounds:  # as at a deadline without any message
             self.proceed(0.0)
         self.machine.restart_after(next_round - 1)
         self.outbox.drop_from(next_round)
@@ -266,7 +266,7 @@ class Node:
     # -- links ---------------------------------------------------------------------------------------------------------
 
     def admit(self, name: str) -> None:
-        """Refuse whoever is not heard on any link."""
+        """Refuse a name that is not heard on any link."""
         if name not in self.hears:
             raise MessageRefused("sender", f"{name!r} is not among those whom {self.plan.name!r} hears")
 
@@ -305,20 +305,20 @@ class Node:
         self.machine.receive(Envelope(links, phase, sent, agent, self.plan.agent, message, masks))
 
     def waiting(self, name: str) -> Sequence[Parcel]:
-        """Return what may be sent now of all that an out-neighbour has not confirmed, oldest first, under its masks.
+        """Return the unconfirmed messages to an out-neighbour that may be sent now, oldest first, under their masks.
 
         Called from one thread, the one that sends.
         """
         if self.masker.needed and name not in self.outbox.positions:
-            return ()  # where it stands may show that this store is an old copy: see `confirmed`
+            return ()  # its position may show that this store is an old copy: see `confirmed`
         return self.masker.masked(name, self.outbox.wanted(name))
 
     def unconfirmed(self, name: str) -> int:
-        """Return how many messages wait for an out-neighbour, those that lack a mask included."""
+        """Return the number of messages to an out-neighbour that wait, those that lack a mask included."""
         return len(self.outbox.wanted(name))
 
     def confirmed(self, name: str, position: Position) -> None:
-        """Forget what an out-neighbour needs no more."""
+        """Forget the messages that an out-neighbour needs no more; refuse a position that cannot be."""
         before = self.outbox.positions.get(name, position)
         if position < before:
             raise MessageRefused(
@@ -333,7 +333,7 @@ class Node:
                 "copy of this peer's store was put back, which would put masks that were used on other values; nothing "
                 "is sent to it: put the newest store back, or begin a new epoch of the job",
             )
-        # Under `wait` a receiver may be ahead of what it was sent, over links that come and go; and it moves nobody.
+        # Under `wait` a receiver may be ahead of what it was sent, over links that come and go; and no peer follows it.
         furthest = max(self.round, self.claims.furthest) + 1 + FURTHEST_AHEAD
         if not self.waits and position.round > furthest:
             raise MessageRefused(
@@ -346,7 +346,7 @@ class Node:
     # ------------------------------------------------------------------------------------------------------------------
 
     def _catch_up(self) -> None:
-        """Rejoin at the current round after having been away; whoever waits was waited for."""
+        """Rejoin at the current round after an absence; under `wait` no round was missed."""
         self.refuse_exhausted()
         if not self.waits:
             following = self.claims.next_round(self.round)
@@ -356,12 +356,12 @@ class Node:
             self.refuse_exhausted()
 
     def _was_done(self, round_: int) -> bool:
-        """Whether something is booked under the names of a round."""
+        """Whether a release of this round is booked."""
         names = [self.machine.release_name(round_, k) for k in range(len(self.plan.algorithm.phases))]
         return self.plan.booked and self.store.ledger.read(lambda c: any(number_of(c, n) is not None for n in names))
 
     def refuse_exhausted(self) -> None:
-        """Refuse to begin a round where there is no number left for one."""
+        """Refuse to begin a round where no number is left for one."""
         if self.round >= LAST_ROUND:
             raise StoreError(
                 f"round {self.round} is the last that has a number (at most {LAST_ROUND}): the peer was carried there "

@@ -1,7 +1,7 @@
 """A running peer: the sans-IO node, driven over gRPC in real time.
 
-All that touches the node happens in turn: steps of a round run in one worker thread while the event loop answers
-pings and reads messages, which are let in between two steps.
+The node is used by one task at a time: steps of a round run in one worker thread while the event loop answers pings and
+reads messages, which are let in between two steps (`links.py`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tacit.privacy.ledger.open_files import shortage
 
 
 class PeerService(CloseOnce):
-    """One peer at work. Make it, `start` it, and `stop` it or wait until it is `finished`."""
+    """One running peer. Make it, `listen`, `start` it, and `stop` it or wait until it is `finished`."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class PeerService(CloseOnce):
         doors: DoorLimits | None = None,
         after_round: Callable[[int, Params], None] = lambda round_, model: None,
     ) -> None:
-        """Take all that a peer is made of; `after_round` is called in the worker with each round's model."""
+        """Take the parts of a peer; `after_round` is called in the worker with each round's model."""
         name = watch.current().name
         if name != plan.name:
             raise ConfigError(f"the certificate names {name!r}, but this is {plan.name!r}; install its own certificate")
@@ -75,14 +75,14 @@ class PeerService(CloseOnce):
         self.links = NodeLinks(self.node, watch, self._events, self.log, limits, self._note_fault)
         self.port = 0
         self.fault: TacitError | None = None
-        """Why the rounds ended before their time."""
+        """The error that ended the rounds early."""
         self.finished = asyncio.Event()
         """Set when the last round is over, or rounds ended with a fault."""
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
     async def listen(self, address: str) -> int:
-        """Take messages at "host:port"; returns the port."""
+        """Listen for in-neighbours at "host:port"; returns the port."""
         await self._in_worker(self.node.compile)
         self.port = await self.links.listener.start(address)
         return self.port
@@ -102,7 +102,7 @@ class PeerService(CloseOnce):
     async def _close(self) -> None:
         self._stopping.set()
         self.links.wake.set()
-        async with contextlib.AsyncExitStack() as after:  # each of them whatever became of the others, the last first
+        async with contextlib.AsyncExitStack() as after:  # each even if another fails; the last first
             after.callback(self._store.close)
             after.push_async_callback(self._feed.close)
             after.push_async_callback(self.links.listener.close, min(1.0, self.pace.grace))
@@ -129,7 +129,7 @@ class PeerService(CloseOnce):
         self.fault = fault
 
     async def delivered(self, seconds: float, connected: bool = False) -> None:
-        """Wait until neighbours, or only those that are `connected`, have confirmed all, but no longer than this."""
+        """Wait up to `seconds` until neighbours, or only those that are `connected`, have confirmed all messages."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while True:
@@ -143,7 +143,7 @@ class PeerService(CloseOnce):
     # -- application --------------------------------------------------------------------------------------
 
     def predict(self, x: np.ndarray) -> np.ndarray:
-        """Return what the model of the last step says of x, a finite number or several."""
+        """Return the prediction of the latest model for x, one finite number or several."""
         return predicted(self.node, x)
 
     def status(self) -> dict[str, Any]:
@@ -164,7 +164,7 @@ class PeerService(CloseOnce):
         self._events.refused(reason, None, line)
 
     def faults(self) -> list[str]:
-        """Return what is wrong, nothing if the peer is well."""
+        """Return what is wrong with the peer; nothing if it is well."""
         found = [] if self.fault is None else [str(self.fault)]
         if self._stopping.is_set():
             found.append("the peer is stopping")
@@ -258,7 +258,7 @@ class PeerService(CloseOnce):
             self.counters.set("tacit_releases_cut", self.node.releases_cut)
 
     async def _until(self, condition: Callable[[], bool], at: float | None = None) -> bool:
-        """Wait until a condition holds, which news, the deadline of the phase or the time `at` may bring about."""
+        """Wait until a condition holds; it is checked at news, at the deadline of the phase and at the time `at`."""
         while True:
             self.links.wake.clear()
             async with self.links.turn:

@@ -1,4 +1,4 @@
-"""The peer's door for programs on its own machine: health, metrics, status, learn and predict over HTTP/1.1.
+"""HTTP/1.1 server for programs on the peer's own machine: health, metrics, status, learn and predict.
 
 It binds to loopback addresses only and has no way to stop the peer or to change it. A web page in a browser on this
 machine cannot use it: a request must name a loopback host (against DNS rebinding), and a POST must declare
@@ -36,7 +36,7 @@ RETRY_AFTER = ("Retry-After", "1")
 
 
 class Handlers(NamedTuple):
-    """What the peer does for a request. DataError is the caller's fault (400), another TacitError ours (503)."""
+    """Functions that serve the requests. DataError is the caller's fault (400), another TacitError ours (503)."""
 
     health: Callable[[], Awaitable[Sequence[str]]]
     """Reasons why the peer is not well; none if it is."""
@@ -48,7 +48,7 @@ class Handlers(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What goes back."""
+    """Answer to a request."""
 
     status: int
     body: bytes
