@@ -60,7 +60,7 @@ async def send(directory: Path, port: int, numbers: int) -> Cost:
             self.specs, self.content, self.at, self.end = specs(4 * numbers), bytes(4 * numbers), 0, FIRST
             self.changed = asyncio.Event()
 
-        def standing(self) -> int:
+        def current_round(self) -> int:
             return FIRST
 
         def waiting(self, name: str) -> list[Parcel]:

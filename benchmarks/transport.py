@@ -67,7 +67,7 @@ class Ignored:
 class Reception:
     """Hears everybody, takes no letters, and says how far it is."""
 
-    job, told_every = JOB, 1
+    job, position_interval = JOB, 1
 
     def __init__(self, size: int, at: Any) -> None:
         self.specs, self.at = specs(size), at
@@ -79,7 +79,7 @@ class Reception:
     def position(self, name: str) -> Any:
         return self.at
 
-    async def letter(self, name: str, recipient: str, payload: bytes) -> None: ...
+    async def relay_key_message(self, name: str, recipient: str, payload: bytes) -> None: ...
 
     async def serve(self, directory: Path) -> None:
         """Listen, print the port, and go on until the standard input ends."""
@@ -99,7 +99,7 @@ class Dispatch:
     def refused(self, name: str, parcel: Any, reason: str, detail: str) -> None:
         raise SystemExit(f"refused: {reason} {detail}")
 
-    def letter_from(self, relay: str, sender: str, payload: bytes) -> None: ...
+    def key_message(self, relay: str, sender: str, payload: bytes) -> None: ...
 
 
 async def receive_link(directory: Path, size: int, count: int) -> None:
@@ -107,7 +107,7 @@ async def receive_link(directory: Path, size: int, count: int) -> None:
     from tacit.peer.node.exchange import Position
 
     class Taking(Reception):
-        told_every = COMMITTED
+        position_interval = COMMITTED
 
         async def take(self, name: str, phase: int, sent: int, message: Any, masks: bytes) -> None:
             if sent % COMMITTED == 0:
@@ -130,7 +130,7 @@ async def send_link(directory: Path, port: int, size: int, count: int) -> list[f
         def __init__(self) -> None:
             self.specs, self.at, self.end, self.done = specs(size), 1, 1, asyncio.Event()
 
-        def standing(self) -> int:
+        def current_round(self) -> int:
             return 1
 
         def waiting(self, name: str) -> list[Parcel]:

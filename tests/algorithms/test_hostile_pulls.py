@@ -18,7 +18,7 @@ from tacit.algorithms._parts import proximal
 from tacit.core.errors import ConfigError
 from tacit.objectives import MeanLoss, PenalisedLoss, Regulariser, linear
 from tacit.peer.machine.releases import rounding
-from tacit.peer.views import World
+from tacit.peer.views import AgentViews
 from tacit.privacy import gaussian
 from tacit.streams import Batch
 
@@ -30,7 +30,7 @@ def released(loss, dtype, clip=1.0):
     """(v0, x, y) -> what an agent of P-ADMM with two neighbours hands to the mechanism, and its declared sensitivity."""
     algorithm = private_admm(OBJECTIVES[loss], gaussian(1.0, clip=clip), penalty=CURVATURE / 4)
     algorithm = runtime.self_contained(algorithm)
-    world = World(algorithm, runtime.prepared_topology(algorithm, tacit.graphs.ring(3)), 0, jnp.dtype(dtype))
+    world = AgentViews(algorithm, runtime.prepared_topology(algorithm, tacit.graphs.ring(3)), 0, jnp.dtype(dtype))
     views = world.views("peer", 0, 1, RECORDS, world.now(1))
     phase, key = algorithm.phases[0], jax.random.key(0)
 

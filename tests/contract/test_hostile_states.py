@@ -16,7 +16,7 @@ import tacit
 from tacit import runtime
 from tacit.core.contract import Params
 from tacit.peer.machine.releases import rounding
-from tacit.peer.views import World
+from tacit.peer.views import AgentViews
 from tacit.streams import Batch
 from tests.contract import cases
 from tests.contract.cases import CASES, DIM, SISTERS, Case
@@ -57,7 +57,7 @@ def compiled(case: Case, index: int):
     """(key, size of what neighbours sent, batch) -> value and declaration of one agent, and a model in its state."""
     algorithm = runtime.self_contained(case.make())
     phase, role = algorithm.phases[index], algorithm.learner
-    world = World(algorithm, runtime.prepared_topology(algorithm, case.graph), 0, jnp.dtype("float32"))
+    world = AgentViews(algorithm, runtime.prepared_topology(algorithm, case.graph), 0, jnp.dtype("float32"))
     views = world.views(role, 1, 1, RECORDS, world.now(1))
 
     def value(key, size, batch):
@@ -134,7 +134,9 @@ def test_many_local_steps_round_within_the_clip():
     """A sum of a thousand equal gradients rounds each time, and always the same way."""
     mechanism = tacit.privacy.gaussian(1.0, clip=CLIP, perturbs="gradient")
     algorithm = tacit.algorithms.fedavg(OBJECTIVES["squared"], 1e-6, mechanism, cohort=1, local_steps=1000)
-    world = World(algorithm, runtime.prepared_topology(algorithm, tacit.graphs.star_roles(1)), 0, jnp.dtype("float32"))
+    world = AgentViews(
+        algorithm, runtime.prepared_topology(algorithm, tacit.graphs.star_roles(1)), 0, jnp.dtype("float32")
+    )
     view = world.views("client", 0, 1, 1, world.now(1))["uplink"]
 
     @jax.jit

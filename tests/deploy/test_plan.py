@@ -19,7 +19,7 @@ from tacit.deploy.assignment import plan_of
 from tacit.deploy.check import check_peers
 from tacit.graphs import Graph
 from tacit.peer import run_in_process
-from tacit.peer.views import World
+from tacit.peer.views import AgentViews
 from tests.contract.on_paper import adapt_then_combine, sampled_fedavg
 from tests.deploy.homes import BOTH_WAYS, NAMES, RING, found, job_text
 from tests.deploy.peers import learnt_together
@@ -79,7 +79,7 @@ def test_views_are_those_of_the_world(tmp_path, by_receiver, algorithm, sends_to
     with jax.enable_x64(dtype == "float64"):
         method = next(iter(made.values())).algorithm
         topology = runtime.prepared_topology(method, graph_of(sends_to))
-        world = World(method, topology, 7, jnp.dtype(dtype))
+        world = AgentViews(method, topology, 7, jnp.dtype(dtype))
         for agent, plan in enumerate(made.values()):
             for t in (0, 1, 5):
                 now = world.now(t) if t else world.at_first()

@@ -154,9 +154,9 @@ def test_the_document_does_what_it_says_when_it_is_followed_to_the_letter(reader
     prediction = json.loads(re.findall(r"^\{.*\}", said, re.MULTILINE)[1])
     assert isinstance(prediction["prediction"], float)
     assert "tacit_round " in said
-    assert 'tacit_connected{neighbour="hospital-a",direction="out"} 1' in said
+    assert 'tacit_connected{direction="out",neighbour="hospital-a"} 1.0' in said
     until(
-        lambda: "tacit_samples_total{outcome=\"used\"} 1\n" in reader.ask("hospital-c", "curl -s http://127.0.0.1:9443/metrics"),
+        lambda: "tacit_samples_total{outcome=\"used\"} 1.0\n" in reader.ask("hospital-c", "curl -s http://127.0.0.1:9443/metrics"),
         LONGEST_WAIT, "the pushed sample to be used",
     )  # fmt: skip
     before = reader.rounds()

@@ -143,7 +143,7 @@ class Evidence:
                 if rounds != list(range(1, len(rounds) + 1)):
                     self.violations.append(f"{name} has left out a round")
                 for receiver in node.sends_to if self._messages else ():
-                    waiting = {(parcel.round, parcel.phase) for parcel in node._outbox[receiver]}
+                    waiting = {(parcel.round, parcel.phase) for parcel in node.outbox.parcels[receiver]}
                     lost = set(booked[name]) - self._seen[name, receiver] - waiting
                     if lost:
                         self.violations.append(f"{receiver} never got {sorted(lost)[:5]} of {name}")
@@ -185,7 +185,7 @@ def _split_mass(federation: Federation, nodes: Mapping[str, Node]) -> float:
         own = node.machine._own
         total += float(node.machine.state.mass if own is None else own.public)
         for receiver in federation.sends_to[name]:
-            for parcel in node._outbox[receiver]:
+            for parcel in node.outbox.parcels[receiver]:
                 if Position(parcel.round, parcel.phase) >= nodes[receiver].position:
                     total += float(node.codec.unpack(parcel.phase, parcel.content).public)
     return total

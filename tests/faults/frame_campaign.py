@@ -60,7 +60,7 @@ class Peer:
         self.store = PeerStore.create(directory / "s.db", BUDGET, "job")
         self.node = Node(setting.plans[OWN], self.store, 1.0, 0.0, setting.functions)
         assert self.node.hears == self.node.sends_to == {LIAR, HONEST}
-        self.job, self.specs, self.told_every = self.node.plan.job, self.node.specs, self.node.told_every
+        self.job, self.specs, self.position_interval = self.node.plan.job, self.node.specs, self.node.position_interval
         self.refusals: Counter[str] = Counter()
         self.taken = self.own = self.heard = 0
         self.before: Any = None
@@ -80,10 +80,10 @@ class Peer:
         links = self.node.plan.algorithm.phases[phase].links
         self.node.receive(name, links, phase, sent, message, masks)
 
-    async def letter(self, name: str, recipient: str, payload: bytes) -> None:
+    async def relay_key_message(self, name: str, recipient: str, payload: bytes) -> None:
         raise MessageRefused("recipient", "nobody writes letters here")
 
-    def standing(self) -> int:
+    def current_round(self) -> int:
         return self.node.round
 
     def waiting(self, name: str) -> tuple[Parcel, ...]:
@@ -95,10 +95,10 @@ class Peer:
         except MessageRefused as refusal:
             self.refused(refusal.reason, name, refusal.detail)
 
-    def letter_from(self, relay: str, sender: str, payload: bytes) -> None:
+    def key_message(self, relay: str, sender: str, payload: bytes) -> None:
         raise MessageRefused("recipient", "nobody writes letters here")
 
-    # -- Tally ---------------------------------------------------------------------------------------------------------
+    # -- LinkEvents ---------------------------------------------------------------------------------------------------------
 
     def refused(self, reason: str, name: str | None, detail: str) -> None:
         if reason not in REFUSALS:
@@ -125,8 +125,8 @@ class Peer:
             id(machine.state),
             {place: id(message) for place, message in machine._received.items()},
             set(machine._absorbed),
-            {name: [id(parcel) for parcel in parcels] for name, parcels in node._outbox.items()},
-            dict(node._confirmed),
+            {name: [id(parcel) for parcel in parcels] for name, parcels in node.outbox.parcels.items()},
+            dict(node.outbox.positions),
             node.position,
         )
 
@@ -137,7 +137,7 @@ class Peer:
         self.own += 1
         if node.round > before + 1 + LONGEST_LEAP or node.round > self.own + LONGEST_LEAP * (1 + self.own // REST):
             raise BrokenInvariantError(f"carried from round {before} to {node.round} in round {self.own} of its own")
-        (parcel,) = (p for p in node._outbox[HONEST] if p.round == node.round)
+        (parcel,) = (p for p in node.outbox.parcels[HONEST] if p.round == node.round)
         message = node.codec.unpack(0, parcel.content)
         node.receive(HONEST, parcel.links, 0, node.round, message)
         self.heard += 1

@@ -168,7 +168,7 @@ class Invariants:
             if host.node is None:
                 continue
             for name in host.node.sends_to:
-                waiting = len(host.node._outbox[name])
+                waiting = len(host.node.outbox.parcels[name])
                 if waiting > phases * kept:
                     self.network.fail(f"{host.name} keeps {waiting} messages for {name}, more than {phases * kept}")
             machine, heard = host.node.machine, len(host.node.hears)

@@ -302,7 +302,7 @@ ON_THE_WAY = (
         ],
     ),
     *of(
-        "peer/node/snapshots.py",
+        "peer/node/snapshot.py",
         "tests/peer/test_releases.py",
         [
             (

@@ -48,9 +48,9 @@ NODE = of(
         ),
         (
             "a position is taken before it is looked at",
-            "        if position < self._confirmed.get(name, position):\n",
-            "        self._confirmed[name] = max(position, self._confirmed.get(name, position))\n"
-            "        if position < self._confirmed[name]:\n",
+            "        before = self.outbox.positions.get(name, position)\n",
+            "        before = max(position, self.outbox.positions.get(name, position))\n"
+            "        self.outbox.positions[name] = before\n",
             LIES,
             FLOOD,
         ),
@@ -60,8 +60,8 @@ NODE = of(
         ("who is too far ahead is waited for", " or self.claims.is_beyond(name, beyond) for", " for"),
         (
             "what was said in absurd rounds stays in the outbox",
-            "for p in parcels if p.round >= next_round]",
-            "for p in ()]",
+            "        self.outbox.drop_from(next_round)\n",
+            "",
             f"{BACK}::{PUT_BACK}",
         ),
         (
@@ -77,9 +77,9 @@ SERVICE = of(
     LIES,
     [
         ("a peer starts at the last round", "        self.node.refuse_exhausted()\n", "", LAST),
-        ("a liar is not counted", "        self._note_doubts()\n", "", LIVE),
     ],
 )
+LINKS = of("peer/node/links.py", LIES, [("a liar is not counted", "        self._note_doubts()\n", "", LIVE)])
 RECOVERY = (
     *of(
         "peer/node/set_round.py",
@@ -129,4 +129,4 @@ RECOVERY = (
         ],
     ),
 )
-MUTANTS = (*CLAIMS, *NODE, *SERVICE, *RECOVERY)
+MUTANTS = (*CLAIMS, *NODE, *SERVICE, *LINKS, *RECOVERY)

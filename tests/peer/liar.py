@@ -78,7 +78,7 @@ class Liar:
         said = false_round(self.chance, network.hosts[self.name].round)
         if hears:
             position = as_position(to.node.codec, said)
-            if not network.setting.waits or position < to.node._confirmed.get(self.name, Position(0, 0)):
+            if not network.setting.waits or position < to.node.outbox.positions.get(self.name, Position(0, 0)):
                 to.node.confirmed(self.name, position)
         elif self.chance.random() < 0.5:
             to.node.greeted(self.name, as_hello(to.node.codec, said))

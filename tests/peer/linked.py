@@ -125,7 +125,7 @@ class Watched:
 
 
 class Diary(Watched):
-    """A tally that keeps everything."""
+    """Link events that are kept, all of them."""
 
     def __init__(self) -> None:
         self.refusals: list[tuple[str, str | None, str]] = []
@@ -170,7 +170,7 @@ class Diary(Watched):
 class Hearing(Watched):
     """A reception that takes every message once, and holds back while `gate` is shut."""
 
-    told_every = 1
+    position_interval = 1
 
     def __init__(self, *neighbours: str, specs: Sequence[MessageSpec] = SPECS, job: str = JOB) -> None:
         self.job, self.specs, self.neighbours = job, specs, neighbours
@@ -205,7 +205,7 @@ class Hearing(Watched):
         self.messages.append(message)
         self.changed.set()
 
-    async def letter(self, name: str, recipient: str, payload: bytes) -> None:
+    async def relay_key_message(self, name: str, recipient: str, payload: bytes) -> None:
         if recipient not in self.neighbours:
             raise MessageRefused("recipient", f"{recipient} is not a neighbour")
         self.letters.append((name, recipient, payload))
@@ -222,7 +222,7 @@ class Sending(Watched):
         self.letters: list[tuple[str, str, bytes]] = []
         super().__init__()
 
-    def standing(self) -> int:
+    def current_round(self) -> int:
         return 7
 
     def waiting(self, name: str) -> list[Parcel]:
@@ -237,7 +237,7 @@ class Sending(Watched):
         self.refusals.append((name, parcel.round, reason))
         self.changed.set()
 
-    def letter_from(self, relay: str, sender: str, payload: bytes) -> None:
+    def key_message(self, relay: str, sender: str, payload: bytes) -> None:
         self.letters.append((relay, sender, payload))
         self.changed.set()
 

@@ -116,7 +116,9 @@ class MaskedNetwork(Network):
         key = (host.name, parcel.links, parcel.round, parcel.phase, parcel.receiver)
         self.sent_again += key in self.released
         super()._handed_out(host, parcel)  # which fails if one value is ever sent as two contents
-        kept = next(p for p in host.node._outbox[parcel.receiver] if (p.round, p.phase) == (parcel.round, parcel.phase))
+        kept = next(
+            p for p in host.node.outbox.parcels[parcel.receiver] if (p.round, p.phase) == (parcel.round, parcel.phase)
+        )
         if not parcel.masks or parcel.content == kept.content:
             self.fail(f"round {parcel.round} left {host.name} without a mask")
 

@@ -14,7 +14,7 @@ from tacit.core.contract import Algorithm
 from tacit.graphs import Channel, Delay, Graph, Topology
 from tacit.peer import AgentFunctions, run_in_process
 from tacit.peer.node.assignment import Plan
-from tacit.peer.views import World
+from tacit.peer.views import AgentViews
 from tacit.streams import Stream
 
 SEED = 5
@@ -41,7 +41,7 @@ class Setting:
         self.graph = graph
         with self._precision():
             self.topology = runtime.prepared_topology(algorithm, graph)
-            self.world = World(algorithm, self.topology, SEED, jnp.dtype(dtype))
+            self.world = AgentViews(algorithm, self.topology, SEED, jnp.dtype(dtype))
             self._now = functools.cache(lambda t: self.world.now(t) if t else self.world.at_first())
             self.data = jax.tree.map(self._cast, stream.chunk(0, rounds))
             first = jax.tree.map(lambda leaf: leaf[0, 0], self.data)

@@ -21,7 +21,7 @@ from tacit.peer.transport.frames import (
     INLINE,
     content_frames,
     parse_frame,
-    parse_letter,
+    parse_key_message,
     printable,
 )
 from tacit.peer.transport.wire import tacit_pb2 as pb
@@ -234,9 +234,11 @@ def test_bytes_that_are_no_frame_are_refused(reason: str, data: bytes) -> None:
 
 
 def test_letters_have_a_limit() -> None:
-    assert parse_letter(pb.Letter(correspondent="c", payload=b"x" * 2**20).SerializeToString()).correspondent == "c"
-    refusal("oversized", "at most", parse_letter, pb.Letter(payload=bytes(2**20 + 2**13)).SerializeToString())
-    refusal("malformed", "no Letter", parse_letter, b"\x0a\x05")
+    assert (
+        parse_key_message(pb.Letter(correspondent="c", payload=b"x" * 2**20).SerializeToString()).correspondent == "c"
+    )
+    refusal("oversized", "at most", parse_key_message, pb.Letter(payload=bytes(2**20 + 2**13)).SerializeToString())
+    refusal("malformed", "no Letter", parse_key_message, b"\x0a\x05")
 
 
 def test_content_is_cut_without_a_rest() -> None:

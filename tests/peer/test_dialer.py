@@ -212,10 +212,10 @@ def test_a_letter_that_cannot_be_opened_does_not_break_the_link(federation: Fede
         def closed(*_: Any) -> None:
             raise MessageRefused("malformed", "a letter that is none")
 
-        sending.letter_from = closed  # type: ignore[method-assign]
+        sending.key_message = closed  # type: ignore[method-assign]
         async with ear(federation, "b", Hearing("a")) as b, mouth(federation, "a", sending, "b", b.address) as a:
             await a.diary.until(lambda: a.dialer.connected)
-            await b.listener.send_letter("a", "c", b"?")
+            await b.listener.send_key_message("a", "c", b"?")
             await a.diary.until(lambda: bool(a.diary.refusals))
             assert a.diary.refusals == [("malformed", "b", "a letter that is none")]
             assert a.dialer.connected

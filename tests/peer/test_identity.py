@@ -17,12 +17,12 @@ from tacit.core.errors import IdentityError
 from tacit.peer.identity.authority import init_ca, issue
 from tacit.peer.identity.identity import (
     Identity,
-    checked_peer_name,
     expiry_warning,
     identity_files,
     install,
     load_identity,
     request,
+    validate_peer_name,
 )
 from tests.peer.enrolment import DAY, NAME, certificate, csr, enrol
 
@@ -49,7 +49,7 @@ def mode(path):
 
 @pytest.mark.parametrize("name", ["hospital-a", "a", "a.b-c.d1", "x" * 63, "1a.2b", "0xg", ".".join(["x" * 49] * 5)])
 def test_names_that_a_peer_may_have(name):
-    assert checked_peer_name(name) == name
+    assert validate_peer_name(name) == name
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_names_that_a_peer_may_have(name):
 )
 def test_names_that_a_peer_may_not_have(name):
     with pytest.raises(IdentityError, match="hospital-a"):
-        checked_peer_name(name)
+        validate_peer_name(name)
 
 
 # --- the flow

@@ -27,8 +27,8 @@ def test_nobody_is_ended_by_a_liar_that_is_heard_and_hears(tmp_path):
             for name in federation.plans:
                 await federation.launch(name)
             liar = federation.services[LIAR]
-            liar.standing = lambda: LAST_ROUND
-            liar.position = lambda name: Position(LAST_ROUND, 0)
+            liar.links.current_round = lambda: LAST_ROUND
+            liar.links.position = lambda name: Position(LAST_ROUND, 0)
             federation.connect()
             for service in federation.services.values():
                 await service.finished.wait()

@@ -48,7 +48,7 @@ class Sender:
         )
         self.node.confirmed(RECEIVER, Position(1, 0))
 
-    def open_letter_box(self, relay, box):
+    def open_key_channel(self, relay, box):
         assert relay == RECEIVER
         self.box = box
 

@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import shutil
+from functools import partial
 from types import SimpleNamespace
 
 import jax
@@ -18,6 +19,7 @@ from tacit.peer.masking.masker import Masker, masker_of
 from tacit.peer.masking.pairing import TAG_BYTES, partners_of, unmatched
 from tacit.peer.node.assignment import NOTHING_BOOKED
 from tacit.peer.node.exchange import Parcel, Position
+from tacit.peer.node.links import NodeLinks
 from tacit.peer.node.node import Node
 from tacit.peer.node.service import PeerService
 from tacit.peer.node.store import PeerStore
@@ -202,13 +204,15 @@ class TestNodes:
 
     def test_what_lacks_its_mask_is_not_taken_for_delivered(self, bench):
         node = bench[0][FIRST]
-        service = SimpleNamespace(
+        links = SimpleNamespace(
             node=node,
-            _dialers={B: SimpleNamespace(connected=True)},
-            _wake=asyncio.Event(),
-            _turn=asyncio.Lock(),
-            _apply_news=lambda: None,
+            dialers={B: SimpleNamespace(connected=True)},
+            wake=asyncio.Event(),
+            turn=asyncio.Lock(),
+            apply_news=lambda: None,
         )
+        links.undelivered = partial(NodeLinks.undelivered, links)
+        service = SimpleNamespace(links=links)
 
         async def scenario():
             await asyncio.wait_for(PeerService.delivered(service, 3600), 0.05)

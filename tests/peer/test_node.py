@@ -176,7 +176,7 @@ class TestDurability:
         table.folder.mkdir()
 
         def crash(nodes, k):
-            if nodes[k].position == nodes[k]._standing():  # a step that sends nothing is committed with the next
+            if nodes[k].position == nodes[k]._next_position():  # a step that sends nothing is committed with the next
                 nodes[k] = table.again(nodes[k])
 
         nodes = [table.node(name) for name in table.setting.plans]
@@ -294,8 +294,8 @@ class TestWaiting:
         name = min(source.sends_to)
         table.rounds(nodes, 1)
         table.begin(source)
-        source._confirmed.clear()
-        source._outbox[name] = [p._replace(round=t, phase=k) for p in source.waiting(name)[-1:] for t in (2, 3) for k in (0, 1, 2)]  # fmt: skip
+        source.outbox.positions.clear()
+        source.outbox.parcels[name] = [p._replace(round=t, phase=k) for p in source.waiting(name)[-1:] for t in (2, 3) for k in (0, 1, 2)]  # fmt: skip
         for position, left in (((2, 0), 6), ((2, 2), 4), ((3, 0), 3), ((3, 1), 2)):
             source.confirmed(name, Position(*position))
             assert len(source.waiting(name)) == left
@@ -388,8 +388,8 @@ class TestGoingOn:
         assert (one.round, one.waits, one.due(1e9), one.due_at()) == (1, True, False, None)
         with pytest.raises(ContractError, match="cannot go on without peer-1, peer-2"):
             one.proceed(1e9)
-        assert one.told_every == FURTHEST_AHEAD
-        assert table.node("peer-1").told_every == HORIZON
+        assert one.position_interval == FURTHEST_AHEAD
+        assert table.node("peer-1").position_interval == HORIZON
 
     def test_nobody_waits_for_a_message_that_is_not_for_it(self, bench):
         """Neither a client that is not called nor the server that it has nothing to tell, long before a deadline."""

@@ -355,7 +355,7 @@ def test_letters_that_are_none_are_refused(federation: Federation) -> None:
                 waiting.set()
                 await asyncio.Event().wait()
 
-            hearing.letter = never  # type: ignore[method-assign]
+            hearing.relay_key_message = never  # type: ignore[method-assign]
             data = pb.Letter(correspondent="c").SerializeToString()
             calls = [channel.unary_unary(RELAY)(data, timeout=LIMIT) for _ in range(6)]
             await b.diary.until(lambda: len(b.diary.refusals) == 4)

@@ -224,7 +224,7 @@ def test_confirmations_are_taken_in_after_the_rounds_have_ended(tmp_path, monkey
             assert (other.fault, other.node.round) == (None, 40)
             while ended.node.waiting("peer-1"):
                 await asyncio.sleep(0.02)
-            assert not ended._confirmations
+            assert not ended.links._confirmations
         finally:
             await federation.stop()
 

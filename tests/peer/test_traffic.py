@@ -22,7 +22,7 @@ from tacit.peer.transport.traffic import (
     message_bytes,
     position_bytes,
 )
-from tacit.peer.views import World
+from tacit.peer.views import AgentViews
 from tests.peer import linked, masked, services
 
 CLOSE = 0.1
@@ -130,7 +130,7 @@ def test_services_that_share_windows_use_the_predicted_bytes(tmp_path) -> None:
             await federation.stop()
 
     linked.within(story(), 60)
-    world = World(algorithm, runtime.prepared_topology(algorithm, topology), 0, jnp.dtype("float32"))
+    world = AgentViews(algorithm, runtime.prepared_topology(algorithm, topology), 0, jnp.dtype("float32"))
     specs = runtime.settle(algorithm, plans[0].params, plans[0].batch, plans[0].role_views)
     there = np.array([[int(world.now(t)[links].live.sum()) for links in ("downlink", "uplink")] for t in rounds()])
     whole, first = (forecast(algorithm, specs, world, there[:k], FURTHEST_AHEAD) for k in (ROUNDS, FROM))
@@ -148,14 +148,14 @@ def rounds() -> range:
 def described(algorithm, topology, stream):
     plan = services.plans(algorithm, topology, stream)[0]
     specs = runtime.settle(algorithm, plan.params, plan.batch, plan.role_views)
-    return specs, World(algorithm, runtime.prepared_topology(algorithm, topology), 0, jnp.dtype("float32"))
+    return specs, AgentViews(algorithm, runtime.prepared_topology(algorithm, topology), 0, jnp.dtype("float32"))
 
 
 def test_who_is_not_called_costs_a_word_and_silent_links_a_reminder_now_and_then() -> None:
     algorithm = pso_fed(objectives.squared(), 0.1, fraction=0.5, share=4)
     stream = streams.linear_drift(3, 8, drift=0.0, seed=1)
     specs, world = described(algorithm, graphs.star_roles(3), stream)
-    found = forecast(algorithm, specs, world, np.array([[3, 3], [1, 2], [0, 0]]), told_every=2)
+    found = forecast(algorithm, specs, world, np.array([[3, 3], [1, 2], [0, 0]]), position_interval=2)
     assert (found.messages, found.empty, found.confirmations, found.reminders) == (9, 9, 18, 0)
     codec = Codec("", specs)
     full, none = (sum(message_bytes(codec, phase, 2, empty=empty) for phase in (0, 1)) for empty in (False, True))
@@ -168,7 +168,7 @@ def test_who_is_not_called_costs_a_word_and_silent_links_a_reminder_now_and_then
 
     away = graphs.star_roles(3).available("client", 1e-9)
     specs, world = described(algorithm, away, stream)
-    silent = forecast(algorithm, specs, world, np.zeros((9, 2), int), told_every=4)
+    silent = forecast(algorithm, specs, world, np.zeros((9, 2), int), position_interval=4)
     assert (silent.messages, silent.empty, silent.confirmations, silent.reminders) == (0, 0, 0, 6 * 2)
     assert silent.bytes == 12 * position_bytes(5)
 
@@ -177,7 +177,10 @@ def test_peers_have_a_connection_per_direction_and_masked_messages_no_forecast()
     stream = streams.linear_drift(4, 3, drift=0.0, seed=1)
     plain = online_push_sum(objectives.squared())
     specs, world = described(plain, graphs.directed_ring(4), stream)
-    found = forecast(plain, specs, world, np.full((2, 1), 4), told_every=8)
+    found = forecast(plain, specs, world, np.full((2, 1), 4), position_interval=8)
     assert (found.messages, found.setup) == (8, 4 * CONNECTION)
     hidden = masked.algorithm()
-    assert forecast(hidden, *described(hidden, graphs.complete(4), stream), np.full((2, 1), 12), told_every=2) is None
+    assert (
+        forecast(hidden, *described(hidden, graphs.complete(4), stream), np.full((2, 1), 12), position_interval=2)
+        is None
+    )

@@ -268,7 +268,7 @@ def test_steps_that_are_close_together_are_told_as_one(federation: Federation) -
 def test_a_position_is_told_when_it_covers_a_message_and_otherwise_now_and_then(federation: Federation) -> None:
     async def story() -> None:
         hearing = Hearing("a")
-        hearing.told_every = 3
+        hearing.position_interval = 3
 
         async def moves(link: Any, *positions: Position) -> None:
             for hearing.at in positions:
@@ -297,7 +297,7 @@ def test_a_position_is_told_when_it_covers_a_message_and_otherwise_now_and_then(
 
 def test_what_came_by_an_older_link_or_late_is_confirmed_too(federation: Federation) -> None:
     class Tolerant(Hearing):
-        told_every = 100
+        position_interval = 100
 
         async def take(self, name: str, phase: int, sent: int, *rest: Any) -> None:
             if ("a", phase, sent) in self.taken:
@@ -359,18 +359,18 @@ def test_letters_travel_both_ways(federation: Federation) -> None:
         hearing, sending = Hearing("a", "c"), Sending()
         async with ear(federation, "b", hearing) as b, mouth(federation, "a", sending, "b", b.address) as a:
             with pytest.raises(RemoteError, match="not connected"):
-                await a.dialer.send_letter("c", b"too early")
+                await a.dialer.send_key_message("c", b"too early")
             await a.diary.until(lambda: a.dialer.connected)
-            await a.dialer.send_letter("c", b"sealed" * 1000)
+            await a.dialer.send_key_message("c", b"sealed" * 1000)
             assert hearing.letters == [("a", "c", b"sealed" * 1000)]
             with pytest.raises(MessageRefused, match="d is not a neighbour"):
-                await a.dialer.send_letter("d", b"sealed")
+                await a.dialer.send_key_message("d", b"sealed")
             assert b.diary.reasons == ["recipient"]
-            await b.listener.send_letter("a", "c", b"answer")
+            await b.listener.send_key_message("a", "c", b"answer")
             await sending.until(lambda: bool(sending.letters))
             assert sending.letters == [("b", "c", b"answer")]
             with pytest.raises(MessageRefused, match="c is not connected"):
-                await b.listener.send_letter("c", "a", b"answer")
+                await b.listener.send_key_message("c", "a", b"answer")
 
     within(story())
 

@@ -19,7 +19,7 @@ from tacit.peer.identity.credentials import channel_options, grpc
 from tacit.peer.node.exchange import Parcel
 from tacit.peer.transport.codec import LAST_ROUND, REASONS, Codec
 from tacit.peer.transport.dialer import Dialer, _TurnedAwayError
-from tacit.peer.transport.frames import content_frames, parse_letter, parse_receipt
+from tacit.peer.transport.frames import content_frames, parse_key_message, parse_receipt
 from tacit.peer.transport.link import LINK
 from tacit.peer.transport.listener import Listener, _Link
 from tacit.peer.transport.wire import tacit_pb2 as pb
@@ -156,7 +156,7 @@ def test_20000_mutated_frames_on_the_dialling_side() -> None:
 def test_20000_mutated_letters_and_receipts() -> None:
     rng, outcomes = random.Random(3), Counter[str]()
     for _ in range(10_000):
-        for parse in (parse_letter, parse_receipt):
+        for parse in (parse_key_message, parse_receipt):
             try:
                 parse(mutated(rng, SEEDS))
             except MessageRefused as refusal:

@@ -3,7 +3,7 @@
 Everything that happens is an event on one heap, and all chance comes from one seed, so that a run can be had again.
 Links behave as the transport does. The sender of an edge dials. The receiver welcomes it with its position; the sender
 confirms that and sends all that waits, each parcel once per connection. The receiver reads one after the other, holds
-one that is too early and reads nothing behind it, and tells its position when `Told` says so.
+one that is too early and reads nothing behind it, and tells its position when `KnownPosition` says so.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tacit.core.errors import MessageRefused
 from tacit.peer.node.assignment import NOTHING_BOOKED
-from tacit.peer.node.exchange import Position, Told
+from tacit.peer.node.exchange import KnownPosition, Position
 from tacit.peer.node.node import Node
 from tacit.peer.node.store import PeerStore
 from tests.peer.liar import Liar
@@ -327,7 +327,7 @@ class Network:
             node = self.hosts[connection.receiver].node
             node.greeted(connection.sender, at_round)
             connection.greeted = True
-            connection.told = Told(node.position, node.told_every)
+            connection.told = KnownPosition(node.position, node.position_interval)
             self._return(connection, self._welcome, node.position)
 
     def _welcome(self, connection: Connection, position: Position) -> None:

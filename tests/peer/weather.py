@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tacit.peer.node.exchange import Position, Told
+from tacit.peer.node.exchange import KnownPosition, Position
 from tacit.peer.node.node import Node
 from tacit.peer.node.store import PeerStore
 from tacit.privacy.accounting import Budget
@@ -99,7 +99,7 @@ class Connection:
     """When the last message forth arrives."""
     returns: float = 0.0
     queue: deque = field(default_factory=deque)
-    told: Told | None = None
+    told: KnownPosition | None = None
     """Since it was welcomed."""
 
 

@@ -35,7 +35,7 @@ from tacit.core.contract import Algorithm
 from tacit.core.errors import ConfigError, GraphError, IdentityError
 from tacit.graphs import validate_clusters
 from tacit.objectives import OBJECTIVES
-from tacit.peer.identity.identity import checked_peer_name
+from tacit.peer.identity.identity import validate_peer_name
 from tacit.peer.node.exchange import VERSION
 from tacit.peer.sources.queue import SampleForm
 from tacit.streams.stream import Batch
@@ -203,7 +203,7 @@ def _members(table: Mapping[str, Any], algorithm: Algorithm, place: Place) -> di
                 'e.g. ["hospital-a", "hospital-b"]'
             )
         try:
-            members[role] = tuple(map(checked_peer_name, names))
+            members[role] = tuple(map(validate_peer_name, names))
         except IdentityError as error:
             raise ConfigError(f"{place} {role}: {error}") from error
     everyone = [name for names in members.values() for name in names]

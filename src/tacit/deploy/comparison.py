@@ -20,7 +20,7 @@ from tacit.peer.in_memory import speakers
 from tacit.peer.machine.claims import FURTHEST_AHEAD
 from tacit.peer.sources.batches import in_precision
 from tacit.peer.transport.traffic import Forecast, forecast
-from tacit.peer.views import World
+from tacit.peer.views import AgentViews
 from tacit.simulator import simulate
 from tacit.simulator.engine import Engine
 from tacit.simulator.layout import lay_out
@@ -133,7 +133,7 @@ def _rounds_of(problem: Problem, index: int, dtype: jnp.dtype) -> tuple[Params, 
         found.append(jax.tree.map(np.asarray, models(network, loop)))
         sent.append(np.asarray(tally.messages)[:, 0])
     stacked: Params = jax.tree.map(lambda *leaves: np.stack(leaves), *found)
-    seen = World(algorithm, topology, seed, dtype)
+    seen = AgentViews(algorithm, topology, seed, dtype)
     return stacked, forecast(algorithm, engine.specs, seen, np.stack(sent), FURTHEST_AHEAD)
 
 

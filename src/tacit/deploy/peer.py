@@ -25,7 +25,7 @@ from tacit.deploy.ledger_register import open_store
 from tacit.peer.identity.credentials import IdentityWatch
 from tacit.peer.identity.identity import identity_files
 from tacit.peer.node.assignment import Pace, Plan
-from tacit.peer.node.closing import StopsOnce
+from tacit.peer.node.closing import CloseOnce
 from tacit.peer.node.service import PeerService
 from tacit.peer.node.set_round import Moved
 from tacit.peer.node.set_round import set_round as moved_to
@@ -43,7 +43,7 @@ LONGEST_DELIVERY, SHORT_DELIVERY = 60.0, 5.0
 if they can."""
 
 
-class Peer(StopsOnce):
+class Peer(CloseOnce):
     """A running peer: it learns from its own samples, with its neighbours, and predicts.
 
     `await Peer.start(...)` makes it; `await peer.stop()`, or the end of ``async with``, ends it. What it learnt, what

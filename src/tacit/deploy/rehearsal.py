@@ -25,7 +25,7 @@ from tacit.peer.machine.rounds import Views
 from tacit.peer.node.assignment import Plan
 from tacit.peer.node.exchange import VERSION
 from tacit.peer.sources.batches import in_precision
-from tacit.peer.views import World
+from tacit.peer.views import AgentViews
 from tacit.streams import Stream
 from tacit.streams.learnt import refuse_undeclared
 
@@ -59,7 +59,7 @@ def plans(
     refuse_undeclared(algorithm, [stream])
     with jax.enable_x64(dtype == "float64"):
         topology = runtime.prepared_topology(algorithm, graph)
-        world = World(algorithm, topology, seed, jnp.dtype(dtype))
+        world = AgentViews(algorithm, topology, seed, jnp.dtype(dtype))
         first = jax.tree.map(lambda leaf: in_precision(np.zeros(leaf.shape, leaf.dtype), dtype), stream.batch_spec())
         params = runtime.first_params(algorithm, first, jnp.dtype(dtype), None)
         members = roster(algorithm, graph)
@@ -90,7 +90,7 @@ def plans(
         ]
 
 
-def _views(world: World, role: str, agent: int, size: int) -> Callable[[int], Views]:
+def _views(world: AgentViews, role: str, agent: int, size: int) -> Callable[[int], Views]:
     return lambda t: world.views(role, agent, t, size, world.now(t) if t else world.at_first())
 
 

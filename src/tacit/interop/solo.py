@@ -20,7 +20,7 @@ from tacit.graphs import Graph
 from tacit.peer.machine.functions import AgentFunctions
 from tacit.peer.machine.releases import BookedReleaser
 from tacit.peer.machine.rounds import RoundMachine
-from tacit.peer.views import World
+from tacit.peer.views import AgentViews
 from tacit.privacy.accounting import Account, guarantee
 from tacit.privacy.charges import charges_all
 from tacit.privacy.events import Event
@@ -51,7 +51,7 @@ class SoloAgent:
         """Make the first state for samples of so many columns."""
         self.algorithm = algorithm
         topology = runtime.prepared_topology(algorithm, Graph.from_edges(1, [], [], name="one agent"))
-        self._world = World(algorithm, topology, seed, PRECISION)
+        self._world = AgentViews(algorithm, topology, seed, PRECISION)
         self._label = label
         self._books = Books()
         self.round = 0

@@ -48,7 +48,7 @@ class Neighbourhoods:
         return Links(jnp.asarray(ids), jnp.asarray(live), jnp.asarray(weight, dtype))
 
 
-class World:
+class AgentViews:
     """What the simulator's world is, seen by one agent at a time."""
 
     def __init__(self, algorithm: Algorithm, topology: Topology, seed: int, dtype: jnp.dtype) -> None:

@@ -12,15 +12,15 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
 from tacit.core.errors import IdentityError
-from tacit.peer.identity.identity import PEER_USES, checked_peer_name
+from tacit.peer.identity.identity import PEER_USES, validate_peer_name
 from tacit.peer.identity.pem_files import (
     UNREADABLE,
-    checked_p256,
     key_pem,
     load_certificate,
     load_key,
     public_bytes,
     read_file,
+    validate_p256,
     write_new,
 )
 
@@ -56,8 +56,8 @@ def issue(csr_path: Path, name: str, ca_directory: Path, out: Path, days: int = 
 
     The request may hold nothing but a P-256 key and that one name: what else it asks for is refused, not dropped.
     """
-    checked_peer_name(name)
-    public_key = _checked_request(csr_path, name)
+    validate_peer_name(name)
+    public_key = _validate_request(csr_path, name)
     ca_key, ca = _load_authority(ca_directory)
     start = datetime.now(UTC) - CLOCK_SKEW
     end = _end(start, days)
@@ -79,7 +79,7 @@ def issue(csr_path: Path, name: str, ca_directory: Path, out: Path, days: int = 
     return out
 
 
-def _checked_request(path: Path, name: str) -> ec.EllipticCurvePublicKey:
+def _validate_request(path: Path, name: str) -> ec.EllipticCurvePublicKey:
     try:
         csr = x509.load_pem_x509_csr(read_file(path))
         signed = csr.is_signature_valid
@@ -105,7 +105,7 @@ def _checked_request(path: Path, name: str) -> ec.EllipticCurvePublicKey:
             f"the request {path} asks for the names {names}, expected only the DNS name {name!r}: "
             f"issue what was agreed with that peer, or have it make the request again"
         )
-    return checked_p256(public_key, path)
+    return validate_p256(public_key, path)
 
 
 def _load_authority(directory: Path) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:

@@ -22,7 +22,7 @@ from typing import Any
 from cryptography import x509
 
 from tacit.core.errors import IdentityError, MessageRefused
-from tacit.peer.identity.identity import Identity, IdentityFiles, checked_peer_name, issued_by, load_identity
+from tacit.peer.identity.identity import Identity, IdentityFiles, issued_by, load_identity, validate_peer_name
 from tacit.peer.identity.pem_files import UNREADABLE
 from tacit.peer.transport.tls_log import handshake_reason
 from tacit.privacy.ledger.open_files import SHORT
@@ -109,7 +109,7 @@ def channel_credentials(identity: Identity) -> grpc.ChannelCredentials:
 def channel_options(expected_name: str, *others: tuple[str, Any]) -> list[tuple[str, Any]]:
     """Options of a channel on which only the peer `expected_name` may answer, whatever the address."""
     return [
-        ("grpc.ssl_target_name_override", checked_peer_name(expected_name)),
+        ("grpc.ssl_target_name_override", validate_peer_name(expected_name)),
         ("grpc.use_local_subchannel_pool", 1),  # a new channel makes its own handshake, with its own credentials
         *others,
     ]
@@ -128,7 +128,7 @@ def peer_name(auth_context: Mapping[str, Iterable[bytes]]) -> str:
     if versions not in ([], [b"TLSv1.3"]):
         raise MessageRefused("identity", f"a connection by {versions}, expected TLS 1.3")
     try:
-        return checked_peer_name(names[1][0].decode("ascii", "backslashreplace"))
+        return validate_peer_name(names[1][0].decode("ascii", "backslashreplace"))
     except IdentityError as error:
         raise MessageRefused("identity", str(error)) from error
 

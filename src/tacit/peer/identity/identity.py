@@ -88,7 +88,7 @@ def identity_files(directory: Path) -> IdentityFiles:
     return IdentityFiles(directory / "identity.pem", directory / "identity.pem", directory / "ca.crt")
 
 
-def checked_peer_name(name: str) -> str:
+def validate_peer_name(name: str) -> str:
     """The name itself, if it can be a peer's: lower-case DNS labels, no wildcard, no final dot, not an IP address."""
     expected = (
         "lower-case letters, digits and '-' in labels of 1 to 63 characters joined by '.', for example hospital-a"
@@ -103,7 +103,7 @@ def checked_peer_name(name: str) -> str:
 
 def request(name: str, directory: Path) -> Request:
     """Make a key for `name` in `directory` and a request for its certificate; what is in use there is left alone."""
-    checked_peer_name(name)
+    validate_peer_name(name)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     key_path, csr_path = directory / "next.key", directory / f"{name}.csr"
     if not key_path.exists():
@@ -206,7 +206,7 @@ def _only_name(certificate: x509.Certificate, path: Path) -> str:
     if len(general) != 1 or not isinstance(general[0], x509.DNSName):
         found = [name.value for name in general]
         raise IdentityError(f"{path} holds the names {found}, expected exactly one DNS name: have it issued again")
-    return checked_peer_name(general[0].value)
+    return validate_peer_name(general[0].value)
 
 
 def is_valid(certificate: x509.Certificate, now: datetime) -> bool:

@@ -40,7 +40,7 @@ def load_key(path: Path) -> ec.EllipticCurvePrivateKey:
         key = load_pem_private_key(content, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise IdentityError(f"{path} holds no usable private key: expected PEM without a password") from error
-    checked_p256(key.public_key(), path)
+    validate_p256(key.public_key(), path)
     assert isinstance(key, ec.EllipticCurvePrivateKey)
     return key
 
@@ -65,7 +65,7 @@ def load_certificate(path: Path) -> x509.Certificate:
     return certificates[0]
 
 
-def checked_p256(public_key: object, path: Path) -> ec.EllipticCurvePublicKey:
+def validate_p256(public_key: object, path: Path) -> ec.EllipticCurvePublicKey:
     """The key itself, if it is an ECDSA P-256 key."""
     if isinstance(public_key, ec.EllipticCurvePublicKey) and isinstance(public_key.curve, ec.SECP256R1):
         return public_key

@@ -19,9 +19,27 @@ from tacit.runtime import MessageSpec
 
 
 class AgentFunctions:
-    """An algorithm's functions compiled for one agent; agents of equal shapes share them."""
+    """An algorithm's functions compiled for one agent; agents of equal shapes share them.
+
+    A phase is prepared (compute, release, emit) at its source and absorbed at its target.
+
+    Example:
+      >>> import tacit
+      >>> method = tacit.algorithms.online_push_sum(tacit.objectives.logistic())
+      >>> stream = tacit.streams.logistic_drift(agents=3, dim=2)
+      >>> run = tacit.peer.run_in_process(method, tacit.graphs.directed_ring(3), stream, rounds=1)
+      >>> functions = run.machines["peer"][0].functions
+      >>> functions.algorithm.name, len(functions.specs)
+      ('online_push_sum', 1)
+    """
 
     def __init__(self, algorithm: Algorithm, specs: tuple[MessageSpec, ...]) -> None:
+        """Compile on first use.
+
+        Args:
+          algorithm: The method.
+          specs: Shape, type and release of each phase's messages, from `tacit.runtime.settle`.
+        """
         algorithm = runtime.self_contained(algorithm)
         self.algorithm, self.specs = algorithm, specs
         self._prepare = [jax.jit(self._preparer(k, phase)) for k, phase in enumerate(algorithm.phases)]

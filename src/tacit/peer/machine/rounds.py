@@ -1,28 +1,18 @@
-"""The round machine of one agent, without any input or output of its own.
-
-A shell (a socket loop, an in-memory network, a test) feeds it batches and envelopes and carries away the envelopes
-that it hands out. Nothing here waits: `waiting_for` says whose messages the current phase still lacks, and the shell
-decides when to `proceed`::
-
-    outgoing = machine.begin(batch, views)      # round t: phase 0 up to its messages
-    machine.receive(envelope)                   # as they come, early or late
-    outgoing = machine.proceed()                # absorb, and on to the next phase's messages
-    ... until machine.between_rounds
-"""
+"""The round machine of one agent, without input or output of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from tacit import runtime
-from tacit.core.contract import Array, Batch, Key, Message, Outbox, Params, State, View
+from tacit.core.contract import Batch, Key, Message, Params, State, View
 from tacit.core.errors import ContractError, MessageRefused, PrivacyError
 from tacit.core.inbox import StackedInbox
+from tacit.peer.machine.envelopes import Envelope, fits, for_slot, stacked
 from tacit.peer.machine.functions import AgentFunctions
 from tacit.peer.machine.releases import Releaser
 from tacit.peer.masking.pairing import TAG_BYTES, partners_of, unmatched
@@ -37,27 +27,8 @@ HORIZON = 2
 """Messages are kept for this many rounds to come; what is sent further ahead has to wait at its sender."""
 
 
-class Envelope(NamedTuple):
-    """A message on its way along one link."""
-
-    links: str
-    """Name of the link set."""
-    phase: int
-    """Number of the phase, from 0 on."""
-    round: int
-    """Round in which it was sent."""
-    sender: int
-    """Its number within its role."""
-    receiver: int
-    """Its number within its role."""
-    message: Message | None
-    """Leaves are NumPy arrays; `push` weights are applied already. None: nothing is for the receiver in this round."""
-    masks: bytes = b""
-    """Tags of the sessions that its masks come from; empty where it has none."""
-
-
 class Snapshot(NamedTuple):
-    """All of a machine that outlives its process. Messages that were heard and not absorbed are not in it."""
+    """The durable state of a machine. Messages that were received and not absorbed are not in it."""
 
     round: int
     phase: int | None
@@ -69,11 +40,30 @@ class Snapshot(NamedTuple):
     reached: list[str]
     absorbed: list[tuple[int, int, int]]
     numbered: int = 0
-    """Number of the last batch of records that never come again: it grows, though rounds may be put back."""
+    """Number of the last batch of records that never come again: it grows even where rounds are set back."""
 
 
 class RoundMachine:
-    """One agent going through the phases of one round after another."""
+    """One agent that goes through the phases of one round after another, without input or output of its own.
+
+    A shell (a socket loop, an in-memory network, a test) feeds it batches and envelopes and delivers the envelopes
+    that it returns. The machine never waits: `waiting_for` names the senders whose messages the current phase lacks,
+    and the shell decides when to `proceed`::
+
+        outgoing = machine.begin(batch, views)      # round t: phase 0 up to its messages
+        machine.receive(envelope)                   # as they come, early or late
+        outgoing = machine.proceed()                # absorb, and on to the next phase's messages
+        ... until machine.between_rounds
+
+    Example:
+      >>> import tacit
+      >>> method = tacit.algorithms.online_push_sum(tacit.objectives.logistic())
+      >>> stream = tacit.streams.logistic_drift(agents=3, dim=2)
+      >>> run = tacit.peer.run_in_process(method, tacit.graphs.directed_ring(3), stream, rounds=2)
+      >>> machine = run.machines["peer"][0]
+      >>> machine.round, machine.between_rounds, machine.waiting_for()
+      (2, True, set())
+    """
 
     def __init__(
         self,
@@ -86,7 +76,18 @@ class RoundMachine:
         longest_delay: int = 0,
         releaser: Releaser | None = None,
     ) -> None:
-        """Make the first state. Without a releaser the noise is simulated from the key, and nothing is booked."""
+        """Make the first state.
+
+        Args:
+          functions: The method's compiled functions, shared by all agents of equal shapes.
+          role: The agent's role in the method.
+          agent: Its id within the role, from 0 on.
+          key: Its random key, from which noise is simulated where there is no releaser.
+          params: Parameters to begin with.
+          views: Its view of each link set in round 0: every link that there will be.
+          longest_delay: Rounds that a message may be late, at least 0.
+          releaser: Draws noise and books every release; by default nothing is booked.
+        """
         self.releaser = releaser
         self.functions, self.role, self.agent, self.key = functions, role, agent, key
         self.algorithm = functions.algorithm
@@ -113,7 +114,7 @@ class RoundMachine:
 
     @property
     def not_called(self) -> tuple[int, ...]:
-        """Neighbours for whom the messages of this phase, which name whom they are for, hold nothing."""
+        """Out-neighbours that an addressed phase does not call."""
         return self._not_called
 
     @property
@@ -133,7 +134,7 @@ class RoundMachine:
 
     @property
     def model_alone(self) -> Params:
-        """Parameters that the last phase would have led to had only the agent's own message arrived."""
+        """Model after the last phase had only the agent's own message arrived."""
         if self._last is None:
             return self.model
         index, state, own, view = self._last
@@ -145,10 +146,16 @@ class RoundMachine:
         return self.functions.model(self.functions.absorb(index, self.key, state, inbox, view))
 
     def begin(self, batch: Batch, views: Views, records: Iterable[int] | None = None) -> list[Envelope]:
-        """Start the next round with its data and its view of each link set; returns the first messages.
+        """Start the next round.
 
-        `records` are the numbers of the records in the batch (-1: an empty place), by which the ledger knows those that
-        come again. None is right for records that never do.
+        Args:
+          batch: The round's data; `()` in a role without data.
+          views: View of each link set in this round.
+          records: Numbers of the records in the batch (-1: an empty place), by which the ledger knows those that come
+            again; None for records that never do.
+
+        Returns:
+          The messages of the first phase.
         """
         if self._phase is not None:
             raise ContractError(f"round {self.round} is still in phase {self._phase}; proceed first")
@@ -172,14 +179,14 @@ class RoundMachine:
         return envelopes
 
     def skip_to(self, round_: int) -> None:
-        """Leave rounds out, so that `round_` is the last one that is over: this agent had no part in them."""
+        """Leave rounds out: `round_` becomes the last one that is over."""
         if self._phase is not None or round_ < self.round:
             raise ContractError(f"round {self.round} cannot become {round_}: rounds are left out between two, forwards")
         self.round = round_
         self._received = {place: m for place, m in self._received.items() if not self._expired(*place[:2])}
 
     def restart_after(self, round_: int) -> None:
-        """Make `round_` the last one that is over, though it may lie behind; what was heard is forgotten."""
+        """Make `round_`, which may lie behind, the last one that is over; messages received are forgotten."""
         if self._phase is not None:
             raise ContractError(f"round {self.round} is still in phase {self._phase}; proceed first")
         self._numbered = max(self._numbered, self.round)
@@ -187,7 +194,7 @@ class RoundMachine:
         self._received, self._masks, self._absorbed = {}, {}, set()
 
     def release_name(self, round_: int, phase: int) -> str:
-        """Return the name under which what is sent in a phase is booked, once."""
+        """Return the unique name under which the release of a phase is booked."""
         return f"{self.role} {self.agent} round {round_} phase {phase}"
 
     def too_early(self, sent: int) -> bool:
@@ -195,7 +202,7 @@ class RoundMachine:
         return sent > self.round + HORIZON
 
     def compile(self, batch: Batch) -> None:
-        """Compile all that this agent will run, by running it once on nothing; the machine stays as it is."""
+        """Compile all functions of this agent, by running them once; the machine stays as it is."""
         for index, phase in enumerate(self.algorithm.phases):
             view = self._views.get(phase.links)
             if view is not None and phase.source == self.role:
@@ -205,7 +212,7 @@ class RoundMachine:
                 self.functions.absorb(index, self.key, self.state, self._inbox(index, {}, view), view)
 
     def snapshot(self) -> Snapshot:
-        """Return what `restore` needs to go on from here in another process."""
+        """Return the state that `restore` needs in another process."""
         return Snapshot(
             self.round,
             self._phase,
@@ -220,7 +227,7 @@ class RoundMachine:
         )
 
     def restore(self, snapshot: Snapshot, views: Views) -> None:
-        """Go on from a snapshot; `views` are those of its round. What was heard meanwhile has to be sent again."""
+        """Go on from a snapshot; `views` are those of its round. Messages since then have to be sent again."""
         self.round, self._phase, self._held = snapshot.round, snapshot.phase, snapshot.held
         self.state, self._batch, self._own = snapshot.state, snapshot.batch, snapshot.own
         self._addressed = {links: set(agents) for links, agents in snapshot.addressed.items()}
@@ -230,7 +237,7 @@ class RoundMachine:
         self._received, self._masks = {}, {}
 
     def receive(self, envelope: Envelope) -> None:
-        """Take a message in; refused unless it fits a link of this agent and is neither too old nor a repetition."""
+        """Take a message in; MessageRefused unless it fits a link of this agent and is neither too old nor repeated."""
         if not 0 <= envelope.phase < len(self.algorithm.phases):
             raise MessageRefused("phase", f"phase {envelope.phase} of {len(self.algorithm.phases)}")
         phase = self.algorithm.phases[envelope.phase]
@@ -251,14 +258,14 @@ class RoundMachine:
         if self._is_masked(envelope.phase):
             self._check_tags(envelope)
         spec, addressed = self.functions.specs[envelope.phase].message, self.functions.specs[envelope.phase].addressed
-        if not (addressed if envelope.message is None else _fits(envelope.message, spec)):
+        if not (addressed if envelope.message is None else fits(envelope.message, spec)):
             raise MessageRefused("content", f"agent {envelope.sender} sent leaves of other shapes or types than {spec}")
         self._received[place] = envelope.message
         if envelope.masks:
             self._masks[place] = envelope.masks
 
     def waiting_for(self) -> set[int]:
-        """Agents whose message of this round the current phase could still get."""
+        """Return the ids of the agents whose message of this round the current phase lacks."""
         if self._phase is None or self.algorithm.phases[self._phase].target != self.role:
             return set()
         phase = self.algorithm.phases[self._phase]
@@ -275,7 +282,7 @@ class RoundMachine:
         return missing & self._addressed.get(phase.answers, set())
 
     def proceed(self) -> list[Envelope]:
-        """Absorb what there is and go on to the next phase; returns its messages."""
+        """Absorb the messages received and go on to the next phase; returns its messages."""
         if self._phase is None:
             raise ContractError(f"round {self.round} is over; begin the next one")
         index = self._phase
@@ -298,7 +305,7 @@ class RoundMachine:
         return sorted(int(agent) for agent in agents if agent >= 0)
 
     def _check_tags(self, envelope: Envelope) -> None:
-        """Refuse a message that was masked for other senders than this agent hears."""
+        """Refuse a message that was masked for another set of senders than this agent's."""
         partners, _ = partners_of(envelope.sender, self._senders(envelope.phase))
         if len(envelope.masks) != TAG_BYTES * len(partners):
             raise MessageRefused(
@@ -335,7 +342,7 @@ class RoundMachine:
         envelopes = []
         agents, addressed = np.asarray(view.out.agent), np.asarray(ready.addressed)
         for slot in np.flatnonzero(addressed):
-            message = _for_slot(outbox, int(slot), view)
+            message = for_slot(outbox, int(slot), view)
             if slot == 0:
                 self._own = message
             else:
@@ -377,49 +384,14 @@ class RoundMachine:
         self.state = self.functions.absorb(index, self.key, self.state, inbox, view)
 
     def _inbox(self, index: int, found: Mapping[int, Message], view: View) -> StackedInbox:
-        slots = view.into.live.shape[0]
-        entries = slots * (self.longest_delay + 1)
-        arrived = np.zeros(entries, np.bool_)
-        arrived[list(found)] = True
-
-        def stacked(spec: Any, *leaves: np.ndarray) -> np.ndarray:
-            result = np.zeros((entries, *spec.shape), spec.dtype)
-            for entry, leaf in zip(found, leaves, strict=True):
-                result[entry] = leaf
-            return result
-
-        spec = self.functions.specs[index]
-        values = jax.tree.map(stacked, spec.message, *found.values())
-        weight = None if spec.delivery == "push" else view.into.weight
-        return StackedInbox(values, jnp.asarray(arrived), weight, slots)
+        return stacked(self.functions.specs[index], found, view, self.longest_delay)
 
 
 def _refuse_unnumbered(batch: Batch, round_: int) -> None:
-    """Refuse a batch that is said to hold no record and holds some: its release would cost nobody anything."""
+    """Refuse a batch that is said to hold no record and holds some: its release would be booked at no cost."""
     weight = getattr(batch, "weight", None)
     if weight is None or np.any(np.asarray(weight) != 0):
         raise PrivacyError(
             f"the batch of round {round_} holds records, but their numbers say that it holds none; number them from 0 "
             "on, or give None for records that never come again"
         )
-
-
-def _fits(message: Message, spec: Message) -> bool:
-    """Whether a message from outside has the structure, shapes and types that this phase sends."""
-    if not runtime.same_structure(message, spec):
-        return False
-    pairs = zip(jax.tree.leaves(message), jax.tree.leaves(spec), strict=True)
-    return all(isinstance(a, np.ndarray | np.generic) and (a.shape, a.dtype) == (b.shape, b.dtype) for a, b in pairs)
-
-
-def _for_slot(outbox: Outbox, slot: int, view: View) -> Message:
-    """Return what goes through one out-slot, as it will lie on the wire."""
-    weight = np.asarray(view.out.weight)[slot]
-
-    def share(leaf: Array) -> np.ndarray:
-        if outbox.delivery == "per_slot":
-            return np.asarray(np.asarray(leaf)[slot])
-        return np.asarray(leaf) * weight.astype(leaf.dtype) if outbox.delivery == "push" else np.asarray(leaf)
-
-    message: Message = jax.tree.map(share, outbox.message)
-    return message

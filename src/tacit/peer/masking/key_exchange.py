@@ -1,4 +1,4 @@
-"""Pairwise secrets at work: the sans-IO party of `pairwise.py`, its letters carried by the receiver over gRPC."""
+"""Pairwise secrets over the network: the sans-IO party of `agreement.py`, its messages relayed by the receiver."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ from tacit.peer.masking.agreement import KeyStore, PairwiseParty
 Refused = Callable[[str, str | None, str], None]
 
 
-class PostOffice(Protocol):
-    """What carries letters: a running peer, `tacit.peer.node.service.PeerService`."""
+class KeyChannels(Protocol):
+    """Transport of key-agreement messages: `tacit.peer.node.links.NodeLinks`."""
 
-    def open_letter_box(self, relay: str, box: Callable[[str, bytes], None]) -> Callable[[str, bytes], Awaitable[None]]:
-        """Hear letters that `relay` passes on; returns what sends them through it."""
+    def open_key_channel(
+        self, relay: str, take: Callable[[str, bytes], None]
+    ) -> Callable[[str, bytes], Awaitable[None]]:
+        """Hand messages that `relay` passes on to `take`; returns the function that sends through it."""
 
 
 class PairwiseSecrets:
@@ -30,7 +32,7 @@ class PairwiseSecrets:
 
     def __init__(
         self,
-        office: PostOffice,
+        channels: KeyChannels,
         identity: Callable[[], Identity],
         job: str,
         receiver: str,
@@ -50,7 +52,7 @@ class PairwiseSecrets:
         self._identity, self._refused, self._retry = identity, refused, retry
         self._on_change = changed
         self._known = self._identity().fingerprint
-        self._send = office.open_letter_box(receiver, self._take)
+        self._send = channels.open_key_channel(receiver, self._take)
         self._changed = asyncio.Event()
         self._replies: set[asyncio.Task[None]] = set()
         self._offering = asyncio.create_task(self._offer())
@@ -71,7 +73,7 @@ class PairwiseSecrets:
         return self._party.pad(partner, round_, phase, words)
 
     async def close(self) -> None:
-        """Send no more letters."""
+        """Send no more messages."""
         tasks = (self._offering, *self._replies)
         for task in tasks:
             task.cancel()
@@ -90,12 +92,12 @@ class PairwiseSecrets:
             await asyncio.sleep(self._retry)
 
     async def _post(self, partner: str, payload: bytes) -> None:
-        # Whoever is not there yet gets the next offer.
+        # A partner that is not there yet gets the next offer.
         with contextlib.suppress(RemoteError):
             await self._send(partner, payload)
 
     def _take(self, sender: str, payload: bytes) -> None:
-        """Take a letter; who wrote it follows from its signature, not from what the relay says."""
+        """Take a message; its author follows from its signature, not from what the relay says."""
         try:
             writer, reply = self._party.accept(payload, datetime.now(UTC))
         except MessageRefused as refusal:

@@ -1,22 +1,29 @@
-"""What a peer has to do, and at what pace."""
+"""Assignment of a peer: the plan that it carries out, and its pace."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Literal
 
+import jax
+import numpy as np
+
+from tacit import runtime
 from tacit.core.contract import Algorithm, Batch, Key, Params
+from tacit.core.errors import DataError
 from tacit.peer.machine.rounds import Views
 from tacit.privacy.accounting import Budget
 
 NOTHING_BOOKED = Budget(epsilon=sys.float_info.min)
-"""Of a store whose peer books nothing: its ledger would refuse any charge."""
+"""Budget of a store whose peer books nothing: its ledger would refuse any charge."""
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What a peer has to do: all that stays the same while it runs."""
+    """Everything about a peer that stays the same while it runs."""
 
     job: str
     """Hash of the job in hexadecimal, its program included; peers of different jobs do not talk."""
@@ -28,9 +35,9 @@ class Plan:
     key: Key
     params: Params
     batch: Batch
-    """One of the shape that every round's batch has."""
+    """An example of the shape and type of every round's batch."""
     views: Callable[[int], Views]
-    """Round -> this agent's view of its link sets; round 0 for the first state, with every link there will be."""
+    """Round -> this agent's view of its link sets; round 0 is for the first state, with every link there will be."""
     role_views: Mapping[str, Views]
     """Role -> views of one of its agents, for the shapes."""
     longest_delay: int = 0
@@ -39,25 +46,48 @@ class Plan:
     """Whether releases are drawn from the operating system's entropy and charged. Otherwise noise is computed from the
     key, as in the simulator: a rehearsal, or a method that has no noise."""
     co_senders: Mapping[tuple[str, str], Sequence[str]] = field(default_factory=dict)
-    """(Links, receiver) -> everybody whom it hears there, this peer too, by id; of all to whom it sends under masks."""
+    """(Links, receiver) -> all senders of that receiver by id, this peer included, where it sends under masks."""
     settings: str = ""
-    """Hash of the job's settings alone: what outlives a change of the program, stores and secrets, is bound to it."""
+    """Hash of the job's settings alone; stores and secrets, which outlive a change of the program, are bound to it."""
 
     @property
     def name(self) -> str:
         """Own name."""
         return self.members[self.role][self.agent]
 
+    def neighbours(self, views: Views, side: Literal["into", "out"]) -> frozenset[str]:
+        """Return the names of the agents that this peer hears ("into") or sends to ("out")."""
+        found = set()
+        for links, (source, target) in runtime.link_ends(self.algorithm).items():
+            own, other = (target, source) if side == "into" else (source, target)
+            if links in views and self.role == own:
+                agents = np.asarray(getattr(views[links], side).agent)[1:]
+                found |= {self.members[other][int(agent)] for agent in agents if agent >= 0}
+        return frozenset(found)
+
+    def precision(self) -> contextlib.AbstractContextManager[Any]:
+        """Return the context in which JAX computes with the precision of this job."""
+        context: contextlib.AbstractContextManager[Any] = jax.enable_x64(self.dtype == "float64")
+        return context
+
+    def validate_batch(self, batch: Batch) -> None:
+        """Refuse a learner's batch of other shapes or types than every round's."""
+        expected, found = (
+            [(np.shape(leaf), np.asarray(leaf).dtype) for leaf in jax.tree.leaves(tree)] for tree in (self.batch, batch)
+        )
+        if found != expected and self.role == self.algorithm.learner:
+            raise DataError(f"a batch of {found}; every round's is {expected}: fill it up, and convert its numbers")
+
 
 @dataclass(frozen=True)
 class Pace:
-    """How a peer spends its time, in seconds."""
+    """Times of a peer, in seconds."""
 
     deadline: float | None = 5.0
-    """How long a phase waits for neighbours that may be done without; None: nobody is."""
+    """Longest wait of a phase for neighbours that the method can do without; None: it waits for all."""
     interval: float = 0.0
-    """From the beginning of a round to that of the next, at least."""
+    """Shortest time from the beginning of a round to that of the next."""
     grace: float = 5.0
-    """For neighbours to confirm what was sent, when the peer stops."""
+    """Time for neighbours to confirm messages when the peer stops."""
     last_round: int | None = None
-    """After this one the peer only serves what its neighbours still need."""
+    """After this round the peer only delivers what its neighbours still need; None: no last round."""

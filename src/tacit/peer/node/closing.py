@@ -1,4 +1,4 @@
-"""Ending once, whoever asks and how often."""
+"""Idempotent asynchronous close."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import asyncio
 from abc import ABC, abstractmethod
 
 
-class StopsOnce(ABC):
-    """What closes by itself once it was told to stop, whether or not the caller stays to see it."""
+class CloseOnce(ABC):
+    """Base of services that close once, even if the caller that asked for it is cancelled."""
 
     _closing: asyncio.Task[None] | None = None
 
     async def stop(self) -> None:
         """Finish the step under way, commit, let neighbours confirm for a while, and close everything.
 
-        May be called again, and by a caller that gives up: all is closed nevertheless.
+        It may be called again, and a caller that is cancelled does not interrupt it.
         """
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())

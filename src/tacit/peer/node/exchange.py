@@ -1,7 +1,7 @@
-"""What travels between peers, and what the transport asks of the peer that it works for.
+"""Protocol of a link: positions, parcels, and the interfaces that the transport needs of its peer.
 
-An edge A -> B is a stream that the *sender* A opens. A says what it has to say; B answers with its position, which is
-how A learns what it may forget, and with receipts of what it refused. B needs no way to call A, who may not trust it::
+An edge A -> B is a stream that the *sender* A opens. A sends messages; B answers with its position, which tells A what
+it may forget, and with receipts of what it refused. B needs no way to call A, which may not trust it::
 
     A: hello(version, job, round, forms)
     B: welcome(position)             A sends again whatever the position does not cover
@@ -9,8 +9,8 @@ how A learns what it may forget, and with receipts of what it refused. B needs n
     B: receipt(why)                  if B refuses it
     B: progress(position)            after the commit at B that covers a message of A
 
-A message may be a few numbers, so that what stands around it counts: all that hello has settled, or that follows from
-the phase (links, types, sizes), is not said again, and a position that changes nothing for A is told now and then only.
+A message may be a few numbers, so overhead counts: what hello has settled, or what follows from the phase (links,
+types, sizes), is not repeated, and a position that confirms nothing of A is sent only now and then.
 """
 
 from __future__ import annotations
@@ -22,42 +22,42 @@ from tacit.core.contract import Message
 from tacit.runtime import MessageSpec
 
 VERSION = 2
-"""Of what is said on a link; peers of different versions do not talk."""
+"""Version of the protocol; peers of different versions do not talk."""
 
 
 class Position(NamedTuple):
-    """Where a peer stands by its last commit: it needs no message any more that is older than this."""
+    """Progress of a peer by its last commit: it needs no message that is older than this."""
 
     round: int
     phase: int
 
 
-class Told:
-    """What a neighbour on a link knows of this peer's position, and whether it is time to tell it more."""
+class KnownPosition:
+    """This peer's position as a neighbour knows it, and the rule when to send a newer one."""
 
     def __init__(self, position: Position, every: int) -> None:
-        """Begin with the welcome; `every` so many rounds it is told whether that concerns it or not."""
+        """Begin with the position in the welcome; another is due after `every` rounds even if it confirms nothing."""
         self.position, self._every = position, every
         self._uncovered: set[Position] = set()
 
     def holds(self, sent: int, phase: int) -> None:
-        """Note that a message of the neighbour is here, which it keeps until a position covers it."""
+        """Note a message of the neighbour, which keeps it until a position covers it."""
         self._uncovered.add(Position(sent, phase))
 
     def is_due(self, position: Position) -> bool:
-        """Whether the neighbour should hear of this position: it covers a message, or is the first in a while."""
+        """Whether to send this position: it covers a message, or is the first in a while."""
         if position == self.position:
             return False
         return position.round >= self.position.round + self._every or any(at < position for at in self._uncovered)
 
     def tell(self, position: Position) -> None:
-        """Note that it is told this."""
+        """Note that this position is sent."""
         self.position = position
         self._uncovered = {at for at in self._uncovered if at >= position}
 
 
 class Parcel(NamedTuple):
-    """A message on its way to one neighbour, as it lies on the disk and on the wire."""
+    """A message to one neighbour, as it is stored and sent."""
 
     links: str
     phase: int
@@ -67,24 +67,24 @@ class Parcel(NamedTuple):
     content: bytes
     """The leaves of the message one after the other, little-endian."""
     masks: bytes = b""
-    """Tags of the sessions that its masks come from; empty on the disk, and where messages are not masked."""
+    """Tags of the sessions that its masks come from; empty in the store, and where messages are not masked."""
 
 
 class Reception(Protocol):
-    """What the listening side of the transport asks of its peer. `name` always comes from a certificate."""
+    """Interface of a peer to the listening side of its transport. `name` always comes from a certificate."""
 
     job: str
     """Hash of the job in hexadecimal."""
     specs: Sequence[MessageSpec]
-    """What each phase sends."""
-    told_every: int
-    """Rounds after which a neighbour is told the position though that covers no new message of its."""
+    """Message spec of each phase."""
+    position_interval: int
+    """Rounds after which a position is sent to a neighbour even if it confirms nothing."""
 
     def admit(self, name: str) -> None:
         """Return if this peer hears `name` on any link; otherwise raise MessageRefused("sender")."""
 
     def position(self, name: str) -> Position:
-        """Return from where on a neighbour's messages are wanted."""
+        """Return the position from which on a neighbour's messages are wanted."""
 
     def greeted(self, name: str, at_round: int) -> None:
         """Note the round that a neighbour names in its hello."""
@@ -92,31 +92,31 @@ class Reception(Protocol):
     async def take(self, name: str, phase: int, sent: int, message: Message | None, masks: bytes) -> None:
         """Take in a message that fits its phase's spec; returns when it is in, or raises MessageRefused.
 
-        A message that is too early is held here until its time has come. While it is held nothing more is read from
-        that neighbour, so that back-pressure reaches it.
+        A message that is too early is held here until its round is near. Meanwhile nothing more is read from that
+        neighbour, so that back-pressure reaches it.
         """
 
-    async def letter(self, name: str, recipient: str, payload: bytes) -> None:
-        """Pass on a sealed letter to another neighbour of this peer, or raise MessageRefused."""
+    async def relay_key_message(self, name: str, recipient: str, payload: bytes) -> None:
+        """Pass on a sealed key-agreement message to another neighbour of this peer, or raise MessageRefused."""
 
 
 class Dispatch(Protocol):
-    """What the sending side of the transport asks of its peer."""
+    """Interface of a peer to the sending side of its transport."""
 
     job: str
     specs: Sequence[MessageSpec]
 
-    def standing(self) -> int:
+    def current_round(self) -> int:
         """Return the round in which this peer is."""
 
     def waiting(self, name: str) -> Sequence[Parcel]:
-        """Return what may leave now of all that the neighbour has not confirmed, oldest first."""
+        """Return the unconfirmed parcels to a neighbour that may leave now, oldest first."""
 
     def confirmed(self, name: str, position: Position) -> None:
-        """Forget what a neighbour needs no more."""
+        """Forget the parcels that a neighbour at this position needs no more."""
 
     def refused(self, name: str, parcel: Parcel, reason: str, detail: str) -> None:
         """Note that a neighbour did not accept a parcel."""
 
-    def letter_from(self, relay: str, sender: str, payload: bytes) -> None:
-        """Take a sealed letter of another neighbour of `relay`."""
+    def key_message(self, relay: str, sender: str, payload: bytes) -> None:
+        """Take a sealed key-agreement message of another neighbour of `relay`."""

@@ -1,40 +1,40 @@
-"""A whole peer without input or output of its own: round machine, store, outbox, and who waits for whom.
+"""A whole peer without input or output of its own: round machine, store, outbox, and the rules of waiting.
 
-A shell tells it what happened and when (`now`, in seconds of any clock), and asks what there is to do. The service
-drives it over gRPC in real time; tests drive it over a simulated network in virtual time. Per phase there is one
-commit, of what is charged, of the state and of the messages, and nothing is handed out to be sent before it::
+A shell reports events with their time (`now`, in seconds of any clock) and asks for the next step. The service drives a
+node over gRPC in real time; tests drive it over a simulated network in virtual time. Per phase there is one commit, of
+charges, state and messages together, and no message leaves before it::
 
     node.begin(batch, now)                      # when node.ready_to_begin
     node.receive(name, links, phase, sent, message)
     node.proceed(now)                           # when node.due(now), until node.between_rounds
-    node.waiting(name)                          # what a neighbour has not confirmed yet
+    node.waiting(name)                          # messages that a neighbour has not confirmed
 
-After a crash a new node goes on from the store as if nothing had happened: in-neighbours send again what its position
-does not cover, and it sends again what its out-neighbours have not confirmed, byte by byte the same.
+After a crash a new node goes on from the store: in-neighbours send again what its position does not cover, and it sends
+again, byte by byte the same, what its out-neighbours have not confirmed.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from tacit import runtime
 from tacit.core.contract import Batch, Message, Params
-from tacit.core.errors import ConfigError, ContractError, DataError, MessageRefused, StoreError
+from tacit.core.errors import ConfigError, ContractError, MessageRefused, StoreError
 from tacit.peer.machine.claims import FURTHEST_AHEAD, Claims
+from tacit.peer.machine.envelopes import Envelope
 from tacit.peer.machine.functions import AgentFunctions
 from tacit.peer.machine.releases import BookedReleaser
-from tacit.peer.machine.rounds import HORIZON, Envelope, RoundMachine, Views
+from tacit.peer.machine.rounds import HORIZON, RoundMachine
 from tacit.peer.masking.masker import Pads, masker_of
 from tacit.peer.node.assignment import Plan
 from tacit.peer.node.exchange import Parcel, Position
-from tacit.peer.node.snapshots import decode, encode
+from tacit.peer.node.outbox import Outbox, parcels_of
+from tacit.peer.node.snapshot import decode, encode
 from tacit.peer.node.store import PeerStore
 from tacit.peer.sources.queue import Seen
 from tacit.peer.transport.codec import LAST_ROUND, Codec
@@ -42,8 +42,8 @@ from tacit.privacy.ledger.store import number_of
 from tacit.privacy.noise import NoiseSource
 
 GIVEN_UP_AFTER = 3
-"""Phases that wait in vain for a neighbour that says nothing; later ones do not wait for it, until it is heard of. Not
-at the first: who goes on at once, through data that have piled up, leaves behind those who are only late."""
+"""After this many phases without a message of a neighbour the next ones do not wait for it, until it is heard again.
+More than one, or a peer that works through a backlog of data would leave behind neighbours that are only late."""
 
 
 class Node:
@@ -60,13 +60,13 @@ class Node:
     ) -> None:
         """Begin, or go on from what the store holds; `deadline` is how long a phase waits, in seconds.
 
-        Without a deadline nobody is done without, and no round left out, whatever the method could do.
-        Peers of one job in the same process may share `functions`, which are compiled once. `pads` (receiver -> key
-        streams shared with its other senders) is what masks are made from, where messages are masked.
+        Without a deadline every phase waits for every neighbour and no round is left out, even if the method allows it.
+        Peers of one job in the same process may share `functions`, which are compiled once. Masks are made from `pads`
+        (receiver -> key streams shared with its other senders).
         """
         self.plan, self.store, self.deadline = plan, store, deadline
         self._places = {name: (role, k) for role, names in plan.members.items() for k, name in enumerate(names)}
-        with self._precision():
+        with self.plan.precision():
             first = plan.views(0)
             if functions is None:
                 specs = runtime.settle(plan.algorithm, plan.params, plan.batch, plan.role_views)
@@ -83,27 +83,21 @@ class Node:
             )
         self.specs = functions.specs
         self.codec = Codec(plan.job, self.specs)
-        ends = runtime.link_ends(plan.algorithm)
-        self.hears = self._names(first, ends, "into")
-        self.sends_to = self._names(first, ends, "out")
+        self.hears, self.sends_to = plan.neighbours(first, "into"), plan.neighbours(first, "out")
         self.masker = masker_of(plan, self.specs, pads)
-        """What masks messages as they leave, if they are to be masked."""
+        """Masks messages as they leave; passes on those that need no masks."""
         self.cursor: Any = None
-        """Where the source of the data stands, as the last round that began found it."""
+        """Cursor of the data source, as of the last round that began."""
         self._phase_began = now
         self.claims = Claims()
-        """Where in-neighbours say that they are."""
+        """Rounds that in-neighbours claim to be in."""
         self._missed: Counter[str] = Counter()
-        """Neighbour -> phases that ended without it since it was last heard of."""
-        self._outbox: dict[str, list[Parcel]] = {name: [] for name in self.sends_to}
-        self._unneeded: list[Parcel] = []
-        self._confirmed: dict[str, Position] = {}
-        self._news: dict[str, Parcel] = {}
-        """What a neighbour that is far behind was sent, until it says where it stands."""
-        with self._precision():
+        """Neighbour -> phases that ended without it since its last sign of life."""
+        self.outbox = Outbox(self.sends_to, self.waits, plan.longest_delay)
+        with self.plan.precision():
             self._restore()
 
-    # -- what the shell asks -------------------------------------------------------------------------------------------
+    # -- state and deadlines -------------------------------------------------------------------------------------------
 
     @property
     def waits(self) -> bool:
@@ -111,10 +105,10 @@ class Node:
         return self.deadline is None or self.plan.algorithm.missing == "wait"
 
     @property
-    def told_every(self) -> int:
-        """Rounds after which in-neighbours are to be told the position though it covers nothing new of theirs.
+    def position_interval(self) -> int:
+        """Rounds after which this peer sends its position to in-neighbours even if it confirms nothing.
 
-        Who waits sends all it has, wherever the receiver is; otherwise what it sends depends on that.
+        More where a round waits for every neighbour: senders then send all they have, wherever the receiver is.
         """
         return FURTHEST_AHEAD if self.waits else HORIZON
 
@@ -130,16 +124,13 @@ class Node:
 
     @property
     def position(self) -> Position:
-        """Where this peer stands by its last commit."""
+        """Position of this peer by its last commit."""
         return self._position
 
     @property
     def held_back_by(self) -> set[str]:
         """Out-neighbours that have to confirm before the next round may begin."""
-        if not self.waits:
-            return set()
-        oldest = self.round + 1 - FURTHEST_AHEAD - self.plan.longest_delay  # so long they are kept in any case
-        return {name for name, parcels in self._outbox.items() if any(p.round <= oldest for p in tuple(parcels))}
+        return self.outbox.held_back_by(self.round)
 
     @property
     def ready_to_begin(self) -> bool:
@@ -147,7 +138,7 @@ class Node:
         return self.between_rounds and not self.held_back_by
 
     def missing(self) -> set[str]:
-        """Names of the neighbours whose message of this phase is not here."""
+        """Return the names of the neighbours whose message of this phase has not come."""
         phase = self.machine.phase
         if phase is None:
             return set()
@@ -155,7 +146,7 @@ class Node:
         return {names[agent] for agent in self.machine.waiting_for()}
 
     def due(self, now: float) -> bool:
-        """Whether the round should proceed: all are here, or those that are not will not be waited for."""
+        """Whether the round should proceed: all messages are here, or the missing ones are not waited for."""
         if self.between_rounds:
             return False
         missing = self.missing()
@@ -163,26 +154,26 @@ class Node:
             return True
         if self.waits:
             return False
-        # Who says that it is so far ahead has not kept what this round needs.
+        # A neighbour that says it is so far ahead has not kept what this round needs.
         beyond = self.round + self.plan.longest_delay
         given_up = all(self._missed[name] >= GIVEN_UP_AFTER or self.claims.is_beyond(name, beyond) for name in missing)
         return given_up or (self.deadline is not None and now >= self._phase_began + self.deadline)
 
     def due_at(self) -> float | None:
-        """Return when the phase's deadline is; None where it has none."""
+        """Return the time of the phase's deadline; None where it has none."""
         return None if self.between_rounds or self.waits or self.deadline is None else self._phase_began + self.deadline
 
     def lag(self) -> int:
-        """Return how many rounds the furthest in-neighbour is ahead, by its own word."""
+        """Return by how many rounds the furthest in-neighbour claims to be ahead."""
         return max(0, self.claims.furthest - self.round)
 
     def doubted(self) -> dict[str, int]:
-        """Return in-neighbours whose round is so far ahead that it is not followed at once, with that round."""
+        """Return in-neighbours whose claimed round is too far ahead to be followed at once, with that round."""
         return {} if self.waits else self.claims.doubted(self.round)
 
     def model(self) -> Params:
         """Return the parameters to predict with now."""
-        with self._precision():
+        with self.plan.precision():
             return self.machine.model
 
     @property
@@ -191,29 +182,29 @@ class Node:
         return self.plan.role == self.plan.algorithm.predictor
 
     def model_alone(self) -> Params:
-        """Return the model that the last phase would have given had nobody been heard."""
-        with self._precision():
+        """Return the model after the last phase had no neighbour been heard."""
+        with self.plan.precision():
             return self.machine.model_alone
 
     def predict(self, x: np.ndarray) -> np.ndarray:
-        """Return what the model says of x."""
+        """Return the prediction of the model for x."""
         algorithm = self.plan.algorithm
         if not self.predicts:
             raise ConfigError(f"a {self.plan.role!r} has no model of its own; ask a {algorithm.predictor!r}")
         if algorithm.objective.predict is None:
             raise ConfigError("this objective has no `predict`; give it one to ask a peer for predictions")
-        with self._precision():
+        with self.plan.precision():
             return np.asarray(algorithm.objective.predict(self.machine.model, jnp.asarray(x)))
 
     @property
     def releases_cut(self) -> int:
-        """Releases since the start that went beyond what their method declares, and were cut down to it."""
+        """Releases since the start that exceeded their declared sensitivity, and were cut down to it."""
         releaser = self.machine.releaser
         return releaser.cut if isinstance(releaser, BookedReleaser) else 0
 
     def compile(self) -> None:
-        """Compile all that will be run, so that the first deadline is not spent on that."""
-        with self._precision():
+        """Compile all functions, so that the first deadline is not spent on that."""
+        with self.plan.precision():
             self.machine.compile(self.plan.batch)
 
     # -- rounds --------------------------------------------------------------------------------------------------------
@@ -230,52 +221,52 @@ class Node:
     ) -> None:
         """Begin the next round with its data; when this returns its messages are in the outbox, and charged.
 
-        `records` are as in `RoundMachine.begin`. `cursor` says where the source of the data stands after this batch,
-        `used` up to which number the store's queue of samples is used up, and by what is `seen` its records are known
-        again: all of it is committed together with what is made of the batch.
+        `records` are as in `RoundMachine.begin`. `cursor` is that of the data source after this batch, `used` the
+        number up to which the store's queue of samples is used up, and `seen` the digests by which its records are
+        known again: all of it is committed together with the batch's messages.
         """
         if not self.ready_to_begin:
             raise ContractError(
                 f"round {self.round + 1} cannot begin: round {self.round} is not over, or not confirmed"
             )
-        self._refuse_other_form(batch)
-        with self._precision():
+        self.plan.validate_batch(batch)
+        with self.plan.precision():
             self._catch_up()
             envelopes = self.machine.begin(batch, self.plan.views(self.round + 1), records)
             self.cursor = cursor
-            self._give_away_expired()
-            self._commit(self._parcels(envelopes), used, seen)
+            self.outbox.drop_expired(self.round)
+            self._commit(parcels_of(self.plan, self.codec, self.machine, envelopes), used, seen)
         self._phase_began = now
 
     def proceed(self, now: float) -> None:
-        """Absorb what is here, and go on to the next phase or to the end of the round."""
+        """Absorb the messages received, and go on to the next phase or to the end of the round."""
         missing = self.missing()
         if missing and self.waits:
             raise ContractError(f"round {self.round} cannot go on without {', '.join(sorted(missing))}: wait for them")
-        with self._precision():
+        with self.plan.precision():
             envelopes = self.machine.proceed()
-            parcels = self._parcels(envelopes)
+            parcels = parcels_of(self.plan, self.codec, self.machine, envelopes)
             if parcels or self.store.staged.charges:
                 self._commit(parcels)
         self._missed.update(missing)
         self._phase_began = now
 
     def flush(self) -> None:
-        """Commit where this peer stands, as before it stops."""
+        """Commit the current position, as before a stop."""
         self._commit([])
 
     def restart_at(self, next_round: int) -> None:
-        """Go on with a round that may lie behind, for a store that was carried astray (`set_round.py`)."""
-        while not self.between_rounds:  # as at a deadline at which nobody was heard
+        """Go on with a round that may lie behind, for a store whose round was led astray (`set_round.py`)."""
+        while not self.between_rounds:  # as at a deadline without any message
             self.proceed(0.0)
         self.machine.restart_after(next_round - 1)
-        self._forget([p for parcels in self._outbox.values() for p in parcels if p.round >= next_round])
+        self.outbox.drop_from(next_round)
         self._commit([])
 
     # -- links ---------------------------------------------------------------------------------------------------------
 
     def admit(self, name: str) -> None:
-        """Refuse whoever is not heard on any link."""
+        """Refuse a name that is not heard on any link."""
         if name not in self.hears:
             raise MessageRefused("sender", f"{name!r} is not among those whom {self.plan.name!r} hears")
 
@@ -314,38 +305,25 @@ class Node:
         self.machine.receive(Envelope(links, phase, sent, agent, self.plan.agent, message, masks))
 
     def waiting(self, name: str) -> Sequence[Parcel]:
-        """Return what may be sent now of all that an out-neighbour has not confirmed, oldest first, under its masks.
+        """Return the unconfirmed messages to an out-neighbour that may be sent now, oldest first, under their masks.
 
         Called from one thread, the one that sends.
         """
-        if self.masker.needed and name not in self._confirmed:
-            return ()  # where it stands may show that this store is an old copy: see `confirmed`
-        return self.masker.masked(name, self._wanted(name))
+        if self.masker.needed and name not in self.outbox.positions:
+            return ()  # its position may show that this store is an old copy: see `confirmed`
+        return self.masker.masked(name, self.outbox.wanted(name))
 
     def unconfirmed(self, name: str) -> int:
-        """Return how many messages wait for an out-neighbour, those that lack a mask included."""
-        return len(self._wanted(name))
-
-    def _wanted(self, name: str) -> tuple[Parcel, ...]:
-        """Return what an out-neighbour has not confirmed and can use.
-
-        Of a method that does not wait, one that is behind gets what it can use; one that is far behind gets a single
-        message that says how far. Otherwise it would have to read through all that is on the way before it knows.
-        """
-        parcels = tuple(self._outbox[name])  # a copy: another thread may be about to commit
-        if self.waits or name not in self._confirmed:
-            return parcels
-        latest = self._confirmed[name].round + HORIZON
-        if not parcels or parcels[0].round <= latest:
-            return tuple(parcel for parcel in parcels if parcel.round <= latest)
-        return (self._news.setdefault(name, parcels[-1]),)
+        """Return the number of messages to an out-neighbour that wait, those that lack a mask included."""
+        return len(self.outbox.wanted(name))
 
     def confirmed(self, name: str, position: Position) -> None:
-        """Forget what an out-neighbour needs no more."""
-        if position < self._confirmed.get(name, position):
+        """Forget the messages that an out-neighbour needs no more; refuse a position that cannot be."""
+        before = self.outbox.positions.get(name, position)
+        if position < before:
             raise MessageRefused(
                 "position",
-                f"{name!r} is back at {tuple(position)} and was at {tuple(self._confirmed[name])}: it has lost its "
+                f"{name!r} is back at {tuple(position)} and was at {tuple(before)}: it has lost its "
                 "store, and what it confirmed is gone here; begin a new epoch of the job",
             )
         if self.masker.needed and position.round > self.round + 1:
@@ -355,7 +333,7 @@ class Node:
                 "copy of this peer's store was put back, which would put masks that were used on other values; nothing "
                 "is sent to it: put the newest store back, or begin a new epoch of the job",
             )
-        # Under `wait` a receiver may be ahead of what it was sent, over links that come and go; and it moves nobody.
+        # Under `wait` a receiver may be ahead of what it was sent, over links that come and go; and no peer follows it.
         furthest = max(self.round, self.claims.furthest) + 1 + FURTHEST_AHEAD
         if not self.waits and position.round > furthest:
             raise MessageRefused(
@@ -363,46 +341,12 @@ class Node:
                 f"{name!r} is at {tuple(position)}, further than this peer and all whom it hears (round {furthest} "
                 "at most): not believed, until they are as far",
             )
-        self._confirmed[name] = position
-        self._news.pop(name, None)
-        done = [parcel for parcel in self._outbox[name] if self._not_needed(parcel, position)]
-        self._forget(done)
+        self.outbox.confirm(name, position)
 
     # ------------------------------------------------------------------------------------------------------------------
 
-    def _refuse_other_form(self, batch: Batch) -> None:
-        expected, found = (
-            [(np.shape(leaf), np.asarray(leaf).dtype) for leaf in jax.tree.leaves(tree)]
-            for tree in (self.plan.batch, batch)
-        )
-        if found != expected and self.plan.role == self.plan.algorithm.learner:
-            raise DataError(f"a batch of {found}; every round's is {expected}: fill it up, and convert its numbers")
-
-    def _precision(self) -> contextlib.AbstractContextManager[Any]:
-        precision: contextlib.AbstractContextManager[Any] = jax.enable_x64(self.plan.dtype == "float64")
-        return precision
-
-    def _names(self, views: Views, ends: Mapping[str, tuple[str, str]], side: str) -> frozenset[str]:
-        found = set()
-        for links, view in views.items():
-            source, target = ends[links]
-            if self.plan.role == (target if side == "into" else source):
-                names = self.plan.members[source if side == "into" else target]
-                found |= {names[int(agent)] for agent in np.asarray(getattr(view, side).agent)[1:] if agent >= 0}
-        return frozenset(found)
-
-    def _not_needed(self, parcel: Parcel, position: Position) -> bool:
-        if self.plan.longest_delay == 0:
-            return (parcel.round, parcel.phase) < position
-        return parcel.round < position.round - self.plan.longest_delay  # late ones may still be wanted
-
-    def _forget(self, parcels: Sequence[Parcel]) -> None:
-        for parcel in parcels:
-            self._outbox[parcel.receiver].remove(parcel)
-        self._unneeded += parcels
-
     def _catch_up(self) -> None:
-        """Rejoin at the current round after having been away; whoever waits was waited for."""
+        """Rejoin at the current round after an absence; under `wait` no round was missed."""
         self.refuse_exhausted()
         if not self.waits:
             following = self.claims.next_round(self.round)
@@ -412,12 +356,12 @@ class Node:
             self.refuse_exhausted()
 
     def _was_done(self, round_: int) -> bool:
-        """Whether something is booked under the names of a round."""
+        """Whether a release of this round is booked."""
         names = [self.machine.release_name(round_, k) for k in range(len(self.plan.algorithm.phases))]
         return self.plan.booked and self.store.ledger.read(lambda c: any(number_of(c, n) is not None for n in names))
 
     def refuse_exhausted(self) -> None:
-        """Refuse to begin a round where there is no number left for one."""
+        """Refuse to begin a round where no number is left for one."""
         if self.round >= LAST_ROUND:
             raise StoreError(
                 f"round {self.round} is the last that has a number (at most {LAST_ROUND}): the peer was carried there "
@@ -425,48 +369,21 @@ class Node:
                 "set-round PEER.toml`, which keeps all that was charged, and start them again"
             )
 
-    def _give_away_expired(self) -> None:
-        """Drop what no neighbour of a method that does not wait would still take."""
-        if not self.waits:
-            oldest = self.round - self.plan.longest_delay - FURTHEST_AHEAD
-            self._forget([parcel for parcels in self._outbox.values() for parcel in parcels if parcel.round < oldest])
-
     def _commit(self, parcels: Sequence[Parcel], used: int | None = None, seen: Sequence[Seen] = ()) -> None:
-        drop = [(p.receiver, p.links, p.round, p.phase) for p in self._unneeded]
-        position = self._standing()
+        position = self._next_position()
         self.store.commit(
             charges=self.masker.booked(parcels),
             snapshot=encode(self.machine.snapshot(), self.cursor),
             parcels=parcels,
-            drop=drop,
+            drop=self.outbox.dropped(),
             used=used,
-            oldest=min([position.round, *(p.round for waiting in self._outbox.values() for p in tuple(waiting))]),
+            oldest=self.outbox.oldest(position.round),
             seen=seen,
         )
-        self._unneeded = []
-        for parcel in parcels:
-            self._outbox[parcel.receiver].append(parcel)
+        self.outbox.committed(parcels)
         self._position = position
 
-    def _parcels(self, envelopes: Sequence[Envelope]) -> list[Parcel]:
-        """Return what a phase sends; those whom it does not call get an empty parcel, or they would wait for ever."""
-        once: dict[bytes, bytes] = {}  # what is shared with many is stored once
-        parcels = []
-        for envelope in envelopes:
-            target = self.plan.algorithm.phases[envelope.phase].target
-            content = self.codec.pack(envelope.phase, envelope.message)
-            receiver = self.plan.members[target][envelope.receiver]
-            parcels.append(
-                Parcel(envelope.links, envelope.phase, envelope.round, receiver, once.setdefault(content, content))
-            )
-        index = self.machine.phase
-        if index is not None:
-            phase = self.plan.algorithm.phases[index]
-            names = [self.plan.members[phase.target][agent] for agent in self.machine.not_called]
-            parcels += [Parcel(phase.links, index, self.round, name, b"") for name in names]
-        return parcels
-
-    def _standing(self) -> Position:
+    def _next_position(self) -> Position:
         phase = self.machine.phase
         return Position(self.machine.round + 1, 0) if phase is None else Position(self.machine.round, phase)
 
@@ -475,11 +392,5 @@ class Node:
         if data is not None:
             snapshot, self.cursor = decode(data, self.machine.state, self.specs, self.plan.batch)
             self.machine.restore(snapshot, self.plan.views(snapshot.round))
-        for parcel in self.store.outbox():
-            if parcel.receiver not in self._outbox:
-                raise StoreError(
-                    f"the outbox holds a message to {parcel.receiver!r}, to whom this peer no longer sends: a change "
-                    "of the graph is a new epoch, with a job and a store of its own"
-                )
-            self._outbox[parcel.receiver].append(parcel)
-        self._position = self._standing()
+        self.outbox.restore(self.store.outbox())
+        self._position = self._next_position()

@@ -1,4 +1,4 @@
-"""The table of the records of files that a peer has used, in its store.
+"""Table of the file records that a peer has used, in its store.
 
 A row says how often a record with a digest was used from the file of a number. The rows' hashes add up to a number that
 the store's seal covers, so that no row can be changed, lost or added without notice, and a commit costs what it adds.
@@ -18,7 +18,7 @@ MODULUS = 2**256
 
 
 def add(connection: sqlite3.Connection, total: int, seen: Sequence[Seen]) -> int:
-    """Write records that are used; returns the total of all rows after it."""
+    """Write used records; returns the new total of all rows."""
     for (file, digest), times in Counter(seen).items():
         where = "WHERE digest = ? AND file = ?"
         found = connection.execute(f"SELECT times FROM record {where}", (digest, file)).fetchone()
@@ -29,7 +29,7 @@ def add(connection: sqlite3.Connection, total: int, seen: Sequence[Seen]) -> int
 
 
 def total(connection: sqlite3.Connection) -> int:
-    """Return the total of all rows; memory does not grow."""
+    """Return the total of all rows, in constant memory."""
     rows = connection.execute("SELECT digest, file, times FROM record")
     return sum(_hash(*row) for row in rows) % MODULUS
 
@@ -39,7 +39,7 @@ def _hash(digest: bytes, file: int, times: int) -> int:
 
 
 class UsedRecords:
-    """Records that were used, by the last commit."""
+    """Records used by the last commit or before."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger

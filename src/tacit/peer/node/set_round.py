@@ -1,8 +1,8 @@
-"""Recovery of a store whose round was carried astray: it goes on at a round that was never used.
+"""Recovery of a store whose round was led astray by lying neighbours: it goes on at a round that was never used.
 
-What a peer has released stays booked, and its names with it, so that no release is drawn again; its state stays, with
-all that it learnt. Left out is what it said in the rounds to which it was carried, which nobody can use. Methods that
-wait, those with masks among them, need a new epoch instead: their neighbours miss no round.
+Every release of the peer stays booked under its name, so that none is drawn again, and its state stays as it is. Its
+messages of the false rounds, which no neighbour can use, are dropped. Methods that wait, those with masks among them,
+need a new epoch instead: their neighbours miss no round.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ROUND = re.compile(r"round (\d+)")
 
 
 class Moved(NamedTuple):
-    """What was done."""
+    """Result of `set_round`."""
 
     name: str
     before: int
@@ -33,15 +33,15 @@ class Moved(NamedTuple):
     next: int
     """Round that begins next."""
     dropped: int
-    """Messages that were not delivered and no longer will be."""
+    """Messages that were not delivered, and were dropped."""
     releases: int
-    """That the ledger holds, before and after."""
+    """Releases that the ledger holds, before and after."""
 
 
 def set_round(
     plan: Plan, store: PeerStore, next_round: int | None = None, functions: AgentFunctions | None = None
 ) -> Moved:
-    """Have a peer go on with `next_round`; by default the one after the last that it did before it was carried off."""
+    """Have a peer go on with `next_round`; by default the round after the last one before the longest leap."""
     if plan.algorithm.missing == "wait":  # masked messages belong to methods that wait
         raise ConfigError(
             f"{plan.algorithm.name!r} waits for every round of every neighbour, so that a peer cannot take up another "

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class StagedLedger:
-    """Books for a `BookedReleaser` that draws before the commit: what is drawn may leave when that has returned."""
+    """Books for a `BookedReleaser` that draws before the commit; the values may leave when the commit has returned."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -20,7 +20,7 @@ class StagedLedger:
 
     @property
     def charges(self) -> tuple[tuple[str, Event], ...]:
-        """What was drawn and is not booked yet."""
+        """Charges for values that were drawn and are not booked yet."""
         return tuple(self._staged)
 
     def release(self, release: str, event: Event, draw: Callable[[], T]) -> T:

@@ -47,7 +47,7 @@ Key = tuple[str, str, int, int]
 
 
 class Content(NamedTuple):
-    """Where some bytes lie: pieces `first`, `first + 1`, ..."""
+    """Location of some bytes: pieces `first`, `first + 1`, ..."""
 
     first: int
     pieces: int
@@ -66,7 +66,7 @@ class Waiting(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """What it is dropped by."""
+        """Key by which it is dropped."""
         return self.receiver, self.links, self.round, self.phase
 
     @property
@@ -77,7 +77,7 @@ class Waiting(NamedTuple):
 
 
 class State(NamedTuple):
-    """All that a store holds beside the ledger, without the contents."""
+    """Content of a store beside the ledger, as references to pieces."""
 
     snapshot: Content | None
     used: int
@@ -85,7 +85,7 @@ class State(NamedTuple):
     outbox: dict[Key, tuple[Waiting, bytes]]
     """Each row with its fingerprint, in the order in which they were added."""
     keys: KeyRing
-    """What masks are made from."""
+    """Keys of the masks."""
     records: int = 0
     """The sum of the hashes of all rows of `record`."""
 
@@ -197,7 +197,7 @@ class PeerStore:
 
     @property
     def keys(self) -> Mapping[Pair, PairKey]:
-        """What masks are made from, for each receiver and partner."""
+        """Keys of the masks, for each receiver and partner."""
         return self._state.keys.pairs
 
     def keep_keys(self, pairs: Mapping[Pair, PairKey]) -> None:
@@ -248,7 +248,7 @@ class PeerStore:
         return [(number, content) for number, content, _ in found]
 
     def close(self) -> None:
-        """Close the file and let another process have it; what was staged and not committed is forgotten."""
+        """Close the file and release its lock; staged charges that were not committed are forgotten."""
         self.ledger.close()
 
     def __enter__(self) -> PeerStore:

@@ -1,18 +1,19 @@
-"""Figures of a running peer in the Prometheus text format 0.0.4.
+"""Metrics of a running peer, for Prometheus.
 
-All of them stand in one table, with the labels that they have. Nobody outside can make the table grow: the names of
-neighbours come from the peer's own configuration, reasons and outcomes from fixed sets, and any other value is counted
-as "other".
+One table declares them all, with their labels. No message from outside can add a series: the names of neighbours come
+from the peer's own configuration, reasons and outcomes from fixed sets, and any other value is counted as "other".
 """
 
 from __future__ import annotations
 
 import math
-import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import product
 from typing import Literal, NamedTuple
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from tacit.core.errors import ContractError
 
@@ -20,10 +21,12 @@ OTHER = "other"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 Kind = Literal["counter", "gauge"]
+Family = CounterMetricFamily | GaugeMetricFamily
+_FAMILIES: dict[Kind, type[Family]] = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
 
 
 class Metric(NamedTuple):
-    """One figure, or one per combination of its labels."""
+    """One series, or one per combination of its labels."""
 
     name: str
     kind: Kind
@@ -65,13 +68,13 @@ NEIGHBOUR_LABELS = ("to", "from", "neighbour")
 
 
 class Counters:
-    """The figures of one peer; may be used from any thread.
+    """The metrics of one peer; may be used from any thread.
 
-    A label that is a word of Python is written with an underscore: `add("tacit_received_bytes_total", 9, from_="b")`.
+    A label that is a Python keyword is written with an underscore: `add("tacit_received_bytes_total", 9, from_="b")`.
     """
 
     def __init__(self, neighbours: Iterable[str] = (), reasons: Iterable[str] = ()) -> None:
-        """Take the names of the neighbours and the reasons of refusals that are told apart."""
+        """Declare the neighbours and the reasons of refusals that have a series of their own."""
         names, words = tuple(neighbours), tuple(reasons)
         self._allowed = {**FIXED_LABELS, **dict.fromkeys(NEIGHBOUR_LABELS, names), "reason": words}
         self._lock = threading.Lock()
@@ -81,9 +84,11 @@ class Counters:
             # A counter begins at 0 rather than with its first event, or a rate would miss that event.
             known = product(*(self._allowed[label] for label in metric.labels)) if metric.kind == "counter" else ()
             self._values[metric.name] = dict.fromkeys(known, 0.0)
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
 
     def add(self, name: str, amount: float = 1, /, **labels: str) -> None:
-        """Count on."""
+        """Add to a counter."""
         metric, key = self._find(name, labels, "counter")
         if not amount >= 0 or math.isinf(amount):
             raise ContractError(f"{name}: {amount} cannot be counted; a counter takes finite amounts of at least 0")
@@ -92,36 +97,38 @@ class Counters:
             values[key] = values.get(key, 0.0) + amount
 
     def set(self, name: str, value: float, /, **labels: str) -> None:
-        """Put a gauge to a value."""
+        """Set a gauge."""
         metric, key = self._find(name, labels, "gauge")
         with self._lock:
             self._values[metric.name][key] = float(value)
 
     def value(self, name: str, /, **labels: str) -> float | None:
-        """Return a figure; None for a gauge that was never set."""
+        """Return the value of a series; None for a gauge that was never set."""
         metric, key = self._find(name, labels, None)
         with self._lock:
             return self._values[metric.name].get(key, 0.0 if metric.kind == "counter" else None)
 
     def total(self, name: str, /) -> float:
-        """Return the sum of a figure over all its labels."""
+        """Return the sum of a metric over all its labels."""
         if name not in self._metrics:
             raise ContractError(f"figure {name!r} is not declared; add it to METRICS")
         with self._lock:
             return sum(self._values[name].values())
 
     def render(self) -> str:
-        """Return all figures in the text format, in the order of the table."""
+        """Return all metrics in the text format, in the order of the table."""
+        return generate_latest(self._registry).decode()
+
+    def collect(self) -> Iterator[Family]:
+        """Return the values as prometheus_client asks for them."""
         with self._lock:
             values = {name: sorted(found.items()) for name, found in self._values.items()}
-        lines = []
         for metric in METRICS:
-            if not values[metric.name]:
-                continue
-            lines.append(f"# HELP {metric.name} {_escape(metric.help)}")
-            lines.append(f"# TYPE {metric.name} {metric.kind}")
-            lines += [f"{metric.name}{_label_text(metric.labels, key)} {_number(v)}" for key, v in values[metric.name]]
-        return "\n".join(lines) + "\n"
+            family = _FAMILIES[metric.kind](metric.name, metric.help, labels=metric.labels)
+            for labels, value in values[metric.name]:
+                family.add_metric(labels, value)
+            if family.samples:
+                yield family
 
     def _find(self, name: str, labels: dict[str, str], kind: Kind | None) -> tuple[Metric, tuple[str, ...]]:
         metric = self._metrics.get(name)
@@ -136,23 +143,3 @@ class Counters:
                 f"expected {', '.join(metric.labels) or '(none)'}"
             )
         return metric, tuple(given[x] if given[x] in self._allowed[x] else OTHER for x in metric.labels)
-
-
-def _label_text(labels: tuple[str, ...], values: tuple[str, ...]) -> str:
-    if not labels:
-        return ""
-    pairs = (f'{label}="{_escape(value, quotes=True)}"' for label, value in zip(labels, values, strict=True))
-    return "{" + ",".join(pairs) + "}"
-
-
-def _escape(text: str, *, quotes: bool = False) -> str:
-    escaped = {"\\": "\\\\", "\n": "\\n", '"': '\\"' if quotes else '"'}
-    return re.sub(r'[\\\n"]', lambda found: escaped[found[0]], text)
-
-
-def _number(value: float) -> str:
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "+Inf" if value > 0 else "-Inf"
-    return str(int(value)) if value == int(value) and abs(value) < 2**53 else repr(value)

@@ -1,4 +1,4 @@
-"""What a running peer counts and logs of its links, and what it says of its budget."""
+"""Counts and log entries of link events."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from tacit.peer.transport.codec import REASONS
 from tacit.peer.transport.link import Direction
 
 REFUSALS = tuple(sorted({*REASONS, *tls_log.REASONS, *pairwise.REASONS, "server name", "position"}))
-"""Every reason that is counted by itself."""
+"""Every reason with a series of its own."""
 
 
-class LinkTally:
-    """Counts and logs for the transport; see `tacit.peer.transport.link.Tally`."""
+class LinkEventLog:
+    """Link events as metrics and log entries; see `tacit.peer.transport.link.LinkEvents`."""
 
     def __init__(self, counters: Counters, log: Log) -> None:
         self._counters, self._log = counters, log
 
     def refused(self, reason: str, name: str | None, detail: str) -> None:
-        """Count what this peer did not accept."""
+        """Count a refusal of this peer."""
         self._counters.add("tacit_refusals_total", reason=reason)
         self._log.seldom(f"refused {reason} {name}", "refused", reason=reason, neighbour=name, detail=detail)
 

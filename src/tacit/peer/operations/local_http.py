@@ -1,4 +1,4 @@
-"""The peer's door for programs on its own machine: health, metrics, status, learn and predict over HTTP/1.1.
+"""HTTP/1.1 server for programs on the peer's own machine: health, metrics, status, learn and predict.
 
 It binds to loopback addresses only and has no way to stop the peer or to change it. A web page in a browser on this
 machine cannot use it: a request must name a loopback host (against DNS rebinding), and a POST must declare
@@ -18,9 +18,11 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
+import h11
+
 from tacit.core.errors import ConfigError, DataError, TacitError
 from tacit.peer.operations import counters
-from tacit.peer.operations.http_request import LONGEST_HEAD, Refused, Request, parse_head
+from tacit.peer.operations.http_request import LONGEST_HEAD, Refused, admit
 from tacit.peer.operations.logs import Log
 from tacit.peer.transport.admission import Admission, DoorLimits, local_limit
 from tacit.peer.transport.doors import Door
@@ -34,7 +36,7 @@ RETRY_AFTER = ("Retry-After", "1")
 
 
 class Handlers(NamedTuple):
-    """What the peer does for a request. DataError is the caller's fault (400), another TacitError ours (503)."""
+    """Functions that serve the requests. DataError is the caller's fault (400), another TacitError ours (503)."""
 
     health: Callable[[], Awaitable[Sequence[str]]]
     """Reasons why the peer is not well; none if it is."""
@@ -46,7 +48,7 @@ class Handlers(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What goes back."""
+    """Answer to a request."""
 
     status: int
     body: bytes
@@ -115,46 +117,49 @@ class LocalServer:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: Callable[[], None] = lambda: None
     ) -> None:
         """Answer the requests of one connection, one after the other, until it ends or breaks the rules."""
-        keep, first = True, True
-        while keep:
+        http, first = h11.Connection(h11.SERVER), True
+        while http.our_state is h11.IDLE:
             try:
                 async with asyncio.timeout(self._patience):
-                    request, body = await self._receive(reader, writer)
+                    path, body = await self._receive(reader, writer, http)
             except EOFError:
                 return
             except TimeoutError:
                 if not first:
                     return  # idle after an answer
                 fault = Refused(HTTPStatus.REQUEST_TIMEOUT, f"the request did not come within {self._patience} s")
-                keep, answer = False, _refusal(fault)
+                answer = _refusal(fault)
             except Refused as fault:
-                keep, answer = False, _refusal(fault)
+                answer = _refusal(fault)
             else:
                 asked()
-                keep, answer = request.keep_alive, await self._handle(request, body)
+                answer = await self._handle(path, body)
             first = False
-            await self._send(writer, answer, keep)
+            await self._send(writer, http, answer)
+            if set(http.states.values()) == {h11.DONE}:
+                http.start_next_cycle()
         await self._drain_input(reader, writer)
 
-    async def _receive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[Request, bytes]:
+    async def _receive(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, http: h11.Connection
+    ) -> tuple[str, bytes]:
         try:
             head = await reader.readuntil(b"\r\n\r\n")
         except asyncio.LimitOverrunError:
             reason = f"more than {LONGEST_HEAD} bytes before the body"
             raise Refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, reason) from None
-        request = parse_head(head)
-        method, _ = self._routes.get(request.path, (None, None))
-        if method is None:
-            raise Refused(HTTPStatus.NOT_FOUND, f"expected one of {', '.join(self._routes)}")
-        if request.method != method:
-            raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, f"expected {method}", (("Allow", method),))
-        length = request.body_length()
-        if length and request.expects_continue:
-            writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        return request, await reader.readexactly(length)
+        path, length = admit(http, head, {path: method for path, (method, _) in self._routes.items()})
+        if length and http.they_are_waiting_for_100_continue:
+            writer.write(http.send(h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue")) or b"")
+        body = await reader.readexactly(length)
+        if body:  # no bytes would mean the end of the connection
+            http.receive_data(body)
+        while isinstance(http.next_event(), h11.Data):
+            pass
+        return path, body
 
-    async def _handle(self, request: Request, body: bytes) -> Answer:
-        _, handler = self._routes[request.path]
+    async def _handle(self, path: str, body: bytes) -> Answer:
+        _, handler = self._routes[path]
         try:
             async with asyncio.timeout(HANDLER_PATIENCE):
                 return await handler(body)
@@ -165,20 +170,21 @@ class LocalServer:
         except TimeoutError:
             return _json(HTTPStatus.SERVICE_UNAVAILABLE, {"error": "the peer is busy; try again"}, RETRY_AFTER)
         except Exception as fault:  # a fault of ours must not take the door away
-            self._log.error("local request failed", fault, path=request.path)
+            self._log.error("local request failed", fault, path=path)
             return _json(HTTPStatus.INTERNAL_SERVER_ERROR, {"error": "a fault in the peer; its log says more"})
 
-    async def _send(self, writer: asyncio.StreamWriter, answer: Answer, keep: bool) -> None:
-        headers = (
+    async def _send(self, writer: asyncio.StreamWriter, http: h11.Connection, answer: Answer) -> None:
+        headers = [
             ("Content-Type", answer.content_type),
             ("Content-Length", str(len(answer.body))),
             ("Cache-Control", "no-store"),
             ("X-Content-Type-Options", "nosniff"),
-            ("Connection", "keep-alive" if keep else "close"),
             *answer.headers,
-        )
-        lines = [f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}", *(f"{k}: {v}" for k, v in headers)]
-        writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + answer.body)
+        ]
+        phrase = HTTPStatus(answer.status).phrase.encode()
+        response = h11.Response(status_code=answer.status, headers=headers, reason=phrase)
+        for event in (response, h11.Data(data=answer.body), h11.EndOfMessage()):
+            writer.write(http.send(event) or b"")
         async with asyncio.timeout(self._patience):
             await writer.drain()
 
@@ -236,7 +242,8 @@ def _json(status: int, content: object, *headers: tuple[str, str]) -> Answer:
 
 
 def _refusal(fault: Refused) -> Answer:
-    return _json(fault.status, {"error": fault.reason}, *fault.headers)
+    answer = _json(fault.status, {"error": fault.reason}, *fault.headers, ("Connection", "close"))
+    return answer if fault.reason else answer._replace(body=b"")
 
 
 def _parsed(body: bytes) -> Any:

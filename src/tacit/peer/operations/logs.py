@@ -4,8 +4,8 @@
     log.info("round finished", round=7, heard=3)
     log.seldom("file", "row skipped", line=12)     # at most one a second for the key "file"
 
-What is logged is about the work, never the data: no secret, no sample, no model or message value. An array that gets
-here by mistake is written as its type and shape, bytes as their number.
+Events describe the work, never the data: no secret, no sample, no model or message value. An array that gets here by
+mistake is written as its type and shape, bytes as their number.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class Log:
 
     @property
     def detailed(self) -> bool:
-        """Whether `debug` is written, for what takes time to put together."""
+        """Whether `debug` is written; ask before building an expensive entry."""
         return self._logger.isEnabledFor(logging.DEBUG)
 
     def debug(self, event: str, /, **fields: object) -> None:
-        """Log what only a developer wants to know."""
+        """Log a detail for developers."""
         self._write(logging.DEBUG, event, fields)
 
     def info(self, event: str, /, **fields: object) -> None:
@@ -55,11 +55,11 @@ class Log:
         self._write(logging.INFO, event, fields)
 
     def warning(self, event: str, /, **fields: object) -> None:
-        """Log what an operator should look at."""
+        """Log something that an operator should look at."""
         self._write(logging.WARNING, event, fields)
 
     def error(self, event: str, /, fault: BaseException | None = None, **fields: object) -> None:
-        """Log what went wrong, with where in the code it did if `fault` is given."""
+        """Log an error, with its traceback if `fault` is given."""
         self._write(logging.ERROR, event, fields, fault)
 
     def seldom(self, key: str, event: str, /, **fields: object) -> None:
@@ -130,7 +130,7 @@ def _content(formatter: logging.Formatter, record: logging.LogRecord) -> dict[st
 
 
 def _plain(value: object) -> Any:
-    """Return what JSON can hold: never the content of an array or of bytes, and text for all that JSON has not."""
+    """Return a JSON value: never the content of an array or of bytes, and text for types that JSON lacks."""
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         value = f"<{value.dtype} of shape {tuple(value.shape)}>" if value.shape else value.item()  # type: ignore[attr-defined]
     if isinstance(value, bytes | bytearray | memoryview):

@@ -1,4 +1,4 @@
-"""Where a peer stands, in figures: its round, its links, its budget, how far neighbours move its model."""
+"""Status of a peer: its round, its budget, the state of its model and of its certificate."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise import hides
 
 LOOK_AT_CERTIFICATE = 60.0
-"""Seconds."""
+"""Seconds between two looks."""
 
 
 class Spending(NamedTuple):
@@ -36,7 +36,7 @@ class Spending(NamedTuple):
 
 
 def spending(budget: Budget, spent: Loss) -> Spending:
-    """Return what is spent of a budget; with a delta the smaller of the two bounds on epsilon that hold at it."""
+    """Return the spent part of a budget; with a delta, by the smaller of the two bounds on epsilon that hold at it."""
     if budget.rho is not None:
         return Spending("rho", spent.rho, max(0.0, budget.rho - spent.rho), None)
     assert budget.epsilon is not None  # a budget has one of the two
@@ -47,7 +47,7 @@ def spending(budget: Budget, spent: Loss) -> Spending:
 
 
 def model_fault(node: Node) -> str | None:
-    """Return why a peer's model cannot be used; None if it can, or if there is none in its role."""
+    """Return why a peer's model cannot be used; None if it can, or if its role has none."""
     if not node.predicts or all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(node.model())):
         return None
     return (
@@ -57,7 +57,7 @@ def model_fault(node: Node) -> str | None:
 
 
 def predicted(node: Node, x: np.ndarray) -> np.ndarray:
-    """Return what a peer's model says of x, if that is a number, or several."""
+    """Return the prediction of a peer's model for x, or raise if it is not finite."""
     said = node.predict(x)
     if np.isfinite(said).all():
         return said
@@ -67,8 +67,8 @@ def predicted(node: Node, x: np.ndarray) -> np.ndarray:
     raise DataError("the prediction of this x is not finite: its values are too large; give smaller ones")
 
 
-def standing(node: Node, ledger: Ledger, identity: Identity) -> dict[str, Any]:
-    """Return what there is to say of a peer, as plain data."""
+def status_of(node: Node, ledger: Ledger, identity: Identity) -> dict[str, Any]:
+    """Return the status of a peer, as plain data."""
     plan = node.plan
     protects = plan.booked or any(hides(phase.mechanism) for phase in plan.algorithm.phases)
     return {
@@ -98,7 +98,7 @@ def standing(node: Node, ledger: Ledger, identity: Identity) -> dict[str, Any]:
 
 
 async def watch_certificate(watch: IdentityWatch, counters: Counters, log: Log) -> None:
-    """Count down to the end of the certificate, and warn before it, until cancelled."""
+    """Report the remaining life of the certificate, and warn before its end, until cancelled."""
     while True:
         identity, now = watch.current(), datetime.now(UTC)
         counters.set("tacit_certificate_expiry_seconds", (identity.not_after - now).total_seconds())
@@ -112,7 +112,7 @@ async def watch_certificate(watch: IdentityWatch, counters: Counters, log: Log) 
 
 
 def distance(alone: Params, together: Params) -> float:
-    """Return by how much neighbours have moved a model: the root mean square over its coordinates."""
+    """Return the distance between a model without and with its neighbours: root mean square over coordinates."""
     pairs = zip(jax.tree.leaves(alone), jax.tree.leaves(together), strict=True)
     with np.errstate(invalid="ignore", over="ignore"):  # a model that diverged is at no distance: NaN says so
         squares = [np.square(np.asarray(a, np.float64) - np.asarray(b, np.float64)) for a, b in pairs]

@@ -15,7 +15,7 @@ from tacit.peer.sources.queue import Sample, SampleForm, SampleQueue, Seen, Sour
 from tacit.streams import Stream
 
 
-class Given(NamedTuple):
+class RoundBatch(NamedTuple):
     """A round's data, and what to commit together with what is made of them."""
 
     batch: Batch
@@ -35,7 +35,7 @@ class Feed(Protocol):
     def resume(self, cursor: Any) -> None:
         """Go on from the cursor of the last commit."""
 
-    async def next(self, round_: int) -> Given:
+    async def next(self, round_: int) -> RoundBatch:
         """Return the batch of a round; it may be empty, so that a slow stream holds nobody up."""
 
     async def close(self) -> None:
@@ -72,7 +72,7 @@ class SampleFeed:
         self.source.resume(cursor)
         self._cursor = cursor
 
-    async def next(self, round_: int) -> Given:
+    async def next(self, round_: int) -> RoundBatch:
         """Return what there is."""
         samples: Sequence[Sample | None] = ()
         seen: Sequence[Seen] = ()
@@ -88,7 +88,7 @@ class SampleFeed:
             batch = batch._replace(x=with_one(batch.x, np.asarray(batch.weight) > 0))
         queued = isinstance(self.source, SampleQueue) and samples
         usable = sum(sample is not None for sample in samples)
-        return Given(batch, cursor=self._cursor, used=self._cursor if queued else None, samples=usable, seen=seen)
+        return RoundBatch(batch, cursor=self._cursor, used=self._cursor if queued else None, samples=usable, seen=seen)
 
     async def close(self) -> None:
         """Close the source."""
@@ -105,15 +105,15 @@ class StreamFeed:
     def resume(self, cursor: Any) -> None:
         """Do nothing: the round says it all."""
 
-    async def next(self, round_: int) -> Given:
+    async def next(self, round_: int) -> RoundBatch:
         """Return the batch of a round."""
         if self._stream is None:
-            return Given(())
+            return RoundBatch(())
         if self._stream.rounds is not None and round_ > self._stream.rounds:
             raise DataError(f"stream {self._stream.name!r} has {self._stream.rounds} rounds, not {round_}")
         chunk = self._stream.chunk(round_ - 1, round_)
         batch = jax.tree.map(lambda leaf: in_precision(leaf[0, self._agent], self._dtype), chunk)
-        return Given(batch, records=self._stream.records_in_round(self._agent, round_))
+        return RoundBatch(batch, records=self._stream.records_in_round(self._agent, round_))
 
     async def close(self) -> None:
         """Do nothing."""

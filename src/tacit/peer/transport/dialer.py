@@ -21,8 +21,8 @@ from tacit.peer.identity.credentials import (
 from tacit.peer.identity.identity import Identity
 from tacit.peer.node.exchange import Dispatch, Parcel, Position
 from tacit.peer.transport.codec import REASONS, Codec, kind
-from tacit.peer.transport.frames import LETTER_LIMIT, parse_frame, parse_receipt, printable
-from tacit.peer.transport.link import LINK, RELAY, Tally, common_options
+from tacit.peer.transport.frames import KEY_MESSAGE_LIMIT, parse_frame, parse_receipt, printable
+from tacit.peer.transport.link import LINK, RELAY, LinkEvents, common_options
 from tacit.peer.transport.wire import tacit_pb2 as pb
 
 LOSSES = ("unreachable", "silent", "untrusted", "turned away", "ended", "own identity")
@@ -47,7 +47,7 @@ class Settings(NamedTuple):
     longest_pause: float = 2.0
     ping_every: float = 2.0
     ping_timeout: float = 4.0
-    letter_time: float = 10.0
+    relay_time: float = 10.0
 
 
 class Dialer:
@@ -59,12 +59,12 @@ class Dialer:
         name: str,
         address: str,
         watch: IdentityWatch,
-        tally: Tally,
+        events: LinkEvents,
         settings: Settings | None = None,
     ) -> None:
         """Dial `name` at `address` ("host:port"); `watch` is asked anew for each connection."""
         self._dispatch, self._name, self._address = dispatch, name, address
-        self._watch, self._tally = watch, tally
+        self._watch, self._events = watch, events
         self._settings = settings or Settings()
         self._codec = Codec(dispatch.job, dispatch.specs)
         self._more = asyncio.Event()
@@ -92,14 +92,14 @@ class Dialer:
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
                 pause = min(2 * pause, self._settings.longest_pause)
 
-    async def send_letter(self, recipient: str, payload: bytes) -> None:
+    async def send_key_message(self, recipient: str, payload: bytes) -> None:
         """Have a letter passed on by the neighbour; raises MessageRefused if it does not, RemoteError if unsure."""
         if self._channel is None or not self._welcomed:
             raise RemoteError(f"{self._name} is not connected; send the letter again later")
         letter = pb.Letter(correspondent=recipient, payload=payload).SerializeToString()
         relay = self._channel.unary_unary(RELAY)
         try:
-            receipt = parse_receipt(await relay(letter, timeout=self._settings.letter_time))
+            receipt = parse_receipt(await relay(letter, timeout=self._settings.relay_time))
         except grpc.RpcError as error:
             raise RemoteError(f"{self._name} did not take a letter: {_details(error)}; send it again later") from None
         if not receipt.accepted:
@@ -126,7 +126,7 @@ class Dialer:
             identity = self._watch.current()
             credentials = channel_credentials(identity)
         except IdentityError as error:
-            self._tally.lost(self._name, "own identity", str(error))
+            self._events.lost(self._name, "own identity", str(error))
             return False, False
         channel = grpc.aio.secure_channel(self._address, credentials, options=self._options())
         retired = welcomed = False
@@ -137,36 +137,36 @@ class Dialer:
             self._check_server(identity)
             self._dispatch.confirmed(self._name, position)
             self._channel, self._welcomed, welcomed = channel, True, True
-            self._tally.linked(self._name, "out", True)
+            self._events.linked(self._name, "out", True)
             retired = await self._converse(call)
         except grpc.RpcError as error:
             self._note_loss(error, welcomed)
         except asyncio.InvalidStateError:  # a write to a call that has ended
-            self._tally.lost(self._name, "ended", "the link ended while something was being sent")
+            self._events.lost(self._name, "ended", "the link ended while something was being sent")
         except TimeoutError:
             detail = f"{self._address} gave no welcome within {self._settings.connect_time} s"
-            self._tally.lost(self._name, "silent", detail)
+            self._events.lost(self._name, "silent", detail)
         except _TurnedAwayError as error:
-            self._tally.lost(self._name, "turned away", str(error))
+            self._events.lost(self._name, "turned away", str(error))
         except _UntrustedError as error:
-            self._tally.lost(self._name, "untrusted", str(error))
+            self._events.lost(self._name, "untrusted", str(error))
         except MessageRefused as refusal:
-            self._tally.refused(refusal.reason, self._name, printable(refusal.detail))
-            self._tally.lost(self._name, "ended", f"{self._name} said what cannot be understood")
+            self._events.refused(refusal.reason, self._name, printable(refusal.detail))
+            self._events.lost(self._name, "ended", f"{self._name} said what cannot be understood")
         finally:
             self._channel, self._welcomed = None, False
             if welcomed:
-                self._tally.linked(self._name, "out", False)
+                self._events.linked(self._name, "out", False)
             await channel.close()
         return retired, welcomed
 
     async def _greet(self, call: Any) -> Position:
         async with asyncio.timeout(self._settings.connect_time):
-            await call.write(self._codec.hello(self._dispatch.standing()))
+            await call.write(self._codec.hello(self._dispatch.current_round()))
             data = await call.read()
         if data is grpc.aio.EOF:
             raise MessageRefused("order", "the link was closed instead of a welcome")
-        frame = parse_frame(data, LETTER_LIMIT)
+        frame = parse_frame(data, KEY_MESSAGE_LIMIT)
         if not isinstance(frame, memoryview) and frame.WhichOneof("kind") == "receipt":
             raise _TurnedAwayError(f"{_known(frame.receipt.reason)}: {printable(frame.receipt.detail)}")
         if isinstance(frame, memoryview) or frame.WhichOneof("kind") != "welcome":
@@ -180,7 +180,7 @@ class Dialer:
             for certificate in certificates or [b""]:
                 require_direct_issue(certificate, identity)
         except MessageRefused as refusal:
-            self._tally.refused(refusal.reason, self._name, refusal.detail)
+            self._events.refused(refusal.reason, self._name, refusal.detail)
             raise _UntrustedError(refusal.detail) from None
 
     async def _converse(self, call: Any) -> bool:
@@ -200,7 +200,7 @@ class Dialer:
                 return True
             if listening.done():
                 listening.result()
-                self._tally.lost(self._name, "ended", f"{self._name} closed the link")
+                self._events.lost(self._name, "ended", f"{self._name} closed the link")
             else:
                 sending.result()
             return False
@@ -224,7 +224,7 @@ class Dialer:
             sent[_key(parcel)] = parcel
             for frame in self._codec.frames(parcel):
                 await call.write(frame)
-            self._tally.sent(self._name, len(parcel.content))
+            self._events.sent(self._name, len(parcel.content))
 
     def _next(self, sent: dict[_Key, Parcel]) -> Parcel | None:
         """Return the oldest parcel that was not sent on this link; those that wait no more are let go."""
@@ -235,7 +235,7 @@ class Dialer:
 
     async def _listen(self, call: Any, sent: dict[_Key, Parcel]) -> None:
         while (data := await call.read()) is not grpc.aio.EOF:
-            frame = parse_frame(data, LETTER_LIMIT)
+            frame = parse_frame(data, KEY_MESSAGE_LIMIT)
             which = kind(frame)
             if isinstance(frame, memoryview) or which not in ("receipt", "progress", "letter"):
                 raise MessageRefused("order", f"{which} where a receipt, progress or a letter was expected")
@@ -255,25 +255,25 @@ class Dialer:
 
     def _deliver(self, letter: pb.Letter) -> None:
         try:
-            self._dispatch.letter_from(self._name, letter.correspondent, letter.payload)
+            self._dispatch.key_message(self._name, letter.correspondent, letter.payload)
         except MessageRefused as refusal:  # who relays a letter cannot see what is in it: the link goes on
-            self._tally.refused(refusal.reason, self._name, printable(refusal.detail))
+            self._events.refused(refusal.reason, self._name, printable(refusal.detail))
 
     def _note_loss(self, error: grpc.RpcError, welcomed: bool) -> None:
         code, details = error.code(), _details(error)
         untrusted = refused_server(details)
         if untrusted is not None:
             if untrusted == "server name":  # other faults of a certificate are in gRPC's log, and counted from there
-                self._tally.refused(untrusted, self._name, details)
-            self._tally.lost(self._name, "untrusted", details)
+                self._events.refused(untrusted, self._name, details)
+            self._events.lost(self._name, "untrusted", details)
         elif code in (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.INVALID_ARGUMENT):
-            self._tally.lost(self._name, "turned away", details)
+            self._events.lost(self._name, "turned away", details)
         elif "ping timeout" in details.lower() or "keepalive" in details.lower():
-            self._tally.lost(self._name, "silent", details)
+            self._events.lost(self._name, "silent", details)
         elif code is grpc.StatusCode.UNAVAILABLE and not welcomed:
-            self._tally.lost(self._name, "unreachable", details)
+            self._events.lost(self._name, "unreachable", details)
         else:
-            self._tally.lost(self._name, "ended", details)
+            self._events.lost(self._name, "ended", details)
 
 
 class _TurnedAwayError(RemoteError):

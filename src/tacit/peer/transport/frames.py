@@ -19,7 +19,7 @@ CONTROL_LIMIT = 2**16
 """Bytes of a frame that is neither content nor a letter, at most."""
 INLINE = 2**15
 """Content up to this size travels in the header's own frame."""
-LETTER_LIMIT = 2**20 + 2**12
+KEY_MESSAGE_LIMIT = 2**20 + 2**12
 """Bytes of a letter, at most: the largest sealed message and what stands around it."""
 TEXT_LIMIT = 500
 """Characters of a text from another peer that are looked at."""
@@ -43,10 +43,10 @@ def parse_frame(data: bytes, limit: int = CONTROL_LIMIT) -> pb.Frame | memoryvie
     return frame
 
 
-def parse_letter(data: bytes) -> pb.Letter:
+def parse_key_message(data: bytes) -> pb.Letter:
     """Return a letter that is well-formed and not too long."""
     letter = pb.Letter()
-    _parse_into(letter, data, LETTER_LIMIT)
+    _parse_into(letter, data, KEY_MESSAGE_LIMIT)
     return letter
 
 

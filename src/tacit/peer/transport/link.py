@@ -13,7 +13,7 @@ RELAY = f"/{SERVICE}/Relay"
 Direction = Literal["in", "out"]
 
 
-class Tally(Protocol):
+class LinkEvents(Protocol):
     """Where the transport counts. Names come from certificates or from the peer's own configuration."""
 
     def refused(self, reason: str, name: str | None, detail: str) -> None:

@@ -1,4 +1,4 @@
-"""The listening side: neighbours that this peer hears open their links here."""
+"""Listening side of the transport: in-neighbours open their links here."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from tacit.peer.identity.credentials import (
     server_credentials,
     server_options,
 )
-from tacit.peer.node.exchange import Position, Reception, Told
+from tacit.peer.node.exchange import KnownPosition, Reception
 from tacit.peer.transport.admission import Admission, DoorLimits
 from tacit.peer.transport.codec import Assembler, Codec, kind
 from tacit.peer.transport.doors import Door, Inner
-from tacit.peer.transport.frames import TEXT_LIMIT, parse_frame, parse_letter, printable
-from tacit.peer.transport.link import SERVICE, Tally, common_options
+from tacit.peer.transport.frames import TEXT_LIMIT, parse_frame, parse_key_message, printable
+from tacit.peer.transport.incoming import IncomingLink
+from tacit.peer.transport.link import SERVICE, LinkEvents, common_options
 from tacit.peer.transport.wire import tacit_pb2 as pb
 from tacit.privacy.ledger.open_files import descriptors_left
 
@@ -35,9 +36,9 @@ class Limits(NamedTuple):
 
     hello_time: float = 5.0
     """From the opening of a link to its hello."""
-    letter_time: float = 10.0
-    letters: int = 4
-    """Letters of one neighbour that may be on their way at once."""
+    relay_time: float = 10.0
+    relays: int = 4
+    """Key-agreement messages of one neighbour that may be on their way at once."""
     connection_age: float = 900.0
     """After this a connection must be made anew, with the certificate that the neighbour has then."""
     calls: int = 256
@@ -54,11 +55,13 @@ class Limits(NamedTuple):
 class Listener:
     """Hears neighbours: checks who they are, reads their messages one by one, tells them how far this peer is."""
 
-    def __init__(self, reception: Reception, watch: IdentityWatch, tally: Tally, limits: Limits | None = None) -> None:
-        self._reception, self._watch, self._tally = reception, watch, tally
+    def __init__(
+        self, reception: Reception, watch: IdentityWatch, events: LinkEvents, limits: Limits | None = None
+    ) -> None:
+        self._reception, self._watch, self._events = reception, watch, events
         self._limits = limits or Limits()
         self._codec = Codec(reception.job, reception.specs)
-        self._links: dict[str, _Link] = {}
+        self._links: dict[str, IncomingLink] = {}
         self._turns: dict[str, asyncio.Lock] = {}
         """Of each neighbour that was admitted once."""
         self._relaying: Counter[str] = Counter()
@@ -91,7 +94,7 @@ class Listener:
         self._server = grpc.aio.server(options=self._options(), maximum_concurrent_rpcs=calls)
         handlers = {
             "Link": grpc.stream_stream_rpc_method_handler(self._link),
-            # One letter each; as a stream, because gRPC would wait for it before it shows whose call it is.
+            # One message each; as a stream, because gRPC would wait for it before it shows whose call it is.
             "Relay": grpc.stream_unary_rpc_method_handler(self._relay),
         }
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
@@ -129,14 +132,14 @@ class Listener:
         for link in self._links.values():
             link.moved.set()
 
-    async def send_letter(self, name: str, sender: str, payload: bytes) -> None:
-        """Hand a letter of `sender` to the neighbour `name`, or raise MessageRefused if its link is not up."""
+    async def send_key_message(self, name: str, sender: str, payload: bytes) -> None:
+        """Hand a key message of `sender` to the neighbour `name`; MessageRefused if its link is not up."""
         link = self._links.get(name)
         if link is None or not link.welcomed:
             raise MessageRefused("recipient", f"{name} is not connected; send the letter again later")
         gone = False
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._limits.letter_time):
+            async with asyncio.timeout(self._limits.relay_time):
                 gone = await link.write(pb.Frame(letter=pb.Letter(correspondent=sender, payload=payload)))
         if not gone:
             raise MessageRefused("recipient", f"the link to {name} broke; send the letter again later")
@@ -184,11 +187,11 @@ class Listener:
         return found
 
     def _turn_away(self, reason: str, address: str) -> None:
-        self._tally.refused(reason, None, f"a connection from {address}")
+        self._events.refused(reason, None, f"a connection from {address}")
 
     async def _link(self, _: Any, context: Any) -> None:
         name = await self._caller(context)
-        link = _Link(name, context)
+        link = IncomingLink(name, context)
         older = self._links.get(name)
         self._links[name] = link
         if older is not None:  # half-open, perhaps
@@ -197,7 +200,7 @@ class Listener:
         with contextlib.suppress(asyncio.CancelledError):
             await self._attend(link)
 
-    async def _attend(self, link: _Link) -> None:
+    async def _attend(self, link: IncomingLink) -> None:
         conversation = asyncio.ensure_future(self._converse(link))
         telling = asyncio.ensure_future(self._tell(link))
         ending = asyncio.ensure_future(link.ending.wait())
@@ -223,7 +226,7 @@ class Listener:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _converse(self, link: _Link) -> MessageRefused | None:
+    async def _converse(self, link: IncomingLink) -> MessageRefused | None:
         """Read until the neighbour ends the link, or return the refusal for which this side must end it."""
         turn = self._turns.setdefault(link.name, asyncio.Lock())
         async with turn:  # nothing of an older link may come in after the welcome of this one
@@ -240,10 +243,10 @@ class Listener:
             finally:
                 if link.welcomed:
                     link.welcomed = False
-                    self._tally.linked(link.name, "in", False)
+                    self._events.linked(link.name, "in", False)
         return None
 
-    async def _greet(self, link: _Link) -> None:
+    async def _greet(self, link: IncomingLink) -> None:
         try:
             async with asyncio.timeout(self._limits.hello_time):
                 data = await link.context.read()
@@ -254,15 +257,15 @@ class Listener:
         self._reception.greeted(link.name, self._codec.check_hello(parse_frame(data)))
         position = self._reception.position(link.name)
         await link.write(pb.Frame(welcome=pb.Welcome(round=position.round, phase=position.phase)))
-        link.told, link.welcomed = Told(position, self._reception.told_every), True
-        self._tally.linked(link.name, "in", True)
+        link.told, link.welcomed = KnownPosition(position, self._reception.position_interval), True
+        self._events.linked(link.name, "in", True)
         link.moved.set()
 
-    async def _read(self, link: _Link, data: bytes) -> None:
+    async def _read(self, link: IncomingLink, data: bytes) -> None:
         """Take the next frame; raises MessageRefused where the link cannot go on."""
         frame = parse_frame(data)
         if isinstance(frame, memoryview):
-            self._tally.received(link.name, len(frame))
+            self._events.received(link.name, len(frame))
             await self._read_content(link, frame)
         elif frame.WhichOneof("kind") == "header":
             if link.receiving is not None:
@@ -271,8 +274,8 @@ class Listener:
         else:
             raise MessageRefused("order", f"{kind(frame)} where a header or content was expected")
 
-    async def _read_header(self, link: _Link, header: pb.Header) -> None:
-        self._tally.received(link.name, len(header.content))
+    async def _read_header(self, link: IncomingLink, header: pb.Header) -> None:
+        self._events.received(link.name, len(header.content))
         link.about, link.skipping = header, 0
         try:
             link.receiving = self._codec.expect(header)
@@ -284,7 +287,7 @@ class Listener:
             return
         await self._finish(link, link.receiving)
 
-    async def _read_content(self, link: _Link, chunk: memoryview) -> None:
+    async def _read_content(self, link: IncomingLink, chunk: memoryview) -> None:
         if link.receiving is not None:
             link.receiving.add(chunk)
             await self._finish(link, link.receiving)
@@ -295,7 +298,7 @@ class Listener:
         else:
             raise MessageRefused("order", "content without a header")
 
-    async def _finish(self, link: _Link, received: Assembler) -> None:
+    async def _finish(self, link: IncomingLink, received: Assembler) -> None:
         if received.missing:
             return
         about, link.about, link.receiving = link.about, pb.Header(), None
@@ -307,25 +310,25 @@ class Listener:
                 link.told.holds(received.sent, received.phase)
             await self._refuse(link, refusal, about)
             return
-        self._tally.accepted(link.name)
+        self._events.accepted(link.name)
         link.told.holds(received.sent, received.phase)
         link.moved.set()  # a late one may be covered already
 
-    async def _refuse(self, link: _Link, refusal: MessageRefused, about: pb.Header) -> None:
+    async def _refuse(self, link: IncomingLink, refusal: MessageRefused, about: pb.Header) -> None:
         self._count(refusal, link.name)
         await link.answer(pb.Frame(receipt=_receipt(about, refusal)))
 
     def _count(self, refusal: MessageRefused, name: str | None) -> None:
-        self._tally.refused(refusal.reason, name, printable(refusal.detail))
+        self._events.refused(refusal.reason, name, printable(refusal.detail))
 
-    async def _tell(self, link: _Link) -> None:
+    async def _tell(self, link: IncomingLink) -> None:
         while True:
             await link.moved.wait()
             link.moved.clear()
             if link.told.is_due(self._reception.position(link.name)):
                 await self._tell_once(link)
 
-    async def _tell_once(self, link: _Link) -> None:
+    async def _tell_once(self, link: IncomingLink) -> None:
         position = self._reception.position(link.name)
         if link.welcomed and position != link.told.position:
             link.told.tell(position)
@@ -344,60 +347,15 @@ class Listener:
         return pb.Receipt(accepted=True).SerializeToString()
 
     async def _pass_on(self, name: str, context: Any) -> None:
-        if self._relaying[name] > self._limits.letters:
-            raise MessageRefused("busy", f"{self._limits.letters} letters of {name} are on their way; send it later")
+        if self._relaying[name] > self._limits.relays:
+            raise MessageRefused("busy", f"{self._limits.relays} letters of {name} are on their way; send it later")
         try:
-            async with asyncio.timeout(self._limits.letter_time):
+            async with asyncio.timeout(self._limits.relay_time):
                 data = await context.read()
-                letter = parse_letter(b"" if data is grpc.aio.EOF else data)
-                await self._reception.letter(name, letter.correspondent, letter.payload)
+                letter = parse_key_message(b"" if data is grpc.aio.EOF else data)
+                await self._reception.relay_key_message(name, letter.correspondent, letter.payload)
         except TimeoutError:
-            raise MessageRefused("recipient", f"not handed on within {self._limits.letter_time} s") from None
-
-
-class _Link:
-    """A link of one neighbour, while it lasts."""
-
-    def __init__(self, name: str, context: Any) -> None:
-        self.name, self.context = name, context
-        self.welcomed = False
-        self.told = Told(Position(0, 0), 1)
-        self.moved, self.ending = asyncio.Event(), asyncio.Event()
-        self.status = (grpc.StatusCode.OK, "")
-        self.receiving: Assembler | None = None
-        self.about = pb.Header()
-        """Of the message that is being received."""
-        self.skipping = 0
-        """Bytes of content that still may come after a refused header."""
-        self._writing = asyncio.Lock()
-        self._answer: asyncio.Task[bool] | None = None
-
-    def end(self, code: grpc.StatusCode, why: str) -> None:
-        """Have this side end the link."""
-        self.status = code, why
-        self.ending.set()
-
-    async def write(self, frame: pb.Frame) -> bool:
-        """Send one frame; returns whether it went out. If the link broke, whoever reads from it notices."""
-        async with self._writing:
-            try:
-                await self.context.write(frame.SerializeToString())
-            except grpc.aio.BaseError:
-                return False
-            return True
-
-    async def answer(self, frame: pb.Frame) -> None:
-        """Send one frame while the next message is read already.
-
-        Only one is ever under way: who does not read what it is told is not heard either.
-        """
-        await self.settle()
-        self._answer = asyncio.ensure_future(self.write(frame))
-
-    async def settle(self) -> None:
-        """Wait until the last answer is out."""
-        if self._answer is not None:
-            await self._answer
+            raise MessageRefused("recipient", f"not handed on within {self._limits.relay_time} s") from None
 
 
 def _receipt(about: pb.Header, refusal: MessageRefused) -> pb.Receipt:

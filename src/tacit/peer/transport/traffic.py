@@ -19,7 +19,7 @@ from tacit.peer.node.exchange import Parcel
 from tacit.peer.transport.codec import Codec
 from tacit.peer.transport.frames import CHUNK
 from tacit.peer.transport.wire import tacit_pb2 as pb
-from tacit.peer.views import World
+from tacit.peer.views import AgentViews
 from tacit.runtime import MessageSpec
 
 PREFIX = 5
@@ -81,13 +81,13 @@ def position_bytes(at_round: int) -> int:
 
 
 def forecast(
-    algorithm: Algorithm, specs: Sequence[MessageSpec], world: World, sent: np.ndarray, told_every: int
+    algorithm: Algorithm, specs: Sequence[MessageSpec], world: AgentViews, sent: np.ndarray, position_interval: int
 ) -> Forecast | None:
     """Say what a run will take: `sent` (rounds, phases) messages, over the links that its world has.
 
     A link that is up in a phase carries a message, or the word that there is none; each is confirmed, and a link that
-    was silent for `told_every` rounds is told a position. None where messages are masked: their tags and the letters
-    between those who share them are not counted here.
+    was silent for `position_interval` rounds is told a position. None where messages are masked: their tags and the
+    messages by which keys are agreed on are not counted here.
     """
     codec = Codec("", specs)
     if any(layout.masked for layout in codec.layouts):
@@ -110,7 +110,7 @@ def forecast(
         for pair in spoken:
             told[pair] = t + 1
         for pair, at in told.items():
-            if t + 1 - at >= told_every:
+            if t + 1 - at >= position_interval:
                 told[pair] = t + 1
                 found["reminders"] += 1
                 found["bytes"] += position_bytes(t + 1)
@@ -118,7 +118,7 @@ def forecast(
     return Forecast(*(found[name] for name in Forecast._fields))
 
 
-def _pairs(algorithm: Algorithm, world: World) -> set[Pair]:
+def _pairs(algorithm: Algorithm, world: AgentViews) -> set[Pair]:
     found: set[Pair] = set()
     for phase in algorithm.phases:
         every = np.ones(len(world.topology.links[phase.links].senders), np.bool_)
@@ -126,7 +126,7 @@ def _pairs(algorithm: Algorithm, world: World) -> set[Pair]:
     return found
 
 
-def _on(links: str, source: str, target: str, world: World, live: np.ndarray) -> set[Pair]:
+def _on(links: str, source: str, target: str, world: AgentViews, live: np.ndarray) -> set[Pair]:
     graph = world.topology.links[links]
     ends = zip(graph.senders[live].tolist(), graph.receivers[live].tolist(), strict=True)
     return {(source, sender, target, receiver) for sender, receiver in ends}

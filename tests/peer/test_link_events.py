@@ -9,7 +9,7 @@ import pytest
 
 import tacit.peer
 from tacit.peer.operations.counters import Counters
-from tacit.peer.operations.link_events import REFUSALS, LinkTally
+from tacit.peer.operations.link_events import REFUSALS, LinkEventLog
 from tacit.peer.operations.logs import NAME, Log
 from tacit.peer.operations.status import spending
 from tacit.privacy.accounting import Budget
@@ -20,15 +20,15 @@ from tacit.privacy.events import Loss
 @pytest.fixture
 def counted():
     counters = Counters(["a", "b"], REFUSALS)
-    return counters, LinkTally(counters, Log())
+    return counters, LinkEventLog(counters, Log())
 
 
 def test_refusals_are_counted_by_reason_and_named_in_the_log(counted, caplog):
-    counters, tally = counted
+    counters, events = counted
     with caplog.at_level(logging.INFO, NAME):
-        tally.refused("job", "a", "job x, not y")
-        tally.refused("job", "a", "job x, not y")
-        tally.refused("no such reason", None, "?")
+        events.refused("job", "a", "job x, not y")
+        events.refused("job", "a", "job x, not y")
+        events.refused("no such reason", None, "?")
     assert counters.value("tacit_refusals_total", reason="job") == 2
     assert counters.value("tacit_refusals_total", reason="other") == 1
     fields = [record.tacit_fields for record in caplog.records]
@@ -39,31 +39,31 @@ def test_refusals_are_counted_by_reason_and_named_in_the_log(counted, caplog):
 
 
 def test_every_reason_of_the_codec_and_of_handshakes_is_counted_by_itself(counted):
-    counters, tally = counted
+    counters, events = counted
     for reason in REFUSALS:
-        tally.refused(reason, "a", "")
+        events.refused(reason, "a", "")
     assert {counters.value("tacit_refusals_total", reason=reason) for reason in REFUSALS} == {1}
     assert {"job", "sender", "repeated", "expired", "plaintext", "server name", "position"} <= set(REFUSALS)
     assert counters.total("tacit_refusals_total") == len(REFUSALS)
 
 
 def test_every_refusal_in_the_package_has_a_reason_that_is_counted_by_itself():
-    text = "".join(file.read_text() for file in Path(tacit.peer.__file__).parent.glob("*.py"))
+    text = "".join(file.read_text() for file in Path(tacit.peer.__file__).parent.rglob("*.py"))
     given = set(re.findall(r'MessageRefused\(\s*"([^"]*)"', text))
     assert len(given) > 10
     assert given <= set(REFUSALS)
 
 
 def test_traffic(counted):
-    counters, tally = counted
-    tally.sent("a", 10)
-    tally.sent("a", 5)
-    tally.received("b", 7)
-    tally.accepted("b")
-    tally.linked("a", "out", True)
-    tally.linked("b", "in", True)
-    tally.linked("b", "in", False)
-    tally.lost("a", "silent", "no ping")
+    counters, events = counted
+    events.sent("a", 10)
+    events.sent("a", 5)
+    events.received("b", 7)
+    events.accepted("b")
+    events.linked("a", "out", True)
+    events.linked("b", "in", True)
+    events.linked("b", "in", False)
+    events.lost("a", "silent", "no ping")
     assert counters.value("tacit_messages_sent_total", to="a") == 2
     assert counters.value("tacit_sent_bytes_total", to="a") == 15
     assert counters.value("tacit_received_bytes_total", from_="b") == 7

@@ -1,8 +1,10 @@
-"""A round machine's snapshot as bytes and back, for a peer's store."""
+"""Snapshots of a round machine as bytes, for a peer's store: a JSON header, then arrays. Nothing in it is executed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -12,13 +14,14 @@ import numpy as np
 from tacit.core.contract import Batch, State
 from tacit.core.errors import StoreError
 from tacit.peer.machine.rounds import Snapshot
-from tacit.peer.node.packing import pack, unpack
 from tacit.privacy.charges import Held
 from tacit.runtime import MessageSpec
 
+_LENGTH = 8
+
 
 def encode(snapshot: Snapshot, cursor: Any) -> bytes:
-    """Return a snapshot as bytes, together with where the source of the data stands."""
+    """Return a snapshot as bytes, together with the cursor of the data source."""
     facts = {
         "round": snapshot.round,
         "phase": snapshot.phase,
@@ -62,3 +65,32 @@ def decode(data: bytes, state: State, specs: Sequence[MessageSpec], batch: Batch
         raise StoreError(
             f"the snapshot does not fit this job ({error}); was the store of another peer or version put here?"
         ) from error
+
+
+def pack(facts: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> bytes:
+    """Return facts (of types that JSON has) and arrays as bytes."""
+    leaves = [np.asarray(array) for array in arrays]
+    described = [{"dtype": leaf.dtype.str, "shape": leaf.shape} for leaf in leaves]
+    header = json.dumps({"facts": facts, "arrays": described}, separators=(",", ":")).encode()
+    return b"".join((len(header).to_bytes(_LENGTH, "little"), header, *(leaf.tobytes() for leaf in leaves)))
+
+
+def unpack(data: bytes) -> tuple[dict[str, Any], list[np.ndarray]]:
+    """Read back the result of `pack`; anything else is a StoreError."""
+    try:
+        length = int.from_bytes(data[:_LENGTH], "little")
+        header = json.loads(data[_LENGTH : _LENGTH + length])
+        begin, arrays = _LENGTH + length, []
+        for leaf in header["arrays"]:
+            dtype, shape = np.dtype(leaf["dtype"]), tuple(leaf["shape"])
+            if dtype.hasobject:
+                raise ValueError(f"arrays of {dtype}")
+            size = math.prod(shape) * dtype.itemsize
+            arrays.append(np.frombuffer(data[begin : begin + size], dtype).reshape(shape))
+            begin += size
+        facts = dict(header["facts"])
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+        raise StoreError(f"a snapshot that cannot be read ({error}): it was written by another version") from error
+    if begin != len(data):
+        raise StoreError(f"a snapshot of {len(data)} bytes, expected {begin}: it is damaged")
+    return facts, arrays

@@ -36,15 +36,15 @@ def test_both_ends_get_one_secret_that_the_relay_only_carries_and_keep_it(tmp_pa
     async def scenario():
         async with peers.running():
             relay = peers.services[RELAY]
-            letter = relay.letter
+            relayed = relay.links.relay_key_message
 
             async def watched(name, recipient, payload):
                 carried.append(payload)
-                await letter(name, recipient, payload)
+                await relayed(name, recipient, payload)
 
-            relay.letter = watched
-            one = peers.services[ONE].secrets(RELAY, [OTHER])
-            other = peers.services[OTHER].secrets(RELAY, [ONE])
+            relay.links.relay_key_message = watched
+            one = peers.services[ONE].links.secrets(RELAY, [OTHER])
+            other = peers.services[OTHER].links.secrets(RELAY, [ONE])
             await one.established(20)
             await other.established(20)
             assert one.session(OTHER) == other.session(ONE) is not None
@@ -61,7 +61,7 @@ def test_both_ends_get_one_secret_that_the_relay_only_carries_and_keep_it(tmp_pa
             carried.clear()
             await peers.launch(OTHER)
             peers.connect(OTHER)
-            again = peers.services[OTHER].secrets(RELAY, [ONE])
+            again = peers.services[OTHER].links.secrets(RELAY, [ONE])
             await again.established(0)  # it needs nobody for that
             np.testing.assert_array_equal(again.pad(ONE, 1, 0, 50), pads[0])
             assert carried == []
@@ -75,9 +75,9 @@ def test_a_store_that_cannot_keep_a_key_is_a_fault_of_the_peer(tmp_path):
     async def scenario():
         async with peers.running():
             broken = peers.services[ONE]
-            one = broken.secrets(RELAY, [OTHER])
+            one = broken.links.secrets(RELAY, [OTHER])
             broken._store.close()
-            peers.services[OTHER].secrets(RELAY, [ONE])
+            peers.services[OTHER].links.secrets(RELAY, [ONE])
             while broken.fault is None:
                 await asyncio.sleep(0.01)
             assert "closed" in broken.faults()[0]
@@ -92,6 +92,6 @@ def test_only_an_out_neighbour_carries_letters(tmp_path):
     async def scenario():
         async with peers.running():
             with pytest.raises(ConfigError, match="'peer-2' is not among those to whom this peer sends"):
-                peers.services[ONE].open_letter_box(OTHER, print)
+                peers.services[ONE].links.open_key_channel(OTHER, print)
 
     run(scenario)

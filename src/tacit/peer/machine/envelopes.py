@@ -1,0 +1,80 @@
+"""Envelopes: messages on their way along one link, how they are made and how they are stacked for absorption."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tacit import runtime
+from tacit.core.contract import Array, Message, Outbox, View
+from tacit.core.inbox import StackedInbox
+
+
+class Envelope(NamedTuple):
+    """A message on its way along one link.
+
+    Example:
+      >>> import numpy as np
+      >>> from tacit.peer import Envelope
+      >>> sent = Envelope("links", phase=0, round=1, sender=0, receiver=2, message=np.zeros(2))
+      >>> sent._replace(receiver=3)[:5]
+      ('links', 0, 1, 0, 3)
+    """
+
+    links: str
+    """Name of the link set."""
+    phase: int
+    """Number of the phase, from 0 on."""
+    round: int
+    """Round in which it was sent."""
+    sender: int
+    """Id of the sender within its role."""
+    receiver: int
+    """Id of the receiver within its role."""
+    message: Message | None
+    """NumPy arrays, to which `push` weights are applied already; None: the receiver is not called in this round."""
+    masks: bytes = b""
+    """Tags of the sessions that its masks come from; empty where it has none."""
+
+
+def fits(message: Message, spec: Message) -> bool:
+    """Whether a message from outside has the structure, shapes and types of its phase's spec."""
+    if not runtime.same_structure(message, spec):
+        return False
+    pairs = zip(jax.tree.leaves(message), jax.tree.leaves(spec), strict=True)
+    return all(isinstance(a, np.ndarray | np.generic) and (a.shape, a.dtype) == (b.shape, b.dtype) for a, b in pairs)
+
+
+def for_slot(outbox: Outbox, slot: int, view: View) -> Message:
+    """Return the message through one out-slot, as it is sent."""
+    weight = np.asarray(view.out.weight)[slot]
+
+    def share(leaf: Array) -> np.ndarray:
+        if outbox.delivery == "per_slot":
+            return np.asarray(np.asarray(leaf)[slot])
+        return np.asarray(leaf) * weight.astype(leaf.dtype) if outbox.delivery == "push" else np.asarray(leaf)
+
+    message: Message = jax.tree.map(share, outbox.message)
+    return message
+
+
+def stacked(spec: runtime.MessageSpec, found: Mapping[int, Message], view: View, longest_delay: int) -> StackedInbox:
+    """Return messages as a phase absorbs them; `found`: entry -> message, `slots` entries for each round of delay."""
+    slots = view.into.live.shape[0]
+    entries = slots * (longest_delay + 1)
+    arrived = np.zeros(entries, np.bool_)
+    arrived[list(found)] = True
+
+    def stack(leaf_spec: Any, *leaves: np.ndarray) -> np.ndarray:
+        result = np.zeros((entries, *leaf_spec.shape), leaf_spec.dtype)
+        for entry, leaf in zip(found, leaves, strict=True):
+            result[entry] = leaf
+        return result
+
+    values = jax.tree.map(stack, spec.message, *found.values())
+    weight = None if spec.delivery == "push" else view.into.weight
+    return StackedInbox(values, jnp.asarray(arrived), weight, slots)

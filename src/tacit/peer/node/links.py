@@ -1,0 +1,218 @@
+"""Links of a running node: listener, dialers and key agreement, and the news that they bring between two steps."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+
+from tacit.core.contract import Message
+from tacit.core.errors import ConfigError, MessageRefused, PrivacyError, TacitError
+from tacit.peer.identity.credentials import IdentityWatch
+from tacit.peer.masking.key_exchange import PairwiseSecrets
+from tacit.peer.node.exchange import Parcel, Position
+from tacit.peer.node.node import Node
+from tacit.peer.operations.logs import Log
+from tacit.peer.transport.dialer import Dialer
+from tacit.peer.transport.link import LinkEvents
+from tacit.peer.transport.listener import Limits, Listener
+from tacit.runtime import MessageSpec
+
+
+class NodeLinks:
+    """All links of one node: the `Reception` and the `Dispatch` of its transport.
+
+    The node is touched only while `turn` is held. Greetings, rounds and confirmations that come meanwhile are kept
+    until `apply_news`, which the holder of the turn calls; `wake` is set when there are some.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        watch: IdentityWatch,
+        events: LinkEvents,
+        log: Log,
+        limits: Limits,
+        on_fault: Callable[[TacitError], None],
+    ) -> None:
+        """Take the node; `on_fault` is told of errors after which the peer cannot go on."""
+        self.node, self._watch, self._events, self._log, self._on_fault = node, watch, events, log, on_fault
+        self.job = node.plan.job
+        self.specs: Sequence[MessageSpec] = node.specs
+        self.position_interval = node.position_interval
+        self.turn, self.wake = asyncio.Lock(), asyncio.Event()
+        self._progress = asyncio.Event()
+        self._greetings: dict[str, int] = {}
+        self._claims: dict[str, int] = {}
+        self._doubted: set[str] = set()
+        self._confirmations: dict[str, list[Position]] = {}
+        self.dialers: dict[str, Dialer] = {}
+        self.listener = Listener(self, watch, events, limits)
+        self._dialling: list[asyncio.Task[None]] = []
+        self._secrets: list[PairwiseSecrets] = []
+        self._on_key_message: dict[str, Callable[[str, bytes], None]] = {}
+
+    def dial(self, addresses: Mapping[str, str]) -> None:
+        """Keep a link to every out-neighbour at its address."""
+        missing = self.node.sends_to - addresses.keys()
+        if missing:
+            raise ConfigError(f"no address for {', '.join(sorted(missing))}, to whom this peer sends; add it")
+        for name in sorted(self.node.sends_to):
+            self.dialers[name] = Dialer(self, name, addresses[name], self._watch, self._events)
+            self._dialling.append(asyncio.create_task(self.dialers[name].run()))
+
+    async def hang_up(self) -> None:
+        """End key agreement and the links to out-neighbours."""
+        for secret in self._secrets:
+            await secret.close()
+        for task in self._dialling:
+            task.cancel()
+        await asyncio.gather(*self._dialling, return_exceptions=True)
+
+    def undelivered(self, connected: bool) -> bool:
+        """Whether any out-neighbour, or any that is `connected`, has messages to confirm."""
+        return any(
+            self.node.unconfirmed(name) and (dialer.connected or not connected) for name, dialer in self.dialers.items()
+        )
+
+    def progressed(self) -> None:
+        """Pass on that the node has done a step: early messages may fit now, and there may be new ones to send."""
+        self._progress.set()
+        self._progress = asyncio.Event()
+        self.listener.progressed()
+        for dialer in self.dialers.values():
+            dialer.wake()
+
+    def apply_news(self) -> None:
+        """Let in what was heard since the last turn; called with the turn taken."""
+        greetings, self._greetings = self._greetings, {}
+        for name, at_round in greetings.items():
+            self.node.greeted(name, at_round)
+        claims, self._claims = self._claims, {}
+        for name, at_round in claims.items():
+            self.node.announced(name, at_round)
+        self._note_doubts()
+        confirmations, self._confirmations = self._confirmations, {}
+        for name, positions in confirmations.items():
+            for position in positions:
+                try:
+                    self.node.confirmed(name, position)
+                except MessageRefused as refusal:
+                    self._events.refused(refusal.reason, name, refusal.detail)
+            if name in self.dialers:
+                self.dialers[name].wake()  # it may be sent more now
+
+    def _note_doubts(self) -> None:
+        """Count and log neighbours that say they are far ahead, once each time that they begin to."""
+        doubted = self.node.doubted()
+        for name in doubted.keys() - self._doubted:
+            self._events.refused(
+                "ahead",
+                name,
+                f"round {doubted[name]} is far beyond this peer's {self.node.round}, and nobody else whom it hears "
+                "says so: it is followed a little at a time",
+            )
+        self._doubted = set(doubted)
+
+    # -- Reception -----------------------------------------------------------------------------------------------------
+
+    def admit(self, name: str) -> None:
+        """Refuse a name that this peer does not hear."""
+        self.node.admit(name)
+
+    def position(self, name: str) -> Position:
+        """Return the position from which on messages are wanted."""
+        return self.node.position
+
+    def greeted(self, name: str, at_round: int) -> None:
+        """Note the round that a neighbour names in its hello, for the next turn."""
+        self.node.admit(name)
+        self._greetings[name] = at_round
+        self._claims.pop(name, None)
+        self.wake.set()
+
+    async def take(self, name: str, phase: int, sent: int, message: Message | None, masks: bytes) -> None:
+        """Let a message in between two steps; one that is early is held until its time has come."""
+        self.node.admit(name)
+        self._claims[name] = max(sent, self._claims.get(name, 0))
+        self.wake.set()
+        links = self.node.plan.algorithm.phases[phase].links
+        if self._log.detailed:  # without its values: the logs can show that no release has two forms
+            digest = hashlib.sha256(self.node.codec.pack(phase, message)).hexdigest()
+            self._log.debug("message", neighbour=name, links=links, phase=phase, round=sent, digest=digest)
+        while self.node.too_early(sent):
+            await self._progress.wait()
+        async with self.turn:
+            self.node.receive(name, links, phase, sent, message, masks)
+        self.wake.set()
+
+    async def relay_key_message(self, name: str, recipient: str, payload: bytes) -> None:
+        """Pass on a sealed key-agreement message from one in-neighbour to another."""
+        if recipient == name or recipient not in self.node.hears:
+            raise MessageRefused("recipient", f"{recipient!r} is no other neighbour of {self.node.plan.name!r}")
+        await self.listener.send_key_message(recipient, name, payload)
+
+    # -- Dispatch ------------------------------------------------------------------------------------------------------
+
+    def current_round(self) -> int:
+        """Return the round in which this peer is."""
+        return self.node.round
+
+    def waiting(self, name: str) -> tuple[Parcel, ...]:
+        """Return what a neighbour has not confirmed."""
+        return tuple(self.node.waiting(name))
+
+    def confirmed(self, name: str, position: Position) -> None:
+        """Note a neighbour's position, for the next turn."""
+        self._confirmations.setdefault(name, []).append(position)
+        self.wake.set()
+
+    def refused(self, name: str, parcel: Parcel, reason: str, detail: str) -> None:
+        """Log what a neighbour did not accept."""
+        where = {"neighbour": name, "round": parcel.round, "phase": parcel.phase}
+        self._log.seldom(f"refused by {name} {reason}", "refused by a neighbour", reason=reason, detail=detail, **where)
+
+    def key_message(self, relay: str, sender: str, payload: bytes) -> None:
+        """Hand a key-agreement message to the key agreement at its relay."""
+        take = self._on_key_message.get(relay)
+        if take is None:
+            self._events.refused("recipient", sender, f"a letter relayed by {relay!r}, which nobody here expects")
+            return
+        try:
+            take(sender, payload)
+        except PrivacyError as error:  # the store could not keep a key, and is closed for good
+            self._on_fault(error)
+            self._log.error("a key could not be kept", reason=str(error))
+
+    # -- key agreement -------------------------------------------------------------------------------------------------
+
+    def secrets(
+        self,
+        receiver: str,
+        partners: Collection[str],
+        changed: Callable[[], None] = lambda: None,
+    ) -> PairwiseSecrets:
+        """Share secrets with the other senders of an out-neighbour, which relays the messages and learns nothing."""
+        # Secrets are kept in the store, and outlive the program as it does.
+        job = self.node.plan.settings or self.job
+        found = PairwiseSecrets(
+            self,
+            self._watch.current,
+            job,
+            receiver,
+            partners,
+            self.node.store,
+            refused=self._events.refused,
+            changed=changed,
+        )
+        self._secrets.append(found)
+        return found
+
+    def open_key_channel(
+        self, relay: str, take: Callable[[str, bytes], None]
+    ) -> Callable[[str, bytes], Awaitable[None]]:
+        """Hand key-agreement messages that `relay` passes on to `take`; returns the function that sends them."""
+        if relay not in self.dialers:
+            raise ConfigError(f"{relay!r} is not among those to whom this peer sends, so it can pass nothing on")
+        self._on_key_message[relay] = take
+        return self.dialers[relay].send_key_message

@@ -1,0 +1,114 @@
+"""Outbox of a peer: messages that its out-neighbours have not confirmed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tacit.core.errors import StoreError
+from tacit.peer.machine.claims import FURTHEST_AHEAD
+from tacit.peer.machine.envelopes import Envelope
+from tacit.peer.machine.rounds import HORIZON, RoundMachine
+from tacit.peer.node.assignment import Plan
+from tacit.peer.node.exchange import Parcel, Position
+from tacit.peer.node.store import Key
+from tacit.peer.transport.codec import Codec
+
+
+class Outbox:
+    """Parcels for each out-neighbour, oldest first, as the last commit left them."""
+
+    def __init__(self, receivers: Iterable[str], waits: bool, longest_delay: int) -> None:
+        """Begin empty. `waits`: no message may be lost, however far behind its receiver is."""
+        self._waits, self._longest_delay = waits, longest_delay
+        self.parcels: dict[str, list[Parcel]] = {name: [] for name in receivers}
+        self.positions: dict[str, Position] = {}
+        """The last position that each out-neighbour has sent."""
+        self._notices: dict[str, Parcel] = {}
+        """The one message that goes to an out-neighbour far behind, until it sends a position."""
+        self._dropped: list[Parcel] = []
+
+    def restore(self, parcels: Iterable[Parcel]) -> None:
+        """Take over the parcels of a store."""
+        for parcel in parcels:
+            if parcel.receiver not in self.parcels:
+                raise StoreError(
+                    f"the outbox holds a message to {parcel.receiver!r}, to whom this peer no longer sends: a change "
+                    "of the graph is a new epoch, with a job and a store of its own"
+                )
+            self.parcels[parcel.receiver].append(parcel)
+
+    def committed(self, parcels: Iterable[Parcel]) -> None:
+        """Add parcels that a commit has made durable; the store has let go of those that were dropped."""
+        self._dropped = []
+        for parcel in parcels:
+            self.parcels[parcel.receiver].append(parcel)
+
+    def dropped(self) -> list[Key]:
+        """Return the keys of the parcels that the next commit takes out of the store."""
+        return [(p.receiver, p.links, p.round, p.phase) for p in self._dropped]
+
+    def oldest(self, round_: int) -> int:
+        """Return the oldest round of any parcel, at most `round_`."""
+        return min([round_, *(p.round for waiting in self.parcels.values() for p in tuple(waiting))])
+
+    def held_back_by(self, round_: int) -> set[str]:
+        """Return the out-neighbours that have to confirm before the round after `round_` may begin."""
+        if not self._waits:
+            return set()
+        oldest = round_ + 1 - FURTHEST_AHEAD - self._longest_delay  # so long they are kept in any case
+        return {name for name, parcels in self.parcels.items() if any(p.round <= oldest for p in tuple(parcels))}
+
+    def wanted(self, name: str) -> tuple[Parcel, ...]:
+        """Return what an out-neighbour has not confirmed and can use.
+
+        Of a method that does not wait, a neighbour that is behind gets what it can use; one that is far behind gets a
+        single message that says how far. Otherwise it would have to read all that is on the way before it knows.
+        """
+        parcels = tuple(self.parcels[name])  # a copy: another thread may be about to commit
+        if self._waits or name not in self.positions:
+            return parcels
+        latest = self.positions[name].round + HORIZON
+        if not parcels or parcels[0].round <= latest:
+            return tuple(parcel for parcel in parcels if parcel.round <= latest)
+        return (self._notices.setdefault(name, parcels[-1]),)
+
+    def confirm(self, name: str, position: Position) -> None:
+        """Drop what an out-neighbour at this position needs no more."""
+        self.positions[name] = position
+        self._notices.pop(name, None)
+        self._drop([parcel for parcel in self.parcels[name] if self._is_covered(parcel, position)])
+
+    def drop_expired(self, round_: int) -> None:
+        """Drop what no neighbour of a method that does not wait would still take in a round."""
+        if not self._waits:
+            oldest = round_ - self._longest_delay - FURTHEST_AHEAD
+            self._drop([p for parcels in self.parcels.values() for p in parcels if p.round < oldest])
+
+    def drop_from(self, round_: int) -> None:
+        """Drop the messages of a round and of all later ones."""
+        self._drop([p for parcels in self.parcels.values() for p in parcels if p.round >= round_])
+
+    def _is_covered(self, parcel: Parcel, position: Position) -> bool:
+        if self._longest_delay == 0:
+            return (parcel.round, parcel.phase) < position
+        return parcel.round < position.round - self._longest_delay  # late ones may still be wanted
+
+    def _drop(self, parcels: Sequence[Parcel]) -> None:
+        for parcel in parcels:
+            self.parcels[parcel.receiver].remove(parcel)
+        self._dropped += parcels
+
+
+def parcels_of(plan: Plan, codec: Codec, machine: RoundMachine, envelopes: Iterable[Envelope]) -> list[Parcel]:
+    """Return what a phase sends; neighbours that it does not call get an empty parcel, or they would wait for ever."""
+    once: dict[bytes, bytes] = {}  # a broadcast is stored once
+    parcels = []
+    for links, phase, round_, _, receiver, message, _ in envelopes:
+        name = plan.members[plan.algorithm.phases[phase].target][receiver]
+        content = codec.pack(phase, message)
+        parcels.append(Parcel(links, phase, round_, name, once.setdefault(content, content)))
+    if machine.phase is not None:
+        current = plan.algorithm.phases[machine.phase]
+        names = [plan.members[current.target][agent] for agent in machine.not_called]
+        parcels += [Parcel(current.links, machine.phase, machine.round, name, b"") for name in names]
+    return parcels
