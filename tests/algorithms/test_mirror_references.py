@@ -179,9 +179,7 @@ def test_unbiased_mirror_descent_with_members_who_opt_out(samples, data, noise):
         dual, mass = W @ moved, W @ mass
     assert away > 10
     assert np.ptp(mass) > 0.1  # the mass does something
-    algorithm = tacit.algorithms.dynamic_mirror_descent(
-        OBJECTIVE, mechanism=MECHANISM, mirror=entropy(), unbiased=True
-    )
+    algorithm = tacit.algorithms.dynamic_mirror_descent(OBJECTIVE, mechanism=MECHANISM, mirror=entropy(), unbiased=True)
     check(algorithm, graph, data, np.array([model(i) for i in range(AGENTS)]), losses)
 
 
@@ -368,7 +366,5 @@ def test_a_queue_of_what_reads_no_data_pulls_as_it_is(samples, data, noise):
             queues[i] = max(0, queues[i] + np.sum((x[i] - 0.1) ** 2) - 1e-3 + slope @ (z[i] - x[i]))
         x = W @ z
     assert queues.min() > 0
-    algorithm = tacit.algorithms.lagrangian_descent(
-        OBJECTIVE, tight, ROUNDS, V, MECHANISM, euclidean_ball(RADIUS)
-    )
+    algorithm = tacit.algorithms.lagrangian_descent(OBJECTIVE, tight, ROUNDS, V, MECHANISM, euclidean_ball(RADIUS))
     check(algorithm, GRAPH, data, x, losses, EPSILON)

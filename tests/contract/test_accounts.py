@@ -157,7 +157,7 @@ PRIVATE = [
         p.mechanism.perturbs != "model" and not p.mechanism.per_slot for p in made.phases if p.mechanism.distribution
     )
 ]
-SLOW = pytest.mark.slow
+OTHERS = pytest.mark.covered_by("methods of its kind on the hardest stream")
 
 
 DAILY = ("constrained_mirror_descent", "diffusion", "zcdp_admm", "loss_tolerant_push_sum")
@@ -172,7 +172,7 @@ def matrix() -> list[Any]:
             hardest = name == "duplicates in a batch" and case.name.split(",")[0] in DAILY
             hardest |= name == "whole data sets, unequal" and case.name.startswith("zcdp_admm,")
             daily = hardest or (name == "file that is rewritten" and case.name.startswith("online_push_sum, laplace"))
-            found.append(pytest.param(case, name, id=f"{case.name}, {name}", marks=() if daily else SLOW))
+            found.append(pytest.param(case, name, id=f"{case.name}, {name}", marks=() if daily else OTHERS))
     return found
 
 
@@ -181,7 +181,7 @@ def test_the_simulator_and_the_ledgers_of_peers_say_the_same(case: Any, name: st
     agree(case.make(), case.graph, STREAMS[name](), case.channel)
 
 
-@pytest.mark.parametrize("name", ["fedavg", pytest.param("pao_fed", marks=SLOW)])
+@pytest.mark.parametrize("name", ["fedavg", pytest.param("pao_fed", marks=OTHERS)])
 @pytest.mark.parametrize("mechanism", [laplace(0.3, 1.0), decaying_gaussian(2.0, 0.9, 1.0)], ids=lambda m: m.name)
 def test_who_is_called_and_who_is_there_is_charged(name: str, mechanism: Any) -> None:
     """A cohort, and clients that are there by chance, over rows that come again: rounds of other people cost nothing."""
@@ -200,7 +200,7 @@ def test_in_sequence_who_is_called_is_charged_for_its_own_rounds_alone() -> None
     assert found.epsilon < ROUNDS * 0.5
 
 
-@pytest.mark.parametrize("name", ["constrained_mirror_descent", pytest.param("lagrangian_descent", marks=SLOW)])
+@pytest.mark.parametrize("name", ["constrained_mirror_descent", pytest.param("lagrangian_descent", marks=OTHERS)])
 def test_a_private_dual_is_charged_in_sequence(name: str) -> None:
     algorithm = build(name, laplace(0.5, 1.0), dual="private", constraints=LIMITS)
     assert algorithm.privacy.composition == "sequential"

@@ -14,6 +14,7 @@ import tacit
 from tacit.core.contract import Clip, Mechanism
 from tests.contract.cases import CASES, FORMS, WITHOUT_NOISE, build
 from tests.contract.test_accounts import rows, whole
+from tests.daily import some
 
 SILENT = Mechanism("silent", "laplace", lambda view, extent: jnp.float32(0), lambda view, s: s, clip=Clip(20.0))
 METHODS = [name for name in tacit.algorithms.REGISTRY if name not in WITHOUT_NOISE]
@@ -22,9 +23,7 @@ STREAMS = {"whole data sets": whole, "the same rows again": lambda: rows(4)}
 
 
 @pytest.mark.parametrize("data", STREAMS)
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in DAILY else pytest.mark.slow) for name in METHODS]
-)
+@pytest.mark.parametrize("name", some(METHODS, "a clip of a local problem, and one of gradients", daily=DAILY))
 def test_a_clip_that_binds_nobody_leaves_the_objective_as_it_is(name: str, data: str) -> None:
     silent = SILENT._replace(perturbs="gradient") if name in FORMS else SILENT
     form, _ = FORMS.get(name, ({}, {}))

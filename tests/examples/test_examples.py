@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -61,6 +63,7 @@ def test_custom_loss(tmp_path: Path) -> None:
     assert min(together) > 0.95
 
 
+@pytest.mark.covered_by("deploy/test_rehearsal.py and the embedded peer")
 def test_swarm(tmp_path: Path) -> None:
     text = printed("swarm.py", tmp_path)
     assert text.startswith("3 processes, 10 rounds\n")

@@ -163,7 +163,7 @@ def test_objectives_without_probabilities_say_so() -> None:
         model.predict_proba(X[:1])
 
 
-@pytest.mark.slow
+@pytest.mark.covered_by("the budget of other methods")
 def test_epsilon_is_kept_where_every_round_is_charged_to_every_record() -> None:
     limit = tacit.algorithms.find("constrained_mirror_descent").example_settings
     assert limit
@@ -172,7 +172,7 @@ def test_epsilon_is_kept_where_every_round_is_charged_to_every_record() -> None:
     assert model.fit(X, Y, owner=OWNER, classes=["no", "yes"]).privacy_.guarantee.epsilon == pytest.approx(3.0)
 
 
-@pytest.mark.slow
+@pytest.mark.covered_by("metrics/, of regret")
 def test_the_regret_is_that_of_the_run(private: PeerClassifier) -> None:
     assert private.regret_ is private.run_.regret()
     assert private.regret_.per_agent_round[0, -1] > 0

@@ -89,7 +89,7 @@ def test_more_classes_have_to_be_named() -> None:
     assert fresh.predict_proba_one({"a": 2.0})["low"] == pytest.approx(1 / 3)
 
 
-@pytest.mark.slow
+@pytest.mark.covered_by("contract/test_accounts.py")
 def test_a_method_that_charges_every_record_with_every_round_says_so() -> None:
     noise = tacit.privacy.laplace(epsilon=0.5, clip=1.0)
     limit = tacit.algorithms.find("constrained_mirror_descent").example_settings

@@ -21,9 +21,7 @@ from tacit.results.store import save_data
 
 @pytest.fixture(scope="module")
 def run():
-    algorithm = tacit.algorithms.online_push_sum(
-        tacit.objectives.logistic(), mechanism=tacit.privacy.laplace(2.0, 1.0)
-    )
+    algorithm = tacit.algorithms.online_push_sum(tacit.objectives.logistic(), mechanism=tacit.privacy.laplace(2.0, 1.0))
     stream = tacit.streams.logistic_drift(agents=3, dim=2, rounds=6, seed=0)
     made = tacit.simulate(algorithm, tacit.graphs.ring(3), stream, rounds=6, repeats=2, record_every=2)
     made.label = "alone, private"

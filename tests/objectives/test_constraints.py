@@ -75,9 +75,7 @@ def test_a_figure_may_not_be_called_like_a_constraint():
         tacit.simulate(algorithm, tacit.graphs.ring(3), stream, rounds=2, figures={"share": limit.value})
 
 
-@pytest.mark.parametrize(
-    "make", [tacit.algorithms.constrained_mirror_descent, tacit.algorithms.lagrangian_descent]
-)
+@pytest.mark.parametrize("make", [tacit.algorithms.constrained_mirror_descent, tacit.algorithms.lagrangian_descent])
 @pytest.mark.parametrize(
     ("given", "words"),
     [

@@ -22,6 +22,7 @@ from tacit.privacy.noise.entropy import NoiseSource
 from tacit.privacy.noise.sampling import grid_step
 from tacit.runtime import Declared, ReleaseSpec, declare, finish
 from tests.contract.cases import AGENTS, CASES, DIM, build, graph_of, stream
+from tests.daily import some
 
 PRIVATE = [
     c
@@ -52,7 +53,19 @@ def releasers(tmp_path, budget, kind=BookedReleaser):
     return made, releaser
 
 
-@pytest.mark.parametrize("case", PRIVATE, ids=lambda c: c.name)
+@pytest.mark.parametrize(
+    "case",
+    some(
+        PRIVATE,
+        "a method that releases alike",
+        covered=[
+            "dynamic_mirror_descent, gaussian on gradient",
+            "networked_personalised, laplace on update",
+            "centralised_online, laplace on update",
+        ],
+    ),
+    ids=lambda c: c.name,
+)
 def test_every_send_is_booked_before_it_leaves(case, tmp_path):
     """One charge per agent and round, in the ledger when the noise is drawn, at the declared cost."""
     made, releaser = releasers(tmp_path, Budget(rho=1000.0), Watched)

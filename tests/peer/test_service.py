@@ -205,9 +205,7 @@ def test_a_last_commit_that_fails_is_a_fault_and_nobody_waits_for_ever(tmp_path,
 
 def test_confirmations_are_taken_in_after_the_rounds_have_ended(tmp_path, monkeypatch):
     """A peer that only predicts, perhaps for weeks, must not pile up what its neighbours tell it."""
-    federation = pair(
-        tmp_path, tacit.algorithms.loss_tolerant_push_sum(OBJECTIVE, step=0.5), deadline=0.05, rounds=40
-    )
+    federation = pair(tmp_path, tacit.algorithms.loss_tolerant_push_sum(OBJECTIVE, step=0.5), deadline=0.05, rounds=40)
     broken = federation.plans["peer-0"]
     begin = Node.begin
 
