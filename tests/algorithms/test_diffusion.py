@@ -231,13 +231,13 @@ def test_noise_on_the_gradient_composes_in_parallel_in_every_strategy(data):
 def test_what_cannot_be_done_is_refused():
     stream = tacit.streams.logistic_drift(agents=3, dim=DIM, seed=0)
     line = from_edges(3, [0, 1, 1, 2], [1, 0, 2, 1])
-    with pytest.raises(RequirementError, match="several_senders.*agent 0 hears agent 1 alone.*second sender"):
+    with pytest.raises(RequirementError, match="several_senders.*agent 0 .*agent 1"):
         tacit.simulate(adapt_then_combine(OBJECTIVE, STEP, local_graph_homomorphic(STD)), line, stream, rounds=2)
     deaf = tacit.graphs.complete(3).with_weights((1 - np.eye(3)) / 2)
-    with pytest.raises(RequirementError, match="hears_itself.*agent 0 gives its own value the weight 0"):
+    with pytest.raises(RequirementError, match="hears_itself.*agent 0 .*weight 0"):
         tacit.simulate(adapt_then_combine(OBJECTIVE, STEP, graph_homomorphic(STD)), deaf, stream, rounds=2)
     algorithm = tacit.algorithms.distributed_online(OBJECTIVE, STEP, mechanism=per_edge(STD))
-    with pytest.raises(ConfigError, match="per_edge.*each link.*distributed_online.*diffusion"):
+    with pytest.raises(ConfigError, match="per_edge.*distributed_online.*diffusion"):
         tacit.simulate(algorithm, tacit.graphs.complete(3), stream, rounds=2)
     with pytest.raises(ConfigError, match="no combination"):
         diffusion(OBJECTIVE, STEP)

@@ -282,11 +282,11 @@ def test_one_record_without_an_axis_cannot_be_sampled_from():
 
 
 def test_shares_of_other_clients_are_refused():
-    with pytest.raises(ConfigError, match="shares has 7 entries, but there are 8 clients"):
+    with pytest.raises(ConfigError, match="7 .* 8 clients"):
         method("given", local_steps=1, batch_size=2).topology(star_roles(8))
 
 
 def test_nothing_is_promised_and_it_is_said_why():
     assert not method("sampled").privacy.private
-    assert "norms of gradients leave as they are" in method("current").privacy.holds
+    assert "norms of gradients" in method("current").privacy.holds
     assert "fedavg" in method("uniform").privacy.holds

@@ -180,13 +180,13 @@ def test_a_topology_that_does_not_fit_is_refused():
     make = personalised_graph_federated
     with pytest.raises(ConfigError, match=r"federation\(graph of the servers"):
         run(make(OBJECTIVE, clusters=2), 1, ring(CLIENTS))
-    with pytest.raises(ConfigError, match="clusters = 2, but the clients are in 3"):
+    with pytest.raises(ConfigError, match="clusters = 2, .*3"):
         run(make(OBJECTIVE, clusters=2), 1)
-    with pytest.raises(ConfigError, match="clusters = 3, but the clients are in 1"):
+    with pytest.raises(ConfigError, match="clusters = 3, .*1"):
         run(make(OBJECTIVE, clusters=3), 1, federation(ring(SERVERS), EACH))
     with pytest.raises(GraphError, match="nobody belongs to cluster 1"):
         federation(ring(SERVERS), EACH, np.where(LABELS == 1, 0, LABELS))
-    with pytest.raises(GraphError, match="expected one whole number for each of 20 clients"):
+    with pytest.raises(GraphError, match="whole number .*20 clients"):
         federation(ring(SERVERS), EACH, LABELS[:-1])
     with pytest.raises(ConfigError, match=r"tau = 1\.5"):
         make(OBJECTIVE, clusters=3, tau=1.5)

@@ -103,7 +103,7 @@ def test_from_an_authority_to_a_checked_federation(tacit, tmp_path):
         assert out.startswith(f"{name}: valid until ")
     code, out, _ = tacit("check", *files.values())
     assert code == 0
-    assert "'online_push_sum' may run on this graph" in out
+    assert "'online_push_sum' may run" in out
     assert all(f"{name}: ok" in out for name in files)
 
 
@@ -121,7 +121,7 @@ def test_a_bad_setting_is_one_message_and_exit_code_2(tacit, tmp_path, command):
     file = alone(tmp_path, rounds="deadline = 0", identities=False)
     code, _, err = tacit(command, file)
     assert code == 2
-    assert err == f"error: {file}: [rounds] deadline = 0: expected a value greater than 0\n"
+    assert err.startswith(f"error: {file}: [rounds] deadline = 0: ")
 
 
 def test_a_log_format_that_there_is_not(tacit, tmp_path):

@@ -234,7 +234,7 @@ def test_data_that_are_not_finite_are_refused_before_anything_is_charged(tmp_pat
         return batch._replace(x=x)
 
     data = tacit.streams.from_function(poisoned, agents=AGENTS, rounds=3)
-    with pytest.raises(DataError, match=r"batch of peer 0 in round 1\.x\[2\] is nan"):
+    with pytest.raises(DataError, match=r"peer 0 in round 1\.x\[2\] is nan"):
         run_in_process(case.make(), case.graph, data, rounds=1, releaser=releaser)
     assert made[0].ledger.releases == 0
 
@@ -299,7 +299,7 @@ def test_a_peer_squeezes_what_has_bounded_noise():
 def test_noise_that_lies_on_links_of_its_own_is_not_drawn_by_peers(kind, tmp_path):
     case = next(c for c in CASES if c.name == f"adapt_then_combine, {kind}")
     _, releaser = releasers(tmp_path, Budget(rho=1000.0))
-    with pytest.raises(PrivacyError, match=f"{kind}.*perturbs the model.*laplace or gaussian noise on the update"):
+    with pytest.raises(PrivacyError, match=f"{kind}.*laplace or gaussian"):
         run_in_process(case.make(), case.graph, stream(), rounds=1, releaser=releaser)
 
 

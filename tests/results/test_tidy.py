@@ -36,13 +36,13 @@ def test_every_figure_has_its_row(run, tmp_path) -> None:
 
 def test_a_path_that_cannot_be_written(run, tmp_path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ResultError, match="cannot be written .*; give another path"):
+    with pytest.raises(ResultError, match="cannot be written"):
         run.to_parquet(tmp_path / "file" / "run.parquet")
 
 
 def test_without_pandas_there_is_a_remedy(run, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ConfigError, match=r"pandas is not installed.*pip install pandas.*to_parquet"):
+    with pytest.raises(ConfigError, match=r"pip install pandas.*to_parquet"):
         run.to_pandas()
 
 
