@@ -41,7 +41,7 @@ def script(tmp_path):
         return subprocess.run(
             [str(HERE / name), *map(str, arguments)],
             env={"PATH": os.environ["PATH"], **own, **variables},
-            check=False, capture_output=True, text=True, timeout=60,
+            check=False, capture_output=True, text=True, timeout=600,
         )  # fmt: skip
 
     call.calls = lambda: (tmp_path / "calls").read_text().splitlines()

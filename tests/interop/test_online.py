@@ -119,7 +119,7 @@ def test_settings_that_cannot_be(settings, message) -> None:
         _ = OnlineClassifier().peer
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(600)
 def test_one_line_makes_it_a_peer(tmp_path) -> None:
     with OnlineClassifier.join(alone(tmp_path), features=["a", "b"], classes=["no", "yes"]) as learner:
         learner.learn_one({"a": 1.0, "b": -1.0}, "yes")

@@ -271,7 +271,7 @@ def test_a_cancelled_take_has_not_happened(path):
 
         source = FileTail(path, FORM, format="csv", label="y", known=Records(), clock=lambda: 0.0, sleep=sleep)
         waiting = asyncio.create_task(source.take(3, 100))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             await asleep.wait()
         path.rename(path.with_name("data.csv.1"))
         path.write_text(HEADER + rows(2))
@@ -281,7 +281,7 @@ def test_a_cancelled_take_has_not_happened(path):
         waiting = asyncio.create_task(source.take(3, 100))  # finds that there is another file, and is not waited for
         waiting.cancel()
         await asyncio.wait([waiting])
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             first, second = await source.take(2, 100), await source.take(1, 100)
         await source.close()
         return ys(first) + ys(second)

@@ -23,7 +23,7 @@ def federation(directory):
 
 def run(scenario):
     async def limited():
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             await scenario()
 
     asyncio.run(limited())

@@ -34,7 +34,7 @@ class MemoryStore:
 
     def append_samples(self, contents):
         if contents:
-            assert self.go_on.wait(20)
+            assert self.go_on.wait(120)
             if self.fault is not None:
                 raise self.fault
             self.commits += 1
@@ -64,7 +64,7 @@ def with_queue(work, store=None, capacity=100, form=FORM):
     store = store or MemoryStore()
 
     async def run(executor):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             queue = SampleQueue(store, form, executor, capacity)
             try:
                 return await work(queue, store)
