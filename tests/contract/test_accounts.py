@@ -35,6 +35,7 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.noise.entropy import NoiseSource
 from tacit.streams import Batch, Stream
 from tests.contract.cases import AGENTS, CASES, DIM, LIMITS, build, graph_of, stream
+from tests.daily import some
 
 ROUNDS = 8
 SIZES = (2, 5, 7, 3, 4, 2, 9, 1, 6)
@@ -160,7 +161,7 @@ PRIVATE = [
 OTHERS = pytest.mark.covered_by("methods of its kind on the hardest stream")
 
 
-DAILY = ("constrained_mirror_descent", "diffusion", "zcdp_admm", "loss_tolerant_push_sum")
+DAILY = ("constrained_mirror_descent", "loss_tolerant_push_sum")
 """Methods of different kinds; `make test-slow` has all of them."""
 
 
@@ -182,7 +183,11 @@ def test_the_simulator_and_the_ledgers_of_peers_say_the_same(case: Any, name: st
 
 
 @pytest.mark.parametrize("name", ["fedavg", pytest.param("pao_fed", marks=OTHERS)])
-@pytest.mark.parametrize("mechanism", [laplace(0.3, 1.0), decaying_gaussian(2.0, 0.9, 1.0)], ids=lambda m: m.name)
+@pytest.mark.parametrize(
+    "mechanism",
+    some([laplace(0.3, 1.0), decaying_gaussian(2.0, 0.9, 1.0)], "Laplace noise", daily=["laplace"]),
+    ids=lambda m: m.name,
+)
 def test_who_is_called_and_who_is_there_is_charged(name: str, mechanism: Any) -> None:
     """A cohort, and clients that are there by chance, over rows that come again: rounds of other people cost nothing."""
     settings = {"cohort": 3} if name == "fedavg" else {"share": 3, "variant": "U1"}
