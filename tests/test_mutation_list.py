@@ -38,7 +38,7 @@ def test_a_text_that_is_not_there_once_is_refused():
     mutant = MUTANTS[0]
     source = mutant.path().read_text("utf-8")
     for text in ("", source + source):
-        with pytest.raises(ValueError, match="expected .* once in .*, found it [02] times"):
+        with pytest.raises(ValueError, match="once in .*, found it [02]"):
             mutant.applied(text)
 
 

@@ -125,7 +125,7 @@ def test_without_noise_everybody_comes_to_the_solvers_optimum(make, rounds):
     np.testing.assert_allclose(found.models[0], np.broadcast_to(optimum, (AGENTS, DIM)), rtol=1e-6, atol=1e-8)
 
 
-@pytest.mark.slow
+@pytest.mark.covered_by("the optimum of the squared loss; metrics/test_comparator.py, of this one")
 def test_least_absolute_deviations_come_to_the_linear_programmes_optimum():
     """Not smooth at its optimum, where several residuals are zero; the vanishing step gets there."""
     from scipy.optimize import linprog
@@ -154,7 +154,7 @@ def replaced(record_of: int, scale: float) -> tacit.streams.Stream:
     [
         (zcdp_admm, "update"),
         *(
-            pytest.param(*pair, marks=pytest.mark.slow)
+            pytest.param(*pair, marks=pytest.mark.covered_by("zcdp_admm's update"))
             for pair in [(zcdp_admm, "model"), *((private_admm, what) for what in ("gradient", "update", "model"))]
         ),
     ],
@@ -189,7 +189,7 @@ def test_the_run_books_the_sum_of_all_rounds_and_what_it_booked_is_what_was_draw
     assert 0.3 < np.mean(draws**2) < 2.2
 
 
-@pytest.mark.slow
+@pytest.mark.covered_by("contract/, and the equations above")
 def test_the_baselines_are_what_they_are_said_to_be():
     objective = squared(l1=0.01)
     twin = run(dp_admm(objective, step=0.3), 20)
@@ -220,7 +220,7 @@ def test_refused():
     assert run(zcdp_admm(squared()), 1, ring(AGENTS)).rounds == 1
 
 
-@pytest.mark.parametrize("value", [pytest.param(np.nan, marks=pytest.mark.slow), 1e30], ids=str)
+@pytest.mark.parametrize("value", [pytest.param(np.nan, marks=pytest.mark.covered_by("1e30")), 1e30], ids=str)
 def test_a_record_that_cannot_be_computed_with_moves_the_release_within_its_bound(value):
     """In the round that reads it: it says nothing, and the others say what they did."""
     clip, rho = 0.5, 0.6

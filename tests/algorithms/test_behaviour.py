@@ -52,6 +52,7 @@ def test_the_flawed_baselines_do_not(name, fixed_data, optimum):
     assert distance(name, fixed_data, optimum, 20_000) > 0.05
 
 
+@pytest.mark.covered_by("test_references.py, loss_tolerant_push_sum under loss")
 def test_lost_messages_do_not_lose_mass():
     """30 % loss: mass held plus mass under way stays at n, and the loss stays near that of lossless push-sum."""
     agents, rounds = 16, 400
@@ -110,6 +111,7 @@ def test_a_bad_step_is_refused(step):
         tacit.algorithms.online_push_sum(OBJECTIVE, step=step)
 
 
+@pytest.mark.covered_by("test_references.py and the convergence of its sisters")
 def test_the_average_of_distributed_minibatch_converges(fixed_data, optimum):
     """Its model is the mean of all iterates, the bad first ones included: slower by a logarithm, to the same place."""
     early, late = (distance("distributed_minibatch", fixed_data, optimum, t) for t in (200, 20_000))
@@ -117,6 +119,7 @@ def test_the_average_of_distributed_minibatch_converges(fixed_data, optimum):
     assert late < early / 5
 
 
+@pytest.mark.covered_by("privacy/, where noise has its declared size")
 def test_more_privacy_costs_more_accuracy():
     """Distance of the network's mean model from the optimum, ordered by epsilon over 20 repeats, and small at 100."""
     dim, rounds = 3, 2000

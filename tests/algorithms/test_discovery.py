@@ -48,7 +48,7 @@ def test_differences_in_single_coordinates_stand_out_too():
     assert (found.directions, agreement(found.labels, truth)) == (2, 1.0)
 
 
-@pytest.mark.slow  # many singular value decompositions, which a busy machine takes long for
+@pytest.mark.covered_by("the directions of blobs, above")
 def test_noise_in_many_coordinates_does_not_hide_one_direction():
     # k-means in all 200 coordinates gets 4 in 10 right here: the noise is 14 times as long as the difference.
     centres = np.zeros((2, 200))

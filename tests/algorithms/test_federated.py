@@ -26,6 +26,7 @@ from tacit.streams import Batch
 SERVERS, CLIENTS, COHORT, DIM, ROUNDS = 3, 6, 3, 3, 20
 EVERYONE = SERVERS * CLIENTS
 STEP, L2, CLIP, SIZE, BETWEEN = 0.4, 0.05, 0.5, 0.3, 0.2
+OTHERS = pytest.mark.covered_by("the other parameters")
 OBJECTIVE = tacit.objectives.logistic(l2=L2)
 RNG = np.random.default_rng(11)
 LOCAL_STEPS = RNG.integers(1, 4, EVERYONE)
@@ -153,7 +154,7 @@ def test_noise_on_models(draws, with_noise_on_models):
     assert not run.privacy.private  # nothing bounds what a record can change
 
 
-@pytest.mark.slow
+@pytest.mark.covered_by("simulator/test_calls.py")
 def test_the_same_in_the_dense_engine(monkeypatch, with_noise_on_models):
     """Everybody computes and is masked: the same trajectory as gathering the cohort alone."""
     algorithm, (_, models) = with_noise_on_models
@@ -182,7 +183,9 @@ def weights():
     return graph, np.asarray(graph.matrix().todense())
 
 
-@pytest.mark.parametrize(("scheme", "perturbs"), [("random", "gradient"), ("homomorphic", "update")])
+@pytest.mark.parametrize(
+    ("scheme", "perturbs"), [("random", "gradient"), pytest.param("homomorphic", "update", marks=OTHERS)]
+)
 def test_servers_on_a_graph(draws, scheme, perturbs):
     """(3.6)-(3.8): clients' noise on gradients or updates with a clip, and noise between the servers 1 - 0 - 2."""
     graph, A = weights()
@@ -224,8 +227,8 @@ def test_servers_on_a_graph(draws, scheme, perturbs):
     [
         (1, 2, "update"),
         (3, 2, "gradient"),
-        pytest.param(1, None, "gradient", marks=pytest.mark.slow),
-        pytest.param(3, None, "model", marks=pytest.mark.slow),
+        pytest.param(1, None, "gradient", marks=OTHERS),
+        pytest.param(3, None, "model", marks=OTHERS),
     ],
 )
 def test_declared_sensitivity_holds(steps, batch, perturbs):

@@ -81,7 +81,7 @@ def largest_change(loss, dtype, count, sizes=(0.1, 10.0)):
         ("squared", "float32"),
         ("logistic", "float32"),
         ("squared", "float64"),
-        pytest.param("logistic", "float64", marks=pytest.mark.slow),
+        pytest.param("logistic", "float64", marks=pytest.mark.covered_by("the squared loss")),
     ],
 )
 def test_no_pull_makes_a_record_move_more_than_is_booked(loss, dtype):
@@ -94,7 +94,9 @@ def test_nor_do_features_that_make_slopes_as_steep_as_cliffs():
     assert 0.9 < largest_change("squared", "float32", 60, sizes=(1.0, 1e5))[0] <= 1
 
 
-@pytest.mark.parametrize("loss", ["squared", pytest.param("logistic", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "loss", ["squared", pytest.param("logistic", marks=pytest.mark.covered_by("the squared loss"))]
+)
 def test_whatever_newton_comes_to_the_minimiser_is_found(loss, monkeypatch):
     rng = np.random.default_rng(2)
     x, v0 = 3 * rng.standard_normal((6, RECORDS, DIM)), rng.standard_normal((6, DIM))

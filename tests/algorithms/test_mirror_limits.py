@@ -146,7 +146,7 @@ def test_one_agents_start_off_the_simplex_is_refused():
 )
 def test_weights_whose_rows_do_not_sum_to_one_are_refused(make):
     graph = tacit.graphs.from_matrix(ROWS.T)  # as a sender's shares they would do
-    with pytest.raises(RequirementError, match=r"requires receiver_normalised links.*1.*with_weights\('receiver'\)"):
+    with pytest.raises(RequirementError, match=r"receiver_normalised.*1.*with_weights\('receiver'\)"):
         tacit.simulate(make(PULL), graph, FOR_EVER, rounds=2)
 
 

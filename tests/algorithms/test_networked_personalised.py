@@ -121,7 +121,7 @@ def run(algorithm, rounds=ROUNDS, graph=GRAPH, data=STREAM, every=1, start=0.0):
     )
 
 
-@pytest.mark.slow  # the policies' tests follow the same equations
+@pytest.mark.covered_by("the policies' tests, by the same equations")
 def test_fixed_strengths_against_the_equations():
     found = run(networked_personalised(OBJECTIVE, penalty=PENALTY, tau=TAU))
     models, _ = transcribed(kept)
@@ -201,7 +201,7 @@ def test_apart_each_cluster_reaches_its_own_optimum_and_a_client_alone_solves_it
 # -- privacy -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow  # tests/contract runs every method with noise
+@pytest.mark.covered_by("contract/, which runs every method with noise")
 def test_noise_is_charged_for_every_round():
     mechanism = gaussian(2.0, clip=1.0, perturbs="model")
     algorithm = networked_personalised(OBJECTIVE, mechanism, tau=TAU)
@@ -212,7 +212,9 @@ def test_noise_is_charged_for_every_round():
     assert np.isfinite(found.models).all()
 
 
-@pytest.mark.parametrize("perturbs", ["model", pytest.param("gradient", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "perturbs", ["model", pytest.param("gradient", marks=pytest.mark.covered_by("noise on the model"))]
+)
 def test_replacing_one_record_moves_what_is_released_by_no_more_than_declared(perturbs):
     clip, size = 0.7, 4
     algorithm = networked_personalised(OBJECTIVE, gaussian(1.0, clip=clip, perturbs=perturbs), penalty=PENALTY, tau=TAU)

@@ -16,6 +16,7 @@ from tacit.graphs import Channel, Delay, Topology, star_roles
 from tacit.simulator.engine import Engine
 from tacit.simulator.layout import lay_out
 from tests.algorithms.pao_oracle import PaoOracle
+from tests.daily import some
 
 CLIENTS, INPUTS, D, ROUNDS, STEP, SEED = 7, 3, 10, 60, 0.3, 5
 OBJECTIVE = tacit.objectives.fourier(count=D, bandwidth=2.0, seed=1)
@@ -86,10 +87,7 @@ FORMS = {
 }
 
 
-OTHERS = {"C0", "whole downloads"}
-
-
-@pytest.mark.parametrize("form", [pytest.param(f, marks=pytest.mark.slow if f in OTHERS else ()) for f in FORMS])
+@pytest.mark.parametrize("form", some(FORMS, "C2, and U2 of those that are not alone", daily=["C2", "not alone"]))
 def test_it_does_what_the_equations_say(form, network, stream, tables, usual):
     settings, said = FORMS[form]
     expected = PaoOracle(step=STEP, share=3, longest=8, **said).run(*tables)[1:]
@@ -180,7 +178,7 @@ def test_signs_are_those_of_the_whole_gradient_under_a_clip_too(network, stream)
     np.testing.assert_allclose(run.models[0], np.broadcast_to(0.8 * start, run.models[0].shape), atol=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.covered_by("a fraction is called, below, and the equations")
 def test_calling_everybody_is_the_method_without_calls(network, stream, usual):
     every = simulated(online_fed(OBJECTIVE, STEP, fraction=1.0), network, stream)[1]
     np.testing.assert_array_equal(every, usual["online_fedsgd"][1])

@@ -146,7 +146,9 @@ def test_another_solver_finds_the_same_minimum_of_the_clipped_losses():
     assert np.any(np.abs(x @ found - y) < limit)
 
 
-@pytest.mark.parametrize("loss", [pytest.param("squared", marks=pytest.mark.slow), "logistic"])
+@pytest.mark.parametrize(
+    "loss", [pytest.param("squared", marks=pytest.mark.covered_by("the logistic loss")), "logistic"]
+)
 def test_after_too_few_steps_the_residual_still_bounds_the_distance(loss):
     """Without noise, clipped: then steps are as many as asked for."""
     rng = np.random.default_rng(8)

@@ -11,6 +11,7 @@ from tests.algorithms.given import stream_of, two_classes
 
 AGENTS, DIM, ROUNDS, STEP, L2 = 10, 6, 40, 0.3, 1e-2
 OBJECTIVE = tacit.objectives.logistic(l2=L2)
+OTHER_PLACES = pytest.mark.covered_by("noise on the model, and on the update of batches")
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +112,14 @@ def test_the_mutual_part_of_the_test_graph_is_not_trivial(graph):
     assert 0 < graph.mutual().edges < graph.edges
 
 
-@pytest.mark.parametrize("channel", [Channel(), Channel(loss=0.4), Channel(loss=0.2, delay=Delay(0.5, 3))])
+@pytest.mark.parametrize(
+    "channel",
+    [
+        Channel(),
+        pytest.param(Channel(loss=0.4), marks=pytest.mark.covered_by("loss and delay together")),
+        Channel(loss=0.2, delay=Delay(0.5, 3)),
+    ],
+)
 def test_loss_tolerant_push_sum(channel, graph, data):
     """Running totals, with dictionaries for every link and the messages really under way."""
     import jax
@@ -163,8 +171,14 @@ def test_push_sum_on_doubly_stochastic_weights_is_averaging(data):
     check(tacit.algorithms.online_push_sum(OBJECTIVE, STEP), graph, data, models, losses)
 
 
-@pytest.mark.parametrize("perturbs", ["model", "update", "gradient"])
-@pytest.mark.parametrize("batch", [None, 3])
+@pytest.mark.parametrize(
+    ("batch", "perturbs"),
+    [
+        pytest.param(batch, on, marks=() if (batch, on) in {(None, "model"), (3, "update")} else OTHER_PLACES)
+        for batch in (None, 3)
+        for on in ("model", "update", "gradient")
+    ],
+)
 def test_distributed_online(perturbs, batch):
     """002 Algorithms 1 and 2 with clip, projection and a graph that changes; noise as the simulator draws it."""
     import jax

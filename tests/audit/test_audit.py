@@ -31,6 +31,7 @@ from tacit.privacy import (
     unprotected,
 )
 from tacit.streams import Batch, from_function
+from tests.daily import some
 
 MECHANISMS = {
     "laplace": laplace(epsilon=1.0, clip=0.5, perturbs="model"),
@@ -42,27 +43,22 @@ PRIVATE = [
     if "mechanism" in inspect.signature(entry.constructor).parameters
 ]
 ONLINE = tacit.algorithms.distributed_online
-SISTERS = (
-    "dynamic_mirror_descent",
-    "lagrangian_descent",
-    "decentralised_symmetric",
-    "decentralised_asymmetric",
-    "combine_then_adapt",
-    "adapt_then_combine",
-    "graph_federated",
-    "zcdp_subgradient",
-    "dp_admm",
-    "private_admm",
-    "networked_personalised",
-    "clustered_federated",
-    "online_fedsgd",
-    "online_fed",
-    "pso_fed",
-    "sign_sgd",
-    "partial_diffusion",
+DAILY = {
+    "online_push_sum": "laplace",
+    "loss_tolerant_push_sum": "gaussian",
+    "centralised_online": "gaussian",
+    "distributed_online": "laplace",
+    "mirror_descent": "gaussian",
+    "constrained_mirror_descent": "laplace",
+    "fedavg": "laplace",
+    "zcdp_admm": "laplace",
+    "pao_fed": "laplace",
+}
+OTHER_NOISE = pytest.mark.covered_by(
+    "DAILY: the method, or one that makes what it releases alike, with one of both kinds"
 )
-"""Of mirror_descent, constrained_mirror_descent, centralised_online, diffusion, fedavg, zcdp_admm, PGFL and PAO-Fed,
-with which they share what is released, or how it is made."""
+GIVEN_SIZE = pytest.mark.covered_by("homomorphic noise, which is of a given size too")
+DUAL = pytest.mark.covered_by("test_broken.py, of dual variables, and contract/test_accounts.py, of their price")
 FROM_GRADIENTS = ("constrained_mirror_descent", "lagrangian_descent", "consensus", "combine_then_adapt")
 """They have no stepped model to noise, or send it a round later: what they release is made of gradients."""
 DUALS = ("constrained_mirror_descent", "lagrangian_descent")
@@ -76,10 +72,9 @@ def test_every_private_algorithm_is_found():
 @pytest.mark.parametrize(
     ("entry", "mechanism"),
     [
-        # Every method with one kind of noise each time, and with the other in `make test-slow`; so are sisters.
-        pytest.param(entry, mechanism, marks=pytest.mark.slow if (k - m) % 2 or entry.name in SISTERS else ())
-        for k, entry in enumerate(PRIVATE)
-        for m, mechanism in enumerate(MECHANISMS)
+        pytest.param(entry, mechanism, marks=() if DAILY.get(entry.name) == mechanism else OTHER_NOISE)
+        for entry in PRIVATE
+        for mechanism in MECHANISMS
     ],
     ids=lambda value: getattr(value, "name", value),
 )
@@ -95,19 +90,20 @@ def test_the_claim_of_every_private_algorithm_holds_and_is_nearly_reached(entry,
     assert 0.7 <= found.power <= 1
 
 
-@pytest.mark.slow
+@pytest.mark.covered_by("the claim of mirror_descent in its usual geometry")
 def test_the_claim_holds_in_another_geometry_and_with_push_sum():
     constructor = partial(tacit.algorithms.mirror_descent, mirror=entropy(), unbiased=True)
     found = audit(constructor, MECHANISMS["gaussian"], coordinates=2, problems=["linear"])
     assert 0.7 <= found.power <= 1
 
 
+@DUAL
 @pytest.mark.parametrize(
     ("name", "mechanism"),
     [
         ("constrained_mirror_descent", gaussian(2.0, clip=0.5)),
-        pytest.param("constrained_mirror_descent", laplace(1.0, clip=1.0), marks=pytest.mark.slow),
-        pytest.param("lagrangian_descent", gaussian(2.0, clip=0.5), marks=pytest.mark.slow),
+        ("constrained_mirror_descent", laplace(1.0, clip=1.0)),
+        ("lagrangian_descent", gaussian(2.0, clip=0.5)),
         ("lagrangian_descent", laplace(1.0, clip=1.0)),
     ],
     ids=lambda value: getattr(value, "name", value),
@@ -126,8 +122,8 @@ def test_a_private_dual_costs_every_round_and_nearly_reaches_that(name, mechanis
     ("name", "mechanism", "problem"),
     [
         ("adapt_then_combine", graph_homomorphic(1.0, clip=1.0), "echo"),
-        pytest.param("adapt_then_combine", per_edge(1.0, clip=1.0), "links", marks=pytest.mark.slow),
-        pytest.param("distributed_online", laplace_of_size(1.0, clip=1.0), "late", marks=pytest.mark.slow),
+        pytest.param("adapt_then_combine", per_edge(1.0, clip=1.0), "links", marks=GIVEN_SIZE),
+        pytest.param("distributed_online", laplace_of_size(1.0, clip=1.0), "late", marks=GIVEN_SIZE),
     ],
 )
 def test_noise_of_a_given_size_is_attacked_where_its_claim_is_nearly_reached(name, mechanism, problem):
@@ -137,13 +133,24 @@ def test_noise_of_a_given_size_is_attacked_where_its_claim_is_nearly_reached(nam
 
 @pytest.mark.parametrize(
     ("mechanism", "settings"),
-    [
-        (laplace(epsilon=1.0, clip=0.5, norm="l1", perturbs="gradient"), {"coordinates": 3}),
-        (decaying_gaussian(noise_multiplier=1.5, decay=0.6, clip=0.5), {}),
-        (laplace(epsilon=0.4, clip=0.5, adjacency="dataset", perturbs="update"), {"rounds": 3}),
-        (laplace(epsilon=1.0, clip=0.5, norm="linf", adjacency="component"), {"coordinates": 2, "records": 2}),
-    ],
-    ids=["l1 clip", "decaying", "dataset", "component"],
+    some(
+        [
+            pytest.param(
+                laplace(epsilon=1.0, clip=0.5, norm="l1", perturbs="gradient"), {"coordinates": 3}, id="l1 clip"
+            ),
+            pytest.param(decaying_gaussian(noise_multiplier=1.5, decay=0.6, clip=0.5), {}, id="decaying"),
+            pytest.param(
+                laplace(epsilon=0.4, clip=0.5, adjacency="dataset", perturbs="update"), {"rounds": 3}, id="dataset"
+            ),
+            pytest.param(
+                laplace(epsilon=1.0, clip=0.5, norm="linf", adjacency="component"),
+                {"coordinates": 2, "records": 2},
+                id="component",
+            ),
+        ],
+        "the usual clip and records, of every method; prices by privacy/",
+        daily=["dataset"],
+    ),
 )
 def test_every_kind_of_mechanism_and_neighbours(mechanism, settings):
     found = audit(ONLINE, mechanism, problems=["linear"], **settings)

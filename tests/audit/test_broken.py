@@ -52,7 +52,13 @@ def released(monkeypatch):
     return replace
 
 
-@pytest.mark.parametrize("mechanism", [LAPLACE, GAUSSIAN], ids=["laplace", "gaussian"])
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        pytest.param(LAPLACE, id="laplace"),
+        pytest.param(GAUSSIAN, id="gaussian", marks=pytest.mark.covered_by("half of the Laplace noise")),
+    ],
+)
 def test_half_the_noise(released, mechanism):
     def half(real, mechanism, words, value, view, records):
         less = mechanism._replace(ratio=2 * mechanism.ratio)
@@ -62,11 +68,13 @@ def test_half_the_noise(released, mechanism):
     caught(audit(ONLINE, mechanism, trials=TRIALS), margin=1.5)
 
 
+@pytest.mark.covered_by("a clip of the mean")
 def test_no_clip(monkeypatch):
     monkeypatch.setattr(clipping, "_clip", lambda tree, clip: tree)
     caught(audit(ONLINE, LAPLACE, trials=TRIALS), margin=2)
 
 
+@pytest.mark.covered_by("test_faults.py, linf clip said to be l2")
 def test_an_l2_clip_taken_for_an_l1_clip():
     mechanism = laplace(epsilon=1.0, clip=0.5, norm="l1")
     found = audit(ONLINE, mechanism._replace(clip=Clip(0.5, "l2")), trials=2 * TRIALS, coordinates=4)
@@ -86,18 +94,21 @@ def test_a_clip_of_the_mean_instead_of_each_record(monkeypatch):
     caught(audit(ONLINE, LAPLACE, trials=TRIALS), margin=2)
 
 
+@pytest.mark.covered_by("test_faults.py, noise that overlaps")
 def test_noise_reused_across_rounds(monkeypatch):
     real = calls.noise_words
     monkeypatch.setattr(calls, "noise_words", lambda key, t, phase: real(key, 0, phase))
     caught(audit(ONLINE, GAUSSIAN, trials=TRIALS), "repeated noise")
 
 
+@pytest.mark.covered_by("test_faults.py, noise that overlaps")
 def test_noise_shared_among_agents(monkeypatch):
     real = runtime.agent_key
     monkeypatch.setattr(runtime, "agent_key", lambda root, role, repeat, agent: real(root, role, repeat, 0 * agent))
     caught(audit(ONLINE, LAPLACE, trials=TRIALS), "repeated noise")
 
 
+@pytest.mark.covered_by("half the noise")
 def test_the_same_noise_in_every_coordinate(released):
     def one_draw(real, mechanism, words, value, view, records):
         noisy, noise = real(mechanism, words, value, view, records)
@@ -107,6 +118,7 @@ def test_the_same_noise_in_every_coordinate(released):
     caught(audit(ONLINE, LAPLACE, trials=TRIALS, coordinates=2), "repeated noise")
 
 
+@pytest.mark.covered_by("half the noise")
 def test_the_first_round_without_noise(released):
     def late(real, mechanism, words, value, view, records):
         noisy, noise = real(mechanism, words, value, view, records)
@@ -118,6 +130,7 @@ def test_the_first_round_without_noise(released):
     assert found.finding.test.group == "round 1"
 
 
+@pytest.mark.covered_by("fresh noise for every neighbour")
 def test_a_retransmission_that_is_not_charged():
     """The value is sent a second time with fresh noise, said to be free since it was charged before."""
 

@@ -18,6 +18,7 @@ from tacit.audit import PROBLEMS, audit
 from tacit.core.contract import Algorithm, Clip, Mechanism, share
 from tacit.privacy import clipping, decaying_gaussian, gaussian, graph_homomorphic, laplace
 from tacit.runtime import calls
+from tests.daily import some
 
 ONLINE = tacit.algorithms.distributed_online
 LAPLACE = laplace(epsilon=1.0, clip=1.0, perturbs="gradient")
@@ -264,7 +265,24 @@ def caught(found, name):
         assert found.lower_bound > 1.1 * found.claim.epsilon
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize(
+    "name",
+    some(
+        FAULTS,
+        "a fault of its kind: in the clip, in the noise, in the size, in time",
+        covered=[
+            "regulariser weighed by data",
+            "second local step without clip",
+            "noise by the round alone",
+            "noise that decays too quickly",
+            "clip until round 4",
+            "second leaf without noise",
+            "noise taken back in the next round",
+            "weight of a record beyond the clip",
+            "sampling of clients counted in its favour",
+        ],
+    ),
+)
 def test_a_fault_is_caught_on_its_problem(name, monkeypatch):
     fault = FAULTS[name]
     fault.broken_system(monkeypatch)
@@ -275,7 +293,7 @@ def test_a_fault_is_caught_on_its_problem(name, monkeypatch):
     assert found.problem.name == fault.problem
 
 
-@pytest.mark.slow
+@pytest.mark.covered_by("the fault on its problem")
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_audit_finds_the_problem_by_itself(name, monkeypatch):
     fault = FAULTS[name]
@@ -283,7 +301,10 @@ def test_the_audit_finds_the_problem_by_itself(name, monkeypatch):
     caught(audit(fault.constructor, fault.mechanism), name)
 
 
-@pytest.mark.parametrize("problem", ["several", "late", "leaves", "odd records", "away"])
+@pytest.mark.parametrize(
+    "problem",
+    some(["several", "late", "leaves", "odd records", "away"], "the other problems", daily=["several", "odd records"]),
+)
 def test_without_a_fault_the_same_problems_find_nothing(problem):
     found = audit(own(honest), LAPLACE, problems=[problem], trials=4000)
     assert found.verdict in {"holds", "not conclusive"}
@@ -291,7 +312,7 @@ def test_without_a_fault_the_same_problems_find_nothing(problem):
     assert [outcome.problem for outcome in found.tried] == [problem]
 
 
-@pytest.mark.slow
+@pytest.mark.covered_by("each problem by itself")
 @pytest.mark.parametrize("mechanism", [LAPLACE, GAUSSIAN], ids=["laplace", "gaussian"])
 def test_without_a_fault_the_whole_audit_holds(mechanism):
     found = audit(own(honest), mechanism)

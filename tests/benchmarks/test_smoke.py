@@ -9,12 +9,16 @@ import numpy as np
 import pytest
 from benchmarks.__main__ import failed, names
 
+from tests.daily import some
+
 
 def test_every_benchmark_is_found() -> None:
     assert {"engine", "noise", "sampler", "transport", "cohort", "swarm", "soak", "gpu"} <= set(names())
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize(
+    "name", some(names(), "algorithms/test_pao_fed.py, of what it measures", covered=["asynchronous"])
+)
 def test_it_runs(name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     module = importlib.import_module(f"benchmarks.{name}")
     written = {}

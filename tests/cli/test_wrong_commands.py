@@ -100,7 +100,7 @@ def test_a_file_or_a_name_that_is_not_what_was_expected(
 def test_where_nothing_can_be_written_nothing_is_run(capsys: pytest.CaptureFixture[str], command: str) -> None:
     said = refused(capsys, f"{command} --out empty.toml/out")
     assert f"--out {Path('empty.toml/out')}: " in said
-    assert "is a file, expected a directory; name another one" in said
+    assert "is a file, expected a directory" in said
 
 
 def test_a_directory_of_somebody_else_is_refused(
@@ -108,7 +108,7 @@ def test_a_directory_of_somebody_else_is_refused(
 ) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # who runs tests as root may write everywhere
     said = refused(capsys, "demo --out folder/out")
-    assert f"{Path('folder').absolute()} may not be written; name another directory, or change its owner" in said
+    assert f"{Path('folder').absolute()} may not be written" in said
 
 
 def test_a_closed_pipe_is_no_fault_of_a_file() -> None:

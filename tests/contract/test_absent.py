@@ -12,6 +12,7 @@ from tacit.algorithms import REGISTRY
 from tacit.core.errors import ConfigError, RequirementError
 from tacit.graphs import Attendance
 from tests.contract.cases import AGENTS, DIM, FORMS, build, stream
+from tests.daily import some
 from tests.docs.pages import ROOT
 
 SECTION = (ROOT / "docs" / "choosing.md").read_text("utf-8").partition("## Who stays away")[2]
@@ -59,8 +60,6 @@ def found(name: str) -> str:
     return "keeps its state" if np.array_equal(before, after) else "learns alone"
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in DAILY else pytest.mark.slow) for name in REGISTRY]
-)
+@pytest.mark.parametrize("name", some(REGISTRY, "one of each kind of answer", daily=DAILY))
 def test_what_an_absent_agent_does_is_what_the_table_says(name: str) -> None:
     assert found(name) in SAID[name]

@@ -35,6 +35,7 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise import NoiseSource
 from tacit.streams import Batch, Stream
 from tests.contract.cases import AGENTS, CASES, DIM, LIMITS, build, graph_of, stream
+from tests.daily import some
 
 ROUNDS = 8
 SIZES = (2, 5, 7, 3, 4, 2, 9, 1, 6)
@@ -157,10 +158,10 @@ PRIVATE = [
         p.mechanism.perturbs != "model" and not p.mechanism.per_slot for p in made.phases if p.mechanism.distribution
     )
 ]
-SLOW = pytest.mark.slow
+OTHERS = pytest.mark.covered_by("methods of its kind on the hardest stream")
 
 
-DAILY = ("constrained_mirror_descent", "diffusion", "zcdp_admm", "loss_tolerant_push_sum")
+DAILY = ("constrained_mirror_descent", "loss_tolerant_push_sum")
 """Methods of different kinds; `make test-slow` has all of them."""
 
 
@@ -172,7 +173,7 @@ def matrix() -> list[Any]:
             hardest = name == "duplicates in a batch" and case.name.split(",")[0] in DAILY
             hardest |= name == "whole data sets, unequal" and case.name.startswith("zcdp_admm,")
             daily = hardest or (name == "file that is rewritten" and case.name.startswith("online_push_sum, laplace"))
-            found.append(pytest.param(case, name, id=f"{case.name}, {name}", marks=() if daily else SLOW))
+            found.append(pytest.param(case, name, id=f"{case.name}, {name}", marks=() if daily else OTHERS))
     return found
 
 
@@ -181,8 +182,12 @@ def test_the_simulator_and_the_ledgers_of_peers_say_the_same(case: Any, name: st
     agree(case.make(), case.graph, STREAMS[name](), case.channel)
 
 
-@pytest.mark.parametrize("name", ["fedavg", pytest.param("pao_fed", marks=SLOW)])
-@pytest.mark.parametrize("mechanism", [laplace(0.3, 1.0), decaying_gaussian(2.0, 0.9, 1.0)], ids=lambda m: m.name)
+@pytest.mark.parametrize("name", ["fedavg", pytest.param("pao_fed", marks=OTHERS)])
+@pytest.mark.parametrize(
+    "mechanism",
+    some([laplace(0.3, 1.0), decaying_gaussian(2.0, 0.9, 1.0)], "Laplace noise", daily=["laplace"]),
+    ids=lambda m: m.name,
+)
 def test_who_is_called_and_who_is_there_is_charged(name: str, mechanism: Any) -> None:
     """A cohort, and clients that are there by chance, over rows that come again: rounds of other people cost nothing."""
     settings = {"cohort": 3} if name == "fedavg" else {"share": 3, "variant": "U1"}
@@ -200,7 +205,7 @@ def test_in_sequence_who_is_called_is_charged_for_its_own_rounds_alone() -> None
     assert found.epsilon < ROUNDS * 0.5
 
 
-@pytest.mark.parametrize("name", ["constrained_mirror_descent", pytest.param("lagrangian_descent", marks=SLOW)])
+@pytest.mark.parametrize("name", ["constrained_mirror_descent", pytest.param("lagrangian_descent", marks=OTHERS)])
 def test_a_private_dual_is_charged_in_sequence(name: str) -> None:
     algorithm = build(name, laplace(0.5, 1.0), dual="private", constraints=LIMITS)
     assert algorithm.privacy.composition == "sequential"

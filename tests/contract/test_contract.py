@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
+from collections.abc import Collection
 from dataclasses import replace
 
 import jax
@@ -25,30 +27,33 @@ from tests.contract.cases import (
     DIM,
     FORMS,
     OBJECTIVE,
-    ROUNDS,
-    SISTERS,
     WITHOUT_NOISE,
     Case,
     build,
     stream,
 )
+from tests.daily import some
 
 ON_PEERS = [c for c in CASES if isinstance(c.graph, Graph)]
+ROUNDS = 24
 REGISTERED = list(tacit.algorithms.REGISTRY.values())
 
 
-def every(cases: list[Case], but: frozenset[str] = frozenset()):
-    """Give all of the cases; those whose name is in `but` to `make test-slow` only."""
-    marked = [pytest.param(c, marks=pytest.mark.slow if c.name in but else ()) for c in cases]
-    return pytest.mark.parametrize("case", marked, ids=lambda c: c.name)
+def every(cases: list[Case], daily: Collection[str] | None = None):
+    """Give all of the cases; but for those named in `daily` to `make test-slow` only, where a list is given."""
+    sisters = "a case of every day that shares its code: the method's other form, or its sister (cases.SISTERS)"
+    return pytest.mark.parametrize("case", some(cases, sisters, daily=daily), ids=lambda c: c.name)
 
 
 def simulate(case: Case, **settings):
     return tacit.simulate(case.make(), case.graph, settings.pop("stream", stream()), channel=case.channel, **settings)
 
 
-def trial(case: Case, rounds: int, seed: int = 0) -> conformance.Trial:
-    return conformance.Trial(case.make(), case.graph, stream(), case.channel, rounds, seed)
+@functools.cache
+def trial(name: str) -> conformance.Trial:
+    """One trial of a case for all checks, which share its run."""
+    case = next(c for c in CASES if c.name == name)
+    return conformance.Trial(case.make(), case.graph, stream(), case.channel, ROUNDS, 3)
 
 
 def test_every_method_has_a_case_and_says_what_it_is():
@@ -78,41 +83,45 @@ def test_regret_compares_with_points_of_the_set_that_a_method_keeps_to(name, par
     assert domain.within == Ball(0.25)
 
 
-REPEATED = {c.name for c in CASES if c.name.partition(",")[0] in (*FORMS, *SISTERS) and c.make().privacy.private}
-HAVE_DUALS = ("constrained_mirror_descent", "lagrangian_descent")
 DYNAMIC = "dynamic_mirror_descent"
 PRECISIONS = {"float64": 1e-10, "float32": 1e-6}
-QUICK_IN_BOTH = ("online_push_sum", "online_push_sum, laplace on update")
-SLOW_IN = {
-    # Of these methods another form, or a sister, runs every day.
-    "float64": [
-        "lagrangian_descent",
-        *(n for n in REPEATED if n.partition(",")[0] not in HAVE_DUALS),
-        *(c.name for c in CASES if c.name.partition(",")[0] in SISTERS and not c.channel.reliable),
-        *(name for name in SISTERS if name not in (*HAVE_DUALS, DYNAMIC)),
-    ],
-    "float32": [c.name for c in CASES if c.name not in QUICK_IN_BOTH],
-}
 ON_A_GRID = "adapt_then_combine, local_graph_homomorphic"  # whose steps are as large as single precision's tolerance
 IN_BOTH = [
     c for c in CASES if (not c.make().privacy.private or c.name.startswith("online_push_sum")) and c.name != ON_A_GRID
 ]
 
 
-@pytest.mark.parametrize(
-    ("case", "dtype"),
-    [
-        pytest.param(c, d, marks=pytest.mark.slow if c.name in SLOW_IN[d] else ())
-        for c in CASES
-        for d in PRECISIONS
-        if d == "float64" or c in IN_BOTH
-    ],
-    ids=lambda value: value if isinstance(value, str) else value.name,
+DAILY_PEERS = (
+    "online_push_sum",
+    "online_push_sum, laplace on update",
+    "online_push_sum, gaussian on model",
+    "zcdp_admm, gaussian on gradient",
+    "partial_diffusion, lossy",
+    ON_A_GRID,
+    "centralised_online",
+    "distributed_online",
+    "distributed_online, renormalised, lossy",
+    "distributed_minibatch",
+    "constrained_mirror_descent",
+    "lagrangian_descent, laplace on update",
+    DYNAMIC,
+    "personalised_graph_federated",
+    "loss_tolerant_push_sum, lossy",
+    "fedavg, sampled",
+    "pao_fed, there by chance",
 )
-def test_simulator_equals_peers(case, dtype):
+
+
+@every(CASES, DAILY_PEERS)
+def test_simulator_equals_peers(case):
+    conformance.simulator_equals_peers(trial(case.name), "float64", PRECISIONS["float64"])
+
+
+@every(IN_BOTH, ["online_push_sum"])
+def test_simulator_equals_peers_in_single_precision(case):
     # Multipliers add up every round's rounding error, and a local system's.
-    tolerance = PRECISIONS[dtype] * (10 if dtype == "float32" and case.make().prepare is not None else 1)
-    conformance.simulator_equals_peers(trial(case, rounds=ROUNDS, seed=3), dtype, tolerance)
+    tolerance = PRECISIONS["float32"] * (10 if case.make().prepare is not None else 1)
+    conformance.simulator_equals_peers(trial(case.name), "float32", tolerance)
 
 
 SEND_FIRST = ("consensus", "combine_then_adapt", "zcdp_subgradient")
@@ -120,7 +129,7 @@ SEND_FIRST = ("consensus", "combine_then_adapt", "zcdp_subgradient")
 
 @every(
     [c for c in ON_PEERS if c.channel.reliable and not c.make().privacy.private and "fixed" not in c.make().requires],
-    frozenset(SISTERS),
+    ["online_push_sum", "diffusion", "distributed_online", "constrained_mirror_descent", "loss_tolerant_push_sum"],
 )
 def test_what_did_not_arrive_is_invisible(case):
     """Agent 0's data are NaN: after three rounds exactly those have heard of it to whom live links lead from it.
@@ -154,14 +163,30 @@ def test_what_did_not_arrive_is_invisible(case):
     assert bad == heard or case.name in SEND_FIRST
 
 
-@every([c for c in CASES if c.channel.reliable], frozenset(SISTERS) | REPEATED)
+@every(
+    [c for c in CASES if c.channel.reliable],
+    [
+        "online_push_sum",
+        "online_push_sum, laplace on update",
+        "zcdp_admm, gaussian on gradient",
+        "diffusion",
+        "partial_diffusion",
+        "distributed_online",
+        "constrained_mirror_descent",
+        "loss_tolerant_push_sum, laplace on update",
+    ],
+)
 def test_public_parts_ignore_the_data(case):
-    conformance.public_parts_ignore_data(trial(case, rounds=4), stream(seed=2))
+    conformance.public_parts_ignore_data(trial(case.name), stream(seed=2))
 
 
 @pytest.mark.parametrize(
     "entry",
-    [pytest.param(e, marks=pytest.mark.slow if e.name in SISTERS else ()) for e in REGISTERED],
+    some(
+        REGISTERED,
+        "a method that shares its code (cases.SISTERS), and every private form in test_simulator_equals_peers",
+        daily=["online_push_sum", "zcdp_admm", "diffusion", "distributed_online", DYNAMIC, "loss_tolerant_push_sum"],
+    ),
     ids=lambda e: e.name,
 )
 def test_zero_noise_equals_no_noise(entry):
@@ -172,38 +197,24 @@ def test_zero_noise_equals_no_noise(entry):
     if entry.name in FORMS:  # whose other forms than the Euclidean one have no noise on the model
         silent = silent._replace(perturbs="gradient")
     form, _ = FORMS.get(entry.name, ({}, {}))
-    graph = next(case.graph for case in CASES if case.name == entry.name)
-    runs = [
-        tacit.simulate(
-            build(entry.name, m, **form), graph, stream(), rounds=10, record={"models": np.asarray}, record_every=1
-        )
-        for m in (silent, tacit.privacy.unprotected)
-    ]
-    what_is_recorded_predicts_the_next_round(runs[1])
-    np.testing.assert_allclose(runs[0].models, runs[1].models, rtol=1e-6, atol=5e-7)
+    plain = trial(entry.name)
+    noisy = replace(plain, algorithm=build(entry.name, silent, **form))
+    run = noisy.simulated(dtype="float64", record={"models": np.asarray}, record_every=1)
+    what_is_recorded_predicts_the_next_round(run)
+    np.testing.assert_allclose(run.models, plain.precise.models, rtol=1e-6, atol=5e-7)
 
 
 def what_is_recorded_predicts_the_next_round(run: tacit.results.Run) -> None:
     """One definition for all methods: after round t, what predicts the data of round t + 1; at last, `run.models`."""
     models = run.recorded["models"][0]
-    assert models.shape[:2] == (10, AGENTS)
+    assert models.shape[:2] == (ROUNDS, AGENTS)
     np.testing.assert_array_equal(models[-1], run.models[0])
-    batches = stream().chunk(1, 10)
+    batches = stream().chunk(1, ROUNDS)
     losses = jax.vmap(jax.vmap(OBJECTIVE.loss))(models[:-1], batches)
     np.testing.assert_allclose(np.mean(losses, axis=1), run.per_round["loss"][0, 1:], rtol=1e-4)
 
 
 LOSSY_RESTARTS = ("loss_tolerant_push_sum, lossy", "pao_fed, there by chance")
-COVERED = {
-    ON_A_GRID,
-    "mirror_descent",
-    "diffusion",
-    "networked_personalised",
-    "fedavg, sampled",
-    "loss_tolerant_push_sum, lossy",
-    "distributed_minibatch",
-    "partial_diffusion",
-}
 
 
 @every(
@@ -213,18 +224,27 @@ COVERED = {
         if (not c.make().privacy.private and (c.channel.reliable or c.name in LOSSY_RESTARTS))
         or c.name.startswith("online_push_sum, laplace")
     ],
-    frozenset(SISTERS) | COVERED,
+    ["online_push_sum", "online_push_sum, laplace on update", "distributed_online"],
 )
 def test_restart_gives_the_same_trajectory(case):
-    conformance.restart_goes_on(trial(case, rounds=30, seed=5))
+    conformance.restart_goes_on(trial(case.name))
 
 
 @every(  # without noise, which goes by the agent's number; a sister with members who stay away is of interest
     [c for c in ON_PEERS if c.channel.reliable and not c.make().privacy.private],
-    frozenset(SISTERS) - {DYNAMIC} | {"mirror_descent"},
+    [
+        "online_push_sum",
+        "zcdp_admm",
+        "diffusion",
+        ON_A_GRID,
+        "distributed_online",
+        "constrained_mirror_descent",
+        DYNAMIC,
+        "loss_tolerant_push_sum",
+    ],
 )
 def test_relabelling_agents_changes_nothing(case):
-    conformance.relabelling_changes_nothing(trial(case, rounds=20))
+    conformance.relabelling_changes_nothing(trial(case.name))
 
 
 def test_repeats_with_the_same_seed_give_the_same_metrics():
@@ -253,7 +273,10 @@ def test_a_peer_waits_exactly_where_links_have_to_be_reliable(case):
     assert (algorithm.missing == "wait") == ("reliable" in algorithm.requires)
 
 
-@every([c for c in CASES if c.make().missing == "renormalise" and not c.channel.reliable and "sign" not in c.name])
+@every(
+    [c for c in CASES if c.make().missing == "renormalise" and not c.channel.reliable and "sign" not in c.name],
+    ["partial_diffusion, lossy", "distributed_online, renormalised, lossy", "pao_fed, there by chance"],
+)
 def test_whoever_renormalises_keeps_what_all_agree_on_whatever_is_lost(case):
     entry = tacit.algorithms.REGISTRY[case.name.partition(",")[0]]
     indifferent = tacit.objectives.from_loss(lambda params, batch: 0.0 * jnp.sum(params), jnp.array([3.0, -7.0]))

@@ -45,6 +45,7 @@ def repeated(case: Case) -> bool:
     return case.name.partition(",")[0] in SISTERS and case.name not in SISTERS.values()
 
 
+SISTER = pytest.mark.covered_by("the squared loss, whose gradients are not bounded, of a method that shares the code")
 PRIVATE = [c for c in CASES if released(c) is not None]
 
 
@@ -114,7 +115,7 @@ def largest_change(case: Case, loss: str) -> float:
 @pytest.mark.parametrize(
     ("case", "loss"),
     [
-        pytest.param(c, loss, marks=pytest.mark.slow if loss == "logistic" or repeated(c) else ())
+        pytest.param(c, loss, marks=SISTER if loss == "logistic" or repeated(c) else ())
         for c in PRIVATE
         for loss in OBJECTIVES
     ],

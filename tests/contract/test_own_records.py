@@ -17,13 +17,14 @@ from tests.contract.test_accounts import rows, whole
 
 SILENT = Mechanism("silent", "laplace", lambda view, extent: jnp.float32(0), lambda view, s: s, clip=Clip(20.0))
 METHODS = [name for name in tacit.algorithms.REGISTRY if name not in WITHOUT_NOISE]
-DAILY = ("zcdp_admm", "lagrangian_descent")
+DAILY = {"zcdp_admm": "whole data sets", "lagrangian_descent": "the same rows again"}
+ALIKE = pytest.mark.covered_by("a clip of a local problem, and one of gradients (DAILY)")
 STREAMS = {"whole data sets": whole, "the same rows again": lambda: rows(4)}
 
 
-@pytest.mark.parametrize("data", STREAMS)
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in DAILY else pytest.mark.slow) for name in METHODS]
+    ("name", "data"),
+    [pytest.param(name, data, marks=() if DAILY.get(name) == data else ALIKE) for name in METHODS for data in STREAMS],
 )
 def test_a_clip_that_binds_nobody_leaves_the_objective_as_it_is(name: str, data: str) -> None:
     silent = SILENT._replace(perturbs="gradient") if name in FORMS else SILENT

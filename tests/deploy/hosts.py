@@ -77,7 +77,7 @@ class Hosts:
     def listening(self, name: str) -> set[tuple[str, int]]:
         """Return (address, port) of all that takes TCP connections on a host."""
         command = [*self.inside(name), "cat", "/proc/net/tcp", "/proc/net/tcp6"]
-        lines = subprocess.run(command, check=True, capture_output=True, text=True, timeout=20).stdout.splitlines()
+        lines = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout.splitlines()
         fields = [line.split() for line in lines]
         return {_address(field[1]) for field in fields if len(field) > 3 and field[3] == LISTENING}
 
@@ -115,7 +115,7 @@ def _unique() -> str:
 
 
 def _ip(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["ip", *arguments], check=check, capture_output=True, text=True, timeout=20)
+    return subprocess.run(["ip", *arguments], check=check, capture_output=True, text=True, timeout=120)
 
 
 def _address(field: str) -> tuple[str, int]:

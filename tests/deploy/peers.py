@@ -19,7 +19,7 @@ from tests.deploy.homes import found, job_text
 ALONE = {"hospital-a": []}
 
 
-def run(scenario, seconds=60):
+def run(scenario, seconds=600):
     """Run a scenario in a fresh loop, and see that it leaves nothing behind."""
 
     async def limited():
@@ -58,7 +58,7 @@ def ask(peer, path, content=None, *, code=200):
             f"http://127.0.0.1:{peer.operations_port}{path}", data, {"Content-Type": "application/json"}
         )
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=120) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:
@@ -101,7 +101,7 @@ def learnt_together(files, chunk):
             await peer.stop()
 
     async def scenario():
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             await asyncio.gather(*(one(name, agent) for agent, name in enumerate(files)))
 
     asyncio.run(scenario())

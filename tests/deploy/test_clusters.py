@@ -42,7 +42,7 @@ def test_a_job_says_who_is_in_which_cluster_and_peers_see_their_own(tmp_path):
     files = with_bridges(found(tmp_path, job(), PAIR))
     report = check_peers(list(files.values()))
     assert report.faults == []
-    assert "'networked_personalised' may run on this graph" in report.lines
+    assert any("'networked_personalised' may run" in line for line in report.lines)
     plans = [plan_of(load_peer(file)) for file in files.values()]
     assert [int(plan.views(1)["bridge"].cluster) for plan in plans] == [0, 0, 1]
     assert [int(plan.views(1)["cluster"].into.degree) for plan in plans] == [1, 1, 0]
@@ -53,7 +53,7 @@ def test_links_that_contradict_the_clusters_are_found_before_anybody_runs(tmp_pa
     files = with_bridges(found(tmp_path, job(swapped), PAIR))
     faults = check_peers(list(files.values())).faults
     assert len(faults) == 1
-    assert re.search(r"link \d -> \d is of 'cluster', but agent \d is in cluster \d and agent \d in \d", faults[0])
+    assert re.search(r"link \d -> \d .*'cluster'.* agent \d .* agent \d", faults[0])
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def test_a_peer_that_does_not_know_its_partners_has_no_plan(tmp_path):
     file = federation(tmp_path, BOTH_WAYS)["hospital-a"]
     weights = "weight_to = { hospital-b = 0.3, hospital-c = 0.3 }"
     file.write_text(file.read_text().replace("hears = ", f"{weights}\nhears = "))
-    with pytest.raises(ConfigError, match=r"co_senders has no 'hospital-b': messages to it are masked.*peer check"):
+    with pytest.raises(ConfigError, match=r"co_senders has no 'hospital-b'.*peer check"):
         plan_of(load_peer(file))
 
 
@@ -87,7 +87,7 @@ def test_co_senders_that_cannot_be(tmp_path, line, said):
 def test_co_senders_of_a_job_without_masks_do_nothing(tmp_path):
     links = 'co_senders = { hospital-b = ["hospital-c"] }'
     files = found(tmp_path, job_text("adapt_then_combine"), BOTH_WAYS, identities=False, links=links)
-    with pytest.raises(ConfigError, match="messages over 'peers' are not masked, so that it would do nothing"):
+    with pytest.raises(ConfigError, match="'peers' are not masked"):
         load_peer(files["hospital-a"])
 
 
@@ -112,9 +112,7 @@ def test_the_grid_alone_hides_nothing():
 @pytest.mark.parametrize("mechanism", [privacy.laplace_of_size(1.0), privacy.per_edge(1.0)])
 @pytest.mark.parametrize("settings", [{}, {"unprotected": True}, {"epsilon": 1.0}])
 def test_noise_that_everybody_could_compute_is_refused(mechanism, settings):
-    with pytest.raises(
-        ConfigError, match=r"promises nothing.*noise drawn from the job's seed.*give the mechanism a clip"
-    ):
+    with pytest.raises(ConfigError, match=r"promises nothing.*seed.*clip"):
         _budget(PrivacyTable(**settings), method(mechanism))
 
 

@@ -77,13 +77,8 @@ def test_the_loopback_port_takes_samples_and_questions(tmp_path):
 
             status = json.loads(await ask(peer, "/status"), parse_constant=refuse)
             assert status["operations_port"] == peer.operations_port
-            assert status["privacy"] == {
-                "booked": False,
-                "holds": "nothing: no noise, or noise from a seed",
-                "releases": 0,
-                "cut": 0,
-                "budget": None,
-            }
+            assert status["privacy"].pop("holds").startswith("nothing")
+            assert status["privacy"] == {"booked": False, "releases": 0, "cut": 0, "budget": None}
 
     run(scenario())
 
@@ -263,7 +258,7 @@ def test_a_file_with_a_key_may_be_exported_anew_every_night(tmp_path):
             await until(lambda: peer.status()["rows_not_learnt"] == {"bad": 0, "known": 1})
             assert json.loads(await ask(peer, "/health"))["healthy"]
         edit(file, 'key = "patient"', 'columns = ["x0", "x1"]')
-        with pytest.raises(DataError, match=r"known by patient.*put the key back"):
+        with pytest.raises(DataError, match=r"known by patient"):
             await Peer.start(file)
 
     run(scenario())

@@ -121,14 +121,14 @@ def refusal(file, old="", new=""):
 def test_one_way_links_are_refused_where_they_must_lead_both_ways(tmp_path):
     files = found(tmp_path, job_text("distributed_online"), RING, identities=False)
     message = refusal(files["hospital-a"])
-    assert "sends to ['hospital-b'] and hears ['hospital-c']" in message
-    assert "make them the same, or use push-sum" in message
+    assert "['hospital-b'] and hears ['hospital-c']" in message
+    assert "push-sum" in message
 
 
 def test_weights_that_depend_on_others_are_to_be_given(tmp_path):
     files = found(tmp_path, job_text("distributed_online"), BOTH_WAYS, identities=False)
     assert "[links.peers] has no weight_from" in (message := refusal(files["hospital-a"]))
-    assert "`tacit peer check` with all peers' files prints the line to add" in message
+    assert "`tacit peer check`" in message
     half = 'hears = ["hospital-b", "hospital-c"]'
     assert "has no weight_from" in refusal(files["hospital-a"], half, f"{half}\nweight_from = {{ hospital-b = 0.3 }}")
 

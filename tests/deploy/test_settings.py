@@ -183,12 +183,12 @@ def test_the_job_is_named_where_the_fault_is_in_it(tmp_path):
 def test_a_job_that_is_not_there(tmp_path):
     file = write(tmp_path, TEXT)
     (tmp_path / "job.toml").unlink()
-    with pytest.raises(ConfigError, match=r"job\.toml: cannot be read \(No such file"):
+    with pytest.raises(ConfigError, match=r"job\.toml: cannot be read"):
         load_peer(file)
 
 
 def test_a_file_that_is_not_there_or_no_toml(tmp_path):
-    with pytest.raises(ConfigError, match=r"none\.toml: cannot be read \(No such file"):
+    with pytest.raises(ConfigError, match=r"none\.toml: cannot be read"):
         load_peer(tmp_path / "none.toml")
     assert "not valid TOML" in refusal(tmp_path, "a = \n")
 

@@ -153,7 +153,7 @@ def test_a_member_that_dies_is_reported_with_the_end_of_its_log(tmp_path, monkey
     monkeypatch.setattr(MemberSettings, "save", save_rubbish_for_one)
     swarm = Swarm(problem(tmp_path, TWO), PUSH_SUM, tmp_path / "swarm")
     with (
-        pytest.raises(RemoteError, match=r"(?s)peer-1 died with exit code 1.*unexpected keyword argument 'nonsense'"),
+        pytest.raises(RemoteError, match=r"(?s)peer-1 .*exit code 1.*'nonsense'"),
         swarm,
     ):
         pass
@@ -217,7 +217,7 @@ def test_a_difference_beyond_the_tolerance_is_exit_code_1(tmp_path, monkeypatch,
     assert command(tmp_path / "three.toml") == code
     out = capsys.readouterr().out
     assert ("DIFFERENT" in out) == (code == 1)
-    assert "REHEARSAL: noise is computed from the seed and hides nothing" in out
+    assert "REHEARSAL" in out
     assert "only the first one is run" in out
 
 

@@ -74,4 +74,4 @@ def test_a_wrong_command_is_noticed() -> None:
     assert fault(["tacit", "run", "first.toml", "--rounds", "many"]) is not None
     assert fault(["make", "nothing"]) == "no target ['nothing']"
     assert fault(["python", "-m", "benchmarks.nothing"]) is not None
-    assert fault(["tacit", "run", "examples/nothing.toml"]) == "there is no examples/nothing.toml"
+    assert "examples/nothing.toml" in fault(["tacit", "run", "examples/nothing.toml"])

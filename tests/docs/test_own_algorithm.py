@@ -35,11 +35,6 @@ def command(folder: Path, capsys: pytest.CaptureFixture[str]) -> Any:
     return give
 
 
-def test_the_example_is_about_forty_lines() -> None:
-    lines = FILE.read_text(encoding="utf-8").splitlines()
-    assert sum(bool(line.strip()) for line in lines) <= 45
-
-
 def test_it_runs_from_a_file(command: Any, folder: Path) -> None:
     example = ROOT / "examples" / "own-algorithm.toml"
     text = example.read_text(encoding="utf-8").replace("repeats = 3", "repeats = 1\nregret_points = 0")
@@ -73,7 +68,7 @@ def test_a_file_with_a_fault_is_answered_with_its_place(command: Any, folder: Pa
 
 def test_a_file_that_is_not_there(command: Any) -> None:
     status, printed = command("nowhere.py", "algorithms")
-    assert (status, printed.startswith("error: --with nowhere.py: there is no such file")) == (2, True)
+    assert (status, printed.startswith("error: --with nowhere.py: ")) == (2, True)
 
 
 def careless(mistake: str) -> Algorithm:

@@ -57,7 +57,7 @@ def test_a_matrix_and_an_edge_list_are_graphs_too(experiment: str, tmp_path: Pat
 
 def test_a_requirement_that_fails_is_refused_before_anything_runs(experiment: str) -> None:
     lossy = ("repeats = 2", "repeats = 2\nchannel = { loss = 0.1 }")
-    with pytest.raises(RequirementError, match=r"\[\[algorithm\]\] 1: online_push_sum requires reliable links"):
+    with pytest.raises(RequirementError, match=r"\[\[algorithm\]\] 1: online_push_sum .*reliable"):
         problem(experiment, lossy)
     tolerant = ('name = "online_push_sum"', 'name = "loss_tolerant_push_sum"')
     assert problem(experiment, lossy, tolerant).channel.loss == 0.1
@@ -113,7 +113,7 @@ def test_a_file_with_owners_gives_each_its_rows(experiment: str, table: Path) ->
     lines = (table.parent / "data.csv").read_text().splitlines()[1:6]
     first = [float(line.split(",")[0]) for line in lines]
     np.testing.assert_allclose(stream.chunk(0, 1).x[0, :, 0], first, rtol=1e-6)
-    with pytest.raises(DataError, match=r"5 owners, but the graph 4 agents; give \[graph\] agents = 5"):
+    with pytest.raises(DataError, match=r"5 owners, .* 4 agents.*\[graph\] agents = 5"):
         problem(experiment, (SYNTHETIC, csv), ("agents = 5", "agents = 4"), file=table).stream(0)
     both = f'{csv}\npartition = {{ kind = "iid" }}'
     with pytest.raises(ConfigError, match="remove one of them"):

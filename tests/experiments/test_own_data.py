@@ -59,17 +59,17 @@ def test_rows_come_by_time_and_are_not_shuffled_then() -> None:
     streams = [problem(by_time, ("run.rounds", "run.seed = 3\nrun.rounds")).stream(3), problem(by_time).stream(0)]
     first, second = (stream.chunk(0, 12).x for stream in streams)
     np.testing.assert_array_equal(first, second)
-    with pytest.raises(ConfigError, match=r"shuffle = true and time = 'admitted'.*remove one"):
+    with pytest.raises(ConfigError, match=r"shuffle = true .* time = 'admitted'"):
         problem(by_time, ("run.rounds", "stream.shuffle = true\nrun.rounds"))
 
 
 def test_what_a_private_run_should_use_instead_of_statistics() -> None:
     bounds = "stream.bounds = { age = [0, 100], days = [0, 30], smoker = [0, 1] }\nrun.rounds"
     made = problem(("run.rounds", bounds))
-    assert "age, days, smoker scaled by given bounds" in made.stream(0).description
+    assert "age, days, smoker scaled" in made.stream(0).description
     assert "no privacy account" not in made.stream(0).description
     own = problem(("run.rounds", 'stream.standardise = "owner"\nrun.rounds')).stream(0)
-    assert "mean and deviation of each owner's own rows" in own.description
+    assert "each owner's own rows" in own.description
 
 
 def test_the_private_example_rests_on_nothing_that_was_found_in_all_rows() -> None:
@@ -87,11 +87,9 @@ def test_the_task_follows_from_the_objective_and_classes_are_counted() -> None:
         ('"ward", "smoker"', '"smoker"'),
         ('"logistic"', '"softmax"\nobjective.classes = 2'),
     )
-    with pytest.raises(DataError, match="column 'ward': the value is missing"):
+    with pytest.raises(DataError, match="column 'ward': .*missing"):
         problem(*wards)
-    with pytest.raises(
-        DataError, match=r"label = 'age': the file has \d+ classes, but the objective 3; give .* classes = "
-    ):
+    with pytest.raises(DataError, match=r"label = 'age': .* \d+ classes, .* 3; .* classes = "):
         problem(('"readmitted"', '"age"'), ('"age", ', ""), ('"logistic"', '"softmax"\nobjective.classes = 3'))
     ages = problem(('"readmitted"', '"age"'), ('"age", ', ""), ('"logistic"', '"squared"')).stream(0)
     assert ages.chunk(0, 1).y.max() > 20

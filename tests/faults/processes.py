@@ -81,7 +81,7 @@ class Member:
         """Kill it on the spot."""
         assert self.process is not None
         self.process.kill()
-        self.process.wait(30)
+        self.process.wait(300)
 
     def look(self) -> list[dict[str, Any]]:
         """Return what the log says since the last look; what is no event is an error of the process."""

@@ -21,7 +21,7 @@ def test_a_peer_with_few_descriptors_goes_on_in_a_crowd(tmp_path: Path) -> None:
     assert found.closed > 0
 
 
-@pytest.mark.slow
+@pytest.mark.covered_by("two hundred connections, above")
 def test_five_thousand_idle_connections_keep_nobody_from_a_peer(tmp_path: Path) -> None:
     found = besieged(tmp_path / "peers", connections=5000, files=None, seconds=5.0)
     assert found.opened >= 5000

@@ -45,7 +45,7 @@ def test_whatever_happens_the_sum_is_exact_and_every_value_leaves_under_one_mask
     assert again > 20, "hardly anything was sent a second time"
 
 
-@pytest.mark.slow
+@pytest.mark.covered_by("the seeds above")
 @pytest.mark.parametrize("made", [setting, one_way], ids=["all with all", "one way"])
 def test_many_seeds(tmp_path, made):
     for seed in range(1000, 1040):

@@ -19,10 +19,11 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="signals and stores are looked at as Linux has them"),
     pytest.mark.timeout(300),
 ]
+OTHER = pytest.mark.covered_by("online_push_sum")
 PAIR = {"a": ["b"], "b": ["a"]}
 
 
-@pytest.mark.parametrize("method", ["online_push_sum", pytest.param("loss_tolerant_push_sum", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("method", ["online_push_sum", pytest.param("loss_tolerant_push_sum", marks=OTHER)])
 def test_peers_that_are_killed_go_on_and_nothing_is_released_twice_or_unbooked(tmp_path: Path, method: str) -> None:
     with Federation(tmp_path / "peers", PAIR, method, rows=200, interval=0.05) as federation:
         campaign = Campaign(federation, random.Random(1))

@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from tests.daily import some
 from tests.faults import network_campaign as campaign
 from tests.peer.virtual import Network
 from tests.peer.weather import CALM, DEADLINE
@@ -20,7 +21,9 @@ CHOSEN = (
 EACH = 3
 
 
-@pytest.mark.parametrize("name", CHOSEN)
+@pytest.mark.parametrize(
+    "name", some(CHOSEN, "the other three", daily=["dola, booked", "totals", "a cohort is called"])
+)
 def test_whatever_happens_the_invariants_hold(name, tmp_path):
     place = list(campaign.SETTINGS).index(name)
     faults = Counter()

@@ -73,7 +73,7 @@ def test_parts_of_different_forms_make_no_union():
         star_roles(N).available("client", 0.5),
         star_roles(N).available("client", 0.5, np.ones((4, N), bool)),
     ):
-        with pytest.raises(GraphError, match="give all of them the same form"):
+        with pytest.raises(GraphError, match="the same form"):
             Topology.union([known, other])
 
 
@@ -123,5 +123,5 @@ def test_delays_come_in_steps_and_on_the_links_that_they_are_for():
 
 def test_a_channel_for_links_that_nobody_has_is_refused():
     misspelt = Channel(delay=Delay(), links=("uplnk",))
-    with pytest.raises(ConfigError, match="'uplnk', but 'pao_fed' has 'downlink', 'uplink'"):
+    with pytest.raises(ConfigError, match="'uplnk', .*'pao_fed' has 'downlink', 'uplink'"):
         runtime.prepared_topology(pao_fed(squared(), share=2), star_roles(N), misspelt)

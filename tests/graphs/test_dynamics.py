@@ -102,7 +102,7 @@ def test_matching_uses_every_link_in_time_and_changes_with_the_key():
 
 
 def test_matching_refuses_one_sided_links():
-    with pytest.raises(RequirementError, match=r"has no reverse: use graph\.mutual\(\)"):
+    with pytest.raises(RequirementError, match=r"graph\.mutual\(\)"):
         graphs.directed_ring(5).with_dynamics(RandomMatching())
 
 
@@ -243,7 +243,7 @@ def test_attendance_goes_along_with_the_agents():
     union = Graph.union([graph, graph.with_dynamics(Attendance(tables[1]))])
     np.testing.assert_array_equal(union.dynamics.table, np.concatenate(tables, axis=1))
     for other in (None, OptOut(0.1), Attendance(tables[1][:2]), Periodic(np.ones((3, graph.edges), bool))):
-        with pytest.raises(GraphError, match=r"equal dynamics: these are .*one kind and one period"):
+        with pytest.raises(GraphError, match=r"equal dynamics.*one period"):
             Graph.union([graph, graph.with_dynamics(other)])
 
 
@@ -264,15 +264,13 @@ def test_given_weights_of_absent_agents_are_absorbed():
     "table", [np.ones((2, 5), bool), np.ones(4, bool), np.ones((0, 4), bool), np.ones((2, 4)), np.ones((2, 4), int)]
 )
 def test_attendance_tables_that_do_not_fit_are_refused(table):
-    with pytest.raises(
-        GraphError, match=r"expected \(rounds, 4\) of bool, one row per round.*set False where"
-    ) as fault:
+    with pytest.raises(GraphError, match=r"\(rounds, 4\) of bool") as fault:
         graphs.ring(4).with_dynamics(Attendance(table))
     assert f"shape {table.shape} and type {table.dtype}" in str(fault.value)
 
 
 def test_attendance_is_for_agents_of_one_role():
-    with pytest.raises(GraphError, match="Attendance needs a graph among agents of one role"):
+    with pytest.raises(GraphError, match="Attendance .*one role"):
         Graph.from_edges(1, [0, 1], [0, 0], sources=2).with_dynamics(Attendance(np.ones((1, 1), bool)))
 
 

@@ -113,7 +113,7 @@ def test_given_weights_that_cannot_be_mended_refuse_dynamics():
 
 
 def test_metropolis_is_refused_where_it_would_not_be_doubly_stochastic():
-    with pytest.raises(RequirementError, match=r"4 -> 0 has no reverse.*mutual\(\).*push-sum"):
+    with pytest.raises(RequirementError, match=r"4 -> 0 .*mutual\(\).*push-sum"):
         graphs.directed_ring(5).with_weights("metropolis")
     with pytest.raises(RequirementError, match="symmetric=True"):
         graphs.ring(5).with_weights("metropolis").with_dynamics(graphs.LinkDrop(0.1))
@@ -131,7 +131,7 @@ def test_weights_from_a_matrix():
     assert graph.weights.absorbs == "receiver"
     sparse = graphs.complete(3).with_weights(scipy.sparse.csr_array(W))
     np.testing.assert_array_equal(sparse.matrix().toarray(), W)
-    with pytest.raises(GraphError, match=r"W\[0, 1\] is not 0 but the graph has no edge 1 -> 0"):
+    with pytest.raises(GraphError, match=r"W\[0, 1\] .*no edge 1 -> 0"):
         graphs.directed_ring(3).with_weights(W)
     with pytest.raises(GraphError, match="shape"):
         graphs.complete(4).with_weights(W)

@@ -180,13 +180,13 @@ def test_mlflow_is_told_settings_curves_and_privacy(run, monkeypatch) -> None:
         (step, pytest.approx(value)) for step, value in zip((2, 4, 6), run.record().trace.loss[0], strict=True)
     ]
     assert ended == "end of run 1"
-    with pytest.raises(ResultError, match="MLflow at nowhere: no such place; check the address"):
+    with pytest.raises(ResultError, match="MLflow at nowhere: no such place"):
         tracker("mlflow=nowhere")
 
 
 def test_words_that_name_no_tracker(run, monkeypatch) -> None:
     for asked in ("tensorboard", "tensorboard=", "wandb=here"):
-        with pytest.raises(ConfigError, match="expected tensorboard=DIRECTORY or mlflow=TRACKING-URI"):
+        with pytest.raises(ConfigError, match="tensorboard=DIRECTORY .*mlflow=TRACKING-URI"):
             tracker(asked)
     monkeypatch.setitem(sys.modules, "mlflow", None)
     with pytest.raises(ConfigError, match=r"tacit\[mlflow\]"):

@@ -218,9 +218,7 @@ def test_windows_that_exclude_each_other_are_reported_as_a_conflict() -> None:
     data = Batch(price, price)
     objective = from_loss(reward, jnp.zeros(2))
     where: Any = {"within": Simplex(), "constraints": [spending_limit(0.4)], "window": 1}
-    with pytest.raises(
-        DataError, match=r"(agent 0, rounds 1 to 1|agent 1, rounds 2 to 2): their sum is 0.1 at .*1 other"
-    ):
+    with pytest.raises(DataError, match=r"(agent 0, rounds 1 to 1|agent 1, rounds 2 to 2): .*0.1 at .*1 other"):
         check_feasible(objective, lambda: [data], spec_of(data), **where)
     where["constraints"] = [spending_limit(0.5)]  # now just one point keeps both
     (found,) = best_fixed_within(objective, lambda: [data], spec_of(data), [2], **where)
@@ -262,13 +260,13 @@ def test_bad_arguments_are_refused_by_name(classes: Batch) -> None:
         solve(window=3)
     with pytest.raises(ConfigError, match="prefix of 41 rounds: expected 1 to 40"):
         solve(rounds=[ROUNDS + 1])
-    with pytest.raises(ConfigError, match="expected a Ball, Box, Simplex or None"):
+    with pytest.raises(ConfigError, match="Ball, Box, Simplex"):
         solve(within=lambda params: params)
     with pytest.raises(ConfigError, match="objective 'logistic' is not convex"):
         solve(objective=LOGISTIC._replace(loss=lambda w, batch: -jnp.sum(jnp.square(w - batch.x))))
-    with pytest.raises(DataError, match="average loss of rounds 1 to 40 is nan at a point of the set"):
+    with pytest.raises(DataError, match="rounds 1 to 40 is nan"):
         solve(objective=LOGISTIC._replace(loss=lambda w, batch: jnp.sum(jnp.sqrt(w - 5))))
-    with pytest.raises(DataError, match="constraint 'root' of agent 0 is NaN at a point of the set"):
+    with pytest.raises(DataError, match="'root' of agent 0 is NaN"):
         solve(window=3, constraints={"root": lambda w, batch: jnp.sum(jnp.sqrt(w - 5))})
     with pytest.raises(ConfigError, match="1001 parameters: expected at most 1000"):
         solve(objective=LOGISTIC._replace(initial=lambda batch: jnp.zeros(1001)))

@@ -61,7 +61,7 @@ def test_what_has_no_slope_is_refused(t: list[float], values: list[float], words
 
 
 def test_a_single_total_for_many_rounds_is_refused() -> None:
-    with pytest.raises(DataError, match=r"comparator_totals of shape \(\): expected one value for each of the 2"):
+    with pytest.raises(DataError, match=r"comparator_totals of shape \(\): .* 2"):
         static_regret([1, 2], [1.0, 2.0], 3.0)
     with pytest.raises(DataError, match="expected a list of rounds t >= 1"):
         static_regret([0, 1], [1.0, 2.0], [1.0, 2.0])

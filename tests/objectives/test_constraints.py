@@ -71,7 +71,7 @@ def test_a_figure_may_not_be_called_like_a_constraint():
     limit = Constraint("share", lambda params, batch: params[0] - 0.5)
     algorithm = tacit.algorithms.constrained_mirror_descent(tacit.objectives.logistic(), limit)
     stream = tacit.streams.logistic_drift(agents=3, dim=2, rounds=2, seed=0)
-    with pytest.raises(ConfigError, match="figure named 'share' is asked for, but a constraint is called so"):
+    with pytest.raises(ConfigError, match="'share' .*constraint"):
         tacit.simulate(algorithm, tacit.graphs.ring(3), stream, rounds=2, figures={"share": limit.value})
 
 
@@ -114,7 +114,7 @@ def test_a_limit_of_the_parameters_alone_costs_no_privacy_and_one_that_only_says
         return tacit.simulate(algorithm, tacit.graphs.complete(3), stream, rounds=6)
 
     assert run(tacit.objectives.size_limit(0.1)).privacy.guarantee.epsilon == pytest.approx(2.0)
-    with pytest.raises(ContractError, match="compute lets data into the state"):
+    with pytest.raises(ContractError, match="data into the state"):
         run(tacit.objectives.spending_limit(0.1)._replace(reads_data=False))
     with pytest.raises(ContractError, match="data"):  # also beside one that does read data, and says so
         run([tacit.objectives.spending_limit(0.2), tacit.objectives.spending_limit(0.1)._replace(reads_data=False)])

@@ -48,7 +48,7 @@ def serving(work, peer=None, **settings):
 
     async def run():
         asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             server = LocalServer(peer.handlers, **settings)
             await server.start()
             try:

@@ -71,7 +71,7 @@ class Federation:
         for name in names or self.services:
             self.services[name].start(addresses)
 
-    async def run(self, seconds=60.0):
+    async def run(self, seconds=600.0):
         """Start everybody and wait until all have finished."""
         async with asyncio.timeout(seconds):
             for name in self.plans:
@@ -84,7 +84,7 @@ class Federation:
         await asyncio.gather(*(service.stop() for service in self.services.values()))
 
     @contextlib.asynccontextmanager
-    async def running(self, seconds=60.0):
+    async def running(self, seconds=600.0):
         try:
             await self.run(seconds)
             yield self

@@ -97,7 +97,7 @@ def test_a_request_changed_on_its_way_is_refused(tmp_path, ca):
     original = x509.load_pem_x509_csr(csr(tmp_path / "csr").read_bytes()).public_bytes(Encoding.DER)
     changed = x509.load_der_x509_csr(original.replace(NAME.encode(), b"hospital-b"))
     (tmp_path / "csr").write_bytes(changed.public_bytes(Encoding.PEM))
-    with pytest.raises(IdentityError, match="not signed by its own key"):
+    with pytest.raises(IdentityError, match="not signed by its own"):
         issue(tmp_path / "csr", "hospital-b", ca, tmp_path / "out.crt")
 
 
@@ -132,5 +132,5 @@ def test_issue_refuses_bad_names_days_and_authorities(tmp_path, ca):
 
 
 def test_what_cannot_be_written_is_said(tmp_path, ca):
-    with pytest.raises(IdentityError, match="cannot be written: No such file"):
+    with pytest.raises(IdentityError, match="cannot be written"):
         issue(csr(tmp_path / "csr"), NAME, ca, tmp_path / "nowhere" / "out.crt")

@@ -63,9 +63,9 @@ def test_what_is_not_declared_raises():
         counters.add("tacit_unknown")
     with pytest.raises(ContractError, match="not declared"):
         counters.total("tacit_unknown")
-    with pytest.raises(ContractError, match="labels to were given; expected reason"):
+    with pytest.raises(ContractError, match="labels to .*expected reason"):
         counters.add("tacit_refusals_total", to="b")
-    with pytest.raises(ContractError, match=r"labels \(none\) were given; expected neighbour, direction"):
+    with pytest.raises(ContractError, match=r"labels \(none\) .*neighbour, direction"):
         counters.set("tacit_connected", 1)
     with pytest.raises(ContractError, match="is a gauge, not a counter"):
         counters.add("tacit_round")

@@ -6,6 +6,7 @@ import random
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -139,6 +140,7 @@ def run(steps, seed, settle=False, **source):
     return world
 
 
+@pytest.mark.covered_by("the two below, with harmless steps too")
 @settings(derandomize=True, deadline=None, max_examples=30)
 @given(steps=st.lists(st.sampled_from(HARMLESS), max_size=12), seed=st.integers(0, 2**32))
 def test_each_record_once_where_none_is_changed(steps, seed):

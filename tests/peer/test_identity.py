@@ -169,7 +169,7 @@ def test_install_refuses_the_certificate_of_another_request(home, ca, tmp_path):
     with pytest.raises(IdentityError, match="make a request first"):
         install(other, ca / "ca.crt", home)
     request(NAME, home)
-    with pytest.raises(IdentityError, match="was not issued for the key"):
+    with pytest.raises(IdentityError, match="not issued for the key"):
         install(other, ca / "ca.crt", home)
     assert (home / "identity.pem").read_bytes() == before
     assert (home / "next.key").exists()
@@ -179,13 +179,13 @@ def test_install_refuses_another_authority_and_another_name(home, ca, tmp_path):
     before = (home / "identity.pem").read_bytes(), (home / "ca.crt").read_bytes()
     init_ca(tmp_path / "ca2", "federation")
     new = issue(request(NAME, home).csr, NAME, tmp_path / "ca2", tmp_path / "new.crt")
-    with pytest.raises(IdentityError, match="was not issued by the authority"):
+    with pytest.raises(IdentityError, match="not issued by the authority"):
         install(new, ca / "ca.crt", home)
     with pytest.raises(IdentityError, match="holds another authority"):
         install(new, tmp_path / "ca2" / "ca.crt", home)
     (home / "next.key").unlink()
     new = issue(request("hospital-b", home).csr, "hospital-b", ca, tmp_path / "b.crt")
-    with pytest.raises(IdentityError, match="is the identity of 'hospital-a', the new certificate is for 'hospital-b'"):
+    with pytest.raises(IdentityError, match="identity of 'hospital-a', .*'hospital-b'"):
         install(new, ca / "ca.crt", home)
     assert ((home / "identity.pem").read_bytes(), (home / "ca.crt").read_bytes()) == before
 
@@ -245,7 +245,7 @@ def test_a_pair_made_elsewhere_is_accepted(tmp_path, ca):
         ({"names": (x509.DNSName("*.a"),)}, r"peer name '\*.a' cannot be used"),
         ({"start": -2 * DAY, "end": -DAY}, "ended .*renew it"),
         ({"start": DAY, "end": 2 * DAY}, "valid from .*clock"),
-        ({"signer": ec.generate_private_key(ec.SECP256R1())}, "was not issued by the authority"),
+        ({"signer": ec.generate_private_key(ec.SECP256R1())}, "not issued by the authority"),
         ({"uses": BOTH[:1]}, "may not be used for .*serverAuth"),
         ({"uses": BOTH[1:]}, "may not be used for .*clientAuth"),
         ({"key": ec.generate_private_key(ec.SECP384R1())}, "expected ECDSA P-256"),
@@ -259,13 +259,13 @@ def test_certificates_that_cannot_be_used(tmp_path, ca, content, message):
 def test_files_that_cannot_be_used(tmp_path, ca):
     files = certificate(tmp_path / "home", ca)
     other = certificate(tmp_path / "other", ca)
-    with pytest.raises(IdentityError, match="was not issued for the key"):
+    with pytest.raises(IdentityError, match="not issued for the key"):
         load_identity(files._replace(key=other.key))
     with pytest.raises(IdentityError, match="cannot be read"):
         load_identity(files._replace(key=tmp_path / "nowhere"))
     with pytest.raises(IdentityError, match="no usable certificate"):
         load_identity(files._replace(certificate=files.key))
-    with pytest.raises(IdentityError, match="was not issued by the authority"):
+    with pytest.raises(IdentityError, match="not issued by the authority"):
         load_identity(files._replace(ca=other.certificate))
     two = tmp_path / "two.crt"
     two.write_bytes(files.certificate.read_bytes() + other.certificate.read_bytes())
@@ -273,7 +273,7 @@ def test_files_that_cannot_be_used(tmp_path, ca):
         load_identity(files._replace(certificate=two))
     for bits in (0o640, 0o604, 0o660):
         files.key.chmod(bits)
-        with pytest.raises(IdentityError, match=f"can be read by others .mode {bits:o}.: chmod 600"):
+        with pytest.raises(IdentityError, match=f"mode {bits:o}.: chmod 600"):
             load_identity(files)
     files.key.write_bytes(b"junk")
     files.key.chmod(0o600)
@@ -285,9 +285,9 @@ def test_a_peer_is_no_authority(tmp_path, ca):
     """What a peer signs with its own key under its own name is worth nothing."""
     peer = certificate(tmp_path / "home", ca)
     child = certificate(tmp_path / "child", ca, signer=load_pem_private_key(peer.key.read_bytes(), None))
-    with pytest.raises(IdentityError, match="was not issued by the authority"):
+    with pytest.raises(IdentityError, match="not issued by the authority"):
         load_identity(child)
-    with pytest.raises(IdentityError, match="was not issued by the authority"):
+    with pytest.raises(IdentityError, match="not issued by the authority"):
         load_identity(child._replace(ca=peer.certificate))
 
 
@@ -301,9 +301,7 @@ def test_a_certificate_that_may_not_sign_is_no_authority(tmp_path, ca):
     for signs in (True, False):
         made = builder.add_extension(x509.BasicConstraints(ca=signs, path_length=None), critical=True)
         files.ca.write_bytes(made.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM))
-        with (
-            contextlib.nullcontext() if signs else pytest.raises(IdentityError, match="was not issued by the authority")
-        ):
+        with contextlib.nullcontext() if signs else pytest.raises(IdentityError, match="not issued by the authority"):
             load_identity(files)
 
 
@@ -328,7 +326,7 @@ def lasting(life):
 def test_the_end_is_announced_in_good_time(life, left):
     identity, second = lasting(life), timedelta(seconds=1)
     assert expiry_warning(identity, identity.not_after - left - second) is None
-    assert "renew it: tacit peer request hospital-a" in expiry_warning(identity, identity.not_after - left)
+    assert "tacit peer request hospital-a" in expiry_warning(identity, identity.not_after - left)
     assert "ends in 0 hours" in expiry_warning(identity, identity.not_after - second)
     with pytest.raises(IdentityError, match="ended .*renew it"):
         expiry_warning(identity, identity.not_after)

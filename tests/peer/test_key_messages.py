@@ -23,7 +23,7 @@ def federation(directory):
 
 def run(scenario):
     async def limited():
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             await scenario()
 
     asyncio.run(limited())
@@ -91,7 +91,7 @@ def test_only_an_out_neighbour_carries_letters(tmp_path):
 
     async def scenario():
         async with peers.running():
-            with pytest.raises(ConfigError, match="'peer-2' is not among those to whom this peer sends"):
+            with pytest.raises(ConfigError, match="'peer-2' is not among"):
                 peers.services[ONE].links.open_key_channel(OTHER, print)
 
     run(scenario)

@@ -120,7 +120,7 @@ def attacked(act, folder):
             assert len(attack.copies) == 1
             await act(attack)
 
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    asyncio.run(asyncio.wait_for(scenario(), 600))
 
 
 def test_letters_that_nobody_signed_bring_about_nothing(tmp_path):

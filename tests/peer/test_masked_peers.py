@@ -101,7 +101,7 @@ class Watched(Federation):
     async def go(self, deaths=0):
         """Run all rounds; whoever is struck is closed and starts again from its store."""
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(300):
                 for name in self.plans:
                     await self.launch(name)
                 self.connect()

@@ -109,7 +109,7 @@ class TestWhatLeaves:
 
     def test_somebody_has_to_share_the_masks(self):
         for names in ((FIRST,), (MIDDLE, LAST), ()):
-            with pytest.raises(ConfigError, match=r"expected 'peer-1' and at least one more"):
+            with pytest.raises(ConfigError, match=r"expected 'peer-1' and"):
                 Masker(FIRST, setting().functions.specs, {("peers", B): names}, {}.get)
 
     def test_a_model_too_large_for_a_key_stream_is_refused_at_once(self, monkeypatch):
@@ -236,9 +236,9 @@ class TestNodes:
         carry(nodes, FIRST)  # the newest version counts, even if the one before would have done
         assert not receiver.due(0.0)
         assert receiver.missing() == {FIRST, MIDDLE}
-        with pytest.raises(ContractError, match="cannot go on without peer-1, peer-2"):
+        with pytest.raises(ContractError, match="without peer-1, peer-2"):
             receiver.proceed(0.0)
-        with pytest.raises(ContractError, match=r"agents \[1, 2\] are not here, or their masks do not cancel"):
+        with pytest.raises(ContractError, match=r"agents \[1, 2\] .*masks"):
             receiver.machine.proceed()
         started_anew(nodes, pads, MIDDLE)
         carry(nodes, MIDDLE)
@@ -270,9 +270,7 @@ class TestNodes:
     def test_tags_for_other_partners_are_refused(self, bench, tags):
         nodes, _ = bench
         message = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), nodes[B].specs[0].message)
-        with pytest.raises(
-            MessageRefused, match=rf"masks.*names {tags} sessions, its partners here are agents \[1, 3\]"
-        ):
+        with pytest.raises(MessageRefused, match=rf"{tags} sessions, .*agents \[1, 3\]"):
             nodes[B].receive(MIDDLE, "peers", 0, 1, message, bytes(TAG_BYTES * tags))
         assert MIDDLE in nodes[B].missing()
 
@@ -296,7 +294,7 @@ class TestOldCopies:
 
     def test_a_receiver_that_is_further_shows_it(self, bench, tmp_path):
         node = self.again(bench[0][MIDDLE], tmp_path / MIDDLE)
-        with pytest.raises(MessageRefused, match=r"\(3, 0\).*round 1: an old copy.*new epoch"):
+        with pytest.raises(MessageRefused, match=r"\(3, 0\).*round 1: .*new epoch"):
             node.confirmed(B, Position(3, 0))
         assert node.waiting(B) == ()
         node.store.close()
@@ -327,7 +325,7 @@ class TestRefusals:
             Node(self.plan(), store, 1.0, 0.0, setting().functions)
 
     def test_a_plan_that_does_not_say_who_else_sends(self):
-        with pytest.raises(ConfigError, match="who else sends to 'peer-0' over 'peers' is not known"):
+        with pytest.raises(ConfigError, match="'peer-0' over 'peers' is not known"):
             masker_of(self.plan(co_senders={}), setting().functions.specs, {}.get)
 
     @pytest.mark.parametrize(
@@ -336,12 +334,12 @@ class TestRefusals:
         ids=["delay", "goes on without"],
     )
     def test_a_job_that_does_not_wait(self, changes):
-        with pytest.raises(ConfigError, match="needs every sender's message in every round"):
+        with pytest.raises(ConfigError, match="every sender's message"):
             masker_of(self.plan(**changes), setting().functions.specs, {}.get)
 
     def test_a_parcel_of_a_masked_phase_without_masks_is_never_framed(self, bench):
         codec = bench[0][FIRST].codec
-        with pytest.raises(PrivacyError, match="without masks, of a phase whose messages are masked"):
+        with pytest.raises(PrivacyError, match="without masks"):
             next(codec.frames(parcel()._replace(content=bytes(codec.layouts[0].size))))
 
     def test_a_header_with_masks_where_there_are_none_and_the_other_way_round(self, bench):

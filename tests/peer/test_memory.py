@@ -15,6 +15,7 @@ from tacit.peer import run_in_process
 from tacit.privacy.noise.unit_noise import noise_words
 from tacit.simulator import layout as layout_module
 from tacit.simulator import simulate
+from tests.daily import some
 from tests.simulator import oracle, specimens
 from tests.simulator.test_engine import LATE, LOSSY, flickering, given_weights, with_drops
 
@@ -39,7 +40,14 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case",
+    some(
+        CASES,
+        "the other deliveries, of which each has some of these",
+        covered=["static", "static, given weights, delay", "matching", "opt out, delay"],
+    ),
+)
 def test_every_delivery_equals_the_dense_transcription(case):
     graph, channel = CASES[case]
     stream = specimens.targets(5, ROUNDS)
@@ -50,6 +58,7 @@ def test_every_delivery_equals_the_dense_transcription(case):
     assert_same(found, oracle.everything(graph, batches, seed=6, channel=channel))
 
 
+@pytest.mark.covered_by("simulator/test_engine.py, and contract/, where peers equal the simulator")
 @pytest.mark.parametrize(
     ("channel", "change"),
     [(Channel(), lambda t: t), (Channel(loss=0.2, delay=Delay(0.4, 1)), with_drops)],
@@ -99,7 +108,14 @@ def test_keys_are_told_apart():
     assert len(np.unique(np.concatenate([data, words]), axis=0)) == len(keys) + len(words)
 
 
-@pytest.mark.parametrize("dynamics", [None, LinkDrop(0.5), OptOut(0.5)], ids=["static", "link drop", "opt out"])
+@pytest.mark.parametrize(
+    "dynamics",
+    [
+        pytest.param(None, id="static"),
+        pytest.param(LinkDrop(0.5), id="link drop", marks=pytest.mark.covered_by("who opts out")),
+        pytest.param(OptOut(0.5), id="opt out"),
+    ],
+)
 def test_first_states_see_what_the_simulator_shows(dynamics):
     def init(key, params, views):
         view = views["peers"]

@@ -277,7 +277,7 @@ def test_a_key_cannot_be_changed_under_way(peer):
     one.rounds()
     one.source["key"] = ["a"]
     one.close()
-    with pytest.raises(DataError, match=r"all columns.*put the key back"):
+    with pytest.raises(DataError, match=r"all columns.*the key back"):
         one.start()
     one.source["key"] = []
     one.store.close()

@@ -97,7 +97,7 @@ def test_settings_and_cursors_that_cannot_be_used(tmp_path):
     path = tmp_path / "data.csv"
     with pytest.raises(ConfigError, match="format 'xml'"):
         tail(path, format="xml")
-    with pytest.raises(ConfigError, match="3 columns are named as features; expected 2"):
+    with pytest.raises(ConfigError, match="3 columns .*expected 2"):
         tail(path, features=["a", "b", "c"])
     for features in (["a", "a"], ["a", "y"]):
         with pytest.raises(ConfigError, match="name each column once"):

@@ -64,7 +64,7 @@ def everything(path):
     ("statement", "message"),
     [
         ("DELETE FROM state", "the row of the state is not what was written"),
-        ("UPDATE state SET first = NULL, pieces = NULL, digest = NULL", "do not belong to the ledger's last entry"),
+        ("UPDATE state SET first = NULL, pieces = NULL, digest = NULL", "do not belong"),
         ("UPDATE state SET used = 1", "do not belong"),
         ("UPDATE state SET appended = 3", "do not belong"),
         ("UPDATE state SET seal = zeroblob(32)", "do not belong"),
@@ -116,7 +116,7 @@ def test_a_change_from_outside_is_noticed(tmp_path, statement, message):
             changed(path, statement)
         return
     changed(path, statement)
-    with pytest.raises(StoreError, match=(message or "do not belong") + ".*begin a new store with the budget"):
+    with pytest.raises(StoreError, match=(message or "do not belong") + ".*begin a new store"):
         everything(path)
     inspect(path, lambda replay: replay.run())  # the ledger itself is whole
 
@@ -129,7 +129,7 @@ def test_a_state_put_back_by_itself_is_noticed(tmp_path):
     tables = ("piece", "parcel", "sample", "record", "state")
     swaps = [s for t in tables for s in (f"DELETE FROM {t}", f"INSERT INTO {t} SELECT * FROM old.{t}")]
     changed(path, f"ATTACH '{tmp_path / 'old.db'}' AS old", *swaps)
-    with pytest.raises(StoreError, match="do not belong to the ledger's last entry.*release twice"):
+    with pytest.raises(StoreError, match="do not belong.*release twice"):
         PeerStore.open(path)
     with pytest.raises(StoreError, match="do not belong"):  # also the second time: the lock was let go of
         PeerStore.open(path)
@@ -139,7 +139,7 @@ def test_a_charge_behind_the_store_s_back_is_noticed(tmp_path):
     path = full(tmp_path)
     with Ledger.open(path) as ledger:
         ledger.charge("by another program", EVENT)
-    with pytest.raises(StoreError, match="do not belong to the ledger's last entry"):
+    with pytest.raises(StoreError, match="do not belong"):
         PeerStore.open(path)
 
 
@@ -178,7 +178,7 @@ def test_what_is_sent_after_a_crash_before_the_witness_cannot_be_taken_back(tmp_
 def test_a_ledger_without_a_peer_s_tables_is_no_store(tmp_path):
     Ledger.create(tmp_path / "l.db", BUDGET).close()
     for _ in range(2):
-        with pytest.raises(StoreError, match=r"l\.db is a ledger without a peer's state"):
+        with pytest.raises(StoreError, match=r"l\.db is a ledger without"):
             PeerStore.open(tmp_path / "l.db")
 
 

@@ -218,7 +218,7 @@ def test_damage_in_the_schema_is_damage(tmp_path: Path, original: Path, word: st
     """SQLite quotes what it cannot read, and Python cannot decode the quotation."""
     (tmp_path / "l.db").write_bytes(original.read_bytes().replace(word.encode(), b"\xf5" + word.encode()[1:], 1))
     for attempt in (Ledger.open, verify):
-        with pytest.raises(LedgerError, match="cannot be (used as a ledger|opened)"):
+        with pytest.raises(LedgerError, match="cannot be (used|opened)"):
             attempt(tmp_path / "l.db")
 
 

@@ -45,7 +45,7 @@ def test_an_old_copy_is_detected(tmp_path: Path, while_open: bool) -> None:
         ledger.charge("round 3", EVENT)
     restored(tmp_path / "old", path)
     for attempt in (lambda: Ledger.open(path, witness=witness), lambda: verify(path, witness)):
-        with pytest.raises(LedgerError, match="ends at entry 3.*witness has seen entry 4.*rolled back"):
+        with pytest.raises(LedgerError, match="entry 3.*entry 4.*rolled back"):
             attempt()
     assert verify(path).last.sequence == 3  # by itself it is a valid ledger: only the witness knows
 
@@ -65,14 +65,14 @@ def test_an_old_copy_that_went_on_by_itself_is_detected(tmp_path: Path) -> None:
         ledger.charge("another round 4", EVENT)
         ledger.charge("round 5", EVENT)
     witness.write_bytes(new_witness)
-    with pytest.raises(LedgerError, match="entry 4 is not the one that its witness has seen"):
+    with pytest.raises(LedgerError, match="entry 4 .*witness"):
         Ledger.open(path, witness=witness)
 
 
 def test_another_ledger_in_its_place_is_detected(tmp_path: Path) -> None:
     made(tmp_path / "a.db", 2, witness=tmp_path / "a.witness")
     made(tmp_path / "b.db", 2, witness=tmp_path / "b.witness")
-    with pytest.raises(LedgerError, match="but the witness is that of ledger"):
+    with pytest.raises(LedgerError, match="witness is that of"):
         Ledger.open(tmp_path / "a.db", witness=tmp_path / "b.witness")
 
 
@@ -179,7 +179,7 @@ def test_making_a_ledger_leaves_the_witness_of_another_alone(tmp_path: Path) -> 
 def test_what_is_not_a_witness_is_refused(tmp_path: Path, text: str) -> None:
     path, witness = made(tmp_path / "l.db", 1, witness=tmp_path / "w"), tmp_path / "w"
     witness.write_text(text, encoding="utf-8")
-    with pytest.raises(LedgerError, match="is not a witness|cannot be read"):
+    with pytest.raises(LedgerError, match="not a witness|cannot be read"):
         Ledger.open(path, witness=witness)
     assert witness.read_text(encoding="utf-8") == text
 

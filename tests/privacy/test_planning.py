@@ -237,7 +237,7 @@ def test_the_command_tells_the_noise_for_a_target(plan: Any) -> None:
 
 def test_records_used_once_compose_in_parallel(plan: Any) -> None:
     _, out, _ = plan("--rounds", "1000", "--epsilon", "1", "--uses", "1")
-    assert "used in 1 of 1,000 rounds (parallel composition)" in out
+    assert "used in 1 of 1,000 rounds" in out
     assert "sensitivity): 1\n" in out
     assert "Balle" not in out
 

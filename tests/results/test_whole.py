@@ -18,6 +18,7 @@ from tacit.privacy import Loss
 from tacit.privacy.accounting import guarantee
 from tacit.privacy.spending import RunPrivacy
 from tacit.results import Comparison, Run, comparison, load, load_all, store
+from tests.daily import some
 
 from .conftest import PRIVATE
 
@@ -67,7 +68,7 @@ def dies_at(step: int, directory: Path, work: Callable[[], object]) -> bool:
 
 
 @pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
-@pytest.mark.parametrize("before", ["results", "nothing"])
+@pytest.mark.parametrize("before", some(["results", "nothing"], "a writer over older results", daily=["results"]))
 def test_a_writer_that_dies_at_any_step_leaves_whole_results_or_none(two, tmp_path: Path, before: str) -> None:
     old, new = two
     first = tmp_path / "first"

@@ -14,6 +14,7 @@ from tacit.graphs import Channel, Graph, LinkDrop, Topology, federation, ring, s
 from tacit.privacy import laplace
 from tacit.simulator import cohorts, simulate
 from tests.contract import on_paper
+from tests.daily import some
 
 CLIENTS, COHORT, ROUNDS = 12, 3, 15
 OBJECTIVE = tacit.objectives.logistic(l2=1e-2)
@@ -63,7 +64,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", [pytest.param("one server", marks=pytest.mark.slow), *list(CASES)[1:]])
+@pytest.mark.parametrize("case", some(CASES, "the method that was written down elsewhere", daily=list(CASES)[2:]))
 def test_the_same_as_running_everybody(case, stream, monkeypatch):
     make, topology = CASES[case]
     asked = watched(monkeypatch)
@@ -114,7 +115,9 @@ def test_whoever_is_not_called_is_not_charged(stream):
 
 @pytest.mark.parametrize(
     "why",
-    ["links come and go", *(pytest.param(w, marks=pytest.mark.slow) for w in ("a lossy channel", "two servers"))],
+    some(
+        ["links come and go", "a lossy channel", "two servers"], "links that come and go", daily=["links come and go"]
+    ),
 )
 def test_where_cohorts_cannot_be_run_by_themselves_everybody_is(why, stream, monkeypatch):
     star = star_roles(CLIENTS)

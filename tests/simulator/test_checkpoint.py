@@ -115,7 +115,7 @@ class TestOthers:
             short_run(path, algorithm, relabelled, rounds=1)
 
     def test_with_more_rounds_than_asked_for_is_refused(self, path):
-        with pytest.raises(ResultError, match="holds 4 rounds, but 3 were asked for"):
+        with pytest.raises(ResultError, match="4 rounds, .* 3"):
             short_run(path, rounds=3)
 
     def test_of_a_finished_run_is_the_run(self, path):

@@ -281,7 +281,7 @@ class TestRefusals:
             simulate(averaging(), digraph(), specimens.targets(AGENTS, ROUNDS), **{"rounds": ROUNDS, **settings})
 
     def test_a_stream_for_other_agents(self):
-        with pytest.raises(DataError, match="feeds 4 agents, but the graph has 5"):
+        with pytest.raises(DataError, match="4 agents, .* 5"):
             simulate(averaging(), digraph(), specimens.targets(4, 3), rounds=3)
 
     def test_a_stream_for_other_agents_in_a_later_repeat(self):
@@ -341,7 +341,7 @@ class TestContract:
 
     def test_a_state_of_another_type_after_absorb(self):
         phase = Phase("peers", specimens.send_x, unprotected, lambda k, s, i, v: s._replace(count=s.x[0]))
-        with pytest.raises(ContractError, match="state.count came in as int32"):
+        with pytest.raises(ContractError, match="state.count .*int32"):
             self.run(phase)
 
     def test_a_state_of_another_shape_after_compute(self):
@@ -363,7 +363,7 @@ class TestContract:
         base = specimens.federated()
         down, up, among = base.phases
         broken = base._replace(phases=(down, up._replace(answers=answers), among))
-        with pytest.raises(ContractError, match="name links of an earlier phase"):
+        with pytest.raises(ContractError, match="an earlier phase"):
             simulate(broken, specimens.served(4, 2), specimens.targets(4, 1), rounds=1)
 
 
@@ -382,5 +382,5 @@ def test_repeats_with_batches_of_other_shapes_are_refused():
     def stream(seed):
         return specimens.targets(AGENTS, 4) if seed == 0 else streams.linear_drift(AGENTS, 3, seed=1)
 
-    with pytest.raises(DataError, match="of repeat 1 has batches.*same shapes"):
+    with pytest.raises(DataError, match="repeat 1 .*same shapes"):
         simulate(specimens.everything(1), digraph(), stream, rounds=2, repeats=2)

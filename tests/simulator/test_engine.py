@@ -11,6 +11,7 @@ from tacit.graphs import Channel, Delay, Graph, LinkDrop, OptOut, Periodic, Rand
 from tacit.simulator import inbox as inbox_module
 from tacit.simulator import layout as layout_module
 from tacit.simulator import simulate
+from tests.daily import some
 from tests.simulator import oracle, specimens
 
 ROUNDS = 5
@@ -87,7 +88,8 @@ def buckets(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(c, marks=pytest.mark.slow if c == "static, given weights, delay" else ()) for c in CASES]
+    "case",
+    some(CASES, "the other cases", covered=["static", "static, given weights, delay", "opt out, loss"]),
 )
 def test_every_delivery_equals_the_dense_transcription(case, request):
     if case in IN_BUCKETS:
@@ -154,10 +156,11 @@ def with_drops(topology):
     return Topology(topology.roles, {name: g.with_dynamics(LinkDrop(0.4)) for name, g in topology.links.items()})
 
 
+@pytest.mark.covered_by("test_calls.py, and the dense transcriptions in algorithms/test_federated.py")
 @pytest.mark.parametrize(
     ("channel", "change"),
     [
-        pytest.param(Channel(), lambda topology: topology, marks=pytest.mark.slow, id="static, buckets"),
+        pytest.param(Channel(), lambda topology: topology, id="static, buckets"),
         pytest.param(Channel(loss=0.2, delay=Delay(0.4, 1)), with_drops, id="link drop, delay"),
     ],
 )

@@ -8,6 +8,7 @@ from tacit.core.contract import Phase, per_slot, push, share, unprotected
 from tacit.graphs import Channel, Delay, Graph, LinkDrop, Topology
 from tacit.simulator import layout as layout_module
 from tacit.simulator import simulate
+from tests.daily import some
 from tests.simulator import oracle, specimens
 
 ROUNDS = 3
@@ -105,7 +106,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", some(CASES, "links that drop, and messages under way", daily=["link drop, delay"]))
 def test_nan_spreads_to_those_who_heard_it(case, monkeypatch):
     change, channel = CASES[case]
     if channel.reliable:

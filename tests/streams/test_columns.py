@@ -53,11 +53,9 @@ def test_categories_may_be_fixed_beforehand(path: Path) -> None:
     assert table.columns[2:5] == ("ward = surgery", "ward = heart", "ward = general")
     assert table.columns[6:] == ("smoker = 1", "smoker = 0")
     assert table.x[0, 2:].tolist() == [0, 1, 0, 0, 1, 0]
-    with pytest.raises(
-        DataError, match=r"line 2, column 'ward': 'heart' is not among its categories \(general\); add it"
-    ):
+    with pytest.raises(DataError, match=r"line 2, column 'ward': 'heart' .*\(general\)"):
         read_table(path, "again", features=["ward"], missing="indicate", categories={"ward": ["general"]})
-    with pytest.raises(ConfigError, match="categories of 'age', which is not among the features"):
+    with pytest.raises(ConfigError, match="categories of 'age'"):
         read_table(path, "again", features=["ward"], categories={"age": ["1"]})
 
 
@@ -101,9 +99,9 @@ def test_faults_are_named_with_their_place_and_a_remedy(path: Path, old, new, op
 
 def test_names_are_no_categories(path: Path) -> None:
     lines = "\n".join(f"person {k},{k % 2}" for k in range(60))
-    with pytest.raises(DataError, match="'person 0' is one of 60 different words, more than 50; leave the column out"):
+    with pytest.raises(DataError, match="'person 0' .*60 .*50"):
         read_table(written(path.parent, f"who,y\n{lines}\n"), "y")
-    with pytest.raises(DataError, match="column 'a': every value is missing; leave the column out"):
+    with pytest.raises(DataError, match="column 'a': every value is missing"):
         read_table(written(path.parent, "a,b,y\n,1,0\n,2,1\n"), "y", missing="indicate")
 
 

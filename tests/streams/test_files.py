@@ -127,7 +127,7 @@ def test_a_fault_in_a_csv_file_is_named_as_seen_there(tmp_path: Path, name, old,
 
 
 def test_a_missing_header_is_noticed(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"no column 'y', only 1, 2.5, 0; add a header line"):
+    with pytest.raises(DataError, match=r"no column 'y', only 1, 2.5, 0"):
         read_table(csv_file(tmp_path, "1,2.5,0\n2,3.5,1\n"), "y")
 
 
@@ -138,47 +138,47 @@ def test_text_among_features_is_one_column_per_category(tmp_path: Path) -> None:
 
 
 def test_times_are_no_numbers(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="line 2, column 'when': '2015-02-04 17:51:00' is not a number"):
+    with pytest.raises(DataError, match="line 2, column 'when': '2015-02-04 17:51:00'"):
         read_table(csv_file(tmp_path, "when,y\n2015-02-04 17:51:00,1\n"), "y")
 
 
 @pytest.mark.parametrize("features", [[], ["occupied"], ["light", "room"]])
 def test_features_beside_label_and_owner_are_needed(tmp_path: Path, features) -> None:
-    with pytest.raises(DataError, match="expected at least one column besides"):
+    with pytest.raises(DataError, match="at least one column"):
         read_table(csv_file(tmp_path), "occupied", features=features, owner="room")
 
 
 def test_faults_in_parquet(tmp_path: Path) -> None:
     path = parquet_file(tmp_path, a=[1.0, float("nan")], b=[1, 0])
-    with pytest.raises(DataError, match=r"row 2 \(the first is row 1\), column 'a': the value is missing"):
+    with pytest.raises(DataError, match=r"row 2 .*row 1.*column 'a': .*missing"):
         read_table(path, "b")
     path = parquet_file(tmp_path, a=[1.0, 3.0, 2.0], b=[1, None, 0], c=["x", "y", "z"])
-    with pytest.raises(DataError, match=r"row 2 .*, column 'b': the value is missing"):
+    with pytest.raises(DataError, match=r"row 2 .*column 'b': .*missing"):
         read_table(path, "b", features=["a"])
     path = parquet_file(tmp_path, a=[1.0, 3.0], b=[1, 0], c=["1", "z"])
     with pytest.raises(DataError, match=r"row 2 .*, column 'c': 'z' is not a number"):
         read_table(path, "b", features=["a", "c"])
     path.write_bytes(b"PAR1 and no more")
-    with pytest.raises(DataError, match="not a Parquet file that can be read"):
+    with pytest.raises(DataError, match="not a Parquet file"):
         read_table(path, "b")
 
 
 def test_faults_in_npz(tmp_path: Path) -> None:
     path = npz_file(tmp_path, X=np.array([[1.0, 2], [3, np.inf]]), y=[0, 1])
-    with pytest.raises(DataError, match=r"row 1 \(counted from 0\), column 'x1': the value is inf"):
+    with pytest.raises(DataError, match=r"row 1 .*from 0.*column 'x1': .*inf"):
         read_table(path, "y")
-    with pytest.raises(DataError, match="column 'x0' has 2 rows, but column 'y' has 3"):
+    with pytest.raises(DataError, match="column 'x0' has 2 .*column 'y' has 3"):
         read_table(npz_file(tmp_path, X=np.ones((2, 2)), y=[0, 1, 1]), "y")
     with pytest.raises(DataError, match="column 't': 'warm' is not a number"):
         read_table(npz_file(tmp_path, t=np.array(["4", "warm"]), y=[0, 1]), "y")
-    with pytest.raises(DataError, match="owner column 'who' has 1 rows, but the table has 2"):
+    with pytest.raises(DataError, match="column 'who' has 1 .*2"):
         read_table(npz_file(tmp_path, X=np.ones((2, 2)), y=[0, 1], who=[3]), "y", owner="who")
-    with pytest.raises(DataError, match=r"row 1 .*, column 'who': the value is missing"):
+    with pytest.raises(DataError, match=r"row 1 .*column 'who': .*missing"):
         read_table(npz_file(tmp_path, X=np.ones((2, 2)), y=[0, 1], who=[3, np.nan]), "y", owner="who")
     with pytest.raises(DataError, match="column 'a' occurs more than once"):
         read_table(npz_file(tmp_path, X=np.ones((2, 2)), y=[0, 1], columns=np.array(["a", "a"])), "y")
     path.write_bytes(b"PK no archive")
-    with pytest.raises(DataError, match="not an NPZ file of plain arrays"):
+    with pytest.raises(DataError, match="not an NPZ file"):
         read_table(path, "y")
 
 
@@ -190,17 +190,17 @@ def test_pickled_arrays_are_never_loaded(tmp_path: Path) -> None:
             return (Path.touch, (touched,))
 
     path = npz_file(tmp_path, X=np.array([[Mischief()]], object), y=[0])
-    with pytest.raises(DataError, match=r"not an NPZ file of plain arrays .*without object arrays"):
+    with pytest.raises(DataError, match=r"not an NPZ file.*object arrays"):
         read_table(path, "y")
     assert not touched.exists()
 
 
 def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"none.csv: there is no such file; check the path"):
+    with pytest.raises(DataError, match=r"none.csv: .*no such file"):
         read_table(tmp_path / "none.csv", "y")
-    with pytest.raises(DataError, match=r"data.xlsx: expected a file that ends in .csv, .csv.gz, .parquet, .npz"):
+    with pytest.raises(DataError, match=r"data.xlsx: .*.csv, .csv.gz, .parquet, .npz"):
         read_table(tmp_path / "data.xlsx", "y")
     broken = tmp_path / "broken.csv.gz"
     broken.write_bytes(gzip.compress(TEXT.encode())[:-20])
-    with pytest.raises(DataError, match=r"broken.csv.gz: not a CSV file that can be read"):
+    with pytest.raises(DataError, match=r"broken.csv.gz: not a CSV file"):
         read_table(broken, "occupied")

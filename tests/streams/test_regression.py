@@ -77,7 +77,8 @@ def test_the_stream_brings_the_first_samples_of_each_agent() -> None:
     assert full.chunk(0, 1).weight is None
     part = made.stream([4, 1, 2], name="few")
     np.testing.assert_array_equal(part.data_size, [4, 1, 2])
-    assert (part.name, part.description) == ("few", "linear regression in 2 dimensions, 7 samples of 3 agents")
+    assert part.name == "few"
+    assert "7 samples of 3 agents" in part.description
     for agent, size in enumerate([4, 1, 2]):
         np.testing.assert_array_equal(part.chunk(5, 6).x[0, agent, :size], made.x[agent, :size])
         np.testing.assert_array_equal(part.chunk(5, 6).y[0, agent, :size], made.y[agent, :size])

@@ -46,7 +46,7 @@ def test_a_function_stream_keeps_its_own_sizes_and_period() -> None:
 
 @pytest.mark.parametrize(("start", "stop"), [(-1, 2), (3, 2), (0, 8), (8, 8)])
 def test_rounds_outside_the_stream_are_refused(start: int, stop: int) -> None:
-    with pytest.raises(DataError, match=f"rounds {start} to {stop} were asked for.*rounds 0 to 7; run fewer"):
+    with pytest.raises(DataError, match=f"rounds {start} to {stop} .*rounds 0 to 7"):
         from_function(table, agents=3, rounds=7).chunk(start, stop)
 
 
@@ -60,18 +60,18 @@ def test_a_function_that_changes_its_pytree_is_refused() -> None:
         x = np.zeros((stop - start, 2, 4), np.float32)
         return Batch(x, x[..., 0], None if start == 0 else x[..., 0])
 
-    with pytest.raises(DataError, match="must always give the same pytree"):
+    with pytest.raises(DataError, match="the same pytree"):
         from_function(fickle, agents=2).chunk(1, 2)
 
 
 def test_a_function_that_changes_its_shapes_is_refused() -> None:
-    with pytest.raises(DataError, match=r"float32\(5,\), but float32\(4,\) in the first round; pad"):
+    with pytest.raises(DataError, match=r"float32\(5,\), .*float32\(4,\)"):
         from_function(lambda a, b: np.zeros((b - a, 2, 4 + (a > 0)), np.float32), agents=2).chunk(1, 2)
 
 
 @pytest.mark.parametrize("setting", [{"agents": 0}, {"agents": 2.5}, {"agents": 3, "rounds": 0}])
 def test_settings_that_cannot_be_used_are_refused(setting: dict[str, int]) -> None:
-    with pytest.raises(ConfigError, match="expected a whole number of at least 1"):
+    with pytest.raises(ConfigError, match="at least 1"):
         from_function(table, **setting)
 
 

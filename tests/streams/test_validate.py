@@ -22,20 +22,20 @@ def broken(row: int, column: int, value: float) -> np.ndarray:
     [(np.nan, r"is missing \(NaN\)"), (np.inf, "is inf"), (-np.inf, "is -inf"), (1e300, r"is 1e\+300")],
 )
 def test_a_bad_feature_is_named_with_row_and_column(value, fault) -> None:
-    with pytest.raises(DataError, match=rf"the data, row 4 \(counted from 0\), column 2: the value {fault}.*;"):
+    with pytest.raises(DataError, match=rf"row 4 .*from 0.*column 2: the value {fault}"):
         from_arrays(broken(4, 2, value), LABELS, [np.arange(6)])
 
 
 def test_a_named_column_is_named() -> None:
     origin = Origin("table", ("a", "b", "c"), "label", "line {}".format)
-    with pytest.raises(DataError, match="table, line 4, column 'c': the value is missing"):
+    with pytest.raises(DataError, match="table, line 4, column 'c': .*missing"):
         check_features(broken(4, 2, np.nan), origin)
 
 
 def test_a_bad_pixel_is_named_by_its_position() -> None:
     images = np.zeros((2, 4, 5))
     images[1, 3, 2] = np.nan
-    with pytest.raises(DataError, match=r"row 1 .*, column \(3, 2\): the value is missing"):
+    with pytest.raises(DataError, match=r"row 1 .*column \(3, 2\): .*missing"):
         check_features(images)
 
 

@@ -162,6 +162,7 @@ def test_without_squares_the_error_of_least_mean_squares_is_linear_in_the_step()
     assert predicted(setting, "kept") > 1.3 * expected
 
 
+@pytest.mark.covered_by("analysis/test_mean_square.py, of limits")
 def test_limits_of_the_step() -> None:
     found = bounds(ALONE)
     assert found.mean_square == pytest.approx(1.0)

@@ -221,6 +221,7 @@ def small() -> tuple[Evidence, list[Run]]:
     return evidence, runs
 
 
+@pytest.mark.covered_by("the claims on outcomes, above")
 def test_outcomes_are_those_of_the_runs(small: tuple[Evidence, list[Run]]) -> None:
     evidence, (free, kept) = small
     cell = Cell("market", constrained.METHOD)
