@@ -161,7 +161,7 @@ class Door:
         if visit is not None:
             visit.connection.close()
             if visit.task is not None and not visit.task.cancelled():
-                visit.task.exception()  # whoever serves says what is worth saying
+                visit.task.exception()  # reported by `attend` itself
 
     def _end(self, ticket: int, reason: str | None) -> None:
         visit = self._visits.get(ticket)

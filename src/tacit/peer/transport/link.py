@@ -40,7 +40,7 @@ def common_options(ping_every: float, ping_timeout: float) -> list[tuple[str, An
     return [
         # Longer ones are dropped before they are in memory; what is only somewhat too long gets to our own counter.
         ("grpc.max_receive_message_length", 4 * CHUNK),
-        # Otherwise gRPC would inflate a small message to any size before anybody sees it. This way the compressed bytes
+        # Otherwise gRPC would inflate a small message to any size before it is seen here. This way the compressed bytes
         # come here, where they are no frame.
         ("grpc.per_message_decompression", 0),
         ("grpc.keepalive_time_ms", _milliseconds(ping_every)),
