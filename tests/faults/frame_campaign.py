@@ -104,7 +104,7 @@ class Peer:
         if reason not in REFUSALS:
             raise BrokenInvariantError(f"refused for {reason!r}, which is not declared")
         self.refusals[reason] += 1
-        if self.before != self.standing_now():
+        if self.before != self.state_now():
             raise BrokenInvariantError(f"{reason}: a refused frame has changed the peer: {detail}")
 
     def accepted(self, name: str) -> None:
@@ -116,7 +116,7 @@ class Peer:
 
     # -- rounds --------------------------------------------------------------------------------------------------------
 
-    def standing_now(self) -> tuple[Any, ...]:
+    def state_now(self) -> tuple[Any, ...]:
         """Return all that a refused frame must leave alone."""
         node, machine = self.node, self.node.machine
         return (
@@ -154,7 +154,7 @@ class NotedWire(Wire):
         self.peer = peer
 
     async def read(self) -> Any:
-        self.peer.before = self.peer.standing_now()
+        self.peer.before = self.peer.state_now()
         return await super().read()
 
 

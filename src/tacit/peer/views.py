@@ -1,4 +1,4 @@
-"""The simulator's world as one agent at a time sees it: neighbours, weights and liveness of each round, by one seed."""
+"""Views of the simulator's graphs, one agent at a time: neighbours, weights and liveness of each round, by one seed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Neighbourhoods:
 
 
 class AgentViews:
-    """What the simulator's world is, seen by one agent at a time."""
+    """Views of every agent in every round, as the simulator draws them from a seed."""
 
     def __init__(self, algorithm: Algorithm, topology: Topology, seed: int, dtype: jnp.dtype) -> None:
         self.ends = runtime.link_ends(algorithm)
@@ -95,7 +95,7 @@ class AgentViews:
         return None if availability is None else availability.present(t, runtime.presence_key(self.root, role, t))
 
     def views(self, role: str, agent: int, t: int, size: int, now: dict[str, RoundGraph]) -> Views:
-        """Return what one agent sees of its link sets in round t."""
+        """Return an agent's view of each of its link sets in round t."""
         result = {}
         for name, (source, target) in self.ends.items():
             if role not in (source, target):
@@ -115,7 +115,7 @@ class AgentViews:
     def co_senders(
         self, role: str, agent: int, members: Mapping[str, Sequence[str]]
     ) -> dict[tuple[str, str], list[str]]:
-        """Return (links, receiver) -> whom it hears there, by id, for all to whom an agent sends under masks."""
+        """Return (links, receiver) -> its senders there, by id, for the receivers of an agent's masked messages."""
         found = {}
         for name in self._masked:
             source, target = self.ends[name]

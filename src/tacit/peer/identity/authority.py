@@ -1,4 +1,4 @@
-"""A federation's certificate authority: it gives names to peers, and knows none of their keys."""
+"""Certificate authority of a federation: it issues names to peers, and knows none of their keys."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tacit.peer.identity.pem_files import (
 )
 
 CLOCK_SKEW = timedelta(hours=1)
-"""How far certificates are back-dated, so that a peer whose clock is behind takes a new one."""
+"""Certificates are back-dated by this much, so that a peer whose clock is behind accepts a new one."""
 
 
 def init_ca(directory: Path, name: str, days: int = 3650) -> Path:
@@ -54,7 +54,7 @@ def init_ca(directory: Path, name: str, days: int = 3650) -> Path:
 def issue(csr_path: Path, name: str, ca_directory: Path, out: Path, days: int = 90) -> Path:
     """Sign the request of the peer that is to be called `name`; writes and returns the certificate `out`.
 
-    The request may hold nothing but a P-256 key and that one name: what else it asks for is refused, not dropped.
+    The request may hold only a P-256 key and that one name: anything else is refused, not dropped.
     """
     validate_peer_name(name)
     public_key = _validate_request(csr_path, name)

@@ -30,7 +30,7 @@ from tacit.privacy.ledger.open_files import SHORT
 CIPHERS_VARIABLE, NO_OLD_CIPHERS = "GRPC_SSL_CIPHER_SUITES", "ECDHE-PSK-AES128-CBC-SHA"
 
 HANDSHAKE_TIMEOUT_MS = 10_000
-"""How long a connection may take to prove who it is."""
+"""Longest time of a handshake."""
 
 _too_late = "grpc" in sys.modules and os.environ.get(CIPHERS_VARIABLE) != NO_OLD_CIPHERS
 os.environ[CIPHERS_VARIABLE] = NO_OLD_CIPHERS
@@ -53,7 +53,7 @@ class IdentityWatch:
         self._identity = load_identity(files)
 
     def current(self) -> Identity:
-        """The identity to use for a new connection."""
+        """Return the identity to use for a new connection."""
         with self._lock:
             stamps = _stamps(self._files)
             if stamps == self._seen:
@@ -80,7 +80,7 @@ class IdentityWatch:
 
 
 def server_credentials(watch: IdentityWatch) -> grpc.ServerCredentials:
-    """For a server that takes nobody without a certificate; each new connection sees the current identity."""
+    """Return credentials of a server that requires client certificates; new connections use the current identity."""
     _require_only_tls13()
     used = watch.current()
 
@@ -96,18 +96,18 @@ def server_credentials(watch: IdentityWatch) -> grpc.ServerCredentials:
 
 
 def server_options(*others: tuple[str, Any]) -> list[tuple[str, Any]]:
-    """Options of a server that cuts off whoever does not finish the handshake."""
+    """Return options of a server that closes connections whose handshake takes too long."""
     return [("grpc.server_handshake_timeout_ms", HANDSHAKE_TIMEOUT_MS), *others]
 
 
 def channel_credentials(identity: Identity) -> grpc.ChannelCredentials:
-    """For a channel to another peer; made anew for each new channel, so that a renewed identity is used."""
+    """Return credentials for one channel to another peer; make new ones for each channel, to use a renewed identity."""
     _require_only_tls13()
     return grpc.ssl_channel_credentials(identity.ca_pem, identity.key_pem, identity.certificate_pem)
 
 
 def channel_options(expected_name: str, *others: tuple[str, Any]) -> list[tuple[str, Any]]:
-    """Options of a channel on which only the peer `expected_name` may answer, whatever the address."""
+    """Return options of a channel on which only the peer `expected_name` may answer, whatever the address."""
     return [
         ("grpc.ssl_target_name_override", validate_peer_name(expected_name)),
         ("grpc.use_local_subchannel_pool", 1),  # a new channel makes its own handshake, with its own credentials
@@ -116,7 +116,7 @@ def channel_options(expected_name: str, *others: tuple[str, Any]) -> list[tuple[
 
 
 def peer_name(auth_context: Mapping[str, Iterable[bytes]]) -> str:
-    """The name of the peer at the other end of a call, out of its certificate: the only name there, of any kind."""
+    """Return the name of the peer at the other end of a call: the only name, of any kind, in its certificate."""
     names = [list(auth_context.get(kind, ())) for kind in ("x509_subject_alternative_name", "peer_dns")]
     if len(names[1]) != 1 or names[0] != names[1]:
         raise MessageRefused("identity", f"a certificate with the names {names[0]}, expected exactly one DNS name")
@@ -149,12 +149,12 @@ def require_direct_issue(certificate_pem: bytes, identity: Identity) -> None:
 
 
 def caller_certificate(auth_context: Mapping[str, Iterable[bytes]]) -> bytes:
-    """The certificate, in PEM, of the peer that has called; empty where gRPC does not say."""
+    """Return the caller's certificate, in PEM; empty where gRPC does not give it."""
     return b"".join(auth_context.get("x509_pem_cert", ()))
 
 
 def server_certificates(address: str) -> list[bytes]:
-    """Certificates, in PEM, of all servers that this process's channels to `address` are connected with now.
+    """Return the certificates, in PEM, of all servers that this process's channels to `address` are connected to.
 
     gRPC shows a dialler's code nothing of the server but its name; its own diagnostics (channelz) do.
     """
@@ -183,7 +183,7 @@ def _channels() -> Iterator[dict[str, Any]]:
 
 
 def _described(ask: Callable[[int], str], number: str) -> dict[str, Any]:
-    """What gRPC says of one of its parts; nothing if that is gone since it was listed."""
+    """Return gRPC's description of one of its parts; empty if that is gone since it was listed."""
     try:
         described: dict[str, Any] = json.loads(ask(int(number)))
     except ValueError:
@@ -192,7 +192,7 @@ def _described(ask: Callable[[int], str], number: str) -> dict[str, Any]:
 
 
 def refused_server(details: str) -> str | None:
-    """Why this peer refused the server that it dialled, from the details of the failed call; None if it did not.
+    """Return why this peer refused the server that it dialled, from the details of the failed call, else None.
 
     A server that refuses *us* only closes the connection, which says nothing, and is None here.
     """

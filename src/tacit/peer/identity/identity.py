@@ -1,4 +1,4 @@
-"""Who a peer is: one authority per federation, one key per peer, one certificate that holds one DNS name.
+"""Identity of a peer: one authority per federation, one key per peer, one certificate with one DNS name.
 
 The key never leaves the peer::
 
@@ -43,7 +43,7 @@ from tacit.peer.identity.pem_files import (
 )
 
 WARNING_SHARE, WARNING_TIME = 0.3, timedelta(days=14)
-"""A certificate is about to end when this share of its life is left, or this time where that is shorter."""
+"""A warning is due when this share of a certificate's life is left, or this time where that is shorter."""
 
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
@@ -52,7 +52,7 @@ PEER_USES = (ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH)
 
 
 class IdentityFiles(NamedTuple):
-    """Where a peer's identity lies; certificate and key may be one file."""
+    """Files of a peer's identity; certificate and key may be one file."""
 
     certificate: Path
     key: Path
@@ -71,7 +71,7 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True)
 class Identity:
-    """A peer's name, proved by a certificate that was checked."""
+    """A peer's name, with the verified certificate that proves it."""
 
     name: str
     not_before: datetime
@@ -84,12 +84,12 @@ class Identity:
 
 
 def identity_files(directory: Path) -> IdentityFiles:
-    """Where `install` puts an identity."""
+    """Return the files of an identity that `install` wrote."""
     return IdentityFiles(directory / "identity.pem", directory / "identity.pem", directory / "ca.crt")
 
 
 def validate_peer_name(name: str) -> str:
-    """The name itself, if it can be a peer's: lower-case DNS labels, no wildcard, no final dot, not an IP address."""
+    """Return the name if a peer can have it: lower-case DNS labels, no wildcard, no final dot, not an IP address."""
     expected = (
         "lower-case letters, digits and '-' in labels of 1 to 63 characters joined by '.', for example hospital-a"
     )
@@ -102,7 +102,7 @@ def validate_peer_name(name: str) -> str:
 
 
 def request(name: str, directory: Path) -> Request:
-    """Make a key for `name` in `directory` and a request for its certificate; what is in use there is left alone."""
+    """Make a key for `name` in `directory` and a request for its certificate; files in use there are left alone."""
     validate_peer_name(name)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     key_path, csr_path = directory / "next.key", directory / f"{name}.csr"
@@ -120,7 +120,7 @@ def request(name: str, directory: Path) -> Request:
 
 
 def install(certificate: Path, ca: Path, directory: Path) -> Identity:
-    """Take a certificate into use with the key that `request` left in `directory`; a running peer notices by itself."""
+    """Take a certificate into use with the key that `request` left in `directory`; a running peer notices it."""
     files, pending = identity_files(directory), directory / "next.key"
     if not pending.exists():
         raise IdentityError(f"{pending} is not there: make a request first, a certificate is installed with its key")
@@ -180,7 +180,7 @@ def load_identity(files: IdentityFiles, now: datetime | None = None) -> Identity
 
 
 def expiry_warning(identity: Identity, now: datetime) -> str | None:
-    """What to tell the operator when the certificate is about to end; an `IdentityError` when it has ended."""
+    """Return a warning when the certificate is about to end, else None; raise IdentityError when it has ended."""
     left = identity.not_after - now
     remedy = f"renew it: tacit peer request {identity.name}, have it issued, install it (no restart needed)"
     if left <= timedelta():
@@ -210,12 +210,12 @@ def _only_name(certificate: x509.Certificate, path: Path) -> str:
 
 
 def is_valid(certificate: x509.Certificate, now: datetime) -> bool:
-    """Whether a certificate's time has come and is not over."""
+    """Whether a certificate is valid at a time."""
     return certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc
 
 
 def issued_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
-    """Whether an authority's key signed a certificate, and the authority may do so; dates are not looked at."""
+    """Whether an authority signed a certificate and may do so; dates are not checked."""
     try:
         certificate.verify_directly_issued_by(authority)
         return authority.extensions.get_extension_for_class(x509.BasicConstraints).value.ca

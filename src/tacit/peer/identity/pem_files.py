@@ -28,11 +28,11 @@ UNREADABLE = (
     x509.InvalidVersion,
     x509.UnsupportedGeneralNameType,
 )
-"""What `cryptography` raises about certificates and requests that are damaged or of an unknown kind."""
+"""Errors of `cryptography` about certificates and requests that are damaged or of an unknown kind."""
 
 
 def load_key(path: Path) -> ec.EllipticCurvePrivateKey:
-    """The P-256 key in `path`, which nobody else may read."""
+    """Return the P-256 key in `path`, which no other user may be able to read."""
     content, mode = _read(path)
     if mode & 0o077:
         raise IdentityError(f"the key {path} can be read by others (mode {mode:o}): chmod 600 {path}")
@@ -46,7 +46,7 @@ def load_key(path: Path) -> ec.EllipticCurvePrivateKey:
 
 
 def load_certificates(path: Path) -> Sequence[x509.Certificate]:
-    """All certificates in `path`."""
+    """Return all certificates in `path`."""
     try:
         certificates = x509.load_pem_x509_certificates(read_file(path))
         for certificate in certificates:
@@ -58,7 +58,7 @@ def load_certificates(path: Path) -> Sequence[x509.Certificate]:
 
 
 def load_certificate(path: Path) -> x509.Certificate:
-    """The one certificate in `path`."""
+    """Return the only certificate in `path`."""
     certificates = load_certificates(path)
     if len(certificates) != 1:
         raise IdentityError(f"{path} holds {len(certificates)} certificates, expected one: there are no intermediates")
@@ -66,7 +66,7 @@ def load_certificate(path: Path) -> x509.Certificate:
 
 
 def validate_p256(public_key: object, path: Path) -> ec.EllipticCurvePublicKey:
-    """The key itself, if it is an ECDSA P-256 key."""
+    """Return the key if it is an ECDSA P-256 key, else raise."""
     if isinstance(public_key, ec.EllipticCurvePublicKey) and isinstance(public_key.curve, ec.SECP256R1):
         return public_key
     kind = getattr(getattr(public_key, "curve", None), "name", type(public_key).__name__)
@@ -74,17 +74,17 @@ def validate_p256(public_key: object, path: Path) -> ec.EllipticCurvePublicKey:
 
 
 def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """A key as it is written to a file: PKCS 8, no password."""
+    """Return a key as PEM: PKCS 8, no password."""
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
 def public_bytes(key: object) -> bytes:
-    """A public key in the one form in which two of them can be compared."""
+    """Return a public key in a canonical form, for comparison."""
     return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)  # type: ignore[attr-defined,no-any-return]
 
 
 def read_file(path: Path) -> bytes:
-    """All of a file."""
+    """Return the content of a file."""
     return _read(path)[0]
 
 
@@ -97,7 +97,7 @@ def _read(path: Path) -> tuple[bytes, int]:
 
 
 def write_new(path: Path, content: bytes, mode: int) -> None:
-    """Whole or not at all, and never over a file that is there."""
+    """Write a file, whole or not at all, and never over an existing one."""
     with _written_aside(path, content, mode) as aside:
         try:
             os.link(aside, path)
@@ -106,7 +106,7 @@ def write_new(path: Path, content: bytes, mode: int) -> None:
 
 
 def replace_file(path: Path, content: bytes, mode: int) -> None:
-    """Whole or not at all, in place of what was there."""
+    """Write a file, whole or not at all, in place of an existing one."""
     with _written_aside(path, content, mode) as aside:
         aside.replace(path)
 

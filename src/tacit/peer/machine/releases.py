@@ -1,4 +1,4 @@
-"""How a peer lets a value out: what is drawn and what is charged come from one declaration."""
+"""Releases of a peer: noise and charge, both from one declaration."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LARGEST_ROUNDING = 0.1
-"""Peers release nothing whose sensitivity rounding might raise by more than this share."""
+"""Largest share by which rounding may raise the sensitivity of a release; beyond it a peer refuses."""
 
 
 class Releaser(Protocol):
-    """Turns a value into what may leave, or raises and lets nothing out."""
+    """Turns a value into its released form, or raises."""
 
     def __call__(
         self,
@@ -36,21 +36,21 @@ class Releaser(Protocol):
         held: Held,
         cut: bool = False,
     ) -> Tree:
-        """Release a value of a round under a name that is used once, computed from the records that its batch holds.
+        """Release a value under a unique name; `held` are the records that it was computed from.
 
-        `cut`: it did not keep to its declaration and was made to (`tacit.privacy.enforcement`).
+        `cut`: it exceeded its declaration and was cut down to it (`tacit.privacy.enforcement`).
         """
 
 
 class Books(Protocol):
-    """Where releases are booked: a `Ledger`, or the `StagedLedger` of a peer's store."""
+    """Books of releases: a `Ledger`, or the `StagedLedger` of a peer's store."""
 
     def release(self, release: str, event: Event, draw: Callable[[], T], /) -> T:
-        """Return what `draw` gives, or raise without calling it where the release cannot be booked."""
+        """Return the result of `draw`, or raise without calling it where the release cannot be booked."""
 
 
 class NothingBooked:
-    """Books that take everything and keep nothing: for runs that only look at what would be released."""
+    """Books that accept every release and keep none, for runs that only inspect releases."""
 
     def release(self, release: str, event: Event, draw: Callable[[], T], /) -> T:
         """Draw."""
@@ -60,13 +60,13 @@ class NothingBooked:
 class BookedReleaser:
     """Draws noise from a cryptographic source on a fixed grid, for releases that are booked.
 
-    The books decide on the order. A `Ledger` charges, commits and then draws, and what comes back may leave at once. A
-    `StagedLedger` refuses what does not fit, draws, and charges with the next commit of its store; what comes back may
-    leave when that commit has returned, and goes into it, so that after a crash the same bytes are sent or none.
+    The books decide on the order. A `Ledger` charges, commits and then draws, and the value may leave at once. A
+    `StagedLedger` refuses what does not fit, draws, and charges with the next commit of its store; the value goes into
+    that commit and may leave when it has returned, so that after a crash the same bytes are sent or none.
     """
 
     def __init__(self, ledger: Books, source: NoiseSource) -> None:
-        """Take the open ledger and the source; a seeded one is refused: whoever knows the seed knows the noise."""
+        """Take the open ledger and the source; a seeded source is refused, since its noise can be computed again."""
         if source.predictable:
             raise PrivacyError(
                 "the noise source was seeded, so that its noise can be computed again and subtracted; outside "
@@ -74,7 +74,7 @@ class BookedReleaser:
             )
         self.ledger, self.source = ledger, source
         self.cut = 0
-        """Releases since the start that had to be made to keep to their declaration."""
+        """Releases since the start that were cut down to their declaration."""
 
     def __call__(
         self,
@@ -99,7 +99,7 @@ class BookedReleaser:
             )
         sensitivity, scale = (0.0, 0.0) if declared is None else _in_double(mechanism, round_, declared)
         event = event_of(spec, round_, sensitivity, scale, held)
-        # What rounding adds to the sensitivity is paid for with noise, so that the cost stays as declared.
+        # Rounding adds to the sensitivity; more noise makes up for it, so that the cost stays as declared.
         share = 0.0 if declared is None else rounding(spec.records, value)
         if declared is not None and sensitivity == 0:  # no record moves it: it is zeros, and needs no noise
             return self.ledger.release(name, event, lambda: value)
@@ -127,7 +127,7 @@ def _in_double(mechanism: Mechanism, round_: int, declared: Declared) -> tuple[f
 
 
 def rounding(records: int, value: Tree) -> float:
-    """Return by which share rounding in floats may raise the sensitivity of a clipped mean, or of a step made of it.
+    """Return the share by which rounding in floats may raise the sensitivity of a clipped mean, or of a step by it.
 
     A sum of h numbers rounds by h - 1 times u of what is added, the division and a step size once more each, and two
     neighbours differ by twice that: h (h + 2) u of 2 C / h (docs/privacy.md). A few u for the declaration itself.

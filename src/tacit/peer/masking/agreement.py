@@ -1,24 +1,23 @@
-"""Secrets that two neighbours of a common receiver share, agreed on through that receiver, who does not learn them.
+"""Key agreement of two senders through their common receiver, which does not learn the secret.
 
-A and C both send to B and need one key stream, for masks that cancel at B; all that passes between them goes through B.
+A and C both send to B and need one key stream, for masks that cancel at B; all their messages pass through B.
 
 **What B sees**: names, public keys and certificates. **What B can do**: drop, delay, repeat and alter, that is deny
-service, and nothing else. Each end makes one X25519 key for each partner and receiver, in its whole life: it is in the
-store before anybody hears of it (`pair_keys.py`). It signs it with the key of its certificate, together with the key
-that it answers, both names, the job and the receiver: a Diffie-Hellman exchange signed as in ISO/IEC 9798-3, which is
-secure against an active attacker (Canetti and Krawczyk 2001). To swap a key B would have to forge a signature. An end
-takes the other's key only from a letter that signs *this* end's, so nothing from an earlier run, another job or another
-receiver's group is taken. HKDF binds all of it into the key of the pair.
+service, and nothing else. Each end makes one X25519 key for each partner and receiver, in its whole life, and stores it
+before it is sent (`key_store.py`). It signs it with the key of its certificate, together with the key that it answers,
+both names, the job and the receiver: a Diffie-Hellman exchange signed as in ISO/IEC 9798-3, which is secure against an
+active attacker (Canetti and Krawczyk 2001). To swap a key B would have to forge a signature. An end takes the other's
+key only from a message that signs *this* end's, so nothing from an earlier run, another job or another receiver's group
+is taken. HKDF binds all of it into the key of the pair.
 
-**An exchange** is three letters: hello (my key), answer (my key and yours), confirm (likewise, and no reply is due).
-A hello is due to those whom `unsettled` names. Whoever knows the other's key keeps it for good, in the store, and the
-pair's key is a function of the two. So crashes, restarts and whatever B does with letters lead to the one key or to
-none; and a mask is a function of that key, round and phase: masked again, a value is the same bytes again. A letter
-does no more than make known a key that was not, and only if it is signed.
+**An exchange** is three messages: hello (my key), answer (my key and yours), confirm (likewise, and no reply is due).
+A hello is due to the partners in `unsettled`. An end keeps the other's key for good, in the store, and the pair's key
+is a function of the two. So crashes, restarts and attacks of B lead to the one key or to none; and a mask is a function
+of that key, round and phase: masked again, a value is the same bytes again. A message can only make known a key that
+was not, and only if it is signed.
 
-Who steals the certificate's key later learns no key of a pair, and who steals the store none of rounds before the last.
-A partner who tells B the pads is not held off by anything here. A store that is lost or put back is: see
-docs/privacy.md.
+A later thief of the certificate's key learns no key of a pair, and a thief of the store none of rounds before the last.
+Nothing here stops a partner that tells B the pads. Stores that are lost or put back are treated in docs/privacy.md.
 """
 
 from __future__ import annotations
@@ -58,22 +57,22 @@ _SIGNED, _KEYS, _NAME = b"tacit pairwise offer 2\0", b"tacit pairwise keys 2\0",
 
 
 class Accepted(NamedTuple):
-    """What came of an offer."""
+    """Result of an offer."""
 
     sender: str
     reply: bytes | None
-    """To be sent back to the sender, where the exchange needs it."""
+    """Message to send back, if one is due."""
 
 
 class KeyStore(Protocol):
-    """Where keys are kept: a peer's store."""
+    """Durable keys: a peer's store."""
 
     @property
     def keys(self) -> Mapping[Pair, PairKey]:
-        """What is kept."""
+        """All keys."""
 
     def keep_keys(self, pairs: Mapping[Pair, PairKey], /) -> None:
-        """Put keys on the disk; when this returns they are there."""
+        """Store keys; when this returns they are durable."""
 
 
 class PairwiseParty:
@@ -88,7 +87,7 @@ class PairwiseParty:
         store: KeyStore,
         now: datetime.datetime,
     ) -> None:
-        """Take who this is, the job's hash (32 bytes), the receiver, and the receiver's other senders."""
+        """Take this peer's identity, the job's hash (32 bytes), the receiver, and the receiver's other senders."""
         name = identity.name
         for given in (name, receiver, *partners):
             if not wire.NAME.fullmatch(given):
@@ -123,7 +122,7 @@ class PairwiseParty:
         self._authorities, self._certificate, self._private_key = authorities, certificate, private_key
 
     def offer(self, to: str) -> bytes:
-        """Say this end's key to a partner whose own is not known."""
+        """Return a hello with this end's key, for a partner whose own is not known."""
         return self._signed(wire.HELLO, to, self._pair(to).own, wire.NO_KEY)
 
     def accept(self, payload: bytes, now: datetime.datetime) -> Accepted:
@@ -152,7 +151,7 @@ class PairwiseParty:
         return hashlib.sha256(_NAME + self._info(with_, pair.own, pair.remote)).digest()[:SESSION_BYTES]
 
     def unsettled(self) -> tuple[str, ...]:
-        """Partners to whom an offer is due: their key is not known."""
+        """Return the partners to which an offer is due: their key is not known."""
         return tuple(partner for partner in self.partners if self._pair(partner).remote is None)
 
     def pad(self, with_: str, round_: int, phase: int, words: int) -> NDArray[np.uint64]:
@@ -203,7 +202,7 @@ class PairwiseParty:
         return wire.Header(kind, self.name, to, self.receiver, self._job)
 
     def _info(self, partner: str, own: bytes, remote: bytes) -> bytes:
-        """All that a pair's secret is bound to, the same at both ends."""
+        """Context that a pair's secret is bound to, the same at both ends."""
         (first, one), (second, other) = sorted(((self.name, own), (partner, remote)))
         return wire.Header(0, first, second, self.receiver, self._job).encoded() + one + other
 
@@ -213,7 +212,7 @@ class PairwiseParty:
         return offer._replace(signature=signature).encoded()
 
     def _verified(self, payload: bytes, now: datetime.datetime) -> wire.Offer:
-        """Read an offer and refuse what is not from a partner, for this party, in this group and job, and signed."""
+        """Read an offer; refuse one that is not from a partner, for this party, in this group and job, and signed."""
         reader = wire.Reader(payload)
         header = reader.header()
         if header.recipient != self.name:

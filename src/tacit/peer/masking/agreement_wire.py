@@ -22,7 +22,7 @@ _LARGEST_CERTIFICATE, _LARGEST_SIGNATURE = 8192, 128
 
 
 class Header(NamedTuple):
-    """What every payload begins with."""
+    """Beginning of every payload."""
 
     kind: int
     sender: str
@@ -31,13 +31,13 @@ class Header(NamedTuple):
     job: bytes
 
     def encoded(self) -> bytes:
-        """Lay it out."""
+        """Return it as bytes."""
         names = b"".join(bytes((len(n),)) + n.encode("ascii") for n in (self.sender, self.recipient, self.receiver))
         return bytes((VERSION, self.kind)) + names + self.job
 
 
 class Offer(NamedTuple):
-    """A public key and who vouches for it."""
+    """A public key, with the certificate and signature that vouch for it."""
 
     header: Header
     key: bytes
@@ -46,12 +46,12 @@ class Offer(NamedTuple):
     signature: bytes = b""
 
     def signed(self) -> bytes:
-        """Lay out all that the signature is of."""
+        """Return the signed part as bytes."""
         certificate = struct.pack(">H", len(self.certificate)) + self.certificate
         return self.header.encoded() + self.key + self.answered + certificate
 
     def encoded(self) -> bytes:
-        """Lay it out."""
+        """Return it as bytes."""
         return self.signed() + struct.pack(">H", len(self.signature)) + self.signature
 
 

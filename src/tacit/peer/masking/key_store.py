@@ -1,9 +1,9 @@
-"""Keys that a peer shares with the other senders of a receiver, as they lie in its store.
+"""Keys that a peer shares with the other senders of a receiver, as its store holds them.
 
-A pair's key comes from two X25519 keys, one of each end, each made once and on the disk before anybody hears of it
-(`pairwise.py`). Once the other end's is known, the private half is given up for the key that masks are made from.
-That one is a chain: every `ROUNDS_PER_KEY` rounds it is replaced by its hash, and the one before is forgotten, as soon
-as no message of those rounds is in the outbox. Whoever takes the store later finds no key of the rounds before.
+A pair's key comes from two X25519 keys, one of each end, each made once and on the disk before it is sent
+(`agreement.py`). Once the other end's is known, the private half is replaced by the key that masks are made from.
+That key is a chain: every `ROUNDS_PER_KEY` rounds it is replaced by its hash, and the one before is forgotten as soon
+as no message of those rounds is in the outbox. A thief of the store finds no key of the rounds before.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 from tacit.core.errors import PrivacyError
 
 ROUNDS_PER_KEY = 64
-"""So often keys are replaced: one commit in so many has a row per pair more to write."""
+"""Rounds between two replacements of a key; each costs one row per pair."""
 _NEXT = b"tacit mask key, the next one\0"
 
 Pair = tuple[str, str]
@@ -26,7 +26,7 @@ Pair = tuple[str, str]
 
 
 class PairKey(NamedTuple):
-    """What one end keeps of a pair."""
+    """One end's keys of a pair."""
 
     own: bytes
     """Public key of this end, which stays the same as long as the store lives."""
@@ -35,7 +35,7 @@ class PairKey(NamedTuple):
     remote: bytes | None = None
     """Public key of the other end, once it has signed this end's."""
     span: int = 0
-    """Rounds `span * ROUNDS_PER_KEY` and on: those before have no key any more."""
+    """The key serves rounds from `span * ROUNDS_PER_KEY` on; earlier ones have none any more."""
 
     def at(self, round_: int) -> bytes:
         """Return the key of a round's masks."""
@@ -51,14 +51,14 @@ class PairKey(NamedTuple):
         return key
 
     def aged(self, oldest: int) -> PairKey:
-        """Return what is left when rounds before `oldest` need no masks any more."""
+        """Return the keys that are left when rounds before `oldest` need no masks any more."""
         if self.remote is None or oldest // ROUNDS_PER_KEY <= self.span:
             return self
         return self._replace(key=self.at(oldest), span=oldest // ROUNDS_PER_KEY)
 
 
 class KeyRing:
-    """All pairs of a peer, with a hash of them; it does not change."""
+    """All pairs of a peer, with a hash of them; immutable."""
 
     def __init__(self, pairs: Mapping[Pair, PairKey] | None = None) -> None:
         self.pairs = dict(pairs or {})
@@ -71,7 +71,7 @@ class KeyRing:
         return {pair: key for pair, key in aged.items() if key is not self.pairs[pair]}
 
     def written(self, connection: sqlite3.Connection, pairs: Mapping[Pair, PairKey]) -> KeyRing:
-        """Write pairs to a store, and return all that it holds then."""
+        """Write pairs to a store, and return all pairs that it then holds."""
         if not pairs:
             return self
         rows = [(*pair, *key) for pair, key in pairs.items()]
@@ -80,6 +80,6 @@ class KeyRing:
 
 
 def read_keys(connection: sqlite3.Connection) -> KeyRing:
-    """Read what a store holds."""
+    """Read all pairs of a store."""
     rows = connection.execute("SELECT receiver, partner, own, key, remote, span FROM pair_key").fetchall()
     return KeyRing({(receiver, partner): PairKey(*rest) for receiver, partner, *rest in rows})

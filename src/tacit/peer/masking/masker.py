@@ -1,7 +1,7 @@
 """Masks on what leaves a peer, and the check that they cancel where it arrives: local graph-homomorphic noise.
 
 The senders of a receiver B are split into two sides (`tacit.graphs.masking_sides`). Every two senders A and C of
-different sides share a secret (`pairwise.py`), hence for each round and phase a mask; A adds it, C takes it off, and
+different sides share a secret (`agreement.py`), hence for each round and phase a mask; A adds it, C takes it off, and
 B, who does not know it, adds up whole numbers modulo 2^32 or 2^64. What a peer keeps, in its state and in its outbox,
 is not masked: its disk holds its data too. A message is masked as it is handed to the transport, and carries a tag (8
 bytes, no secret) of each pair's secret. B goes on when both ends of every pair name the same one.
@@ -21,8 +21,8 @@ Why no crash and no order of events brings about
 - *a wrong sum*: each end takes a pair's mask from the secret that it names. If both name the same one, the masks are
   one number with two signs. B absorbs nothing else: the round machine counts a sender whose tags do not match among
   those that it waits for, and methods with masks wait for all. Two secrets have the same tag with chance 2^-64.
-- *a deadlock*: letters that arrive lead each pair to its secret, at both ends (`pairwise.py`), and then it is there for
-  good. Restarts need no letters: whoever comes back masks what waits as before.
+- *a deadlock*: key-agreement messages that arrive lead each pair to its secret, at both ends (`agreement.py`), and then
+  it is there for good. A restart needs none: a peer that comes back masks what waits as before.
 
 A peer that is away holds the round; one that has lost its store holds it for good, and needs a new epoch of the job.
 """
@@ -53,7 +53,7 @@ Steps = NDArray[np.int64]
 
 
 class Pads(Protocol):
-    """Key streams shared with the partners at one receiver: `PairwiseSecrets`, or `SeededPads` where nobody is real."""
+    """Key streams shared with the partners at one receiver: `PairwiseSecrets`, or `SeededPads` in simulations."""
 
     def session(self, partner: str, /) -> bytes | None:
         """Return the name of a pair's secret, the same at both ends and for good; None while there is none."""
@@ -63,7 +63,7 @@ class Pads(Protocol):
 
 
 class Masker:
-    """Masks what one peer sends, receiver by receiver; passes on what needs no masks. Used from one thread."""
+    """Masks the messages of one peer, receiver by receiver; passes on those that need none. Used from one thread."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Masker:
         senders: Mapping[tuple[str, str], Sequence[str]],
         pads: Callable[[str], Pads | None],
     ) -> None:
-        """Take (links, receiver) -> whom it hears there, in the order of ids; and receiver -> pads, None if not yet."""
+        """Take (links, receiver) -> its senders there, in the order of ids; and receiver -> pads, None if not yet."""
         self._specs, self._pads = specs, pads
         self._layouts = [Layout(spec) for spec in specs]
         self._pairs: dict[tuple[str, str], tuple[list[str], bool]] = {}
@@ -91,7 +91,7 @@ class Masker:
                     "are to be had; take a smaller model, smaller masks or a coarser grid"
                 )
         self._kept: dict[str, dict[tuple[int, int], Parcel]] = {}
-        """Receiver -> what was masked for it and waits: a position of a key stream is asked for once."""
+        """Receiver -> masked parcels that wait: a position of a key stream is asked for once."""
 
     @property
     def needed(self) -> bool:
@@ -99,14 +99,14 @@ class Masker:
         return bool(self._pairs)
 
     def partners(self) -> dict[str, set[str]]:
-        """Return, for each receiver, everybody with whom secrets are needed."""
+        """Return, for each receiver, the partners with which secrets are needed."""
         found: dict[str, set[str]] = {}
         for (_, receiver), (partners, _) in self._pairs.items():
             found.setdefault(receiver, set()).update(partners)
         return found
 
     def booked(self, parcels: Sequence[Parcel]) -> list[tuple[str, Event]]:
-        """Return what a commit of these books, at no charge: the ledger's end then shows which store is the newest."""
+        """Return the entries to book with these parcels, at no charge: they show which store is the newest."""
         places = sorted({(parcel.round, parcel.phase) for parcel in parcels if self._layouts[parcel.phase].masked})
         mechanisms = [(place, self._specs[place[1]].release.mechanism) for place in places]
         return [
@@ -115,9 +115,9 @@ class Masker:
         ]
 
     def masked(self, receiver: str, parcels: Sequence[Parcel]) -> tuple[Parcel, ...]:
-        """Return what may leave now of all that waits for a receiver, oldest first: always the same bytes.
+        """Return the parcels to a receiver that may leave now, oldest first: always the same bytes.
 
-        The first that has to wait for a secret holds back those behind it, whose positions come later.
+        The first parcel that has to wait for a secret holds back those behind it, whose positions come later.
         """
         kept = self._kept.setdefault(receiver, {})
         for place in kept.keys() - {(parcel.round, parcel.phase) for parcel in parcels}:
@@ -154,7 +154,7 @@ class Masker:
         return np.concatenate([law.draws(part) for (law, _), part in zip(laws, parts, strict=True)])
 
     def _laws(self, phase: int) -> list[tuple[MaskLaw, int]]:
-        """Return the law of the masks on each leaf, and how many numbers it has."""
+        """Return the law of the masks on each leaf, and the number of its elements."""
         mechanism = self._specs[phase].release.mechanism
         return [
             (mask_law(mechanism, leaf.dtype), (leaf.end - leaf.begin) // leaf.dtype.itemsize)
@@ -163,7 +163,7 @@ class Masker:
 
 
 def masker_of(plan: Plan, specs: Sequence[MessageSpec], pads: Callable[[str], Pads | None] | None) -> Masker:
-    """Return what masks a peer's messages; refuse a plan whose messages should be masked and could not be."""
+    """Return the masker of a peer; refuse a plan whose messages should be masked and could not be."""
     masked = [k for k, phase in enumerate(plan.algorithm.phases) if hides(phase.mechanism)]
     if not masked:
         return Masker(plan.name, specs, {}, lambda receiver: None)
@@ -197,7 +197,7 @@ def masker_of(plan: Plan, specs: Sequence[MessageSpec], pads: Callable[[str], Pa
 
 
 def _added(layout: Layout, content: bytes, mask: Steps) -> bytes:
-    """Add a mask to the numbers of a content, modulo what their type holds."""
+    """Add a mask to the numbers of a content, modulo the range of their type."""
     parts, begin = [], 0
     for leaf in layout.leaves:
         unsigned = np.dtype(f"<u{leaf.dtype.itemsize}")
@@ -208,7 +208,7 @@ def _added(layout: Layout, content: bytes, mask: Steps) -> bytes:
 
 
 class SeededPads:
-    """Pads from a seed, for runs in one process: everybody knows them, and they hide nothing."""
+    """Pads from a seed, for runs in one process: they are not secret, and hide nothing."""
 
     def __init__(self, seed: int, own: str, receiver: str) -> None:
         self._seed, self._own, self._receiver = seed, own, receiver

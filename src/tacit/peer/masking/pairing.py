@@ -1,4 +1,4 @@
-"""Which masks a receiver's senders share, and whether those of the messages that are here cancel."""
+"""Mask pairing: the pairs of a receiver's senders that share masks, and the check that masks cancel."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import TypeVar
 from tacit.graphs import masking_sides
 
 TAG_BYTES = 8
-"""Of a session's name, in a message."""
+"""Bytes of a session's name in a message."""
 
 Sender = TypeVar("Sender")
 
 
 def partners_of(own: Sender, senders: Sequence[Sender]) -> tuple[list[Sender], bool]:
-    """Return with whom one of a receiver's senders (in the order of ids) shares masks, and whether it adds them."""
+    """Return the partners of one of a receiver's senders (in the order of ids), and whether it adds the masks."""
     plus, minus = masking_sides(senders)
     return (minus, True) if own in plus else (plus, False)
 
 
 def unmatched(senders: Sequence[int], tags: Mapping[int, bytes]) -> set[int]:
-    """Return those of a receiver's senders whose message is not here, or whose masks would not cancel.
+    """Return the senders of a receiver whose message is missing, or whose masks would not cancel.
 
-    `tags` are those of the messages that are here: of the session with each partner, in the order of ids.
+    `tags` are those of the messages that have come: of the session with each partner, in the order of ids.
     """
     plus, minus = masking_sides(senders)
     apart = {

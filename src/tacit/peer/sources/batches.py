@@ -1,4 +1,4 @@
-"""Batches for a peer's rounds: of samples that come when they come, or of a stream that is known beforehand."""
+"""Batches for a peer's rounds, from a source of samples or from a stream."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from tacit.streams import Stream
 
 
 class RoundBatch(NamedTuple):
-    """A round's data, and what to commit together with what is made of them."""
+    """A round's data, and what to commit together with its messages."""
 
     batch: Batch
     records: tuple[int, ...] | None = None
-    """Numbers of the records in it, -1 for an empty place; None: no record of them comes again."""
+    """Numbers of the records in it, -1 for an empty place; None: no record comes again."""
     cursor: Any = None
     used: int | None = None
     samples: int = 0
-    """How many samples are in it, where these are counted."""
+    """Number of samples in it, where these are counted."""
     seen: Sequence[Seen] = ()
-    """By which its records are known again."""
+    """Marks by which its records are known again."""
 
 
 class Feed(Protocol):
-    """Where a peer's batches come from."""
+    """A source of batches."""
 
     def resume(self, cursor: Any) -> None:
         """Go on from the cursor of the last commit."""
 
     async def next(self, round_: int) -> RoundBatch:
-        """Return the batch of a round; it may be empty, so that a slow stream holds nobody up."""
+        """Return the batch of a round; it may be empty, so that a slow stream does not hold up neighbours."""
 
     async def close(self) -> None:
         """Let go of files and tasks."""
 
 
 class SampleFeed:
-    """Batches of what a source has, after a little patience, filled up with nothing."""
+    """Batches of the samples that a source has within some patience, padded to a fixed size."""
 
     def __init__(
         self,
@@ -58,14 +58,14 @@ class SampleFeed:
     ) -> None:
         """Wait up to `patience` seconds for `size` samples.
 
-        With `bias` each sample gets a one more. While the source cannot be used, `on_fault` is told and rounds go on
-        without samples.
+        With `bias` a one is added to the features. While the source cannot be used, `on_fault` is called and rounds go
+        on without samples.
         """
         self.source, self._form, self._size, self._dtype = source, form, size, dtype
         self._patience, self._bias, self._on_fault = patience, bias, on_fault
         self._cursor: Any = None
         self.fault: DataError | None = None
-        """Why the source cannot be used now."""
+        """Fault of the source while it cannot be used."""
 
     def resume(self, cursor: Any) -> None:
         """Go on from the cursor of the last commit."""
@@ -73,7 +73,7 @@ class SampleFeed:
         self._cursor = cursor
 
     async def next(self, round_: int) -> RoundBatch:
-        """Return what there is."""
+        """Return the samples that have come."""
         samples: Sequence[Sample | None] = ()
         seen: Sequence[Seen] = ()
         try:
@@ -103,7 +103,7 @@ class StreamFeed:
         self._stream, self._agent, self._dtype = stream, agent, dtype
 
     def resume(self, cursor: Any) -> None:
-        """Do nothing: the round says it all."""
+        """Do nothing: the number of the round is enough."""
 
     async def next(self, round_: int) -> RoundBatch:
         """Return the batch of a round."""
@@ -120,17 +120,17 @@ class StreamFeed:
 
 
 def with_one(x: Any, present: Any = 1) -> np.ndarray:
-    """Return features with a one more, where there is a sample."""
+    """Return features with a one added, where there is a sample."""
     ones = np.broadcast_to(np.asarray(present, x.dtype), x.shape[:-1])[..., None]
     return np.concatenate([x, ones], axis=-1)
 
 
 NARROW = {"int64": np.int32, "uint64": np.uint32, "complex128": np.complex64}
-"""What JAX makes of 64 bits unless it is set to them."""
+"""JAX's types for 64-bit values in 32-bit mode."""
 
 
 def in_precision(leaf: np.ndarray, dtype: str) -> np.ndarray:
-    """Return floating numbers in the run's precision, and others as JAX has them in it."""
+    """Return floats in the run's precision, and other numbers in JAX's types for it."""
     if np.issubdtype(leaf.dtype, np.floating):
         return np.asarray(leaf, dtype)
     return np.asarray(leaf, leaf.dtype if dtype == "float64" else NARROW.get(leaf.dtype.name, leaf.dtype))

@@ -1,15 +1,15 @@
 """Samples from a file that grows: CSV or JSON lines, followed by name as `tail -F` does.
 
-A file is known by what was read of it, not by its name or inode. While that is the same it is read on from the cursor;
-every other file is met anew, and `known_records` says which of its rows are new records. A rotated log is finished
-before its successor is begun: if it is not open any more, it is looked for by its inode in its folder. Of two rotations
-while the peer is away the file between is missed.
+A file is recognised by the content that was read of it, not by its name or inode. While that is the same it is read on
+from the cursor; any other file is new, and `known_records` says which of its rows are new records. A rotated log is
+finished before its successor is begun: if it is not open any more, it is looked for by its inode in its folder. Of two
+rotations while the peer is away the file between is missed.
 
 With a `key` a record is known by these columns alone, and is not used again wherever and however often it comes.
 
-Every row takes a place in a batch: one that cannot be used, and one whose key came before, a place without a sample.
-So what a record holds never moves the records behind it into other batches. Only known rows of a file that is met anew
-take no place.
+Every row takes a place in a batch; an unusable row, and one whose key came before, takes a place without a sample. So
+the content of a record never moves the records behind it into other batches. Only known rows of a new file take no
+place.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from typing import Literal
 
 from tacit.core.errors import ConfigError, DataError
 from tacit.peer.operations.logs import Log
-from tacit.peer.sources.followed_file import NO_FILE, NOT_LOOKED_THROUGH, FollowedFile, Line, Place
-from tacit.peer.sources.known_records import KnownRecords, LookThrough
+from tacit.peer.sources.followed_file import NO_FILE, NOT_SCANNED, FollowedFile, Line, Place
+from tacit.peer.sources.known_records import FileScan, KnownRecords
 from tacit.peer.sources.queue import Cursor, Sample, SampleForm, Seen, Taken
 from tacit.peer.sources.rows import CsvRows, Header, JsonRows
 from tacit.privacy.ledger.open_files import SHORT
@@ -37,7 +37,7 @@ FileFormat = Literal["csv", "jsonl"]
 
 @dataclass
 class _Step:
-    """What one look at the file gave."""
+    """Result of one look at the file."""
 
     place: Place
     samples: list[Sample | None] = field(default_factory=list)
@@ -48,15 +48,15 @@ class _Step:
     busy: bool = False
     """Whether there is more to do at once."""
     over: bool = False
-    """Whether what was taken has to be used before anything else is looked at."""
+    """Whether the samples taken have to be used before the file is read further."""
 
 
 class FileTail:
-    """A source that follows a file; rows that cannot be used are counted, logged, and take a place without a sample.
+    """A source that follows a file; unusable rows are counted, logged, and take a place without a sample.
 
     `take` raises DataError while the file as a whole cannot be used (records that were read are missing from it, it is
-    compressed, a column is missing), and works again when it was put right. What one `take` gave has to be committed,
-    or is lost, before the next one.
+    compressed, a column is missing), and works again when the file is mended. The samples of one `take` have to be
+    committed, or are lost, before the next one.
     """
 
     def __init__(
@@ -97,11 +97,11 @@ class FileTail:
         self._poll, self._clock, self._sleep = poll, clock, sleep
         self._log, self._lock = Log(), threading.Lock()
         self._place, self._file = Place(key=self._key), NO_FILE
-        self._look: LookThrough | None = None
+        self._scan: FileScan | None = None
         self._refused: tuple[tuple[int, ...], str] | None = None
         """The version of a file that was refused, and why: it is not looked through again until it changes."""
         self._taken: set[bytes] = set()
-        """Digests of what was taken last: no key is taken twice, even if the store did not hear of it yet."""
+        """Digests of the last rows taken: no key is taken twice, even before the store holds it."""
 
     def resume(self, cursor: Cursor) -> None:
         """Go on from a stored cursor."""
@@ -122,7 +122,7 @@ class FileTail:
         self._place = replace(place, key=self._key)
 
     async def take(self, limit: int, patience: float) -> Taken:
-        """Return the next `limit` rows, or fewer when `patience` seconds have passed or another file has to be met."""
+        """Return the next `limit` rows, or fewer when `patience` seconds have passed or another file begins."""
         deadline = self._clock() + patience
         samples: list[Sample | None] = []
         seen: list[Seen] = []
@@ -204,7 +204,7 @@ class FileTail:
             return step
 
     def _replaced(self) -> bool:
-        """Tell whether another file with something in it has taken the place of the open one."""
+        """Whether another file that is not empty has taken the place of the open one."""
         try:
             found = self.path.stat()
         except OSError:
@@ -214,12 +214,12 @@ class FileTail:
     def _leave(self) -> None:
         self._file.close()
         self._file = NO_FILE
-        self._forget_look()
+        self._forget_scan()
 
-    def _forget_look(self) -> None:
-        if self._look is not None:
-            self._look.close()
-        self._look = None
+    def _forget_scan(self) -> None:
+        if self._scan is not None:
+            self._scan.close()
+        self._scan = None
 
     def _enter(self, place: Place, look_back: bool) -> Place:
         """Open the file at the path; or, with `look_back`, the one that was rotated away before it was finished."""
@@ -243,7 +243,7 @@ class FileTail:
         return replace(place, inode=file.inode) if place.tail else file.beginning(header, place, place.until)
 
     def _recognise(self, file: FollowedFile, place: Place) -> tuple[Header | None, bool | None]:
-        """Return a file's header, and whether it is the file of a place; None where it has too little in it to tell."""
+        """Return a file's header, and whether it is the file of a place; None where it is too short to tell."""
         header = self._rows.header(file.read)
         if header is None:
             return None, None
@@ -275,9 +275,9 @@ class FileTail:
         return NO_FILE
 
     def _met(self, file: FollowedFile, header: Header, place: Place) -> Place:
-        """Return the beginning of a file that is met anew."""
-        self._forget_look()
-        return file.beginning(header, place, file.size() if self._key else NOT_LOOKED_THROUGH)
+        """Return the beginning of a new file."""
+        self._forget_scan()
+        return file.beginning(header, place, file.size() if self._key else NOT_SCANNED)
 
     # -- which rows ----------------------------------------------------------------------------------------------------
 
@@ -291,43 +291,43 @@ class FileTail:
                 return _Step(place, over=bool(seen))
             place = self._met(file, header, place)
         if not self._key and place.offset < place.until:
-            step = self._looked_through(file, header, place, bool(seen))
-            if step.over or step.place.until == NOT_LOOKED_THROUGH:
+            step = self._scanned(file, header, place, bool(seen))
+            if step.over or step.place.until == NOT_SCANNED:
                 return step
             place = step.place
         return self._told_apart(file, header, place, limit, seen)
 
-    def _looked_through(self, file: FollowedFile, header: Header, place: Place, pending: bool) -> _Step:
-        """Look through a file that is met anew; the place that is returned says whether all of it was, and may be read.
+    def _scanned(self, file: FollowedFile, header: Header, place: Place, pending: bool) -> _Step:
+        """Scan a new file; the place that is returned says whether the scan is complete, and reading may begin.
 
-        Nothing may be `pending`, taken and not used yet: it would not be known.
+        No sample may be `pending`, taken and not used yet: it would not be known.
         """
-        look = self._look
-        if look is None or look.file is not file or look.at != place.offset:
+        scan = self._scan
+        if scan is None or scan.file is not file or scan.at != place.offset:
             if pending:
                 return _Step(place, over=True)
             place = self._met(file, header, place)
             if self._refused is not None and self._refused[0] == file.version():
                 raise DataError(self._refused[1])
-            look = self._look = LookThrough(file, header, self._rows, self._known)
-        if place.until != NOT_LOOKED_THROUGH:
+            scan = self._scan = FileScan(file, header, self._rows, self._known)
+        if place.until != NOT_SCANNED:
             return _Step(place)
-        look.go_on()
-        if not look.finished:
+        scan.go_on()
+        if not scan.finished:
             return _Step(place, busy=True)
         try:
-            number = look.number(place)
+            number = scan.number(place)
         except DataError as fault:
-            self._refused = look.version, str(fault)
-            self._forget_look()
+            self._refused = scan.version, str(fault)
+            self._forget_scan()
             raise
         if number is None:
-            self._forget_look()
+            self._forget_scan()
             return _Step(place)
-        return _Step(replace(place, number=number, until=look.end))
+        return _Step(replace(place, number=number, until=scan.end))
 
     def _told_apart(self, file: FollowedFile, header: Header, place: Place, limit: int, seen: list[Seen]) -> _Step:
-        """Return the places of a chunk's rows, up to the first that the file's look-through did not find there."""
+        """Return the places of a chunk's rows, up to the first one that the file's scan did not find."""
         step, last, columns = _Step(place), None, ""
         taken = self._taken | {digest for _, digest in seen}
         for line in file.lines(self._rows, header, place.offset, place.line, place.skipping):
@@ -346,26 +346,26 @@ class FileTail:
                     self._use(step, line, known, taken)
             last = line
         if last is not None and not file.goes_on_from(place):  # it was changed meanwhile
-            self._forget_look()
+            self._forget_scan()
             return _Step(place, busy=True)
         if last is not None:
             step.place = file.behind(place, last, columns)
-        if self._look is not None:
-            self._look.at = step.place.offset
-            if self._look.at >= place.until:
-                self._forget_look()
+        if self._scan is not None:
+            self._scan.at = step.place.offset
+            if self._scan.at >= place.until:
+                self._forget_scan()
         if step.busy:
             step.place = self._met(file, header, step.place)
         return step
 
     def _is_known(self, line: Line, place: Place, taken: set[bytes]) -> bool | None:
-        """Tell whether a row was used before; None where the whole file has to be looked through to tell."""
+        """Whether a row was used before; None where the whole file has to be scanned to tell."""
         assert line.row is not None  # only rows are asked about
         digest = line.row.digest
         if self._key:
             return digest in taken or bool(self._known.uses(digest))
         if line.start < place.until:
-            return None if self._look is None else self._look.is_known(digest)
+            return None if self._scan is None else self._scan.is_known(digest)
         earlier = place.number > 1 and any(number != place.number for number, _ in self._known.uses(digest))
         return None if earlier else False
 

@@ -1,8 +1,8 @@
-"""An open file that is read by position, and a place in it that is known again.
+"""An open file read by position, and places in it that can be recognised later.
 
-A place remembers hashes of all that stands before it: one of the bytes just before it, which is compared whenever more
-is read, and one of everything, which is compared whenever a file is opened. A file that has both is the one that was
-read, whatever its name and inode are now.
+A place holds two hashes of the bytes before it: one of the last blocks, compared whenever more is read, and one of
+everything, compared whenever a file is opened. A file that has both is the one that was read, whatever its name and
+inode are now.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from tacit.peer.sources.rows import CHUNK, LONGEST_LINE, Header, Row, Rows
 
 BLOCK = 2**16
 """Bytes that are hashed together."""
-NOT_LOOKED_THROUGH = 2**62
+NOT_SCANNED = 2**62
 """More than the length of any file."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """How far a file was read, and by what it is known again."""
+    """Offset up to which a file was read, with the hashes by which the file is recognised."""
 
     offset: int = 0
     line: int = 0
@@ -35,17 +35,17 @@ class Place:
     """Whether the offset is inside of a line that is too long."""
     inode: int | None = None
     number: int = 1
-    """Of the file among those whose records were read; a new version of a file keeps its number."""
+    """Number of the file among those that were read; a new version of a file keeps its number."""
     until: int = 0
-    """Up to where it may hold records that were read before; as long as it was when it was met."""
+    """Offset up to which it may hold used records: its length when it was first seen."""
     chain: str = ""
     """Hash of all whole blocks before the offset."""
     tail: str = ""
     """Hash of the last of these and of what follows it; empty where nothing was read yet."""
     columns: str = ""
-    """Of the file's first row that could be read."""
+    """Digest of the column names of the first readable row."""
     key: tuple[str, ...] = ()
-    """By which columns records are known; none: by all."""
+    """Columns by which records are known; empty: all."""
 
 
 class Line(NamedTuple):
@@ -55,7 +55,7 @@ class Line(NamedTuple):
     row: Row | None
     """None: a blank line, which is no row."""
     offset: int
-    """Where the next line begins."""
+    """Offset of the next line."""
     line: int
     skipping: bool = False
 
@@ -86,7 +86,7 @@ class FollowedFile:
         return os.fstat(self._descriptor).st_size
 
     def version(self) -> tuple[int, ...]:
-        """Return what differs after most changes."""
+        """Return inode, size and times, which differ after most changes."""
         found = os.fstat(self._descriptor)
         return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
@@ -95,7 +95,7 @@ class FollowedFile:
         return os.pread(self._descriptor, length, offset)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close it."""
         if self is not NO_FILE:
             os.close(self._descriptor)
 
@@ -124,11 +124,11 @@ class FollowedFile:
         )
 
     def goes_on_from(self, place: Place) -> bool:
-        """Tell whether what stands just before a place is what was read there."""
+        """Whether the bytes just before a place are those that were read."""
         return not place.tail or (self.size() >= place.offset and self._tail(place.offset) == place.tail)
 
     def is_that_of(self, place: Place) -> bool:
-        """Tell whether everything before a place is what was read there."""
+        """Whether all bytes before a place are those that were read."""
         if not place.tail:
             return place.inode in (None, self.inode)
         if not self.goes_on_from(place):
@@ -173,7 +173,7 @@ class FollowedFile:
             start = end + 1
 
     def unfinished(self, place: Place) -> Line | None:
-        """Return the row that has no end though nothing will follow it."""
+        """Return the last row of a rotated file if it has no line end."""
         data = self.read(place.offset, LONGEST_LINE)
         if place.skipping or not data.strip():
             return None
@@ -181,7 +181,7 @@ class FollowedFile:
         return Line(place.offset, Row.unreadable(data, fault), place.offset + len(data), place.line + 1)
 
     def has_row(self, header: Header) -> bool:
-        """Tell whether a whole row stands in it."""
+        """Whether it holds a complete row."""
         data = self.read(header.start, LONGEST_LINE + 1)
         return len(data) > LONGEST_LINE or bool(data[: data.rfind(b"\n") + 1].strip())
 

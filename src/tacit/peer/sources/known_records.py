@@ -1,13 +1,13 @@
-"""Records that were used, known again in a file that is met anew: rewritten, replaced, rotated, emptied and refilled.
+"""Recognition of used records in a new file: one that was rewritten, replaced, rotated, or emptied and refilled.
 
-Every row that took a place in a batch has left its digest, and the number of its file, in the peer's store. Of a file
-that is met anew all rows are looked through before the first one is used. If it holds all records that were read of an
-earlier file, it is a new version of that: they are passed over, and the other rows are new records. If it holds none
-of any, it is a successor, and all of its rows are new. If it holds some but not all of an earlier file's, a row that is
-not known may be a correction of one that is missing, and the file is refused.
+Every row that took a place in a batch has left its digest, and the number of its file, in the peer's store. All rows of
+a new file are scanned before the first one is used. If it holds all records that were read of an earlier file, it is a
+new version of that: they are passed over, and the other rows are new records. If it holds none of any, it is a
+successor, and all of its rows are new. If it holds some but not all of an earlier file's, an unknown row may be a
+correction of a missing one, and the file is refused.
 
-Equal rows are matched as often as they were used: the second of two equal rows is a record of its own. How often which
-row is in the file is kept in a temporary database, which SQLite moves to the disk when it grows.
+Equal rows are matched as often as they were used: the second of two equal rows is a record of its own. The number of
+occurrences of each row is kept in a temporary database, which SQLite moves to the disk when it grows.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from tacit.peer.sources.followed_file import FollowedFile, Place
 from tacit.peer.sources.rows import Header, Rows
 
 CHUNKS_AT_ONCE = 16
-"""So many are looked through before whoever waits may have a word."""
+"""Chunks scanned before control returns to the caller."""
 
 
 class KnownRecords(Protocol):
-    """Those that were used, by the last commit. Calls may come from any thread."""
+    """Records used by the last commit or before. Calls may come from any thread."""
 
     def uses(self, digest: bytes) -> Sequence[tuple[int, int]]:
-        """Return how often such a record was used: (number of the file, times), the newest file first."""
+        """Return how often a record of this digest was used: (number of the file, times), the newest file first."""
 
     def used_of_files(self) -> Mapping[int, int]:
         """Return the number of each file -> how many of its records were used."""
 
 
-class LookThrough:
-    """A file that is met anew: first all of it is looked through, then its rows are told apart one by one."""
+class FileScan:
+    """Scan of a new file: first all rows are counted, then they are told apart one by one."""
 
     def __init__(self, file: FollowedFile, header: Header, rows: Rows, known: KnownRecords) -> None:
-        """Look through what the file holds now; what is appended later is not this one's business."""
+        """Scan the file as it is now; rows appended later are not part of the scan."""
         self.file, self._header, self._rows, self._known = file, header, rows, known
         self.version, self.end, self.finished = file.version(), file.size(), False
         self.at = header.start
-        """How far `is_known` was asked."""
+        """Offset up to which `is_known` was asked."""
         self._offset, self._line, self._skipping = header.start, header.lines, False
         self._columns = ""
         self._matched: Counter[int] = Counter()
@@ -54,7 +54,7 @@ class LookThrough:
         self._there.execute("CREATE TABLE there (digest BLOB PRIMARY KEY, rows INTEGER, met INTEGER) WITHOUT ROWID")
 
     def go_on(self) -> None:
-        """Look through some more."""
+        """Scan some more chunks."""
         for _ in range(CHUNKS_AT_ONCE):
             before = self._offset
             for line in self.file.lines(self._rows, self._header, self._offset, self._line, self._skipping):
@@ -69,7 +69,7 @@ class LookThrough:
                 return
 
     def number(self, place: Place) -> int | None:
-        """Return which number the file has, or refuse it; None where there is no row in it."""
+        """Return the number of the file, or refuse it; None where it has no row."""
         used = self._known.used_of_files()
         if not self._count:
             return None
@@ -92,7 +92,7 @@ class LookThrough:
         return newest if self._matched[newest] or not used else newest + 1
 
     def is_known(self, digest: bytes) -> bool | None:
-        """Tell whether the next row was used before; None where it was not there when the file was looked through."""
+        """Return whether the next row was used before; None where it was not there during the scan."""
         update = "UPDATE there SET met = met + 1 WHERE digest = ? RETURNING met, rows"
         found = self._there.execute(update, (digest,)).fetchall()
         if not found or found[0][0] > found[0][1]:
@@ -100,7 +100,7 @@ class LookThrough:
         return bool(found[0][0] <= sum(times for _, times in self._known.uses(digest)))
 
     def close(self) -> None:
-        """Let go of the temporary database."""
+        """Close the temporary database."""
         self._there.close()
 
     def _count_in(self, digest: bytes) -> None:

@@ -1,8 +1,8 @@
-"""Where a peer's samples come from, so that after a crash none is used twice and none is lost.
+"""Sources of samples, and the queue of samples pushed to a peer: after a crash none is used twice and none is lost.
 
 A source hands out samples together with a cursor. The peer stores the cursor in the transaction that uses the samples,
-and after a restart the source goes on from the stored one. A round does not wait for a slow source: it takes what is
-there and fills the batch up with nothing (`batch_of`).
+and after a restart the source goes on from the stored one. A round does not wait for a slow source: it takes the
+samples that have come and pads the batch (`batch_of`).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from tacit.streams import Batch
 from tacit.streams.validate import TASKS, Task, check_count
 
 Cursor = Any
-"""Where a source stands, as plain JSON."""
+"""Position in a source, as plain JSON."""
 
 LARGEST = float(np.finfo(np.float32).max)
 
 
 class Sample(NamedTuple):
-    """One record: what is seen and what is to be predicted."""
+    """One record: features and label."""
 
     x: NDArray[np.float64]
     """(features,)."""
@@ -38,7 +38,7 @@ class Sample(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What a record of a file that is used leaves in the store, to be known when it comes again."""
+    """Mark of a used file record in the store, by which it is known when it comes again."""
 
     file: int
     """Number of the file that it came from."""
@@ -46,44 +46,44 @@ class Seen(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """Samples, and where the source stands behind them."""
+    """Samples, and the cursor behind them."""
 
     samples: Sequence[Sample | None]
-    """None: a record that takes its place but cannot be used."""
+    """None: an unusable record, which takes its place."""
     cursor: Cursor
     seen: Sequence[Seen] = ()
-    """What has to be stored in the transaction that uses the samples."""
+    """Marks to store in the transaction that uses the samples."""
 
 
 class Source(Protocol):
-    """A stream of samples that can go on from where it was."""
+    """A resumable stream of samples."""
 
     def resume(self, cursor: Cursor) -> None:
         """Go on from a stored cursor; called before the first `take`, and not at all in a new peer."""
 
     async def take(self, limit: int, patience: float) -> Taken:
-        """Return `limit` samples as soon as they are there, or what there is after `patience` seconds."""
+        """Return `limit` samples as soon as they are there, or fewer after `patience` seconds."""
 
     async def close(self) -> None:
         """Let go of files and tasks."""
 
 
 class SampleForm(NamedTuple):
-    """What a job's samples look like, which every sample is held against before anything else sees it."""
+    """Form of a job's samples; every sample is validated against it first."""
 
     features: int
     task: Task = "regression"
     """binary: y is -1/+1, or 0/1 where 0 becomes -1; multiclass: a class 0, 1, ...; regression: any number."""
     classes: int | None = None
-    """Multiclass only: how many there are."""
+    """Multiclass only: number of classes."""
     names: tuple[str, ...] | None = None
-    """Of the features, for messages; positions are used where there are none."""
+    """Names of the features, for messages; by default their positions."""
 
     @classmethod
     def of(
         cls, features: int, task: Task = "regression", classes: int | None = None, names: Sequence[str] | None = None
     ) -> SampleForm:
-        """Make a form out of settings, or say which cannot be."""
+        """Make a form from settings, or refuse them."""
         check_count("features", features)
         if task not in TASKS:
             raise ConfigError(f"task={task!r}: expected one of {', '.join(TASKS)}")
@@ -98,7 +98,7 @@ class SampleForm(NamedTuple):
         return cls(features, task, classes, None if names is None else tuple(names))
 
     def check(self, x: object, y: object, where: str = "the sample") -> Sample:
-        """Return a sound sample, or refuse it saying which value is at fault but never what the value is."""
+        """Return a valid sample, or refuse it, naming the faulty column but never its value."""
         values = self.check_features(x, where)
         label = _number(y, f"{where}, label")
         if self.task == "binary":
@@ -110,7 +110,7 @@ class SampleForm(NamedTuple):
         return Sample(values, label)
 
     def check_features(self, x: object, where: str = "the sample") -> NDArray[np.float64]:
-        """Return features as they are needed to learn or to predict, or refuse them."""
+        """Return valid features, or refuse them."""
         given = x.tolist() if hasattr(x, "tolist") else x  # arrays of NumPy, JAX and the like
         if not isinstance(given, list | tuple):
             raise DataError(f"{where}: x is a {type(x).__name__}; expected a list of {self.features} numbers")
@@ -134,10 +134,9 @@ def _number(value: object, where: str) -> float:
 
 
 def batch_of(samples: Sequence[Sample | None], size: int, features: int, dtype: DTypeLike) -> Batch:
-    """Return a batch of `size`: its structure is the same in every round.
+    """Return a batch of `size` rows, the same structure in every round.
 
-    A record that cannot be used is a row of zeros of weight -1 in its place, which methods see as weight 0; what the
-    batch is filled up with has weight 0.
+    An unusable record is a row of zeros with weight -1, which methods see as weight 0; padding has weight 0.
     """
     if len(samples) > size:
         raise ConfigError(f"{len(samples)} samples for a batch of {size}; take no more than the batch holds")
@@ -171,7 +170,7 @@ def decode(content: bytes) -> Sample:
 
 
 class SampleStore(Protocol):
-    """What the queue asks of the peer's store. Calls block, and are made in the executor's threads."""
+    """Interface of the peer's store to the queue. Calls block, and are made in the executor's threads."""
 
     def append_samples(self, contents: Sequence[bytes]) -> int:
         """Add samples in one transaction; return the number of the last ever added when they are durable.
@@ -211,11 +210,11 @@ class SampleQueue:
 
     @property
     def depth(self) -> int:
-        """How many samples wait to be taken, those that are being written included."""
+        """Number of samples that wait to be taken, those being written included."""
         return self._appended - self._taken + self._unwritten
 
     def resume(self, cursor: Cursor) -> None:
-        """Go on behind the sample of a number, and pass over whatever up to there is still stored."""
+        """Go on behind the sample of a number; samples up to there that are still stored are passed over."""
         if isinstance(cursor, bool) or not isinstance(cursor, int) or not 0 <= cursor <= self._appended:
             raise DataError(
                 f"cursor {cursor!r}: expected the number of a sample of the queue, 0 to {self._appended}; it was "
@@ -226,7 +225,7 @@ class SampleQueue:
     async def learn(self, x: object, y: object) -> None:
         """Add one sample; returns when it is durable, and waits while the queue is full.
 
-        Where the caller is cancelled the sample may have been added or not.
+        If the caller is cancelled, the sample may have been added or not.
         """
         content = encode(self._form.check(x, y))
         while self.depth >= self.capacity and not self._closed:
@@ -263,14 +262,14 @@ class SampleQueue:
         return Taken(samples, self._taken)
 
     async def close(self) -> None:
-        """Write what is waiting and refuse the rest."""
+        """Write the samples that wait, and refuse new ones."""
         self._closed = True
         self._room.set()
         if self._writer is not None:
             await asyncio.wait([self._writer])
 
     def _rows(self, limit: int) -> list[tuple[int, bytes]]:
-        """Return the oldest `limit` behind the last one taken; those before it may still wait for their commit."""
+        """Return the oldest `limit` rows behind the last one taken; those before it may still wait for their commit."""
         ask = limit
         while True:
             found = self._store.samples(ask)
@@ -290,7 +289,7 @@ class SampleQueue:
         await asyncio.gather(*written)
 
     async def _write(self) -> None:
-        """Write all that is waiting in one commit, and again while more has come meanwhile."""
+        """Write all samples that wait in one commit, and again while more have come meanwhile."""
         while self._waiting:
             batch, self._waiting = self._waiting, []
             append = partial(self._store.append_samples, [content for content, _ in batch])
@@ -298,7 +297,7 @@ class SampleQueue:
             try:
                 self._appended = await self._in_thread(append)
                 self._arrived.set()
-            except Exception as found:  # whatever it is, it is for those who wait
+            except Exception as found:  # for the callers that wait
                 fault = found
                 self._room.set()
             self._unwritten -= len(batch)

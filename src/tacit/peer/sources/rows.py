@@ -1,8 +1,8 @@
 """Rows of a text file as samples: CSV with a header line, and JSON lines.
 
 A row has an identity, by which its record is known when it comes again. It is made of all fields with their names, or
-of the key's alone, in a form in which neither line ends, blanks around a field, quotes, the order of the columns nor
-the spelling of numbers matter: 1, 1.0 and 1e0 are one number. What cannot be read is known by its bytes.
+of the key's alone, in a form that does not depend on line ends, blanks around a field, quotes, the order of the columns
+or the spelling of numbers: 1, 1.0 and 1e0 are one number. A row that cannot be read is known by its bytes.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ Read = Callable[[int, int], bytes]
 
 
 class Row(NamedTuple):
-    """What a line holds."""
+    """Content of a line."""
 
     digest: bytes
-    """Of its identity."""
+    """Digest of its identity."""
     columns: str
-    """Stands for the names of its fields, in any order; empty where it cannot be read."""
+    """Digest of the names of its fields, in any order; empty where it cannot be read."""
     sample: Sample | None
     """None: it cannot be used, for `fault`."""
     fault: DataError | None = None
 
     @classmethod
     def unreadable(cls, line: bytes, fault: DataError) -> Row:
-        """Return the row of a line of which nothing is known but its bytes."""
+        """Return the row of a line that cannot be read."""
         return cls(_digest(b"line ", line.removeprefix(b"\xef\xbb\xbf").strip()), "", None, fault)
 
 
 @dataclass(frozen=True)
 class Header:
-    """What the beginning of a file says about its rows."""
+    """Description of a file's rows, from its beginning."""
 
     start: int
-    """Where the rows begin."""
+    """Offset of the first row."""
     lines: int
     form: SampleForm
     """With the names of the features."""
@@ -65,7 +65,7 @@ class Header:
 
 
 class Rows(ABC):
-    """How a format is read."""
+    """Reader of a format."""
 
     def __init__(
         self, name: str, form: SampleForm, label: str, features: Sequence[str] | None, key: Sequence[str] = ()
@@ -82,7 +82,7 @@ class Rows(ABC):
     def _header(self, read: Read) -> Header | None: ...
 
     def row(self, header: Header, line: bytes, where: str) -> Row:
-        """Return what a line holds; it is not blank."""
+        """Return the content of a line that is not blank."""
         try:
             fields = self._read(header, line.decode("utf-8-sig"), where)
         except UnicodeDecodeError as fault:
@@ -196,7 +196,7 @@ def _columns(names: tuple[str, ...]) -> str:
 
 
 def _plain(number: float) -> float | int | str:
-    """Return a number as the one that is written like all its equals; what is missing is an empty text."""
+    """Return a number in canonical form; NaN, a missing value, as an empty text."""
     if math.isnan(number):
         return ""
     return int(number) if number.is_integer() else number

@@ -1,1 +1,1 @@
-"""Links between peers: frames, codec, both ends of a link, and the doors before them."""
+"""Links between peers: frames, codec, both ends of a link, and admission of connections."""

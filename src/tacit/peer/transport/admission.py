@@ -1,10 +1,10 @@
-"""Policy of a door: which connections may stay, without input or output. Time is an argument.
+"""Admission policy for connections, without input or output. Time is an argument.
 
-Until a connection has proved who it is it is a stranger. Strangers are bounded, in all and per address, and in time.
-Where there are too many one of them goes: of the address that has most, those who have said nothing first, and of these
-the oldest. So whoever comes to a crowded door gets in, and has as long to prove itself as the crowd takes to fill the
-door again; one address is not pushed out by the crowd of another. Those who have proved themselves are neighbours, one
-connection each, and are never pushed out.
+A connection that has not proved its identity is a stranger. Strangers are bounded in number, per address and in all,
+and in time. Where there are too many, one is closed: of the address with most strangers, one that has sent nothing
+first, and of these the oldest. So a new connection always gets in, and has as long to prove itself as a crowd takes to
+fill all places again; the crowd of one address does not push out another. Connections that have proved themselves are
+neighbours, one each, and are never pushed out.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 CROWDED, UNPROVEN = "crowded", "unproven"
-"""Why a connection was closed: to make room, or because its time was up."""
+"""Reasons for closing a connection: to make room, or because its time was up."""
 DESCRIPTORS = 4
-"""Of one connection from outside whose bytes are handed on to gRPC: three, and one for those that gRPC closes late."""
+"""File descriptors per connection handed on to gRPC: three, and one for those that gRPC closes late."""
 RESERVED = 40
 """Descriptors that connections leave to files: the store and its log, the witness, data, links that this peer dials."""
 FEWEST = 4
 
 
 class DoorLimits(NamedTuple):
-    """What a door grants to strangers."""
+    """Limits for strangers."""
 
     connections: int = 256
     """In all."""
     per_address: int = 64
     """IPv6: per network of 64 bits, which one host may have all of."""
     proof_time: float = 10.0
-    """Seconds from the connection to the proof who it is."""
+    """Seconds from the connection to the proof of identity."""
 
     def beside(self, neighbours: int) -> DoorLimits:
         """Return limits with room for all neighbours to come at once, perhaps from one address."""
@@ -48,7 +48,7 @@ class DoorLimits(NamedTuple):
 
 
 def local_limit(descriptors: int | None) -> int:
-    """Return how many connections programs on this host may have."""
+    """Return the largest number of connections of programs on this host."""
     return 64 if descriptors is None else max(FEWEST, min(64, descriptors // 8))
 
 
@@ -70,11 +70,11 @@ class Admission:
 
     @property
     def strangers(self) -> int:
-        """Number of connections that have not proved who they are."""
+        """Number of connections that have not proved their identity."""
         return len(self._strangers)
 
     def arrive(self, address: str, now: float) -> tuple[int, list[int]]:
-        """Note a connection; returns its ticket, and the tickets of those that must go."""
+        """Note a connection; returns its ticket, and the tickets of those to close."""
         self._tickets += 1
         self._strangers[self._tickets] = _Stranger(source_of(address), now)
         return self._tickets, self._crowded_out(self._tickets)
@@ -85,7 +85,7 @@ class Admission:
             self._strangers[ticket].spoke = True
 
     def prove(self, ticket: int, name: str, now: float) -> list[int]:
-        """Note that a connection is that of a neighbour; its older one is a stranger again. Returns who must go."""
+        """Note that a connection is a neighbour's; its older one is a stranger again. Returns the tickets to close."""
         stranger = self._strangers.pop(ticket, None)
         if stranger is None:
             return []
@@ -104,20 +104,20 @@ class Admission:
                 del self._proven[name]
 
     def overdue(self, now: float) -> list[int]:
-        """Return the tickets of those whose time to prove themselves is up."""
+        """Return the tickets of strangers whose time is up."""
         return [t for t, one in self._strangers.items() if now - one.since >= self.limits.proof_time]
 
     def deadline(self) -> float | None:
-        """Return when the next one's time will be up."""
+        """Return when the next stranger's time will be up."""
         first = min((one.since for one in self._strangers.values()), default=None)
         return None if first is None else first + self.limits.proof_time
 
     def oldest(self) -> int | None:
-        """Return whom to close where even one connection is too many."""
+        """Return the ticket to close first when resources run out."""
         return min(self._strangers, key=self._rank, default=None)
 
     def _crowded_out(self, newest: int) -> list[int]:
-        """Return whoever must go so that the newest may stay."""
+        """Return the ticket to close so that the newest may stay, if any."""
         counts = Counter(one.source for one in self._strangers.values())
         source = self._strangers[newest].source
         if counts[source] <= self.limits.per_address:
@@ -133,7 +133,7 @@ class Admission:
 
 
 def source_of(address: str) -> str:
-    """Return what counts as one address: IPv4, also where it comes as IPv6, or a network of 64 bits."""
+    """Return the unit that counts as one address: an IPv4 address, also if mapped to IPv6, or a network of 64 bits."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

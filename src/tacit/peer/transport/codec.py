@@ -1,6 +1,6 @@
-"""Messages to bytes and back, with everything checked that can be checked before a message touches any state.
+"""Codec of messages, with every check that is possible before a message touches any state.
 
-What is reserved for a message follows from this peer's own specs, never from a number that came from outside.
+The memory reserved for a message follows from this peer's own specs, never from a number that came from outside.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tacit.runtime import MessageSpec, same_structure
 REASONS = frozenset(
     {
         *tls_log.REASONS,
-        "server name",  # who was dialled has another name
+        "server name",  # the dialled server has another name
         "identity",  # a certificate with no or several names
         "sender",  # a member, but not one that this peer hears
         "hello",  # did not say hello in time
@@ -49,10 +49,10 @@ REASONS = frozenset(
         "ahead",  # a neighbour that names a round far ahead, alone: it is followed a little at a time
         "content",
         "masks",  # it names no sessions where it must be masked, or other ones than it should
-        "recipient",  # a letter for someone who cannot get it
-        "busy",  # too many letters at once
+        "recipient",  # a key message to a peer that cannot get it
+        "busy",  # too many key messages at once
         "crowded",  # a connection that had to make room for another
-        "unproven",  # one that did not prove in time who it is
+        "unproven",  # one that did not prove its identity in time
     }
 )
 """Every reason for which something from outside is refused; counters are kept by these words."""
@@ -65,7 +65,7 @@ _FINITE_BLOCK = 2**18
 
 class _Leaf(NamedTuple):
     name: str
-    """Of its type."""
+    """Name of its type."""
     dtype: np.dtype
     wire: np.dtype
     """The same, little-endian."""
@@ -75,14 +75,14 @@ class _Leaf(NamedTuple):
 
 
 class Layout:
-    """How the message of one phase lies in its content: leaf after leaf, little-endian, nothing between."""
+    """Layout of one phase's message in bytes: leaf after leaf, little-endian, without gaps."""
 
     def __init__(self, spec: MessageSpec) -> None:
         self._spec = spec.message
         self.optional = spec.addressed
-        """Whether a neighbour may be told that nothing is for it: an empty content."""
+        """Whether an empty content is allowed: the neighbour is not called."""
         self.masked = hides(spec.release.mechanism)
-        """Whether such messages leave under masks, or not at all."""
+        """Whether such messages leave only under masks."""
         leaves = jax.tree.leaves(spec.message)
         self.leaves: list[_Leaf] = []
         begin = 0
@@ -133,7 +133,7 @@ class Layout:
 
 
 class Codec:
-    """What two peers of one job say to each other, made and checked."""
+    """All frames between two peers of one job, made and validated."""
 
     def __init__(self, job: str, specs: Sequence[MessageSpec]) -> None:
         self.job = job
@@ -153,7 +153,7 @@ class Codec:
         return pb.Frame(hello=pb.Hello(version=VERSION, job=self.job, round=at_round, forms=forms)).SerializeToString()
 
     def check_hello(self, frame: pb.Frame | memoryview) -> int:
-        """Return the round in which a neighbour says that it is; refuse one that speaks of something else."""
+        """Return the round that a neighbour claims; refuse a hello of another job, version or form."""
         if isinstance(frame, memoryview) or frame.WhichOneof("kind") != "hello":
             raise MessageRefused("order", f"{kind(frame)} before hello")
         if frame.hello.version != VERSION:
@@ -174,7 +174,7 @@ class Codec:
             raise ContractError(
                 f"a parcel of phase {parcel.phase} with {len(parcel.content)} bytes; this phase sends {layout.size}"
             )
-        if layout.masked and not parcel.masks:  # nobody should have got this far with it
+        if layout.masked and not parcel.masks:  # a fault of the caller
             raise PrivacyError(
                 f"a parcel of phase {parcel.phase} to {parcel.receiver!r} without masks, of a phase whose messages are "
                 "masked; send what `Masker.masked` returns"
@@ -188,7 +188,7 @@ class Codec:
             yield from content_frames(parcel.content)
 
     def expect(self, header: pb.Header) -> Assembler:
-        """Check a header and return what collects its content."""
+        """Check a header and return the assembler of its content."""
         if header.phase >= len(self.layouts):
             raise MessageRefused("phase", f"phase {header.phase} of {len(self.layouts)}")
         if not 1 <= header.round <= LAST_ROUND:
@@ -220,7 +220,7 @@ class Codec:
         return Position(said.round, said.phase)
 
     def _check_forms(self, forms: Sequence[pb.Form]) -> None:
-        """Refuse a neighbour whose messages would be read as something else."""
+        """Refuse a neighbour whose messages have another form."""
         if len(forms) != len(self.layouts):
             raise MessageRefused("phase", f"{len(forms)} phases, expected {len(self.layouts)}")
         for phase, (form, layout) in enumerate(zip(forms, self.layouts, strict=True)):
@@ -234,7 +234,7 @@ class Assembler:
         """Take the size that is to come: the layout's, or 0 where nothing is for this peer."""
         self.phase, self.sent, self.masks = phase, sent, masks
         self._layout, self._size = layout, size
-        # Pages are touched as content comes: who announces a large message and sends none of it costs nothing.
+        # Pages are touched as content comes: a large message that is announced and not sent costs nothing.
         self._buffer = np.empty(size, np.uint8)
         self._view = self._buffer.data
         self._filled = 0
@@ -253,7 +253,7 @@ class Assembler:
         self._filled = end
 
     def message(self) -> Message | None:
-        """Return the message when all of it is here and its numbers are numbers; None: nothing is for this peer."""
+        """Return the complete message, with finite numbers; None: this peer is not called."""
         if self.missing:
             raise MessageRefused("truncated", f"{self._filled} of {self._size} bytes of content")
         return self._layout.unpack(self._buffer)
@@ -278,7 +278,7 @@ def _check_leaves(phase: int, form: pb.Form, layout: Layout) -> None:
 
 
 def _check_values(number: int, array: np.ndarray) -> None:
-    """Refuse infinite numbers, and truth values that are neither."""
+    """Refuse numbers that are not finite, and Booleans other than 0 and 1."""
     if array.dtype == np.bool_:
         if array.size and array.view(np.uint8).max() > 1:
             raise MessageRefused("content", f"leaf {number} of type bool holds bytes other than 0 and 1")

@@ -1,4 +1,4 @@
-"""The sending side: one dialer for each neighbour that this peer sends to."""
+"""Sending side of the transport: one dialer for each out-neighbour."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ from tacit.peer.transport.link import LINK, RELAY, LinkEvents, common_options
 from tacit.peer.transport.wire import tacit_pb2 as pb
 
 LOSSES = ("unreachable", "silent", "untrusted", "turned away", "ended", "own identity")
-"""Why there is no link: nobody answers at the address; the neighbour stopped answering; it is not who it should be; it
-does not want this peer's messages; it closed the link; this peer's own certificate cannot be used."""
+"""Reasons without a link: no answer at the address; the neighbour stopped answering; it has another identity; it refuses
+this peer's messages; it closed the link; this peer's own certificate cannot be used."""
 
 
 _Key = tuple[int, int, bytes]
-"""Phase, round and masks: what tells the parcels for one neighbour apart."""
+"""Phase, round and masks, which identify a parcel to one neighbour."""
 
 
 class Settings(NamedTuple):
-    """How a neighbour is dialled. Times in seconds."""
+    """Times of a dialer, in seconds."""
 
     connect_time: float = 5.0
     """Until the neighbour has welcomed this peer."""
     lifetime: float = 600.0
     """Of a link: after this it is made anew, with the certificates that both have then."""
     lifetime_grace: float = 60.0
-    """What a message that is under way at that time may still take."""
+    """Time to finish a message that is under way then."""
     first_pause: float = 0.1
     longest_pause: float = 2.0
     ping_every: float = 2.0
@@ -51,7 +51,7 @@ class Settings(NamedTuple):
 
 
 class Dialer:
-    """Keeps a link to one neighbour and sends what waits for it, one message after the other."""
+    """Keeps a link to one neighbour and sends its messages one after the other."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Dialer:
         return self._welcomed
 
     def wake(self) -> None:
-        """Say that there is more to send."""
+        """Note that there is more to send."""
         self._more.set()
 
     async def run(self) -> None:
@@ -93,7 +93,7 @@ class Dialer:
                 pause = min(2 * pause, self._settings.longest_pause)
 
     async def send_key_message(self, recipient: str, payload: bytes) -> None:
-        """Have a letter passed on by the neighbour; raises MessageRefused if it does not, RemoteError if unsure."""
+        """Have the neighbour relay a key message; MessageRefused if it does not, RemoteError if that is unknown."""
         if self._channel is None or not self._welcomed:
             raise RemoteError(f"{self._name} is not connected; send the letter again later")
         letter = pb.Letter(correspondent=recipient, payload=payload).SerializeToString()
@@ -256,7 +256,7 @@ class Dialer:
     def _deliver(self, letter: pb.Letter) -> None:
         try:
             self._dispatch.key_message(self._name, letter.correspondent, letter.payload)
-        except MessageRefused as refusal:  # who relays a letter cannot see what is in it: the link goes on
+        except MessageRefused as refusal:  # the relay cannot see what is in it: the link goes on
             self._events.refused(refusal.reason, self._name, printable(refusal.detail))
 
     def _note_loss(self, error: grpc.RpcError, welcomed: bool) -> None:
@@ -281,7 +281,7 @@ class _TurnedAwayError(RemoteError):
 
 
 class _UntrustedError(RemoteError):
-    """The neighbour is not who it should be."""
+    """The neighbour has another identity than expected."""
 
 
 def _key(parcel: Parcel) -> _Key:
@@ -289,7 +289,7 @@ def _key(parcel: Parcel) -> _Key:
 
 
 def _known(reason: str) -> str:
-    """Return a neighbour's reason if it is one of ours, so that it can be counted by."""
+    """Return a neighbour's reason if it is one of ours."""
     return reason if reason in REASONS else "unknown"
 
 

@@ -1,8 +1,7 @@
-"""A listening socket at which connections are counted, per address and in all, before a byte of them is read.
+"""Listening socket that admits connections, per address and in all, before a byte of them is read.
 
-`admission` decides who may stay; here are the sockets. gRPC cannot be told whom to accept, so it listens on
-a Unix socket in a folder of this user alone, and the bytes of those who may stay are handed on to it as they are: who
-speaks TLS speaks it with gRPC.
+`admission` decides which connections may stay; here are the sockets. gRPC has no hook for that, so it listens on a Unix
+socket in a folder of this user alone, and the bytes of admitted connections are handed on to it as they are.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from tacit.privacy.ledger.open_files import SHORT
 BACKLOG, AT_ONCE = 1024, 16
 """Connections that wait in the kernel, and those that are accepted before anything else is done."""
 PAUSE = 0.2
-"""Seconds without accepting anybody, where no descriptor is left."""
+"""Seconds without accepting connections, where no descriptor is left."""
 CLOSING_TIME = 1.0
 """Seconds for the last bytes of connections when the door closes."""
 
@@ -65,7 +64,7 @@ class Door:
         return len(self._visits)
 
     def spoke(self, ticket: int) -> None:
-        """Note that a connection has said what it wants."""
+        """Note that a connection has sent a request."""
         self.admission.spoke(ticket)
 
     def prove(self, ticket: int, name: str) -> None:
@@ -74,14 +73,14 @@ class Door:
             self._end(gone, CROWDED)
 
     def shut(self) -> None:
-        """Accept nobody any more; whoever is connected stays."""
+        """Accept no more connections; open ones stay."""
         if self._socket is not None:
             asyncio.get_running_loop().remove_reader(self._socket)
             self._socket.close()
             self._socket = None
 
     async def close(self) -> None:
-        """Accept nobody, and end all connections."""
+        """Accept no more connections, and end all open ones."""
         self.shut()
         if self._timer is not None:
             self._timer.cancel()
@@ -119,7 +118,7 @@ class Door:
                 return  # those that go still hold their descriptors: they end before the next ones are accepted
 
     def _make_room(self) -> None:
-        """Let one go, and accept nobody for a moment: no descriptor is left."""
+        """Close one connection, and accept none for a moment: no descriptor is left."""
         oldest, loop = self.admission.oldest(), asyncio.get_running_loop()
         if oldest is not None:
             self._end(oldest, CROWDED)
@@ -162,7 +161,7 @@ class Door:
         if visit is not None:
             visit.connection.close()
             if visit.task is not None and not visit.task.cancelled():
-                visit.task.exception()  # whoever serves says what is worth saying
+                visit.task.exception()  # reported by `attend` itself
 
     def _end(self, ticket: int, reason: str | None) -> None:
         visit = self._visits.get(ticket)
@@ -186,7 +185,7 @@ class Door:
 
 
 class Inner:
-    """Where gRPC listens: a Unix socket that nobody else can reach, to which connections are handed on."""
+    """Private Unix socket on which gRPC listens, and to which connections are handed on."""
 
     def __init__(self) -> None:
         try:
@@ -204,7 +203,7 @@ class Inner:
 
     @property
     def fault(self) -> str | None:
-        """Why nobody can be heard any more; None while gRPC can be reached."""
+        """Fault by which gRPC cannot be reached; None while it can."""
         if (self._folder / "grpc").exists():
             return None
         return f"{self._folder} was removed, and no neighbour can connect: restart, with a TMPDIR that nothing cleans"
@@ -240,7 +239,7 @@ class Inner:
 
 
 class _Half(asyncio.Protocol):
-    """One of two transports, each of which is written what the other reads; the slower one sets the pace."""
+    """One of two transports that forward to each other; the slower one sets the pace."""
 
     other: _Half
 

@@ -1,4 +1,4 @@
-"""Single frames: from bytes that anybody may have sent to something that is at least well-formed, and back.
+"""Frames: parsing of untrusted bytes, and serialisation of content.
 
 Content is read and written in place. It is an ordinary protobuf field, but protobuf would copy every chunk twice on
 either side; and this way no frame that is large can be anything but content.
@@ -16,11 +16,11 @@ from tacit.peer.transport.wire import tacit_pb2 as pb
 CHUNK = 2**20
 """Bytes of content in a frame, at most."""
 CONTROL_LIMIT = 2**16
-"""Bytes of a frame that is neither content nor a letter, at most."""
+"""Bytes of a frame that is neither content nor a key message, at most."""
 INLINE = 2**15
 """Content up to this size travels in the header's own frame."""
 KEY_MESSAGE_LIMIT = 2**20 + 2**12
-"""Bytes of a letter, at most: the largest sealed message and what stands around it."""
+"""Bytes of a key message, at most, with its overhead."""
 TEXT_LIMIT = 500
 """Characters of a text from another peer that are looked at."""
 
@@ -44,7 +44,7 @@ def parse_frame(data: bytes, limit: int = CONTROL_LIMIT) -> pb.Frame | memoryvie
 
 
 def parse_key_message(data: bytes) -> pb.Letter:
-    """Return a letter that is well-formed and not too long."""
+    """Return a key-agreement message that is well-formed and not too long."""
     letter = pb.Letter()
     _parse_into(letter, data, KEY_MESSAGE_LIMIT)
     return letter

@@ -22,7 +22,7 @@ class IncomingLink:
         self.status = (grpc.StatusCode.OK, "")
         self.receiving: Assembler | None = None
         self.about = pb.Header()
-        """Of the message that is being received."""
+        """Header of the message that is being received."""
         self.skipping = 0
         """Bytes of content that still may come after a refused header."""
         self._writing = asyncio.Lock()
@@ -34,7 +34,7 @@ class IncomingLink:
         self.ending.set()
 
     async def write(self, frame: pb.Frame) -> bool:
-        """Send one frame; returns whether it went out. If the link broke, whoever reads from it notices."""
+        """Send one frame; returns whether it went out. If the link broke, its reader notices."""
         async with self._writing:
             try:
                 await self.context.write(frame.SerializeToString())
@@ -45,7 +45,7 @@ class IncomingLink:
     async def answer(self, frame: pb.Frame) -> None:
         """Send one frame while the next message is read already.
 
-        Only one is ever under way: who does not read what it is told is not heard either.
+        Only one is ever under way: a neighbour that does not read answers is not read either.
         """
         await self.settle()
         self._answer = asyncio.ensure_future(self.write(frame))

@@ -1,4 +1,4 @@
-"""What both ends of a link have in common: names of calls, options of connections, and what is counted."""
+"""Names of calls, options of connections and link events, common to both ends of a link."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ Direction = Literal["in", "out"]
 
 
 class LinkEvents(Protocol):
-    """Where the transport counts. Names come from certificates or from the peer's own configuration."""
+    """Observer of a transport. Names come from certificates or from the peer's own configuration."""
 
     def refused(self, reason: str, name: str | None, detail: str) -> None:
-        """Count something that this peer did not accept; `reason` is one of `codec.REASONS`."""
+        """Count a refusal of this peer; `reason` is one of `codec.REASONS`."""
 
     def lost(self, name: str, reason: str, detail: str) -> None:
-        """Note why a link to a neighbour could not be made or broke; `reason` is one of `dialer.LOSSES`."""
+        """Note why a link to a neighbour failed; `reason` is one of `dialer.LOSSES`."""
 
     def sent(self, name: str, size: int) -> None:
         """Count a message of `size` bytes that went out."""
 
     def received(self, name: str, size: int) -> None:
-        """Count bytes of messages that arrived, whatever becomes of them."""
+        """Count bytes of messages that arrived, refused ones included."""
 
     def accepted(self, name: str) -> None:
         """Count a message that was taken in."""
@@ -40,7 +40,7 @@ def common_options(ping_every: float, ping_timeout: float) -> list[tuple[str, An
     return [
         # Longer ones are dropped before they are in memory; what is only somewhat too long gets to our own counter.
         ("grpc.max_receive_message_length", 4 * CHUNK),
-        # Otherwise gRPC would inflate a small message to any size before anybody sees it. This way the compressed bytes
+        # Otherwise gRPC would inflate a small message to any size before it is seen here. This way the compressed bytes
         # come here, where they are no frame.
         ("grpc.per_message_decompression", 0),
         ("grpc.keepalive_time_ms", _milliseconds(ping_every)),

@@ -32,7 +32,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Limits(NamedTuple):
-    """What the listener grants to whoever connects. Times in seconds."""
+    """Limits of a listener. Times in seconds."""
 
     hello_time: float = 5.0
     """From the opening of a link to its hello."""
@@ -47,13 +47,13 @@ class Limits(NamedTuple):
     ping_every: float = 2.0
     ping_timeout: float = 4.0
     door: DoorLimits = DoorLimits()
-    """For those who have not proved who they are."""
+    """Limits for connections that have not proved their identity."""
     neighbours: int = 0
-    """How many of them will have a link."""
+    """Number of in-neighbours."""
 
 
 class Listener:
-    """Hears neighbours: checks who they are, reads their messages one by one, tells them how far this peer is."""
+    """Listens to neighbours: checks identities, reads messages one by one, and answers with this peer's position."""
 
     def __init__(
         self, reception: Reception, watch: IdentityWatch, events: LinkEvents, limits: Limits | None = None
@@ -63,7 +63,7 @@ class Listener:
         self._codec = Codec(reception.job, reception.specs)
         self._links: dict[str, IncomingLink] = {}
         self._turns: dict[str, asyncio.Lock] = {}
-        """Of each neighbour that was admitted once."""
+        """One lock for each neighbour that was ever admitted."""
         self._relaying: Counter[str] = Counter()
         self._server: grpc.aio.Server | None = None
         self._inner: Inner | None = None
@@ -76,12 +76,12 @@ class Listener:
 
     @property
     def fault(self) -> str | None:
-        """Why nobody can connect."""
+        """Fault by which no neighbour can connect; None if all is well."""
         return None if self._inner is None else self._inner.fault
 
     @property
     def doors(self) -> dict[str, float]:
-        """Connections that have not proved who they are, and what is granted to them."""
+        """Number of strangers, and their limits."""
         if self._door is None:
             return {}
         admission = self._door.admission
@@ -111,7 +111,7 @@ class Listener:
             raise ConfigError(f"cannot listen at {address!r} ({error}): choose a free port of this host") from None
 
     async def close(self, grace: float = 1.0) -> None:
-        """Say where this peer stands, and end all links; who does not take notice in `grace` seconds is cut off."""
+        """Send the position and end all links; links that do not end within `grace` seconds are cut off."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace):
                 await asyncio.gather(*(self._tell_once(link) for link in tuple(self._links.values())))
@@ -128,7 +128,7 @@ class Listener:
             self._inner.remove()
 
     def progressed(self) -> None:
-        """Tell whoever it concerns the new position; several steps close together are told as one."""
+        """Send the new position where it is due; several steps close together are sent as one."""
         for link in self._links.values():
             link.moved.set()
 
@@ -160,7 +160,7 @@ class Listener:
         ]
 
     async def _caller(self, context: Any) -> str:
-        """Return the name of a neighbour that this peer hears; whoever else calls gets no further."""
+        """Return the name of the in-neighbour that calls; any other caller is refused."""
         name = None
         try:
             name = peer_name(context.auth_context())

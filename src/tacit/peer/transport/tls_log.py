@@ -1,4 +1,4 @@
-"""Why TLS handshakes failed: read out of gRPC's own log.
+"""Reasons of failed TLS handshakes, read from gRPC's own log.
 
 gRPC does its handshakes in its C core, and a server in Python hears nothing of those that it refuses: no interceptor,
 handler or state tells of them (github.com/grpc/grpc/issues/38665 asks for it). With GRPC_VERBOSITY=INFO the core writes
@@ -33,7 +33,7 @@ REASONS = (
     "old tls",
     "handshake",
 )
-"""Every word that `handshake_reason` gives; "certificate" and "handshake" are what none of the others describes."""
+"""Every result of `handshake_reason`; "certificate" and "handshake" are for faults that no other word describes."""
 
 _SIGNS = (
     ("PEER_DID_NOT_RETURN_A_CERTIFICATE", "no certificate"),
@@ -64,7 +64,7 @@ _PIPE_BYTES, _LONGEST_LINE = 1 << 20, 1 << 14
 
 
 def handshake_reason(text: str) -> str:
-    """Why a handshake failed, as one of `REASONS`, from gRPC's description of it."""
+    """Return why a handshake failed, as one of `REASONS`, from gRPC's description."""
     return next((reason for sign, reason in _SIGNS if sign in text), "handshake")
 
 

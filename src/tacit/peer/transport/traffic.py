@@ -1,9 +1,9 @@
-"""How many bytes a run takes at the sockets, told before it: what is said, and all that stands around it.
+"""Forecast of the bytes that a run sends through its sockets, overhead included.
 
-Frames are made and their bytes counted. What gRPC, HTTP/2 and TLS 1.3 add to a frame follows from their formats, or was
-measured where it is a habit of gRPC (1.85). Headers of TCP and IP and what is sent again after a broken link are not
-counted. Neither are pings, which go by the clock: on a link that is idle both ends ping and answer every two seconds,
-156 bytes in all, so that a slow run of few messages takes more than is said here.
+Frames are made and their bytes counted. The overhead of gRPC, HTTP/2 and TLS 1.3 follows from their formats, or was
+measured where it is a habit of gRPC (1.85). Headers of TCP and IP and repetitions after a broken link are not counted.
+Neither are pings, which go by the clock: on an idle link both ends ping and answer every two seconds, 156 bytes in all,
+so that a slow run of few messages takes more than the forecast.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ Pair = tuple[str, int, str, int]
 
 
 class Forecast(NamedTuple):
-    """What a run should take at the sockets, over all peers and both directions."""
+    """Expected bytes of a run at the sockets, over all peers and both directions."""
 
     messages: int
     empty: int
-    """Those who are not called are told so."""
+    """Messages to neighbours that are not called."""
     confirmations: int
     """Positions that cover a message."""
     reminders: int
@@ -51,9 +51,9 @@ class Forecast(NamedTuple):
     content: int
     """Bytes of content alone."""
     bytes: int
-    """Bytes of all that is said in the rounds."""
+    """Bytes of all frames in the rounds."""
     setup: int
-    """Bytes of making the connections, once."""
+    """Bytes of making the connections."""
 
     @property
     def total(self) -> int:
@@ -62,40 +62,40 @@ class Forecast(NamedTuple):
 
 
 def frame_bytes(size: int) -> int:
-    """Return what a frame of `size` bytes takes at the socket, alone in its records."""
+    """Return the bytes at the socket of a frame of `size` bytes, alone in its records."""
     prefixed = PREFIX + size
     framed = prefixed + DATA_FRAME * -(-prefixed // CHUNK)
     return framed + RECORD * -(-framed // RECORD_LIMIT)
 
 
 def message_bytes(codec: Codec, phase: int, at_round: int, *, empty: bool = False) -> int:
-    """Return what a message that is not masked takes at the socket, on its way; `empty`: to one who is not called."""
+    """Return the bytes at the socket of a message without masks; `empty`: to a neighbour that is not called."""
     content = b"" if empty else bytes(codec.layouts[phase].size)
     frames = codec.frames(Parcel("", phase, at_round, "", content))
     return WINDOW_UPDATES + sum(frame_bytes(len(frame)) for frame in frames)
 
 
 def position_bytes(at_round: int) -> int:
-    """Return what it takes at the socket to tell a neighbour the position."""
+    """Return the bytes at the socket of a position."""
     return frame_bytes(pb.Frame(progress=pb.Progress(round=at_round)).ByteSize())
 
 
 def forecast(
-    algorithm: Algorithm, specs: Sequence[MessageSpec], world: AgentViews, sent: np.ndarray, position_interval: int
+    algorithm: Algorithm, specs: Sequence[MessageSpec], views: AgentViews, sent: np.ndarray, position_interval: int
 ) -> Forecast | None:
-    """Say what a run will take: `sent` (rounds, phases) messages, over the links that its world has.
+    """Forecast a run with `sent` messages per (round, phase), over the links of its views.
 
-    A link that is up in a phase carries a message, or the word that there is none; each is confirmed, and a link that
-    was silent for `position_interval` rounds is told a position. None where messages are masked: their tags and the
+    A link that is up in a phase carries a message, empty or not; each is confirmed, and a link that was silent for
+    `position_interval` rounds gets a position. None where messages are masked: their tags and the
     messages by which keys are agreed on are not counted here.
     """
     codec = Codec("", specs)
     if any(layout.masked for layout in codec.layouts):
         return None
-    told = dict.fromkeys(_pairs(algorithm, world), 1)
+    told = dict.fromkeys(_pairs(algorithm, views), 1)
     found: Counter[str] = Counter()
     for t, counts in enumerate(np.asarray(sent), start=1):
-        now, spoken = world.now(t), set()
+        now, spoken = views.now(t), set()
         for index, (phase, count) in enumerate(zip(algorithm.phases, map(int, counts), strict=True)):
             live = np.asarray(now[phase.links].live)
             empty = int(live.sum()) - count if specs[index].addressed and phase.answers is None else 0
@@ -106,7 +106,7 @@ def forecast(
             found["bytes"] += empty * (message_bytes(codec, index, t, empty=True) if empty else 0)
             found["confirmations"] += count + empty
             found["bytes"] += (count + empty) * (position_bytes(t + 1) + WINDOW_UPDATES)
-            spoken |= _on(phase.links, phase.source, phase.target, world, live)
+            spoken |= _on(phase.links, phase.source, phase.target, views, live)
         for pair in spoken:
             told[pair] = t + 1
         for pair, at in told.items():
@@ -118,15 +118,15 @@ def forecast(
     return Forecast(*(found[name] for name in Forecast._fields))
 
 
-def _pairs(algorithm: Algorithm, world: AgentViews) -> set[Pair]:
+def _pairs(algorithm: Algorithm, views: AgentViews) -> set[Pair]:
     found: set[Pair] = set()
     for phase in algorithm.phases:
-        every = np.ones(len(world.topology.links[phase.links].senders), np.bool_)
-        found |= _on(phase.links, phase.source, phase.target, world, every)
+        every = np.ones(len(views.topology.links[phase.links].senders), np.bool_)
+        found |= _on(phase.links, phase.source, phase.target, views, every)
     return found
 
 
-def _on(links: str, source: str, target: str, world: AgentViews, live: np.ndarray) -> set[Pair]:
-    graph = world.topology.links[links]
+def _on(links: str, source: str, target: str, views: AgentViews, live: np.ndarray) -> set[Pair]:
+    graph = views.topology.links[links]
     ends = zip(graph.senders[live].tolist(), graph.receivers[live].tolist(), strict=True)
     return {(source, sender, target, receiver) for sender, receiver in ends}
