@@ -308,6 +308,12 @@ class Mechanism(NamedTuple):
     apart: bool = False
     """Of a mean over so many records: whether it is made of what each of them gives by itself."""
 
+    def __repr__(self) -> str:
+        """Return name, place and clip in one line."""
+        place = f" on the {self.perturbs}, per {self.adjacency}" if self.distribution is not None else ""
+        clip = f", clip {self.clip.bound:g} in {self.clip.norm}" if self.clip is not None else ""
+        return f"Mechanism({self.name}{place}{clip})"
+
     @property
     def per_slot(self) -> bool:
         """Whether the released value has a leading axis over the out-slots."""
