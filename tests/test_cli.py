@@ -190,7 +190,8 @@ def test_algorithms_are_listed(tacit: Any) -> None:
     found = json.loads(tacit("algorithms", "--json").out)
     assert [fact["name"] for fact in found] == list(REGISTRY)
     (push_sum,) = [fact for fact in found if fact["name"] == "online_push_sum"]
-    assert push_sum["source"] == "003 Alg. 1"
+    assert push_sum["source"] == "OPS paper, Alg. 1"
+    assert push_sum["title"] == "Online push-sum (OPS)"
     assert "strongly_connected" in push_sum["requires"]
     assert {"name": "step", "default": 0.1} in push_sum["parameters"]
     kinds = list(MECHANISMS)

@@ -1,6 +1,6 @@
 """PAO-Fed written out in NumPy, one loop per index of the text: what the algorithm is tested against.
 
-Equations (4.9) to (4.14) of text 001 on given tables of data, availability and delays; windows as in (4.5), (4.6).
+Equations (4.9) to (4.14) of Gauthier (2023) on given tables of data, availability and delays; windows as in (4.5), (4.6).
 Every table may have leading axes, one entry of which is one run: the runs share nothing but the loops.
 """
 

@@ -35,7 +35,7 @@ def elastic_subgradient(u, l1, l2):
 
 
 def test_linearised_admm_is_its_equations():
-    """001 (3.8)-(3.10), over 30 rounds with a vanishing step."""
+    """Gauthier (2023), (3.8)-(3.10), over 30 rounds with a vanishing step."""
     l1, l2, rho = 0.03, 0.2, 0.7
     eta = lambda t: 1 / (1 + 0.1 * t)  # noqa: E731
     u, gamma = np.zeros((AGENTS, DIM)), np.zeros((AGENTS, DIM))
@@ -50,7 +50,7 @@ def test_linearised_admm_is_its_equations():
 
 
 def test_exact_admm_is_its_equations():
-    """001 (3.4): every local problem by a direct solve, over 30 rounds."""
+    """Gauthier (2023), (3.4): every local problem by a direct solve, over 30 rounds."""
     l2, rho = 0.1, 0.4
     u, gamma = np.zeros((AGENTS, DIM)), np.zeros((AGENTS, DIM))
     degree = LINKED.sum(axis=1)
@@ -89,7 +89,7 @@ def clipped_subgradients(u, l2):
 
 
 def test_every_agent_averages_over_its_own_records():
-    """001 (3.5) and (3.8)-(3.10) with D_k from 1 to 12, clipped: (3.12) divides by D_k, and so does the objective."""
+    """Gauthier (2023), (3.5) and (3.8)-(3.10) with D_k from 1 to 12, clipped: (3.12) divides by D_k, and so does the objective."""
     l2 = 0.2
     degree = LINKED.sum(axis=1)[:, None]
     u, gamma = np.zeros((AGENTS, DIM)), np.zeros((AGENTS, DIM))
@@ -103,7 +103,7 @@ def test_every_agent_averages_over_its_own_records():
 
 
 def test_noise_goes_with_an_agent_s_own_number_of_records():
-    """001 (3.12)-(3.13): sigma_k = Delta_k / sqrt(2 phi), of the very draws."""
+    """Gauthier (2023), (3.12)-(3.13): sigma_k = Delta_k / sqrt(2 phi), of the very draws."""
     phi = 0.05
     loud, quiet = (zcdp_admm(squared(), ETA, gaussian(m, CLIP), RHO) for m in (1 / np.sqrt(2 * phi), 1e-12))
     one, none = (tacit.simulate(a, GRAPH, OWN, rounds=1, dtype="float64").models[0] for a in (loud, quiet))

@@ -96,7 +96,7 @@ def test_every_pair_is_as_likely_in_a_uniform_cohort():
 
 
 def test_the_example_of_the_text():
-    """004 after (2.55): with d = 0.57 the second and the fourth of six are taken (the text prints "first")."""
+    """Rizk (2023), after (2.55): with d = 0.57 the second and the fourth of six are taken (the text prints "first")."""
     total = np.array([0.15, 0.96, 1.22, 1.64, 1.84, 2])
     np.testing.assert_allclose(progressive_totals(np.array([15, 81, 26, 42, 20, 16], np.float32) / 200, 2), total, 1e-6)
     assert np.searchsorted(total, [0.57, 1.57], side="right").tolist() == [1, 3]

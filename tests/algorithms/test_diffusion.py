@@ -1,4 +1,4 @@
-"""Diffusion (004 ch. 4) against a slow transcription of its equations, and what its noise leaves as it was."""
+"""Diffusion (Rizk (2023), ch. 4) against a slow transcription of its equations, and what its noise leaves as it was."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sampled federated averaging and graphs of servers against slow transcriptions of 004 (2.56)-(2.60), (3.6)-(3.8).
+"""Sampled federated averaging and graphs of servers against slow transcriptions of Rizk (2023), (2.56)-(2.60), (3.6)-(3.8).
 
 Cohorts, batches and noise are drawn again by the same functions from the same keys; the arithmetic is NumPy's.
 """

@@ -173,7 +173,7 @@ def test_whoever_is_back_in_time_does_not(window, rounds):
 
 
 def test_the_texts_constants():
-    """eta_t = sqrt(b / (t (D^2 + G^2 / alpha))), gamma = 2 G^2 / alpha (000 ch. 3)."""
+    """eta_t = sqrt(b / (t (D^2 + G^2 / alpha))), gamma = 2 G^2 / alpha (Dissertation, ch. 3)."""
     found = saddle_constants(divergence=2.0, value=3.0, slope=4.0, convexity=0.5)
     assert found.damping == pytest.approx(64)
     assert float(found.step(jnp.asarray(9))) == pytest.approx(np.sqrt(2 / (9 * (9 + 32))))

@@ -1,4 +1,4 @@
-"""Mirror descent and its kin (000 ch. 2-5) against slow transcriptions of the texts, round by round, and to the limit."""
+"""Mirror descent and its kin (Dissertation, ch. 2-5) against slow transcriptions of the texts, round by round, and to the limit."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def check(algorithm, graph, data, models, losses, epsilon=EPSILON):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_mirror_descent(form, samples, data, noise):
-    """000 ch. 2 Alg. 1 and 2: step in the geometry, eta_t = 1/t, then average with whom you hear."""
+    """Dissertation, ch. 2, Alg. 1 and 2: step in the geometry, eta_t = 1/t, then average with whom you hear."""
     (a, y), unit = samples, noise(0, DIM)
     mirror, step, start = FORMS[form]
     W, x, losses = weights(ALWAYS), np.tile(start, (AGENTS, 1)), []
@@ -123,7 +123,7 @@ def test_mirror_descent(form, samples, data, noise):
 
 
 def test_mirror_descent_with_bounded_noise(samples, data, noise):
-    """000 ch. 2 Alg. 3, steps 8-13: noise outside [-b, b] becomes b / 2; the whole gradient, the regulariser's part
+    """Dissertation, ch. 2, Alg. 3, steps 8-13: noise outside [-b, b] becomes b / 2; the whole gradient, the regulariser's part
     with it, is squeezed and normalised before the step."""
     (a, y), unit = samples, noise(0, DIM)
     epsilon, horizon = 2.0, 5
@@ -197,7 +197,7 @@ def members_in_turn():
 
 @pytest.mark.parametrize(("dynamics", "form"), [(links_in_turn, "entropy"), (members_in_turn, "ball")])
 def test_dynamic_mirror_descent(dynamics, form, samples, data, noise):
-    """000 ch. 5 in the text's own order, mixing first: y = W_t x, then x <- step from y with the gradient at y.
+    """Dissertation, ch. 5 in the text's own order, mixing first: y = W_t x, then x <- step from y with the gradient at y.
 
     The text's W_{t+1} is what acts at the end of our round t; its W_1 mixes equal starts.
     """
@@ -255,7 +255,7 @@ class Reading:
 
 @pytest.mark.parametrize("dual", ["private", "released"])
 def test_constrained_mirror_descent(dual, samples, data, noise):
-    """000 ch. 3 with two constraints: lambda ascends on c at the x of before the step."""
+    """Dissertation, ch. 3 with two constraints: lambda ascends on c at the x of before the step."""
     (a, y), reading = samples, Reading(dual, noise)
     damping = 0.7
     W, x, duals, losses = weights(ALWAYS), np.full((AGENTS, DIM), 1 / DIM), np.zeros((AGENTS, 2)), []
@@ -277,7 +277,7 @@ def test_constrained_mirror_descent(dual, samples, data, noise):
 
 @pytest.mark.parametrize("dual", ["private", "released"])
 def test_lagrangian_descent(dual, samples, data, noise):
-    """000 ch. 4 with two queues: z = Proj(x - (V grad f + Q grad c + V noise) / (2 alpha))."""
+    """Dissertation, ch. 4 with two queues: z = Proj(x - (V grad f + Q grad c + V noise) / (2 alpha))."""
     (a, y), reading = samples, Reading(dual, noise)
     V = 6.0
     alpha = max(ROUNDS, V * np.sqrt(ROUNDS))
@@ -325,7 +325,7 @@ FREE = [("alone", "private"), ("alone", "released"), ("mixed", "private"), ("mix
 
 @pytest.mark.parametrize(("limits", "dual"), FREE)
 def test_a_constraint_that_reads_no_data_is_neither_clipped_nor_noised(limits, dual, samples, data, noise):
-    """000 ch. 3: of grad [f + <lambda, c>] only what reads data goes through the mechanism."""
+    """Dissertation, ch. 3: of grad [f + <lambda, c>] only what reads data goes through the mechanism."""
     (a, y), damping = samples, 0.7
     W, x, losses = weights(ALWAYS), np.full((AGENTS, DIM), 1 / DIM), []
     read, free = np.zeros(AGENTS), np.zeros(AGENTS)
@@ -351,7 +351,7 @@ def test_a_constraint_that_reads_no_data_is_neither_clipped_nor_noised(limits, d
 
 
 def test_a_queue_of_what_reads_no_data_pulls_as_it_is(samples, data, noise):
-    """000 ch. 4: z = Proj(x - (V ghat + Q grad c) / (2 alpha)), the noise on the loss's part alone."""
+    """Dissertation, ch. 4: z = Proj(x - (V ghat + Q grad c) / (2 alpha)), the noise on the loss's part alone."""
     (a, y), V = samples, 6.0
     alpha = max(ROUNDS, V * np.sqrt(ROUNDS))
     tight = SHORT._replace(value=lambda params, batch: jnp.sum(jnp.square(params - 0.1)) - 1e-3)

@@ -1,4 +1,4 @@
-"""Networked personalised learning against a slow transcription of 001 (6.3), (6.6), (6.11), (6.13) and (6.14)."""
+"""Networked personalised learning against a slow transcription of Gauthier (2023), (6.3), (6.6), (6.11), (6.13) and (6.14)."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def parts(k):
 
 
 def transcription(rounds, tau, weights):
-    """001 Alg. 4, with one matrix of weights among servers: the models that clients heard in the last round."""
+    """Gauthier (2023), Alg. 4, with one matrix of weights among servers: the models that clients heard in the last round."""
     w, phi = np.zeros((CLIENTS, DIM)), np.zeros((CLIENTS, DIM))
     model = np.zeros((SERVERS, CLUSTERS, DIM))
     home = np.arange(CLIENTS) // EACH

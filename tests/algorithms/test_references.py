@@ -53,7 +53,7 @@ def check(algorithm, graph, data, models, losses, **settings):
 
 
 def test_online_push_sum(graph, data):
-    """003 Algorithm 1."""
+    """OPS paper, Alg. 1."""
     a, y = batches(data)
     W = dense(graph)
     z, m = np.zeros((AGENTS, DIM)), np.ones(AGENTS)
@@ -102,7 +102,7 @@ def metropolis_on_mutual_links(graph):
     ],
 )
 def test_baselines(name, matrix, graph, data):
-    """003 section 5.2 and appendix B.2."""
+    """OPS paper, sec. 5.2 and app. B.2."""
     models, losses = averaging(matrix(graph), data)
     settings = {"apart": True} if name == "decentralised_symmetric" else {}
     check(tacit.algorithms.find(name).constructor(OBJECTIVE, STEP, **settings), graph, data, models, losses)
@@ -165,7 +165,7 @@ def test_loss_tolerant_push_sum(channel, graph, data):
 
 
 def test_push_sum_on_doubly_stochastic_weights_is_averaging(data):
-    """003 4.2: the mass stays 1 and OPS reduces to decentralised online gradient descent."""
+    """OPS paper, sec. 4.2: the mass stays 1 and OPS reduces to decentralised online gradient descent."""
     graph = tacit.graphs.small_world(AGENTS, 4, 0.3, seed=1).with_weights("metropolis")
     models, losses = averaging(graph.matrix().toarray(), data)
     check(tacit.algorithms.online_push_sum(OBJECTIVE, STEP), graph, data, models, losses)
@@ -180,7 +180,7 @@ def test_push_sum_on_doubly_stochastic_weights_is_averaging(data):
     ],
 )
 def test_distributed_online(perturbs, batch):
-    """002 Algorithms 1 and 2 with clip, projection and a graph that changes; noise as the simulator draws it."""
+    """Li et al., Alg. 1 and 2, with clip, projection and a graph that changes; noise as the simulator draws it."""
     import jax
 
     from tacit import runtime
@@ -226,7 +226,7 @@ def test_distributed_online(perturbs, batch):
 
 @pytest.mark.parametrize("name", ["distributed_online", "distributed_minibatch"])
 def test_regret_with_a_radius_is_against_the_best_model_of_the_ball(name):
-    """002 Definition 2: the minimum is over w in W; projected gradient descent in NumPy finds it."""
+    """Li et al., Definition 2: the minimum is over w in W; projected gradient descent in NumPy finds it."""
     radius = 0.1
     a, y = two_classes(3, (ROUNDS, AGENTS), DIM)
     rows = list(zip(a.reshape(-1, DIM), y.ravel(), strict=True))

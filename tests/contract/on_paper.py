@@ -17,7 +17,7 @@ def _plain(**fields):
 
 
 def adapt_then_combine(objective, step):
-    """004 (4.x): psi = w - mu grad J(w); w = sum_j W[i, j] psi_j."""
+    """Rizk (2023), (4.x): psi = w - mu grad J(w); w = sum_j W[i, j] psi_j."""
 
     def compute(key, state, batch, view):
         psi = jax.tree.map(lambda w, g: w - step * g, state, jax.grad(objective.loss)(state, batch))
@@ -35,7 +35,7 @@ def adapt_then_combine(objective, step):
 
 
 def sampled_fedavg(objective, step, cohort, clients):
-    """004 ch. 2: the server calls `cohort` of its clients; only these work, answer, and are waited for."""
+    """Rizk (2023), ch. 2: the server calls `cohort` of its clients; only these work, answer, and are waited for."""
 
     def call(key, state, batch, view):
         chosen = 1 + jax.random.choice(key, clients, (cohort,), replace=False)

@@ -1,7 +1,7 @@
 """Under a clip that binds nobody and noise of size zero a method learns what it learns without a mechanism.
 
 On whole data sets of unequal sizes, whose batches have places for the largest, and on batches that an owner of few rows
-fills with the same ones again: a mean is over an agent's own records (001 (3.5): over D_k) in both.
+fills with the same ones again: a mean is over an agent's own records (Gauthier (2023), (3.5): over D_k) in both.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from tacit.algorithms import find
 from tacit.experiments import build
 from tacit.experiments import demo as module
 from tacit.experiments.demo import STEPS, TUNING_SEED, demo, tune
@@ -7,7 +8,8 @@ from tacit.experiments.demo import STEPS, TUNING_SEED, demo, tune
 
 def test_the_demonstration_compares_push_sum_with_its_baselines() -> None:
     config = demo()
-    assert config.labels == ("OPS", "COL", "DOL-Symm", "DOL-Asymm", "Local OGD", "Private OPS")
+    titles = [find(choice.kind).title for choice in config.algorithms]
+    assert config.labels == (*titles[:-1], "Private online push-sum (OPS)")
     steps = {label: choice.values.step for label, choice in zip(config.labels, config.algorithms, strict=True)}
     assert steps == STEPS
     assert set(STEPS.values()) <= set(module.GRID)
@@ -22,10 +24,10 @@ def test_steps_are_tuned_on_other_seeds_than_they_are_shown_on() -> None:
 
 def test_tuning_takes_the_step_of_the_lowest_loss() -> None:
     tried: dict[float, float] = {}
-    best = tune(["Local OGD"], (1e-3, 1.0), 20, lambda name, step, loss: tried.update({step: loss}))
+    best = tune(["Each agent alone (Local OGD)"], (1e-3, 1.0), 20, lambda name, step, loss: tried.update({step: loss}))
     assert set(tried) == {1e-3, 1.0}
     assert tried[1.0] < tried[1e-3]
-    assert best == {"Local OGD": 1.0}
+    assert best == {"Each agent alone (Local OGD)": 1.0}
 
 
 def test_one_row_is_private_and_the_others_are_not() -> None:

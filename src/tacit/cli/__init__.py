@@ -265,6 +265,7 @@ def _facts(entry: Entry) -> dict[str, Any]:
     kinds = table_kinds(entry.constructor)
     return {
         "name": entry.name,
+        "title": entry.title,
         "summary": entry.summary,
         "source": entry.source,
         "requires": sorted(entry.example(logistic()).requires),
@@ -279,4 +280,4 @@ def _parameter(key: str, parameter: inspect.Parameter, kinds: list[str] | None) 
         name = None if default is None else getattr(default, "name", str(default))
         return {"name": key, "default": name, "kinds": kinds}
     # A schedule is called by the function that made it.
-    return {"name": key, "default": default.__qualname__.partition(".")[0] if callable(default) else default}
+    return {"name": key, "default": repr(default).partition("(")[0] if callable(default) else default}

@@ -132,7 +132,7 @@ def decentralised_symmetric(
     return _averaging(name, objective, step, mechanism, requires, "metropolis", mutual, missing)
 
 
-@register("OPS paper, sec. 5.2 (DOL-Asymm)", title="Push without mass, biased (DOL-Asymm)")
+@register("OPS paper, sec. 5.2 (DOL-Asymm)", title="Push without mass (DOL-Asymm)")
 def decentralised_asymmetric(
     objective: Objective, step: StepSize = 0.1, mechanism: Mechanism = unprotected
 ) -> Algorithm:
