@@ -98,7 +98,7 @@ class _Computed(NamedTuple):
 
     watched: Watched
     values: Tree
-    """What it is about to release, and what either replay would be: leading axis of 3."""
+    """Values about to be released, in the run and in either replay: leading axis of 3."""
 
 
 class _OwnMessage(Inbox):
@@ -305,7 +305,7 @@ def _noted(
     view: View,
     seen: Array,
 ) -> Evidence:
-    """Write down what a release shows; one that is sent to nobody is seen too, since it is charged all the same."""
+    """Note the evidence of a release; one without receivers is seen too, since it is charged all the same."""
     declared = runtime.declare(phase, jax.tree.map(lambda leaf: leaf[0], values), records, view)
     if declared is None:
         return evidence
@@ -335,7 +335,7 @@ def _largest(tree: Tree) -> Array:
 
 
 def _differs(outbox: Outbox, other: Outbox, seen: Array, size: Array) -> Array:
-    """Whether someone got another message than this replay would have sent, made of numbers up to `size`."""
+    """Whether a receiver got another message than this replay would have sent, made of numbers up to `size`."""
     different = jnp.zeros(seen.shape, bool)
     pairs = list(zip(jax.tree.leaves(outbox), jax.tree.leaves(other), strict=True))
     for a, b in pairs:

@@ -333,7 +333,7 @@ class Ledger:
         if self._closed is None:
             self._closed = why
             with contextlib.suppress(sqlite3.Error):
-                self._connection.rollback()  # a cursor that somebody still refers to keeps a closed file locked
+                self._connection.rollback()  # a cursor that is still referred to keeps a closed file locked
             with contextlib.suppress(sqlite3.Error):
                 self._connection.close()
             self._held.free()
