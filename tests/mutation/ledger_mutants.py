@@ -90,19 +90,6 @@ MUTANTS = (
             ),
             ("another budget is taken", "budget is not None and budget != genesis.budget", "False", FIXED),
             ("another job is taken", "if job and job != genesis.job:", "if False:", FIXED),
-            (
-                "a reader in the way is not seen",
-                'if not checkpoint(connection, "TRUNCATE")',
-                "if False",
-                "test_a_reader_in_the_way_of_opening_is_named",
-                "test_the_log_is_emptied_at_opening_and_stays_small",
-            ),
-            (
-                "the log's name is not synced",
-                "            sync(path.parent)  # the log's name",
-                "            pass  # the log's name",
-                "test_the_name_of_the_log_is_synced_before_the_first_charge",
-            ),
             ("a child may use the ledger", "os.register_at_fork(after_in_child=_leave_all_to_parent)\n", "", FORKED),
             (
                 "a child waits for a thread that it does not have",
@@ -164,6 +151,25 @@ MUTANTS = (
                 "                self._connection.close()\n            self._held.free()\n",
                 "                self._connection.close()\n",
                 "test_the_budget_is_reached_and_never_exceeded",
+            ),
+        ],
+    ),
+    *of(
+        "privacy/ledger/opening.py",
+        "tests/privacy/test_ledger.py",
+        [
+            (
+                "a reader in the way is not seen",
+                'if not checkpoint(connection, "TRUNCATE")',
+                "if False",
+                "test_a_reader_in_the_way_of_opening_is_named",
+                "test_the_log_is_emptied_at_opening_and_stays_small",
+            ),
+            (
+                "the log's name is not synced",
+                "            sync(path.parent)  # the log's name",
+                "            pass  # the log's name",
+                "test_the_name_of_the_log_is_synced_before_the_first_charge",
             ),
         ],
     ),

@@ -70,7 +70,12 @@ MUTANTS = (
                 COSTS,
             ),
             ("decaying noise does not decay", "._replace(decay=ratio)", "", DRAWN),
-            ("the bound of 000 lacks its square", "width = math.log(rounds) ** 2", "width = math.log(rounds)", BOUNDED),
+            (
+                "the bound of bounded noise lacks its square",
+                "width = math.log(rounds) ** 2",
+                "width = math.log(rounds)",
+                BOUNDED,
+            ),
             ("the squeezed gradient is not normalised", "(leaf / safe).astype(leaf.dtype)", "leaf", BOUNDED),
             ("the statement's adjacency is not the caller's", "        adjacency=adjacency,\n", "", STATED),
             ("a clip of infinity is taken", "not 0 < value < math.inf", "not 0 < value", "test_nonsense_is_refused"),

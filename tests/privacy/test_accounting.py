@@ -419,3 +419,13 @@ def test_a_guarantee_needs_a_delta_and_uses() -> None:
         guarantee(Loss(1.0), "record", delta=0.0)
     with pytest.raises(ConfigError, match="uses 0"):
         guarantee(Loss(1.0), "record", uses=0)
+
+
+def test_accounts_are_readable_in_one_line() -> None:
+    """Also where nothing is promised."""
+    assert repr(Budget(epsilon=2.0, delta=1e-5)) == "Budget(epsilon=2.0, delta=1e-05)"
+    assert repr(guarantee(Loss(0.5, 0.125), "dataset")) == "Guarantee(epsilon = 0.5, pure, per agent)"
+    as_it_is = Event("unprotected", None, 1.0, 0.0)
+    assert repr(as_it_is) == "Event(unprotected, sensitivity 1, scale 0, all records: no finite loss)"
+    assert repr(booked([as_it_is])) == "Account(no finite loss)"
+    assert repr(guarantee(as_it_is.loss, "record")) == "Guarantee(not private, per record)"

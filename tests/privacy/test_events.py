@@ -119,7 +119,7 @@ def test_the_delta_of_one_component_that_moves_is_exact_however_many_do_not(
 
 
 def test_the_delta_of_the_texts_own_setting() -> None:
-    """000 section 2.4: five components, T = 50, epsilon = 0.1."""
+    """Dissertation, sec. 2.4: five components, T = 50, epsilon = 0.1."""
     event = Event("m", "bounded_laplace", 1.0, 10.0, 5, math.log(50) ** 2, "component")
     assert event.loss.delta == pytest.approx(2.38e-7, rel=2e-3)
 

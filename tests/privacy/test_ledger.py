@@ -12,7 +12,7 @@ import pytest
 
 from tacit.core.errors import BudgetExceeded, LedgerError, PrivacyError
 from tacit.privacy.events import Event
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger import Ledger, opening
 from tacit.privacy.ledger import ledger as ledger_module
 from tacit.privacy.ledger import store as ledger_store
 from tacit.privacy.ledger.store import PEER_SCHEMA
@@ -321,7 +321,7 @@ def test_the_name_of_the_log_is_synced_before_the_first_charge(tmp_path: Path, m
         raise OSError("I/O error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(ledger_module, "sync", failing)
+        patch.setattr(opening, "sync", failing)
         with pytest.raises(LedgerError, match="cannot be opened: I/O error"):
             Ledger.open(path)
     Ledger.open(path).close()

@@ -137,7 +137,7 @@ def test_a_mean_over_other_records_than_those_of_a_batch():
 
 
 def test_bounded_noise_stays_in_bounds_and_is_squeezed_as_printed():
-    """000 Alg. 3 by hand: the vector is the normalised (g + N + b) / (2 b + 1)."""
+    """Dissertation, Alg. 3, by hand: the vector is the normalised (g + N + b) / (2 b + 1)."""
     mechanism = bounded_laplace(epsilon=4.0, rounds=3)
     value = jnp.linspace(-0.5, 0.5, 5000)
     released, noise = release(mechanism, words(), value, view())

@@ -1,8 +1,8 @@
-"""An attack on every method's own claim: how much of a record the messages give away at least::
+"""Audits: attacks on a method's privacy claim, and checks of the contract::
 
     tacit.audit.audit(tacit.algorithms.online_push_sum, tacit.privacy.laplace(epsilon=1.0, clip=1.0)).words()
 
-A run is attacked many times over on two neighbouring data sets by one who sees every message; how well that works
+A run is attacked many times over on two neighbouring data sets by an attacker that sees every message; its success
 bounds epsilon from below, with a confidence. A bound above the claim shows that the claim is false. A bound below it
 proves nothing, but near the claim it shows that the attack is sharp enough to have noticed.
 """

@@ -1,4 +1,4 @@
-"""What the attacker makes of the evidence: one number per trial and statistic, larger for the given data set.
+"""The attacker's statistics of the evidence: one number per trial, larger for the given data set.
 
 - likelihood: log-likelihood ratio of everything that was released, under the noise that was declared. No test of a run
   that does what it declares is better (Neyman and Pearson).

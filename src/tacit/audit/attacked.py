@@ -1,4 +1,4 @@
-"""One problem of an audit: the runs that are attacked, what the attacker makes of them, and what is claimed of them."""
+"""Attack on one problem of an audit: its runs, the attacker's scores and test, and the claim."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PARTS = 8
 
 
 class Setting(NamedTuple):
-    """What is the same for all problems of an audit."""
+    """Settings shared by all problems of an audit."""
 
     mechanism: Mechanism
     graph: Graph | Topology | None
@@ -47,12 +47,12 @@ class Setting(NamedTuple):
 
 
 class Attacked(NamedTuple):
-    """A problem whose runs were attacked; what its test finds on the trials that count is yet to be looked at."""
+    """A problem whose runs were attacked; its test is yet to be judged on the trials that count."""
 
     problem: Problem
     algorithm: str
     claim: Guarantee | None
-    """What the accounts say of these runs; None: no promise is made."""
+    """The accounts' guarantee for these runs; None: no promise is made."""
     trials: Trials
     test: Test
     """The test that was chosen."""
@@ -203,7 +203,7 @@ def _refusal(algorithm: Algorithm, topology: Topology, batch: Batch) -> str | No
 def _claim(
     algorithm: Algorithm, topology: Topology, batch: Batch, evidence: Evidence, delta: float
 ) -> Guarantee | None:
-    """Return what an ordinary run would report, from what the victim's releases declared; each record is read once."""
+    """Return an ordinary run's guarantee, from the declarations of the victim's releases; a record is read once."""
     # The promise is what is being tried: data that get into the state are for the attack to find.
     engine = _settled(algorithm._replace(privacy=PrivacyStatement.none()), topology, batch)
     ratios = evidence.ratios[:, 0].max(axis=0).reshape(-1, len(algorithm.phases))

@@ -1,4 +1,4 @@
-"""From scores of trials to a lower bound on epsilon that holds with a stated confidence.
+"""Lower bounds on epsilon from scores of trials, with a stated confidence.
 
 A test says "it was this data set" when a score is on one side of a threshold. Of an (epsilon, delta)-private run
 
@@ -53,7 +53,7 @@ class Test(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """What a test has shown on trials that it was not chosen on."""
+    """Result of a test on trials that it was not chosen on."""
 
     test: Test
     epsilon: float

@@ -1,6 +1,6 @@
-"""Whether an algorithm keeps the contract: what both runtimes, a restart, other data and other numbers make of it.
+"""Checks of the contract on a user's algorithm: in both runtimes, over a restart, on other data and other numbering.
 
-Each check runs the method and raises a ContractError that says what differs. `check_contract` does all of them; the
+Each check runs the method and raises a ContractError that names the difference. `check_contract` does all of them; the
 package's own tests do them one by one, on every registered method.
 """
 
@@ -67,10 +67,32 @@ def check_contract(
     rounds: int = 20,
     seed: int = 0,
 ) -> tuple[str, ...]:
-    """Run a method in all the ways that must agree, and say what was checked; a ContractError says what does not.
+    """Run a method in all the ways that must agree, and name the checks that were made.
 
-    `other` is a stream of other data; without it everybody gets the next agent's. A method with noise is not
-    relabelled, since noise goes by the agent's number. `tacit.audit.audit` checks what its messages give away.
+    A method with noise is not relabelled, since noise goes by the agent's number. `tacit.audit.audit` attacks the
+    privacy of its messages.
+
+    Args:
+      algorithm: The method, with its objective and mechanism.
+      graph: A small network.
+      stream: Data for its learners.
+      other: Stream of other data for the check of public parts; None: each agent gets the next one's.
+      channel: Loss and delay of messages; None: reliable.
+      rounds: Rounds of each run, from 1 on.
+      seed: Of the runs.
+
+    Returns:
+      The checks, in words.
+
+    Raises:
+      ContractError: A check fails; its message names the difference and the remedy.
+
+    Example:
+      Some seconds::
+
+        method = tacit.algorithms.online_push_sum(tacit.objectives.logistic(), step=0.3)
+        check_contract(method, tacit.graphs.directed_ring(3), tacit.streams.logistic_drift(3, 2), rounds=4)
+        # ('the simulator equals peers', 'a restart goes on', 'public parts ignore the data', ...)
     """
     of_any_length = algorithm._replace(horizon=None)
     trial = Trial(of_any_length, graph, stream, channel or Channel(), rounds, seed)
@@ -193,7 +215,7 @@ def relabelling_changes_nothing(trial: Trial) -> None:
 
 
 def _next_agents_data(stream: Stream) -> Stream:
-    """Return other data for everybody; how many there are, and when they come, stays as it was: that is no secret."""
+    """Return other data for each agent; their number and times stay as they were: these are no secret."""
     if stream.arrivals is not None:
         raise ConfigError(
             f"stream {stream.name!r} brings data now and then; give a second one like it, with other data (other=...)"

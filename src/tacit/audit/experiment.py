@@ -1,8 +1,8 @@
-"""`audit`: attack a method on every problem that fits it, and report the strongest attack.
+"""`audit`: an attack on a method on every problem that fits it, of which the strongest is reported.
 
-The attacker may choose: of every problem it looks at some trials, and takes the problem and the test that promise most
-of what is claimed. What counts is what that one test shows on the other trials of that problem, so that the confidence
-is that of one test however many were tried.
+The attacker may choose: of every problem it looks at some trials, and takes the problem and the test that promise the
+largest share of the claim. That one test is then judged on the other trials of that problem, so that the confidence is
+that of one test however many were tried.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tacit.privacy.spending import DELTA
 CONFIDENCE = 0.999
 _FEWEST_TRIALS = 100
 _DOES_NOT_FIT = (ConfigError, RequirementError, GraphError, TypeError, ValueError, AttributeError, KeyError, IndexError)
-"""What a method says to a problem that is not for it, after the first one."""
+"""Errors by which a method declines a problem, after the first one."""
 
 
 def audit(
@@ -45,23 +45,41 @@ def audit(
     seconds: float | None = None,
     progress: Callable[[str], None] = lambda problem: None,
 ) -> Audit:
-    """Attack a method's claim: `constructor(objective, mechanism=mechanism)`, run many times under watch.
+    """Attack a method's privacy claim: `constructor(objective, mechanism=mechanism)`, run many times under watch.
 
-    - `constructor`: Makes the method from an objective and a mechanism; a registered `Entry` brings example settings.
-      Those that a problem needs (constraints, a cohort) are its to choose, unless `functools.partial` has.
-    - `mechanism`: The noise whose claim is attacked.
-    - `trials`: Runs per problem; without a number each problem has its own, 40,000 for most.
-    - `rounds`: Rounds of each run, in all problems; so for `coordinates` (of the model) and `records` (per round).
-    - `graph`: The network; without one the smallest on which the method runs. Agent 0 is the victim.
-    - `one_link`: The attacker sees what the victim sends to one neighbour, not to all; the claim is that of the whole.
-    - `delta`: Where claims made by Gaussian noise are compared.
-    - `confidence`: With which the lower bound holds.
-    - `seed`: Of the runs.
-    - `problems`: Names of `tacit.audit.PROBLEMS`; without any all are tried that fit.
-    - `seconds`: No further problem is begun after this time.
-    - `progress`: Is told the name of each problem as it begins.
+    Args:
+      constructor: Makes the method from an objective and a mechanism; a registered `Entry` brings example settings. A
+        problem chooses the settings that it needs (constraints, a cohort), unless `functools.partial` has.
+      mechanism: The noise whose claim is attacked; masks are for `audit_masks`.
+      trials: Runs per problem, from 100 on; None: each problem's own number, 40,000 for most. More show more.
+      rounds: Rounds of each run, from 1 on; None: each problem's own number, and so for the next two.
+      coordinates: Parameters of the model.
+      records: Records per round and agent.
+      graph: The network; None: the smallest on which the method runs. Agent 0 is the victim.
+      one_link: Whether the attacker sees the victim's messages to one neighbour, not to all; the claim stays that of
+        the whole.
+      delta: Above 0 and below 1, where claims made by Gaussian noise are compared.
+      confidence: Probability with which the lower bound holds, from 0.5 to below 1.
+      seed: Of the runs.
+      problems: Names of `tacit.audit.PROBLEMS`; None: all that fit.
+      seconds: No further problem is begun after this time; None: no limit.
+      progress: Gets the name of each problem as it begins.
 
-    Returns the strongest attack, with a verdict: see `Audit`.
+    Returns:
+      The strongest attack, with a verdict.
+
+    Example:
+      A quick attack on one problem, and the problems that there are::
+
+        audit(tacit.algorithms.online_push_sum, tacit.privacy.laplace(epsilon=1.0, clip=1.0), trials=2000,
+              rounds=1, problems=["linear"])
+        # Audit(online_push_sum with laplace: holds, epsilon >= 0.59 of 1 claimed)
+
+      >>> from tacit.audit import PROBLEMS
+      >>> PROBLEMS["linear"].finds
+      'too little noise, a clip that does not hold, a missing charge'
+
+    References: Jagielski, Ullman and Oprea (2020) on lower bounds by attack; docs/privacy.md describes the attacker.
     """
     begun = time.perf_counter()
     sizes = {"trials": trials, "rounds": rounds, "coordinates": coordinates, "records": records}
@@ -100,7 +118,7 @@ def audit(
 
 
 def _on(method: Method, problem: Problem, setting: Setting) -> Attacked | None:
-    """Attack on one problem; None where it has nothing to say of such a method."""
+    """Attack on one problem; None where it is not for such a method."""
     algorithm = made(method, setting.mechanism, problem)
     return attacked(algorithm, problem, setting) if problem.fits(method, algorithm) else None
 

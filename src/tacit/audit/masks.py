@@ -1,7 +1,7 @@
-"""Masks under attack: what one link shows, and whether the masks cancel where they must (004 section 4.3.4).
+"""Audit of masks: the view of one link, and whether masks cancel where they must (Rizk 2023, sec. 4.3.4).
 
-The run of masked messages is the one without masks, so a wire-tapper who knows both data sets knows what each message
-would be under either, and hence the mask that must have been added. Two things are tried:
+The run of masked messages is the one without masks, so a wire-tapper that knows both data sets knows each message
+under either, and hence the mask that must have been added. Two things are tried:
 
 - the link's view: the messages of the victim to one receiver, round by round. Under one Laplace mask of scale b they
   cost at most sum_t ||difference of the two shares||_1 / b. Masks that come again, or are too small, show.
@@ -41,16 +41,16 @@ _AGENTS, _VICTIM, _RECEIVER = 4, 0, 1
 _PRECISION = "float64"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MaskAudit:
-    """What was found."""
+    """Outcome of an attack on masks; made by `audit_masks`."""
 
     noise_std: float
     """Of the masks, in the unit of the weighed shares."""
     claim: float
     """Epsilon that the link's view may cost at most, for the two data sets that were tried."""
     finding: Finding
-    """The strongest test, and what it found."""
+    """The strongest test with its finding."""
     confidence: float
     """With which the lower bound holds."""
     exact: bool
@@ -61,6 +61,11 @@ class MaskAudit:
     """How many runs were attacked."""
     rounds: int
     """Of each run."""
+
+    def __repr__(self) -> str:
+        sums = "exact" if self.exact else "NOT exact"
+        found = f"epsilon >= {self.lower_bound:.2f} of {self.claim:.4g} claimed, sums {sums}"
+        return f"MaskAudit(noise_std {self.noise_std:g}: {self.verdict}, {found})"
 
     @property
     def lower_bound(self) -> float:
@@ -79,11 +84,11 @@ class MaskAudit:
 
     @property
     def verdict(self) -> Verdict:
-        """Say how the claim stands."""
+        """Standing of the claim."""
         return "broken" if not self.holds else "holds" if self.power >= CONCLUSIVE else "not conclusive"
 
     def words(self) -> str:
-        """Say what was found."""
+        """Return the finding in sentences."""
         sums = "exact to the bit" if self.exact else "NOT exact: masks do not cancel"
         open_ = "" if self.hidden else " Some messages left WITHOUT a mask."
         verdict = f"consistent, power {self.power:.2f}" if self.lower_bound <= self.claim else "BROKEN"
@@ -106,7 +111,33 @@ def audit_masks(
     confidence: float = 0.999,
     seed: int = 0,
 ) -> MaskAudit:
-    """Attack the masks of a diffusion method in the simulator; the victim's data differ in the first round."""
+    """Attack the masks of a diffusion method in the simulator; the victim's data differ in the first round.
+
+    Args:
+      mechanism: `tacit.privacy.local_graph_homomorphic(...)`.
+      trials: Runs that are attacked, half of them on either data set.
+      rounds: Rounds of each run, from 1 on.
+      coordinates: Parameters of the model, from 1 on.
+      constructor: Makes the method from an objective, a step and a mechanism.
+      step: Step size of the method.
+      confidence: Probability with which the lower bound holds.
+      seed: Of the runs.
+
+    Returns:
+      The finding: the link's view against its claim, and whether the receiver's sums are exact.
+
+    Example:
+      Some seconds::
+
+        audit_masks(tacit.privacy.local_graph_homomorphic(noise_std=0.05))
+
+      >>> from tacit.privacy import laplace
+      >>> audit_masks(laplace(epsilon=1.0, clip=1.0))
+      Traceback (most recent call last):
+      tacit.core.errors.ConfigError: mechanism 'laplace' masks nothing; audit local_graph_homomorphic here
+
+    References: Rizk (2023), sec. 4.3.4.
+    """
     if mechanism.spread != "masked" or mechanism.mask_scale == 0:
         raise ConfigError(f"mechanism {mechanism.name!r} masks nothing; audit local_graph_homomorphic here")
     other = np.arange(trials) % 2 == 1

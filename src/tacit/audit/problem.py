@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from tacit.audit.watch import Worlds
+from tacit.audit.watch import DataSetPair
 from tacit.core.contract import Algorithm, Array, Mechanism, Objective, Params
 from tacit.graphs import Channel, Graph, Topology
 from tacit.objectives import MeanLoss, PenalisedLoss, Regulariser
@@ -35,7 +35,7 @@ _FAR = 10.0
 
 
 class Method(NamedTuple):
-    """What is audited: how to make it, and which of its settings a problem may choose."""
+    """The audited method: its constructor, and the settings that a problem may choose."""
 
     make: Callable[..., Algorithm]
     takes: frozenset[str]
@@ -59,13 +59,13 @@ class Problem(NamedTuple):
     """One way to attack: a loss, data sets, a network, and how often and how long it is run."""
 
     name: str
-    """What reports call it."""
+    """Its name in reports."""
     finds: str
-    """What it is there to find, in a few words."""
+    """The faults that it finds, in a few words."""
     pairs: Pairs
     """The data sets."""
     objective: Callable[[float], Objective]
-    """Bound of the clip -> what is learnt."""
+    """Bound of the clip -> objective."""
     fits: Callable[[Method, Algorithm], bool]
     """Whether it is for a method, which is given as it is with this problem's settings."""
     rounds: int = 4
@@ -96,7 +96,7 @@ def bound_of(mechanism: Mechanism) -> float:
 
 
 def stream_of(pairs: list[Pair], positions: list[int], rounds: int, agents: int) -> Stream:
-    """Return the stream of `Worlds` in which agent 0's data may differ in one of these rounds."""
+    """Return the stream of `DataSetPair` in which agent 0's data may differ in one of these rounds."""
 
     def stacked(batches: list[Batch]) -> Batch:
         weights = [batch.weight for batch in batches]
@@ -105,7 +105,7 @@ def stream_of(pairs: list[Pair], positions: list[int], rounds: int, agents: int)
 
     given, other, rest = (stacked([getattr(pair, which) for pair in pairs]) for which in ("given", "other", "rest"))
 
-    def chunk(start: int, stop: int) -> Worlds:
+    def chunk(start: int, stop: int) -> DataSetPair:
         differs = np.isin(np.arange(start + 1, stop + 1), positions)
 
         def everyone(victim: Any, neighbour: Any) -> Any:
@@ -115,7 +115,7 @@ def stream_of(pairs: list[Pair], positions: list[int], rounds: int, agents: int)
             plain = np.stack([neighbour] * agents)
             return np.where(differs.reshape(-1, *[1] * row.ndim), row, plain)
 
-        return Worlds(*(Batch(*map(everyone, batch, rest)) for batch in (given, other)))
+        return DataSetPair(*(Batch(*map(everyone, batch, rest)) for batch in (given, other)))
 
     return from_function(chunk, agents=agents, rounds=rounds, name="neighbouring data sets")
 

@@ -1,8 +1,8 @@
-"""The problems that an audit runs, for the command and for the tests alike, and which of them fit a method.
+"""Problems of an audit, for the command and for the tests alike, and which of them fit a method.
 
-What is charged to a record depends on the kind of method, and so does the problem on which a record does as much as is
-charged. A problem fits if the method takes its settings and runs on its network; what refuses to is left out, and the
-report says why. A fault that none of these can show is not found: docs/privacy.md says what that leaves.
+The charge to a record depends on the kind of method, and so does the problem on which a record does as much as is
+charged. A problem fits if the method takes its settings and runs on its network; others are left out, and the report
+says why. A fault that none of these can show is not found: docs/privacy.md says what that leaves.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def method_of(constructor: Callable[..., Algorithm] | Entry) -> Method:
 
 
 def smallest_network(algorithm: Algorithm) -> Graph | Topology:
-    """Return three agents who all hear each other, or three clients of one server, or what comes nearest to it."""
+    """Return three agents that all hear each other, three clients of one server, or the nearest to it."""
     if algorithm.learner == "peer":
         clustered = "cluster" in runtime.link_ends(algorithm)
         return complete(4).with_clusters([0, 0, 1, 1]) if clustered else complete(3)
@@ -75,7 +75,7 @@ def _any(method: Method, algorithm: Algorithm) -> bool:
 
 
 def _keeps_data(method: Method, algorithm: Algorithm) -> bool:
-    """Whether every release is charged to every record: what a record did to a private state shows in later ones."""
+    """Whether every release is charged to every record: a record's mark on a private state shows in later ones."""
     return algorithm.privacy.private and algorithm.privacy.composition != "parallel" and not _has_duals(method)
 
 
@@ -115,7 +115,7 @@ def _now_and_then(algorithm: Algorithm, smallest: Graph | Topology) -> Topology:
 
 
 def _five(algorithm: Algorithm, smallest: Graph | Topology) -> Graph | Topology:
-    """Four links: the agent's own copy, which is charged and which nobody sees, is then one of five."""
+    """Four links: the agent's own copy, which is charged and which no attacker sees, is then one of five."""
     return complete(5) if isinstance(smallest, Graph) and smallest.clusters is None else smallest
 
 

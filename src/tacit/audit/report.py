@@ -1,4 +1,4 @@
-"""What an audit has found, as a value and in words."""
+"""Findings of an audit, as a value and in words."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RARE = 0.05
 
 
 class Outcome(NamedTuple):
-    """What became of one problem."""
+    """Outcome of one problem of an audit."""
 
     problem: str
     claim: float | None = None
@@ -41,24 +41,29 @@ class Outcome(NamedTuple):
         return cls(found.problem.name, claim, found.promised, test, found.seconds, found.refused)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Audit:
-    """The outcome of an attack on one method with one mechanism."""
+    """Outcome of an attack on one method with one mechanism; made by `audit`.
+
+    `verdict` is "holds" (the attack stays below the claim and reaches at least half of it), "not conclusive" (it stays
+    further below), "broken" (the lower bound is above the claim), "refused" (the runtimes would not run the method) or
+    "not private" (nothing is claimed). `words()` says it in sentences, `to_json()` as plain values.
+    """
 
     algorithm: str
     """Name of the method."""
     mechanism: str
     """Name of its noise."""
     claim: Guarantee | None
-    """What the accounts say of the runs that the strongest attack was on; None: no promise is made."""
+    """The accounts' guarantee for the runs of the strongest attack; None: no promise is made."""
     finding: Finding | None
-    """The strongest test, and what it found; None: there was nothing to attack."""
+    """The strongest test with its finding; None: there was nothing to attack."""
     confidence: float
     """With which the lower bound holds."""
     problem: Problem | None
     """The problem that it was found on."""
     limit: str
-    """What keeps the attack below the claim, most of all."""
+    """Main reason why the attack stays below the claim."""
     tried: tuple[Outcome, ...]
     """All problems that were run, and those that were left out, with the reason."""
     refused: str | None
@@ -68,7 +73,12 @@ class Audit:
     seconds: float
     """That it took."""
     sees: str = "every message of the victim"
-    """What the attacker has."""
+    """The attacker's view."""
+
+    def __repr__(self) -> str:
+        found = "" if self.finding is None else f", epsilon >= {_down(self.lower_bound)}"
+        claimed = f" of {self.claim.epsilon:.4g} claimed" if found and self.claim is not None and self.private else ""
+        return f"Audit({self.algorithm} with {self.mechanism}: {self.verdict}{found}{claimed})"
 
     @property
     def lower_bound(self) -> float:
@@ -98,7 +108,7 @@ class Audit:
 
     @property
     def verdict(self) -> Verdict:
-        """Say how the claim stands."""
+        """Standing of the claim."""
         claim = self.claim
         if claim is not None and claim.private and self.lower_bound > claim.epsilon:
             return "broken"
@@ -109,7 +119,7 @@ class Audit:
         return "holds" if self.power is None or self.power >= CONCLUSIVE else "not conclusive"
 
     def words(self) -> str:
-        """Say what was found, in sentences that stand alone."""
+        """Return the finding in sentences that stand alone."""
         refused = "" if self.refused is None else f"Refused before round 0: {self.refused}."
         if self.finding is None:
             return refused
@@ -136,7 +146,7 @@ class Audit:
         return f"{what}: {said}.{power}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything as plain values; what is infinite or not claimed is None."""
+        """Return everything as plain values; None stands for infinite or not claimed."""
         claim, finding, problem = self.claim, self.finding, self.problem
         return {
             "algorithm": self.algorithm,
@@ -177,7 +187,7 @@ class Audit:
 
 
 def limit_of(found: Attacked, finding: Finding) -> str:
-    """Say what keeps an attack below the claim most: the account, the data sets, or the trials."""
+    """Name the main reason why an attack stays below the claim: the account, the data sets, or the trials."""
     claim = found.claim
     if claim is None or not claim.private or claim.epsilon == 0 or finding.epsilon > claim.epsilon:
         return ""

@@ -44,7 +44,7 @@ replay may add the same numbers in another order. Of the message alone it may be
 cancels."""
 
 
-class Worlds(NamedTuple):
+class DataSetPair(NamedTuple):
     """A batch under either data set; every leaf has a leading axis over pairs of them."""
 
     given: Batch
@@ -52,7 +52,7 @@ class Worlds(NamedTuple):
 
     @property
     def y(self) -> Array | jax.ShapeDtypeStruct | None:
-        """What `records_in` counts the records of a batch by."""
+        """Labels, by which `records_in` counts the records of a batch."""
         y = getattr(self.given, "y", None)
         if y is None or hasattr(y, "__getitem__"):
             return None if y is None else y[0]
@@ -60,7 +60,7 @@ class Worlds(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """What is decided by lot when a trial starts; the attacker has to find out `other` and knows the rest."""
+    """Lots of a trial, drawn when it starts; the attacker has to find out `other` and knows the rest."""
 
     other: Array
     """Whether the run reads the other data set."""
@@ -70,7 +70,7 @@ class Trial(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """What the attacker has of one agent at the end; entries go round by round, and phase by phase within a round."""
+    """The attacker's evidence of one agent; entries go round by round, and phase by phase within a round."""
 
     trial: Trial
     residuals: Array
@@ -89,7 +89,7 @@ class Watched(NamedTuple):
     states: State
     """Leading axis of 3: as it is, and as it would be under either hypothesis."""
     own: Mapping[str, Message]
-    """Per phase to its own role, the replays' messages to themselves, which nobody sees."""
+    """Per phase to its own role, the replays' messages to themselves, which no attacker sees."""
     evidence: Evidence
 
 
@@ -98,7 +98,7 @@ class _Computed(NamedTuple):
 
     watched: Watched
     values: Tree
-    """What it is about to release, and what either replay would be: leading axis of 3."""
+    """Values about to be released, in the run and in either replay: leading axis of 3."""
 
 
 class _OwnMessage(Inbox):
@@ -129,18 +129,34 @@ def audited(
     every_round: bool = False,
     one_link: bool = False,
 ) -> Algorithm:
-    """Return the algorithm under watch, for a stream of `Worlds` whose batches are like `batch` (shapes are enough).
+    """Put an algorithm under watch, for a stream of `DataSetPair`; its `model` is then the `Evidence`.
 
-    A trial draws by lot which of the two data sets is read, which pair of them, and at which of `positions` they
-    differ, unless they differ in `every_round`. With `one_link` the attacker sees the first of the victim's links
-    alone. What `model` returns is the `Evidence`.
+    A trial draws by lot which of the two data sets is read, which pair of them, and the round in which they differ.
+
+    Args:
+      algorithm: The method.
+      batch: One agent's batch; shapes are enough.
+      rounds: Rounds of the run.
+      positions: Rounds of which one differs.
+      every_round: Whether the data sets differ in all rounds.
+      one_link: Whether the attacker sees the first of the victim's links alone.
+
+    Returns:
+      An algorithm for `tacit.simulate` that promises nothing: its state holds data.
+
+    Example:
+      >>> import jax, tacit
+      >>> method = tacit.algorithms.online_push_sum(tacit.objectives.logistic())
+      >>> one = tacit.streams.Batch(jax.ShapeDtypeStruct((2,), "float32"), jax.ShapeDtypeStruct((), "float32"))
+      >>> audited(method, one, rounds=3, positions=[1, 3]).privacy.private
+      False
     """
     indices = range(len(algorithm.phases))
     phases = tuple(_watched(algorithm, index, batch, every_round, one_link) for index in indices)
     objective = Objective(
         name=algorithm.objective.name,
-        loss=lambda evidence, worlds: jnp.zeros(()),
-        initial=lambda worlds: algorithm.objective.initial(batch),
+        loss=lambda evidence, both: jnp.zeros(()),
+        initial=lambda both: algorithm.objective.initial(batch),
     )
     return algorithm._replace(
         name=f"{algorithm.name} under watch",
@@ -201,8 +217,8 @@ def _watched(algorithm: Algorithm, index: int, batch: Batch, every_round: bool, 
     records = records_in(batch) if learns else 1
     to_itself = phase.source == phase.target
 
-    def compute(key: Key, watched: Watched, worlds: Worlds, view: View) -> tuple[_Computed, Tree]:
-        batches = _read(watched.evidence.trial, worlds, view, every_round) if learns else ()
+    def compute(key: Key, watched: Watched, both: DataSetPair, view: View) -> tuple[_Computed, Tree]:
+        batches = _read(watched.evidence.trial, both, view, every_round) if learns else ()
         states, values = jax.vmap(phase.compute, in_axes=(None, 0, 0, None))(key, watched.states, batches, view)
         return _Computed(watched._replace(states=states), values), _actual(values)
 
@@ -266,9 +282,9 @@ def _replays(states: Tree) -> Tree:
     return jax.tree.map(lambda leaf: leaf[1:], states)
 
 
-def _read(trial: Trial, worlds: Worlds, view: View, every_round: bool) -> Batch:
+def _read(trial: Trial, both: DataSetPair, view: View, every_round: bool) -> Batch:
     """Return the batch that the run reads, and those under either hypothesis."""
-    pairs = jax.tree.leaves(worlds.given)[0].shape[0]
+    pairs = jax.tree.leaves(both.given)[0].shape[0]
     differs = (view.round == trial.position) | every_round
 
     def leaf(given: Array, other: Array) -> Array:
@@ -276,7 +292,7 @@ def _read(trial: Trial, worlds: Worlds, view: View, every_round: bool) -> Batch:
         two = jnp.where(differs, two, one)
         return jnp.stack([jnp.where(trial.other, two, one), one, two])
 
-    return jax.tree.map(leaf, worlds.given, worlds.other)
+    return jax.tree.map(leaf, both.given, both.other)
 
 
 def _noted(
@@ -289,7 +305,7 @@ def _noted(
     view: View,
     seen: Array,
 ) -> Evidence:
-    """Write down what a release shows; one that is sent to nobody is seen too, since it is charged all the same."""
+    """Note the evidence of a release; one without receivers is seen too, since it is charged all the same."""
     declared = runtime.declare(phase, jax.tree.map(lambda leaf: leaf[0], values), records, view)
     if declared is None:
         return evidence
@@ -319,7 +335,7 @@ def _largest(tree: Tree) -> Array:
 
 
 def _differs(outbox: Outbox, other: Outbox, seen: Array, size: Array) -> Array:
-    """Whether someone got another message than this replay would have sent, made of numbers up to `size`."""
+    """Whether a receiver got another message than this replay would have sent, made of numbers up to `size`."""
     different = jnp.zeros(seen.shape, bool)
     pairs = list(zip(jax.tree.leaves(outbox), jax.tree.leaves(other), strict=True))
     for a, b in pairs:

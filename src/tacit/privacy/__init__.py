@@ -1,4 +1,4 @@
-"""How a private value becomes one that may leave, what that costs, and where it is booked."""
+"""Privacy: mechanisms, clipping, statements and events; accounts in `accounting`, the durable `ledger`, `noise`."""
 
 from __future__ import annotations
 

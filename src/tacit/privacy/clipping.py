@@ -1,4 +1,4 @@
-"""Clipping: what makes a sensitivity true.
+"""Clipping of gradients, on which every declared sensitivity rests.
 
 A tree is taken as one vector. The norm of what `clip` returns, in exact arithmetic, is never above the bound:
 
@@ -72,9 +72,19 @@ def refuse_nonfinite(tree: Tree, what: str) -> None:
 
 
 def records_in(batch: Batch) -> int:
-    """Return how many places for records a batch has, absent ones counted: a shape, so it tells nothing of the data.
+    """Count the places for records in a batch, absent records included: a shape, so it tells nothing of the data.
 
-    `y` of shape () is one record and (b,) is b of them; a batch without `y` is one record.
+    Args:
+      batch: `y` of shape () is one record and (b,) is b of them; a batch without `y` is one record.
+
+    Returns:
+      A Python int, also under `jax.jit`.
+
+    Example:
+      >>> import numpy as np
+      >>> from tacit.streams import Batch
+      >>> records_in(Batch(np.ones((3, 2)), np.ones(3)))
+      3
     """
     y = getattr(batch, "y", None)
     if y is None or jnp.ndim(y) == 0:
@@ -86,13 +96,26 @@ def records_in(batch: Batch) -> int:
 
 
 def present_in(batch: Batch) -> Array | int:
-    """Return how many records are there in a batch: places of a weight above 0."""
+    """Count the records that are there in a batch: places of a weight above 0.
+
+    Args:
+      batch: As for `records_in`; without a `weight` all records are there.
+
+    Returns:
+      An int, or an array under a weight.
+
+    Example:
+      >>> import numpy as np
+      >>> from tacit.streams import Batch
+      >>> int(present_in(Batch(np.ones((3, 2)), np.ones(3), np.array([1.0, 0.0, 2.0]))))
+      2
+    """
     places, weight = records_in(batch), getattr(batch, "weight", None)
     return places if weight is None else jnp.sum(jnp.broadcast_to(jnp.asarray(weight) > 0, (places,)))
 
 
 class GradientParts(NamedTuple):
-    """A gradient as a sum of what depends on data and what does not."""
+    """A gradient as a sum of a part that depends on data and one that does not."""
 
     data: Callable[..., Params]
     """(parameters, batch) -> the mean over the places of the batch; a third argument says over how many instead."""
@@ -101,11 +124,25 @@ class GradientParts(NamedTuple):
 
 
 def gradient_parts(objective: Objective, clip: Clip | None) -> GradientParts:
-    """Return the gradient of an objective with each record's part clipped: replacing one moves it by 2 bound / h.
+    """Split an objective's gradient into its records' clipped mean and the regulariser's part.
 
-    The mean is over the h places of the batch (`records_in`), or over as many records as `data` is told. A record of
-    weight 0 contributes zero whatever it holds, any other weight counts as present. The regulariser of a `Separable`
-    loss depends on the parameters alone and stays apart; of any other loss the whole is clipped.
+    Replacing a record moves the mean by 2 bound / h at most, over the h places of the batch (`records_in`) or over as
+    many records as `data` is told. A record of weight 0 contributes zero whatever it holds, any other weight counts as
+    present. The regulariser of a `Separable` loss depends on the parameters alone and stays apart; of any other loss
+    the whole is clipped.
+
+    Args:
+      objective: Loss and regulariser.
+      clip: Bound (2^-30 to 2^30) and norm; None leaves gradients as they are, and all in `data`.
+
+    Returns:
+      The functions `data(params, batch, over=None)` and `penalty(params)`.
+
+    Example:
+      >>> import tacit
+      >>> from tacit.core.contract import Clip
+      >>> gradient_parts(tacit.objectives.logistic(l2=0.1), Clip(1.0)).penalty is None
+      False
     """
     loss = objective.loss
     if clip is None:
@@ -115,9 +152,22 @@ def gradient_parts(objective: Objective, clip: Clip | None) -> GradientParts:
 
 
 def clipped_mean(of_one: Callable[[Params, Batch], Tree], clip: Clip) -> Callable[..., Tree]:
-    """Return the mean over a batch of a function of one record, with each record's value clipped.
+    """Make the mean over a batch of a function of one record, with each record's value clipped.
 
-    The mean is over the places of the batch or over as many records as a third argument says, as in `gradient_parts`.
+    Args:
+      of_one: (parameters, record) -> a tree of floating arrays.
+      clip: Bound (2^-30 to 2^30) and norm of each record's value.
+
+    Returns:
+      A function of (parameters, batch, over=None): the mean over the places of the batch, or over `over` records.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from tacit.core.contract import Clip
+      >>> from tacit.streams import Batch
+      >>> mean = clipped_mean(lambda params, record: record.x, Clip(1.0, "linf"))
+      >>> mean(None, Batch(jnp.asarray([[4.0], [0.0]]), jnp.ones(2)))
+      Array([0.5], dtype=float32)
     """
     bounded = clip
     _check(bounded)
@@ -142,7 +192,22 @@ def clipped_mean(of_one: Callable[[Params, Batch], Tree], clip: Clip) -> Callabl
 
 
 def clipped_gradient(objective: Objective, clip: Clip | None) -> Callable[[Params, Batch], Params]:
-    """Return both parts of the gradient together; see `gradient_parts`."""
+    """Make an objective's gradient with each record's part clipped: both parts of `gradient_parts` together.
+
+    Args:
+      objective: Loss and regulariser.
+      clip: Bound (2^-30 to 2^30) and norm of a record's gradient; None leaves gradients as they are.
+
+    Returns:
+      A function of (parameters, batch).
+
+    Example:
+      >>> import jax.numpy as jnp, tacit
+      >>> from tacit.core.contract import Clip
+      >>> gradient = clipped_gradient(tacit.objectives.squared(), Clip(1.0, "linf"))
+      >>> gradient(jnp.zeros(2), tacit.streams.Batch(jnp.asarray([[9.0, 0.0]]), jnp.asarray([9.0])))
+      Array([-1.,  0.], dtype=float32)
+    """
     data, penalty = gradient_parts(objective, clip)
 
     def gradient(params: Params, batch: Batch) -> Params:

@@ -35,7 +35,7 @@ class Enforced(NamedTuple):
 
     value: Tree
     cut: Array
-    """Whether it did not before."""
+    """Whether it had to be changed for that."""
 
 
 def enforced(

@@ -214,7 +214,7 @@ class Event:
 
     @property
     def _is_calibrated(self) -> bool:
-        """Whether what is declared is what sensitivity and scale say."""
+        """Whether the declared calibration is the quotient of sensitivity and scale."""
         wanted = (self.calibration or 0.0) * self.scale
         return self.sensitivity == 0 or abs(wanted - self.sensitivity) <= 1e-9 * self.sensitivity
 

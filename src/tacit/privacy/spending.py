@@ -36,7 +36,7 @@ class Spent(NamedTuple):
     guarantee: Guarantee | None
     """None: the method makes no promise."""
     reads: int
-    """How often a record was read at most in rounds that released something, counted twice where it is twice in one."""
+    """Most reads of a record in rounds that released something, counted twice where it is twice in one."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,7 +49,7 @@ class RunPrivacy:
     reads: int | None = None
     """In how many rounds a record was read at most, counted twice where one round reads it twice."""
     public: tuple[str, ...] = ()
-    """What was learnt from all rows before the run and is declared public, so that it is not charged."""
+    """Quantities learnt from all rows before the run and declared public, so that they are not charged."""
 
     def __repr__(self) -> str:
         found = "not private" if self.guarantee is None else repr(self.guarantee)[len("Guarantee(") : -1]
@@ -101,11 +101,17 @@ def spent_in_run(
     readings: Sequence[Reading],
     delta: float = DELTA,
 ) -> Spent:
-    """Return what the releases of a run promise together, to the record that they cost most: that of the dearest agent.
+    """Return the guarantee of a run's releases together, to the dearest record of the dearest agent.
 
-    `ratios` (rounds, phases) holds the sensitivity of the dearest release in units of its noise's scale, 0 where nobody
-    released anything. What each of them costs, and whom it is charged to, says `tacit.privacy.charges`, as in a peer:
-    the outcome is the largest of the agents' ledgers, to the bit.
+    Each release costs, and is charged, as `tacit.privacy.charges` says, as in a peer: the outcome is the largest of the
+    agents' ledgers, to the bit.
+
+    Args:
+      statement: The method's privacy statement.
+      releases: One per phase.
+      ratios: (rounds, phases) sensitivity of the dearest release in units of its noise's scale; 0: none was made.
+      readings: One per agent.
+      delta: Above 0 and below 1, for Gaussian noise.
     """
     table = np.asarray(ratios, np.float64)
     reads = max(_most_read(releases, reading) for reading in readings)

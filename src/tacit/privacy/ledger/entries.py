@@ -35,7 +35,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class Genesis:
-    """What a ledger is bound to from its first entry on."""
+    """Entry 0: the ledger's name, budget, job and use of a witness, bound for good."""
 
     ledger: str
     """A random name: two ledgers are never taken for one another."""
@@ -70,7 +70,7 @@ def encode_event(event: Event) -> str:
 
 @functools.lru_cache(maxsize=1024)  # most releases of a job are alike
 def decode_event(text: str, form: int = FORMAT) -> Event:
-    """Read an event back; whatever `encode_event` would not have written is refused."""
+    """Read an event back; a text that `encode_event` would not have written is refused."""
     try:
         values = json.loads(text)
         event = Event(**{**values, "observers": tuple(values["observers"])})
@@ -93,7 +93,7 @@ def encode_genesis(genesis: Genesis, form: int = FORMAT) -> str:
 
 
 def decode_genesis(text: str, form: int = FORMAT) -> Genesis:
-    """Read a genesis back; whatever `encode_genesis` would not have written is refused."""
+    """Read a genesis back; a text that `encode_genesis` would not have written is refused."""
     try:
         values = json.loads(text)
         del values["format"]

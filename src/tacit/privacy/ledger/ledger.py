@@ -1,4 +1,4 @@
-"""The durable ledger: what was released, booked before it left.
+"""The open ledger: releases are booked, durably, before they leave.
 
 The order is charge, commit, witness, draw: the noise of a release is drawn only when its cost is on the disk. A crash
 in between books a release that never happened, which wastes budget; the reverse, a release that is not booked, cannot
@@ -7,7 +7,7 @@ happen. A release that was booked and not sent is never sent later: it takes a n
 A peer commits its state and its outbox in the transaction that books (`charge_all(charges, also)`). It then draws first
 and lets nothing out before the commit; `tacit.peer.node.store` says why that is as safe.
 
-After a failed write or sync nobody knows what is on the disk (a kernel may report a lost page once and then call it
+After a failed write or sync the content of the disk is unknown (a kernel may report a lost page once and then call it
 clean), so the ledger closes for good. Opening it anew verifies the whole chain and writes the log into the database
 again, with a sync of its own, before the next charge.
 """
@@ -30,6 +30,7 @@ from tacit.core.errors import BudgetExceeded, LedgerError
 from tacit.privacy.accounting import Account, Budget
 from tacit.privacy.events import EVERYONE, Event, Loss
 from tacit.privacy.ledger.entries import Entry, Genesis, encode_event, sealed, validate_name
+from tacit.privacy.ledger.opening import opened
 from tacit.privacy.ledger.replay import Receipt, Replay
 from tacit.privacy.ledger.store import (
     SQLITE_FAILURES,
@@ -37,10 +38,7 @@ from tacit.privacy.ledger.store import (
     WriterLock,
     append,
     checkpoint,
-    connect_writer,
     number_of,
-    reading,
-    sync,
     write_new,
 )
 from tacit.privacy.ledger.witness import Mark, read_mark, refuse_taken, write_mark
@@ -54,9 +52,24 @@ BYTES_PER_CHECKPOINT = 1 << 22
 
 
 class Ledger:
-    """An append-only account of what was released, with a budget that it never exceeds.
+    """An append-only file of releases, with a budget that is never exceeded.
 
-    One process has it open at a time; threads may share it. A forked child cannot use it.
+    Make one with `Ledger.create`, open it again with `Ledger.open`; both are context managers. One process has it open
+    at a time; threads may share it. A forked child cannot use it. After a failed write it is closed for good: open it
+    anew.
+
+    Example:
+      >>> import pathlib, tempfile
+      >>> from tacit.privacy import Event
+      >>> from tacit.privacy.ledger import Budget, Ledger
+      >>> directory = tempfile.TemporaryDirectory()
+      >>> with Ledger.create(pathlib.Path(directory.name) / "ledger.db", Budget(epsilon=1.0)) as ledger:
+      ...     noisy = ledger.release("round 1", Event("laplace", "laplace", 1.0, 4.0), draw=lambda: 42)
+      ...     print(ledger, ledger.left().epsilon)
+      Ledger(ledger.db, 1 release, spent epsilon 0.25, rho 0.03125 of Budget(epsilon=1.0)) 0.75
+      >>> directory.cleanup()
+
+    References: docs/privacy.md states what is durable when.
     """
 
     def __init__(
@@ -79,7 +92,22 @@ class Ledger:
     def create(
         cls, path: Path, budget: Budget, witness: Path | None = None, job: str = "", also: Also | None = None
     ) -> Ledger:
-        """Begin a ledger where there is none, with what `also` adds; budget, job and use of a witness are fixed."""
+        """Begin a ledger where there is none, and open it.
+
+        Args:
+          path: The new file, on a local disk.
+          budget: Limit on all releases together, fixed for good.
+          witness: File on another disk or host that is told the last entry at each charge, so that an old copy of the
+            ledger is found out; None: no witness. Its use is fixed for good.
+          job: Name of the job, of 1 to 200 printable characters; "": none.
+          also: Writes a peer's tables in the first transaction, and returns about how many bytes.
+
+        Returns:
+          The open ledger.
+
+        Raises:
+          LedgerError: Something is at `path` already, or it cannot be written.
+        """
         path = path.resolve()
         if job:
             validate_name(job, "job")
@@ -103,12 +131,23 @@ class Ledger:
 
     @classmethod
     def open(cls, path: Path, budget: Budget | None = None, witness: Path | None = None, job: str = "") -> Ledger:
-        """Open a ledger, having verified all of it; `budget` and `job`, where given, must be those it was made with.
+        """Verify all of a ledger and open it for charges.
 
-        Not even a lower budget is taken: it would hold only until the next opening, and the file would not know of it.
+        Args:
+          path: The file.
+          budget: The budget it was made with; None: unchecked. Not even a lower one is taken: it would hold only until
+            the next opening, and the file would not know of it.
+          witness: The witness it was made with; required where it has one.
+          job: The job it was made for; "": unchecked.
+
+        Returns:
+          The open ledger.
+
+        Raises:
+          LedgerError: It is damaged, was changed or rolled back, is held by another process, or does not fit.
         """
         path = path.resolve()
-        with _opened(path, witness) as (connection, held, replay):
+        with opened(path, witness) as (connection, held, replay):
             genesis = replay.genesis
             if budget is not None and budget != genesis.budget:
                 raise LedgerError(
@@ -134,7 +173,7 @@ class Ledger:
 
     @property
     def budget(self) -> Budget:
-        """What may be spent in all."""
+        """Limit on all releases together."""
         return self.genesis.budget
 
     @property
@@ -143,21 +182,39 @@ class Ledger:
         return self._last.sequence
 
     def spent(self, observer: str = EVERYONE) -> Loss:
-        """Return what is booked for an observer; the default is one who sees every release."""
+        """Return the loss booked for an observer; the default is all of them together."""
         return self._account.spent(observer)
 
     def left(self, observer: str = EVERYONE) -> Loss:
-        """Return what an observer may still be shown."""
+        """Return the rest of the budget towards an observer; the budget is enforced for all of them together."""
         return self.budget.left(self.spent(observer))
 
     def charge(self, release: str, event: Event) -> Receipt:
-        """Book one release; when this returns it is on the disk."""
+        """Book one release; when this returns it is on the disk.
+
+        Args:
+          release: Its name, of 1 to 200 printable characters, never used before in this ledger.
+          event: The declaration that its noise will be drawn from.
+
+        Returns:
+          The receipt: number and hash of the entry.
+
+        Raises:
+          BudgetExceeded: It would cost more than is left; nothing was booked.
+          LedgerError: The name is taken, the ledger is closed, or the disk failed.
+        """
         return self.charge_all([(release, event)])[0]
 
     def charge_all(self, charges: Sequence[tuple[str, Event]], also: Also | None = None) -> tuple[Receipt, ...]:
         """Book several releases, and let `also` write, in one transaction: all of it or nothing.
 
-        `also` may write to a peer's tables only. If it fails the ledger closes, as after any write that failed.
+        Args:
+          charges: Names and events, as for `charge`.
+          also: May write to a peer's tables only, and returns about how many bytes. If it fails the ledger closes, as
+            after any write that failed.
+
+        Returns:
+          One receipt per charge.
         """
         texts = _texts(charges)
         with self._lock:
@@ -187,7 +244,13 @@ class Ledger:
     def release(self, release: str, event: Event, draw: Callable[[], T]) -> T:
         """Book a release and then draw it; if it cannot be booked, `draw` is not called.
 
-        If `draw` fails the charge stands: how far it got is not known here.
+        Args:
+          release: Its name, as for `charge`.
+          event: The declaration that `draw` draws from.
+          draw: Makes the noisy value. If it fails the charge stands: how far it got is not known here.
+
+        Returns:
+          The result of `draw`.
         """
         self.charge(release, event)
         return draw()
@@ -203,6 +266,11 @@ class Ledger:
         """Close the file and let another process have it."""
         with self._lock:
             self._shut("it was closed")
+
+    def __repr__(self) -> str:
+        count = f"{self.releases:,} release{'' if self.releases == 1 else 's'}"
+        closed = "" if self._closed is None else ", closed"
+        return f"Ledger({self.path.name}, {count}, spent {self.spent().words()} of {self.budget}{closed})"
 
     def __enter__(self) -> Ledger:
         return self
@@ -265,7 +333,7 @@ class Ledger:
         if self._closed is None:
             self._closed = why
             with contextlib.suppress(sqlite3.Error):
-                self._connection.rollback()  # a cursor that somebody still refers to keeps a closed file locked
+                self._connection.rollback()  # a cursor that is still referred to keeps a closed file locked
             with contextlib.suppress(sqlite3.Error):
                 self._connection.close()
             self._held.free()
@@ -278,48 +346,8 @@ class Ledger:
         self._held.free()
 
 
-def renew_witness(path: Path, witness: Path) -> Receipt:
-    """Make a witness for a ledger whose own is lost: its end, as it is now, is taken to be the true one."""
-    if os.path.lexists(witness):
-        raise LedgerError(f"the witness {witness} exists: only a lost one is made anew")
-    path = path.resolve()
-    with _opened(path, None) as (connection, held, replay):
-        last = replay.last
-        write_mark(witness, Mark(replay.genesis.ledger, last.sequence, last.hash))
-        connection.close()
-        held.free()
-    return Receipt(last.sequence, last.hash)
-
-
-@contextlib.contextmanager
-def _opened(path: Path, witness: Path | None) -> Iterator[tuple[sqlite3.Connection, WriterLock, Replay]]:
-    """Lock, open and verify a ledger; let go of it again if anything is wrong."""
-    with contextlib.ExitStack() as undo:
-        try:
-            reading(path, lambda _: None)  # before a lock file is put beside what may be no ledger
-            held = WriterLock(path)
-            undo.callback(held.free)
-            connection = connect_writer(path)
-            undo.callback(connection.close)
-            replay = _prefixed(path, Replay(connection, None if witness is None else read_mark(witness)).run)
-            if not checkpoint(connection, "TRUNCATE"):
-                raise LedgerError(f"{path}: a reader is in the way; wait until it has finished, and open it again")
-            sync(path.parent)  # the log's name: SQLite does this too, but ignores it when it fails
-            yield connection, held, replay
-        except (*SQLITE_FAILURES, OSError) as error:
-            raise LedgerError(f"{path} cannot be opened: {error}") from error
-        undo.pop_all()
-
-
 def _texts(charges: Sequence[tuple[str, Event]]) -> list[tuple[str, str]]:
     return [(validate_name(release, "release"), encode_event(event)) for release, event in charges]
-
-
-def _prefixed(path: Path, act: Callable[[], T]) -> T:
-    try:
-        return act()
-    except LedgerError as error:
-        raise LedgerError(f"{path} cannot be used as a ledger: {error}") from error
 
 
 def _leave_all_to_parent() -> None:

@@ -1,7 +1,7 @@
 """File descriptors: how many are left, and waiting for one where none is.
 
-A process that has none left can go on as soon as it has one again: nothing is lost while nothing was written. So who
-must open a file on the way of a charge waits here instead of failing.
+A process that has none left can go on as soon as it has one again: nothing is lost while nothing was written. So a
+charge that must open a file waits here instead of failing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PAUSE = 0.05
 LISTED = Path("/dev/fd")
 
 _waiting: dict[object, float] = {}
-"""Since when each of those who wait does."""
+"""Waiting caller -> since when."""
 
 
 def when_free(act: Callable[[], T]) -> T:
@@ -40,7 +40,7 @@ def when_free(act: Callable[[], T]) -> T:
             except OSError as error:
                 if error.errno not in SHORT:
                     raise
-            if me not in _waiting:  # nobody may be there yet to ask for `shortage`
+            if me not in _waiting:  # a status page that asks for `shortage` may not be up yet
                 _waiting[me] = time.monotonic()
                 _LOG.warning("%s", shortage())
             time.sleep(PAUSE)
@@ -63,7 +63,7 @@ def await_free(count: int) -> None:
 
 
 def shortage() -> str | None:
-    """Return what to tell of somebody who waits for a descriptor; None where nobody does."""
+    """Return a warning while a caller waits for a descriptor; None where none does."""
     since = min(_waiting.copy().values(), default=None)
     if since is None:
         return None

@@ -27,10 +27,12 @@ T = TypeVar("T")
 
 
 class Receipt(NamedTuple):
-    """Proof that a release is booked."""
+    """Proof that a release is booked: number and hash of its entry in the chain."""
 
     sequence: int
+    """Number of the entry, from 1 on; entry 0 is the genesis."""
     hash: bytes
+    """SHA-256 over the entry and the hash before it."""
 
 
 class Replay:
@@ -43,7 +45,7 @@ class Replay:
         self.account = Account()
         self.format = format_of(connection)
         self.at_most = Total()
-        """What was spent if every release was of every record: more than that it cannot be."""
+        """The loss if every release was of every record: an upper bound."""
         self._connection = connection
         self._mark = mark
 
@@ -88,7 +90,28 @@ class Replay:
 
 
 def inspect(path: Path, collect: Callable[[Replay], T], witness: Path | None = None) -> T:
-    """Verify a ledger without opening it for charges, also while another process does; `collect` sees every entry."""
+    """Verify a ledger and read it, also while another process charges.
+
+    Args:
+      path: The file, which is never written to.
+      collect: Gets the `Replay`, iterates over it (or calls `run`), and returns what is wanted of it.
+      witness: The ledger's witness, to find out an old copy; None: unchecked.
+
+    Returns:
+      The result of `collect`; it may have been called twice, where a writer came meanwhile.
+
+    Raises:
+      LedgerError: It is damaged, was changed, or is behind its witness.
+
+    Example:
+      >>> import pathlib, tempfile
+      >>> from tacit.privacy.ledger import Budget, Ledger, inspect
+      >>> with tempfile.TemporaryDirectory() as directory:
+      ...     path = pathlib.Path(directory) / "ledger.db"
+      ...     Ledger.create(path, Budget(rho=0.5)).close()
+      ...     inspect(path, lambda replay: replay.run().account)
+      Account(epsilon 0, rho 0)
+    """
     mark = None
     if witness is not None:
         mark = read_mark(witness)  # before the ledger, which may be ahead of it and never behind

@@ -1,8 +1,8 @@
 """The ledger's file: a chain of sealed entries in SQLite, appended to by one process and read by any.
 
 An entry's hash covers its number, its release, its event and the hash before it, so that nothing in the middle can be
-changed, removed or put elsewhere without every later hash being wrong. The end of the chain is what a hash cannot
-protect: an old copy of the file is a valid ledger. That is what `tacit.privacy.ledger.witness` is for.
+changed, removed or put elsewhere without every later hash being wrong. No hash protects the end of the chain: an old
+copy of the file is a valid ledger, which `tacit.privacy.ledger.witness` finds out.
 
 A peer keeps its own tables in the same file (`tacit.peer.node.store`): one commit makes charges and state durable.
 """
@@ -35,7 +35,7 @@ Also = Callable[[sqlite3.Connection], int]
 """Writes something in the same transaction as the entries, and returns about how many bytes that was."""
 
 APPLICATION_ID = 0x74614C31
-"""SQLite's mark of whose file it is ("taL1")."""
+"""SQLite's mark of a ledger's file ("taL1")."""
 LONGEST_VALUE = 1 << 20
 """Bytes of one column: more than any event needs; a damaged length must not make us allocate gigabytes."""
 SMALLEST_INTEGER = -(2**63)
@@ -190,7 +190,7 @@ def write_new(path: Path, genesis: Genesis, also: Also | None, witnessed: Callab
 
 def connect_writer(path: Path) -> sqlite3.Connection:
     """Open the ledger for appending, with every commit on the disk before it returns."""
-    reading(path, lambda _: None)  # checks whose file it is, read-only: what is not ours is not touched
+    reading(path, lambda _: None)  # checks, read-only, that it is a ledger: another file is not touched
     if not os.access(path, os.W_OK):
         raise LedgerError(f"{path} is read-only: a ledger that cannot be written to allows no release; see its mode")
     connection = _connect(path, "rw")
@@ -218,7 +218,7 @@ def checkpoint(connection: sqlite3.Connection, mode: str) -> bool:
 def reading(path: Path, use: Callable[[sqlite3.Connection], T], formats: tuple[int, ...] = (FORMAT,)) -> T:
     """Let `use` read one consistent state of the file, which is never written to, also while a process appends.
 
-    Where there is no log no process has it open, and the file is read as one that nobody changes, which leaves no
+    Where there is no log no process has it open, and the file is read as one that never changes, which leaves no
     -wal and -shm files behind and works on read-only media. If a writer comes meanwhile, `use` is called again.
     """
     log, before = _beside(path, "-wal"), _stamp(path)
@@ -328,7 +328,7 @@ def _check_identity(connection: sqlite3.Connection, formats: tuple[int, ...]) ->
 
 
 def _check_structure(connection: sqlite3.Connection) -> None:
-    """Check what the chain does not cover: the table's rules, and its index, which finds a release booked twice."""
+    """Check the parts outside the chain: the table's rules, and its index, which finds a release booked twice."""
     found = [row[0] for row in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid")]
     peer = PEER_SCHEMA if format_of(connection) == FORMAT else _PEER_SCHEMA_1
     if found not in (list(_SCHEMA), [*_SCHEMA, *peer]):

@@ -1,4 +1,4 @@
-"""What shows that a ledger is not an old copy of itself: its last entry, written down on another disk.
+"""The witness of a ledger: its last entry, written down on another disk, by which an old copy is found out.
 
 A chain of hashes says that nothing in the middle of a ledger was changed; it cannot say that its end is still there.
 The witness can, unless it is lost or set back together with the ledger: keep it on another disk, or another host.

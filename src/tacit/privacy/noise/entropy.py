@@ -1,4 +1,4 @@
-"""Where a peer's noise gets its bits: a ChaCha20 key stream, keyed by the operating system."""
+"""Random bits of a peer's noise: a ChaCha20 key stream, keyed by the operating system."""
 
 from __future__ import annotations
 
@@ -13,11 +13,16 @@ _NONCE = bytes(16)  # a key is used once, so its nonce need not differ
 
 
 class NoiseSource:
-    """Uniform 64-bit words that nobody can foresee, or compute again later.
+    """Uniform 64-bit words that cannot be foreseen, nor computed again later.
 
     Each request has a key of its own, fresh from the operating system, which is forgotten when the request is answered.
     So there is no state: nothing in memory leads back to an earlier draw, and neither a forked process nor a restored
     snapshot of a machine can draw the same noise again.
+
+    Example:
+      >>> from tacit.privacy.noise import NoiseSource
+      >>> NoiseSource().words(3).dtype, NoiseSource().predictable
+      (dtype('uint64'), False)
     """
 
     def __init__(self) -> None:
@@ -36,7 +41,7 @@ class NoiseSource:
         return self._next_key is not None
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        """Return fresh uniform words."""
+        """Return `count` fresh uniform words, from 0 on."""
         from cryptography.hazmat.primitives.ciphers import Cipher
         from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 

@@ -25,7 +25,7 @@ def fixed_point_step(mechanism: Mechanism, integers: Any) -> float:
 
 
 def weighed_shares(leaf: Array, weight: Array, step: float | None) -> Array:
-    """Each out-slot's share W[receiver, sender] x as a whole number of steps, saturated at half of what the type holds.
+    """Share W[receiver, sender] x of each out-slot, a whole number of steps, saturated at half of the type's range.
 
     Half, because the sum over a receiver's senders must not wrap. Masks may make single messages wrap: they cancel
     modulo the type's range all the same.
@@ -37,7 +37,21 @@ def weighed_shares(leaf: Array, weight: Array, step: float | None) -> Array:
 
 
 def from_grid(mechanism: Mechanism, total: Tree) -> Tree:
-    """Return the numbers that sums of shares on the grid stand for, in the precision that they came from."""
+    """Convert sums of shares on the grid back to numbers, in the precision that they came from.
+
+    Args:
+      mechanism: A masked one, or `on_grid`; its `grid` is the step.
+      total: Tree of int32 or int64 arrays.
+
+    Returns:
+      The tree in float32 or float64.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from tacit.privacy import from_grid, on_grid
+      >>> from_grid(on_grid(grid=0.25), jnp.asarray([2, -1], "int32"))
+      Array([ 0.5 , -0.25], dtype=float32)
+    """
     precision = {whole: name for name, (whole, _) in _GRIDS.items()}
 
     def number(leaf: Array) -> Array:

@@ -30,15 +30,26 @@ _DIGITS = 60
 
 
 def hides(mechanism: Mechanism) -> bool:
-    """Whether messages of this mechanism must not leave without masks."""
+    """Whether messages of a mechanism must not leave without masks."""
     return mechanism.spread == "masked" and mechanism.mask_scale > 0
 
 
 class MaskLaw:
-    """The law of one pair's mask on one number: Laplace of a scale, in whole steps of the grid."""
+    """Law of one pair's mask on one number: Laplace of a scale, in whole steps of the grid.
+
+    Args:
+      scale: Scale of the Laplace law, above 0.
+      step: Step of the grid, in the unit of the scale.
+
+    Example:
+      >>> import numpy as np
+      >>> law = MaskLaw(scale=1.0, step=2.0**-10)
+      >>> stream = np.zeros(2 * law.words, np.uint64)  # a peer takes the pair's key stream
+      >>> law.draws(stream).shape
+      (2,)
+    """
 
     def __init__(self, scale: float, step: float) -> None:
-        """Take scale and step in the same unit."""
         self._chances = [np.uint64(chance) for chance in _chances(Decimal(scale), Decimal(step))]
 
     @property
@@ -68,14 +79,19 @@ def _chances(scale: Decimal, step: Decimal) -> list[int]:
 
 
 def mask_law(mechanism: Mechanism, integers: Any) -> MaskLaw:
-    """Return the law of a mechanism's masks on integers of this type; refuse masks that would hide nothing."""
+    """Return the law of a mechanism's masks; masks that would hide nothing are refused.
+
+    Args:
+      mechanism: One that `hides`.
+      integers: Type of the messages, "int32" or "int64".
+    """
     step = fixed_point_step(mechanism, integers)
     check_size(mechanism.mask_scale, step)
     return _law(mechanism.mask_scale, step)
 
 
 def check_size(scale: float, step: float) -> None:
-    """Refuse masks that are small beside the grid's step."""
+    """Refuse masks of a scale below 1,024 steps of the grid, in the same unit."""
     if scale < SMALLEST_MASK * step:
         std = math.sqrt(2)
         raise ConfigError(

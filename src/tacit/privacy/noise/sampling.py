@@ -1,4 +1,4 @@
-"""What a peer releases: the value plus ideal noise, rounded to a grid that depends on the noise's scale alone.
+"""Releases of a peer: the value plus ideal noise, rounded to a grid that depends on the noise's scale alone.
 
 In floating point, a value plus noise betrays the value through its last bits: some outputs can occur for one value and
 never for its neighbour. Here the noise is a real number with infinitely many bits and the sum is rounded once, exactly,
@@ -36,7 +36,18 @@ _SMALLEST_LOG = 2.0**-20
 
 
 def grid_step(scale: float) -> float:
-    """Return the grid's step: the power of two from scale / 2^21 (not itself) to scale / 2^20."""
+    """Return the grid's step: the power of two from scale / 2^21 (not itself) to scale / 2^20.
+
+    Args:
+      scale: Of the noise, above 0.
+
+    Returns:
+      The step, in the unit of the scale.
+
+    Example:
+      >>> grid_step(1.0) == 2.0**-20
+      True
+    """
     return math.ldexp(1.0, math.frexp(scale)[1] - 21)
 
 
@@ -49,20 +60,42 @@ def release_on_grid(
     bound: float | None = None,
     simulation: bool = False,
 ) -> Floats:
-    """Return value + noise, independent in each coordinate, as the nearest multiples of `grid_step(scale)`.
+    """Release value + noise, independent in each coordinate, as the nearest multiples of `grid_step(scale)`.
 
     A multiple that float64 cannot hold is rounded to one that it can; that, like a cast to float32 later, is
-    post-processing. `bound` belongs to bounded Laplace noise: a draw outside [-bound, bound] is replaced by bound / 2.
-    A seeded source is taken in simulation only.
+    post-processing. Nothing is booked here: `tacit.privacy.ledger.Ledger.release` books first and then draws.
+
+    Args:
+      value: Array of float32 or float64, finite and up to 2^500.
+      distribution: "laplace", "gaussian" or "bounded_laplace".
+      scale: Scale (Laplace) or standard deviation (Gaussian) per coordinate, from 2^-500 to 2^500.
+      source: Random bits; a seeded one is taken in simulation only.
+      bound: Bounded Laplace only, in the unit of the value: a draw outside [-bound, bound] is replaced by bound / 2.
+      simulation: Whether predictable noise will do.
+
+    Returns:
+      The noisy value in double precision, of the same shape.
+
+    Raises:
+      PrivacyError: An argument is out of its range, or the source is predictable; nothing was drawn.
+
+    Example:
+      >>> import numpy as np
+      >>> from tacit.privacy.noise import NoiseSource, grid_step, release_on_grid
+      >>> noisy = release_on_grid(np.zeros(3), "laplace", 2.0, NoiseSource())
+      >>> noisy.shape, bool(np.all(noisy % grid_step(2.0) == 0))
+      ((3,), True)
+
+    References: Mironov (2012) on the leak; docs/privacy.md has the argument and the error bounds.
     """
-    scale = _checked_scale(scale)
-    bound = _checked_bound(bound, distribution)
+    scale = _validate_scale(scale)
+    bound = _validate_bound(bound, distribution)
     if source.predictable and not simulation:
         raise PrivacyError(
             "the noise source was seeded, so its noise can be computed and taken off again; expected NoiseSource(), "
             "which draws from the operating system (a seeded one is for simulation)"
         )
-    values = _checked_values(value, scale)
+    values = _validate_values(value, scale)
     noise = _Noise(scale, grid_step(scale), bound)
     draw = _gaussian if distribution == "gaussian" else _laplace
     flat = values.reshape(-1)
@@ -160,7 +193,7 @@ def _fast_gaussian(fractions: Floats, radii: NDArray[np.int64], angles: NDArray[
     )
 
 
-def _checked_scale(scale: float) -> float:
+def _validate_scale(scale: float) -> float:
     scale = float(scale)
     if not 1 / _LARGEST <= scale <= _LARGEST:
         raise PrivacyError(
@@ -170,7 +203,7 @@ def _checked_scale(scale: float) -> float:
     return scale
 
 
-def _checked_bound(bound: float | None, distribution: Distribution) -> float | None:
+def _validate_bound(bound: float | None, distribution: Distribution) -> float | None:
     if distribution not in get_args(Distribution):
         raise PrivacyError(f"distribution {distribution!r}: expected one of {', '.join(get_args(Distribution))}")
     if (distribution == "bounded_laplace") != (bound is not None):
@@ -180,7 +213,7 @@ def _checked_bound(bound: float | None, distribution: Distribution) -> float | N
     return None if bound is None else float(bound)
 
 
-def _checked_values(value: NDArray[Any], scale: float) -> Floats:
+def _validate_values(value: NDArray[Any], scale: float) -> Floats:
     given = np.asarray(value)
     if given.dtype not in (np.float32, np.float64):
         raise PrivacyError(f"a value of type {given.dtype} cannot be released: expected float32 or float64")

@@ -1,8 +1,9 @@
 """Noise of scale one for simulations, cheap enough to draw inside a round.
 
 A counter-based generator in 32-bit integers: agent, round, phase, leaf and coordinate are hashed to a word, and the
-word is mapped to a number. There is no state, so a draw does not depend on how rounds are cut into chunks or on who
-else is simulated. It is *not* cryptographic: peers that guard real data draw from the operating system's entropy.
+word is mapped to a number. There is no state, so a draw does not depend on how rounds are cut into chunks or on which
+other agents are simulated. It is *not* cryptographic: peers that guard real data draw from the operating system's
+entropy.
 
 Why not `jax.random`: drawing by its threefry costs several times the whole rest of a round (`python -m
 benchmarks.noise`). The statistical tests that the words must pass instead are in tests/privacy/test_unit_noise.py.
@@ -36,7 +37,16 @@ class NoiseWords(NamedTuple):
 
 
 def noise_words(agent_key: Key, round_: Array | int, phase: int) -> NoiseWords:
-    """Hash an agent's key of a whole run, a round and a phase; for one key no two of these share their words."""
+    """Hash an agent's key of a whole run, a round and a phase; for one key no two of these share their words.
+
+    Args:
+      agent_key: JAX key of the agent, the same in all rounds.
+      round_: Number of the round, from 1 on.
+      phase: Index of the phase, from 0 to 65,535.
+
+    Returns:
+      The seed of that release's noise.
+    """
     _check_number("phase", phase)
     data = jax.random.key_data(agent_key)
     moment = _scramble(jnp.asarray(round_).astype(jnp.uint32), jnp.uint32(phase))
@@ -44,12 +54,24 @@ def noise_words(agent_key: Key, round_: Array | int, phase: int) -> NoiseWords:
 
 
 def unit_laplace(words: NoiseWords, leaf: int, shape: Sequence[int], dtype: jnp.dtype) -> Array:
-    """Draw Laplace noise of scale 1, independent in every coordinate. `leaf` tells the arrays of one release apart.
+    """Draw Laplace noise of scale 1, independent in every coordinate; for simulations only.
 
     Single precision uses one word per coordinate and reaches 22 scales, double precision two (53 bits) and 36. Both
     start from the same word, so that they agree but for the resolution. A longer first axis leaves the earlier draws
     as they are. Words are the same bits everywhere; their numbers may differ in the last places between programs,
     since a compiler may round a product and a sum together.
+
+    Args:
+      words: Seed of the agent's release, from `noise_words`.
+      leaf: Number of the array within the release, from 0 to 65,535.
+      shape: Shape of the draw.
+      dtype: float32 or float64.
+
+    Example:
+      >>> import jax
+      >>> from tacit.privacy.noise import noise_words, unit_laplace
+      >>> unit_laplace(noise_words(jax.random.key(0), round_=1, phase=0), 0, (4,), "float32").shape
+      (4,)
     """
     sign, magnitude = _sign_and_exponential(words, leaf, tuple(shape), jnp.dtype(dtype))
     return _with_sign(magnitude, sign).astype(dtype)
