@@ -59,8 +59,7 @@ def test_reprs_are_one_line_that_says_what_it_is():
         ring(8): "Graph(ring, 8 agents, 16 links)",
         tacit.graphs.star_roles(5): "Topology(5 client, 1 server; links uplink 5, downlink 5)",
         tacit.graphs.star_roles(2).links["uplink"]: "Graph(uplink, 2 senders to 1 receivers, 2 links)",
-        tacit.graphs.Channel(): "Channel(reliable)",
-        tacit.graphs.Channel(0.1, links=("uplink",)): "Channel(loses 0.1 on uplink)",
+        tacit.graphs.Channel(0.1): "Channel(loss=0.1, delay=None, links=None)",  # checkpoints compare it
         stream: "Stream(logistic_drift, 8 agents, 5 features, 20 rounds)",
         tacit.objectives.logistic(l2=0.5): "Objective(logistic, l2=0.5)",
         tacit.metrics.Interval(1.0, 0.5, 1.5, 3): "Interval(1, from 0.5 to 1.5, 3 repeats)",
