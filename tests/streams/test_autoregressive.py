@@ -9,7 +9,7 @@ import pytest
 
 from tacit.core.errors import ConfigError, DataError
 from tacit.streams import AutoregressiveStream, Batch, Stream, autoregressive
-from tacit.streams.arrivals import spread
+from tacit.streams.arrivals import draw_arrivals
 
 AGENTS, SAMPLES, ROUNDS = 7, (20, 40, 60), 90
 
@@ -129,7 +129,7 @@ def test_a_round_without_a_sample_is_empty(stream) -> None:
 
 
 def test_any_round_is_as_likely() -> None:
-    arrivals = spread(np.array([3] * 4000), 10, np.random.default_rng(0))
+    arrivals = draw_arrivals(np.array([3] * 4000), 10, np.random.default_rng(0))
     # 20 counts of rounds and pairs of rounds at 5 deviations: false alarms in less than 2e-5 of all seeds.
     assert np.abs(arrivals.mean(axis=1) - 0.3).max() < 5 * math.sqrt(0.3 * 0.7 / 4000)
     both = (arrivals & np.roll(arrivals, 1, axis=0)).mean(axis=1)

@@ -41,7 +41,7 @@ def test_a_function_stream_keeps_its_own_sizes_and_period() -> None:
     assert (stream.rounds, stream.period, stream.name, stream.description) == (None, 2, "prices", "made up")
     np.testing.assert_array_equal(stream.data_size, [5, 5, 5])
     np.testing.assert_array_equal(stream.reads(5), [3, 3, 3])
-    assert "prices: 3 agents, endless" in repr(stream)
+    assert repr(stream) == "Stream(prices, 3 agents, endless)"
 
 
 @pytest.mark.parametrize(("start", "stop"), [(-1, 2), (3, 2), (0, 8), (8, 8)])

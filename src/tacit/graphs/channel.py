@@ -53,7 +53,7 @@ class Delay:
         return tuple(self.p**i * (1 - self.p) for i in range(len(self.possible)))
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Channel:
     """Channel that loses each message with one probability, independently, and delays those that get through.
 
@@ -64,8 +64,8 @@ class Channel:
 
     Example:
       >>> import tacit
-      >>> tacit.graphs.Channel(loss=0.1, delay=tacit.graphs.Delay(0.2, longest=5))
-      Channel(loses 0.1, delays up to 5 rounds)
+      >>> tacit.graphs.Channel(loss=0.1, delay=tacit.graphs.Delay(0.2, longest=5)).longest_delay
+      5
     """
 
     loss: float = 0.0
@@ -75,12 +75,6 @@ class Channel:
     def __post_init__(self) -> None:
         if not 0 <= self.loss < 1:
             raise ConfigError(f"channel loss is {self.loss}: expected a probability in [0, 1)")
-
-    def __repr__(self) -> str:
-        does = [f"loses {self.loss:g}"] if self.loss else []
-        does += [] if self.delay is None else [f"delays up to {self.delay.longest} rounds"]
-        where = "" if self.links is None else f" on {', '.join(self.links)}"
-        return f"Channel({', '.join(does) or 'reliable'}{where})"
 
     @property
     def reliable(self) -> bool:

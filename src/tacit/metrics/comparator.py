@@ -136,7 +136,7 @@ def _solve(objective: Objective, data: Data, rounds: int, *, start: Params, tole
     else:
         last = max(tolerance / 2, SMALLEST_MU)
         wanted = 2 * last
-        stages = [(objective.smoothed(mu), mu) for mu in falling(last)]
+        stages = [(objective.smoothed(mu), mu) for mu in smoothing_levels(last)]
 
     def average(loss: Loss, x: Vector) -> tuple[float, Vector]:
         value, gradient = data.mean(loss, vectors.tree(x), rounds)
@@ -168,7 +168,7 @@ def shown_gap(gap: float | None) -> str:
     return "no certified gap" if gap is None else f"gap at most {gap:.1e}"
 
 
-def falling(last: float) -> list[float]:
+def smoothing_levels(last: float) -> list[float]:
     """Return 0.1, 0.01, ... down to `last`."""
     steps = max(math.ceil(math.log10(0.1 / last) - 1e-9), 0)
     return [0.1 / 10**step for step in range(steps)] + [last]

@@ -23,7 +23,7 @@ import numpy as np
 from tacit.core.contract import Batch, Objective, Params
 from tacit.core.errors import ConfigError, DataError
 from tacit.metrics.blocks import Chunks, Data, Loss, Vector, Vectors
-from tacit.metrics.comparator import ASSUMED_CURVATURE, SMALLEST_MU, falling, shown_gap
+from tacit.metrics.comparator import ASSUMED_CURVATURE, SMALLEST_MU, shown_gap, smoothing_levels
 from tacit.metrics.lower_bound import LowerBound
 from tacit.metrics.quadratic import Solution, minimise_quadratic, region
 from tacit.metrics.windows import Windows
@@ -218,7 +218,7 @@ class _Solver:
         stages, wanted, rest = [self.objective.loss], self.tolerance, 0.0
         if self.objective.smoothed is not None:
             rest = max(self.tolerance / 2, SMALLEST_MU)
-            stages, wanted = [self.objective.smoothed(mu) for mu in falling(rest)], 2 * rest
+            stages, wanted = [self.objective.smoothed(mu) for mu in smoothing_levels(rest)], 2 * rest
         iterations = 0
         while True:
             self.slack = max(self.least_violation(last, self.most / 2), 0.0)

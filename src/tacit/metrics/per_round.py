@@ -26,7 +26,7 @@ import numpy as np
 from tacit.core.contract import Array, Batch, Objective, Params, Tree
 from tacit.core.errors import ConfigError, DataError
 from tacit.metrics.blocks import Chunks, Loss, Vector, Vectors, as_double
-from tacit.metrics.comparator import ASSUMED_CURVATURE, falling, shown_gap
+from tacit.metrics.comparator import ASSUMED_CURVATURE, shown_gap, smoothing_levels
 from tacit.metrics.lower_bound import LowerBound
 from tacit.objectives import ConvexSet
 from tacit.objectives.losses import certified_regulariser
@@ -116,7 +116,7 @@ def dynamic_comparator(
     losses, wanted = [objective.loss], tolerance
     if objective.smoothed is not None:
         wanted = max(tolerance / 2, SMALLEST_MU)
-        losses = [objective.smoothed(mu) for mu in falling(wanted)]
+        losses = [objective.smoothed(mu) for mu in smoothing_levels(wanted)]
     first = objective.initial(spec)
     l2 = 0.0 if known is None else known.l2
     floor = LowerBound(Vectors.of(first), within, l2)

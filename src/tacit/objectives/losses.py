@@ -229,6 +229,11 @@ def linear(params: Array, x: Array) -> Array:
     Args:
       params: w (d,).
       x: (d,) or (samples, d).
+
+    Example:
+      >>> import jax.numpy as jnp, tacit
+      >>> tacit.objectives.linear(jnp.array([1.0, 2.0]), jnp.ones((3, 2))).tolist()
+      [3.0, 3.0, 3.0]
     """
     return jnp.sum(x * params, axis=-1)
 
@@ -255,6 +260,11 @@ def squared_loss(prediction: Array, y: Array) -> Array:
     Args:
       prediction: p, one per sample.
       y: Labels.
+
+    Example:
+      >>> import jax.numpy as jnp, tacit
+      >>> tacit.objectives.squared_loss(jnp.array([1.0, 3.0]), jnp.zeros(2)).tolist()
+      [0.5, 4.5]
     """
     return 0.5 * jnp.square(prediction - y)
 

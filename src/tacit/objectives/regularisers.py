@@ -76,6 +76,11 @@ def l1(coefficient: float) -> Regulariser:
 
     Args:
       coefficient: 0 or more.
+
+    Example:
+      >>> import tacit
+      >>> tacit.objectives.l1(0.1)
+      Regulariser(l1=0.1, l2=0.0)
     """
     return Regulariser(l1=coefficient)
 
@@ -85,6 +90,11 @@ def l2(coefficient: float) -> Regulariser:
 
     Args:
       coefficient: 0 or more.
+
+    Example:
+      >>> import tacit
+      >>> tacit.objectives.l1(0.1) + tacit.objectives.l2(0.2)
+      Regulariser(l1=0.1, l2=0.2)
     """
     return Regulariser(l2=coefficient)
 

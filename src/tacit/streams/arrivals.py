@@ -41,7 +41,7 @@ class ArrivalStream(Stream):
         description: str,
     ) -> None:
         """Take samples (sum of sizes, d), agent after agent; `rng` draws the rounds in which they come."""
-        self.arrivals = spread(sizes, rounds, rng)
+        self.arrivals = draw_arrivals(sizes, rounds, rng)
         self.agents, self.rounds, self.period = len(sizes), rounds, rounds
         self.data_size = sizes.astype(np.int32)
         self.name, self.description = name, description
@@ -69,7 +69,7 @@ class ArrivalStream(Stream):
         return Batch(self._x[row], self._y[row], self.arrivals[start:stop].astype(np.float32))
 
 
-def spread(sizes: NDArray[np.int64], rounds: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+def draw_arrivals(sizes: NDArray[np.int64], rounds: int, rng: np.random.Generator) -> NDArray[np.bool_]:
     """Draw (rounds, agents) in which rounds each agent's samples come: any set of that many rounds is as likely."""
     check_rounds(rounds, len(sizes))
     if sizes.max() > rounds:

@@ -13,7 +13,7 @@ from tacit.core.errors import DataError
 from tacit.streams.columns import refuse_large
 
 FIRST_LOOK = 2**24
-"""Bytes that are unpacked before it is foretold whether there may be too many; then all are counted first."""
+"""Bytes that are unpacked before the size of the whole is projected; where that is too large, all are counted."""
 LONGEST_LINE = 2**24
 """Characters."""
 ROWS_AT_ONCE = 4096
@@ -38,11 +38,11 @@ class _Unpacked(io.RawIOBase):
         found = self._content.readinto(buffer)
         self._taken += found
         if self._taken > limits.limit():
-            limits.refuse_beyond(max(self._taken, self.foretold), f"{self._path} unpacked", DataError)
+            limits.refuse_beyond(max(self._taken, self.projected), f"{self._path} unpacked", DataError)
         return found
 
     @property
-    def foretold(self) -> float:
+    def projected(self) -> float:
         """How large the whole would be if the rest were packed as closely as what has come."""
         return self._taken * self._size / max(self._packed.tell(), 1)
 
@@ -59,8 +59,8 @@ def open_bytes(path: Path) -> io.BufferedReader:
         return path.open("rb")
     with _Unpacked(path) as content:  # its size shows before any part of it is kept
         left = FIRST_LOOK
-        # A table may begin with much of the same: what the first part foretells is looked at, and not believed.
-        while (left > 0 or content.foretold > limits.limit()) and (found := len(content.read(2**20) or b"")):
+        # A table may begin with much of the same: the size projected from the first part is checked, and not believed.
+        while (left > 0 or content.projected > limits.limit()) and (found := len(content.read(2**20) or b"")):
             left -= found
     return io.BufferedReader(_Unpacked(path), 2**18)
 

@@ -202,7 +202,7 @@ def owners(source: Source, name: str) -> tuple[NDArray[np.int64], tuple[str, ...
     return number.astype(np.int64), tuple(str(owner) for owner in found)
 
 
-def in_time(source: Source, name: str) -> NDArray[np.int64]:
+def time_order(source: Source, name: str) -> NDArray[np.int64]:
     """Return the order of the rows by a column of times or numbers; of equal ones, as in the file."""
     column = source.read(name)
     source.refuse_missing(name, column, "fill it in, or leave that row out")

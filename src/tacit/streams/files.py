@@ -117,7 +117,7 @@ def read_table(
         raise DataError(f"{path}: owner column {owner!r} has {len(holder)} rows, but the table has {len(x)}")
     learnt = (*encoded.learnt, *found.learnt, *source.learnt)
     table = Table(x, y, encoded.names, holder, holders, found.classes, encoded.marks, encoded.absent, task, learnt)
-    return table if time is None else _in_order(table, columns.in_time(source, time))
+    return table if time is None else _in_order(table, columns.time_order(source, time))
 
 
 def read_owners(path: str | Path, owner: str) -> tuple[str, ...]:

@@ -30,7 +30,13 @@ def leaf_spec(shape: tuple[int, ...], dtype: Any) -> Any:
 
 
 class Batch(NamedTuple):
-    """One agent's samples of one round; the streams here give these, a stream of yours any pytree."""
+    """One agent's samples of one round; the streams here give these, a stream of yours any pytree.
+
+    Example:
+      >>> import tacit
+      >>> tacit.streams.logistic_drift(agents=8, dim=5, batch=3).batch_spec().x.shape
+      (3, 5)
+    """
 
     x: Array | NDArray[Any]
     """(d,) where a round brings one sample, (b, d) where it brings b; d may be any shape, as for images."""
