@@ -22,26 +22,26 @@ GRID = (0.1, 0.3, 1.0, 3.0, 10.0)
 TUNING_SEED = 1000
 TUNING_REPEATS = 4
 METHODS: Mapping[str, str] = {
-    "OPS": "online_push_sum",
-    "COL": "centralised_online",
-    "DOL-Symm": "decentralised_symmetric",
-    "DOL-Asymm": "decentralised_asymmetric",
-    "Local OGD": "local_online",
-    "Private OPS": "online_push_sum",
+    "Online push-sum (OPS)": "online_push_sum",
+    "Central, all pooled (COL)": "centralised_online",
+    "Mutual links only (DOL-Symm)": "decentralised_symmetric",
+    "Biased averaging (DOL-Asymm)": "decentralised_asymmetric",
+    "Alone (local OGD)": "local_online",
+    "Private online push-sum (OPS)": "online_push_sum",
 }
 """Label -> algorithm."""
 STEPS: Mapping[str, float] = {
-    "OPS": 3.0,
-    "COL": 3.0,
-    "DOL-Symm": 1.0,
-    "DOL-Asymm": 3.0,
-    "Local OGD": 1.0,
-    "Private OPS": 0.3,
+    "Online push-sum (OPS)": 3.0,
+    "Central, all pooled (COL)": 3.0,
+    "Mutual links only (DOL-Symm)": 1.0,
+    "Biased averaging (DOL-Asymm)": 3.0,
+    "Alone (local OGD)": 1.0,
+    "Private online push-sum (OPS)": 0.3,
 }
-"""What `tune` found."""
+"""Label -> best constant step, found by `tune`."""
 ALSO: Mapping[str, str] = {
-    "DOL-Symm": "apart = true\n",  # its mutual links leave agents alone, which is what the demonstration shows
-    "Private OPS": """
+    "Mutual links only (DOL-Symm)": "apart = true\n",  # mutual links leave some agents alone, as is to be shown
+    "Private online push-sum (OPS)": """
 [algorithm.mechanism]
 kind = "laplace"
 epsilon = 3.0
