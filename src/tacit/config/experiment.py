@@ -23,12 +23,11 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from tacit import graphs, objectives, streams
-from tacit.config.choices import CONSTRUCTORS, Choice, choose, task_of
+from tacit import graphs, streams
+from tacit.config.choices import CONSTRUCTORS, OBJECTIVES, Choice, choose, task_of
 from tacit.config.extensions import Extensions
 from tacit.config.sections import Place, Section, Seeding, beside, check, located, read_text, read_toml
 from tacit.core import limits
-from tacit.core.contract import Objective
 from tacit.core.errors import ConfigError
 from tacit.graphs import Graph
 from tacit.graphs.channel import LONGEST_DELAY
@@ -73,7 +72,6 @@ PARTITIONS: Mapping[str, Callable[..., Any]] = {
     "stochastic_adversarial": partition.stochastic_adversarial,
     "unequal": partition.unequal,
 }
-OBJECTIVES: Mapping[str, Callable[..., Objective]] = objectives.OBJECTIVES
 
 OF_THE_RUN = frozenset({"agents", "rounds", "seed", "name"})
 """Parameters of streams that follow from the run and the graph."""

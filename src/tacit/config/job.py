@@ -27,18 +27,17 @@ from pydantic import Field
 
 from tacit import runtime
 from tacit.config import sections
-from tacit.config.choices import CONSTRUCTORS, choose, task_of
+from tacit.config.choices import CONSTRUCTORS, OBJECTIVES, choose, task_of
 from tacit.config.own_code import Program, program
 from tacit.config.sections import Place, Section, check, located
 from tacit.core import limits
 from tacit.core.contract import Algorithm
 from tacit.core.errors import ConfigError, GraphError, IdentityError
-from tacit.graphs.clusters import checked_clusters
-from tacit.objectives import OBJECTIVES
+from tacit.graphs import checked_clusters
 from tacit.peer.identity.identity import checked_peer_name
 from tacit.peer.node.exchange import VERSION
 from tacit.peer.sources.queue import SampleForm
-from tacit.streams.stream import Batch
+from tacit.streams import Batch
 
 TABLES = ("job", "members", "clusters", "objective", "algorithm")
 
