@@ -307,7 +307,7 @@ def test_the_demonstration_runs(tacit: Any, tmp_path: Path, monkeypatch: pytest.
         "COL",
         "DOL-Symm",
         "DOL-Asymm",
-        "Local OGD",
+        "local OGD",
         "not private",
         "report: runs/demo/report.html",
     ):
@@ -326,7 +326,7 @@ def papers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, Path, int]]:
             calls.append((quick, out, seed))
             return {"claims": [{"claim": "A < B", "holds": holds, "figure": "A 1, B 2"}]}
 
-        return SimpleNamespace(name=name, title=f"title of {name}", source="003", run=run)
+        return SimpleNamespace(name=name, title=f"title of {name}", source="a paper", run=run)
 
     module = ModuleType("tacit_reproduction.catalogue")
     known = {"good": experiment("good", True), "bad": experiment("bad", False)}

@@ -49,7 +49,7 @@ def names(requirements):
 
 def test_a_peer_brings_few_libraries_and_the_extras_are_those_of_the_tests():
     project = declared()
-    assert len(project["dependencies"]) <= 10
+    assert len(project["dependencies"]) <= 9
     extras = project["optional-dependencies"]
     for extra, libraries in EXTRAS.items():
         if extra != "mlflow":  # of which there are two distributions

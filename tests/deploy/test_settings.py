@@ -246,7 +246,7 @@ def served(monkeypatch):
     def constructor(objective: Objective, step: float):
         return sampled_fedavg(objective, step, 1, 2)
 
-    monkeypatch.setitem(REGISTRY, "sampled_fedavg", Entry("sampled_fedavg", "004 ch. 2", constructor))
+    monkeypatch.setitem(REGISTRY, "sampled_fedavg", Entry("sampled_fedavg", "Rizk (2023), ch. 2", constructor))
     return job_text("sampled_fedavg").replace(
         'peer = ["hospital-a", "hospital-b", "hospital-c"]', 'client = ["a", "b"]\nserver = ["s"]'
     )

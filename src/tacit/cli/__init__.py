@@ -1,6 +1,6 @@
 """The command `tacit`.
 
-What a command needs is imported inside it, so that help comes at once. A TacitError is one message on stderr
+Libraries are imported inside the commands, so that help comes at once. A TacitError is one message on stderr
 and exit code 2; Ctrl-C leaves a valid directory behind and is exit code 130.
 """
 

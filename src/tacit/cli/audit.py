@@ -175,12 +175,12 @@ def _mechanism(name: str, norm: str, given: dict[str, float | None]) -> Mechanis
 
 
 class _Child(NamedTuple):
-    """What became of an audit in a process of its own."""
+    """Outcome of an audit in a process of its own."""
 
     code: int
     output: str
     unfinished: dict[str, Any] | None
-    """What is known of one that was killed."""
+    """Known facts about an audit that was killed."""
 
 
 def _in_child(context: typer.Context, algorithm: str, mechanism: str, *further: str, capture: bool = False) -> _Child:

@@ -1,4 +1,4 @@
-"""What every command needs: errors as messages and exit codes, and tables."""
+"""Common parts of all commands: errors as messages and exit codes, and tables."""
 
 from __future__ import annotations
 

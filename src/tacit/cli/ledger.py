@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tacit.privacy.events import Loss
     from tacit.privacy.ledger import Replay
 
-app = typer.Typer(help="What was released, and what it cost: read the durable ledger.")
+app = typer.Typer(help="Releases and their costs: read the durable ledger.")
 
 SHOWN_ENTRIES = 5
 COLUMNS = (
@@ -47,7 +47,7 @@ Witness = Annotated[Path | None, typer.Option(help="The ledger's witness: shows 
 
 
 class Format(StrEnum):
-    """What `export` can write."""
+    """Formats of `export`."""
 
     CSV = "csv"
     JSON = "json"
@@ -57,7 +57,7 @@ class Format(StrEnum):
 @reported
 def show(
     path: LedgerPath,
-    observer: Annotated[str, typer.Option(help="Who looks; * stands for all observers together.")] = "*",
+    observer: Annotated[str, typer.Option(help="Observer; * stands for all observers together.")] = "*",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Say what is spent, what is left and what was released last, having verified the ledger."""
@@ -116,7 +116,7 @@ def verify(path: LedgerPath, witness: Witness = None) -> None:
 @reported
 def export(
     path: LedgerPath,
-    form: Annotated[Format, typer.Option("--format", help="What to write.")] = Format.CSV,
+    form: Annotated[Format, typer.Option("--format", help="Format to write.")] = Format.CSV,
     out: Annotated[Path | None, typer.Option(help="File to write; by default it is printed.")] = None,
 ) -> None:
     """Write every release with its cost, having verified the ledger; the file appears when it is complete."""

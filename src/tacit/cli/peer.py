@@ -40,7 +40,7 @@ def init_ca(
     from tacit.peer.identity.authority import init_ca as make
 
     certificate = make(directory, name, days)
-    say(f"authority made: {certificate} goes to every peer, the key beside it to nobody")
+    say(f"authority made: {certificate} goes to every peer, the key beside it stays here")
 
 
 @app.command(epilog="Example: tacit peer request hospital-a --out identity")
@@ -76,7 +76,7 @@ def issue(
 @app.command(epilog="Example: tacit peer install hospital-a.crt --ca ca.crt --out identity")
 @reported
 def install(
-    certificate: Annotated[Path, typer.Argument(help="What the authority sent.")],
+    certificate: Annotated[Path, typer.Argument(help="Certificate that the authority sent.")],
     ca: Annotated[Path, typer.Option(help="The authority's certificate.")] = Path("ca.crt"),
     out: Annotated[Path, typer.Option(help="The peer's identity directory.")] = Path("identity"),
 ) -> None:

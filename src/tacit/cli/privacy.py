@@ -14,7 +14,7 @@ from tacit.core.errors import ConfigError
 if TYPE_CHECKING:
     from tacit.core.contract import Distribution
 
-app = typer.Typer(help="What privacy costs, before anything is released.")
+app = typer.Typer(help="Costs of privacy, before anything is released.")
 
 _RULES = {
     "pure": "delta = 0: the sum; budgets enforce it",
@@ -77,8 +77,8 @@ def explain(
     rounds: Annotated[int | None, typer.Option(help="Of bounded_laplace: rounds of the run.")] = None,
     clip: Annotated[float | None, typer.Option(help="Bound of a record's gradient. Default with laplace: 1.")] = None,
     norm: Annotated[str | None, typer.Option(help="In which it is clipped: l2, l1 or linf.")] = None,
-    perturbs: Annotated[str | None, typer.Option(help="What is noised: gradient, update or model.")] = None,
-    adjacency: Annotated[str | None, typer.Option(help="What is hidden: record, component or dataset.")] = None,
+    perturbs: Annotated[str | None, typer.Option(help="Value that gets the noise: gradient, update or model.")] = None,
+    adjacency: Annotated[str | None, typer.Option(help="Unit that is hidden: record, component or dataset.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say what an algorithm promises with a mechanism, on what that stands, and what its text claims."""

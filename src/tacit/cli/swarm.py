@@ -105,7 +105,7 @@ def _announce(problem: Problem, booked: bool) -> None:
 
 @contextlib.contextmanager
 def _directory(out: Path | None) -> Iterator[Path]:
-    """Yield the directory to write, which nobody else writes meanwhile."""
+    """Yield the directory to write, locked against other writers."""
     from tacit.results.locks import LOCK, writing
 
     if out is not None:

@@ -1,4 +1,4 @@
-"""What to say of a command line that cannot be understood: the value, what was expected, and an example."""
+"""Messages about a command line that cannot be understood: the value, what was expected, and an example."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def explained(error: typer.TyperException) -> str:
-    """Return a message for whoever typed the command line."""
+    """Return the message for a faulty command line."""
     context: Any = getattr(error, "ctx", None)
     if context is None:  # an option without its value: the parser does not say of which command
         return f"{error.format_message()} `tacit COMMAND --help` says what goes with it."

@@ -1,1 +1,1 @@
-"""Configuration: experiments, jobs and peers as TOML files, checked and turned into named choices."""
+"""Configuration: experiments, jobs and peers as TOML files, checked and turned into objects."""

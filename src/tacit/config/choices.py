@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 
 from pydantic import BaseModel, Field, create_model
 
+from tacit import objectives
 from tacit.algorithms import REGISTRY, inverse, inverse_sqrt
 from tacit.config.sections import Place, Section, check, located, unknown_name
 from tacit.core.contract import Mechanism, Objective, Schedule
@@ -33,6 +34,8 @@ from tacit.privacy import (
     per_edge,
 )
 
+OBJECTIVES: Mapping[str, Callable[..., Objective]] = objectives.OBJECTIVES
+"""Name -> constructor of the objective."""
 SCHEDULES: Mapping[str, Callable[[float], Schedule]] = {"inverse_sqrt": inverse_sqrt, "inverse": inverse}
 """Name -> schedule of the round with one scale."""
 MECHANISMS: Mapping[str, Callable[..., Mechanism]] = {

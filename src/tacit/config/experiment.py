@@ -23,12 +23,11 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from tacit import graphs, objectives, streams
-from tacit.config.choices import CONSTRUCTORS, Choice, choose, task_of
+from tacit import graphs, streams
+from tacit.config.choices import CONSTRUCTORS, OBJECTIVES, Choice, choose, task_of
 from tacit.config.extensions import Extensions
 from tacit.config.sections import Place, Section, Seeding, beside, check, located, read_text, read_toml
 from tacit.core import limits
-from tacit.core.contract import Objective
 from tacit.core.errors import ConfigError
 from tacit.graphs import Graph
 from tacit.graphs.channel import LONGEST_DELAY
@@ -73,7 +72,6 @@ PARTITIONS: Mapping[str, Callable[..., Any]] = {
     "stochastic_adversarial": partition.stochastic_adversarial,
     "unequal": partition.unequal,
 }
-OBJECTIVES: Mapping[str, Callable[..., Objective]] = objectives.OBJECTIVES
 
 OF_THE_RUN = frozenset({"agents", "rounds", "seed", "name"})
 """Parameters of streams that follow from the run and the graph."""
@@ -96,7 +94,7 @@ class DelaySettings(Section):
 
 
 class ChannelSettings(Section):
-    """[run.channel]: what the network does to messages."""
+    """[run.channel]: losses and delays of messages."""
 
     loss: float = Field(default=0.0, ge=0, lt=1)
     delay: DelaySettings | None = None
@@ -119,14 +117,14 @@ class RunSettings(Section):
     regret_window: int | None = Field(default=None, ge=1, le=limits.MOST_ROUNDS)
     """K: regret is against models that keep the constraints over every K rounds; without it those do not count."""
     node_loss: int | None = Field(default=None, ge=0)
-    """An agent whose model is also judged on everybody's data."""
+    """An agent whose model is also judged on the data of all agents."""
     record_every: int | None = Field(default=None, ge=1, le=limits.MOST_ROUNDS)
     memory: float | None = Field(default=None, gt=0, le=limits.MOST_GIB)
     """GiB that data, graphs and models may ask for, instead of 4: see `tacit.limits`."""
 
 
 class GraphSettings(Section):
-    """What every graph has besides the parameters of its kind."""
+    """Settings of every graph, besides the parameters of its kind."""
 
     weights: Literal["sender", "receiver", "metropolis"] | None = None
     """None: the algorithm's rule."""
@@ -134,8 +132,8 @@ class GraphSettings(Section):
     clusters: list[int] | None = None
     """Which cluster each agent belongs to, counted from 0."""
     availability: float | list[float] | None = None
-    """With what probability agents are there in a round: one for all, or one for each. Where the stream says when data
-    come, nobody is there without."""
+    """Probability that an agent is there in a round: one for all, or one for each. Where the stream says when data
+    come, no agent is there without."""
 
 
 class SeededGraph(GraphSettings):
@@ -145,13 +143,13 @@ class SeededGraph(GraphSettings):
 
 
 class SyntheticSettings(Section):
-    """What every synthetic stream has besides the parameters of its kind."""
+    """Settings of every synthetic stream, besides the parameters of its kind."""
 
     seed: Seed = "repeat"
 
 
 class TabularSettings(Section):
-    """What streams over data sets and files have in common."""
+    """Settings of streams over data sets and files."""
 
     seed: Seed = "repeat"
     """Of the partition and of the order in which samples are read."""
@@ -164,24 +162,24 @@ class TabularSettings(Section):
 
 
 class DatasetSettings(TabularSettings):
-    """What streams over data sets have besides."""
+    """Further settings of streams over data sets."""
 
     standardise: bool = True
 
 
 class FileSettings(TabularSettings):
-    """What streams over files have besides."""
+    """Further settings of streams over files."""
 
     standardise: bool | Literal["owner"] = True
     """Mean 0 and deviation 1 over all rows, or over each owner's own; see `tacit.streams.scaled`."""
     bounds: dict[str, list[float]] | None = None
     """Column -> [low, high], by which it is scaled instead."""
     public: list[Kind] = Field(default=[])
-    """What may be learnt from all rows though a method promises privacy; see `tacit.streams.learnt`."""
+    """Facts that may be learnt from all rows though a method promises privacy; see `tacit.streams.learnt`."""
 
 
 class AlgorithmSettings(Section):
-    """What every algorithm has besides its own parameters."""
+    """Settings of every algorithm, besides its own parameters."""
 
     label: str | None = Field(default=None, min_length=1)
 
@@ -203,7 +201,7 @@ class Config:
     partition: Choice | None
     """How a table's rows are shared out; None: it does not apply."""
     objective: Choice
-    """What is learnt."""
+    """Loss and regulariser."""
     algorithms: tuple[Choice, ...]
     """The methods to compare, in order."""
     labels: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""A job: what all peers of a federation have to agree on, as one TOML file that each of them has.
+"""Jobs: the settings on which all peers of a federation have to agree, as one TOML file that each of them has.
 
     [job]        name, epoch, features, bias, batch, dtype, longest_delay, seed
     [members]    role = names in order, e.g. peer = ["hospital-a", "hospital-b"]
@@ -8,7 +8,7 @@
 
 Its hash covers every setting, defaults spelt out, the package's version and the files of the user's own code, and
 begins every link: peers of different jobs do not talk.
-Who is a member and which links there are is the graph's epoch; whoever changes these counts it up in every copy.
+Members and links belong to the graph's epoch: a change of them counts it up in every copy.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pydantic import Field
 
 from tacit import runtime
 from tacit.config import sections
-from tacit.config.choices import CONSTRUCTORS, choose, task_of
+from tacit.config.choices import CONSTRUCTORS, OBJECTIVES, choose, task_of
 from tacit.config.own_code import Program, program
 from tacit.config.sections import Place, Section, check, located
 from tacit.core import limits
@@ -38,7 +38,7 @@ from tacit.objectives import OBJECTIVES
 from tacit.peer.identity.identity import validate_peer_name
 from tacit.peer.node.exchange import VERSION
 from tacit.peer.sources.queue import SampleForm
-from tacit.streams.stream import Batch
+from tacit.streams import Batch
 
 TABLES = ("job", "members", "clusters", "objective", "algorithm")
 
@@ -84,7 +84,7 @@ class Job:
 
     @property
     def hash(self) -> str:
-        """What peers compare, in hexadecimal: settings and program."""
+        """Hash that peers compare, in hexadecimal: settings and program."""
         return _hashed({"settings": self.settings_hash, **self.program.facts()})
 
     @property
@@ -94,7 +94,7 @@ class Job:
 
     @property
     def ingredients(self) -> dict[str, str]:
-        """What the hash is made of, so that two operators can compare."""
+        """Ingredients of the hash, so that two operators can compare them."""
         code = ", ".join(f"{name} {digest}" for name, digest in self.program.code)
         return {"job.toml": self.settings_hash, "version": self.program.version, "--with": code or "no file"}
 
@@ -143,7 +143,7 @@ def table_of(data: Mapping[str, Any], name: str, path: Path, required: bool = Tr
 
 
 def refuse_unknown(data: Mapping[str, Any], known: tuple[str, ...], path: Path) -> None:
-    """Refuse what nobody would read."""
+    """Refuse a table that would not be read."""
     for name in data:
         if name not in known:
             raise ConfigError(f"{path}: [{name}] is unknown; expected {', '.join(known)}")
@@ -214,7 +214,7 @@ def _members(table: Mapping[str, Any], algorithm: Algorithm, place: Place) -> di
 
 
 def _clusters(table: Mapping[str, Any], members: Mapping[str, tuple[str, ...]], place: Place) -> dict[str, np.ndarray]:
-    """Return the clusters of every role of which somebody is in one."""
+    """Return the clusters of every role of which a member is in one."""
     known = {name for names in members.values() for name in names}
     for name, number in table.items():
         if name not in known:

@@ -1,6 +1,6 @@
-"""Python files of the user's own that register algorithms: what `--with` runs, and a swarm's processes too.
+"""Python files of the user's own that register algorithms, run by `--with` and by a swarm's processes.
 
-What they hold decides what is released as much as a job's settings do, and so does the package's version. `Program` is
+Their content decides what is released as much as a job's settings do, and so does the package's version. `Program` is
 both, and goes into the hash on which the members of a job agree. A file counts by its bytes, wherever it lies.
 """
 

@@ -6,12 +6,12 @@
     [identity]   directory: where `tacit peer install` put certificate and key
     [links.X]    per link set: sends_to, hears; weight_to, weight_from where the weight rule needs more than it knows;
                  co_senders where messages are masked
-    [addresses]  NAME = "host:port" for everybody to whom it sends
+    [addresses]  NAME = "host:port" of every peer to which it sends
     [privacy]    epsilon, or rho, or epsilon and delta; witness. Or unprotected = true, said aloud
     [stream]     kind = "push", "csv" or "jsonl", and its parameters; key: columns by which a file's records are known
     [rounds]     deadline, patience, interval, last
     [operations] port (loopback), log, level
-    [limits]     connections, per_address, proof_time: of those who have not proved who they are
+    [limits]     connections, per_address, proof_time: of connections that have not proved an identity
 
 Every path is taken to start beside the file. Every fault is a ConfigError that names file, key, value and remedy.
 """
@@ -127,7 +127,7 @@ class OperationsTable(Section):
 
 
 class LimitsTable(Section):
-    """[limits]: connections that have not proved who they are; as many more as this peer hears neighbours."""
+    """[limits]: connections that have not proved an identity; as many more as this peer hears neighbours."""
 
     connections: int = Field(default=DoorLimits().connections, ge=1, le=100_000)
     per_address: int = Field(default=DoorLimits().per_address, ge=1, le=100_000)
@@ -165,12 +165,12 @@ class PeerSettings:
 
     @property
     def account(self) -> str:
-        """What an identity has one ledger for."""
+        """Name under which an identity has one ledger: job and member."""
         return f"{self.job.settings_hash} as {self.peer.name}"
 
     @property
     def part(self) -> str:
-        """What a store is of: the job's settings, who this is in it, and its links, whose slots the stored state has.
+        """Identity of a store: the job's settings, the member, and its links, whose slots the stored state has.
 
         It goes on under a new version and new code: a new store would forget what was spent.
         """
@@ -318,7 +318,7 @@ def _check_neighbours(place: Place, key: str, names: list[str], own: str, possib
         if name not in possible:
             others = ", ".join(other for other in possible if other != own)
             expected = (
-                f"expected some of {others}" if others else f"leave {key} out: nobody is at that end for this peer"
+                f"expected some of {others}" if others else f"leave {key} out: no peer is at that end for this one"
             )
             raise ConfigError(f"{place} {key}: {name!r} cannot be a neighbour there; {expected}")
         if names.count(name) > 1:

@@ -1,4 +1,4 @@
-"""From a job and a peer's settings to what the peer has to do: its own part of the graph, and nothing more."""
+"""Assignment of a peer, from its job and settings: its own part of the graph, and nothing more."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tacit.privacy.noise import hides
 
 
 def plan_of(settings: PeerSettings) -> Plan:
-    """Return what a peer has to do; refuse links that the algorithm cannot use, as far as one peer can see."""
+    """Return the assignment of a peer; refuse links that the algorithm cannot use, as far as one peer can see."""
     job = settings.job
     algorithm, dtype = job.algorithm, job.settings.dtype
     role, agent = job.role_of(settings.peer.name)
@@ -68,7 +68,7 @@ def plan_of(settings: PeerSettings) -> Plan:
 def _co_senders(
     settings: PeerSettings, role: str, ends: Mapping[str, tuple[str, str]]
 ) -> dict[tuple[str, str], list[str]]:
-    """Return everybody whom each receiver of masked messages hears, by id."""
+    """Return all senders that each receiver of masked messages hears, by id."""
     algorithm, members = settings.job.algorithm, settings.job.members
     found = {}
     for links in {phase.links for phase in algorithm.phases if hides(phase.mechanism) and phase.source == role}:
@@ -163,7 +163,7 @@ def _check_weights(
     out: Links,
     into: Links,
 ) -> None:
-    """Refuse links whose weights somebody has to know and nobody does."""
+    """Refuse links whose weights this peer has to know and does not."""
     own = [(spec, phase) for spec, phase in zip(specs, algorithm.phases, strict=True) if phase.links == name]
     masked = any(phase.mechanism.spread == "masked" for _, phase in own)  # weighed shares leave, on a grid
     deliveries = {spec.delivery for spec, _ in own}

@@ -1,4 +1,4 @@
-"""What no peer can see by itself: whether the settings of all of them make one graph that the algorithm can use."""
+"""Checks over the settings of all peers: whether they make one graph that the algorithm can use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tacit.privacy.noise import hides
 
 
 class CheckReport(NamedTuple):
-    """What was found."""
+    """Findings about the peers of a federation."""
 
     lines: list[str]
     faults: list[str]

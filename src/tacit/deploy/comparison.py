@@ -54,7 +54,7 @@ class Outcome(NamedTuple):
     socket_bytes: int | None = None
     """Sent by all members together, as the kernel counted it at their sockets; None where it does not say."""
     forecast: Forecast | None = None
-    """What that should be; None where messages are masked."""
+    """Expected value of that; None where messages are masked."""
 
     def within(self, tolerance: float) -> bool:
         """Whether the swarm did what the simulator does; with booked noise there is nothing to hold against it."""
@@ -138,7 +138,7 @@ def _rounds_of(problem: Problem, index: int, dtype: jnp.dtype) -> tuple[Params, 
 
 
 def _batches(problem: Problem) -> Callable[[int], Any]:
-    """Return the function from a round to everybody's batch, in the order of the graph."""
+    """Return the function from a round to the batches of all agents, in the order of the graph."""
     settings = problem.config.run
     stream = problem.stream(settings.seed)
     return lambda t: jax.tree.map(lambda leaf: in_precision(leaf[0], settings.dtype), stream.chunk(t - 1, t))

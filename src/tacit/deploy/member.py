@@ -9,7 +9,7 @@ The launcher writes member.json into the directory, and an identity. Lines of JS
     stdin:  end of file                                 stop
 
 A member that finds addresses.json was here before: it listens at its own address there, goes on from its store, and
-waits for nobody. It never outlives whoever holds the other end of its standard input.
+waits for no other. It never outlives the process at the other end of its standard input.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FAULT = 3
 
 @dataclass(frozen=True)
 class MemberSettings:
-    """What is in member.json."""
+    """Content of member.json."""
 
     name: str
     experiment: str
@@ -117,7 +117,7 @@ class _Recorder:
         part = target.with_suffix(".part")
         with part.open("wb") as file:
             np.savez(file, *map(np.asarray, jax.tree.leaves(model)))
-        part.replace(target)  # whoever is killed here leaves no half of a model behind
+        part.replace(target)  # a process killed here leaves no half of a model behind
 
 
 def tell(**facts: Any) -> None:

@@ -46,8 +46,8 @@ if they can."""
 class Peer(CloseOnce):
     """A running peer: it learns from its own samples, with its neighbours, and predicts.
 
-    `await Peer.start(...)` makes it; `await peer.stop()`, or the end of ``async with``, ends it. What it learnt, what
-    it spent and what it has not delivered is on the disk: a peer that is started again goes on from there.
+    `await Peer.start(...)` makes it; `await peer.stop()`, or the end of ``async with``, ends it. Its model, its
+    ledger and its undelivered messages are on the disk: a peer that is started again goes on from there.
 
     Args:
       settings: A checked peer.toml with its job.

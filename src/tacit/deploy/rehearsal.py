@@ -1,6 +1,6 @@
-"""What each peer has to do in an experiment, from one seed, exactly as the simulator has it.
+"""Assignments of all peers in an experiment, from one seed, exactly as the simulator has them.
 
-A rehearsal hides nothing: whoever knows the seed can compute the noise. `booked` plans differ from it in their noise
+A rehearsal hides nothing: the seed gives the noise away. `booked` plans differ from it in their noise
 only, which then comes from the operating system and is charged.
 """
 

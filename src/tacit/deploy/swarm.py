@@ -61,9 +61,9 @@ class Member:
     down: bool = False
     """Whether it was taken down on purpose."""
     finished: Mapping[str, Any] | None = None
-    """What it reported after its last round."""
+    """Report after its last round."""
     first_round: Mapping[str, Any] | None = None
-    """What it reported after the first round since its last start."""
+    """Report after the first round since its last start."""
     exit_codes: list[int] = field(default_factory=list)
     """Of each start that is over."""
 
@@ -104,7 +104,7 @@ class Swarm:
         """Prepare algorithm number `algorithm` (from 0 on); `directory` must be new or empty.
 
         With `record` every member writes its model of every round. `deadline` is how long a phase of a method that
-        can do without a neighbour waits for it, in seconds; without one nobody is done without, as in the simulator.
+        can do without a neighbour waits for it, in seconds; without one it waits for all, as in the simulator.
         """
         config = problem.config
         refuse_channel(config)
@@ -130,7 +130,7 @@ class Swarm:
         self._events: queue.SimpleQueue[tuple[str, int, dict[str, Any] | None]] = queue.SimpleQueue()
 
     def __enter__(self) -> Self:
-        """Start everybody."""
+        """Start all peers."""
         try:
             self.start()
         except BaseException:
@@ -141,7 +141,7 @@ class Swarm:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop everybody."""
+        """Stop all peers."""
         self.stop()
 
     def start(self, seconds: float = 300.0) -> None:
@@ -190,7 +190,7 @@ class Swarm:
         return at
 
     def stop(self) -> dict[str, int]:
-        """Have everybody stop, kill whoever does not; returns the exit codes of the last start."""
+        """Have all peers stop, kill those that do not; returns the exit codes of the last start."""
         started = [member for member in self.members.values() if member.process is not None]
         for member in started:
             member.down = True

@@ -32,11 +32,11 @@ class Problem:
     stream: Callable[[int], Stream]
     """Seed of a repeat -> its data; the same object each time, so that algorithms share its comparator."""
     objective: Objective
-    """What is learnt."""
+    """Loss and regulariser."""
     algorithms: tuple[Algorithm, ...]
     """The methods to compare, in order."""
     channel: Channel
-    """What the network does to messages."""
+    """Losses and delays of messages."""
 
     def check(self) -> None:
         """Refuse what cannot run, before any algorithm has begun."""

@@ -38,7 +38,7 @@ STEPS: Mapping[str, float] = {
     "Each agent alone (Local OGD)": 1.0,
     "Private online push-sum (OPS)": 0.3,
 }
-"""What `tune` found."""
+"""Label -> best constant step, found by `tune`."""
 ALSO: Mapping[str, str] = {
     # Mutual links leave agents alone, which is what the demonstration shows.
     "Mutual links only (DOL-Symm)": "apart = true\n",

@@ -1,4 +1,4 @@
-"""Run an experiment and leave its directory behind, also where it is interrupted."""
+"""Execution of an experiment: runs, and the directory that holds them, also of an interrupted one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tacit.results.store import check_libraries
 
 
 class Outcome(NamedTuple):
-    """What became of an experiment."""
+    """Outcome of an experiment."""
 
     comparison: Comparison
     directory: Path | None

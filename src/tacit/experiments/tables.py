@@ -80,7 +80,7 @@ class Tabular:
         return scaled.x
 
     def _public(self) -> Collection[str]:
-        """A data set that everybody can look up holds no secret; of a file its user says what is none."""
+        """A published data set holds no secret; of a file the user declares what is public."""
         return get_args(Kind) if self.choice.kind in DATASETS else self.settings.public
 
     def _learnt_by_partition(self) -> tuple[Learnt, ...]:

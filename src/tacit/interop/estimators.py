@@ -128,7 +128,7 @@ class _PeerEstimator(BaseEstimator):  # type: ignore[misc]
             progress=False,
         )
         self.privacy_: RunPrivacy = self.run_.privacy
-        """What the fit has spent."""
+        """Privacy spent by the fit."""
         self.n_iter_ = rounds
         self.models_ = jax.tree.map(lambda leaf: np.asarray(leaf)[0], self.run_.models)
         """The owners' models, leading axis in the order of `owners_`."""

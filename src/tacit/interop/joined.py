@@ -34,7 +34,7 @@ class JoinedPeer:
 
     @property
     def objective(self) -> Objective:
-        """What the job learns."""
+        """Objective of the job."""
         return self.peer.settings.job.algorithm.objective
 
     def learn(self, x: NDArray[Any], y: float) -> None:
@@ -47,7 +47,7 @@ class JoinedPeer:
 
     @property
     def privacy(self) -> RunPrivacy:
-        """What the job promises; what was spent is in the ledger (`learner.peer.status()`, `tacit ledger`)."""
+        """Promise of the job; the costs so far are in the ledger (`learner.peer.status()`, `tacit ledger`)."""
         return RunPrivacy(self.peer.settings.job.algorithm.privacy)
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from tacit.objectives import OBJECTIVES
 from tacit.streams.validate import Task
 
 USUAL: dict[Task, str] = {"binary": "logistic", "multiclass": "softmax", "regression": "squared"}
-"""What is taken where no objective is named."""
+"""Task -> default objective."""
 
 
 def resolved(objective: str | Objective | None, task: Task, classes: int) -> Objective:

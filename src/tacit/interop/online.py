@@ -42,11 +42,11 @@ class Engine(Protocol):
         """Learn from one sample."""
 
     def output(self, x: NDArray[Any]) -> NDArray[np.float64]:
-        """Return what the model says of one."""
+        """Return the model's output for one sample."""
 
     @property
     def privacy(self) -> RunPrivacy:
-        """What was promised and spent."""
+        """Privacy promised and spent."""
 
     def close(self) -> None:
         """End it."""
@@ -56,7 +56,7 @@ class _OnlineLearner(ABC):
     """Common part of both learners."""
 
     _river: ClassVar[str]
-    """What river calls such a learner."""
+    """River's class of such learners."""
     _supervised, _multiclass = True, False
 
     def __init__(
@@ -78,7 +78,7 @@ class _OnlineLearner(ABC):
 
     @property
     def privacy(self) -> RunPrivacy:
-        """What has been promised and spent; a `peer`'s own ledger knows what it has spent."""
+        """Privacy promised and spent; that of a `peer` is in its ledger."""
         return self._running().privacy
 
     @property
@@ -118,7 +118,7 @@ class _OnlineLearner(ABC):
         shown = (f"{name}={getattr(value, 'name', None) or repr(value)}" for name, value in given.items())
         return f"{type(self).__name__}({', '.join(shown)})"
 
-    # -- what river asks of its own -----------------------------------------------------------------------------------
+    # -- interface of river -------------------------------------------------------------------------------------------
 
     def _get_params(self) -> dict[str, Any]:
         names = inspect.signature(type(self).__init__).parameters
@@ -141,7 +141,7 @@ class _OnlineLearner(ABC):
 
     @abstractmethod
     def _task(self) -> tuple[Task, int]:
-        """What is learnt, and how many classes there are."""
+        """Task, and number of classes."""
 
     def _objective(self) -> Objective:
         found = getattr(self._engine, "objective", None) or resolved(self.objective, *self._task())

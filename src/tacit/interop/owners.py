@@ -1,4 +1,4 @@
-"""Whose row is whose, in the forms that tables come in; and streams in which everybody reads its rows some times."""
+"""Owners of rows, in the forms that tables come in; and streams in which each owner reads its rows several times."""
 
 from __future__ import annotations
 

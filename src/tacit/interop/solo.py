@@ -1,4 +1,4 @@
-"""One agent without neighbours, sample by sample: the round machine of a peer, with nobody to wait for.
+"""One agent without neighbours, sample by sample: the round machine of a peer, with no neighbour to wait for.
 
 Where a method has a server, that is played in the same process. Noise comes from the operating system as a peer's
 does, so that what is released (to whom predictions are shown, say) is as private as the account says.
@@ -100,7 +100,7 @@ class SoloAgent:
 
     @property
     def privacy(self) -> RunPrivacy:
-        """What was promised, and what has been spent of it."""
+        """Privacy promised and spent."""
         statement, last = self.algorithm.privacy, self._books.last
         if not statement.private or last is None:
             return RunPrivacy(statement)

@@ -21,14 +21,14 @@ LOCK, STAGED = ".tacit-lock", ".tacit-new"
 """In a directory: the lock, and the folder in which what is to come is made ready."""
 
 _held: dict[Path, tuple[int, int]] = {}
-"""Lock file -> process and thread that hold it here: whoever has locked a directory may save into it."""
+"""Lock file -> process and thread that hold it here: a holder may save into its directory."""
 
 
 @contextlib.contextmanager
 def writing(directory: Path) -> Iterator[None]:
     """Be the only writer of a directory, which is made if it is not there.
 
-    What a writer that was killed has left is removed first. A directory that was made here and stays empty is removed.
+    Leftovers of a killed writer are removed first. A directory that was made here and stays empty is removed.
     """
     made = not directory.exists()
     with contextlib.ExitStack() as held:
@@ -60,7 +60,7 @@ def being_written(directory: Path) -> bool:
         if words:
             os.kill(_process(words), 0)
     except (OSError, ValueError) as error:
-        return isinstance(error, PermissionError)  # it is somebody else's process
+        return isinstance(error, PermissionError)  # another user's process
     return True
 
 
@@ -97,7 +97,7 @@ def _alone(lock: Path, what: Path) -> Iterator[None]:
         yield
     finally:
         del _held[place]
-        place.unlink(missing_ok=True)  # before it is let go: whoever has opened it meanwhile sees that it is gone
+        place.unlink(missing_ok=True)  # before it is let go: a process that has it open sees that it is gone
         os.close(descriptor)
 
 

@@ -380,7 +380,7 @@ PANELS = {
         _draw_consensus,
     ),
     "loss_against_bits": Panel(
-        "What the communication buys",
+        "Loss against communication",
         "Average loss against the bits that an agent has sent on average, on a logarithmic axis. An "
         "algorithm that sends nothing is drawn as a level line.",
         _any_sends,

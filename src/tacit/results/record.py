@@ -48,15 +48,15 @@ class Record:
     """One run as it stands on disk."""
 
     summary: dict[str, Any]
-    """What summary.json holds."""
+    """Content of summary.json."""
     settings: dict[str, Any]
-    """What config.toml holds."""
+    """Content of config.toml."""
     trace: Trace
-    """What trace.parquet holds."""
+    """Content of trace.parquet."""
 
     @property
     def label(self) -> str:
-        """What tables and legends call it."""
+        """Name in tables and legends."""
         return str(self.summary["label"])
 
     @property

@@ -54,7 +54,7 @@ class RegretCurve:
     per_agent_round: NDArray[np.float64]
     """(repeats, k) total / (agents t)."""
     node_total: NDArray[np.float64] | None
-    """(repeats, k) the same for one agent's model on everybody's data, where the run recorded its loss."""
+    """(repeats, k) the same for one agent's model on the data of all agents, where the run recorded its loss."""
     node_per_agent_round: NDArray[np.float64] | None
     """(repeats, k) node_total / (agents t)."""
     gap: float | None

@@ -60,7 +60,7 @@ class Run:
     algorithm: str
     """Name of the method."""
     objective: Objective
-    """What was learnt."""
+    """Loss and regulariser."""
     agents: int
     """Number of learners."""
     rounds: int
@@ -77,7 +77,7 @@ class Run:
     models: Params
     """Final models, leading axes (repeats, agents)."""
     privacy: RunPrivacy
-    """What was promised, and what the run has spent of it."""
+    """Privacy promised, and spent by the run."""
     streams: Sequence[Stream]
     """One, or one per repeat."""
     graph: str
@@ -102,7 +102,7 @@ class Run:
     traffic: Mapping[str, Traffic] = field(default_factory=dict)
     """Link set -> what was sent on it."""
     label: str = ""
-    """What tables and legends call it; the algorithm's name where empty."""
+    """Name in tables and legends; the algorithm's name where empty."""
     _regret: dict[tuple[int, int | None], RegretCurve] = field(default_factory=dict, init=False, repr=False)
     _dynamic_regret: DynamicRegret | None = field(default=None, init=False, repr=False)
 
@@ -186,8 +186,8 @@ class Run:
     def _refuse_cohort(self, what: str) -> None:
         if self.evaluated != "everyone":
             raise ConfigError(
-                f"{what} of a run whose losses are those of a {self.evaluated}, but it compares everybody's; run it "
-                "with evaluate='everyone'"
+                f"{what} of a run whose losses are those of a {self.evaluated}, but it compares those of all "
+                "agents; run it with evaluate='everyone'"
             )
 
     def violation(self) -> dict[str, Series]:

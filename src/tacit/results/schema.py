@@ -1,4 +1,4 @@
-"""What summary.json and config.toml of a run may hold. Whatever reads results back checks it against this first."""
+"""Schemas of summary.json and config.toml of a run: results that are read back are checked against them first."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Regret(_Table):
 
 
 class Privacy(_Table):
-    """What was spent."""
+    """Privacy spent."""
 
     private: bool
     words: Text
@@ -151,7 +151,7 @@ class _NamedRun(_Table):
 
 
 class Settings(_Table):
-    """What is read of config.toml."""
+    """Part of config.toml that is read."""
 
     run: _NamedRun = _NamedRun()
     algorithm: Annotated[list[dict[str, Any]], Field(min_length=1)] = [{}]

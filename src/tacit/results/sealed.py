@@ -1,7 +1,7 @@
 """Files that belong together: put in place whole or not at all, and known again when they are read.
 
-A summary holds the digest of every file that was written with it, and comes last. So whatever happens to a writer, and
-whoever else writes, a directory holds one whole set of results, or none: a reader compares what it reads with the
+A summary holds the digest of every file that was written with it, and comes last. So whatever happens to a writer, or
+to several at once, a directory holds one whole set of results, or none: a reader compares what it reads with the
 summary. A lock keeps a second writer out (`locks`).
 """
 
@@ -36,7 +36,7 @@ Result = TypeVar("Result")
 
 
 class TornError(ResultError):
-    """What a directory holds does not belong together, or is not there."""
+    """Files of a directory that do not belong together, or are missing."""
 
 
 def json_bytes(content: Mapping[str, Any]) -> bytes:
@@ -109,7 +109,7 @@ def _remove(directory: Path, name: str) -> None:
 
 
 def _listed(directory: Path) -> frozenset[str]:
-    """Return the files that were written with the summary that is there; what was changed since is somebody's own."""
+    """Return the files that were written with the summary that is there; a file changed since is not among them."""
     try:
         return frozenset(Sealed.read(directory).intact())
     except ResultError:
@@ -123,7 +123,7 @@ class Sealed:
         self.folder = folder
         self._content = content
         self.summary = _parsed(folder / SUMMARY, content)
-        """What summary.json holds."""
+        """Content of summary.json."""
         self.digests: dict[str, str] = _checked_list(folder / SUMMARY, self.summary.get(FILES))
 
     @classmethod
