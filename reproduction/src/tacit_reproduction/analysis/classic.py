@@ -17,7 +17,7 @@ from tacit.privacy.mechanisms import check_classic
 
 
 class Classic(NamedTuple):
-    """What is said of one release or of all of them."""
+    """Guarantee of one release or of all of them."""
 
     epsilon: float
     delta: float

@@ -36,7 +36,7 @@ from tacit.core.errors import ConfigError
 
 
 class TrajectoryClaim(NamedTuple):
-    """What Rizk (2023) says of a run. Make it with `trajectory_claim`."""
+    """Claim of Rizk (2023) for a run. Make it with `trajectory_claim`."""
 
     noise_std: float
     rounds: int

@@ -55,7 +55,7 @@ class CalcofiStream(ArrivalStream):
     columns: tuple[str, ...]
     """Names of x."""
     salinity_deviation: float
-    """What 1 of y is on the practical salinity scale: its square times an MSE is the MSE there."""
+    """One unit of y on the practical salinity scale: its square times an MSE is the MSE there."""
 
     def __init__(
         self, bottles: Bottles, columns: tuple[str, ...], sizes: NDArray[np.int64], rounds: int, seed: int

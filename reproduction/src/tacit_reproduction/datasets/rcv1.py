@@ -44,7 +44,7 @@ class Documents(NamedTuple):
     y: NDArray[np.int8]
     """+1, -1, or 0 for a document of both classes."""
     part: NDArray[np.uint8] | None
-    """Which of the ten random halves a document came in; the official file has none."""
+    """Number of the random half (of ten) of each document; the official file has none."""
     origin: str
 
 

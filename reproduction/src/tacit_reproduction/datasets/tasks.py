@@ -23,7 +23,7 @@ Ints = NDArray[np.int64]
 
 
 class TwoClasses(NamedTuple):
-    """What a task tells apart."""
+    """The two sides of a task."""
 
     negative: tuple[int, ...]
     """Classes of label -1."""
