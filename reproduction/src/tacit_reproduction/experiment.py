@@ -35,7 +35,7 @@ class Claim(NamedTuple):
     figure: str
     """The numbers behind the verdict, with intervals; where it fails, also the reason if one was found."""
     text: str = ""
-    """What the text has, with its place: "93.28 % (table 5.1)"; empty for a question that the text does not ask."""
+    """Statement of the text, with its place: "93.28 % (table 5.1)"; empty for a question that the text does not ask."""
     seen_in: str = ""
     """Name of the figure that shows it; empty if only numbers do."""
 
@@ -67,15 +67,15 @@ class Table(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """Everything that an experiment found out."""
+    """Results of an experiment."""
 
     claims: Sequence[Claim]
     metrics: dict[str, Any]
     """Numbers that depend on the seed and the machine only: no times, no paths."""
     data: dict[str, Any]
-    """What the data were."""
+    """Description of the data."""
     method: Sequence[str]
-    """How it was done, one paragraph each."""
+    """The procedure, in paragraphs."""
     tables: Sequence[Table]
     figures: Sequence[Figure]
 

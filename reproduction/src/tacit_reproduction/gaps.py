@@ -23,7 +23,7 @@ class Gap(NamedTuple):
 
     @property
     def interval(self) -> Interval:
-        """How far the value is above the reference, in dB, paired over seeds."""
+        """Value above the reference, in dB, paired over seeds."""
         return paired_difference(decibels(self.value), decibels(self.reference))
 
 

@@ -18,7 +18,7 @@ class Chain(NamedTuple):
 
     name: str
     links: Sequence[Named]
-    """What to call each, and its value per seed."""
+    """Name of each, and its value per seed."""
 
 
 class Break(NamedTuple):

@@ -19,7 +19,7 @@ TOLERANCE = 0.01
 """A is "not worse" than B if the interval of A - B ends below this share of B's mean."""
 
 Named = tuple[str, ArrayLike]
-"""What to call it, and its value per seed."""
+"""Name, and value per seed."""
 
 
 def lower(claim: str, a: Named, b: Named, note: str = "") -> Claim:

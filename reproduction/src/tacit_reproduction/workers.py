@@ -25,7 +25,7 @@ class Crew(Protocol):
     """Does a function of each task and returns the results in the order of the tasks."""
 
     def __call__(self, what: str, do: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
-        """Do all tasks; `what` names them to whoever watches."""
+        """Do all tasks; `what` names them in the display."""
 
 
 @contextmanager
@@ -64,7 +64,7 @@ _stopped = threading.Event()
 
 
 def _unless_stopped(do: Callable[[Task], Result], task: Task) -> tuple[Result, frozenset[str]]:
-    """Return the result, and which files of data sets were asked for: whoever keeps results must know."""
+    """Return the result, and the data files that were asked for."""
     try:
         if _stopped.is_set():
             raise KeyboardInterrupt

@@ -53,50 +53,44 @@ def test_all_claims_hold_on_curves_as_the_text_has_them(design: Design, count: i
     found = judge(evidence(design))
     assert len(found) == count
     assert failing(found) == []
-    assert ("own best step" in found[3].figure) == (design == FULL)
-    assert ("-8.00 dB at 0.2, -9.00 dB at 0.4" in found[3].figure) == (design == FULL)
+    assert all((level in found[3].figure) == (design == FULL) for level in ("-8.00 dB at 0.2", "-9.00 dB at 0.4"))
 
 
 @pytest.mark.parametrize(
-    ("ends", "words"),
+    ("ends", "missed"),
     [
-        ({"U1": -8.39}, ["U1 settles at or below", "outperform"]),
-        ({"U2": -8.45}, ["outperform"]),
-        ({"Online-FedSGD": -8.95}, ["U1 settles at or below", "outperform"]),
-        ({"Online-Fed 2 %": -8.5}, ["Online-Fed 2 % performs poorly", "sends (steps"]),
-        ({"Online-Fed 10 %, best step": -5.9}, ["sends (best steps)"]),
-        ({"PSO-Fed": -8.3}, ["PSO-Fed performs poorly"]),
-        ({"C2, m = 1": -7.9}, ["C2 varies little"]),
-        ({"U1, m = 200": np.inf}, ["U1 varies little"]),
-        ({"Online-Fed 50 %": -8.6}, ["sends (steps", "SignSGD settles well"]),
-        ({"Online-FedSGD, ideal": -9.5}, ["no reduction at all", "perfect setting"]),
-        ({"U1, ideal": -9.2}, ["slightly worse"]),
-        ({"U1, ideal": -7.9}, ["slightly worse"]),
-        ({"C2, ideal": -9.4, "Online-FedSGD, ideal": -9.4}, ["perfect setting"]),
-        ({"SignSGD": -9.1}, ["C2 settles below SignSGD"]),
-        ({"PSO-Fed": -9.1, "U1": -9.9}, ["C2 settles below PSO-Fed", "U1 varies little"]),
+        ({"U1": -8.39}, [0, 3]),
+        ({"U2": -8.45}, [3]),
+        ({"Online-FedSGD": -8.95}, [0, 3]),
+        ({"Online-Fed 2 %": -8.5}, [4, 8]),
+        ({"Online-Fed 10 %, best step": -5.9}, [9]),
+        ({"PSO-Fed": -8.3}, [5]),
+        ({"C2, m = 1": -7.9}, [7]),
+        ({"U1, m = 200": np.inf}, [6]),
+        ({"Online-Fed 50 %": -8.6}, [8, 13]),
+        ({"Online-FedSGD, ideal": -9.5}, [10, 12]),
+        ({"U1, ideal": -9.2}, [11]),
+        ({"U1, ideal": -7.9}, [11]),
+        ({"C2, ideal": -9.4, "Online-FedSGD, ideal": -9.4}, [12]),
+        ({"SignSGD": -9.1}, [14]),
+        ({"PSO-Fed": -9.1, "U1": -9.9}, [6, 15]),
     ],
 )
-def test_errors_in_another_order_are_reported(ends: dict[str, float], words: list[str]) -> None:
-    missed = failing(judge(evidence(ends=ends)))
-    assert len(missed) == len(words), missed
-    assert all(any(part in claim for claim in missed) for part in words)
+def test_errors_in_another_order_are_reported(ends: dict[str, float], missed: list[int]) -> None:
+    assert failing(judge(evidence(ends=ends))) == missed
 
 
 def test_a_difference_within_its_interval_is_none() -> None:
     found = evidence(QUICK, {"U2": -8.52})
     noise = np.random.default_rng(1).normal(size=(SEEDS, 1))
     unsure = found.curves["U2"]._replace(mse=found.curves["U2"].mse * 10 ** (0.01 * (noise - noise.mean())))
-    missed = failing(judge(found._replace(curves={**found.curves, "U2": unsure})))
-    assert len(missed) == 1
-    assert missed[0] == "U1 and U2 outperform Online-FedSGD"
+    assert failing(judge(found._replace(curves={**found.curves, "U2": unsure}))) == [3]
 
 
 def test_reasons_are_given_where_they_were_looked_for() -> None:
-    missed = next(c for c in judge(evidence(ends={"PSO-Fed": -8.6})) if "PSO-Fed performs" in c.claim)
-    assert "ends at -5.00" in missed.figure
-    missed = next(c for c in judge(evidence(ends={"U1, m = 200": np.inf})) if "U1 varies" in c.claim)
-    assert "diverged for 12 of 12 seeds" in missed.figure
+    assert "-5.00" in judge(evidence(ends={"PSO-Fed": -8.6}))[5].figure
+    missed = judge(evidence(ends={"U1, m = 200": np.inf}))[6]
+    assert "12 of 12 seeds" in missed.figure
     assert "0.00 dB apart" in missed.figure
 
 

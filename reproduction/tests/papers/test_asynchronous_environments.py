@@ -71,20 +71,18 @@ def test_all_claims_hold_on_evidence_as_the_text_has_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "level", "words"),
+    ("name", "level", "missed"),
     [
-        ("usual: U1, full download", -7.5, "drastically worse"),
-        ("common delays: U1", -9.1, "Online-FedSGD ends below U1"),
-        ("common delays: C2 (near)", -8.9, "near its bound"),
-        ("harsh: C2", -7.1, "is larger than in the usual one"),
-        ("harsh: Online-FedSGD (matched)", -8.1, "C2 ends below Online-FedSGD"),
-        ("harsh: Online-Fed (matched)", -8.1, "C2 ends below Online-Fed"),
+        ("usual: U1, full download", -7.5, 0),
+        ("common delays: U1", -9.1, 1),
+        ("common delays: C2 (near)", -8.9, 2),
+        ("harsh: C2", -7.1, 3),
+        ("harsh: Online-FedSGD (matched)", -8.1, 4),
+        ("harsh: Online-Fed (matched)", -8.1, 5),
     ],
 )
-def test_other_levels_are_reported(name: str, level: float, words: str) -> None:
-    found = failing(judge(evidence({**LEVELS, name: level})))
-    assert len(found) == 1
-    assert words in found[0]
+def test_other_levels_are_reported(name: str, level: float, missed: int) -> None:
+    assert failing(judge(evidence({**LEVELS, name: level}))) == [missed]
 
 
 def test_why_weights_win_little_is_told_from_runs_without_delays() -> None:
@@ -96,8 +94,8 @@ def test_why_weights_win_little_is_told_from_runs_without_delays() -> None:
         "harsh: C1": -7.0,
     }
     missed = next(claim for claim in judge(evidence(levels)) if not claim.holds)
-    assert "lower by 0.30 dB (U1) and 0.25 dB (C1)" in missed.figure
-    assert "40% of 15 messages" in missed.figure  # 0.06 of 256 clients
+    assert all(number in missed.figure for number in ("0.30 dB", "0.25 dB", "40%"))
+    assert "15 messages" in missed.figure  # 0.06 of 256 clients
 
 
 def test_the_quick_form_leaves_out_what_needs_the_full_size_and_says_so() -> None:

@@ -50,24 +50,21 @@ def test_all_claims_hold_on_evidence_as_the_text_has_it(design: Design) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "level", "words"),
+    ("name", "level", "missed"),
     [
-        (f"by place: {SGD} (matched)", -7.15, "U1 is as good"),
-        (f"dealt by chance: {FED} (matched)", -7.6, "C2 ends below Online-Fed: dealt"),
-        ("by place, without O2Sat: U1", -7.6, "C2 ends below U1: by place, without"),
+        (f"by place: {SGD} (matched)", -7.15, 0),
+        (f"dealt by chance: {FED} (matched)", -7.6, 6),
+        ("by place, without O2Sat: U1", -7.6, 11),
     ],
 )
-def test_other_levels_are_reported(name: str, level: float, words: str) -> None:
-    found = failing(judge(evidence({name: level})))
-    assert len(found) == 1
-    assert words in found[0]
+def test_other_levels_are_reported(name: str, level: float, missed: int) -> None:
+    assert failing(judge(evidence({name: level}))) == [missed]
 
 
 def test_a_failure_by_place_is_explained_by_the_same_bottles_dealt_by_chance() -> None:
     claims = judge(evidence({"by place: U1": -6.0, "by place: C2": -6.1}))
     missed = next(claim for claim in claims if not claim.holds)
-    assert "by place U1 -6.00, C2 -6.10" in missed.figure
-    assert "dealt by chance U1 -7.00, C2 -7.50" in missed.figure
+    assert all(level in missed.figure for level in ("U1 -6.00", "C2 -6.10", "U1 -7.00", "C2 -7.50"))
 
 
 def test_a_difference_that_hangs_on_few_seeds_is_not_as_good() -> None:
@@ -75,17 +72,14 @@ def test_a_difference_that_hangs_on_few_seeds_is_not_as_good() -> None:
     name = "by place: U1"
     uneven = 10 ** (np.linspace(-0.05, 0.05, SEEDS)[:, None] * 5)  # no difference on average, +- 2.5 dB by seed
     scattered = found.curves[name]._replace(mse=found.curves[name].mse * uneven)
-    missed = failing(judge(found._replace(curves={**found.curves, name: scattered})))
-    assert any("U1 is as good" in claim for claim in missed)
+    assert 0 in failing(judge(found._replace(curves={**found.curves, name: scattered})))
 
 
 def test_communication_counts_in_both_directions() -> None:
     found = evidence()
     name = "by place: U1"
     costly = found._replace(curves={**found.curves, name: found.curves[name]._replace(down=100.0)})
-    missed = failing(judge(costly))
-    assert len(missed) == 1
-    assert "98% less communication" in missed[0]
+    assert failing(judge(costly)) == [0]
 
 
 def test_errors_in_salinity_are_those_of_the_curve_times_the_variance() -> None:

@@ -74,29 +74,27 @@ def test_all_claims_hold_on_evidence_as_the_text_has_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "missed"),
     [
-        ({"off_by": {"U2": 1.2}}, ["(4.34), with", "(4.34) as the text"]),
-        ({"off_by": {"C0": -1.2}}, ["(4.34), with", "(4.34) as the text"]),
-        ({"text": 0.7}, ["(4.34) as the text"]),
-        ({"off_by": {MEETING.name: 1.2}}, ["updates of all ages meet"]),
-        ({"path": 1.4}, ["(4.33)"]),
-        ({"diverging": {ROUGH.name}}, ["Forced, it diverges"]),
-        ({"diverging": {BEYOND.name}}, ["only if"]),
-        ({"diverging": {*DIVERGING, ALONE.name}}, ["4.2, if"]),
-        ({"diverging": {*DIVERGING, AGES.name}}, ["three ages"]),
+        ({"off_by": {"U2": 1.2}}, [0, 1]),
+        ({"off_by": {"C0": -1.2}}, [0, 1]),
+        ({"text": 0.7}, [1]),
+        ({"off_by": {MEETING.name: 1.2}}, [2]),
+        ({"path": 1.4}, [3]),
+        ({"diverging": {ROUGH.name}}, [5]),
+        ({"diverging": {BEYOND.name}}, [6]),
+        ({"diverging": {*DIVERGING, ALONE.name}}, [7]),
+        ({"diverging": {*DIVERGING, AGES.name}}, [8]),
     ],
 )
-def test_what_does_not_come_out_is_reported(changes: dict[str, object], words: list[str]) -> None:
-    found = failing(judge(evidence(**changes)))  # type: ignore[arg-type]
-    assert len(found) == len(words)
-    assert all(part in claim for part, claim in zip(words, found, strict=True))
+def test_what_does_not_come_out_is_reported(changes: dict[str, object], missed: list[int]) -> None:
+    assert failing(judge(evidence(**changes))) == missed  # type: ignore[arg-type]
 
 
 def test_a_step_that_nobody_flags_is_reported() -> None:
     found = evidence()
     silent = found._replace(refusals={**found.refusals, ROUGH.name: ""})
-    assert [claim[:6] for claim in failing(judge(silent))] == ["A step"]
+    assert failing(judge(silent)) == [4]
 
 
 def test_a_way_that_is_off_for_a_while_is_reported() -> None:
@@ -104,9 +102,9 @@ def test_a_way_that_is_off_for_a_while_is_reported() -> None:
     ways = found.predicted["U1"].paths
     late = {form: way * np.where(np.arange(len(way)) < 40, 2.0, 1.0) for form, way in ways.items()}
     changed = {**found.predicted, "U1": found.predicted["U1"]._replace(paths=late)}
-    missed = [claim for claim in judge(found._replace(predicted=changed)) if not claim.holds]
-    assert [claim.claim[:6] for claim in missed] == ["(4.33)"]
-    assert "dB, 2 of 100 outside" in missed[0].figure
+    claims = judge(found._replace(predicted=changed))
+    assert failing(claims) == [3]
+    assert "dB, 2 of 100 outside" in claims[3].figure
 
 
 def test_gaps_are_predictions_minus_simulations() -> None:

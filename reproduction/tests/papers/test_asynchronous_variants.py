@@ -48,42 +48,37 @@ def test_all_claims_hold_on_curves_as_the_text_has_them(design: Design, count: i
 
 
 @pytest.mark.parametrize(
-    ("ends", "words"),
+    ("ends", "missed"),
     [
-        ({"C0": -8.1}, "return what they got"),
-        ({"U0": -8.6}, "return what they got"),
-        ({"C1": -8.6}, "windows of one's own"),
-        ({"U1, m = 1": -8.4}, "higher U1 ends, after 2,000"),
-        ({"U1, m = 32": -8.6}, "higher U1 ends, after 2,000"),
-        ({"U1, m = 32, long": -8.6}, "where all have 8 times as long"),
-        ({"C2": -9.5}, "alike"),
-        ({"U2": -8.4, "C2": -8.5}, "count less"),
+        ({"C0": -8.1}, 0),
+        ({"U0": -8.6}, 0),
+        ({"C1": -8.6}, 1),
+        ({"U1, m = 1": -8.4}, 3),
+        ({"U1, m = 32": -8.6}, 3),
+        ({"U1, m = 32, long": -8.6}, 4),
+        ({"C2": -9.5}, 7),
+        ({"U2": -8.4, "C2": -8.5}, 6),
     ],
 )
-def test_errors_in_another_order_are_reported(ends: dict[str, float], words: str) -> None:
-    found = evidence(ends=ends)
-    missed = failing(judge(found, LIMITS))
-    assert len(missed) == 1
-    assert words in missed[0]
+def test_errors_in_another_order_are_reported(ends: dict[str, float], missed: int) -> None:
+    assert failing(judge(evidence(ends=ends), LIMITS)) == [missed]
 
 
 def test_a_difference_within_its_interval_is_none() -> None:
     found = evidence(ends={"C1": -8.45})
     noise = np.random.default_rng(1).normal(size=(SEEDS, 1))
     found["C1"] = found["C1"]._replace(mse=found["C1"].mse * 10 ** (0.05 * (noise - noise.mean())))
-    assert [claim[:34] for claim in failing(judge(found, LIMITS))] == ["In asynchronous settings windows o"]
+    assert failing(judge(found, LIMITS)) == [1]
 
 
 def test_a_slow_start_is_reported() -> None:
     found = evidence()
     found["U1, m = 32"] = curve("U1, m = 32", -8.0, early=-3.9)
-    assert failing(judge(found, LIMITS)) == ["The larger m, the faster U1 falls at first"]
+    assert failing(judge(found, LIMITS)) == [2]
 
 
 def test_predictions_in_another_order_are_reported() -> None:
-    missed = failing(judge(evidence(), {**LIMITS, Limit("U1", 2): -13.5}))
-    assert len(missed) == 1
-    assert "theory predicts" in missed[0]
+    assert failing(judge(evidence(), {**LIMITS, Limit("U1", 2): -13.5})) == [5]
 
 
 def test_predictions_are_of_the_variant_and_its_windows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,16 +101,15 @@ def test_predictions_rise_with_the_window() -> None:
 def test_what_counting_less_costs_at_first_is_said() -> None:
     found = evidence(ends={"U2": -8.45, "C2": -8.5})
     found["U2"] = curve("U2", -8.45, early=-3.5)
-    claim = next(claim for claim in judge(found, LIMITS) if "count less" in claim.claim)
-    assert "early +0.50 [+0.50, +0.50] dB, after the long run -0.60 [-0.60, -0.60] dB" in claim.figure
-    assert "C1 -14.50, C2 -14.50, U1 -13.90, U2 -14.50" in claim.figure
+    figure = judge(found, LIMITS)[6].figure
+    assert all(number in figure for number in ("+0.50 [+0.50, +0.50] dB", "-0.60 [-0.60, -0.60] dB"))
+    assert all(limit in figure for limit in ("C1 -14.50", "C2 -14.50", "U1 -13.90", "U2 -14.50"))
 
 
 def test_how_far_a_curve_is_from_rest_is_said() -> None:
     found = evidence()
     found["U1"] = found["U1"]._replace(mse=10 ** (-found["U1"].rounds / 2000 + JITTER))  # 10 dB in all, straight
-    claim = next(claim for claim in judge(found, LIMITS) if "after 2,000" in claim.claim)
-    assert "takes U1 down by 4.54 dB" in claim.figure  # from the middle to the middle of the last tenth
+    assert "4.54 dB" in judge(found, LIMITS)[3].figure  # from the middle to the middle of the last tenth
 
 
 def test_tasks_are_the_text_s() -> None:

@@ -51,62 +51,62 @@ def personalised() -> list[Claim]:
     return regression_claims.judge(made.made(), regression.FULL.sweeps, made.arrived(0.01))
 
 
-JUDGED: dict[str, tuple[Callable[[], Sequence[Claim]], set[str], tuple[str, ...]]] = {
+JUDGED: dict[str, tuple[Callable[[], Sequence[Claim]], set[str], int]] = {
     "pao-variants": (
         lambda: variants_claims.judge(test_asynchronous_variants.evidence(), test_asynchronous_variants.LIMITS),
         {"variants", "long"},
-        (),
+        0,
     ),
     "pao-vs-baselines": (
         lambda: baselines_claims.judge(test_asynchronous_baselines.evidence()),
         {"baselines", "load", "stragglers", "reductions"},
-        (),
+        0,
     ),
     "pao-environments": (
         lambda: environments_claims.judge(test_asynchronous_environments.evidence()),
         {"environments"},
-        (),
+        0,
     ),
-    "pao-calcofi": (lambda: ocean_claims.judge(test_asynchronous_ocean.evidence()), {"calcofi"}, ()),
+    "pao-calcofi": (lambda: ocean_claims.judge(test_asynchronous_ocean.evidence()), {"calcofi"}, 0),
     "pao-theory": (
         lambda: theory_claims.judge(test_asynchronous_theory.evidence()),
         {"transient", "steady", "steps"},
-        ("A step above",),
+        1,
     ),
     "pgfl-regression": (
         personalised,
         {"learning", "tau", "low_similarity", "by_phi_0", "by_zeta"},
-        ("It does (to",),
+        1,
     ),
     "fedavg-private": (
         lambda: private_claims.judge(test_federated.private_evidence()),
         LEARNING_AND_SWEEPS,
-        ("Moments",),
+        1,
     ),
     "gfl-regression": (
         lambda: graph_claims.judge(test_federated.graph_evidence()),
         LEARNING_AND_SWEEPS,
-        ("With one server", "Centroid MSD under graph-homomorphic noise is within", "Moments"),
+        3,
     ),
-    "isfedavg-regression": (importance, {"learning", "cohorts", "steps", "noise", "divergence"}, ()),
-    "isfedavg-ijcnn1": (ijcnn1, {"errors", "errors-by-class", "loss"}, 4 * ("Importance sampling lowers",)),
+    "isfedavg-regression": (importance, {"learning", "cohorts", "steps", "noise", "divergence"}, 0),
+    "isfedavg-ijcnn1": (ijcnn1, {"errors", "errors-by-class", "loss"}, 4),
     "npfl-rl": (
         lambda: tuned_claims.judge(test_networked.evidence()),
         {"fixed", "tuned", "settled-tuned", "strengths-as-drawn", "strengths-clusters-connected"},
-        2 * ("Tuned with rates of ours",),
+        2,
     ),
     "zcdp-elastic-net": (
         lambda: nonsmooth_claims.judge(test_nonsmooth.evidence(problem="elastic-net")),
         {"rounds", "privacy", "averaged"},
-        (),
+        0,
     ),
     "zcdp-ridge": (
         lambda: nonsmooth_claims.judge(test_nonsmooth.evidence(problem="ridge")),
         {"rounds", "privacy", "averaged"},
-        3 * ("zCDP-NFL is below",),
+        3,
     ),
 }
-"""Experiment -> its claims in the full form, the figures that show them, and how those begin that no text has."""
+"""Experiment -> its claims in the full form, the figures that show them, and how many have no words of the text."""
 
 
 @pytest.mark.parametrize("name", JUDGED)
@@ -114,9 +114,7 @@ def test_claims_stand_beside_the_text_and_under_figures(name: str) -> None:
     judge, figures, ours = JUDGED[name]
     claims = judge()
     assert {claim.seen_in for claim in claims} - {""} == figures
-    untold = [claim.claim for claim in claims if not claim.text]
-    assert len(untold) == len(ours), untold
-    assert all(claim.startswith(start) for claim, start in zip(untold, ours, strict=True)), untold
+    assert sum(not claim.text for claim in claims) == ours
 
 
 def test_what_is_beyond_the_text_has_none_of_its_words() -> None:

@@ -71,7 +71,7 @@ def evidence(
     return Evidence(cells, masked, levels, {"random": promise, "homomorphic": promise}, 0.1)
 
 
-def scaled(where: Callable[[Cell], bool], factor: float) -> list[str]:
+def scaled(where: Callable[[Cell], bool], factor: float) -> list[int]:
     return failing(judge(evidence(lambda cell: as_claimed(cell) * (factor if where(cell) else 1))))
 
 
@@ -83,37 +83,21 @@ def test_all_claims_hold_on_evidence_as_the_text_has_it(design: Design) -> None:
 
 
 def test_masks_that_do_not_cancel_and_grids_that_cost_are_reported() -> None:
-    assert failing(judge(evidence(same=False))) == [
-        "Local graph-homomorphic noise leaves the run as it is to the bit, in every round, at every agent"
-    ]
-    assert failing(judge(evidence(grid_cost=1.1))) == [
-        "Centroid MSD under local graph-homomorphic noise is that of the run without noise, within 0.1 dB"
-    ]
+    assert failing(judge(evidence(same=False))) == [0]
+    assert failing(judge(evidence(grid_cost=1.1))) == [1]
 
 
 @pytest.mark.parametrize("factor", [0.7, 1.25])
 def test_homomorphic_noise_that_moves_the_centroid_is_reported_by_step(factor: float) -> None:
-    found = scaled(lambda cell: cell == Cell("CTA", "homomorphic", TEXT_STEP), factor)
-    assert found == [
-        f"Centroid MSD under graph-homomorphic noise is within 1 dB of that without noise: mu = {TEXT_STEP:g}"
-    ]
-    small = scaled(lambda cell: cell == Cell("ATC", "homomorphic", 0.003125, 0.1), factor)
-    assert small == [
-        "Centroid MSD under graph-homomorphic noise is within 1 dB of that without noise: mu = 0.003125, data with 0.1 "
-        "times the noise variance"
-    ]
+    assert scaled(lambda cell: cell == Cell("CTA", "homomorphic", TEXT_STEP), factor) == [2]
+    assert scaled(lambda cell: cell == Cell("ATC", "homomorphic", 0.003125, 0.1), factor) == [15]
 
 
 def test_random_noise_that_costs_little_is_reported_with_where_it_would() -> None:
     claims = judge(evidence(lambda cell: SAMPLING * cell.step * (1.5 if cell.noise == "random" else 1)))
-    missed = [claim for claim in claims if "at least 6 dB above that without noise" in claim.claim]
-    assert [claim.holds for claim in missed] == [False, False]
-    assert "only below mu = 3.16" in missed[0].figure
-    assert "dB above the second below mu = 1.83" in missed[0].figure
-    assert "What random noise adds to the centroid's MSD grows like 1 / mu (4.48), slope within 0.1 of -1" in failing(
-        claims
-    )
-    assert "The smaller mu, the more random noise costs: centroid MSD above that without noise" in failing(claims)
+    assert failing(claims) == [4, 5, 7, 9, 10, 11, 13, 14]
+    assert "mu = 3.16" in claims[4].figure
+    assert "mu = 1.83" in claims[4].figure
 
 
 def test_whole_intervals_decide() -> None:
@@ -127,42 +111,32 @@ def test_whole_intervals_decide() -> None:
 
 
 def test_random_noise_below_homomorphic_noise_is_reported() -> None:
-    found = scaled(lambda cell: cell == Cell("consensus", "random", TEXT_STEP), 0.01)
-    assert "Centroid MSD is higher under random than under graph-homomorphic noise: mu = 0.4 (figure 4.4)" in found
+    assert scaled(lambda cell: cell == Cell("consensus", "random", TEXT_STEP), 0.01) == [4, 6, 9]
 
 
 def test_whole_gradients_are_judged_on_their_own() -> None:
-    found = scaled(lambda cell: cell.whole and cell.noise == "homomorphic", 30.0)
-    assert len(found) == 2
-    assert all("gradients of whole data sets" in claim for claim in found)
+    assert scaled(lambda cell: cell.whole and cell.noise == "homomorphic", 30.0) == [7, 8]
 
 
 def test_models_that_are_driven_apart_are_reported_with_where_that_ends() -> None:
     claims = judge(evidence(distance=lambda cell: 1.0 if cell.noise == "homomorphic" else 0.0))
-    missed = [claim for claim in claims if not claim.holds]
     # At the smallest step random noise has 1e-2 / 0.003125 = 3.2, which is more than 1.
-    assert [claim.claim for claim in missed] == [
-        "Mean individual MSD under graph-homomorphic noise lies between no noise and random noise: mu = 0.4"
-    ]
+    assert failing(claims) == [9]
     # 1e-2 / mu of the centroid against a difference of 5e-3 - 1e-3 in distance.
-    assert "Only below mu = 2.5e+00" in missed[0].figure
+    assert "mu = 2.5e+00" in claims[9].figure
 
 
 def test_a_step_that_does_not_help_homomorphic_noise_is_reported() -> None:
-    found = scaled(lambda cell: cell == Cell("ATC", "homomorphic", 0.025), 5.0)
-    assert found == ["Under graph-homomorphic noise a smaller mu has a lower centroid MSD"]
+    assert scaled(lambda cell: cell == Cell("ATC", "homomorphic", 0.025), 5.0) == [12]
 
 
 def test_theory_that_is_off_is_reported() -> None:
-    found = scaled(lambda cell: cell.step == 0.003125 and cell.level == 1, 1.4)
-    assert "Our theory, from data and network alone, gives the centroid's MSD within 1 dB: mu = 0.003125" in found
+    assert scaled(lambda cell: cell.step == 0.003125 and cell.level == 1, 1.4) == [14]
 
 
 def test_runs_that_leave_all_bounds_support_no_claim() -> None:
     found = scaled(lambda cell: cell.method == "consensus" and cell.step == TEXT_STEP, float("inf"))
-    assert (
-        f"Centroid MSD under graph-homomorphic noise is within 1 dB of that without noise: mu = {TEXT_STEP:g}" in found
-    )
+    assert found == [1, 2, 4, 6, 9, 11, 12]
 
 
 # -- runs --------------------------------------------------------------------------------------------------------------
@@ -323,21 +297,19 @@ def test_classification_claims_hold_on_errors_as_the_text_has_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "words"),
+    ("changed", "missed"),
     [
-        ({"broken": 1.0}, ["to the bit"]),
-        ({"local": 16.2}, ["is within 0.1 points"]),
-        ({"local": 15.8}, ["is within 0.1 points"]),
-        ({"homomorphic": 16.4}, ["no worse than without noise"]),
-        ({"random": 15.95, "homomorphic": 15.0}, ["higher under random noise than without"]),
-        ({"random": 16.5, "homomorphic": 16.6}, ["no worse than", "lower under graph-homomorphic than"]),
-        ({"own_homomorphic": 26.0}, ["Mean test error of the agents' own models"]),
+        ({"broken": 1.0}, [0]),
+        ({"local": 16.2}, [1]),
+        ({"local": 15.8}, [1]),
+        ({"homomorphic": 16.4}, [2]),
+        ({"random": 15.95, "homomorphic": 15.0}, [3]),
+        ({"random": 16.5, "homomorphic": 16.6}, [2, 4]),
+        ({"own_homomorphic": 26.0}, [5]),
     ],
 )
-def test_classification_that_comes_out_otherwise_is_reported(changed: dict[str, float], words: list[str]) -> None:
-    found = failing(classification.judge(errors(**changed)))
-    assert len(found) == len(words)
-    assert all(part in claim for part, claim in zip(words, found, strict=True))
+def test_classification_that_comes_out_otherwise_is_reported(changed: dict[str, float], missed: list[int]) -> None:
+    assert failing(classification.judge(errors(**changed))) == missed
 
 
 @pytest.fixture(scope="module")

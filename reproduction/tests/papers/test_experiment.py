@@ -72,7 +72,7 @@ def test_writes_a_summary_with_every_claim_whatever_its_verdict(findings: Findin
 def test_report_tells_verdicts_data_command_and_needs_nothing_else(findings: Findings, tmp_path: Path) -> None:
     reproducible("tiny", "Tiny", "Rizk (2023), ch. 9", lambda quick, seed: findings).run(False, tmp_path, 3)
     page = (tmp_path / "report.html").read_text()
-    assert "1 of 2 claims hold. a random subset of 3 of 4 rows." in page
+    assert "1 of 2 claims hold" in page
     assert page.count("<span class='verdict'>✓ holds</span>") == 1
     assert page.count("<span class='verdict'>✗ does not hold</span>") == 1
     assert "B &lt; A &amp; more" in page

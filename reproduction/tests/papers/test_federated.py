@@ -7,7 +7,7 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
-from reproduction.tests.papers.judged import told, verdicts
+from reproduction.tests.papers.judged import failing, verdicts
 from reproduction.tests.papers.written import page_of
 from tacit.core.errors import DataError
 from tacit.privacy import unprotected
@@ -66,20 +66,14 @@ def private_evidence(models=None, updates=None, plain=None, bad=False, spread=1.
 
 
 def test_private_claims_hold_where_the_text_is_right():
-    found = verdicts(private_claims.judge(private_evidence(models=lambda mu, v: v * (0.05 / mu + 0.4 * mu))))
-    for words in ("at least 6 dB more", "does not hinder", "grows with mu", "trade-off", "a small mu falls", "1 / mu",
-                  "like mu (2.62)", "MSD grows with sigma_g^2", "raises MSD more"):  # fmt: skip
-        assert told(found, words), words
-    assert not told(found, "diverges with noise on models")
+    found = private_claims.judge(private_evidence(models=lambda mu, v: v * (0.05 / mu + 0.4 * mu)))
+    assert failing(found) == [9, 10]  # nothing diverges, and the made-up moments are of other runs
 
 
 def test_private_claims_fail_where_it_is_not():
     # Models as cheap as updates, both falling with mu and rising with nothing else.
     wrong = private_evidence(*(2 * [lambda mu, v: 0.5 / (1 + mu)]), plain=lambda mu: 1e-4)
-    found = verdicts(private_claims.judge(wrong))
-    for words in ("at least 6 dB more", "does not hinder", "grows with mu", "trade-off", "like 1 / mu", "like mu (2.62)",
-                  "MSD grows with sigma_g^2", "raises MSD more", "Moments"):  # fmt: skip
-        assert not told(found, words), words
+    assert failing(private_claims.judge(wrong)) == [0, 1, 2, 3, 5, 6, 7, 8, 9, 10]
 
 
 def test_private_moments_are_judged():
@@ -87,15 +81,13 @@ def test_private_moments_are_judged():
         return v * mu  # as updates are to be: reaches mu^2 sigma^2 / L times what models have
 
     right = private_evidence(models=lambda mu, v: v / mu, updates=linear)
-    assert told(verdicts(private_claims.judge(right)), "Moments")
-    assert not told(verdicts(private_claims.judge(private_evidence(updates=linear, spread=2.0))), "Moments")
+    assert verdicts(private_claims.judge(right))[10]
+    assert not verdicts(private_claims.judge(private_evidence(updates=linear, spread=2.0)))[10]
 
 
 def test_private_divergence_is_told():
-    found = verdicts(private_claims.judge(private_evidence(bad=True)))
-    assert told(found, "diverges with noise on models")
-    assert not told(found, "at least 6 dB more")
-    assert in_decibels(np.full(3, np.inf)) == "diverged for 3 of 3 seeds"
+    assert failing(private_claims.judge(private_evidence(bad=True))) == [0, 1, 2, 3, 4, 5, 6, 7, 8, 10]
+    assert "3 of 3 seeds" in in_decibels(np.full(3, np.inf))
 
 
 def test_equal_noise_is_not_equal_privacy():
@@ -105,9 +97,10 @@ def test_equal_noise_is_not_equal_privacy():
 
     for updates, holds in ((5.0, False), (1.0, True)):
         evidence = private_evidence()._replace(clipped={"models": spent(1.0), "updates": spent(updates)})
-        assert told(verdicts(private_claims.judge(evidence)), "as private per record") is holds
+        assert verdicts(private_claims.judge(evidence))[11] is holds
 
 
+@pytest.mark.slow
 def test_private_page():
     found = private.findings(private_evidence(), private_runs.FULL)
     text = page_of(private.PRIVATE, found)
@@ -148,10 +141,7 @@ def graph_evidence(centroid=None, individual=None, same=True, grown=0.5, bad=Fal
 
 
 def test_graph_claims_hold_where_the_text_is_right():
-    found = verdicts(graph_claims.judge(graph_evidence()))
-    assert [claim for claim, holds in found.items() if not holds] == [
-        "Under random noise the method breaks down at some variance of the sweep"
-    ]
+    assert failing(graph_claims.judge(graph_evidence())) == [7]  # nothing breaks down
 
 
 def test_graph_claims_fail_where_it_is_not():
@@ -162,17 +152,16 @@ def test_graph_claims_fail_where_it_is_not():
     }
     apart = {"none": lambda v: 0.0, "random": lambda v: 0.1, "homomorphic": lambda v: 0.2}
     found = verdicts(graph_claims.judge(graph_evidence(flat, apart, same=False, grown=1.5)))
-    assert sum(found.values()) <= 1, found  # that the made-up theory agrees with the made-up runs, if at all
+    assert sum(found) <= 1, found  # that the made-up theory agrees with the made-up runs, if at all
 
 
 def test_a_step_that_diverges_is_told():
     claims = graph_claims.judge(graph_evidence(bad=True, grown=1.2))
-    (claim,) = (claim for claim in claims if "mu = 5 too" in claim.claim)
-    assert not claim.holds
-    assert "mu = 5: 1.200, and runs left all bounds" in claim.figure
-    assert told(verdicts(claims), "breaks down")
+    assert failing(claims) == [11, 12, 13, 14]
+    assert "mu = 5: 1.200" in claims[13].figure
 
 
+@pytest.mark.slow
 def test_graph_page():
     found = graph.findings(graph_evidence(), graph_runs.FULL)
     text = page_of(graph.REGRESSION, found)
@@ -288,7 +277,7 @@ def test_gaps_are_judged_by_whole_intervals():
     assert judged("", [Gap("", near, np.ones(3))], within(2.0)).holds
     failed = judged("", [Gap("a", near, near), Gap("b", far, near)], within(2.0), why="so it is")
     assert not failed.holds
-    assert "Not so: b. Why: so it is" in failed.figure
+    assert all(words in failed.figure for words in ("Not so: b", "so it is"))
     assert all_close("", [Gap("a", near, near), Gap("b", near, np.ones(3))], 1.0).holds
     assert not all_close("", [Gap("a", near, near), Gap("b", 4 * far, near)], 1.0).holds
     assert not judged("", [Gap("", near, far)], within(2.0)).holds  # far below is not near either
@@ -311,9 +300,9 @@ def errors_evidence(none: float, random: float, homomorphic: float, own=(30.0, 3
 
 def test_classification_claims():
     right = verdicts(graph_classification.judge(errors_evidence(20.0, 30.0, 20.1, own=(35.0, 30.0))))
-    assert all(right.values())
+    assert all(right)
     wrong = graph_classification.judge(errors_evidence(20.0, 19.0, 25.0))
-    assert not any(verdicts(wrong).values())
+    assert not any(verdicts(wrong))
     assert "drives them apart" in wrong[-1].figure
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -107,7 +107,7 @@ def test_sublinear(totals: np.ndarray, holds: bool, word: str) -> None:
 
 def test_figures_are_per_agent_and_round() -> None:
     claim = sublinear("c", HORIZONS, {"x": np.tile([[1.0, 2.0, 16 * 1600 * 0.25]], (SEEDS, 1))}, AGENTS)
-    assert "0.25 [0.25, 0.25] per agent and round" in claim.figure
+    assert "0.25 [0.25, 0.25]" in claim.figure
 
 
 @pytest.mark.parametrize(("exponent", "holds"), [(1.0, True), (1.2, True), (0.8, False)])
@@ -277,9 +277,8 @@ def test_a_longer_window_allows_more_and_no_constraint_spends_more(small: tuple[
 def test_an_unpayable_budget_is_refused_with_its_window() -> None:
     claim = refusal(0)
     assert claim.holds
-    assert "constraint 'spending and fee' cannot be kept: agent " in claim.figure
-    assert "use a longer window" in claim.figure
-    assert "for windows of 100 rounds it is accepted" in claim.figure
+    assert "'spending and fee'" in claim.figure
+    assert "100 rounds" in claim.figure
 
 
 @pytest.mark.parametrize(("more", "word"), [(-1.0, "nothing was refused"), (1.0, "it is refused")])
@@ -378,67 +377,74 @@ EXPERIMENTS = {
 }
 
 
+FREE = {"constrained": 6, "lagrangian": 4}
+"""Position of the claim on mirror descent without the constraint."""
+NOISE = {"constrained": 7, "lagrangian": 8}
+"""Position of the claim that regret rises as eps falls; accounts and releases come last."""
+
+
+class Judged(NamedTuple):
+    """One experiment, and the positions of its claims that fail on changed evidence."""
+
+    name: str
+    on: Callable[..., list[int]]
+
+
 @pytest.fixture(params=list(EXPERIMENTS))
-def judged(request: pytest.FixtureRequest) -> Callable[..., list[str]]:
+def judged(request: pytest.FixtureRequest) -> Judged:
     judge, cells = EXPERIMENTS[request.param]
-    return lambda **changes: failing(judge(DESIGN, evidence(cells, **changes)))
+    return Judged(request.param, lambda **changes: failing(judge(DESIGN, evidence(cells, **changes))))
 
 
 @pytest.mark.parametrize(("name", "bound"), [("constrained", "(3.5)"), ("lagrangian", "(4.17)")])
 def test_claims_stand_beside_the_text_s_bound(name: str, bound: str) -> None:
     judge, cells = EXPERIMENTS[name]
-    claims = {claim.claim: claim for claim in judge(DESIGN, evidence(cells))}
-    assert bound in claims["Regret rises as eps falls"].text
-    assert claims["Regret rises as eps falls"].seen_in == "noise"
-    free = claims["Mirror descent without the constraint overspends in proportion to T"]
+    claims = judge(DESIGN, evidence(cells))
+    assert bound in claims[NOISE[name]].text
+    assert claims[NOISE[name]].seen_in == "noise"
+    free = claims[FREE[name]]
     assert (free.text, free.seen_in) == ("", "overspending")
 
 
-def test_all_claims_hold_on_evidence_that_says_so(judged: Callable[..., list[str]]) -> None:
-    assert judged() == []
+def test_all_claims_hold_on_evidence_that_says_so(judged: Judged) -> None:
+    assert judged.on() == []
 
 
-def test_linear_growth_fails_where_it_should(judged: Callable[..., list[str]]) -> None:
-    found = judged(rate=1.0)
-    assert len(found) >= 4
-    assert all("more slowly than T" in claim or "harder benchmark" in claim for claim in found)
-    assert sum("Spending" in claim for claim in found) == 2
+def test_linear_growth_fails_where_it_should(judged: Judged) -> None:
+    assert judged.on(rate=1.0) == list(range(FREE[judged.name]))
 
 
-def test_a_budget_that_is_kept_without_being_asked_for_fails(judged: Callable[..., list[str]]) -> None:
-    assert judged(unconstrained_rate=0.5) == ["Mirror descent without the constraint overspends in proportion to T"]
+def test_a_budget_that_is_kept_without_being_asked_for_fails(judged: Judged) -> None:
+    assert judged.on(unconstrained_rate=0.5) == [FREE[judged.name]]
 
 
-def test_noise_that_costs_nothing_fails(judged: Callable[..., list[str]]) -> None:
+def test_noise_that_costs_nothing_fails(judged: Judged) -> None:
     def flat(cell: Cell) -> float:
         plain = cell.dual == "private" and cell.epsilon is not None and cell.epsilon > 0.01
         return texts_regret(cell._replace(epsilon=EPSILON)) if plain else texts_regret(cell)
 
-    assert judged(regret=flat) == ["Regret rises as eps falls"]
+    assert judged.on(regret=flat) == [NOISE[judged.name]]
 
 
-def test_a_knob_without_effect_fails(judged: Callable[..., list[str]]) -> None:
-    assert len(judged(regret=lambda cell: texts_regret(cell._replace(knob=1.0)))) == 1
-    assert len(judged(spending=lambda cell: texts_spending(cell._replace(knob=1.0)))) == 1
+def test_a_knob_without_effect_fails(judged: Judged) -> None:
+    assert len(judged.on(regret=lambda cell: texts_regret(cell._replace(knob=1.0)))) == 1
+    assert len(judged.on(spending=lambda cell: texts_spending(cell._replace(knob=1.0)))) == 1
 
 
-def test_accounts_that_are_off_fail(judged: Callable[..., list[str]]) -> None:
-    found = judged(charged=lambda cell: cell.epsilon)
-    assert len(found) == 1
-    assert "rounds x eps" in found[0]
+def test_accounts_that_are_off_fail(judged: Judged) -> None:
+    assert judged.on(charged=lambda cell: cell.epsilon) == [{"constrained": 10, "lagrangian": 9}[judged.name]]
 
 
-def test_a_release_that_does_not_pay_fails(judged: Callable[..., list[str]]) -> None:
-    found = judged(regret=lambda cell: 0.5 if cell.dual == "released" else texts_regret(cell))
-    assert len(found) == 1
-    assert found[0].startswith("A released dual with a total eps of 16 has less regret than a private one")
+def test_a_release_that_does_not_pay_fails(judged: Judged) -> None:
+    found = judged.on(regret=lambda cell: 0.5 if cell.dual == "released" else texts_regret(cell))
+    assert found == [{"constrained": 11, "lagrangian": 10}[judged.name]]
 
 
 def test_windows_that_allow_nothing_more_fail() -> None:
     judge, cells = EXPERIMENTS["lagrangian"]
     made = evidence(cells)
     flat = made._replace(best={(name, k): made.best[name, SEASON] for name, k in made.best})
-    assert failing(judge(DESIGN, flat)) == ["Regret rises with K, whose points need to keep fewer rounds"]
+    assert failing(judge(DESIGN, flat)) == [7]
 
 
 def test_sweeps_stay_within_the_theorems_range_of_v() -> None:

@@ -75,51 +75,40 @@ def test_all_claims_hold_on_evidence_of_the_bound_s_order(design: Design) -> Non
     assert failing(found) == []
 
 
-def changed(where: Callable[[Cell], bool], factor: float | np.ndarray) -> list[str]:
-    found = failing(judge(evidence(lambda cell: as_bounded(cell) * (factor if where(cell) else 1))))
-    return [claim.split(": ")[0] for claim in found]
+def changed(where: Callable[[Cell], bool], factor: float | np.ndarray) -> list[int]:
+    return failing(judge(evidence(lambda cell: as_bounded(cell) * (factor if where(cell) else 1))))
 
 
 def test_regret_that_does_not_rise_with_the_path_is_reported() -> None:
     dip = np.where(np.array(SPEEDS) == 0.03, 0.1, 1.0)
     found = changed(lambda cell: cell.geometry == "ball" and cell == Cell("ball", 2000), dip)
-    assert "Dynamic regret grows with the path length" in found
+    assert found == [0, 2, 5]
 
 
 def test_regret_above_the_bound_s_order_is_reported_by_speed_and_by_horizon() -> None:
-    order = "Regret has the order of the bound (5.25) for eta = c / sqrt(T), sqrt(T) (1 + A_T)"
     fast = 1 + 0.02 * path(Cell("ball", 2000)) ** 1.5
     found = changed(lambda cell: cell.geometry == "ball" and not cell.away and cell.epsilon is None, fast)
-    assert found[:2] == [order, "What drift adds to the regret grows no faster than the path length"]
+    assert found[:2] == [1, 2]
     late = changed(lambda cell: cell.geometry == "simplex" and cell.rounds == 2000, 3.0)
-    assert late == [order, "Without drift the dynamic regret grows like sqrt(T) at most"]
+    assert late == [14, 16]
 
 
 def test_clients_that_stay_away_at_too_high_a_price_are_reported() -> None:
     most = [cell for cell in dynamic_runs.cells(FULL, "ball", 2000) if cell.away == MOST_AWAY and cell.epsilon is None]
-    assert changed(lambda cell: cell in most, 5.0) == [
-        f"With 60 % away the regret is at most {1 / 0.16:g} times that with everybody present"
-    ]
-    assert changed(lambda cell: cell in most, 0.7) == [
-        "The more clients stay away, the higher the regret, step by step"
-    ]
+    assert changed(lambda cell: cell in most, 5.0) == [5]
+    assert changed(lambda cell: cell in most, 0.7) == [4]
 
 
 def test_regret_no_better_than_alone_or_than_never_learning_is_reported() -> None:
-    assert failing(judge(evidence(alone=50.0))) == [
-        "Regret stays below that of a client alone, everybody present: Euclidean ball",
-        "Regret stays below that of a client alone, 60 % away: Euclidean ball",
-    ]
+    assert failing(judge(evidence(alone=50.0))) == [8, 9]
     claims = judge(evidence(idle=5.0))
-    below = [claim for claim in claims if "below that of never learning" in claim.claim]
-    assert len(below) == 8
-    assert not any(claim.holds for claim in below)
-    assert "around in 63 rounds" in next(claim.figure for claim in below if "0.1 rad" in claim.claim)
+    assert {6, 7, 11, 12, 19, 20, 22, 23} <= set(failing(claims))
+    assert "63 rounds" in claims[7].figure
 
 
 def test_more_noise_that_costs_less_is_reported() -> None:
     strict = Cell("simplex", 2000, 0.0, 1.0)
-    assert changed(lambda cell: cell == strict, 0.5) == ["Regret rises as eps falls"]
+    assert changed(lambda cell: cell == strict, 0.5) == [21]
 
 
 def test_a_run_that_is_not_refused_is_reported() -> None:

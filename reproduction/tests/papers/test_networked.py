@@ -80,24 +80,19 @@ def test_all_claims_hold_on_evidence_as_the_text_has_it(design: Design) -> None:
 
 
 @pytest.mark.parametrize(
-    ("levels", "words"),
+    ("levels", "missed"),
     [
-        ({"one_model": 2.9e-2}, ["One model for all"]),
-        ({"tau_=_0": 0.9e-2}, ["A little pull helps", "the best fixed tau, tau = 0"]),
-        ({"tau_=_0.2": 1.5e-2}, ["More pull hurts"]),
-        ({"DPG": 1.1e-2}, ["with tau = 0.05", "the best fixed", "best for each seed"]),
-        ({"SAC": 7.1e-3}, ["SAC settles lower than DPG"]),
-        ({"batch_DPG": 7.1e-3}, ["Three epochs make DPG"]),
-        ({runs.OURS[0]: 1.1e-2}, ["rates of ours"]),
+        ({"one_model": 2.9e-2}, [0]),
+        ({"tau_=_0": 0.9e-2}, [1]),
+        ({"tau_=_0.2": 1.5e-2}, [2]),
+        ({"DPG": 1.1e-2}, [3, 4, 5]),
+        ({"SAC": 7.1e-3}, [8]),
+        ({"batch_DPG": 7.1e-3}, [9]),
+        ({runs.OURS[0]: 1.1e-2}, [17]),
     ],
 )
-def test_errors_in_another_order_are_reported(levels: dict[str, float], words: list[str]) -> None:
-    found = failing(changed(**levels))
-    if "tau_=_0" in levels:  # then 0 is the best fixed one, which the policies still beat
-        assert found == [claim for claim in found if "A little pull helps" in claim]
-        return
-    assert len(found) == len(words)
-    assert all(part in claim for part, claim in zip(words, found, strict=True))
+def test_errors_in_another_order_are_reported(levels: dict[str, float], missed: list[int]) -> None:
+    assert failing(changed(**levels)) == missed  # where tau = 0 is the best fixed one, the policies still beat it
 
 
 def test_the_rival_is_the_best_fixed_strength_and_the_oracle_is_per_seed() -> None:
@@ -111,9 +106,9 @@ def test_the_rival_is_the_best_fixed_strength_and_the_oracle_is_per_seed() -> No
         plain = cells["as drawn", fixed(tau)]
         factor = np.where(np.arange(SEEDS) % 2 == k, 0.1, 3.0)[:, None, None]
         cells["as drawn", fixed(tau)] = plain._replace(deviation=plain.deviation * factor)
-    claims = {claim.claim: claim.holds for claim in judge(found._replace(outcomes=cells))}
-    assert not claims["Tuned, the error settles lower than with the fixed tau that is best for each seed: as drawn"]
-    assert claims["Tuned, the error settles lower than with tau = 0.05: as drawn"]
+    claims = judge(found._replace(outcomes=cells))
+    assert not claims[5].holds
+    assert claims[3].holds
 
 
 def test_whole_intervals_decide() -> None:
@@ -125,47 +120,38 @@ def test_whole_intervals_decide() -> None:
         cells["as drawn", name] = cells["as drawn", name]._replace(
             deviation=cells["as drawn", name].deviation * factor * chance
         )
-    missed = failing(judge(found._replace(outcomes=cells)))
-    assert any("One model for all" in claim for claim in missed)
-    assert any("settles lower than with tau = 0.05" in claim for claim in missed)
+    assert {0, 3} <= set(failing(judge(found._replace(outcomes=cells))))
 
 
 def test_a_slow_start_is_reported() -> None:
     found = evidence(design=QUICK)
     slow = found.outcomes["as drawn", "SAC"]
     late = slow._replace(deviation=np.where(ROUNDS[:, None] <= 50, 2.0, 1.0) * slow.deviation)
-    missed = failing(judge(found._replace(outcomes={**found.outcomes, ("as drawn", "SAC"): late})))
-    assert len(missed) == 2
-    assert all("learning starts faster" in claim for claim in missed)
+    assert failing(judge(found._replace(outcomes={**found.outcomes, ("as drawn", "SAC"): late}))) == [6, 7]
 
 
 def test_a_batch_that_is_no_calmer_is_reported() -> None:
-    missed = failing(judge(evidence(design=QUICK, wobble=lambda name: 0.02 if name == "batch SAC" else 0.01)))
-    assert len(missed) == 1
-    assert "less random" in missed[0]
+    assert failing(judge(evidence(design=QUICK, wobble=lambda name: 0.02 if name == "batch SAC" else 0.01))) == [10]
 
 
 def test_strengths_that_go_elsewhere_are_reported_with_where_they_end() -> None:
     found = evidence(design=QUICK)
     sac = found.outcomes["as drawn", "SAC"]
 
-    def with_tau(tau: Floats) -> list[str]:
+    def with_tau(tau: Floats) -> list[int]:
         return failing(judge(found._replace(outcomes={**found.outcomes, ("as drawn", "SAC"): sac._replace(tau=tau)})))
 
-    assert [claim[:32] for claim in with_tau(np.sort(sac.tau, axis=1))] == [
-        "SAC: clients with few records lo",
-        "SAC: clients with many records e",
-    ]
-    assert [claim[:36] for claim in with_tau(sac.tau + 0.02)] == ["SAC: clients with many records end w"]
+    assert with_tau(np.sort(sac.tau, axis=1)) == [13, 15]
+    assert with_tau(sac.tau + 0.02) == [15]
     swapped = np.take_along_axis(sac.tau, np.argsort(np.argsort(-SIZES, axis=1), axis=1)[:, None], axis=2)
-    assert any("raise tau early" in claim for claim in with_tau(np.ascontiguousarray(swapped)))
+    assert 11 in with_tau(np.ascontiguousarray(swapped))
 
 
 def test_why_one_model_may_be_better_than_clusters_apart_is_said() -> None:
     alone = WHO._replace(own=np.where(SIZES == 5, 0, 2), reach=np.where(SIZES == 5, 5, 200))
     claims = judge(evidence(lambda n, m: 2e-2 if m == "one model" else as_claimed(n, m), QUICK, alone))
     missed = next(claim for claim in claims if not claim.holds)
-    assert "17% of the clients have no neighbour of their own cluster" in missed.figure
+    assert "17%" in missed.figure
 
 
 def test_thirds_and_correlations_are_of_each_seed() -> None:

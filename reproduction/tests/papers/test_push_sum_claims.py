@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from reproduction.tests.papers.judged import verdicts
+from reproduction.tests.papers.judged import failing
 from tacit_reproduction.push_sum.cells import Outcome
 from tacit_reproduction.push_sum.claims import judge, rank_correlation
 from tacit_reproduction.push_sum.design import FRACTIONS, Cell, Design, Samples
@@ -49,39 +49,31 @@ def test_all_claims_hold_on_evidence_as_the_text_has_it(micro: Design, samples: 
     found = judge(fabricate(micro, samples, as_the_text_says, BEST))
     assert len(found) == 14
     assert all(claim.holds for claim in found), [c for c in found if not c.holds]
-    places = {claim.claim: (claim.seen_in, claim.text.split(":")[0]) for claim in found}
-    assert places["COL is not worse than OPS (50 % stochastic)"] == ("comparison", "figure 2 (c) and (d)")
-    assert places["OPS has a lower average loss than Local OGD (100 % stochastic)"][0] == "local"
-    assert {name for name, _ in places.values()} == {"comparison", "densities", "sizes", "local"}
+    assert (found[6].seen_in, found[6].text.split(":")[0]) == ("comparison", "figure 2 (c) and (d)")
+    assert found[3].seen_in == "local"
+    assert {claim.seen_in for claim in found} == {"comparison", "densities", "sizes", "local"}
 
 
-@pytest.mark.parametrize("reference", ["DOL-Symm", "DOL-Asymm", "Local OGD"])
-def test_a_baseline_that_wins_is_reported(micro: Design, samples: Samples, reference: str) -> None:
+@pytest.mark.parametrize(("reference", "missed"), [("DOL-Symm", [1, 7]), ("DOL-Asymm", [2, 8]), ("Local OGD", [3, 9])])
+def test_a_baseline_that_wins_is_reported(micro: Design, samples: Samples, reference: str, missed: list[int]) -> None:
     def level(cell: Cell) -> float:
         return 0.1 if cell.method == reference else as_the_text_says(cell)
 
-    found = verdicts(judge(fabricate(micro, samples, level, BEST)))
-    for fraction in ("100", "50"):
-        assert not found[f"OPS has a lower average loss than {reference} ({fraction} % stochastic)"]
-    others = {"DOL-Symm", "DOL-Asymm", "Local OGD"} - {reference}
-    assert all(found[f"OPS has a lower average loss than {name} (50 % stochastic)"] for name in others)
+    assert failing(judge(fabricate(micro, samples, level, BEST))) == missed
 
 
 def test_col_that_is_worse_is_reported(micro: Design, samples: Samples) -> None:
     def level(cell: Cell) -> float:
         return as_the_text_says(cell) + 0.3 * (cell.method == "COL")
 
-    found = verdicts(judge(fabricate(micro, samples, level, BEST)))
-    assert not found["COL is not worse than OPS (100 % stochastic)"]
-    assert not found["COL is not worse than OPS (50 % stochastic)"]
+    assert failing(judge(fabricate(micro, samples, level, BEST))) == [0, 6]
 
 
 def test_density_that_does_harm_is_reported(micro: Design, samples: Samples) -> None:
     def level(cell: Cell) -> float:
         return as_the_text_says(cell) + 0.02 * cell.setting.neighbours * (cell.method == "OPS")
 
-    found = verdicts(judge(fabricate(micro, samples, level, BEST)))
-    assert [holds for claim, holds in found.items() if "grows denser" in claim] == [False, False]
+    assert failing(judge(fabricate(micro, samples, level, BEST))) == [4, 10]
 
 
 @pytest.mark.parametrize(
@@ -94,9 +86,10 @@ def test_size_that_does_harm_is_reported_with_the_control(
         grows = cell.method == "OPS" or (cell.method == "COL" and control_grows)
         return as_the_text_says(cell) + 0.02 * cell.setting.nodes * grows
 
-    found = [c for c in judge(fabricate(micro, samples, level, BEST)) if "nodes is not worse" in c.claim]
-    assert [claim.holds for claim in found] == [False, False]
-    assert all(verdict in claim.figure for claim in found)
+    claims = judge(fabricate(micro, samples, level, BEST))
+    for position in (5, 11):
+        assert not claims[position].holds
+        assert verdict in claims[position].figure
 
 
 @pytest.mark.parametrize(
@@ -112,8 +105,7 @@ def test_fraction_that_does_harm_is_reported_with_the_best_fixed_model(
     def level(cell: Cell) -> float:
         return as_the_text_says(cell) - 0.2 * (cell.setting.fraction < 1)
 
-    found = judge(fabricate(micro, samples, level, best))
-    claim = next(c for c in found if c.claim.startswith("The average loss of OPS is lower at 100 %"))
+    claim = judge(fabricate(micro, samples, level, best))[12]
     assert not claim.holds
     assert words in claim.figure
 
@@ -123,8 +115,7 @@ def test_gain_that_is_smaller_at_100_per_cent_is_reported(micro: Design, samples
         worse_alone = cell.method == "Local OGD" and cell.setting.fraction < 1
         return as_the_text_says(cell) + 0.5 * worse_alone
 
-    found = verdicts(judge(fabricate(micro, samples, level, BEST)))
-    assert not found["OPS gains more over Local OGD at 100 % stochastic samples than at 50 %"]
+    assert failing(judge(fabricate(micro, samples, level, BEST))) == [13]
 
 
 def test_rank_correlation() -> None:

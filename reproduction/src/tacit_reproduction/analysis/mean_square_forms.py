@@ -23,7 +23,7 @@ Step = Callable[[Array, bool], Array]
 
 @dataclass(frozen=True)
 class Network:
-    """Who learns from what, and how messages travel; arrays already checked and broadcast."""
+    """Clients, data and channel of a network; arrays already checked and broadcast."""
 
     correlations: Array
     """(K, d, d) R_k."""
@@ -62,7 +62,7 @@ class Network:
 
     @property
     def blocks(self) -> int:
-        """How many models the extended error holds."""
+        """Number of models in the extended error."""
         return 1 + self.clients * (1 + self.longest)
 
     @property

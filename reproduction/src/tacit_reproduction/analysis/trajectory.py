@@ -36,7 +36,7 @@ from tacit.core.errors import ConfigError
 
 
 class TrajectoryClaim(NamedTuple):
-    """What Rizk (2023) says of a run. Make it with `trajectory_claim`."""
+    """Claim of Rizk (2023) for a run. Make it with `trajectory_claim`."""
 
     noise_std: float
     rounds: int
@@ -103,10 +103,17 @@ def trajectory_claim(
     links: int = 1,
     coordinates: int = 1,
 ) -> TrajectoryClaim:
-    """Return what Rizk (2023) claims for a run of so many rounds; see the module for what is wrong with it.
+    """Return the privacy claim of Rizk (2023) for a run; the module says what is wrong with it.
 
-    `agents` is P, whose models are stacked: 1 around a server (2.69). `links` is how many noisy copies of a message
-    are counted: 1 in (2.69) and (3.58), P in (4.34). The mean square errors are measured, or taken from a theorem.
+    Args:
+      noise_std: Standard deviation of the Laplace noise, above 0.
+      rounds: Number of rounds.
+      bounds: B and B', see `bounds_for`.
+      gap: ||w^o - w'^o||, the move of the optimum when one agent's data are replaced.
+      mean_square_errors: E||w~||^2 and E||w~'||^2, measured or taken from a theorem.
+      agents: P, whose models are stacked: 1 around a server (2.69).
+      links: Noisy copies of a message that are counted: 1 in (2.69) and (3.58), P in (4.34).
+      coordinates: Number of coordinates of a model.
     """
     _number("noise_std", noise_std, above=True)
     _whole("rounds", rounds, 1)
@@ -124,7 +131,16 @@ def trajectory_claim(
 
 
 def bounds_for(mean_square_errors: tuple[float, float], probability: float) -> tuple[float, float]:
-    """Return the smallest B and B' for which (2.64) has this probability, either bound holding alike."""
+    """Return the smallest B and B' for which (2.64) has a given probability, either bound holding alike.
+
+    Args:
+      mean_square_errors: E||w~||^2 and E||w~'||^2, above 0.
+      probability: Between 0 and 1.
+
+    Example:
+      >>> bounds_for((0.25, 1.0), 0.25)
+      (0.7071067811865476, 1.4142135623730951)
+    """
     if isinstance(probability, bool) or not 0 < probability < 1:
         raise ConfigError(f"probability = {probability!r}: expected a number between 0 and 1, with which (2.64) holds")
     for error in mean_square_errors:

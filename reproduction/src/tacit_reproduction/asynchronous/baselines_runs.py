@@ -67,7 +67,7 @@ class Method(NamedTuple):
 
 
 class Design(NamedTuple):
-    """What is run."""
+    """Extent of the experiment."""
 
     clients: int
     rounds: int

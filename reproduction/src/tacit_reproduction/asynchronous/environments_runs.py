@@ -30,7 +30,7 @@ from tacit_reproduction.workers import Crew, crew
 NEAR = 0.95
 """"Near its maximum value obtained in Theorem 4.2": this share of it."""
 PROMPT = HARSH._replace(name="harsh, no delays", delay=0.0)
-"""What is left of the harsh environment if nothing is late: it tells what delays do."""
+"""The harsh environment without delays, to tell the effect of delays."""
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     **{variant: ("pao_fed", {"variant": variant}) for variant in ("U1", "C1", "U2", "C2")},
     "U1, full download": ("pao_fed", {"variant": "U1", "download": "all"}),
@@ -81,7 +81,7 @@ class Evidence(NamedTuple):
 
     @property
     def fair(self) -> str:
-        """How the steps of others were chosen."""
+        """Rule by which the other methods' steps were chosen."""
         return fair(self.design.tuning_seeds)
 
 

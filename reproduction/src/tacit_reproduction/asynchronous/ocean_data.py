@@ -9,7 +9,7 @@ from tacit.streams.arrivals import ArrivalStream
 from tacit_reproduction.datasets.calcofi import ARRIVALS, CalcofiStream
 
 DEALT = 7
-"""What the random numbers are for that deal bottles out; other uses of a seed have other numbers."""
+"""Stream of the random numbers that deal bottles out; other uses of a seed have other numbers."""
 
 
 class DealtStream(ArrivalStream):
@@ -35,5 +35,5 @@ class DealtStream(ArrivalStream):
         self._by_place = by_place
 
     def test(self, count: int, seed: int = 0) -> Batch:
-        """Return `count` bottles that nobody holds."""
+        """Return `count` bottles that no client holds."""
         return self._by_place.test(count, seed)

@@ -83,7 +83,7 @@ class Evidence(NamedTuple):
     pooled: Mapping[Data, float]
     """Test error in dB of least squares on all bottles that clients hold, of the first seed."""
     deviation: float
-    """What 1 of standardised salinity is on the practical scale."""
+    """One unit of standardised salinity on the practical scale."""
     rates: tuple[float, float]
     """Lowest and highest share of the rounds that bring a client data."""
 
@@ -93,7 +93,7 @@ class Evidence(NamedTuple):
 
     @property
     def fair(self) -> str:
-        """How the steps of others were chosen."""
+        """Rule by which the other methods' steps were chosen."""
         return fair(self.design.tuning_seeds)
 
 

@@ -33,14 +33,14 @@ STEADY = 0.1
 STEPS = (0.025, 0.035, 0.05, 0.07, 0.1, 0.14, 0.2, 0.28, 0.4, 0.56, 0.8)
 """Steps among which one is looked for that matches."""
 TUNING_SEEDS = 10_000
-"""How far the seeds on which steps are chosen are from those that they are used on."""
+"""Distance of the tuning seeds from the seeds of the runs."""
 
 Data = Literal["synthetic", "calcofi", "calcofi, dealt", "calcofi, one oxygen"]
 """CalCOFI by place, dealt to clients by chance, or by place without the saturation of oxygen."""
 
 
 class Environment(NamedTuple):
-    """What clients and channel are like."""
+    """Properties of clients and channel."""
 
     name: str
     availability: tuple[float, ...] = (0.25, 0.1, 0.025, 0.005)
@@ -79,7 +79,7 @@ class Task(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """What came of a task."""
+    """Results of a task."""
 
     label: str
     rounds: NDArray[np.int64]

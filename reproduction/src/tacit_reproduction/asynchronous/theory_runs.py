@@ -39,7 +39,7 @@ LARGE = 1e6
 
 
 class World(NamedTuple):
-    """What all runs of a setting share."""
+    """Data that all runs of a setting share."""
 
     roots: Floats
     """(K, d, d), R_k = root root^T."""
@@ -139,7 +139,7 @@ class Task(NamedTuple):
 
 
 class Simulated(NamedTuple):
-    """What came of a task."""
+    """Results of a task."""
 
     deviation: Floats
     """(seeds, rounds) ||w - w*||^2 of the server's model before each round; it begins with 1."""
@@ -210,7 +210,7 @@ def predicted_path(setting: Setting, form: Form, rounds: int) -> Floats:
 
 
 class Predicted(NamedTuple):
-    """What the analysis says of a setting."""
+    """Predictions for a setting."""
 
     steady: dict[Form, float]
     paths: dict[Form, Floats]
@@ -226,7 +226,7 @@ class Evidence(NamedTuple):
     bounds: dict[str, Bounds]
     """Of the settings whose steps are tried."""
     refusals: dict[str, str]
-    """What is said before runs with steps above the bound."""
+    """Refusals of runs with steps above the bound."""
 
 
 def predict(setting: Setting, rounds: int) -> Predicted:

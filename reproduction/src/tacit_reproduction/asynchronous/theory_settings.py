@@ -24,7 +24,7 @@ class Setting(NamedTuple):
     clients: int = 4
     d: int = 6
     rough: float = 1.0
-    """How many times the others' variance the first client's features have."""
+    """Variance of the first client's features, in multiples of the others'."""
     white: bool = False
     """Whether features have unit variance and no correlation, instead of a spectrum from 0.2 to 1."""
 

@@ -40,7 +40,7 @@ SEEDS_APART = 1000
 
 
 class Design(NamedTuple):
-    """What is run."""
+    """Extent of the experiment."""
 
     clients: int
     rounds: int

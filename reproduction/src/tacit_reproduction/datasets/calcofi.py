@@ -55,7 +55,7 @@ class CalcofiStream(ArrivalStream):
     columns: tuple[str, ...]
     """Names of x."""
     salinity_deviation: float
-    """What 1 of y is on the practical salinity scale: its square times an MSE is the MSE there."""
+    """One unit of y on the practical salinity scale: its square times an MSE is the MSE there."""
 
     def __init__(
         self, bottles: Bottles, columns: tuple[str, ...], sizes: NDArray[np.int64], rounds: int, seed: int
@@ -104,13 +104,25 @@ def calcofi(
     seed: int = 0,
     columns: Sequence[str] = COLUMNS,
 ) -> CalcofiStream:
-    """Share `samples` bottles out: unevenly, by place, and one at a time over the rounds.
+    """CalCOFI bottles as a stream: shared out unevenly, by place, one at a time over the rounds.
 
     Agents k = 0, 1, 2, 3, 4, ... hold shares 1 : 2 : 3 : 4 : 1 : ... of them. The bottles are drawn at random, sorted
     by place (in bands from west to east) and cut into blocks, one for each agent, so that agents differ; an agent's own
     come in the order of time, each in a round drawn at random. Means and deviations that columns and salinity are
-    standardised with are those of all complete bottles, held or not, and stand outside any privacy account. Leaving
-    columns away changes nothing else.
+    standardised with are those of all complete bottles, held or not, and stand outside any privacy account.
+
+    Args:
+      agents: Number of agents.
+      samples: Number of bottles held by all agents together; at least one each, and some left to test with.
+      rounds: Number of rounds over which the bottles arrive.
+      seed: Seed of the choice of bottles and of their rounds.
+      columns: Some of `COLUMNS`; leaving one away changes nothing else.
+
+    Raises:
+      ConfigError: An argument is out of range.
+      DataError: The database is not here (it is not downloaded), or has too few bottles.
+
+    References: Gauthier (2023), sec. 4.4.4; the CalCOFI bottle database.
     """
     for setting, count in (("agents", agents), ("samples", samples)):
         check_count(setting, count)

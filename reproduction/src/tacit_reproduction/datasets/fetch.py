@@ -59,7 +59,11 @@ class _Known(NamedTuple):
 
 
 def available(name: str) -> bool:
-    """Tell whether the data set is on this machine, so that loading it needs no network."""
+    """Tell whether the data set is on this machine, so that loading it needs no network.
+
+    Args:
+      name: "occupancy", "susy", "rcv1", "mnist", "ijcnn1", "organamnist" or "calcofi".
+    """
     return local(name) is not None
 
 

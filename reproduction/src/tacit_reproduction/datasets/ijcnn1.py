@@ -46,10 +46,16 @@ PARTS = {
 
 
 def ijcnn1() -> Dataset:
-    """Return all 141,691 rows as published, 22 columns, y -1 or +1.
+    """ijcnn1: all 141,691 rows as published, 22 columns, y -1 or +1.
 
-    `parts` has "train" (35,000 rows), "validation" (14,990) and "test" (91,701), in this order. LIBSVM's file named
-    just ijcnn1 holds the first two in one.
+    Returns:
+      The data set. `parts` has "train" (35,000 rows), "validation" (14,990) and "test" (91,701), in this order.
+      LIBSVM's file named just ijcnn1 holds the first two in one.
+
+    Raises:
+      DataError: The files are not here and cannot be downloaded, or hold other values.
+
+    References: Prokhorov (2001); Chang and Lin (2001).
     """
     folder = datasets.local("ijcnn1")
     if folder is None:
@@ -72,7 +78,20 @@ def ijcnn1() -> Dataset:
 
 
 def parse(text: bytes, source: str, features: int) -> Table:
-    """Read LIBSVM text of binary labels -1/+1 into a dense table; refuse a faulty line by its number in `source`."""
+    """Read LIBSVM text of binary labels -1/+1 into a dense table.
+
+    Args:
+      text: Lines `label index:value index:value ...`, indices from 1, rising.
+      source: Name of the text in errors.
+      features: Number of columns.
+
+    Raises:
+      DataError: A line cannot be read; it is named by its number in `source`.
+
+    Example:
+      >>> parse(b"+1 1:0.5 3:2", "a line", 3).x.tolist()
+      [[0.5, 0.0, 2.0]]
+    """
     lines = text.splitlines()
     x = np.zeros((len(lines), features), np.float32)
     y = np.empty(len(lines), np.float32)

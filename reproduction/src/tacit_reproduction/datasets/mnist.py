@@ -44,9 +44,16 @@ PARTS = {"train": _Part("train", 60_000), "test": _Part("t10k", 10_000)}
 
 
 def mnist() -> Dataset:
-    """Return all 70,000 images, training part first: rows of 784 grey values from 0 to 1, y the digit (int32).
+    """MNIST: all 70,000 handwritten digits, 28 x 28 grey values.
 
-    `parts` has "train" (60,000 rows) and "test" (10,000).
+    Returns:
+      The data set: rows of 784 grey values from 0 to 1, y the digit (int32). `parts` has "train" (60,000 rows) and
+      "test" (10,000), in this order.
+
+    Raises:
+      DataError: The files are not here and cannot be downloaded, or are not the published ones.
+
+    References: LeCun, Cortes and Burges (1998).
     """
     folder = datasets.local("mnist")
     if folder is None:

@@ -34,10 +34,16 @@ PARTS = {
 
 
 def occupancy() -> Dataset:
-    """Room Occupancy Detection (UCI 357; Candanedo and Feldheim 2016; CC BY 4.0): 20,560 x 5, +1 = occupied.
+    """Room Occupancy Detection: 20,560 readings of five sensors, y = +1 where the room is occupied.
 
-    Rows come file by file, train, test, test2, each in order of time (the days of `test` lie before those of
-    `train`).
+    Returns:
+      The data set, not standardised. `parts` has "train", "test" and "test2", one per published file, each in order of
+      time; the days of "test" lie before those of "train".
+
+    Raises:
+      DataError: The files are not here and cannot be downloaded, or are not the published ones.
+
+    References: Candanedo and Feldheim (2016), UCI 357, CC BY 4.0.
     """
     folder = datasets.local("occupancy")
     if folder is None:

@@ -30,9 +30,16 @@ REMEDY = "it is damaged or another edition, replace it by the original"
 
 
 def organamnist() -> Dataset:
-    """Return all 58,830 images: rows of 784 grey values from 0 to 1, y the class (int32) whose name is in `ORGANS`.
+    """OrganAMNIST: all 58,830 CT slices of eleven organs, 28 x 28 grey values.
 
-    `parts` has "train" (34,561 rows), "validation" (6,491) and "test" (17,778), in this order.
+    Returns:
+      The data set: rows of 784 grey values from 0 to 1, y the class (int32), an index into `ORGANS`. `parts` has
+      "train" (34,561 rows), "validation" (6,491) and "test" (17,778), in this order.
+
+    Raises:
+      DataError: The file is not here and cannot be downloaded, or is not the published one.
+
+    References: Yang et al. (2023), MedMNIST v2, CC BY 4.0.
     """
     path = datasets.find(datasets.ORGANAMNIST_FILE)
     if path is None:
@@ -56,7 +63,15 @@ def organamnist() -> Dataset:
 
 
 def organ(name: str) -> int:
-    """Return the class of an organ."""
+    """Return the class of an organ.
+
+    Args:
+      name: One of `ORGANS`.
+
+    Example:
+      >>> organ("liver")
+      6
+    """
     if name not in ORGANS:
         raise DataError(f"there is no organ {name!r} in OrganAMNIST; expected one of {', '.join(ORGANS)}")
     return ORGANS.index(name)

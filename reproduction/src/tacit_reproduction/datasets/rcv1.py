@@ -44,7 +44,7 @@ class Documents(NamedTuple):
     y: NDArray[np.int8]
     """+1, -1, or 0 for a document of both classes."""
     part: NDArray[np.uint8] | None
-    """Which of the ten random halves a document came in; the official file has none."""
+    """Number of the random half (of ten) of each document; the official file has none."""
     origin: str
 
 
@@ -55,14 +55,25 @@ def rcv1(
     seed: int = 0,
     split_seed: int | None = None,
 ) -> Dataset:
-    """Return the documents with a binary label, reduced to `columns` dense columns.
+    """RCV1-v2: the documents with a binary label, reduced to few dense columns.
 
-    `random_projection`: Gaussian, drawn from `seed`. `public_svd`: the first singular directions of the public
-    documents; their mean is subtracted, and each column divided by its singular value, so that the public
-    documents are about white. `keep` sets all but each row's largest coordinates to 0.
+    Args:
+      reduction: "random_projection" (Gaussian) or "public_svd": the first singular directions of the public documents,
+        their mean subtracted, each column divided by its singular value, so that they are about white.
+      columns: Number of columns, at least 1.
+      keep: Coordinates kept in each row, the largest ones; the others become 0 and rows have L1 norm 1. None: all.
+      seed: Seed of the random projection.
+      split_seed: Seed of a random fifth of the rows as test part. None: the last two of the ten published halves (of
+        the official file the last fifth).
 
-    Rows come training part first: `parts` has "train" and "test". Without `split_seed` the test part are the last
-    two of the ten halves (of the official file the last fifth); with it a fifth of the rows at random.
+    Returns:
+      The data set, training part first; `parts` has "train" and "test".
+
+    Raises:
+      ConfigError: An argument is out of range.
+      DataError: The file is not here and cannot be downloaded, or is not as expected.
+
+    References: Lewis, Yang, Rose and Li (2004).
     """
     if reduction not in get_args(Reduction):
         raise ConfigError(f"reduction={reduction!r}: expected one of {', '.join(get_args(Reduction))}")

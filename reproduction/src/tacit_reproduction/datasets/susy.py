@@ -25,10 +25,18 @@ COLUMNS = (
 
 
 def susy() -> Dataset:
-    """SUSY (UCI 279; Baldi, Sadowski and Whiteson 2014; CC BY 4.0): 39,930 of 5,000,000 x 18, +1 = signal.
+    """SUSY: 39,930 of 5,000,000 simulated collisions, 18 columns, y = +1 for a signal.
 
     Always a random subset, and `description` says which: the prepared file where it is found; else one of the
     same size, drawn with a fixed seed while the official file (about 900 MB) streams by.
+
+    Returns:
+      The data set, not standardised, without parts.
+
+    Raises:
+      DataError: No file is here and the official one cannot be downloaded, or a file is not as expected.
+
+    References: Baldi, Sadowski and Whiteson (2014), UCI 279, CC BY 4.0.
     """
     prepared = datasets.find(datasets.SUSY_FILE)
     if prepared is not None:

@@ -23,7 +23,7 @@ Ints = NDArray[np.int64]
 
 
 class TwoClasses(NamedTuple):
-    """What a task tells apart."""
+    """The two sides of a task."""
 
     negative: tuple[int, ...]
     """Classes of label -1."""
@@ -47,9 +47,18 @@ def binary_task(
     most: int | None = None,
     seed: int = 0,
 ) -> Labelled:
-    """Return the rows of a part whose class is in the task, in their order; of more than `most`, a random choice.
+    """Return the rows whose class is in a two-class task, in their order.
 
-    `part=None` takes all rows of the data set.
+    Args:
+      data: A data set of many classes.
+      negative: Classes of label -1.
+      positive: Classes of label +1.
+      part: Name of a part of the data set; None takes all rows.
+      most: Largest number of rows; of more, a random choice is returned. None: all.
+      seed: Seed of that choice.
+
+    Raises:
+      DataError: A side is empty, a class is on both sides or absent, or there is no such part.
     """
     task = _checked_task(negative, positive)
     classes = _classes(data, part)
@@ -76,6 +85,17 @@ def cluster_tasks(
     Client k learns `tasks[clusters[k]]` from `sizes[k]` rows of the part, as many of both sides as can be, and inside
     a side of each class; what is left over falls on sides and classes at random. No row is handed out twice, also where
     clusters share a class. Batches have as many places as the largest client has rows.
+
+    Args:
+      data: A data set of many classes.
+      tasks: One task per cluster.
+      clusters: (clients,) the cluster of each client, an index into `tasks`.
+      sizes: (clients,) number of rows of each client.
+      seed: Seed of the choice of rows.
+      part: Name of a part of the data set; None takes all rows.
+
+    Raises:
+      DataError: A task or a size is impossible, or a class has too few rows.
     """
     wanted = [_checked_task(*task) for task in tasks]
     labels, counts = _checked_clients(clusters, sizes, len(wanted))

@@ -49,7 +49,7 @@ class Cell(NamedTuple):
 
     @property
     def rounds(self) -> int:
-        """How long it runs: in a round errors shrink by the step times the curvature, which is 0.4 or more."""
+        """Number of rounds: in one, errors shrink by the step times the curvature, which is 0.4 or more."""
         return max(SHORTEST, round(PER_INVERSE_STEP / self.step))
 
 
@@ -104,18 +104,18 @@ class Masked(NamedTuple):
     same: bool
     """Whether all models of all rounds are the same, bit by bit."""
     numbers: int
-    """How many were compared."""
+    """Count of compared numbers."""
 
 
 class Theory(NamedTuple):
-    """What small steps lead to, (seeds,) each; deviations are in units of the step or of its inverse."""
+    """Limits of small steps, (seeds,) each; deviations are in units of the step or of its inverse."""
 
     sampling: Floats
     """Centroid MSD of the plain run, per step."""
     random: Floats
-    """What random noise adds to it, times the step."""
+    """Addition by random noise, times the step."""
     homomorphic: Floats
-    """What graph-homomorphic noise adds to it, per step: gradients are taken at models that differ."""
+    """Addition by graph-homomorphic noise, per step: gradients are taken at models that differ."""
     apart_random: Floats
     """Mean squared distance of models from their centroid, random noise."""
     apart_homomorphic: Floats
@@ -131,7 +131,7 @@ class Evidence(NamedTuple):
     privacy: Mapping[Noise, RunPrivacy]
     """ATC at the text's step with a clip."""
     moved: float
-    """How far w^o moves at most where one agent's data are replaced by another's, for the text's own claim."""
+    """Largest move of w^o where one agent's data are replaced by another's, for the text's own claim."""
 
     @property
     def outcomes(self) -> dict[Cell, Outcome]:

@@ -44,7 +44,7 @@ class Plan(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a cell came to."""
+    """Results of a cell."""
 
     network: NDArray[np.float64]
     """(seeds,) accuracy in per cent of the mean of all nodes' models."""
@@ -61,7 +61,7 @@ class Outcome(NamedTuple):
 
 
 class Way(NamedTuple):
-    """How a cell is run."""
+    """Protocol of a cell's run."""
 
     algorithm: Algorithm
     graph: Graph

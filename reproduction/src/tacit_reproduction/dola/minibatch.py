@@ -56,7 +56,7 @@ QUICK = Design(examples=4_000, documents=2_000, seeds=20)
 
 
 class Noise(NamedTuple):
-    """How much, and where it is added."""
+    """Amount of noise, and its place."""
 
     epsilon: float | None
     order: NoiseOrder = "text"
@@ -75,7 +75,7 @@ class Cell(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a cell came to."""
+    """Results of a cell."""
 
     regret: NDArray[np.float64]
     """(seeds,) per node and round, over the whole run."""
@@ -85,7 +85,7 @@ class Outcome(NamedTuple):
 
 Evidence = Mapping[Cell, Outcome]
 Task = tuple[Data, tuple[Judged, ...], int, Samples | None, Design, int]
-"""What is run on the same streams; samples: where they are not drawn anew for each seed, those to choose from."""
+"""Cells on the same streams; samples: those to choose from, where they are not drawn anew for each seed."""
 
 
 def run_batch(task: Task) -> dict[Cell, Outcome]:

@@ -53,7 +53,7 @@ class Cell(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a cell came to."""
+    """Results of a cell."""
 
     examples: NDArray[np.int64]
     """(points,) read by all nodes together so far."""

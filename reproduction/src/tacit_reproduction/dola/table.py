@@ -46,7 +46,7 @@ PROTOCOLS: dict[Protocol, str] = {
 
 
 class Representation(NamedTuple):
-    """How documents become rows."""
+    """Representation of documents as rows."""
 
     columns: int
     keep: int | None = None

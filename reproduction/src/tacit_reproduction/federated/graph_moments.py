@@ -39,7 +39,7 @@ class Deviations(NamedTuple):
 
 
 class Clients(NamedTuple):
-    """What the clients of one server have and do."""
+    """Data and settings of one server's clients."""
 
     data: LinearRegression
     sizes: Counts

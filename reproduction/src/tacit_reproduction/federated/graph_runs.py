@@ -43,7 +43,7 @@ class Cell(NamedTuple):
 
     @property
     def rounds(self) -> int:
-        """How long it runs; with steps that are small until well after it has settled."""
+        """Number of rounds: at small steps, until well after the error has settled."""
         return max(200, round(30 / self.step))
 
 
@@ -83,11 +83,11 @@ class Outcome(NamedTuple):
 
 
 class Theory(NamedTuple):
-    """What the moments say of one step where it has settled, (seeds, 2): of the centroid, of the servers' models."""
+    """Predicted settled errors at one step, (seeds, 2): of the centroid, of the servers' models."""
 
     plain: Floats
     random: Floats
-    """What noise of variance 1 adds."""
+    """Addition by noise of variance 1."""
     homomorphic: Floats
     growth: Floats
     """(seeds,) factor on a server's deviation per round, by itself."""
@@ -106,7 +106,7 @@ class Same(NamedTuple):
     same: bool
     """Whether all models of all rounds are the same, bit by bit."""
     numbers: int
-    """How many were compared."""
+    """Count of compared numbers."""
 
 
 class Evidence(NamedTuple):

@@ -56,7 +56,7 @@ class Design(NamedTuple):
 
     extent: Extent
     survey_rounds: int
-    """Of the current rule where features are large, which runs everybody in every round."""
+    """Of the current rule where features are large, which runs all clients in every round."""
     cohorts: tuple[int, ...]
     steps: tuple[int, ...]
     drifts: tuple[float, ...]
@@ -65,7 +65,7 @@ class Design(NamedTuple):
     checked: tuple[RuleName, ...]
     """Rules whose draws are looked at."""
     first_steps: int
-    """How often the first step is taken to see whether it is unbiased."""
+    """Repetitions of the first step in the test for bias."""
 
 
 FULL = Design(

@@ -55,7 +55,7 @@ WORDS: dict[RuleName, str] = {
 
 
 class Sweeps(NamedTuple):
-    """What was varied, one thing at a time."""
+    """Values of the settings that are varied one at a time."""
 
     cohorts: Sequence[int]
     steps: Sequence[int]

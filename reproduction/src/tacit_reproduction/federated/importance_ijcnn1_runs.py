@@ -59,7 +59,7 @@ class Split(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How well one rule does on the test rows."""
+    """Test errors of one rule."""
 
     rounds: NDArray[np.int64]
     found: Mapping[Kind, Floats]
@@ -75,7 +75,7 @@ Evidence = Mapping[Rule, Outcome]
 
 
 class Reference(NamedTuple):
-    """What needs no run."""
+    """References that need no run."""
 
     majority: float
     """Error of saying -1 always."""

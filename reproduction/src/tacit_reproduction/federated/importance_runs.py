@@ -37,7 +37,7 @@ Floats = NDArray[np.float64]
 
 
 class Problem(NamedTuple):
-    """How the data differ from the ones of section 2.6.1."""
+    """Differences of the data from those of sec. 2.6.1."""
 
     noise: float = 1.0
     """Factor on all noise v_k, the text's way to a larger xi."""
@@ -48,7 +48,7 @@ class Problem(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """What is compiled once."""
+    """One compiled run."""
 
     rule: RuleName
     cohort: int = 6

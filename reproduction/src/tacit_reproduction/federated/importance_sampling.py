@@ -45,7 +45,7 @@ class Fit(NamedTuple):
 
 
 class Checks(NamedTuple):
-    """What was found about the sampler, by rule."""
+    """Checks of the sampler, by rule."""
 
     inclusion: Mapping[str, Fit]
     unbiased: Mapping[str, Fit]

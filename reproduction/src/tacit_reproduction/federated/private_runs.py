@@ -51,7 +51,7 @@ class Cell(NamedTuple):
 
     @property
     def rounds(self) -> int:
-        """How long it runs; with steps that are small until well after it has settled."""
+        """Number of rounds: at small steps, until well after the error has settled."""
         return max(300, round(24 / self.step))
 
 
@@ -64,7 +64,7 @@ class Design(NamedTuple):
     variances: tuple[float, ...]
     """Rising."""
     clipped: tuple[Clipped, ...]
-    """What is run with a clip."""
+    """Schemes that are run with a clip."""
 
 
 FULL = Design(20, (0.02, 0.05, 0.1, 0.2, 0.5, 1.0), (0.01, 0.02, 0.05, 0.1, 0.5), ("models", "updates", "gaussian"))
@@ -86,12 +86,12 @@ class Outcome(NamedTuple):
 
 
 class Theory(NamedTuple):
-    """What the moments say of one step, (seeds,) each."""
+    """Predicted errors at one step, (seeds,) each."""
 
     plain: Floats
     """Deviation without noise, where it settles."""
     per_variance: Floats
-    """What is added where the server's model gains noise of variance 1 in every round."""
+    """Addition by noise of variance 1 on the server's model in every round."""
     growth: Floats
     """Factor on the deviation per round."""
 
@@ -102,7 +102,7 @@ class Theory(NamedTuple):
 
 
 class Promise(NamedTuple):
-    """What is promised of a run with a clip, and what that costs."""
+    """Guarantee of a run with a clip, and its cost."""
 
     privacy: RunPrivacy
     settled: Floats

@@ -32,7 +32,7 @@ CORES_OF_A_LARGE_MACHINE = 2
 
 
 class Finished(NamedTuple):
-    """How one experiment ended."""
+    """Outcome of one experiment."""
 
     experiment: Experiment
     directory: Path

@@ -36,11 +36,11 @@ GOODS_GAIN = np.array([0.0, 0.06, 0.20, 0.12, 0.30])
 GOODS_PRICE = np.array([0.0, 0.5, 0.5, 1.0, 1.0])
 """Per unit; the first is cash."""
 TASTE, LUCK = 0.05, 0.1
-"""What an agent gains of a good is off by up to TASTE for good and by up to LUCK in a round; uniform."""
+"""Deviations of an agent's gain from a good: up to TASTE for the whole run, up to LUCK in a round; uniform."""
 PURSE = 0.5
-"""What an agent may spend in a round, on average."""
+"""Budget of an agent per round, on average."""
 FEE = 0.4
-"""A fee that nobody can pay in the dear season, in units of the last good's price."""
+"""A fee that no agent can pay in the dear season, in units of the last good's price."""
 
 SIGNAL = np.array([3.0, -2.5, 2.0, -1.5, 1.0])
 """The model that labels are drawn with; each agent's own is off by up to SPREAD in each coordinate."""
@@ -49,11 +49,11 @@ FEATURE_PRICE = np.array([0.30, 0.25, 0.20, 0.15, 0.10])
 """Of the square of a coordinate."""
 RADIUS = 2.0
 POWER = 0.15
-"""What the use of the model may cost in a round, on average."""
+"""Budget for the use of the model per round, on average."""
 
 
 class Offer(NamedTuple):
-    """What an agent is offered in a round: one record."""
+    """Offer to an agent in a round: one record."""
 
     gain: Any
     """(goods,) per unit."""
@@ -73,7 +73,7 @@ class Sample(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """What the text's step size and damping are made of (Dissertation, ch. 3, Theorem 1)."""
+    """Constants of the text's step size and damping (Dissertation, ch. 3, Theorem 1)."""
 
     divergence: float
     """b. On the simplex it is that from the start, the middle: between any two points it has no bound."""
@@ -103,7 +103,7 @@ class Problem:
     wide_clip: float
     """Of both gradients and the constraint's value together."""
     draw: Callable[[int, int], Any]
-    """(seed, rounds) -> everybody's records, leading axes (rounds, agents)."""
+    """(seed, rounds) -> all agents' records, leading axes (rounds, agents)."""
 
     def stream(self, seed: int, rounds: int) -> Stream:
         """Return a seed's data; a longer horizon begins with the rounds of a shorter one."""

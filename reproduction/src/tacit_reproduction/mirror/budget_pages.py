@@ -166,7 +166,7 @@ def _signed(value: Interval) -> str:
 
 
 def privacy_paragraph(text_claims: str) -> str:
-    """Say what the two duals mean to somebody who has to choose."""
+    """Return the comparison of the two duals for a user who has to choose."""
     return (
         "Private or released dual. Each agent weighs its budget by a number that grows while it overspends. The "
         f"text keeps this number at home, un-noised, and counts the noise on the gradient only ({text_claims}). "

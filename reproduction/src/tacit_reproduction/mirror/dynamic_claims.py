@@ -26,7 +26,7 @@ PLACES: dict[GeometryName, str] = {"ball": "Euclidean ball", "simplex": "simplex
 SPARE = 0.1
 """By which share of it a ratio may be above another and still not be called larger."""
 GRACEFUL = (1 - MOST_AWAY) ** -2
-"""Who steps in a share of the rounds follows with a lag that is longer by the inverse of that share, and a lag costs
+"""A client that steps in a share of the rounds has a lag that is longer by the inverse of that share, and a lag costs
 its square."""
 
 

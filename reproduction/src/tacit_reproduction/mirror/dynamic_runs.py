@@ -38,7 +38,7 @@ PRIVATE = 8.0
 COMPARED = 0.01
 """The speed at which privacy is compared."""
 WINDOW = 150
-"""B: the links of any 150 rounds in a row connect everybody, which every run is checked for."""
+"""B: the links of any 150 rounds in a row connect all clients; every run is checked for it."""
 ALONE = (1.0, 0.5, 0.25)
 """Steps of a client alone, in units of the others' step; the best of them counts."""
 OBJECTIVE = objectives.squared()
@@ -46,7 +46,7 @@ SEEDS_APART = 1000
 
 
 class Geometry(NamedTuple):
-    """Where the models live, and the circle on which the target moves."""
+    """Set of models, and the circle on which the target moves."""
 
     mirror: MirrorMap
     centre: float
@@ -90,7 +90,7 @@ class Cell(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a cell came to."""
+    """Results of a cell."""
 
     regret: Floats
     """(speeds, seeds) total dynamic regret per client."""
@@ -98,7 +98,7 @@ class Outcome(NamedTuple):
 
 
 class Ground(NamedTuple):
-    """What all cells of a geometry and a horizon share, (speeds, seeds) each."""
+    """Values that all cells of a geometry and a horizon share, (speeds, seeds) each."""
 
     path_length: Floats
     idle: Floats
@@ -112,7 +112,7 @@ class Ground(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """What became of a run whose clients stay away for too long."""
+    """Result of a run whose clients stay away for too long."""
 
     window: int
     first: int

@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 FEWEST = 3
 """Horizons that a slope is taken over."""
 NEARLY_LINEAR = 0.9
-"""What grows with a slope above this counts as in proportion to the rounds."""
+"""A slope above this counts as growth in proportion to the rounds."""
 BELOW_LINEAR = 1 - 1e-6
 """A slope of exactly 1 must not pass for rounding."""
 HOW = (

@@ -38,7 +38,7 @@ Kind = Literal["text", "pure", "gaussian", "plain"]
 
 
 class Noise(NamedTuple):
-    """How much noise, and what its epsilon is of."""
+    """Amount of noise, and the unit of its epsilon."""
 
     kind: Kind
     epsilon: float = math.inf
@@ -80,7 +80,7 @@ class Design(NamedTuple):
     batch: int
     step: float
     clipped_step: float
-    """Where a record's whole gradient is clipped: it is shorter then, and the step longer."""
+    """Of the case where a record's whole gradient is clipped: it is shorter then, and the step longer."""
     communications: int
     noises: tuple[Noise, ...]
     seeds: int
@@ -115,7 +115,7 @@ class Plan(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came out of a cell."""
+    """Results of a cell."""
 
     accuracy: NDArray[np.float64]
     """(seeds,) share of test images that are classified rightly: mean over the clients' own models."""
@@ -127,7 +127,7 @@ class Outcome(NamedTuple):
     """(seeds,) mean square distance of the clients' models from their mean."""
     privacy: RunPrivacy
     reads: int
-    """How often a record is read at most."""
+    """Largest number of reads of a record."""
     coordinates: int
     """Parameters of the model."""
 
@@ -218,7 +218,7 @@ def judged(objective: Objective, x: NDArray[np.uint8], y: NDArray[np.int32]) -> 
 
 
 class Honest(NamedTuple):
-    """What the noise of the text promises to a whole record over the whole run."""
+    """Privacy of a whole record over the whole run under the text's noise."""
 
     pure: float
     """Pure epsilon: the sum over a record's reads of l1 sensitivity / scale."""

@@ -65,7 +65,7 @@ def client_stream(images: Images, clients: int, batch: int, seed: int) -> Stream
 
 
 class Spread(NamedTuple):
-    """How unlike the clients' images are."""
+    """Heterogeneity of the clients' images."""
 
     digits: float
     """Different digits that a client has, on average."""

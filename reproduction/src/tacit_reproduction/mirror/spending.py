@@ -63,11 +63,11 @@ class Cell(NamedTuple):
     """Of each release; None: no noise."""
     dual: Dual = "private"
     knob: float = 1.0
-    """What is swept: a factor of the method's damping or boldness."""
+    """Swept factor of the method's damping or boldness."""
 
 
 class Outcome(NamedTuple):
-    """What a cell came to at some horizons, in sum over all agents and rounds."""
+    """Results of a cell at some horizons, in sum over all agents and rounds."""
 
     horizons: tuple[int, ...]
     loss: Floats

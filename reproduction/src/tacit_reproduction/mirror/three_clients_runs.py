@@ -89,7 +89,7 @@ class Cell(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a cell came to."""
+    """Results of a cell."""
 
     at: NDArray[np.int64]
     """(k,) recorded rounds; the first is 0, the start."""
@@ -106,7 +106,7 @@ class Outcome(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """Where one form of the weights led: distances of the clients' last models, mean over clients, (seeds,) each."""
+    """Results of one form of the weights: distances of the clients' last models, mean over clients, (seeds,) each."""
 
     to_true: Floats
     """From the optimum of the plain sum of all clients' losses."""

@@ -88,7 +88,7 @@ QUICK = Design(6, 150, TEXT_TAUS, ("as drawn",), POLICIES)
 
 
 class Outcome(NamedTuple):
-    """What a run recorded, at every fifth round."""
+    """Records of a run, at every fifth round."""
 
     rounds: Ints
     """(points,)."""
@@ -139,7 +139,7 @@ class Outcome(NamedTuple):
 
 
 class Clients(NamedTuple):
-    """What sets the clients of a network apart, (seeds, clients) each."""
+    """Properties of a network's clients, (seeds, clients) each."""
 
     sizes: Ints
     own: Ints

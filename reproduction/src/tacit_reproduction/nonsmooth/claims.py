@@ -181,7 +181,7 @@ def _limit(evidence: Evidence) -> Claim:
 
 
 def _sums(evidence: Evidence) -> Claim:
-    """What runs have booked against the sum of phi_n = phi_1 zeta^-(n-1)."""
+    """Booked totals against the sum of phi_n = phi_1 zeta^-(n-1)."""
     off = 0.0
     for (method, total), outcome in evidence.found.items():
         if method != "DP-NFL" and outcome.privacy.guarantee is not None:

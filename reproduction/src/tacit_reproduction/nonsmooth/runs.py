@@ -46,7 +46,7 @@ AVERAGED_LONG = LOOKS * np.unique(np.geomspace(5, LIMIT_ROUNDS // LOOKS, 24).ast
 
 
 class Setting(NamedTuple):
-    """What is tuned."""
+    """Tuned settings."""
 
     step: float
     """s of eta_n = s / sqrt(n), or the constant step; P-ADMM has none."""
@@ -67,7 +67,7 @@ class Cell(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a cell led to."""
+    """Results of a cell."""
 
     rounds: Counts
     """(points,)."""

@@ -43,7 +43,7 @@ STARTS: Mapping[Name, Mapping[Method, Setting]] = {
         "P-ADMM": NONE._replace(penalty=1.6),
     },
 }
-"""Where the search begins, which the quick form takes as it is."""
+"""Start of the search; the quick form takes it as it is."""
 MATCHED: Method = "zCDP-grad-NFL, constant"
 MATCHING_STARTS_AT = 0.05
 
@@ -74,7 +74,7 @@ class Search(NamedTuple):
     """A walk downhill on the grid of one setting."""
 
     cell: Cell
-    """Where it begins."""
+    """Start of the search."""
     ratio: float
     seeds: int
     first: int
@@ -83,7 +83,7 @@ class Search(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Where it ended."""
+    """Result of the search."""
 
     setting: Setting
     tuned: Tuned
@@ -92,7 +92,7 @@ class Found(NamedTuple):
 
     @property
     def loss(self) -> float:
-        """What was made small."""
+        """The minimised error."""
         return min(self.tuned.tried.values())
 
 

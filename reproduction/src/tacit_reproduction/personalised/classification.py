@@ -37,7 +37,7 @@ class Design(NamedTuple):
     every: int
     seeds: int
     tuning_seeds: int
-    """0: no choice is made, the first norm and clip are everybody's."""
+    """0: no choice is made, every run has the first norm and clip."""
     norms: tuple[float, ...]
     """Of images, and"""
     clips: tuple[float, ...]
@@ -49,7 +49,7 @@ class Design(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What is compared in a setting."""
+    """Comparisons in a setting."""
 
     setting: Setting
     mixings: tuple[Mixing, ...]
@@ -59,18 +59,18 @@ class Plan(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """What the text leaves open, as it was chosen."""
+    """Chosen values of settings that the text leaves open."""
 
     norm: float
     clip: float
 
 
 class Study(NamedTuple):
-    """What was found in a setting."""
+    """Results in a setting."""
 
     plan: Plan
     totals: Mapping[Noise, float]
-    """zCDP rho of whoever is called in every round; "affordable" is absent where no level was."""
+    """zCDP rho of a client called in every round; "affordable" is absent where no level was."""
     steps: Mapping[tuple[Noise, Mixing], Steps]
     outcomes: Mapping[tuple[Noise, Mixing], Outcome]
     likeness: Floats

@@ -43,7 +43,7 @@ LOST = 2.0
 
 
 class Setting(NamedTuple):
-    """Who learns what from how much."""
+    """Clusters, tasks and numbers of images."""
 
     name: str
     tasks: tuple[TwoClasses, ...]
@@ -68,7 +68,7 @@ class Mixing(NamedTuple):
 
     @property
     def words(self) -> str:
-        """How it is called in tables and figures."""
+        """Name in tables and figures."""
         if self.tau == 0:
             return "tau = 0"
         return f"tau = {self.tau:g}" if self.decay == 1 else f"tau = {self.tau:g} x {self.decay:g}^t"
@@ -83,13 +83,13 @@ class Cell(NamedTuple):
     setting: Setting
     mixing: Mixing
     total: float
-    """zCDP rho of whoever is called in every round; inf: no noise."""
+    """zCDP rho of a client called in every round; inf: no noise."""
     clip: float
     """C; of no meaning without noise."""
 
 
 class Extent(NamedTuple):
-    """How long, how often, how closely watched."""
+    """Numbers of rounds, seeds and records."""
 
     rounds: int
     seeds: range
@@ -124,7 +124,7 @@ def _growth(rounds: int) -> float:
 
 
 def mechanism(total: float, clip: float, rounds: int) -> Mechanism:
-    """Return noise of the text's shape that costs whoever is called in all rounds `total`."""
+    """Return noise of the text's shape that costs a client called in all rounds `total`."""
     if math.isinf(total):
         return unprotected
     first = total / _growth(rounds)
@@ -151,7 +151,7 @@ def members(setting: Setting, seed: int) -> NDArray[np.int64]:
 
 
 def sizes(setting: Setting, seed: int) -> NDArray[np.int64]:
-    """Return each client's number of images; somebody has the most, so that batches of all seeds are alike."""
+    """Return each client's number of images; one has the most, so that batches of all seeds are alike."""
     low, high = setting.sizes
     found = np.random.default_rng([seed, low, high]).integers(low, high + 1, SERVERS * setting.clients)
     found[0] = high

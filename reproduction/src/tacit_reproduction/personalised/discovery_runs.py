@@ -59,7 +59,7 @@ class Task(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of a cell."""
+    """Results of a cell."""
 
     right: Mapping[int, Floats]
     """Rounds of warm-up -> (seeds,) share of clients in the right cluster."""

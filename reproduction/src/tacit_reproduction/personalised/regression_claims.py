@@ -49,7 +49,7 @@ NAMES = {
     GFL: "GFL",
 }
 EVERYBODY = MIXED._replace(noise=PUBLISHED)
-"""Whose releases are those of every round."""
+"""Methods whose releases are those of every round."""
 USUAL, WIDE = Problem(), Problem(spread=WIDE_SPREAD)
 LEARNING, BY_TAU, LOW_SIMILARITY, BY_FIRST, BY_DECAY = "learning", "tau", "low_similarity", "by_phi_0", "by_zeta"
 """Names of figures."""

@@ -28,7 +28,7 @@ REACHED = 1e-5
 
 
 class Arrival(NamedTuple):
-    """How far from their optima clients end."""
+    """Final distances of clients to their optima."""
 
     exact: bool
     problem: Problem
@@ -70,7 +70,7 @@ def optima(world: World, heard: bool = False) -> Floats:
 
 
 def arrive(look: Look) -> list[Arrival]:
-    """Run all problems for long, with everybody called and no noise."""
+    """Run all problems for long, with all clients called and no noise."""
     worlds = worlds_of(look.problems, look.seeds, look.first_seed)
     outcome = simulated(Setting(exact=look.exact), worlds, look.first_seed, look.rounds, look.rounds, "float64")
     models: NDArray[np.float64] = outcome.recorded["models"][:, -1]

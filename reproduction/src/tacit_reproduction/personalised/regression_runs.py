@@ -52,7 +52,7 @@ Servers = Literal["random", "complete"]
 
 
 class Problem(NamedTuple):
-    """What data are like, and in which units."""
+    """Properties of the data, and their units."""
 
     spread: float = SPREAD
     """gamma is uniform between minus and plus this."""
@@ -90,7 +90,7 @@ class Noise(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """What is compiled once."""
+    """One compiled run."""
 
     method: Method = "PGFL"
     tau: float = 0.0
@@ -133,7 +133,7 @@ class Task(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of a setting on a problem."""
+    """Results of a setting on a problem."""
 
     rounds: NDArray[np.int64]
     deviation: Floats

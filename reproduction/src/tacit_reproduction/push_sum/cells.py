@@ -95,7 +95,7 @@ def tune(task: tuple[Plan, float, float]) -> Tuned:
 
 
 class Outcome(NamedTuple):
-    """What a cell came to."""
+    """Results of a cell."""
 
     loss: NDArray[np.float64]
     """(seeds, rounds) mean over the nodes of the loss at prediction time."""

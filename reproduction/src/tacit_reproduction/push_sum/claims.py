@@ -26,7 +26,7 @@ IN_TEXT = {
     "size": "curves of all sizes close together, that of the largest network the lowest",
     "gain": "the regret of OPS falls further with more stochastic samples; clusters gain nothing from company",
 }
-"""What the text reads off its curves; it gives no numbers."""
+"""Readings of the text off its curves; it gives no numbers."""
 ON_FRACTIONS = (
     "figure 2 (c) and (d), of Occupancy: more stochastic samples, a smaller average loss (curves, no numbers)"
 )

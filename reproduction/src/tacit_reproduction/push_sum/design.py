@@ -89,7 +89,7 @@ class Cell(NamedTuple):
 
 
 def cell_of(method: str, setting: Setting) -> Cell:
-    """Return the cell of a method. COL hears everybody whatever the bound: its cells of one size are one."""
+    """Return the cell of a method. COL hears every node whatever the bound: its cells of one size are one."""
     return Cell(method, setting._replace(neighbours=setting.nodes - 1) if method == "COL" else setting)
 
 
@@ -113,7 +113,7 @@ class Design:
     shared_steps: bool
     """Whether a step that was chosen at the first fraction serves at the others too, which saves time."""
     starts: Mapping[str, float]
-    """Where the search for a method's step begins; decides how long it takes, not where it ends."""
+    """Start of the search for a method's step; decides its length, not its result."""
     in_text: Mapping[str, str]
     """Our figure -> the text's."""
 

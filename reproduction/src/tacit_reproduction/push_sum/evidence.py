@@ -32,7 +32,7 @@ TUNING_OFFSET = 500
 
 
 class Mixing(NamedTuple):
-    """How well the graphs of a setting spread what is sent, seed by seed."""
+    """Mixing of the graphs of a setting, seed by seed."""
 
     spectral_gap: NDArray[np.float64]
     least_mass: NDArray[np.float64]
@@ -41,7 +41,7 @@ class Mixing(NamedTuple):
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was run and what came out."""
+    """Runs and their results."""
 
     design: Design
     samples: Samples

@@ -76,58 +76,50 @@ def test_all_claims_hold_on_evidence_as_the_text_has_it(design: Design, problem:
 
 
 @pytest.mark.parametrize(
-    ("method", "words"),
+    ("method", "position"),
     [
-        ("zCDP-grad-NFL", "tuned by one rule"),
-        ("DP-NFL", "(eps, delta)DP-NFL"),
-        ("P-ADMM", "slightly outperforms P-ADMM"),
+        ("zCDP-grad-NFL", 0),
+        ("DP-NFL", 2),
+        ("P-ADMM", 3),
     ],
 )
-def test_one_total_at_which_it_is_not_below_is_enough(method: Method, words: str) -> None:
+def test_one_total_at_which_it_is_not_below_is_enough(method: Method, position: int) -> None:
     found = judge(evidence({(method, 8.0): 0.1}))
-    (missed,) = [claim for claim in found if not claim.holds]
-    assert words in missed.claim
-    assert "Not so: epsilon 8" in missed.figure
-    assert "epsilon 4: " in missed.figure
+    assert failing(found) == [position]
+    assert "epsilon 8" in found[position].figure
+    assert "epsilon 4" in found[position].figure
 
 
 def test_a_miss_says_what_is_left_without_noise() -> None:
     (missed,) = [claim for claim in judge(evidence({"zCDP-grad-NFL": 0.01})) if not claim.holds]
-    assert "zCDP-NFL -16.0 dB, -30.0 without noise, and 25 % of its error is disagreement" in missed.figure
-    assert "zCDP-grad-NFL itself is +3.01 [+3.01, +3.01] dB off" in missed.figure
+    assert all(number in missed.figure for number in ("-16.0 dB", "-30.0", "25 %", "+3.01 [+3.01, +3.01] dB"))
 
 
 def test_equal_speed_is_judged_on_its_own() -> None:
-    (missed,) = [claim for claim in judge(evidence({MATCHED: 0.05})) if not claim.holds]
-    assert "constant step that gives it the same initial speed" in missed.claim
-    assert "After 20 rounds the errors are 0.79" in missed.figure
-    assert "at a constant step of 0.4" in missed.figure
+    found = judge(evidence({MATCHED: 0.05}))
+    assert failing(found) == [1]
+    assert all(number in found[1].figure for number in ("20 rounds", "0.79", "0.4"))
 
 
 def test_slow_averages_are_reported_with_and_without_noise() -> None:
-    for which, words in ((0, "without noise and clip"), (1, "at a total epsilon of 4")):
-        slopes = (-0.6, -1.2) if which == 0 else (-1.2, -0.6)
-        (missed,) = [claim for claim in judge(evidence(slopes=slopes)) if not claim.holds]
-        assert words in missed.claim
-        assert "still on their way, with an error per node of" in missed.figure
+    for position, slopes in ((4, (-0.6, -1.2)), (5, (-1.2, -0.6))):
+        assert failing(judge(evidence(slopes=slopes))) == [position]
     assert failing(judge(evidence(slopes=(-0.95, -0.95)))) == []  # within the spare
 
 
 def test_an_optimum_that_is_not_reached_is_reported() -> None:
-    (missed,) = [claim for claim in judge(evidence(limit=1e-5)) if not claim.holds]
-    assert "reach the optimum" in missed.claim
-    assert "not there yet" in missed.figure
-    held = [claim for claim in judge(evidence()) if "reach the optimum" in claim.claim]
+    assert failing(judge(evidence(limit=1e-5))) == [6]
+    held = judge(evidence())[6]
     first = np.ceil(1600 * (1e-3 * JITTER.max()) ** (2 / 3))  # where 1e-9 jitter (1600 / n)^1.5 is 1e-6
-    assert f"is there from round {first:.0f} on" in held[0].figure
-    assert "With the clip it is 2.0e-06" in held[0].figure
+    assert f"round {first:.0f}" in held.figure
+    assert "2.0e-06" in held.figure
 
 
 def test_every_method_has_to_reach_it_per_node() -> None:
     assert failing(judge(evidence(limit=5e-7))) == []
     made = evidence()
     one_off = made._replace(limit={**made.limit, "P-ADMM": outcome(50 * 5e-6, rounds=1600)})
-    assert len(failing(judge(one_off))) == 1
+    assert failing(judge(one_off)) == [6]
 
 
 def test_whole_intervals_decide() -> None:
@@ -145,8 +137,7 @@ def test_slopes_are_of_the_end_of_a_run() -> None:
 
 
 def test_sums_that_differ_are_reported() -> None:
-    (missed,) = failing(judge(evidence(booked=1 + 1e-5)))
-    assert "the sum of all phi_n" in missed
+    assert failing(judge(evidence(booked=1 + 1e-5))) == [7]
     assert failing(judge(evidence(booked=1 + 1e-7))) == []
 
 
