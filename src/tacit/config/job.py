@@ -34,7 +34,6 @@ from tacit.core import limits
 from tacit.core.contract import Algorithm
 from tacit.core.errors import ConfigError, GraphError, IdentityError
 from tacit.graphs import validate_clusters
-from tacit.objectives import OBJECTIVES
 from tacit.peer.identity.identity import validate_peer_name
 from tacit.peer.node.exchange import VERSION
 from tacit.peer.sources.queue import SampleForm

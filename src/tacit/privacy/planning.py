@@ -95,7 +95,11 @@ def noises_for(
     """Find the noise that each rule by itself asks for; needs `tacit[accounting]`.
 
     Args:
-      distribution, epsilon, delta, releases, decay: As for `noise_for`.
+      distribution: As for `noise_for`, like all of these.
+      epsilon: Target.
+      delta: Target.
+      releases: Number of them.
+      decay: Factor of the variance from one to the next.
 
     Returns:
       Rule (as in `Epsilons`) -> noise in units of the sensitivity; None where no noise suffices by it.
