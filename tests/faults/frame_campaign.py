@@ -30,7 +30,8 @@ from tacit.peer.operations.link_events import REFUSALS
 from tacit.peer.transport.codec import LAST_ROUND, REASONS
 from tacit.peer.transport.dialer import Dialer, _TurnedAwayError
 from tacit.peer.transport.frames import content_frames
-from tacit.peer.transport.listener import Listener, _Link
+from tacit.peer.transport.incoming import IncomingLink
+from tacit.peer.transport.listener import Listener
 from tacit.peer.transport.wire import tacit_pb2 as pb
 from tests.faults.network_campaign import SETTINGS
 from tests.peer.mutated_frames import Wire, mutated
@@ -212,7 +213,7 @@ class Flood:
         while self.sent < frames:
             rounds = self.sent // FRAMES_PER_ROUND
             wire = self.conversation(self.hello(self.any_round()), self.told(self.any_round()))
-            refusal = await listener._converse(_Link(LIAR, wire))
+            refusal = await listener._converse(IncomingLink(LIAR, wire))
             if refusal is not None and refusal.reason not in REASONS:
                 raise BrokenInvariantError(f"a link ended for {refusal.reason!r}, which is not declared")
             self.sent += wire.read_so_far

@@ -20,6 +20,12 @@ JOB, OTHER_JOB = bytes(range(32)), bytes(32)
 CLIENT = [x509.OID_CLIENT_AUTH, x509.OID_SERVER_AUTH]
 
 
+def addresses(payload):
+    """Sender and recipient of a payload."""
+    header = wire.Reader(payload).header()
+    return header.sender, header.recipient
+
+
 class Authority:
     """Issues certificates, good ones and others."""
 
@@ -117,7 +123,7 @@ class Relay:
             self.seen.append(payload)
             for passed in self.tamper(payload):
                 try:
-                    reply = self.parties[wire.addresses(passed)[1]].accept(passed, NOW).reply
+                    reply = self.parties[addresses(passed)[1]].accept(passed, NOW).reply
                 except MessageRefused as refusal:
                     self.refused.append(refusal.reason)
                 else:

@@ -18,7 +18,6 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from tacit.core.errors import ConfigError, IdentityError, MessageRefused, PrivacyError
 from tacit.peer.identity.authority import init_ca, issue
 from tacit.peer.identity.identity import install, request
-from tacit.peer.masking import agreement_wire as wire
 from tacit.peer.masking.agreement import PairwiseParty
 from tacit.peer.masking.key_store import ROUNDS_PER_KEY, KeyRing, PairKey
 from tests.peer.pairs import (
@@ -28,6 +27,7 @@ from tests.peer.pairs import (
     Authority,
     Relay,
     Vault,
+    addresses,
     authority,
     forged,
     identified,
@@ -261,10 +261,10 @@ def test_keys_are_neither_shown_nor_copied():
 
 def test_the_relay_reads_addresses_alone():
     _, _, relay = pair()
-    assert [wire.addresses(m) for m in relay.seen] == [("a", "c"), ("c", "a"), ("a", "c")]
+    assert [addresses(m) for m in relay.seen] == [("a", "c"), ("c", "a"), ("a", "c")]
     for names in (b"\x01A\x01c\x01b", b"\x01a\x02c\n\x01b", b"\x01a\x01c\x00", b"\x01a\xfe" + b"c" * 254 + b"\x01b"):
-        assert refusal(wire.addresses, b"\x02\x01" + names + JOB) == "content"
-    assert refusal(wire.addresses, b"\x02\x09" + b"\x01a\x01c\x01b" + JOB) == "content"
+        assert refusal(addresses, b"\x02\x01" + names + JOB) == "content"
+    assert refusal(addresses, b"\x02\x09" + b"\x01a\x01c\x01b" + JOB) == "content"
 
 
 def test_fields_beyond_the_limits_and_kinds_out_of_place_are_refused():

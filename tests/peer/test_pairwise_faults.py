@@ -16,6 +16,7 @@ from tests.peer.pairs import (
     OTHER_JOB,
     Authority,
     Relay,
+    addresses,
     authority,
     der,
     forged,
@@ -208,7 +209,7 @@ def test_hello_and_answered_key_exclude_each_other():
 def test_a_partner_that_answers_another_key_is_stale():
     a, c, relay = pair()
     for payload in relay.seen[1:]:
-        signer = {"a": a, "c": c}[wire.addresses(payload)[0]]
+        signer = {"a": a, "c": c}[addresses(payload)[0]]
         other = forged(signer, offered(payload)._replace(answered=bytes([1] * 32)))
         refused({"a": c, "c": a}[signer.name], other, "stale")
 
@@ -258,7 +259,7 @@ def test_ten_thousand_mutations_are_refused_and_change_nothing():
     assert [state(one) for _, one in cases] == before
     assert reasons >= {"content", "version", "address", "sender", "receiver", "job", "certificate", "signature"}
     for payload, one in cases:
-        assert one.accept(payload, NOW).sender == wire.addresses(payload)[0]
+        assert one.accept(payload, NOW).sender == addresses(payload)[0]
 
 
 def test_every_truncation_and_every_single_bit_of_the_short_fields():
@@ -313,7 +314,7 @@ class DishonestRelay:
         if not self.wires:
             return
         payload = self.wires[-1] if self.rng.random() < 0.7 else self.rng.choice(self.wires)
-        target = self.ends[wire.addresses(payload)[1]]
+        target = self.ends[addresses(payload)[1]]
         reply = target.accept(payload, NOW).reply
         if reply is not None:
             self.wires.append(reply)

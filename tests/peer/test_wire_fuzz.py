@@ -20,8 +20,9 @@ from tacit.peer.node.exchange import Parcel
 from tacit.peer.transport.codec import LAST_ROUND, REASONS, Codec
 from tacit.peer.transport.dialer import Dialer, _TurnedAwayError
 from tacit.peer.transport.frames import content_frames, parse_key_message, parse_receipt
+from tacit.peer.transport.incoming import IncomingLink
 from tacit.peer.transport.link import LINK
-from tacit.peer.transport.listener import Listener, _Link
+from tacit.peer.transport.listener import Listener
 from tacit.peer.transport.wire import tacit_pb2 as pb
 from tests.peer.linked import (
     JOB,
@@ -104,7 +105,7 @@ def test_100000_mutated_frames_on_the_listening_side() -> None:
         listener = Listener(hearing, object(), diary)
         read, before = 0, 0
         for wire in conversations(rng, HELLO):
-            link = _Link("a", wire)
+            link = IncomingLink("a", wire)
             refusal = await listener._converse(link)
             assert refusal is None or refusal.reason in REASONS
             assert all(pb.Frame.FromString(data).WhichOneof("kind") for data in wire.written)

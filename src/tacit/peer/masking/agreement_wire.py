@@ -103,9 +103,3 @@ class Reader:
     def _end(self) -> None:
         if self._at != len(self._payload):
             raise MessageRefused("content", f"{len(self._payload) - self._at} bytes after the last field")
-
-
-def addresses(payload: bytes) -> tuple[str, str]:
-    """Sender and recipient of a payload, for the relay, which must know by itself that the sender is who it says."""
-    header = Reader(payload).header()
-    return header.sender, header.recipient

@@ -26,8 +26,8 @@ from tacit.peer.transport.link import LINK, RELAY, LinkEvents, common_options
 from tacit.peer.transport.wire import tacit_pb2 as pb
 
 LOSSES = ("unreachable", "silent", "untrusted", "turned away", "ended", "own identity")
-"""Reasons without a link: no answer at the address; the neighbour stopped answering; it has another identity; it
-refuses this peer's messages; it closed the link; this peer's own certificate cannot be used."""
+"""Why a link is down: no answer at the address; the neighbour stopped answering; it has another identity; it refuses
+this peer's messages; it closed the link; this peer's own certificate cannot be used."""
 
 
 _Key = tuple[int, int, bytes]
