@@ -77,7 +77,7 @@ MUTANTS = (
         ],
     ),
     *of(
-        "contract.py",
+        "core/mechanism.py",
         "tests/privacy/test_mechanisms.py",
         [
             (
