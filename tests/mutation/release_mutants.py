@@ -82,7 +82,7 @@ MUTANTS = (
         ],
     ),
     *of(
-        "contract.py",
+        "core/mechanism.py",
         "tests/privacy/test_mechanisms.py",
         [
             (

@@ -1,1 +1,6 @@
-"""The contract between methods and runtimes, errors, and limits on inputs."""
+"""The lowest layer: the contract between methods and runtimes, errors, and limits on inputs.
+
+- `contract`: `Algorithm`, `Phase`, `Objective`; it re-exports `messages` (views, outboxes, inboxes) and `mechanism`.
+- `inbox`: an inbox whose entries are stacked arrays.
+- `errors`, `limits`, `text`: every error that is raised on purpose, limits on memory and rounds, text fit to be shown.
+"""
