@@ -38,7 +38,9 @@ from tacit.core.errors import ConfigError, ContractError, RequirementError, Taci
 from tacit.graphs import Channel, Graph, Topology, as_topology, first_gap_of_run, require
 from tacit.privacy import records_in, release
 from tacit.privacy.charges import charges_all
-from tacit.privacy.noise import check_size, fixed_point_step, hides, noise_words
+from tacit.privacy.noise import hides, noise_words
+from tacit.privacy.noise.fixed_point import fixed_point_step
+from tacit.privacy.noise.mask_noise import check_size
 from tacit.tracing import Flow, Method, Sending, followed, hearing, sending, trace
 
 _AGENT, _LINKS, _CHANNEL, _MASKS, _PRESENCE = 0, 1, 2, 3, 4

@@ -16,7 +16,8 @@ import numpy as np
 
 from tacit import runtime
 from tacit.core.contract import Array, Batch, Key, Params, Phase, State, View
-from tacit.privacy.noise import mask_draws, noise_words
+from tacit.privacy.noise import noise_words
+from tacit.privacy.noise.fixed_point import mask_draws
 from tacit.simulator.cohorts import Calls, Cohort, Pick
 from tacit.simulator.delivery import Carriage
 from tacit.simulator.inbox import GatheredInbox, Packed

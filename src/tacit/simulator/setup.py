@@ -14,7 +14,7 @@ from tacit.core import limits
 from tacit.core.contract import Algorithm, Array, Batch, Links, Params, Phase, State, View
 from tacit.core.errors import ConfigError, ContractError
 from tacit.graphs import Channel, masking_pairs
-from tacit.privacy.noise import GRID_TYPES, fixed_point_step
+from tacit.privacy.noise.fixed_point import GRID_TYPES, fixed_point_step
 from tacit.runtime import MessageSpec
 from tacit.simulator.inbox import Packed, Packing
 from tacit.simulator.layout import Layout, SlotTable
