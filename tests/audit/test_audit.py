@@ -240,8 +240,8 @@ def test_words_round_the_bound_down_and_say_when_a_claim_is_broken(small):
     assert (high.verdict, high.holds) == ("broken", False)
     assert "BROKEN" in high.words()
     assert replace(high, claim=None).holds
-    assert repr(low) == "Audit(online_push_sum with laplace: holds, epsilon >= 0.99 of 1 claimed)"
-    assert repr(replace(low, finding=None, claim=None)) == "Audit(online_push_sum with laplace: not private)"
+    assert repr(low) == "Audit(distributed_online with laplace: holds, epsilon >= 0.99 of 1 claimed)"
+    assert repr(replace(low, finding=None, claim=None)) == "Audit(distributed_online with laplace: not private)"
     refused = replace(low, refused="it calls back")
     assert (refused.verdict, refused.holds) == ("refused", False)
 

@@ -31,7 +31,7 @@ from tacit.core.contract import Algorithm, Mechanism
 from tacit.core.errors import ConfigError
 from tacit.graphs import Channel, Topology, complete
 from tacit.privacy import on_grid
-from tacit.privacy.noise import fixed_point_step
+from tacit.privacy.noise.fixed_point import fixed_point_step
 from tacit.simulator.engine import Engine
 from tacit.simulator.layout import LinkLayout, lay_out
 from tacit.streams import Batch

@@ -29,7 +29,8 @@ import numpy as np
 from tacit.core.contract import Adjacency, Array, Clip, Extent, Mechanism, Requirement, Spread, View
 from tacit.core.errors import ConfigError
 from tacit.privacy.mechanisms import Norm, Perturbs, check_one_of, largest_change, positive
-from tacit.privacy.noise import DEFAULT_STEPS, check_size
+from tacit.privacy.noise.fixed_point import DEFAULT_STEPS
+from tacit.privacy.noise.mask_noise import check_size
 
 _LARGEST_MASK = 2.0**5
 """Largest standard deviation of masks, at which single precision still has room for the values beside them."""

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 
 from tacit.core.contract import Array, Extent, Mechanism, Noise, Tree, View
 from tacit.core.errors import ContractError
-from tacit.privacy.noise import NoiseWords, unit_gaussian, unit_laplace, weighed_shares
+from tacit.privacy.noise import NoiseWords, unit_gaussian, unit_laplace
+from tacit.privacy.noise.fixed_point import weighed_shares
 
 _UNIT_DRAWS = {"laplace": unit_laplace, "gaussian": unit_gaussian, "bounded_laplace": unit_laplace}
 

@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 from tacit.privacy.noise.entropy import NoiseSource
-from tacit.privacy.noise.fixed_point import (
-    DEFAULT_STEPS,
-    GRID_TYPES,
-    fixed_point_step,
-    from_grid,
-    mask_draws,
-    weighed_shares,
-)
-from tacit.privacy.noise.mask_noise import MaskLaw, check_size, hides, mask_law
+from tacit.privacy.noise.fixed_point import from_grid
+from tacit.privacy.noise.mask_noise import MaskLaw, hides, mask_law
 from tacit.privacy.noise.sampling import grid_step, release_on_grid
 from tacit.privacy.noise.unit_noise import NoiseWords, noise_words, unit_gaussian, unit_laplace
 
 __all__ = [
-    "DEFAULT_STEPS",
-    "GRID_TYPES",
     "MaskLaw",
     "NoiseSource",
     "NoiseWords",
-    "check_size",
-    "fixed_point_step",
     "from_grid",
     "grid_step",
     "hides",
-    "mask_draws",
     "mask_law",
     "noise_words",
     "release_on_grid",
     "unit_gaussian",
     "unit_laplace",
-    "weighed_shares",
 ]

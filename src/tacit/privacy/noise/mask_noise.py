@@ -30,7 +30,16 @@ _DIGITS = 60
 
 
 def hides(mechanism: Mechanism) -> bool:
-    """Whether messages of a mechanism must not leave without masks."""
+    """Whether messages of a mechanism must not leave without masks.
+
+    Args:
+      mechanism: Any mechanism; True for `tacit.privacy.local_graph_homomorphic` alone.
+
+    Example:
+      >>> from tacit.privacy import local_graph_homomorphic, on_grid
+      >>> hides(local_graph_homomorphic(1.0)), hides(on_grid())
+      (True, False)
+    """
     return mechanism.spread == "masked" and mechanism.mask_scale > 0
 
 
@@ -84,6 +93,11 @@ def mask_law(mechanism: Mechanism, integers: Any) -> MaskLaw:
     Args:
       mechanism: One that `hides`.
       integers: Type of the messages, "int32" or "int64".
+
+    Example:
+      >>> from tacit.privacy import local_graph_homomorphic
+      >>> mask_law(local_graph_homomorphic(1.0), "int32").words  # of the key stream, per draw
+      26
     """
     step = fixed_point_step(mechanism, integers)
     check_size(mechanism.mask_scale, step)
