@@ -12,7 +12,9 @@ import jax.numpy as jnp
 from tacit.core.contract import Algorithm, Batch, Delivery, Mechanism, Message, Outbox, Params, Phase, View
 from tacit.core.errors import ConfigError, ContractError
 from tacit.privacy.charges import charges_all
-from tacit.privacy.noise import check_size, fixed_point_step, hides
+from tacit.privacy.noise import hides
+from tacit.privacy.noise.fixed_point import fixed_point_step
+from tacit.privacy.noise.mask_noise import check_size
 from tacit.runtime.calls import check_state, self_contained, with_data
 from tacit.runtime.data_flow import Flow, Method, Sending, followed, hearing, sending, trace
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from tacit import runtime
 from tacit.core.contract import Array
-from tacit.privacy.noise import mask_draws, noise_words
+from tacit.privacy.noise import noise_words
+from tacit.privacy.noise.fixed_point import mask_draws
 from tacit.simulator.inbox import Packed
 from tacit.simulator.loop_state import Departure, Entries, Entry, InFlight, Masks, Slots
 from tacit.simulator.setup import PhaseContext, Setup

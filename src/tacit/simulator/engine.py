@@ -16,18 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit import runtime
-<<<<<<< HEAD
 from tacit.core.contract import Algorithm, Array, Batch, Key, Params, Phase, State, View
 from tacit.graphs import Channel
 from tacit.simulator.cohorts import Cohort, Cohorts, OneSent, Pick
 from tacit.simulator.delivery import Delivery
-=======
-from tacit.core.contract import Array, Batch, Key, Params, Phase, State, View
-from tacit.privacy.noise import noise_words
-from tacit.privacy.noise.fixed_point import mask_draws
-from tacit.simulator.cohorts import Calls, Cohort, Pick
-from tacit.simulator.delivery import Carriage
->>>>>>> h-privacy
 from tacit.simulator.inbox import GatheredInbox, Packed
 from tacit.simulator.layout import Layout
 from tacit.simulator.loop_state import (

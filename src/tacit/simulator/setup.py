@@ -14,14 +14,8 @@ from tacit.core import limits
 from tacit.core.contract import Algorithm, Array, Batch, Links, Params, Phase, View
 from tacit.core.errors import ConfigError, ContractError
 from tacit.graphs import Channel, masking_pairs
-<<<<<<< HEAD
-from tacit.privacy.noise import GRID_TYPES, fixed_point_step
-from tacit.simulator.inbox import Packing
-=======
 from tacit.privacy.noise.fixed_point import GRID_TYPES, fixed_point_step
-from tacit.runtime import MessageSpec
-from tacit.simulator.inbox import Packed, Packing
->>>>>>> h-privacy
+from tacit.simulator.inbox import Packing
 from tacit.simulator.layout import Layout, SlotTable
 from tacit.simulator.loop_state import (
     Called,
