@@ -98,3 +98,14 @@ def test_a_directory_that_cannot_be_written_is_refused_before_round_0(tmp_path):
     assert "tacit[data]" in said
     assert said.endswith("code 2\n")
     assert "rounds in" not in said
+
+
+def test_help_loads_no_numerical_library():
+    code = (
+        "import tacit\nfrom tacit.cli import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        "print([name for name in ('jax', 'numpy', 'grpc', 'tacit.algorithms') if name in sys.modules], dir(tacit))"
+    )
+    last = run_bare(code, without=[]).splitlines()[-1]
+    assert last.startswith("[] ")
+    assert "'simulate'" in last

@@ -79,5 +79,5 @@ def test_the_asynchronous_example_shares_two_percent_and_nobody_comes_without_da
 def test_the_occupancy_example_runs() -> None:
     made = small("occupancy.toml")
     run = next(iter(made.runs(progress=False)))
-    assert run.label == "OPS"
+    assert run.label == "Online push-sum (OPS)"
     assert "all 20,560 rows" in run.stream

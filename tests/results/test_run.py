@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -166,3 +167,9 @@ def test_dynamic_regret_is_found_once(make_run: MakeRun) -> None:
     assert np.all(found.total[:, -1] > run.regret(points=1).total[:, -1])
     assert np.all(np.diff(found.path_length, axis=1) >= 0)
     assert np.all(found.path_length[:, -1] <= 0.02 * run.rounds)  # no step is longer than the set is wide
+
+
+def test_a_run_is_shown_on_one_line(make_run: MakeRun) -> None:
+    shown = repr(make_run())
+    assert re.fullmatch(r"Run\(\w+, 3 agents, 40 rounds, 3 repeats, loss \S+, not private\)", shown)
+    assert "eps " in repr(make_run(privacy=PRIVATE))

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -27,8 +27,6 @@ from tacit.peer.identity.identity import identity_files
 from tacit.peer.node.assignment import Pace, Plan
 from tacit.peer.node.closing import CloseOnce
 from tacit.peer.node.service import PeerService
-from tacit.peer.node.set_round import Moved
-from tacit.peer.node.set_round import set_round as moved_to
 from tacit.peer.node.store import PeerStore
 from tacit.peer.operations.counters import Counters
 from tacit.peer.operations.link_events import REFUSALS
@@ -37,6 +35,9 @@ from tacit.peer.operations.logs import Log
 from tacit.peer.sources.batches import Feed, SampleFeed, StreamFeed, with_one
 from tacit.peer.sources.file_follower import FileTail
 from tacit.peer.sources.queue import SampleQueue
+
+if TYPE_CHECKING:
+    from tacit.peer.node.set_round import Moved
 
 LONGEST_DELIVERY, SHORT_DELIVERY = 60.0, 5.0
 """Seconds for which a peer whose last round is over waits for neighbours to confirm, if they cannot do without it, and
@@ -235,6 +236,8 @@ class Peer(CloseOnce):
 
 def set_round(path: Path, next_round: int | None) -> Moved:
     """Have a peer that does not run go on with another round; see `tacit.peer.node.set_round`."""
+    from tacit.peer.node.set_round import set_round as moved_to
+
     settings = load_peer(path)
     if not settings.store.exists():
         raise ConfigError(f"{settings.peer.name} has no store at {settings.store}: it begins with round 1 when it runs")
