@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -64,3 +65,7 @@ def test_on_a_terminal_what_runs_is_shown_too(ended, tmp_path: Path, capsys, mon
     monkeypatch.setenv("TERM", "xterm")
     assert command(tmp_path) == 0
     assert "of 30 experiments, 0:0" in capsys.readouterr().err
+
+
+def test_the_module_of_the_entry_point_can_be_imported_first() -> None:
+    subprocess.run([sys.executable, "-c", "import tacit_reproduction.command, tacit.cli"], check=True)

@@ -1,0 +1,142 @@
+"""Work and printed lines of `tacit reproduce`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from tacit.cli.common import print_table, reported, say
+from tacit.core.errors import ConfigError, nearest
+
+if TYPE_CHECKING:
+    from tacit_reproduction.catalogue import Experiment
+    from tacit_reproduction.gallery import Finished
+
+
+@reported
+def run(
+    name: str | None,
+    everything: bool,
+    listed: bool,
+    quick: bool,
+    out: Path | None,
+    seed: int,
+    jobs: int | None,
+    strict: bool,
+) -> None:
+    """Do what the command's options say."""
+    from tacit_reproduction.catalogue import EXPERIMENTS
+
+    if everything:
+        if name is not None:
+            raise ConfigError(f"reproduce takes a name ({name!r}) or --all, not both: leave one of them out")
+        _all(out or Path("runs/gallery"), quick, seed, jobs, strict)
+        return
+    if jobs is not None:
+        raise ConfigError("--jobs goes with --all; one experiment uses all cores by itself")
+    if listed or name is None:
+        _list()
+        return
+    if name not in EXPERIMENTS:
+        hint = nearest(name, EXPERIMENTS)
+        raise ConfigError(f"there is no experiment {name!r}; {hint}expected one of: {', '.join(EXPERIMENTS)}")
+    directory = out or Path("runs") / name
+    claims = EXPERIMENTS[name].run(quick, directory, seed)["claims"]
+    rows = [(str(c["claim"]), "holds" if c["holds"] else "DOES NOT HOLD", str(c["figure"])) for c in claims]
+    print_table(("claim", "verdict", "figures"), rows)
+    say(f"written to {directory}")
+    if strict and not all(claim["holds"] for claim in claims):
+        raise typer.Exit(1)
+
+
+def _list() -> None:
+    from tacit_reproduction.catalogue import MINUTES, PARTS
+
+    rows = [(e.name, e.title, e.source, f"{MINUTES[e.name]:.0f}") for part in PARTS for e in part.experiments]
+    print_table(("name", "what it shows", "source", "minutes"), rows)
+    say(
+        "minutes: of two cores, for the full form (inf: hours; minutes on a GPU). --quick takes a minute; --all runs "
+        "every one and makes a gallery"
+    )
+
+
+def _all(out: Path, quick: bool, seed: int, jobs: int | None, strict: bool) -> None:
+    from tacit.results.locks import writing
+    from tacit_reproduction.catalogue import EXPERIMENTS, MINUTES
+    from tacit_reproduction.gallery import reproduce_all, write_pages
+
+    experiments = list(EXPERIMENTS.values())
+    with writing(out):
+        with _Display(len(experiments)) as display:
+            outcomes = reproduce_all(experiments, out, display, quick, seed, jobs, MINUTES)
+        index = write_pages(outcomes, out)
+    done = [outcome.summary for outcome in outcomes if outcome.summary is not None]
+    claims = [claim["holds"] for summary in done for claim in summary["claims"]]
+    say(f"{len(done)} of {len(outcomes)} experiments ran; {sum(claims)} of {len(claims)} claims hold")
+    say(f"gallery: {index}")
+    failed = [outcome for outcome in outcomes if outcome.summary is None]
+    for outcome in failed:
+        say(f"error: {outcome.experiment.name} did not run: {outcome.fault}", err=True)
+    if failed or (strict and not all(claims)):
+        raise typer.Exit(1)
+
+
+class _Display:
+    """One display for all: a line for each that ended, and on a terminal also what runs now and how far it all is."""
+
+    def __init__(self, total: int) -> None:
+        self._total, self._ended = total, 0
+        self._began = time.monotonic()
+        self._running: dict[str, float] = {}
+        self._live: Any = None
+
+    def __enter__(self) -> _Display:
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.live import Live
+
+            self._live = Live(console=Console(stderr=True), refresh_per_second=4, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(self, *fault: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def started(self, experiment: Experiment) -> None:
+        self._running[experiment.name] = time.monotonic()
+        self.tick()
+
+    def finished(self, outcome: Finished) -> None:
+        self._ended += 1
+        name = outcome.experiment.name
+        self._running.pop(name, None)
+        if outcome.summary is None:
+            words = f"did not run: {outcome.fault}"
+        else:
+            claims = outcome.summary["claims"]
+            held = f"{sum(claim['holds'] for claim in claims)} of {len(claims)} claims hold"
+            words = f"{held}, {'done before' if outcome.kept else f'''{outcome.summary['seconds']:.0f} s'''}"
+        say(f"[{self._ended:>2}/{self._total}] {name}: {words}")
+        self.tick()
+
+    def tick(self) -> None:
+        if self._live is None:
+            return
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.text import Text
+
+        now = time.monotonic()
+        lines = [Text(f"  {name}  {_clock(now - began)}", style="dim") for name, began in self._running.items()]
+        bar = ProgressBar(total=self._total, completed=self._ended, width=40)
+        total = Text(f"{self._ended} of {self._total} experiments, {_clock(now - self._began)}")
+        self._live.update(Group(*lines, bar, total))
+
+
+def _clock(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
