@@ -24,7 +24,7 @@ from tests.deploy.homes import LAPLACE, RING, found, job_text
 from tests.deploy.test_check import edit
 
 ALONE = {"hospital-a": []}
-LIMIT = 180.0
+LIMIT = 600.0
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from tacit.peer.transport.frames import content_frames
 from tacit.peer.transport.link import SERVICE
 from tacit.peer.transport.wire import tacit_pb2 as pb
 from tests.peer.linked import (
+    HURRIED,
     JOB,
     QUICK,
     Federation,
@@ -125,12 +126,10 @@ def test_a_dialer_notices_a_frozen_neighbour_and_is_back_when_it_thaws(federatio
         port = int(process.stdout.readline())
 
         async def story() -> None:
-            async with mouth(federation, "a", Sending(parcel("b", 1)), "b", f"127.0.0.1:{port}") as a:
+            async with mouth(federation, "a", Sending(parcel("b", 1)), "b", f"127.0.0.1:{port}", HURRIED) as a:
                 await a.diary.until(lambda: bool(a.diary.out))
-                begun = asyncio.get_running_loop().time()
                 os.kill(process.pid, signal.SIGSTOP)
                 await a.diary.until(lambda: bool(a.diary.losses))
-                assert asyncio.get_running_loop().time() - begun < 10 * (QUICK.ping_every + QUICK.ping_timeout)
                 assert a.diary.losses[0][:2] == ("b", "silent")
                 os.kill(process.pid, signal.SIGCONT)
                 await a.diary.until(lambda: a.dialer.connected)

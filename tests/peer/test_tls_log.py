@@ -11,7 +11,7 @@ import pytest
 
 from tacit.peer.transport.tls_log import REASONS, HandshakeLog, handshake_reason
 
-LIMIT = 120  # seconds
+LIMIT = 600  # seconds
 DESCRIPTORS = Path("/proc/self/fd")
 CORE = b"I1115 14:36:26.736508   24657 ssl_transport_security.cc:2563] "
 REFUSAL = CORE + b"Handshake failed with error SSL_ERROR_SSL: error:1:SSL routines:OPENSSL_internal:HTTP_REQUEST: x\n"

@@ -18,6 +18,7 @@ from tacit.peer.transport.listener import Limits
 from tacit.peer.transport.wire import tacit_pb2 as pb
 from tests.peer.linked import (
     HELLO,
+    HURRIED,
     QUICK,
     Federation,
     Hearing,
@@ -116,7 +117,7 @@ def test_a_link_whose_message_is_held_back_is_replaced_in_time(federation: Feder
     async def story() -> None:
         hearing, sending = Hearing("a"), Sending(parcel("b", 1))
         hearing.gate.clear()
-        settings = QUICK._replace(lifetime=0.1, connect_time=0.2)
+        settings = QUICK._replace(lifetime=0.1, connect_time=60.0)
         async with ear(federation, "b", hearing) as b, mouth(federation, "a", sending, "b", b.address, settings) as a:
             await a.diary.until(lambda: a.diary.links.count(("b", "out", True)) == 3)
             assert a.diary.losses == []
@@ -220,7 +221,7 @@ def test_a_message_that_is_held_back_holds_back_the_sender(federation: Federatio
         content = bytes(size)
         sending = Sending(*(Parcel("peers", 0, t, "b", content) for t in range(1, count + 1)), specs=large)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        async with ear(federation, "b", hearing) as b, mouth(federation, "a", sending, "b", b.address) as a:
+        async with ear(federation, "b", hearing) as b, mouth(federation, "a", sending, "b", b.address, HURRIED) as a:
             with pytest.raises(TimeoutError):  # far longer than it takes to send all of it, and than two pings take
                 async with asyncio.timeout(1.5):
                     await a.diary.until(lambda: a.diary.out["b"] > 5 * size)
