@@ -358,8 +358,8 @@ def test_details_of_a_failed_call_that_refused_nobody():
 def test_credentials_are_refused_where_grpc_came_first(enrolled, variable, expected):
     program = (
         "import sys, grpc, pathlib\n"
-        "from tacit.errors import IdentityError\n"
-        "from tacit.peer import credentials, identity\n"
+        "from tacit.core.errors import IdentityError\n"
+        "from tacit.peer.identity import credentials, identity\n"
         "watch = credentials.IdentityWatch(identity.identity_files(pathlib.Path(sys.argv[1])), print)\n"
         "for make, of in (credentials.server_credentials, watch), (credentials.channel_credentials, watch.current()):\n"
         "    try: make(of); print('fine')\n"
