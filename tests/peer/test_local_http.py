@@ -109,6 +109,7 @@ JSON = "Content-Type: application/json\r\n"
         (get("/health", method="POST"), 405),
         (get("/learn"), 405),
         (get("/learn", method="OPTIONS"), 405),
+        (get("localhost:80", method="CONNECT"), 404),
         (get("/health", host="evil.example"), 421),
         (get("/health", host="localhost.evil.example"), 421),
         (get("/health", host="127.0.0.1.evil.example"), 421),
@@ -195,6 +196,10 @@ def test_a_connection_may_be_used_again_until_it_is_closed():
     assert answers.count(b"HTTP/1.1 200 OK") == 2
     assert answers.count(b"Connection: close") == 1
     assert b"Connection: close" in answers.split(b"HTTP/1.1 200 OK")[2]
+
+
+def test_no_other_protocol_is_switched_to():
+    assert ask(get("/status", more="Upgrade: websocket\r\n"))[0] == 200
 
 
 def test_the_old_version_is_answered_once():
