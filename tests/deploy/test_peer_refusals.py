@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import re
 import socket
 
 import pytest
@@ -61,9 +62,10 @@ def test_a_model_that_is_not_finite_is_told_and_not_used(tmp_path):
             await until(lambda: used(peer) == 4 and peer.round > reached + 4)
             (reason,) = json.loads(await ask(peer, "/health", code=503))["reasons"]
             assert "finite" in reason
-            assert json.loads(await ask(peer, "/predict", {"x": [1.0, 1.0]}, code=503)) == {"error": reason}
+            refused = json.loads(await ask(peer, "/predict", {"x": [1.0, 1.0]}, code=503))
             status = json.loads(await ask(peer, "/status"))
-            assert status["model_fault"] == reason
+            for told in (refused["error"], status["model_fault"]):  # rounds go on meanwhile
+                assert re.sub(r"\d+", "", told) == re.sub(r"\d+", "", reason)
             with pytest.raises(ModelError, match="finite"):
                 peer.predict([1.0, 1.0])
 
