@@ -8,7 +8,6 @@ writes benchmarks/results/engine.json.
 from __future__ import annotations
 
 import json
-import os
 import resource
 import statistics
 import subprocess
@@ -16,7 +15,7 @@ import sys
 import time
 from typing import Any
 
-from benchmarks.figures import write
+from benchmarks.figures import environment, write
 
 SIZES = [128, 1_024, 10_000, 100_000, 1_000_000]
 REPETITIONS = 3
@@ -59,9 +58,8 @@ def measure(variant: str, agents: int) -> dict[str, Any]:
 
 def in_own_process(variant: str, agents: int) -> dict[str, Any]:
     """Measure one cell in a process that starts afresh."""
-    environment = {k: v for k, v in os.environ.items() if k not in ("PJRT_NPROC", "NPROC", "XLA_FLAGS")}
     command = [sys.executable, "-m", "benchmarks.engine", variant, str(agents)]
-    out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout
+    out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment(agents)).stdout
     found: dict[str, Any] = json.loads(out.splitlines()[-1])
     return found
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from benchmarks.figures import write
+from benchmarks.figures import environment, write
 
 SIZES = [128, 1_024, 10_000, 100_000]
 GPU_SIZE = 1_000_000
@@ -110,9 +109,8 @@ def measure(agents: int, agent_rounds: float) -> dict[str, Any]:
 
 def in_own_process(agents: int) -> dict[str, Any]:
     """Measure one size in a process that starts afresh."""
-    environment = {k: v for k, v in os.environ.items() if k not in ("PJRT_NPROC", "NPROC", "XLA_FLAGS")}
     command = [sys.executable, "-m", "benchmarks.noise", "--size", str(agents)]
-    out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout
+    out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment(agents)).stdout
     found: dict[str, Any] = json.loads(out.splitlines()[-1])
     return found
 

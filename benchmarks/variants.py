@@ -39,10 +39,6 @@ def tacit_api(agents: int) -> Advance:
 
 def handwritten_jax(agents: int) -> Advance:
     """One file of JAX for this one computation: padded slots, one gather per slot, unrolled."""
-    import os
-
-    if agents <= 4096:
-        os.environ.setdefault("PJRT_NPROC", "1")  # the faster setting for this variant too
     import jax
     import jax.numpy as jnp
 

@@ -14,7 +14,8 @@ project = "tacit"
 copyright = "the authors of tacit, Apache-2.0"
 version = release = tacit.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "public_symbols", "command_line", "repository_files"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions += ["public_symbols", "command_line", "repository_files"]  # our own
 exclude_patterns = ["_extensions", "_static"]
 
 # Markdown
@@ -28,6 +29,7 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_use_type_comments = False
 autodoc_preserve_defaults = True
+napoleon_use_ivar = True
 python_maximum_signature_line_length = 88
 python_use_unqualified_type_names = True
 add_module_names = False
@@ -40,7 +42,6 @@ nitpick_ignore_regex = [("py:class", ".*"), ("py:obj", r"(?!tacit\.).*|.*\(.*")]
 nitpick_ignore = [
     ("py:obj", name)
     for name in (
-        "tacit_reproduction.analysis.classic",
         "tacit.streams.validate.check_labels",
         "tacit.peer.transport.tls_log",
     )

@@ -35,9 +35,10 @@ MODULES = [
     "tacit.objectives",
     "tacit.peer",
     "tacit.privacy",
+    "tacit.privacy.ledger",
+    "tacit.privacy.noise",
     "tacit.results",
     "tacit.streams",
-    "tacit_reproduction.datasets.fetch",
     "tacit.streams.partition",
 ]
 

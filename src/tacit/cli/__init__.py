@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import shlex
 import sys
 import textwrap
@@ -41,6 +42,10 @@ app.add_typer(privacy.app, name="privacy")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(peer.app, name="peer")
 app.add_typer(swarm.app, name="swarm")
+
+SMALL = 4096
+"""Agents in all repeats up to which JAX is started with one thread, unless the user says otherwise: their rounds are
+faster so, and the process of a command runs nothing else."""
 
 Out = Annotated[Path | None, typer.Option(help="Directory to write; made if it is not there.")]
 Seed = Annotated[int | None, typer.Option(min=0, help="Seed of the first repeat.")]
@@ -181,6 +186,8 @@ def _execute(config: Any, out: Path | None, default: Path, trackers: Sequence[Ca
     problem = build(config)
     settings = config.run
     agents = problem.stream(settings.seed).agents
+    if agents * settings.repeats <= SMALL:
+        os.environ.setdefault("PJRT_NPROC", "1")
     say(
         f"{settings.name}: {len(config.algorithms)} algorithm(s), {agents:,} agents, "
         f"{settings.rounds:,} rounds, {settings.repeats} repeat(s), seed {settings.seed}"

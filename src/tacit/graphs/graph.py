@@ -45,9 +45,9 @@ class RoundGraph(NamedTuple):
     self_weight: jax.Array
     """(n,) W[i, i]; 0 between two roles."""
     present: jax.Array
-    """(n,) bool: agents that take part."""
+    """Agents that take part, (n,) bool."""
     senders_present: jax.Array
-    """(columns,) bool: the same of the senders, which are these agents unless they are of another role."""
+    """The same of the senders, (columns,) bool, which are these agents unless they are of another role."""
 
 
 @jax.tree_util.register_dataclass

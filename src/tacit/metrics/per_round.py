@@ -61,8 +61,8 @@ class DynamicComparator(NamedTuple):
     """(rounds,) ||x*_t - x*_(t-1)||_2; 0 for the first round. Where a round has several best models, it has one of
     them, and where the loss is flat, one within the gap."""
     off: Vector | None
-    """(rounds,) certified bound on the distance from the round's optimum; None where none can be given: the loss has no
-    l2 regulariser, so that a round may have several optima, or points far from it that are nearly as good."""
+    """Certified bound on the distance from each round's optimum, (rounds,); None without an l2 regulariser, since a
+    round may then have several optima, or points far from it that are nearly as good."""
     converged: bool
     """Whether every round reached the tolerance."""
 

@@ -148,7 +148,7 @@ def _rounded_up(units: int) -> float:
 class Event:
     """One release: the declaration that its noise was drawn from, its records and its observers.
 
-    Runtimes make events with `tacit.privacy.charges.event_of`; make one by hand to book a release of your own.
+    Runtimes make events with ``tacit.privacy.charges.event_of``; make one by hand to book a release of your own.
 
     Args:
       mechanism: Name of the noise, for listings.

@@ -83,7 +83,7 @@ def gaussian(
 
     Args:
       noise_multiplier: Standard deviation in units of the sensitivity, above 0 and finite; towards 0 there is no
-        privacy. `tacit privacy plan` or `tacit.privacy.planning.noise_for` finds it for a target (epsilon, delta).
+        privacy. `tacit privacy plan` or ``tacit.privacy.planning.noise_for`` finds it for a target (epsilon, delta).
       clip: Largest norm of one record's gradient, above 0; larger gradients are scaled down to it, and the noise grows
         in proportion. Runs take 2^-30 to 2^30.
       norm: Norm of the clip: with "l2" or "l1" the l2 sensitivity is the clip's, with "linf" sqrt(d) times that.
