@@ -286,7 +286,7 @@ def test_a_peer_declares_what_a_simulation_draws_from():
 
 
 def test_a_peer_squeezes_what_has_bounded_noise():
-    """000 Alg. 3 by hand, with b = 2: (3 + 2) / 5 and (-2 + 2) / 5, divided by their norm."""
+    """The dissertation's Alg. 3 by hand, with b = 2: (3 + 2) / 5 and (-2 + 2) / 5, divided by their norm."""
     declared = Declared(jnp.float32(1.0), jnp.float32(1.0), jnp.float32(2.0))
     squeezed = finish(bounded_phase(), {"a": jnp.array([3.0]), "b": jnp.array([-2.0, 3.0])}, declared)
     np.testing.assert_allclose(
