@@ -136,6 +136,8 @@ def register(
 ) -> Callable[[Callable[..., Algorithm]], Callable[..., Algorithm]]:
     """Register a constructor under its own name: the decorator of every method.
 
+    A configuration is checked by the types of the parameters: annotate them all to use the method from a file.
+
     Args:
       source: Text and place, e.g. "Rizk (2023), Alg. 2.1".
       example: Values for the parameters that have no default.

@@ -146,7 +146,8 @@ def choose(
         problem = f"has no {key}" if name is None else f"{key} = {name!r}: expected a name in quotes"
         raise ConfigError(f"{place} {problem}; add {key} = one of: {known}")
     if name not in functions:
-        raise ConfigError(f"{place} {key} = {name!r}: {unknown_name(name, list(functions), key)}")
+        remedy = "; one of your own: tacit --with FILE.py ..." if key == "name" else ""
+        raise ConfigError(f"{place} {key} = {name!r}: {unknown_name(name, list(functions), key)}{remedy}")
     model, own = _model(functions[name], common, hidden)
     values = check(model, {k: v for k, v in data.items() if k != key}, place, also=(key,))
     hints = _types(functions[name])
