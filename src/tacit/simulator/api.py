@@ -67,9 +67,9 @@ def simulate(
       node_loss: Number of one learner whose model is also judged on everyone's batch in every round, for the regret of
         one node.
       figures: Name -> function of one learner's model and batch; their means over the learners are noted in every round
-        (``run.per_round``).
+        (``run.per_round``, ``run.to_pandas()``; tables and reports do not show them).
       evaluate: ``"everyone"`` takes means over all learners; ``"cohort"`` over those that a round called, so that a
-        round costs what its cohort does and not what all clients would. No regret can be told then.
+        round costs what its cohort does and not what all clients would. Such a run has no regret.
       record: Name -> function of the models of one repeat (leading axis over the learners, in the order of the graph;
         a server's model stands for each of its clients), called outside of compiled code on some rounds
         (``run.recorded``). The models are those that would predict the next round's data; the last are ``run.models``.
