@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from tacit.metrics.comparator import Comparator as Comparator
     from tacit.metrics.comparator import best_fixed as best_fixed
     from tacit.metrics.comparator import best_fixed_prefixes as best_fixed_prefixes
+    from tacit.metrics.dynamic import DynamicComparator as DynamicComparator
+    from tacit.metrics.dynamic import dynamic_comparator as dynamic_comparator
     from tacit.metrics.feasible import FeasibleComparator as FeasibleComparator
     from tacit.metrics.feasible import best_fixed_within as best_fixed_within
     from tacit.metrics.feasible import check_feasible as check_feasible
@@ -19,8 +21,6 @@ if TYPE_CHECKING:
     from tacit.metrics.intervals import mean_band as mean_band
     from tacit.metrics.intervals import mean_interval as mean_interval
     from tacit.metrics.intervals import paired_difference as paired_difference
-    from tacit.metrics.per_round import DynamicComparator as DynamicComparator
-    from tacit.metrics.per_round import dynamic_comparator as dynamic_comparator
     from tacit.metrics.regret import Regret as Regret
     from tacit.metrics.regret import Slope as Slope
     from tacit.metrics.regret import loglog_slope as loglog_slope
@@ -33,9 +33,9 @@ __getattr__, __dir__, __all__ = lazy_exports(
     {
         "clusters": "agreement by_cluster normalised_deviation",
         "comparator": "Comparator best_fixed best_fixed_prefixes",
+        "dynamic": "DynamicComparator dynamic_comparator",
         "feasible": "FeasibleComparator best_fixed_within check_feasible",
         "intervals": "Band Interval mean_band mean_interval paired_difference",
-        "per_round": "DynamicComparator dynamic_comparator",
         "regret": "Regret Slope loglog_slope static_regret",
         "rounds": "consensus_distance message_bits",
     },

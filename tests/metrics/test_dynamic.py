@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import tacit.metrics.per_round as module
+import tacit.metrics.dynamic as module
 from tacit.core.errors import ConfigError, DataError
 from tacit.metrics import dynamic_comparator
 from tacit.objectives import Ball, ConvexSet, Simplex, from_loss, hinge, logistic
