@@ -233,7 +233,7 @@ class TestModels:
         np.testing.assert_allclose(run.per_round["positive"], [expected] * 2, rtol=1e-6)
 
     def test_who_is_out_of_samples_is_neither_right_nor_wrong(self, monkeypatch):
-        """As `metrics.network_score` says; before, accuracy fell with every agent that had read all it has."""
+        """Before, accuracy fell with every agent that had read all it has."""
         monkeypatch.setattr(layout_module, "BUCKET_OVERHEAD", 0)
         x = np.random.default_rng(0).normal(size=(12, 3))
         objective, rows = objectives.logistic(), [np.arange(8), np.arange(8, 10), np.arange(10, 12)]

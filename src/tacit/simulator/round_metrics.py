@@ -79,7 +79,7 @@ class RoundMetrics:
         return jnp.stack([mean(jax.vmap(function)(models, batch)) for function in functions])
 
     def _mean_score(self, scores: Array, weight: Array | None) -> Array:
-        """As `metrics.network_score` for each repeat: who has no sample in this round is neither right nor wrong."""
+        """Mean of the score in each repeat: an agent without a sample in this round is neither right nor wrong."""
         if weight is None:
             return self._per_repeat(scores)
         present = jnp.any(weight.reshape(weight.shape[0], -1) > 0, axis=1)

@@ -85,7 +85,7 @@ def records_of(batch: Batch, bounded: bool) -> tuple[Array, Array, Array]:
     """Return x (n, d), y (n,) and each record's share of the mean; zeros where there is no record.
 
     `bounded`: nor where one is not finite, or so large that products of its numbers are not. Such a record says
-    nothing, as a gradient that is not finite says nothing to `privacy.clip`: that is within its bound.
+    nothing, as a gradient that is not finite says nothing to `privacy.clipping.clip`: that is within its bound.
     """
     x, y = jnp.atleast_2d(batch.x), jnp.atleast_1d(batch.y)
     weight = jnp.ones(()) if batch.weight is None else batch.weight

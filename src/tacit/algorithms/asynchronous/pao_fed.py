@@ -7,7 +7,7 @@ See `tacit.algorithms.asynchronous._round` for the equations and `._windows` for
     1, 2    `answer="next"`: it sends what the server will send next, refined since it was last overwritten
     2       `decay=0.2`: an update that was under way for l rounds counts 0.2**l
 
-The bounds on the step are Theorems 4.1 and 4.2; see `metrics.mean_square` for what holds.
+The bounds on the step are Theorems 4.1 and 4.2; `tacit_reproduction.analysis.mean_square` has what holds.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def pao_fed(
     newest_only: bool = False,
     unstable: Literal["refuse", "allow"] = "refuse",
 ) -> Algorithm:
-    """Partial-sharing asynchronous online federated learning (PAO-Fed).
+    """Partial-sharing asynchronous online federated learning (PAO-Fed): clients send windows, however late.
 
     Clients are there by chance, their updates come late, and a message holds `share` coordinates of a model, a window
     that moves from round to round. In a round the server sends each client that is there a window; the client puts it
