@@ -33,7 +33,7 @@ def test_the_example_is_ten_lines_and_runs(tmp_path: Path, capsys) -> None:
         main(["run", str(FILE), "--rounds", "4", "--out", str(tmp_path / "run"), "--log", f"tensorboard={tmp_path}/tb"])
     assert left.value.code == 0
     shown = capsys.readouterr().out
-    assert "own-data: 1 algorithm(s), 6 agents, 4 rounds" in shown
+    assert "own-data: 1 algorithm, 6 agents, 4 rounds" in shown
     settings = tomllib.loads((tmp_path / "run" / "config.toml").read_text())
     assert settings["graph"]["agents"] == 6
     assert settings["stream"]["task"] == "binary"

@@ -342,4 +342,4 @@ def test_an_open_run_says_so() -> None:
     found = run(unprotected, rounds=3)
     assert not found.private
     assert found.guarantee is None
-    assert re.match(r"Not private: .*\. The source: eps-differential", found.words())
+    assert re.match(r"Not private: .*\. The source says: eps-differential", found.words())

@@ -84,7 +84,7 @@ def test_privacy_is_said_in_words(make_run: MakeRun) -> None:
         "used in 3 releases in sequence",
         "Noise on the model.",
         "gradients are clipped",
-        "The source: epsilon 1 in total.",
+        "The source says: epsilon 1 in total.",
     ):
         assert words in private["words"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from pathlib import Path
@@ -56,12 +57,16 @@ def run(
 def _list() -> None:
     from tacit_reproduction.catalogue import MINUTES, PARTS
 
-    rows = [(e.name, e.title, e.source, f"{MINUTES[e.name]:.0f}") for part in PARTS for e in part.experiments]
+    rows = [(e.name, e.title, e.source, _minutes(MINUTES[e.name])) for part in PARTS for e in part.experiments]
     print_table(("name", "what it shows", "source", "minutes"), rows)
     say(
-        "minutes: of two cores, for the full form (inf: hours; minutes on a GPU). --quick takes a minute; --all runs "
+        "minutes: on two cores, for the full form; hours are minutes on a GPU. --quick takes a minute; --all runs "
         "every one and makes a gallery"
     )
+
+
+def _minutes(minutes: float) -> str:
+    return f"{minutes:.0f}" if math.isfinite(minutes) else "hours"
 
 
 def _all(out: Path, quick: bool, seed: int, jobs: int | None, strict: bool) -> None:

@@ -21,7 +21,7 @@ import typer
 from tacit.cli import graph, ledger, peer, privacy, swarm
 from tacit.cli.added import add_extensions
 from tacit.cli.audit import audit
-from tacit.cli.common import INTERRUPTED, check_directory, print_table, reported, say
+from tacit.cli.common import INTERRUPTED, check_directory, counted, print_table, reported, say
 from tacit.cli.usage import explained
 from tacit.core.errors import TacitError
 
@@ -91,7 +91,7 @@ def demo(
     seed: Seed = None,
     tune: Annotated[bool, typer.Option("--tune", help="Find the step sizes anew first (a minute more).")] = False,
 ) -> None:
-    """Compare online push-sum with its baselines on made-up data: a table and a report, in half a minute."""
+    """Compare online push-sum with its baselines on made-up data: a table and a report, in about a minute."""
     from tacit.experiments.demo import STEPS
     from tacit.experiments.demo import demo as experiment
     from tacit.experiments.demo import tune as tuned
@@ -149,6 +149,7 @@ def algorithms(
         f"mirror: the geometry ({kinds['mirror']}), in [algorithm.mirror]. constraints: what is kept in the long run "
         f"({kinds['constraints']}), in [[algorithm.constraints]]."
     )
+    say("help(tacit.algorithms.NAME) in Python explains a method and all its parameters.")
 
 
 @app.command(epilog="Example: tacit compare runs/a runs/b --out runs/a-and-b")
@@ -189,8 +190,8 @@ def _execute(config: Any, out: Path | None, default: Path, trackers: Sequence[Ca
     if agents * settings.repeats <= SMALL:
         os.environ.setdefault("PJRT_NPROC", "1")
     say(
-        f"{settings.name}: {len(config.algorithms)} algorithm(s), {agents:,} agents, "
-        f"{settings.rounds:,} rounds, {settings.repeats} repeat(s), seed {settings.seed}"
+        f"{settings.name}: {counted(len(config.algorithms), 'algorithm')}, {agents:,} agents, "
+        f"{settings.rounds:,} rounds, {counted(settings.repeats, 'repeat')}, seed {settings.seed}"
     )
 
     def finished(run: Any) -> None:

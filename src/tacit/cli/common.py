@@ -53,6 +53,11 @@ def say(words: object = "", *, err: bool = False, nl: bool = True) -> None:
     typer.echo(visible(str(words)), err=err, nl=nl)
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, which takes an s unless there is one."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
 def check_directory(out: Path) -> None:
     """Refuse a directory that could not be written, before the work of which the outcome is to go there."""
     there = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli.common import check_directory, print_table, reported, say
+from tacit.cli.common import check_directory, counted, print_table, reported, say
 from tacit.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -84,8 +84,9 @@ def run(
 def _announce(problem: Problem, booked: bool) -> None:
     settings = problem.config.run
     agents = problem.stream(settings.seed).agents
+    algorithms = counted(len(problem.algorithms), "algorithm")
     say(
-        f"{settings.name}: {len(problem.algorithms)} algorithm(s), one after the other, {agents:,} agents as processes "
+        f"{settings.name}: {algorithms}, one after the other, {agents:,} agents as processes "
         f"on loopback with mutual TLS, {settings.rounds:,} rounds, seed {settings.seed}, {settings.dtype}"
     )
     if settings.repeats > 1:

@@ -63,7 +63,7 @@ class RunPrivacy:
     def words(self) -> str:
         """Return the loss, its assumptions and the source's claim in sentences."""
         statement = self.statement
-        source = f"The source: {_sentence(statement.text_claims, capital=False)}"
+        source = f"The source says: {_sentence(statement.text_claims, capital=False)}"
         if self.guarantee is None:
             return f"{_sentence(statement.holds)} {source}"
         spent = _sentence(self.guarantee.words())

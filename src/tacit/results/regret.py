@@ -38,7 +38,7 @@ _solved: WeakKeyDictionary[Stream, dict[Hashable, Any]] = WeakKeyDictionary()
 # A stream is pure, so its comparator is a fact about it: algorithms that are compared on one stream share it.
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RegretCurve:
     """Static regret after some rounds, the last of which is the final one.
 
@@ -65,8 +65,12 @@ class RegretCurve:
     window: int | None = None
     """The comparator keeps the run's constraints over every so many rounds in a row; None: it need not keep them."""
 
+    def __repr__(self) -> str:
+        final = f"{self.per_agent_round[:, -1].mean():.4g} per agent and round"
+        return f"RegretCurve({len(self.rounds)} points, {final} after round {self.rounds[-1]:,})"
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class DynamicRegret:
     """Regret against the best model of every single round, and how far that model moved.
 
@@ -88,6 +92,10 @@ class DynamicRegret:
     more than this; None: unknown."""
     converged: bool
     """Whether the solver reached its tolerance in all rounds."""
+
+    def __repr__(self) -> str:
+        final = f"total {self.total[:, -1].mean():.4g}, path length {self.path_length[:, -1].mean():.4g}"
+        return f"DynamicRegret({len(self.rounds):,} rounds, {final})"
 
 
 def prefixes(rounds: int, points: int) -> NDArray[np.int64]:
