@@ -192,5 +192,5 @@ def local_online(objective: Objective, step: StepSize = 0.1) -> Algorithm:
         lambda graph: graph.disconnected(),
         "renormalise",
     )
-    holds = "not private, though nothing is sent: whoever gets to see a model sees what it has learnt"
+    holds = "not private: nothing is sent, but whoever gets to see a model sees what it has learnt"
     return alone._replace(privacy=alone.privacy._replace(holds=holds))
