@@ -307,7 +307,7 @@ def test_the_demonstration_runs(tacit: Any, tmp_path: Path, monkeypatch: pytest.
         "COL",
         "DOL-Symm",
         "DOL-Asymm",
-        "local OGD",
+        "Local OGD",
         "not private",
         "report: runs/demo/report.html",
     ):
