@@ -103,7 +103,7 @@ class Channel:
         """Return, for a message on each edge, (lost (E,) bool, delay in rounds (E,) int32).
 
         Args:
-          key: Key of the round and link set.
+          key: Key of the round and phase.
           edges: Number of links E, 0 or more.
         """
         loss_key, delay_key = jax.random.split(key)
