@@ -1,8 +1,9 @@
 """How fast clusters of clients across servers learn: `python -m benchmarks.personalised`.
 
-PGFL on the data of Gauthier (2023), sec. 5.4.1 (ridge regression, 60 coordinates, 2 to 9 records a client, three clusters), every
-client called in every round, the local problems solved exactly: 150 clients of 10 servers for 300 rounds, and 10,000
-clients of 100 servers. The goal for the first is 10 s after compilation on two cores; the best of a few runs counts.
+PGFL on the data of Gauthier (2023), sec. 5.4.1 (ridge regression, 60 coordinates, 2 to 9 records a client, three
+clusters), every client called in every round, the local problems solved exactly: 150 clients of 10 servers for 300
+rounds, and 10,000 clients of 100 servers. The goal for the first is 10 s after compilation on two cores; the best of a
+few runs counts.
 """
 
 from __future__ import annotations

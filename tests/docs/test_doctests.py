@@ -39,6 +39,11 @@ def test_there_are_examples():
     assert len(list(with_examples())) >= FEWEST
 
 
+def ours(thing):
+    """Whether it is a function or a class of this package; an alias such as `Params` is typing's or another's."""
+    return callable(thing) and getattr(thing, "__module__", "").partition(".")[0] == "tacit"
+
+
 def public():
     """Yield what the package offers: (name at the top, name to show, object)."""
     for top in sorted(tacit.__all__):
@@ -48,7 +53,7 @@ def public():
             continue
         for name in sorted(getattr(offered, "__all__", [])):
             thing = getattr(offered, name)
-            if not inspect.ismodule(thing) and callable(thing):
+            if ours(thing):
                 yield top, f"{offered.__name__}.{name}", thing
 
 

@@ -13,7 +13,7 @@ from tacit.graphs import Graph
 from tacit.peer import run_in_process
 from tacit.peer.machine import releases
 from tacit.peer.machine.releases import BookedReleaser, NothingBooked
-from tacit.peer.machine.rounds import Snapshot
+from tacit.peer.machine.snapshots import Snapshot
 from tacit.peer.node.snapshot import decode, encode
 from tacit.privacy.accounting import Budget
 from tacit.privacy.charges import Held, event_of

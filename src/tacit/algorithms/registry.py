@@ -67,7 +67,12 @@ class Entry(NamedTuple):
     """Its name in tables and figures, e.g. "Online push-sum (OPS)"."""
 
     def example(self, objective: Objective, **settings: Any) -> Algorithm:
-        """Return the method for an objective, with example values for what is not given."""
+        """Return the method for an objective, with example values for what is not given.
+
+        Args:
+          objective: Loss to be learnt.
+          **settings: Parameters of the constructor, in place of the example's.
+        """
         return self.constructor(objective, **{**self.example_settings, **settings})
 
     @property

@@ -191,10 +191,18 @@ class Domain(Protocol):
         """The convex set itself (`tacit.objectives.ConvexSet`), with whose points regret compares; None: no bounds."""
 
     def first(self, like: Params) -> Params:
-        """Return the start of a run that was given none; `like` has the shapes of the parameters."""
+        """Return the start of a run that was given none.
+
+        Args:
+          like: The objective's first parameters, of the shapes that are needed.
+        """
 
     def fault(self, params: Params) -> str | None:
-        """Say what keeps parameters out of the set; None where nothing does."""
+        """Say what keeps parameters out of the set; None where nothing does.
+
+        Args:
+          params: Parameters, numbers and not traced ones.
+        """
 
 
 Missing = Literal["wait", "renormalise", "totals"]

@@ -92,11 +92,20 @@ class Channel:
         return (0,) if self.delay is None else self.delay.possible
 
     def on(self, links: str) -> Channel:
-        """Return the channel of one link set."""
+        """Return the channel of one link set.
+
+        Args:
+          links: Name of the link set, e.g. "uplink".
+        """
         return self if self.links is None or links in self.links else Channel()
 
     def draw(self, key: jax.Array, edges: int) -> tuple[jax.Array, jax.Array]:
-        """Return, for a message on each edge, (lost (E,) bool, delay in rounds (E,) int32)."""
+        """Return, for a message on each edge, (lost (E,) bool, delay in rounds (E,) int32).
+
+        Args:
+          key: Key of the round and phase.
+          edges: Number of links E, 0 or more.
+        """
         loss_key, delay_key = jax.random.split(key)
         # Always in single precision, so that one seed means one channel whatever the precision of the run.
         lost = jax.random.uniform(loss_key, (edges,), jnp.float32) < self.loss

@@ -26,18 +26,34 @@ class Dynamics(Protocol):
     """How a graph changes from round to round: the protocol of `Graph.with_dynamics`."""
 
     def live(self, t: Any, key: jax.Array, senders: Any, receivers: Any, agents: int) -> tuple[jax.Array, jax.Array]:
-        """Return (links that are up (E,) bool, agents that are present (n,) bool) of round t = 1, 2, ..."""
+        """Return (links that are up (E,) bool, agents that are present (n,) bool) of round t = 1, 2, ...
+
+        Args:
+          t: Round, 1, 2, ...; may be traced.
+          key: Key of the round, for random dynamics.
+          senders: (E,) sender of each link, counted from 0.
+          receivers: (E,) receiver of each link.
+          agents: Number of agents n.
+        """
 
     def check(self, graph: Graph) -> None:
-        """Raise where these dynamics do not fit the graph."""
+        """Raise where these dynamics do not fit the graph.
+
+        Args:
+          graph: Graph that is to have these dynamics.
+        """
 
     def keeps_links_mutual(self, graph: Graph) -> bool:
-        """Whether both directions of a link are always up or down together."""
+        """Whether both directions of a link are always up or down together.
+
+        Args:
+          graph: Graph that has these dynamics.
+        """
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False, repr=False)
-class Periodic:
+class Periodic(Dynamics):
     """P sets of links played in turn: row (t - 1) mod P of the table says which are up. Make it with `periodic`.
 
     Args:
@@ -60,7 +76,13 @@ class Periodic:
         return len(self.table)
 
     def links_in(self, t: Any, senders: IntArray, receivers: IntArray) -> BoolArray:
-        """Return which links are up in round t (NumPy); of several rounds, one row each."""
+        """Return which links are up in round t (NumPy); of several rounds, one row each.
+
+        Args:
+          t: Round, 1, 2, ..., or an array of rounds.
+          senders: (E,) sender of each link.
+          receivers: (E,) receiver of each link.
+        """
         rows: BoolArray = self.table[(t - 1) % self.period]
         return rows
 
@@ -82,7 +104,7 @@ class Periodic:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False, repr=False)
-class Attendance:
+class Attendance(Dynamics):
     """Agents that come and go by a table: row (t - 1) mod P says which are present in round t.
 
     What an absent agent does is up to the method: most step with their own data and hear no agent, `mirror_descent` and
@@ -116,7 +138,13 @@ class Attendance:
         return present[jnp.asarray(senders)] & present[jnp.asarray(receivers)], present
 
     def links_in(self, t: Any, senders: IntArray, receivers: IntArray) -> BoolArray:
-        """Return which links are up in round t (NumPy); of several rounds, one row each."""
+        """Return which links are up in round t (NumPy); of several rounds, one row each.
+
+        Args:
+          t: Round, 1, 2, ..., or an array of rounds.
+          senders: (E,) sender of each link.
+          receivers: (E,) receiver of each link.
+        """
         present: BoolArray = self.table[(t - 1) % self.period]
         return present[..., senders] & present[..., receivers]
 
@@ -160,7 +188,7 @@ Scheduled = Periodic | Attendance
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class RandomMatching:
+class RandomMatching(Dynamics):
     """Gossip: in each round a random matching among the links, so that no agent talks to two others.
 
     Each link draws a priority, and is up when it is the highest at both of its ends. Every link needs its reverse.
@@ -199,7 +227,7 @@ class RandomMatching:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class LinkDrop:
+class LinkDrop(Dynamics):
     """Random failures of links: each directed link is down with one probability in each round, independently.
 
     Args:
@@ -237,7 +265,7 @@ class LinkDrop:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class OptOut:
+class OptOut(Dynamics):
     """Random absences of agents: each stays away from a round with one probability, and all of its links are then down.
 
     What it does meanwhile is up to the method, as under `Attendance`.

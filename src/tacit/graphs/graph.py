@@ -153,12 +153,20 @@ class Graph:
         return np.bincount(self.senders, minlength=self.columns)
 
     def neighbours_in(self, agent: int) -> IntArray:
-        """Senders that a receiver hears, in ascending order."""
+        """Senders that a receiver hears, in ascending order.
+
+        Args:
+          agent: Receiver, counted from 0.
+        """
         start, stop = np.searchsorted(self.receivers, [agent, agent + 1])
         return self.senders[start:stop]
 
     def neighbours_out(self, agent: int) -> IntArray:
-        """Receivers that a sender sends to, in ascending order."""
+        """Receivers that a sender sends to, in ascending order.
+
+        Args:
+          agent: Sender, counted from 0.
+        """
         order, sorted_senders = self._by_sender
         start, stop = np.searchsorted(sorted_senders, [agent, agent + 1])
         return self.receivers[order[start:stop]]
@@ -196,22 +204,20 @@ class Graph:
         if senders_there is not None:
             live = live & senders_there[jnp.asarray(self.senders)]
         varies = self.dynamics is not None or there is not None or senders_there is not None
-        edge, own = evaluate(
-            self.weights.in_round(t),
-            self.senders,
-            self.receivers,
-            self.agents,
-            live if varies else None,
-            sources=self.sources,
-            dtype=dtype,
-        )
+        up, weights = live if varies else None, self.weights.in_round(t)
+        edge, own = evaluate(weights, self.senders, self.receivers, self.agents, up, sources=self.sources, dtype=dtype)
         if self.sources is None:
             return RoundGraph(live, edge, own, present, present)
         senders = jnp.ones(self.sources, bool) if senders_there is None else senders_there
         return RoundGraph(live, edge, own, present, senders)
 
     def live_at(self, t: int, key: jax.Array | None = None) -> BoolArray:
-        """Return which links are up in round t (NumPy); all of them for random dynamics without a key."""
+        """Return (E,) which links are up in a round (NumPy).
+
+        Args:
+          t: Round, 1, 2, ...
+          key: Key of the round; without it, all links of random dynamics are up.
+        """
         if isinstance(self.dynamics, Scheduled):
             return self.dynamics.links_in(t, self.senders, self.receivers)
         if self.dynamics is None or key is None:
@@ -219,9 +225,11 @@ class Graph:
         return np.asarray(self.dynamics.live(t, key, self.senders, self.receivers, self.agents)[0])
 
     def matrix(self, t: int = 1, key: jax.Array | None = None) -> Any:
-        """Return W of round t, diagonal included, as a scipy.sparse.csr_array in double precision.
+        """Return W of a round, diagonal included, as a scipy.sparse.csr_array in double precision.
 
-        Random dynamics need the key of the round; without it, W is that of a round with every link up.
+        Args:
+          t: Round, 1, 2, ...
+          key: Key of the round; without it, all links of random dynamics are up.
         """
         from scipy import sparse
 
@@ -253,43 +261,41 @@ class Graph:
         return validate_weights(replace(self, weights=fitted))
 
     def with_dynamics(self, dynamics: Dynamics | None) -> Graph:
-        """Return the graph with these dynamics in place of its own; None: the same in every round."""
+        """Return the graph with other dynamics, checked against its links and weights.
+
+        Args:
+          dynamics: In place of its own; None: the same in every round.
+        """
         return validate_weights(replace(self, dynamics=dynamics))
 
     def with_clusters(self, clusters: npt.ArrayLike) -> Graph:
-        """Return the graph with its agents in clusters: one number from 0 on for each agent.
+        """Return the graph with its agents in clusters.
 
         A run then has the links within clusters as "cluster" and the others as "bridge", besides all as "peers".
+
+        Args:
+          clusters: (agents,) number of each agent's cluster, from 0 on.
         """
         self._refuse_two_roles("with_clusters()")
         return replace(self, clusters=validate_clusters(clusters, self.agents, "agents"))
 
     def among(self, keep: BoolArray, name: str) -> Graph:
-        """Return the same agents with some of the links (E,), weights to be chosen anew."""
+        """Return the same agents with some of the links, weights to be chosen anew.
+
+        Args:
+          keep: (E,) bool, which links stay.
+          name: Name in reports.
+        """
         chosen = np.flatnonzero(keep)
-        return replace(
-            self,
-            senders=self.senders[chosen],
-            receivers=self.receivers[chosen],
-            weights=None,
-            dynamics=self._dynamics_of(chosen),
-            name=name,
-        )
+        senders, receivers, dynamics = self.senders[chosen], self.receivers[chosen], self._dynamics_of(chosen)
+        return replace(self, senders=senders, receivers=receivers, weights=None, dynamics=dynamics, name=name)
 
     def reverse(self) -> Graph:
         """Return the graph with every edge turned round, its weights to be chosen anew."""
         order = edge_lists.order_by_sender(self.senders)
         agents, sources = (self.agents, None) if self.sources is None else (self.sources, self.agents)
-        return Graph(
-            agents,
-            self.receivers[order],
-            self.senders[order],
-            None,
-            self._dynamics_of(order),
-            sources,
-            self.name,
-            self.clusters,
-        )
+        senders, receivers, dynamics = self.receivers[order], self.senders[order], self._dynamics_of(order)
+        return Graph(agents, senders, receivers, None, dynamics, sources, self.name, self.clusters)
 
     def mutual(self) -> Graph:
         """Keep only edges whose reverse exists (periodic: in the same round), weights to be chosen anew."""
@@ -306,13 +312,8 @@ class Graph:
     def disconnected(self) -> Graph:
         """Return the same agents without any link: each learns alone."""
         none = np.zeros(0, dtype=np.int32)
-        return replace(
-            self,
-            senders=none,
-            receivers=none,
-            weights=None,
-            dynamics=self._dynamics_of(none.astype(np.int64)),
-        )
+        dynamics = self._dynamics_of(none.astype(np.int64))
+        return replace(self, senders=none, receivers=none, weights=None, dynamics=dynamics)
 
     def completed(self) -> Graph:
         """Return the complete graph on the same agents, weights to be chosen anew.
@@ -325,7 +326,11 @@ class Graph:
         return replace(self, senders=senders, receivers=receivers, weights=None, dynamics=dynamics)
 
     def relabelled(self, permutation: npt.ArrayLike) -> Graph:
-        """Return the same graph with agent i called permutation[i]; weights and dynamics go along."""
+        """Return the same graph with its agents renamed; weights and dynamics go along.
+
+        Args:
+          permutation: (agents,) new number of each agent, a permutation of 0, 1, ...
+        """
         self._refuse_two_roles("relabelled()")
         new = np.asarray(permutation)
         if new.shape != (self.agents,) or not np.array_equal(np.sort(new), np.arange(self.agents)):

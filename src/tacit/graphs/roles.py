@@ -107,7 +107,12 @@ class Availability:
         return Availability(np.broadcast_to(chance, (agents,)).copy(), table)
 
     def present(self, t: Any, key: jax.Array) -> jax.Array:
-        """Return (n,) bool, which agents are there in round t = 1, 2, ...; `key` is that of the round."""
+        """Return (n,) bool, which agents are there in a round.
+
+        Args:
+          t: Round, 1, 2, ...; may be traced.
+          key: Key of the round.
+        """
         # In single precision whatever that of the run: one seed, one history.
         chance = jnp.asarray(self.probability, jnp.float32)
         there = jax.random.uniform(key, chance.shape, jnp.float32) < chance

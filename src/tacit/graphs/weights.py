@@ -58,7 +58,11 @@ class Weights:
         return len(self.edge) if self.edge is not None and self.edge.ndim == 2 else None
 
     def in_round(self, t: Any) -> Weights:
-        """Return the weights of round t = 1, 2, ..."""
+        """Return the weights of round t = 1, 2, ...
+
+        Args:
+          t: Round, 1, 2, ...; may be traced.
+        """
         if self.period is None or self.edge is None or self.own is None:
             return self
         step = (t - 1) % self.period
@@ -69,7 +73,14 @@ class Weights:
         return replace(self, edge=tables[0][step], own=tables[1][step])
 
     def fitted(self, senders: IntArray, receivers: IntArray, agents: int, sources: int | None) -> Weights:
-        """Check given arrays against an edge list and settle which self weight absorbs a dead link's weight."""
+        """Check given arrays against an edge list and settle which self weight absorbs a dead link's weight.
+
+        Args:
+          senders: (E,) sender of each link, in canonical order.
+          receivers: (E,) receiver of each link.
+          agents: Number of receivers.
+          sources: Number of senders of links between two roles; None: one role.
+        """
         if self.edge is None or self.own is None:
             return self
         if self.edge.shape[-1] != len(senders) or self.own.shape[-1] != agents:

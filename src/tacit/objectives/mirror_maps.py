@@ -33,35 +33,69 @@ class MirrorMap(ABC):
 
     @abstractmethod
     def potential(self, params: Params) -> Array:
-        """R(x)."""
+        """R(x).
+
+        Args:
+          params: Parameters x, a pytree of arrays.
+        """
 
     @abstractmethod
     def to_dual(self, params: Params) -> Tree:
-        """Return grad R(x)."""
+        """Return grad R(x).
+
+        Args:
+          params: Parameters x, a pytree of arrays.
+        """
 
     @abstractmethod
     def from_dual(self, dual: Tree) -> Params:
-        """Return argmin over X of R(x) - <dual, x>: where a mirror step leads, Bregman projection included."""
+        """Return argmin over X of R(x) - <dual, x>: where a mirror step leads, Bregman projection included.
+
+        Args:
+          dual: Point of the dual space, a pytree like the parameters.
+        """
 
     def divergence(self, params: Params, other: Params) -> Array:
-        """B_R(x, y) = R(x) - R(y) - <grad R(y), x - y>."""
+        """B_R(x, y) = R(x) - R(y) - <grad R(y), x - y>.
+
+        Args:
+          params: Parameters x, a pytree of arrays.
+          other: Parameters y, a pytree like x.
+        """
         slope = jax.tree.map(lambda g, x, y: jnp.sum(g * (x - y)), self.to_dual(other), params, other)
         return self.potential(params) - self.potential(other) - sum(jax.tree.leaves(slope))
 
     def project(self, params: Params) -> Params:
-        """Return the point of X that is nearest in the Bregman divergence: argmin_{x in X} B_R(x, params)."""
+        """Return the point of X that is nearest in the Bregman divergence: argmin_{x in X} B_R(x, params).
+
+        Args:
+          params: Parameters, inside X or not.
+        """
         return self.from_dual(self.to_dual(params))
 
     def step(self, params: Params, step: Tree) -> Params:
-        """Return where a mirror step leads: from_dual(to_dual(x) - step)."""
+        """Return where a mirror step leads: from_dual(to_dual(x) - step).
+
+        Args:
+          params: Parameters x, a pytree of arrays.
+          step: Step size times gradient, a pytree like x.
+        """
         return self.from_dual(jax.tree.map(lambda d, s: d - s.astype(d.dtype), self.to_dual(params), step))
 
     def first(self, like: Params) -> Params:
-        """Return the point of X nearest to the objective's own first parameters: of zeros, that of least potential."""
+        """Return the point of X nearest to the objective's own first parameters: of zeros, that of least potential.
+
+        Args:
+          like: The objective's first parameters.
+        """
         return self.project(like)
 
     def fault(self, params: Params) -> str | None:
-        """Return the reason why parameters (numbers, not traced ones) are outside X; None where they are in it."""
+        """Return the reason why parameters are outside X; None where they are in it.
+
+        Args:
+          params: Parameters, numbers and not traced ones.
+        """
         return None if self.within is None else self.within.fault(params)
 
 

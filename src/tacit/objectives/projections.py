@@ -32,14 +32,22 @@ class ConvexSet(Protocol):
         """Return the nearest point of the set."""
 
     def lowest(self, direction: Params) -> Params:
-        """Return a point of the set at which <direction, .> is least; the set must be bounded that way."""
+        """Return a point of the set at which <direction, .> is least; the set must be bounded that way.
+
+        Args:
+          direction: A pytree like the parameters.
+        """
 
     def fault(self, params: Params) -> str | None:
-        """Return why parameters (numbers, not traced ones) are outside the set; None where they are in it."""
+        """Return why parameters are outside the set; None where they are in it.
+
+        Args:
+          params: Parameters, numbers and not traced ones.
+        """
 
 
 @dataclass(frozen=True)
-class Ball:
+class Ball(ConvexSet):
     """Ball ||w||_2 <= radius around 0.
 
     Args:
@@ -87,7 +95,7 @@ class Ball:
 
 
 @dataclass(frozen=True)
-class Box:
+class Box(ConvexSet):
     """Box low <= w_c <= high in every coordinate c.
 
     Args:
@@ -136,7 +144,7 @@ class Box:
 
 
 @dataclass(frozen=True)
-class Simplex:
+class Simplex(ConvexSet):
     """Simplex w_c >= 0 with the sum of all w_c = total.
 
     Args:

@@ -84,7 +84,11 @@ class FourierModel:
         return linear(params, self.features(x))
 
     def first(self, batch: Batch) -> Array:
-        """Return the parameters to start with: zeros."""
+        """Return the parameters to start with: zeros.
+
+        Args:
+          batch: One agent's batch, or its shapes and types; gives the precision.
+        """
         return jnp.zeros(self.features.count, _precision(jax.dtypes.canonicalize_dtype(batch.x.dtype)))
 
 

@@ -39,7 +39,11 @@ class Regulariser:
         return self.with_magnitude(params, jnp.abs)
 
     def smoothed(self, mu: float) -> Callable[[Params], Array]:
-        """Return a smooth convex function below this one by at most `mu`, over all coordinates together."""
+        """Return a smooth convex function below this one by at most `mu`, over all coordinates together.
+
+        Args:
+          mu: Largest difference, above 0.
+        """
         return SmoothRegulariser(self, mu) if self.l1 else self
 
     def __add__(self, other: Regulariser) -> Regulariser:
@@ -47,7 +51,12 @@ class Regulariser:
         return Regulariser(self.l1 + other.l1, self.l2 + other.l2)
 
     def with_magnitude(self, params: Params, magnitude: Callable[[Array], Array]) -> Array:
-        """Return the regulariser with `magnitude` in the place of the absolute value."""
+        """Return the regulariser with another function in the place of the absolute value.
+
+        Args:
+          params: Parameters w, a pytree of arrays.
+          magnitude: Array -> array of its shape, entry by entry, in place of |.|.
+        """
         leaves = jax.tree.leaves(params)
         total = jnp.asarray(0.0)
         if self.l1:

@@ -83,11 +83,19 @@ class Loss(NamedTuple):
         return math.inf if self.delta > 0 else self.rho
 
     def plus(self, other: Loss) -> Loss:
-        """Return the loss of both, one after the other, rounded up: never below the exact sum."""
+        """Return the loss of both, one after the other, rounded up: never below the exact sum.
+
+        Args:
+          other: Loss of the other releases.
+        """
         return Total.of(self).plus(Total.of(other)).loss
 
     def worst(self, other: Loss) -> Loss:
-        """Return a loss that covers either: that of releases which touch different records."""
+        """Return a loss that covers either: that of releases which touch different records.
+
+        Args:
+          other: Loss of the other releases.
+        """
         return Loss(*map(max, self, other))
 
     def words(self) -> str:

@@ -107,7 +107,18 @@ CLIENTS, PROCESS, NOISE, ARRIVALS, TEST = range(5)
 
 
 class AutoregressiveStream(ArrivalStream):
-    """Samples of every agent's own autoregressive process. Make it with `autoregressive`."""
+    """Samples of every agent's own autoregressive process. Make it with `autoregressive`.
+
+    Args:
+      agents: Number of agents, at least 1.
+      samples: Number of samples of an agent, for each data group.
+      rounds: Number of rounds, at least the largest of `samples`.
+      seed: Seed of all draws, 0 or more.
+      theta: Range within (-1, 1) of the processes' correlations, uniform over the agents; so are the ranges below.
+      mean: Range of the means that drive the processes.
+      variance: Range of the processes' variances, 0 or more.
+      noise_variance: Range of the variances of the labels' noise, 0 or more.
+    """
 
     theta: NDArray[np.float64]
     """(agents,) correlation of a process's next value with the last."""

@@ -91,7 +91,12 @@ class Stream(ABC):
 
     @abstractmethod
     def chunk(self, start: int, stop: int) -> Tree:
-        """Return rounds start..stop-1 as a pytree of numpy arrays (stop - start, agents, ...)."""
+        """Return rounds start..stop-1 as a pytree of numpy arrays (stop - start, agents, ...).
+
+        Args:
+          start: First round, counted from 0.
+          stop: Round after the last.
+        """
 
     def backing(self) -> tuple[NDArray[Any], ...]:
         """Return the arrays of which all batches are made; none where there are no such arrays, or it is not known.
@@ -106,6 +111,11 @@ class Stream(ABC):
         Records are numbered from 0 on, agent by agent; -1 is a place without one. None: no record comes twice. By these
         numbers privacy accounts know a record again, so that a stream must tell all that it reads again. As long as a
         stream does not say otherwise, a batch is one record, which comes again after `period` rounds.
+
+        Args:
+          agent: Agent, counted from 0.
+          start: First round, counted from 0.
+          stop: Round after the last.
         """
         if self.period is None or (self.rounds is not None and self.period >= self.rounds):
             return None
@@ -121,7 +131,13 @@ class Stream(ABC):
         return np.arange(self.agents) if own else np.zeros(self.agents, np.int64)
 
     def numbered(self, agent: int, start: int, stop: int) -> NDArray[np.int64] | None:
-        """Return `records`, having checked that they fit the batches: one number per place, or one for all of it."""
+        """Return `records`, having checked that they fit the batches: one number per place, or one for all of it.
+
+        Args:
+          agent: Agent, counted from 0.
+          start: First round, counted from 0.
+          stop: Round after the last.
+        """
         found = self.records(agent, start, stop)
         if found is None:
             return None
@@ -138,7 +154,12 @@ class Stream(ABC):
         return found
 
     def records_in_round(self, agent: int, round_: int) -> tuple[int, ...] | None:
-        """Return the numbers of the records in an agent's batch of round t = 1, 2, ...; see `records`."""
+        """Return the numbers of the records in an agent's batch of one round; see `records`.
+
+        Args:
+          agent: Agent, counted from 0.
+          round_: Round t = 1, 2, ...: here the first one is 1.
+        """
         found = self.numbered(agent, round_ - 1, round_)
         return None if found is None else tuple(found[0].tolist())
 
@@ -146,6 +167,9 @@ class Stream(ABC):
         """Return (agents,) how often a record is read at most in the first `rounds` rounds.
 
         An argument of parallel composition ("each record is used in one round") holds only where this is 1.
+
+        Args:
+          rounds: Number of rounds, 0 or more.
         """
         _, first, which = np.unique(self.alike(), return_index=True, return_inverse=True)
         return np.array([self._most_read(int(agent), rounds) for agent in first], np.int64)[which]
@@ -157,7 +181,12 @@ class Stream(ABC):
         return int(np.unique(numbers[numbers >= 0], return_counts=True)[1].max(initial=0))
 
     def refuse_outside(self, start: int, stop: int) -> None:
-        """Refuse a slice of rounds that the stream does not have."""
+        """Refuse a slice of rounds that the stream does not have.
+
+        Args:
+          start: First round, counted from 0.
+          stop: Round after the last.
+        """
         last = "endless" if self.rounds is None else str(self.rounds)
         if not 0 <= start <= stop or (self.rounds is not None and stop > self.rounds):
             raise DataError(

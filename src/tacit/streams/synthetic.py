@@ -33,7 +33,19 @@ BLOCK_VALUES = 1 << 16
 
 
 class DriftStream(Stream):
-    """A synthetic stream with a known truth. Make it with `linear_drift` or `logistic_drift`."""
+    """A synthetic stream with a known truth. Make it with `linear_drift` or `logistic_drift`.
+
+    Args:
+      agents: Number of agents, at least 1.
+      dim: Number of features, at least 1.
+      noise: Scale of the labels' noise, 0 or more.
+      drift: Angle by which the truth turns each round, in radians, 0 or more.
+      heterogeneity: Scale of the agents' own offsets, 0 or more.
+      batch: Samples per agent and round, at least 1.
+      rounds: Length of the stream; None: endless.
+      repeat_every: Number of rounds after which the stream repeats; None: never.
+      seed: Seed of all draws, 0 or more.
+    """
 
     kind: str
     """logistic or linear."""
@@ -115,7 +127,12 @@ class DriftStream(Stream):
         return Batch(x[:, :, 0], y[:, :, 0]) if self._shape[1] == 1 else Batch(x, y)
 
     def truth(self, start: int, stop: int) -> NDArray[np.float32]:
-        """Return (stop - start, dim) the true parameter w*(t), without the agents' offsets."""
+        """Return (stop - start, dim) the true parameter w*(t), without the agents' offsets.
+
+        Args:
+          start: First round, counted from 0.
+          stop: Round after the last.
+        """
         rounds = np.arange(start, stop) if self._repeat is None else np.arange(start, stop) % self._repeat
         angle = self._drift * rounds[:, None]
         return np.asarray(np.cos(angle) * self._u + np.sin(angle) * self._v, np.float32)

@@ -83,21 +83,49 @@ class AgentFunctions:
         return lambda key, params, views: init(runtime.init_key(key), params, views)
 
     def prepare(self, index: int, key: Key, state: State, batch: Batch, view: View) -> runtime.Prepared:
-        """Compute, release with simulated noise, emit."""
+        """Compute, release with simulated noise, emit.
+
+        Args:
+          index: Phase, counted from 0.
+          key: The agent's random key.
+          state: Its state.
+          batch: Its data of the round; `()` in a role without data.
+          view: Its view of the phase's links in this round.
+        """
         ready: runtime.Prepared = self._prepare[index](key, state, batch, view)
         return ready
 
     def prepare_booked(
         self, index: int, key: Key, state: State, batch: Batch, view: View, releaser: Releaser, name: str, held: Held
     ) -> runtime.Prepared:
-        """Compute, release through the ledger, emit."""
+        """Compute, release through the ledger, emit.
+
+        Args:
+          index: Phase, counted from 0.
+          key: The agent's random key.
+          state: Its state.
+          batch: Its data of the round; `()` in a role without data.
+          view: Its view of the phase's links in this round.
+          releaser: Draws the noise and books the release.
+          name: Unique name of the release in the ledger.
+          held: Records in the batch, as the ledger knows them.
+        """
         state, declared, (value, cut) = self._compute[index](key, state, batch, view)
         noisy = releaser(name, self.specs[index].release, int(view.round), declared, value, held, bool(cut))
         ready: runtime.Prepared = self._emit[index](state, noisy, runtime.with_data(view, batch)[0], declared)
         return ready
 
     def compile(self, index: int, key: Key, state: State, batch: Batch, view: View, booked: bool) -> None:
-        """Compile what prepares a phase's messages."""
+        """Compile what prepares a phase's messages.
+
+        Args:
+          index: Phase, counted from 0.
+          key: The agent's random key.
+          state: Its state.
+          batch: Its data of the round; `()` in a role without data.
+          view: Its view of the phase's links in this round.
+          booked: Whether releases go through the ledger.
+        """
         if not booked:
             self._prepare[index](key, state, batch, view)
             return
@@ -105,5 +133,13 @@ class AgentFunctions:
         self._emit[index](state, jax.tree.map(np.asarray, value), runtime.with_data(view, batch)[0], declared)
 
     def absorb(self, index: int, key: Key, state: State, inbox: StackedInbox, view: View) -> State:
-        """Take in what arrived."""
+        """Take in what arrived.
+
+        Args:
+          index: Phase, counted from 0.
+          key: The agent's random key.
+          state: Its state.
+          inbox: Messages that arrived, one place per in-slot and age.
+          view: Its view of the phase's links in this round.
+        """
         return self._absorb[index](key, state, inbox, view)

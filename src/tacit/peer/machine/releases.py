@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import jax
 import numpy as np
 
-from tacit.core.contract import Array, Mechanism, Tree
+from tacit.core.contract import Array, Batch, Mechanism, Tree
 from tacit.core.errors import PrivacyError
 from tacit.privacy.charges import Held, event_of
 from tacit.privacy.events import Event
@@ -140,3 +140,13 @@ def rounding(records: int, value: Tree) -> float:
             f"expected at most {LARGEST_ROUNDING:g}: compute in float64, or take smaller batches"
         )
     return share
+
+
+def refuse_unnumbered(batch: Batch, round_: int) -> None:
+    """Refuse a batch that is said to hold no record and holds some: its release would be booked at no cost."""
+    weight = getattr(batch, "weight", None)
+    if weight is None or np.any(np.asarray(weight) != 0):
+        raise PrivacyError(
+            f"the batch of round {round_} holds records, but their numbers say that it holds none; number them from 0 "
+            "on, or give None for records that never come again"
+        )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +13,8 @@ from tacit.core.errors import ContractError, MessageRefused, PrivacyError
 from tacit.core.inbox import StackedInbox
 from tacit.peer.machine.envelopes import Envelope, fits, for_slot, stacked
 from tacit.peer.machine.functions import AgentFunctions
-from tacit.peer.machine.releases import Releaser
+from tacit.peer.machine.releases import Releaser, refuse_unnumbered
+from tacit.peer.machine.snapshots import Snapshot
 from tacit.peer.masking.pairing import TAG_BYTES, partners_of, unmatched
 from tacit.privacy.charges import Held
 from tacit.privacy.clipping import refuse_nonfinite
@@ -25,22 +25,6 @@ Views = Mapping[str, View]
 """Link set -> the agent's view of it in a round."""
 HORIZON = 2
 """Messages are kept for this many rounds to come; what is sent further ahead has to wait at its sender."""
-
-
-class Snapshot(NamedTuple):
-    """The durable state of a machine. Messages that were received and not absorbed are not in it."""
-
-    round: int
-    phase: int | None
-    held: Held
-    state: State
-    batch: Batch
-    own: Message | None
-    addressed: dict[str, list[int]]
-    reached: list[str]
-    absorbed: list[tuple[int, int, int]]
-    numbered: int = 0
-    """Number of the last batch of records that never come again: it grows even where rounds are set back."""
 
 
 class RoundMachine:
@@ -167,7 +151,7 @@ class RoundMachine:
         numbered = max(self.round, self._numbered + 1)
         self._held = Held.of(records, numbered)
         if self._held.records == NO_RECORDS and self.role == self.algorithm.learner:
-            _refuse_unnumbered(batch, self.round)
+            refuse_unnumbered(batch, self.round)
         self._addressed, self._reached = {}, set()
         try:
             envelopes = self._enter(0)
@@ -179,14 +163,22 @@ class RoundMachine:
         return envelopes
 
     def skip_to(self, round_: int) -> None:
-        """Leave rounds out: `round_` becomes the last one that is over."""
+        """Leave rounds out.
+
+        Args:
+          round_: Becomes the last round that is over; not before the present one.
+        """
         if self._phase is not None or round_ < self.round:
             raise ContractError(f"round {self.round} cannot become {round_}: rounds are left out between two, forwards")
         self.round = round_
         self._received = {place: m for place, m in self._received.items() if not self._expired(*place[:2])}
 
     def restart_after(self, round_: int) -> None:
-        """Make `round_`, which may lie behind, the last one that is over; messages received are forgotten."""
+        """Go on after another round; messages received are forgotten.
+
+        Args:
+          round_: Becomes the last round that is over; it may lie behind.
+        """
         if self._phase is not None:
             raise ContractError(f"round {self.round} is still in phase {self._phase}; proceed first")
         self._numbered = max(self._numbered, self.round)
@@ -194,15 +186,28 @@ class RoundMachine:
         self._received, self._masks, self._absorbed = {}, {}, set()
 
     def release_name(self, round_: int, phase: int) -> str:
-        """Return the unique name under which the release of a phase is booked."""
+        """Return the unique name under which the release of a phase is booked.
+
+        Args:
+          round_: Round, 1, 2, ...
+          phase: Phase, counted from 0.
+        """
         return f"{self.role} {self.agent} round {round_} phase {phase}"
 
     def too_early(self, sent: int) -> bool:
-        """Whether a message of that round has to wait at its sender."""
+        """Whether a message has to wait at its sender.
+
+        Args:
+          sent: Round in which it was sent, 1, 2, ...
+        """
         return sent > self.round + HORIZON
 
     def compile(self, batch: Batch) -> None:
-        """Compile all functions of this agent, by running them once; the machine stays as it is."""
+        """Compile all functions of this agent, by running them once; the machine stays as it is.
+
+        Args:
+          batch: Data of the shapes of a round's batch.
+        """
         for index, phase in enumerate(self.algorithm.phases):
             view = self._views.get(phase.links)
             if view is not None and phase.source == self.role:
@@ -227,7 +232,12 @@ class RoundMachine:
         )
 
     def restore(self, snapshot: Snapshot, views: Views) -> None:
-        """Go on from a snapshot; `views` are those of its round. Messages since then have to be sent again."""
+        """Go on from a snapshot; messages since then have to be sent again.
+
+        Args:
+          snapshot: From `snapshot`, of this agent.
+          views: View of each link set in its round.
+        """
         self.round, self._phase, self._held = snapshot.round, snapshot.phase, snapshot.held
         self.state, self._batch, self._own = snapshot.state, snapshot.batch, snapshot.own
         self._addressed = {links: set(agents) for links, agents in snapshot.addressed.items()}
@@ -237,7 +247,11 @@ class RoundMachine:
         self._received, self._masks = {}, {}
 
     def receive(self, envelope: Envelope) -> None:
-        """Take a message in; MessageRefused unless it fits a link of this agent and is neither too old nor repeated."""
+        """Take a message in; MessageRefused where it does not fit.
+
+        Args:
+          envelope: A message over a link of this agent, neither too old, too early nor repeated.
+        """
         if not 0 <= envelope.phase < len(self.algorithm.phases):
             raise MessageRefused("phase", f"phase {envelope.phase} of {len(self.algorithm.phases)}")
         phase = self.algorithm.phases[envelope.phase]
@@ -294,8 +308,6 @@ class RoundMachine:
         if self.algorithm.phases[index].target == self.role:
             self._take_in(index)
         return self._enter(index + 1)
-
-    # ------------------------------------------------------------------------------------------------------------------
 
     def _is_masked(self, index: int) -> bool:
         return hides(self.algorithm.phases[index].mechanism)
@@ -385,13 +397,3 @@ class RoundMachine:
 
     def _inbox(self, index: int, found: Mapping[int, Message], view: View) -> StackedInbox:
         return stacked(self.functions.specs[index], found, view, self.longest_delay)
-
-
-def _refuse_unnumbered(batch: Batch, round_: int) -> None:
-    """Refuse a batch that is said to hold no record and holds some: its release would be booked at no cost."""
-    weight = getattr(batch, "weight", None)
-    if weight is None or np.any(np.asarray(weight) != 0):
-        raise PrivacyError(
-            f"the batch of round {round_} holds records, but their numbers say that it holds none; number them from 0 "
-            "on, or give None for records that never come again"
-        )

@@ -13,7 +13,7 @@ import numpy as np
 
 from tacit.core.contract import Batch, State
 from tacit.core.errors import StoreError
-from tacit.peer.machine.rounds import Snapshot
+from tacit.peer.machine.snapshots import Snapshot
 from tacit.privacy.charges import Held
 from tacit.runtime import MessageSpec
 
