@@ -186,7 +186,7 @@ def _execute(config: Any, out: Path | None, default: Path, trackers: Sequence[Ca
     problem = build(config)
     settings = config.run
     agents = problem.stream(settings.seed).agents
-    if agents * settings.repeats <= SMALL:
+    if agents * settings.repeats <= SMALL and "NPROC" not in os.environ:
         os.environ.setdefault("PJRT_NPROC", "1")
     say(
         f"{settings.name}: {len(config.algorithms)} algorithm(s), {agents:,} agents, "
