@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -234,3 +237,9 @@ def test_every_byte_of_an_entry_is_covered(tmp_path: Path, original: Path) -> No
         (tmp_path / "l.db").write_bytes(changed)
         with pytest.raises(LedgerError):
             verify(tmp_path / "l.db")
+
+
+@pytest.mark.parametrize("number", [Decimal(1), Fraction(1, 2), np.float32(1)])
+def test_an_event_of_other_numbers_is_refused_by_the_ledger(number):
+    with pytest.raises(LedgerError, match="cannot be booked .* plain Python numbers"):
+        encode_event(Event("laplace", "laplace", sensitivity=number, scale=2.0))

@@ -187,7 +187,7 @@ def _execute(config: Any, out: Path | None, default: Path, trackers: Sequence[Ca
     problem = build(config)
     settings = config.run
     agents = problem.stream(settings.seed).agents
-    if agents * settings.repeats <= SMALL:
+    if agents * settings.repeats <= SMALL and "NPROC" not in os.environ:
         os.environ.setdefault("PJRT_NPROC", "1")
     say(
         f"{settings.name}: {counted(len(config.algorithms), 'algorithm')}, {agents:,} agents, "
@@ -287,5 +287,7 @@ def _parameter(key: str, parameter: inspect.Parameter, kinds: list[str] | None) 
     if kinds is not None:
         name = None if default is None else getattr(default, "name", str(default))
         return {"name": key, "default": name, "kinds": kinds}
+    if not callable(default):
+        return {"name": key, "default": default}
     # A schedule is called by the function that made it.
-    return {"name": key, "default": repr(default).partition("(")[0] if callable(default) else default}
+    return {"name": key, "default": getattr(default, "__qualname__", repr(default)).partition("(")[0].partition(".")[0]}

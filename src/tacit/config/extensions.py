@@ -26,9 +26,12 @@ class Extensions(Mapping[str, Callable[..., Any]]):
         point = self._found[name]
         try:
             loaded: Callable[..., Any] = point.load()
-        except (ImportError, AttributeError) as fault:
+        except (Exception, SystemExit) as fault:  # code of others raises anything
             of = point.dist.name if point.dist is not None else point.value
-            raise ConfigError(f"{name!r} of {of} cannot be loaded ({fault}); install {of} again") from fault
+            why = f"{type(fault).__name__}: {fault}"
+            raise ConfigError(f"{name!r} of {of} cannot be loaded ({why}); install {of} again") from fault
+        if not callable(loaded):
+            raise ConfigError(f"{name!r} ({point.value}) is {loaded!r}; expected a function")
         return loaded
 
     def __contains__(self, name: object) -> bool:

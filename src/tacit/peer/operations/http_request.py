@@ -14,6 +14,9 @@ LONGEST_BODY = 2**20
 
 _LENIENT = re.compile(rb"(?<!\r)\n|\r\n[ \t]")
 """Line ends and folded headers that h11 accepts and some proxies read in another way."""
+_NAME = re.compile(rb"\r\n([^:\r\n]+):")
+_ONCE = (b"host", b"content-length", b"content-type", b"transfer-encoding", b"connection", b"expect")
+"""Headers of which two would be read as the first here and as the last there."""
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(?::\d{1,5})?")
 
 
@@ -32,6 +35,10 @@ def admit(http: h11.Connection, head: bytes, routes: Mapping[str, str]) -> tuple
     """
     if _LENIENT.search(head):
         raise Refused(HTTPStatus.BAD_REQUEST, "a line ends without CRLF, or a header is folded")
+    names = [name.lower() for name in _NAME.findall(head)]
+    for name in _ONCE:
+        if names.count(name) > 1:
+            raise Refused(HTTPStatus.BAD_REQUEST, f"the header {name.decode()} is there twice")
     try:
         http.receive_data(head)
         request = http.next_event()

@@ -65,7 +65,10 @@ def encode_event(event: Event) -> str:
     try:
         return _canonical(asdict(event))
     except (TypeError, ValueError) as error:
-        raise LedgerError(f"{event!r} cannot be booked ({error}): use plain Python numbers and strings") from error
+        fields = ", ".join(f"{name}={value!r}" for name, value in vars(event).items())  # its repr computes with them
+        raise LedgerError(
+            f"Event({fields}) cannot be booked ({error}): use plain Python numbers and strings"
+        ) from error
 
 
 @functools.lru_cache(maxsize=1024)  # most releases of a job are alike
