@@ -41,7 +41,12 @@ def by_kind(module: ModuleType) -> dict[str, list[str]]:
     for name in public_names(module):
         value = getattr(module, name)
         if not inspect.ismodule(value):
-            kind = "Classes" if inspect.isclass(value) else "Functions" if inspect.isroutine(value) else "Values"
+            ours = str(getattr(value, "__module__", "")).startswith(
+                "tacit"
+            )  # a name for another library's type is a value
+            kind = (
+                "Functions" if inspect.isroutine(value) else "Classes" if inspect.isclass(value) and ours else "Values"
+            )
             found[kind].append(name)
     return {kind: names for kind, names in found.items() if names}
 
@@ -49,7 +54,7 @@ def by_kind(module: ModuleType) -> dict[str, list[str]]:
 def docstring(module: ModuleType, name: str) -> str:
     """Return what is said of a symbol; of a value what stands below it, in the module that it was imported from."""
     value = getattr(module, name)
-    if inspect.isclass(value) or inspect.isroutine(value):
+    if (inspect.isclass(value) or inspect.isroutine(value)) and value.__module__.startswith("tacit"):
         return inspect.getdoc(value) or ""
     home = _home(module, name)
     lines = ModuleAnalyzer.for_module(home).find_attr_docs().get(("", name), [])
@@ -88,7 +93,7 @@ def _own_words(value: Any) -> str:
 
 def _home(module: ModuleType, name: str) -> str:
     """Return the module that a name was imported from, or the module itself."""
-    for statement in ast.parse(inspect.getsource(module)).body:
+    for statement in ast.walk(ast.parse(inspect.getsource(module))):
         if isinstance(statement, ast.ImportFrom) and name in {alias.name for alias in statement.names}:
             return str(statement.module)
     return module.__name__

@@ -16,6 +16,7 @@ from tacit.algorithms import Shares, fedavg, importance_fedavg, optimal_shares
 from tacit.algorithms._parts.sampling import Sample, systematic_cohort, uniform_cohort
 from tacit.algorithms.federated._importance import mixed, redistributed
 from tacit.algorithms.federated.importance_fedavg import local_training
+from tacit.core.contract import View
 from tacit.core.errors import ConfigError, DataError
 from tacit.graphs import federation, ring, star_roles
 from tacit.peer.in_memory import run_in_process
@@ -191,7 +192,7 @@ def test_a_client_is_unbiased_with_shares_that_others_left_behind():
     """The state of "sampled" after some rounds: 20,000 local steps of one client, false alarms 1 in 1e6."""
     k = 2
     training = local_training(OBJECTIVE, lambda t: jnp.ones(()), "sampled", 1, BATCHES, FLOOR)
-    view = runtime.View(jnp.int32(k), jnp.int32(1), jnp.asarray(True), jnp.int32(SIZES[k]), None, None)
+    view = View(jnp.int32(k), jnp.int32(1), jnp.asarray(True), jnp.int32(SIZES[k]), None, None)
     left = mixed(jnp.asarray([50, 1, 3, 0, 0, 2, 9, 0, 0.0]), jnp.arange(PLACES) < SIZES[k], 0.0)
     batch = jax.tree.map(lambda leaf: jnp.asarray(leaf[0, k]), STREAM.chunk(0, 1))
     start = jnp.asarray([0.3, -0.2])

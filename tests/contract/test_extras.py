@@ -15,6 +15,7 @@ def test_a_library_that_is_there_is_returned() -> None:
 
 
 def test_a_library_that_is_missing_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "dp_accounting.rdp", raising=False)
     monkeypatch.setitem(sys.modules, "dp_accounting", None)
     with pytest.raises(ConfigError, match=r"dp_accounting.*tacit\[accounting\]"):
         require("dp_accounting.rdp", extra="accounting")

@@ -12,6 +12,7 @@ from tacit.core.errors import ConfigError, ContractError
 from tacit.core.messages import Array, Tree, View
 
 Distribution = Literal["laplace", "gaussian", "bounded_laplace"]
+"""Law of the noise."""
 Spread = Literal["common", "per_edge", "homomorphic", "masked"]
 """How the noise of a release lies on an agent's links.
 

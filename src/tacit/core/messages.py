@@ -13,12 +13,17 @@ import jax.numpy as jnp
 from tacit.core.errors import ContractError
 
 Array = jax.Array
+"""A JAX array."""
 Key = jax.Array
+"""A JAX random key."""
 Tree = Any
 """A pytree of arrays."""
 State = Tree
+"""What an agent keeps between rounds."""
 Params = Tree
+"""Parameters of a model."""
 Batch = Tree
+"""Records of one agent in one round."""
 Schedule = Callable[[Array], Array]
 """A step size or strength as a function of the round t = 1, 2, ..."""
 
@@ -83,6 +88,7 @@ class Message(NamedTuple):
 
 
 Delivery = Literal["share", "push", "per_slot"]
+"""Weighed by the receiver, weighed by the sender, or one value for each neighbour."""
 
 
 @jax.tree_util.register_dataclass

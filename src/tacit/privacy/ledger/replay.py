@@ -39,7 +39,9 @@ class Replay:
     """A ledger read from its beginning: iterate over it once, and every entry is verified and added up."""
 
     genesis: Genesis
+    """Facts of the ledger's beginning: budget, identity, format."""
     last: Entry
+    """The entry that was read last."""
 
     def __init__(self, connection: sqlite3.Connection, mark: Mark | None) -> None:
         self.account = Account()

@@ -33,7 +33,9 @@ class NoiseWords(NamedTuple):
     """64 bits that belong to one agent, round and phase."""
 
     first: Array
+    """uint32."""
     second: Array
+    """uint32."""
 
 
 def noise_words(agent_key: Key, round_: Array | int, phase: int) -> NoiseWords:
