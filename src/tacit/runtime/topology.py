@@ -6,14 +6,18 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 
+from tacit import graphs  # lazy: a peer knows its own links and loads no graph
 from tacit.core.contract import Algorithm, Key
 from tacit.core.errors import ConfigError, ContractError, RequirementError, TacitWarning
-from tacit.graphs import Channel, Graph, Topology, as_topology, first_gap_of_run, require
 from tacit.runtime.keys import links_key
+
+if TYPE_CHECKING:
+    from tacit.graphs import Channel, Graph, Topology
 
 
 def link_ends(algorithm: Algorithm) -> Mapping[str, tuple[str, str]]:
@@ -42,7 +46,7 @@ def is_answered(algorithm: Algorithm, index: int) -> bool:
 
 def prepared_topology(algorithm: Algorithm, graph: Graph | Topology, channel: Channel | None = None) -> Topology:
     """Return what the algorithm makes of a graph, with weights, its requirements checked (the channel's too)."""
-    topology = as_topology(graph)
+    topology = graphs.as_topology(graph)
     if algorithm.topology is not None:
         topology = algorithm.topology(topology)
     if algorithm.check is not None:
@@ -61,12 +65,12 @@ def prepared_topology(algorithm: Algorithm, graph: Graph | Topology, channel: Ch
             f"{', '.join(map(repr, ends))}: name one of these, or none for all of them"
         )
     used = replace(topology, links={name: topology.links[name] for name in ends})
-    require(used, algorithm.requires, algorithm.name, channel)
+    graphs.require(used, algorithm.requires, algorithm.name, channel)
     unweighted = [name for name in ends if used.links[name].weights is None]
     chosen = {name: used.links[name].with_weights(_rule(algorithm, used.links[name])) for name in unweighted}
     ready = replace(used, links={**used.links, **chosen})
     # Connectivity was checked above and does not depend on weights; whether these sum to one does.
-    require(ready, algorithm.requires - {"strongly_connected", "connected_over_time"}, algorithm.name)
+    graphs.require(ready, algorithm.requires - {"strongly_connected", "connected_over_time"}, algorithm.name)
     return ready
 
 
@@ -93,7 +97,7 @@ def check_window(algorithm: Algorithm, topology: Topology, root: Key, rounds: in
         if graph.sources is not None:
             continue
         keys = jax.vmap(partial(links_key, root, index))(jnp.arange(1, rounds + 1))
-        gap = first_gap_of_run(graph, keys, window, parts=repeats)
+        gap = graphs.first_gap_of_run(graph, keys, window, parts=repeats)
         if gap is not None:
             where = f" (repeat {gap.part})" if repeats > 1 else ""
             raise RequirementError(
