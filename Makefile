@@ -49,7 +49,7 @@ lock:  # regenerate requirements.txt from pyproject.toml: hashes only, no addres
 	$(PYTHON) -m venv $(VENV)-lock
 	$(VENV)-lock/bin/pip install --quiet pip-tools
 	$(VENV)-lock/bin/pip-compile --quiet --generate-hashes --no-emit-index-url --no-emit-trusted-host \
-	  --no-emit-find-links --strip-extras --extra dev --unsafe-package tacit -o requirements.txt pyproject.toml
+	  --no-emit-find-links --no-strip-extras --extra dev --unsafe-package tacit -o requirements.txt pyproject.toml
 
 clean:
 	rm -rf $(VENV) $(VENV)-lock .mypy_cache .ruff_cache .hypothesis runs build src/*.egg-info
