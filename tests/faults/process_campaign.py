@@ -34,7 +34,8 @@ GRAPH = {"a": ["b", "c"], "b": ["c"], "c": ["d"], "d": ["e", "a"], "e": ["a"]}
 METHODS = ("online_push_sum", "loss_tolerant_push_sum")
 """One that waits for everybody, and one that does not."""
 BACK_WITHIN = 5.0
-"""Seconds from the moment at which a restarted peer begins with its rounds."""
+"""Seconds from the moment at which a restarted peer begins with its rounds; on a busy machine, where its start took
+longer than this, twice as long as that."""
 LONGEST_START = 180.0
 FREEZE, CUT, CALM = 15.0, 15.0, 3.0
 """Seconds of a fault, and of nothing before and after a cut."""
@@ -112,7 +113,7 @@ class Campaign:
             f"{back - up:.2f} s later; the others did {away} rounds",
             flush=True,
         )
-        if back - up > BACK_WITHIN:
+        if back - up > max(BACK_WITHIN, 2 * (up - since)):
             self._fault(f"{name} was back in a round {back - up:.2f} s after its rounds began")
         if not self.waits and away == 0:
             self._fault(f"the others did no round while {name} was away")
