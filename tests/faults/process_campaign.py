@@ -34,8 +34,8 @@ GRAPH = {"a": ["b", "c"], "b": ["c"], "c": ["d"], "d": ["e", "a"], "e": ["a"]}
 METHODS = ("online_push_sum", "loss_tolerant_push_sum")
 """One that waits for everybody, and one that does not."""
 BACK_WITHIN = 5.0
-"""Seconds from the moment at which a restarted peer begins with its rounds; on a busy machine, where its start took
-longer than this, twice as long as that."""
+"""Seconds from the moment at which a restarted peer begins with its rounds, or twice what its start took where that
+is longer: on a busy machine everything takes longer."""
 LONGEST_START = 180.0
 FREEZE, CUT, CALM = 15.0, 15.0, 3.0
 """Seconds of a fault, and of nothing before and after a cut."""
