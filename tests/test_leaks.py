@@ -271,7 +271,7 @@ def test_a_link_that_is_down_brings_no_copy_beyond_those_that_are_charged():
     live = jnp.array([True, True, False, True, False])
     out = Links(jnp.arange(5), live, jnp.full(5, 0.2))
     view = View(jnp.int32(0), jnp.int32(1), jnp.asarray(True), jnp.int32(0), out, out)
-    released, _ = release(per_edge(0.1, clip=1.0), noise_words(jax.random.key(0), 1, 0), jnp.zeros(3), view)
+    released, *_ = release(per_edge(0.1, clip=1.0), noise_words(jax.random.key(0), 1, 0), jnp.zeros(3), view)
     assert len(np.unique(released[:, 0])) == 1 + int(out.degree)
     np.testing.assert_array_equal(released[~live], jnp.broadcast_to(released[0], (2, 3)))
 

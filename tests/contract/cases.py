@@ -20,6 +20,7 @@ MECHANISMS = (
     tacit.privacy.laplace(epsilon=4.0, clip=1.0, norm="l1", perturbs="update"),
     tacit.privacy.gaussian(noise_multiplier=0.5, clip=1.0, perturbs="gradient"),
     tacit.privacy.gaussian(noise_multiplier=0.5, clip=1.0, perturbs="model"),
+    tacit.privacy.correlated(rounds=20, rho=2.0, clip=1.0),  # the rounds of a run are more: several blocks
 )
 SPHERICAL = tacit.privacy.laplace(epsilon=4.0, clip=1.0)
 LOSSY = Channel(loss=0.3, delay=Delay(p=0.4, longest=2))
@@ -177,6 +178,12 @@ def cases() -> list[Case]:
         Case(
             "fedavg, sampled",
             lambda: build("fedavg", MECHANISMS[1], cohort=3, local_steps=[1, 2, 3] * 3),
+            tacit.graphs.star_roles(AGENTS),
+            Channel(),
+        ),
+        Case(
+            "fedavg, sampled, correlated on update",
+            lambda: build("fedavg", MECHANISMS[3], cohort=3, local_steps=[1, 2, 3] * 3),
             tacit.graphs.star_roles(AGENTS),
             Channel(),
         ),

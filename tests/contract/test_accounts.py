@@ -19,7 +19,7 @@ import pytest
 import tacit
 from tacit.audit import conformance
 from tacit.core.contract import Algorithm
-from tacit.core.errors import BudgetExceeded
+from tacit.core.errors import BudgetExceeded, PrivacyError
 from tacit.graphs import Channel, Graph, Topology
 from tacit.objectives import entropy
 from tacit.peer import run_in_process
@@ -28,7 +28,7 @@ from tacit.peer.node.store import PeerStore
 from tacit.peer.sources.batches import SampleFeed
 from tacit.peer.sources.file_follower import FileTail
 from tacit.peer.sources.queue import SampleForm
-from tacit.privacy import bounded_laplace, decaying_gaussian, laplace, laplace_of_size
+from tacit.privacy import bounded_laplace, correlated, decaying_gaussian, laplace, laplace_of_size
 from tacit.privacy.accounting import Account, Budget, guarantee
 from tacit.privacy.events import Event, Loss
 from tacit.privacy.ledger import Ledger
@@ -155,7 +155,9 @@ PRIVATE = [
     for case in CASES
     if (made := case.make()).privacy.private
     and all(
-        p.mechanism.perturbs != "model" and not p.mechanism.per_slot for p in made.phases if p.mechanism.distribution
+        p.mechanism.perturbs != "model" and not p.mechanism.per_slot and p.mechanism.correlation is None
+        for p in made.phases
+        if p.mechanism.distribution
     )
 ]
 OTHERS = pytest.mark.covered_by("methods of its kind on the hardest stream")
@@ -180,6 +182,37 @@ def matrix() -> list[Any]:
 @pytest.mark.parametrize(("case", "name"), matrix())
 def test_the_simulator_and_the_ledgers_of_peers_say_the_same(case: Any, name: str) -> None:
     agree(case.make(), case.graph, STREAMS[name](), case.channel)
+
+
+@pytest.mark.parametrize(
+    ("name", "stream_name", "participation"),
+    [
+        ("online_push_sum", "fresh", (1, 1)),
+        ("online_push_sum", "repeating, unequal", (ROUNDS, 1)),
+        pytest.param("online_push_sum", "duplicates in a batch", (ROUNDS, 1), marks=OTHERS),
+        ("fedavg", "repeating, unequal", (ROUNDS, 1)),
+        pytest.param("zcdp_admm", "whole data sets, unequal", (ROUNDS, 1), marks=OTHERS),
+    ],
+)
+@pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(3, marks=OTHERS)])
+def test_correlated_noise_is_charged_once_a_block_in_both(
+    name: str, stream_name: str, participation: tuple[int, int], rounds: int
+) -> None:
+    mechanism = correlated(rounds=rounds, rho=0.25, participation=participation)
+    algorithm = build(name, mechanism, **({"cohort": 3} if name == "fedavg" else {}))
+    copies = 16 if stream_name == "duplicates in a batch" else 1
+    blocks = 1 if stream_name == "fresh" else -(-ROUNDS // rounds)
+    found = agree(algorithm, graph_of(algorithm), STREAMS[stream_name]())
+    assert found.rho <= copies * blocks * 0.25 * (1 + 1e-9)
+    assert name == "fedavg" or found.rho >= 0.25
+
+
+def test_records_that_come_more_often_than_the_noise_is_fitted_to_are_refused_before_they_do() -> None:
+    algorithm = build("online_push_sum", correlated(rounds=ROUNDS, rho=0.25, participation=(2, 2)))
+    with pytest.raises(PrivacyError, match=r"participation"):
+        tacit.simulate(algorithm, graph_of(algorithm), rows(1), rounds=ROUNDS, progress=False)
+    with pytest.raises(PrivacyError, match=r"participation"):
+        ledgers(algorithm, graph_of(algorithm), rows(1), Channel(), "float32")
 
 
 @pytest.mark.parametrize("name", ["fedavg", pytest.param("pao_fed", marks=OTHERS)])

@@ -97,11 +97,9 @@ def method(value: Callable[[Any, Any, Any], Any], mechanism: Mechanism) -> Algor
 class Seen(BookedReleaser):
     """Keeps what was about to get its noise, and what was declared of it."""
 
-    def __call__(
-        self, name: str, spec: Any, round_: int, declared: Any, value: Any, held: Any, cut: bool = False
-    ) -> Any:
+    def __call__(self, name: str, spec: Any, round_: int, declared: Any, value: Any, held: Any, *more: Any) -> Any:
         self.value, self.sensitivity = np.asarray(value, np.float64), float(declared.sensitivity)
-        return super().__call__(name, spec, round_, declared, value, held, cut)
+        return super().__call__(name, spec, round_, declared, value, held, *more)
 
 
 def released(algorithm: Algorithm, records: int, sign: float, size: float) -> Seen:

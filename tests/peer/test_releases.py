@@ -133,7 +133,7 @@ def test_bounded_noise_has_its_bound_in_units_of_its_scale():
     mechanism = tacit.privacy.bounded_laplace(epsilon=1.0, rounds=3)
     spec = ReleaseSpec(mechanism, 5_000, from_data=True)
     declared = Declared(np.float32(2.0), np.float32(2.0), np.float32(2 * mechanism.bound))
-    noisy = BookedReleaser(NothingBooked(), NoiseSource())("a", spec, 1, declared, np.zeros(5_000), Held("rows 1"))
+    noisy, _ = BookedReleaser(NothingBooked(), NoiseSource())("a", spec, 1, declared, np.zeros(5_000), Held("rows 1"))
     assert mechanism.bound < np.abs(noisy).max() <= 2 * mechanism.bound * (1 + 1e-6)
 
 
@@ -173,7 +173,7 @@ def test_released_values_lie_on_the_grid_and_have_the_declared_spread(tmp_path):
     spec = ReleaseSpec(tacit.privacy.laplace(epsilon=0.5, clip=1.0, norm="l1"), 20_000, from_data=True)
     declared = Declared(np.float32(2.0), np.float32(4.0), np.float32(np.inf))
     value = np.linspace(-1, 1, 20_000)
-    noisy = BookedReleaser(ledger, NoiseSource())("a", spec, 1, declared, value, Held("rows 1"))
+    noisy, _ = BookedReleaser(ledger, NoiseSource())("a", spec, 1, declared, value, Held("rows 1"))
     assert np.abs(noisy - value).mean() == pytest.approx(4.0, rel=0.06)
     assert np.all(noisy % grid_step(4.0) == 0)
     assert ledger.spent().epsilon == 0.5
@@ -256,7 +256,7 @@ def test_what_does_not_depend_on_data_leaves_as_it_is_and_is_not_booked(tmp_path
     ledger = Ledger.create(tmp_path / "ledger", Budget(epsilon=1.0))
     spec = ReleaseSpec(tacit.privacy.unprotected, 3, from_data=False)
     value = np.arange(3.0)
-    assert BookedReleaser(ledger, NoiseSource())("a", spec, 1, None, value, Held("rows 1")) is value
+    assert BookedReleaser(ledger, NoiseSource())("a", spec, 1, None, value, Held("rows 1"))[0] is value
     assert ledger.releases == 0
 
 

@@ -204,7 +204,7 @@ def test_a_releaser_books_through_the_store(tmp_path):
     declared = Declared(np.float32(2.0), np.float32(4.0), np.float32(np.inf))
     with created(tmp_path, BUDGET) as store:
         release = BookedReleaser(store.staged, NoiseSource())
-        noisy = release("round 1 phase 0", spec, 1, declared, np.zeros(3), Held(""))
+        noisy, _ = release("round 1 phase 0", spec, 1, declared, np.zeros(3), Held(""))
         release("round 2 phase 0", spec, 2, declared, np.zeros(3), Held(""))
         assert store.ledger.releases == 0
         store.commit(snapshot=noisy.tobytes())

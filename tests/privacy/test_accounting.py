@@ -244,7 +244,7 @@ def test_an_account_keeps_no_events() -> None:
         account = account.charged(laplace(0.1, records=str(number % 3)))
     assert len(account._sums.items()) == 6  # three labels, for everyone and for all together
     gc.collect()
-    assert sum(type(thing).__name__ == "_Sums" for thing in gc.get_objects()) < 50  # older versions are gone
+    assert sum(type(thing).__name__ == "Versions" for thing in gc.get_objects()) < 50  # older versions are gone
 
 
 @fixed

@@ -23,7 +23,9 @@ from tacit.privacy.ledger.store import APPLICATION_ID
 def text_of(event: Event) -> str:
     """Return an event as 0.1.0 wrote it."""
     return json.dumps(
-        {k: v for k, v in asdict(event).items() if k != "calibration"}, sort_keys=True, separators=(",", ":")
+        {k: v for k, v in asdict(event).items() if k not in ("calibration", "series")},
+        sort_keys=True,
+        separators=(",", ":"),
     )
 
 

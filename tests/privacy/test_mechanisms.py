@@ -76,7 +76,7 @@ def test_other_neighbours_change_other_amounts():
 def test_noise_is_drawn_as_declared(mechanism, spread):
     """Standard deviation of 1e5 draws within 2 %: six standard errors of the estimate, a false alarm below 1e-6."""
     value = {"w": jnp.zeros(99_000), "b": jnp.ones(1000)}
-    released, noise = release(mechanism, words(3), value, view(3))
+    released, noise, _ = release(mechanism, words(3), value, view(3))
     drawn = np.concatenate([released["w"], released["b"] - 1])
     assert drawn.std() == pytest.approx(spread, rel=0.02)
     assert abs(drawn.mean()) < 6 * spread / np.sqrt(drawn.size)
@@ -94,10 +94,10 @@ def test_each_distribution_counts_the_change_in_its_own_norm():
 
 def test_all_leaves_are_declared_together_and_drawn_apart():
     value = {"a": jnp.zeros(8), "b": jnp.zeros(8), "c": jnp.zeros((3, 3))}
-    released, noise = release(laplace(1.0, 0.5, "linf"), words(), value, view(), records=4)
+    released, noise, _ = release(laplace(1.0, 0.5, "linf"), words(), value, view(), records=4)
     assert float(noise.sensitivity) == pytest.approx(2 * 0.5 * 25 / 4)
     assert not np.any(np.asarray(released["a"]) == np.asarray(released["b"]))
-    _, noise = release(laplace(1.0, 0.5, "linf"), words(), value["a"], view())
+    _, noise, _ = release(laplace(1.0, 0.5, "linf"), words(), value["a"], view())
     assert float(noise.sensitivity) == pytest.approx(2 * 0.5 * 8)
 
 
@@ -140,10 +140,10 @@ def test_bounded_noise_stays_in_bounds_and_is_squeezed_as_printed():
     """Dissertation, Alg. 3, by hand: the vector is the normalised (g + N + b) / (2 b + 1)."""
     mechanism = bounded_laplace(epsilon=4.0, rounds=3)
     value = jnp.linspace(-0.5, 0.5, 5000)
-    released, noise = release(mechanism, words(), value, view())
+    released, noise, _ = release(mechanism, words(), value, view())
     b = np.log(3) ** 2 / 4.0
     assert float(noise.bound) == pytest.approx(b, rel=1e-6)
-    plain, _ = release(laplace(4.0, 0.5, "linf", "gradient", "component"), words(), value, view())
+    plain, *_ = release(laplace(4.0, 0.5, "linf", "gradient", "component"), words(), value, view())
     drawn = np.asarray(plain - value, np.float64)
     replaced = np.where(np.abs(drawn) <= b, drawn, b / 2)
     assert 0.1 < np.mean(np.abs(drawn) > b) < 0.9  # both branches are taken

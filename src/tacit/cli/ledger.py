@@ -36,6 +36,7 @@ COLUMNS = (
     "records",
     "observers",
     "calibration",
+    "series",
     "epsilon",
     "rho",
     "delta",
@@ -200,9 +201,11 @@ def _write(replay: Replay, form: Format, file: IO[str]) -> int:
         file.write("[")
     for entry, event in replay:
         row: dict[str, Any] = {"sequence": entry.sequence, "release": entry.release, **asdict(event)}
-        row |= {**_shown(event.loss), "hash": entry.hash.hex()}
+        series = None if event.series is None else event.series._asdict()
+        row |= {**_shown(event.loss), "series": series, "hash": entry.hash.hex()}
         if form is Format.CSV:
-            table.writerow({**row, "observers": " ".join(event.observers)})
+            words = " ".join(map(str, event.series or ()))
+            table.writerow({**row, "observers": " ".join(event.observers), "series": words})
         else:
             file.write((",\n " if entry.sequence > 1 else "\n ") + json.dumps(row))
     if form is Format.JSON:

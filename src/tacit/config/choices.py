@@ -24,6 +24,7 @@ from tacit.objectives import CONSTRAINTS, MIRROR_MAPS, Constraint, MirrorMap
 from tacit.privacy import (
     bounded_laplace,
     classic_gaussian,
+    correlated,
     decaying_gaussian,
     gaussian,
     graph_homomorphic,
@@ -41,6 +42,7 @@ SCHEDULES: Mapping[str, Callable[[float], Schedule]] = {"inverse_sqrt": inverse_
 MECHANISMS: Mapping[str, Callable[..., Mechanism]] = {
     "laplace": laplace,
     "gaussian": gaussian,
+    "correlated": correlated,
     "decaying_gaussian": decaying_gaussian,
     "bounded_laplace": bounded_laplace,
     "classic_gaussian": classic_gaussian,

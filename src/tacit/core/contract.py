@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
+from tacit.core.correlation import Correlation, Memory
 from tacit.core.mechanism import (
     Adjacency,
     Clip,
@@ -51,6 +52,7 @@ __all__ = [
     "Array",
     "Batch",
     "Clip",
+    "Correlation",
     "Delivery",
     "Distribution",
     "Domain",
@@ -59,6 +61,7 @@ __all__ = [
     "Key",
     "Links",
     "Mechanism",
+    "Memory",
     "Message",
     "Missing",
     "Noise",

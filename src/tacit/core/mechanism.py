@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
 
+from tacit.core.correlation import Correlation
 from tacit.core.errors import ConfigError, ContractError
 from tacit.core.messages import Array, Tree, View
 
@@ -109,6 +110,7 @@ class Mechanism(NamedTuple):
       requires: What the spread needs of the links that carry it.
       mean_over: How many records the value is a mean over; None: over the places of a batch, record by record.
       apart: Of a mean over so many records: whether it is made of what each of them gives by itself.
+      correlation: Of the noise over an agent's own releases; None: every draw is independent.
     """
 
     name: str
@@ -129,10 +131,14 @@ class Mechanism(NamedTuple):
     requires: frozenset[Requirement] = frozenset()
     mean_over: Callable[[View, Extent], Array] | None = None
     apart: bool = False
+    correlation: Correlation | None = None
 
     def __repr__(self) -> str:
         settings = []
-        if self.ratio is not None and self.distribution == "gaussian":
+        if self.correlation is not None and self.ratio is not None:
+            settings.append(f"rho={self.ratio**2 / 2:.6g}, rounds={self.correlation.rounds}")
+            settings.append(f"strategy={self.correlation.strategy}")
+        elif self.ratio is not None and self.distribution == "gaussian":
             settings.append(f"noise_multiplier={1 / self.ratio:.6g}")
         elif self.ratio is not None:
             settings.append(f"epsilon={self.ratio:.6g}")
@@ -150,6 +156,11 @@ class Mechanism(NamedTuple):
     def per_slot(self) -> bool:
         """Whether the released value has a leading axis over the out-slots."""
         return self.spread != "common"
+
+    @property
+    def gain(self) -> float:
+        """By how much more a record moves all releases of a block than one release, in the noise's norm."""
+        return 1.0 if self.correlation is None else self.correlation.norm
 
     def noise(self, view: View, extent: Extent) -> Noise | None:
         """Return the declaration of one release.
@@ -178,7 +189,7 @@ class Mechanism(NamedTuple):
             assert self.scale is not None
             scale = self.scale(view, sensitivity)
         else:
-            scale = sensitivity / self.ratio
+            scale = sensitivity * (self.gain / self.ratio)
             if self.decay != 1:
                 scale *= jnp.exp(math.log(self.decay) / 2 * (view.round - 1).astype(jnp.result_type(float)))
         return Noise(self.distribution, scale, sensitivity, None if self.bound is None else self.bound * scale)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tacit.core.contract import unprotected
 from tacit.privacy.clipping import clipped_gradient, clipped_mean, gradient_parts, present_in, records_in
+from tacit.privacy.correlated import correlated
 from tacit.privacy.events import EVERYONE, Event, Loss
 from tacit.privacy.graph_mechanisms import (
     graph_homomorphic,
@@ -25,6 +26,7 @@ __all__ = [
     "classic_gaussian",
     "clipped_gradient",
     "clipped_mean",
+    "correlated",
     "decaying_gaussian",
     "from_grid",
     "gaussian",

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import functools
 import math
-import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tacit.core.contract import Adjacency
 from tacit.core.errors import ConfigError, PrivacyError
+from tacit.core.versions import Versions
 from tacit.privacy.conversions import rho_within, tight
-from tacit.privacy.events import EVERYONE, Event, Loss, Total, fresh, fresh_number
+from tacit.privacy.events import EVERYONE, Event, Loss, Series, Total, fresh, fresh_number
 
 TOLERANCE = 1e-9
 """A budget is kept if it is exceeded by no more than this share of it, so that n charges of budget / n fit."""
@@ -52,60 +53,29 @@ _Key = tuple[str | None, str]
 """Observer and label. Observer None: all together; EVERYONE: of events that everyone sees."""
 
 
-class _Sums:
-    """A mapping that never changes; the newest version holds the entries and an older one what differs from it.
+class _Seen(NamedTuple):
+    """A record in a block of correlated noise."""
 
-    Baker's persistent array (1978): reading and extending the newest version costs O(1), and an old version without
-    references is freed, since references go from old to new.
-    """
+    block: int = -1
+    reads: int = 0
+    place: int = 0
+    """Of the last release that it took part in."""
+    ratio: float = 0.0
+    """What it was charged for."""
 
-    __slots__ = ("_differs", "_entries", "_lock", "_newer")
-
-    def __init__(self, entries: dict[_Key, Total], lock: threading.RLock | None = None) -> None:
-        self._entries = entries
-        self._newer: _Sums | None = None
-        self._differs: Mapping[_Key, Total | None] = {}
-        self._lock = lock or threading.RLock()
-
-    def extended(self, losses: Mapping[_Key, Total | None]) -> _Sums:
-        """Return a version with other sums; None takes one out."""
-        with self._lock:
-            entries = self._current()
-            newer = _Sums(entries, self._lock)
-            self._differs = {key: entries.get(key) for key in losses}
-            entries.update({key: loss for key, loss in losses.items() if loss is not None})
-            for key in [key for key, loss in losses.items() if loss is None]:
-                entries.pop(key, None)
-            self._newer, self._entries = newer, {}
-            return newer
-
-    def get(self, key: _Key) -> Total:
-        with self._lock:
-            return self._current().get(key, Total())
-
-    def items(self) -> list[tuple[_Key, Total]]:
-        with self._lock:
-            return list(self._current().items())
-
-    def _current(self) -> dict[_Key, Total]:
-        """Make this version the one that holds the entries, and return them."""
-        path = []
-        version = self
-        while version._newer is not None:
-            path.append(version)
-            version = version._newer
-        for older in reversed(path):
-            newer, entries = version, version._entries
-            newer._differs = {key: entries.get(key) for key in older._differs}
-            for key, loss in older._differs.items():
-                if loss is None:
-                    entries.pop(key, None)
-                else:
-                    entries[key] = loss
-            newer._newer, newer._entries = older, {}
-            older._newer, older._entries, older._differs = None, entries, {}
-            version = older
-        return self._entries
+    def after(self, event: Event, series: Series, label: str) -> _Seen:
+        """Return it with one more release; refuse what its charge does not cover."""
+        if series.block > self.block:
+            return _Seen(series.block, 1, series.place, event.ratio)
+        apart = series.place - self.place
+        covered = event.ratio <= self.ratio * (1 + TOLERANCE)
+        if series.block == self.block and self.reads < series.reads and apart >= series.apart and covered:
+            return self._replace(reads=self.reads + 1, place=series.place)
+        raise PrivacyError(
+            f"records {label!r} come again after {apart:,} release(s), for the {self.reads + 1}. time in one block of "
+            f"correlated noise; it was fitted to {series.reads} time(s), {series.apart} release(s) apart, and as many "
+            "copies in a batch as the first time: say so with `participation`"
+        )
 
 
 class Account:
@@ -123,11 +93,13 @@ class Account:
       Account(epsilon 0.5, rho 0.0625)
     """
 
-    __slots__ = ("_adjacency", "_fresh", "_of_all", "_past", "_sums", "_worst")
+    __slots__ = ("_adjacency", "_fresh", "_of_all", "_past", "_seen", "_sums", "_worst")
 
     def __init__(self) -> None:
         self._adjacency: Adjacency | None = None
-        self._sums = _Sums({})
+        self._sums: Versions[_Key, Total] = Versions({})
+        self._seen: Versions[_Key, _Seen] = Versions({})
+        """Series and label -> the record in its newest block; with an empty label the series' own last release."""
         self._of_all = Total()
         self._worst = Total()
         self._fresh: tuple[int, frozenset[str | None]] = (-1, frozenset())
@@ -144,18 +116,40 @@ class Account:
             _refuse_mixed(str(self._adjacency), event.adjacency)
         labels = event.labels
         names: set[str | None] = {EVERYONE} if EVERYONE in event.observers else set(event.observers)
-        loss = Total.of(event.loss)
+        loss, seen, series = Total.of(event.loss), self._taking_part(event), event.series and event.series.name
         changes = {
-            (name, label): self._sums.get((name, label)).plus(loss) for label in labels for name in names | {None}
+            (name, label): self._sums.get((name, label), Total()).plus(
+                Total() if (record := seen.get((series, label))) is not None and record.reads > 1 else loss
+            )
+            for label in labels
+            for name in names | {None}
         }
         after = Account()
         after._adjacency = event.adjacency
+        after._seen = self._seen.extended(seen) if seen else self._seen
         after._fresh, after._past, gone = self._renewed(labels, names | {None})
         after._sums = self._sums.extended({**gone, **changes})
         # Sums only grow, so that the worst label can be kept as a running maximum.
         after._of_all = changes.get((None, ""), self._of_all)
         after._worst = functools.reduce(Total.worst, (changes[None, label] for label in labels if label), self._worst)
         return after
+
+    def _taking_part(self, event: Event) -> dict[_Key, _Seen | None]:
+        """Return what is to be known of the records of an event with correlated noise; nothing for other noise."""
+        series = event.series
+        if series is None:
+            return {}
+        newest = (f"last of {series.name}", "")
+        last = self._seen.get(newest, _Seen())
+        if (series.block, series.place) <= (last.block, last.place):
+            raise PrivacyError(
+                f"release {series.place} of block {series.block} of the noise of {series.name} after release "
+                f"{last.place} of block {last.block}: noise that goes back was drawn twice; go on from the newest store"
+            )
+        found: dict[_Key, _Seen | None] = {(series.name, fresh(self._fresh[0])): None}
+        for label in event.labels:
+            found[series.name, label] = self._seen.get((series.name, label), _Seen()).after(event, series, label)
+        return {**found, newest: _Seen(series.block, 1, series.place)}
 
     def _renewed(
         self, labels: tuple[str, ...], names: set[str | None]
@@ -174,9 +168,9 @@ class Account:
             )
         past, before = dict(self._past), fresh(newest)
         for name in known:
-            together = self._sums.get((name, before))
+            together = self._sums.get((name, before), Total())
             if name not in (None, EVERYONE):
-                together = together.plus(self._sums.get((EVERYONE, before)))
+                together = together.plus(self._sums.get((EVERYONE, before), Total()))
             past[name] = past.get(name, Total()).worst(together)
         return (number, frozenset(names)), past, {(name, before): None for name in known}
 

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from tacit.core.contract import Adjacency, Mechanism, PrivacyStatement
-from tacit.privacy.events import EVERYONE, NO_RECORDS, Event, fresh, rows
+from tacit.privacy.events import EVERYONE, NO_RECORDS, Event, Series, fresh, rows
 
 
 class Release(Protocol):
@@ -30,6 +30,10 @@ class Release(Protocol):
     @property
     def from_data(self) -> bool:
         """Whether it depends on data."""
+
+    @property
+    def phase(self) -> int:
+        """Number of the phase, from 0 on."""
 
     @property
     def in_sequence(self) -> bool:
@@ -61,7 +65,18 @@ def charges_all(statement: PrivacyStatement, adjacency: Adjacency) -> bool:
     return statement.composition != "parallel" or adjacency == "dataset"
 
 
-def event_of(release: Release, round_: int, sensitivity: float, scale: float, held: Held) -> Event:
+def series_of(release: Release, count: int) -> Series | None:
+    """Return the place of an agent's next release in its correlated noise, after `count` of them."""
+    correlation = release.mechanism.correlation
+    if correlation is None:
+        return None
+    block, place = divmod(count, correlation.rounds)
+    return Series(f"phase {release.phase}", block, place + 1, correlation.reads, correlation.apart)
+
+
+def event_of(
+    release: Release, round_: int, sensitivity: float, scale: float, held: Held, series: Series | None = None
+) -> Event:
     """Return what is booked for a release of one agent; everyone sees it, since what leaves is passed on in mixtures.
 
     What calibrated noise costs follows from its ratio in this round alone, in double precision; of other noise it is
@@ -82,4 +97,5 @@ def event_of(release: Release, round_: int, sensitivity: float, scale: float, he
         records="" if release.in_sequence else held.records,
         observers=(EVERYONE,),
         calibration=None if ratio is None or not known else copies * ratio,
+        series=series if known else None,
     )

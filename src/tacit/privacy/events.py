@@ -152,6 +152,24 @@ def _rounded_up(units: int) -> float:
         return math.inf
 
 
+class Series(NamedTuple):
+    """The place of a release among those that share correlated noise; what all of them cost a record is booked once.
+
+    Args:
+      name: Of the noise: one agent's and one phase's.
+      block: Block of releases with one C, from 0 on.
+      place: Of the release in its block, from 1 on.
+      reads: Releases of a block that one record may take part in.
+      apart: Least distance between two of them.
+    """
+
+    name: str
+    block: int
+    place: int
+    reads: int
+    apart: int
+
+
 @dataclass(frozen=True, repr=False)
 class Event:
     """One release: the declaration that its noise was drawn from, its records and its observers.
@@ -172,6 +190,8 @@ class Event:
         adjacency "dataset" it plays no part.
       observers: Names of all that see it; `EVERYONE` by default.
       calibration: Declared sensitivity / scale of calibrated noise, free of rounding; None: their quotient.
+      series: Of correlated noise: its place in it. Sensitivity and loss are then those of a block, and a record that
+        comes again in it is not charged again.
 
     Example:
       >>> Event("laplace", "laplace", sensitivity=1.0, scale=10.0, records="week 1")
@@ -188,6 +208,7 @@ class Event:
     records: str = ""
     observers: tuple[str, ...] = (EVERYONE,)
     calibration: float | None = None
+    series: Series | None = None
 
     def __post_init__(self) -> None:
         if self.distribution is not None and self.distribution not in get_args(Distribution):
@@ -212,6 +233,12 @@ class Event:
                 f"calibration {self.calibration!r}: expected the quotient of sensitivity and scale, "
                 f"{self.sensitivity!r} / {self.scale!r}"
             )
+        if self.series is not None and (self.distribution, self.adjacency, self.observers) != (
+            "gaussian",
+            "record",
+            (EVERYONE,),
+        ):
+            raise ConfigError(f"{self.series!r}: only gaussian noise that everyone sees is booked so, record by record")
         if not self.observers:
             raise ConfigError("observers is empty: what nobody sees is not a release")
 

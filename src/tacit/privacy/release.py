@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import jax
 import jax.numpy as jnp
 
-from tacit.core.contract import Array, Extent, Mechanism, Noise, Tree, View
+from tacit.core.contract import Array, Correlation, Extent, Mechanism, Memory, Noise, Tree, View
 from tacit.core.errors import ContractError
 from tacit.privacy.noise import NoiseWords, unit_gaussian, unit_laplace
 from tacit.privacy.noise.fixed_point import weighed_shares
@@ -13,9 +15,19 @@ from tacit.privacy.noise.fixed_point import weighed_shares
 _UNIT_DRAWS = {"laplace": unit_laplace, "gaussian": unit_gaussian, "bounded_laplace": unit_laplace}
 
 
+class Released(NamedTuple):
+    """What a mechanism made of a value."""
+
+    value: Tree
+    noise: Noise | None
+    """The declaration that was drawn from, which accounts are kept of; None where nothing was added."""
+    memory: Memory | None = None
+    """Of correlated noise, for the agent's next release."""
+
+
 def release(
-    mechanism: Mechanism, words: NoiseWords, value: Tree, view: View, records: int = 1
-) -> tuple[Tree, Noise | None]:
+    mechanism: Mechanism, words: NoiseWords, value: Tree, view: View, records: int = 1, memory: Memory | None = None
+) -> Released:
     """Apply a mechanism to one agent's value in a simulation: value + scale * unit noise, as declared.
 
     Args:
@@ -24,24 +36,24 @@ def release(
       value: The private value, a tree of floating arrays.
       view: The agent's view of the round.
       records: Number of records that the value is a mean over, from 1 on.
+      memory: Of noise that is correlated over the agent's releases (`Mechanism.correlation`).
 
     Returns:
-      The released value, and the declaration that was drawn from, which accounts are kept of; None where nothing is
-      added.
+      The released value, the declaration of its noise, and the next memory.
 
     Example:
       >>> import jax.numpy as jnp
       >>> from tacit.privacy import release, unprotected
-      >>> release(unprotected, words=None, value=jnp.ones(2), view=None)
-      (Array([1., 1.], dtype=float32), None)
+      >>> release(unprotected, words=None, value=jnp.ones(2), view=None).value
+      Array([1., 1.], dtype=float32)
     """
     if mechanism.spread == "masked":
         # Masks belong to pairs of senders: the runtime adds them to the message as it leaves.
-        return jax.tree.map(lambda leaf: weighed_shares(leaf, view.out.weight, mechanism.grid), value), None
+        return Released(jax.tree.map(lambda leaf: weighed_shares(leaf, view.out.weight, mechanism.grid), value), None)
     leaves, structure = jax.tree_util.tree_flatten(value)
     noise = mechanism.noise(view, Extent(sum(leaf.size for leaf in leaves), records)) if leaves else None
     if noise is None:
-        return value, None
+        return Released(value, None, memory)
     for leaf in leaves:
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
             raise ContractError(
@@ -50,9 +62,11 @@ def release(
             )
     slots = view.out.live.shape if mechanism.spread == "per_edge" else ()
     share = _draw_per_slot(mechanism, view)
+    units = [_UNIT_DRAWS[noise.distribution](words, k, slots + leaf.shape, leaf.dtype) for k, leaf in enumerate(leaves)]
+    if mechanism.correlation is not None:
+        units, memory = _correlated(mechanism.correlation, units, structure, memory, noise)
 
-    def perturbed(index: int, leaf: Array) -> Array:
-        unit = _UNIT_DRAWS[noise.distribution](words, index, slots + leaf.shape, leaf.dtype)
+    def perturbed(unit: Array, leaf: Array) -> Array:
         drawn = noise.scale.astype(leaf.dtype) * unit
         if noise.bound is not None:
             bound = noise.bound.astype(leaf.dtype)
@@ -63,8 +77,20 @@ def release(
             drawn = share.reshape(share.shape + (1,) * leaf.ndim).astype(leaf.dtype) * drawn
         return leaf + drawn
 
-    noisy = jax.tree_util.tree_unflatten(structure, [perturbed(k, leaf) for k, leaf in enumerate(leaves)])
-    return (noisy if mechanism.finish is None else mechanism.finish(noisy, noise)), noise
+    noisy = jax.tree_util.tree_unflatten(structure, list(map(perturbed, units, leaves)))
+    return Released(noisy if mechanism.finish is None else mechanism.finish(noisy, noise), noise, memory)
+
+
+def _correlated(
+    correlation: Correlation, units: list[Array], structure: Any, memory: Memory | None, noise: Noise
+) -> tuple[list[Array], Memory]:
+    """Take from independent draws what past noise asks for; the memory goes on where something was released."""
+    if memory is None:
+        raise ContractError(f"noise with {correlation!r} needs the memory of the agent's last release; got none")
+    drawn = jax.tree.map(jnp.subtract, jax.tree_util.tree_unflatten(structure, units), correlation.recalled(memory))
+    moved = noise.sensitivity > 0  # a value that no record can move (a step of size 0) is no release
+    after = jax.tree.map(lambda new, old: jnp.where(moved, new, old), correlation.after(memory, drawn), memory)
+    return jax.tree.leaves(drawn), after
 
 
 def _draw_per_slot(mechanism: Mechanism, view: View) -> Array | None:

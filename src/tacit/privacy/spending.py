@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.core.contract import Adjacency, PrivacyStatement
+from tacit.core.contract import Adjacency, Correlation, PrivacyStatement
 from tacit.core.errors import PrivacyError
 from tacit.privacy.accounting import NEIGHBOURS, Guarantee, guarantee
 from tacit.privacy.charges import Held, Release, charges_all, event_of
@@ -118,6 +118,7 @@ def spent_in_run(
     if not statement.private:
         return Spent(None, reads)
     charged = [(phase, release) for phase, release in enumerate(releases) if release.from_data]
+    _one_correlation([release for _, release in charged])
     adjacency = _one_adjacency([release for _, release in charged] or releases)
     for phase, release in charged:
         if release.mechanism.distribution is None:
@@ -154,6 +155,11 @@ class _Account:
         self._totals = [functools.reduce(Total.plus, (Total.of(e.loss) for e in events), Total()) for events in made]
         self._uses = np.array([sum(event.ratio > 0 for event in events) for events in made])
         self._in_sequence = any(release.in_sequence for release in releases if release.from_data)
+        self._first = records
+        if records is not None:
+            for phase, release in enumerate(releases):
+                if release.mechanism.correlation is not None and release.from_data:
+                    self._first = _first_reads(release.mechanism.correlation, records, there[:, phase], self._copies)
 
     def _events(
         self, releases: Sequence[Release], ratios: NDArray[np.float64], there: NDArray[np.bool_], t: int
@@ -172,8 +178,9 @@ class _Account:
         elif self._records is None:
             yield from np.unique(self._kind)[:, None]
         else:
-            round_, place = np.nonzero(self._records >= 0)
-            pairs = np.unique(np.stack([self._records[round_, place], round_], axis=1), axis=0)
+            assert self._first is not None
+            round_, place = np.nonzero(self._first >= 0)
+            pairs = np.unique(np.stack([self._first[round_, place], round_], axis=1), axis=0)
             yield from np.split(self._kind[pairs[:, 1]], np.flatnonzero(np.diff(pairs[:, 0])) + 1)
 
     def rough(self, kinds: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -191,6 +198,41 @@ class _Account:
         for kind, count in zip(found.tolist(), counts.tolist(), strict=True):
             total = total.plus(self._totals[kind].times(count))
         return total, int(self._uses[kinds].sum())
+
+
+def _first_reads(
+    correlation: Correlation, records: NDArray[np.int64], there: NDArray[np.bool_], copies: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return the records of rounds that charge them: in a block of correlated noise, the first that reads a record.
+
+    A record that is read more often than the noise is fitted to is refused, as by an agent's account.
+    """
+    block, place = np.divmod(np.cumsum(there) - 1, correlation.rounds)
+    round_, column = np.nonzero((records >= 0) & there[:, None])
+    number = records[round_, column]
+    order = np.lexsort((round_, block[round_], number))
+    round_, column, number = round_[order], column[order], number[order]
+    once = np.ones(round_.size, bool)
+    once[1:] = (np.diff(number) != 0) | (np.diff(round_) != 0)  # copies in one batch are one read
+    round_, column, number = round_[once], column[once], number[once]
+    again = np.zeros(round_.size, bool)
+    again[1:] = (np.diff(number) == 0) & (np.diff(block[round_]) == 0)
+    begins = np.maximum.accumulate(np.where(again, 0, np.arange(round_.size)))
+    reads = np.arange(round_.size) - begins + 1
+    apart = np.diff(place[round_], prepend=0)
+    wrong = again & (
+        (reads > correlation.reads) | (apart < correlation.apart) | (copies[round_] > copies[round_[begins]])
+    )
+    if np.any(wrong):
+        k = int(np.argmax(wrong))
+        raise PrivacyError(
+            f"record {number[k]} is read for the {reads[k]}. time in round {round_[k] + 1:,}, {apart[k]:,} release(s) "
+            f"after the last; the noise is fitted to {correlation.reads} read(s) of a record, {correlation.apart} "
+            "release(s) apart, in as many places of a batch as at first: say so with participation = (reads, apart)"
+        )
+    first = np.full(records.shape, -1, np.int64)
+    first[round_[~again], column[~again]] = number[~again]
+    return first
 
 
 def _most_read(releases: Sequence[Release], reading: Reading) -> int:
@@ -247,6 +289,15 @@ def _one_adjacency(releases: Sequence[Release]) -> Adjacency:
             "mechanism of the algorithm the same adjacency"
         )
     return found[0]
+
+
+def _one_correlation(releases: Sequence[Release]) -> None:
+    found = {release.mechanism.correlation for release in releases}
+    if len(found) > 1:
+        raise PrivacyError(
+            "phases with independent and with correlated noise, or with two kinds of it, in one run; give every "
+            "mechanism of the algorithm the same"
+        )
 
 
 def _sentence(words: str, capital: bool = True) -> str:

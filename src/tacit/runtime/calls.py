@@ -14,6 +14,7 @@ from tacit.core.contract import (
     Extent,
     Inbox,
     Key,
+    Memory,
     Noise,
     Outbox,
     Phase,
@@ -59,15 +60,20 @@ class Prepared(NamedTuple):
     """Which out-slots are sent to, slot 0 included."""
     declared: Declared | None
     """None where nothing was added."""
+    memory: Memory | None = None
+    """Of correlated noise, for the next round: the runtime's, which no method sees."""
 
 
-def prepare(phase: Phase, index: int, key: Key, state: State, batch: Batch, view: View) -> Prepared:
+def prepare(
+    phase: Phase, index: int, key: Key, state: State, batch: Batch, view: View, memory: Memory | None = None
+) -> Prepared:
     """One agent's side of sending, with simulated noise: compute, release, emit."""
     view, batch = with_data(view, batch)
     state, value = compute(phase, index, key, state, batch, view)
     words = noise_words(key, view.round, index)
-    released, noise = release(phase.mechanism, words, value, view, records_in(batch))
-    return emit(phase, state, released, view, None if noise is None else _declared(noise))
+    released = release(phase.mechanism, words, value, view, records_in(batch), memory)
+    declared = None if released.noise is None else _declared(released.noise)
+    return emit(phase, state, released.value, view, declared)._replace(memory=released.memory)
 
 
 def with_data(view: View, batch: Batch) -> tuple[View, Batch]:

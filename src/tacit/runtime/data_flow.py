@@ -187,7 +187,9 @@ def sending(phase: Phase, index: int, key: Key, state: State, batch: Batch, view
     places = jax.eval_shape(lambda b: jnp.zeros(records_in(b)), batch).size  # of a batch known by its shapes
 
     def released(key: Key, value: Tree, view: View) -> Tree:
-        return release(phase.mechanism, noise_words(key, view.round, index), value, view, places)[0]
+        correlation = phase.mechanism.correlation
+        memory = None if correlation is None else correlation.start(value)
+        return release(phase.mechanism, noise_words(key, view.round, index), value, view, places, memory).value
 
     compute = trace(phase.compute, key=key, state=state, batch=batch, view=view)
     noisy = trace(released, key=key, value=compute.shapes[1], view=view)

@@ -9,7 +9,18 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from tacit.core.contract import Algorithm, Batch, Delivery, Mechanism, Message, Outbox, Params, Phase, View
+from tacit.core.contract import (
+    Algorithm,
+    Batch,
+    Delivery,
+    Mechanism,
+    Memory,
+    Message,
+    Outbox,
+    Params,
+    Tree,
+    View,
+)
 from tacit.core.errors import ConfigError, ContractError
 from tacit.privacy.charges import charges_all
 from tacit.privacy.noise import hides
@@ -30,6 +41,14 @@ class ReleaseSpec(NamedTuple):
     """Places for records in a batch."""
     in_sequence: bool = True
     """Whether it is charged to every record, those of other rounds too."""
+    value: Tree = ()
+    """ShapeDtypeStruct of each leaf of the value."""
+    phase: int = 0
+
+    def memory(self, wide: bool = False) -> Memory | None:
+        """Return the empty memory of an agent's noise; None where its draws are independent."""
+        correlation = self.mechanism.correlation
+        return None if correlation is None else correlation.start(self.value, wide)
 
 
 class MessageSpec(NamedTuple):
@@ -67,18 +86,33 @@ def settle(
         check_state(algorithm, index, phase.target, heard_by, heard.shapes)
         method.sends.append(found)
         method.hears.append(heard)
-    each = zip(algorithm.phases, method.sends, followed(method), strict=True)
-    return tuple(_message_spec(algorithm, *found) for found in each)
+    each = enumerate(zip(method.sends, followed(method), strict=True))
+    return tuple(_message_spec(algorithm, index, *found) for index, found in each)
 
 
-def _message_spec(algorithm: Algorithm, phase: Phase, found: Sending, flow: Flow) -> MessageSpec:
+def _message_spec(algorithm: Algorithm, index: int, found: Sending, flow: Flow) -> MessageSpec:
+    phase = algorithm.phases[index]
     outbox = found.outbox
     skip = 1 if outbox.delivery == "per_slot" else 0
     message = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[skip:], leaf.dtype), outbox.message)
     coordinates = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(found.value))
     in_sequence = charges_all(algorithm.privacy, phase.mechanism.adjacency)
-    release = ReleaseSpec(phase.mechanism, coordinates, any(jax.tree.leaves(flow.value)), found.records, in_sequence)
+    from_data = any(jax.tree.leaves(flow.value))
+    release = ReleaseSpec(phase.mechanism, coordinates, from_data, found.records, in_sequence, found.value, index)
+    _check_correlation(algorithm, release)
     return MessageSpec(message, outbox.delivery, outbox.to is not None, release)
+
+
+def _check_correlation(algorithm: Algorithm, release: ReleaseSpec) -> None:
+    """Refuse correlated noise where a record's part of the releases is not known beforehand."""
+    if release.mechanism.correlation is None or not release.from_data:
+        return
+    if release.in_sequence or not algorithm.privacy.private:
+        raise ConfigError(
+            f"mechanism {release.mechanism.name!r} with {algorithm.name!r}: its noise is fitted to records that enter "
+            "the releases of their own rounds alone, but here a record has a say in all later ones (its state holds "
+            "data, or one agent is the unit); use gaussian"
+        )
 
 
 def _check_outbox(algorithm: Algorithm, index: int, outbox: Outbox) -> None:

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit import runtime
-from tacit.core.contract import Array, Batch, Key, Phase, State, Tree, View
+from tacit.core.contract import Array, Batch, Key, Memory, Phase, State, Tree, View
 from tacit.simulator.inbox import CalledInbox, Packed
 from tacit.simulator.loop_state import Called, Members
 from tacit.simulator.setup import VIEW_AXES, PhaseContext, Setup
@@ -51,6 +51,8 @@ class OneSent(NamedTuple):
     """Of its release, as in `Tally.ratios`."""
     to: Array
     """The outbox's own list of addresses; empty where it has none."""
+    memory: Memory | None
+    """Of its noise, where that is correlated."""
 
 
 class Cohorts:
@@ -155,15 +157,20 @@ class Cohorts:
         states: State,
         pick: Pick,
         cohort: Cohort,
-        one: Callable[[Key, State, Batch, View], OneSent],
-    ) -> tuple[Packed, State, Array]:
-        """Compute, release and emit for a cohort: its messages, everybody's states, and what each release costs."""
+        one: Callable[[Key, State, Batch, View, Memory | None], OneSent],
+        memory: Memory | None,
+    ) -> tuple[Packed, State, Array, Memory | None]:
+        """Compute, release and emit for a cohort.
+
+        Returns its messages, everybody's states, what each release costs, and everybody's memories.
+        """
         setup, source = self.setup, at.phase.source
-        members, view, kept = self._gathered(at, source, states, cohort)
+        members, view, (kept, before) = self._gathered(at, source, (states, memory), cohort)
         last = setup.layout.roles[source].order.size - 1
         batch = pick(jnp.minimum(cohort.position, last)) if source == setup.algorithm.learner else ()
-        sent = jax.vmap(one, in_axes=(0, 0, 0, VIEW_AXES))(members.key, kept, batch, view)
-        return sent.message, _written(states, cohort, sent.state), sent.cost
+        sent = jax.vmap(one, in_axes=(0, 0, 0, VIEW_AXES, 0))(members.key, kept, batch, view, before)
+        after = _written((states, memory), cohort, (sent.state, sent.memory))
+        return sent.message, after[0], sent.cost, after[1]
 
     def absorb_answers(
         self, at: PhaseContext, states: tuple[State, ...], rows: Packed, cohort: Cohort

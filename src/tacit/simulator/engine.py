@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from tacit import runtime
-from tacit.core.contract import Algorithm, Array, Batch, Key, Params, Phase, State, View
+from tacit.core.contract import Algorithm, Array, Batch, Key, Memory, Params, Phase, State, View
 from tacit.graphs import Channel
 from tacit.simulator.cohorts import Cohort, Cohorts, OneSent, Pick
 from tacit.simulator.delivery import Delivery
@@ -35,6 +35,9 @@ from tacit.simulator.loop_state import (
     where,
 )
 from tacit.simulator.setup import VIEW_AXES, PhaseContext, Setup
+
+Memories = tuple[Memory, ...] | None
+"""Of a phase's sources, bucket by bucket; None where draws are independent."""
 
 
 class Tally(NamedTuple):
@@ -84,10 +87,12 @@ class RoundContext:
     took_part: list[Array] = field(default_factory=list)
     in_flight: list[InFlight | None] = field(default_factory=list)
     messages: list[Array] = field(default_factory=list)
+    memories: list[Memories] = field(default_factory=list)
 
-    def note(self, buffer: Packed, ratio: Array, in_flight: InFlight | None, messages: Array) -> None:
+    def note(self, buffer: Packed, ratio: Array, in_flight: InFlight | None, messages: Array, after: Memories) -> None:
         """Note what a phase leaves behind."""
         self.buffers.append(buffer)
+        self.memories.append(after)
         self.ratios.append(ratio)
         self.in_flight.append(in_flight)
         self.messages.append(messages)
@@ -105,6 +110,8 @@ class Sent(NamedTuple):
     """Of the dearest release."""
     to: Array
     """The outboxes' lists of addresses."""
+    memories: Memories
+    """Of the sources' noise."""
 
 
 class Engine:
@@ -186,12 +193,13 @@ class Engine:
         links = {name: self.setup.links_now(network, name, t) for name in network.links}
         for index, phase in enumerate(self.algorithm.phases):
             at = PhaseContext(index, phase, network, links[phase.links])
+            memories = loop.memories[index]
             if phase.answers in context.cohorts:
-                self._run_answer(at, context, buffers[index])
+                self._run_answer(at, context, buffers[index], memories)
             elif self.cohorts.calls(index):
-                self._run_call(at, context, buffers[index])
+                self._run_call(at, context, buffers[index], memories)
             else:
-                self._run_phase(at, context, buffers[index], loop.in_flight[index])
+                self._run_phase(at, context, buffers[index], memories, loop.in_flight[index])
         packed = {
             role: tuple(map(PackedState.of, states, context.padding[role])) for role, states in context.states.items()
         }
@@ -202,56 +210,64 @@ class Engine:
             jnp.stack(context.ratios),
             tuple(context.took_part),
         )
-        return LoopState(t, packed, tuple(context.in_flight)), tuple(context.buffers), tally
+        after = LoopState(t, packed, tuple(context.in_flight), tuple(context.memories))
+        return after, tuple(context.buffers), tally
 
-    def _run_phase(self, at: PhaseContext, context: RoundContext, buffer: Packed, in_flight: InFlight | None) -> None:
+    def _run_phase(
+        self, at: PhaseContext, context: RoundContext, buffer: Packed, memories: Memories, in_flight: InFlight | None
+    ) -> None:
         """Run a phase for all agents of its roles."""
         phase, states = at.phase, context.states
         takes_part = None if phase.answers is None else context.reached[phase.answers]
         if takes_part is not None and self.books_answers(at.index):
             context.took_part.append(takes_part)
-        sent = self._send(at, states[phase.source], context.batch, buffer, takes_part)
+        sent = self._send(at, states[phase.source], context.batch, buffer, memories, takes_part)
         states[phase.source] = sent.states
         departures = self.delivery.departures(at, sent.addressed, takes_part)
         in_flight, entries = self.delivery.arrivals(at, sent.rows, departures, in_flight)
-        context.note(sent.rows, sent.cost, in_flight, self.delivery.count_sent(at, departures))
+        context.note(sent.rows, sent.cost, in_flight, self.delivery.count_sent(at, departures), sent.memories)
         states[phase.target], context.padding[phase.target] = self._absorb(at, states[phase.target], entries)
         if any(p.answers == phase.links for p in self.algorithm.phases):
             now_reached = joined([jnp.any(e.arrived[1:], axis=0) for e in entries.buckets])
             before = context.reached.get(phase.links, jnp.zeros((), bool))
             context.reached[phase.links] = before | now_reached
 
-    def _run_call(self, at: PhaseContext, context: RoundContext, buffer: Packed) -> None:
+    def _run_call(self, at: PhaseContext, context: RoundContext, buffer: Packed, memories: Memories) -> None:
         """Run a phase that calls a cohort."""
         phase, states = at.phase, context.states
-        sent = self._send(at, states[phase.source], context.batch, buffer)
+        sent = self._send(at, states[phase.source], context.batch, buffer, memories)
         states[phase.source] = sent.states
         cohort = self.cohorts.called(at, sent.to)
         context.cohorts[phase.links] = phase.target, cohort
         (state,) = states[phase.target]
         states[phase.target] = (self.cohorts.absorb_call(at, state, sent.rows, cohort),)
-        context.note(sent.rows, sent.cost, None, cohort.called_in(self.layout.repeats))
+        context.note(sent.rows, sent.cost, None, cohort.called_in(self.layout.repeats), sent.memories)
 
-    def _run_answer(self, at: PhaseContext, context: RoundContext, buffer: Packed) -> None:
+    def _run_answer(self, at: PhaseContext, context: RoundContext, buffer: Packed, memories: Memories) -> None:
         """Run a phase in which a cohort answers."""
         phase, states = at.phase, context.states
         assert phase.answers is not None
         _, cohort = context.cohorts[phase.answers]
         (state,) = states[phase.source]
         one = partial(self._one_sends, phase, at.index)
-        rows, state, ratios = self.cohorts.answer(at, state, context.pick, cohort, one)
+        memory = None if memories is None else memories[0]
+        rows, state, ratios, memory = self.cohorts.answer(at, state, context.pick, cohort, one, memory)
         states[phase.source] = (state,)
         states[phase.target] = self.cohorts.absorb_answers(at, states[phase.target], rows, cohort)
         if self.books_answers(at.index):
             context.took_part.append(cohort.position)
         ratio = jnp.max(jnp.where(cohort.called, ratios, 0))
-        context.note(buffer, ratio, None, cohort.called_in(self.layout.repeats))
+        after = None if memory is None else (memory,)
+        context.note(buffer, ratio, None, cohort.called_in(self.layout.repeats), after)
 
-    def _one_sends(self, phase: Phase, index: int, key: Key, state: State, batch: Batch, view: View) -> OneSent:
-        ready = runtime.prepare(phase, index, key, state, batch, view)
+    def _one_sends(
+        self, phase: Phase, index: int, key: Key, state: State, batch: Batch, view: View, memory: Memory | None
+    ) -> OneSent:
+        ready = runtime.prepare(phase, index, key, state, batch, view, memory)
         packed = self.setup.packings[index].pack(ready.outbox.message)
         to = jnp.zeros(0, jnp.int32) if ready.outbox.to is None else ready.outbox.to
-        return OneSent(ready.state, packed, ready.addressed, _in_scales(ready.declared, self.setup.dtype), to)
+        cost = _in_scales(ready.declared, self.setup.dtype)
+        return OneSent(ready.state, packed, ready.addressed, cost, to, ready.memory)
 
     def _send(
         self,
@@ -259,23 +275,27 @@ class Engine:
         states: tuple[State, ...],
         batch: Batch,
         buffer: Packed,
+        memories: Memories,
         takes_part: Array | None = None,
     ) -> Sent:
         """Compute, release and emit for every source agent; those that do not take part keep their state."""
         source, spec = at.phase.source, self.specs[at.index]
         role = self.layout.roles[source]
         new_states, addressed, costs, lists = [], [], [], []
+        after: list[Any] = []
         rows = dict(buffer)
         first = 0
         one = partial(self._one_sends, at.phase, at.index)
         for b, (members, state) in enumerate(zip(at.network.members[source], states, strict=True)):
             part = slices(batch, role.buckets[b]) if source == self.algorithm.learner else ()
             view = self.setup.view(source, at.links, b, members)
-            sent = jax.vmap(one, in_axes=(0, 0, 0, VIEW_AXES))(members.key, state, part, view)
-            new, message, cost = sent.state, sent.message, sent.cost
+            memory = None if memories is None else memories[b]
+            sent = jax.vmap(one, in_axes=(0, 0, 0, VIEW_AXES, 0))(members.key, state, part, view, memory)
+            new, message, cost, kept = sent.state, sent.message, sent.cost, sent.memory
             if takes_part is not None:
                 mine = takes_part[role.buckets[b]]
-                new, cost = where(mine, new, state), jnp.where(mine, cost, 0)
+                new, kept, cost = where(mine, new, state), where(mine, kept, memory), jnp.where(mine, cost, 0)
+            after.append(kept)
             costs.append(jnp.max(cost))
             new_states.append(new)
             if spec.delivery == "per_slot":
@@ -290,7 +310,8 @@ class Engine:
         if masks is not None:
             rows = dict(self.delivery.masked(at, rows, masks))
         addresses = joined(addressed) if spec.addressed else None
-        return Sent(rows, addresses, tuple(new_states), jnp.max(jnp.stack(costs)), joined(lists))
+        later = None if memories is None else tuple(after)
+        return Sent(rows, addresses, tuple(new_states), jnp.max(jnp.stack(costs)), joined(lists), later)
 
     def _absorb(
         self, at: PhaseContext, states: tuple[State, ...], entries: Entries

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit.core.contract import Array, Key, Links, State, Tree
+from tacit.core.contract import Array, Key, Links, Memory, State, Tree
 from tacit.graphs import Availability, Graph
 from tacit.graphs.weights import evaluate_exactly
 from tacit.simulator.inbox import Packed, padding_width
@@ -163,6 +163,8 @@ class LoopState(NamedTuple):
     """Role -> states, bucket by bucket."""
     in_flight: tuple[InFlight | None, ...]
     """Per phase; None where messages arrive at once."""
+    memories: tuple[tuple[Memory, ...] | None, ...]
+    """Per phase, the memories of its sources' noise, bucket by bucket; None where draws are independent."""
 
 
 class LinksNow(NamedTuple):

@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit import runtime
 from tacit.core import limits
-from tacit.core.contract import Algorithm, Array, Batch, Links, Params, Phase, View
+from tacit.core.contract import Algorithm, Array, Batch, Links, Memory, Params, Phase, View
 from tacit.core.errors import ConfigError, ContractError
 from tacit.graphs import Channel, masking_pairs
 from tacit.privacy.noise.fixed_point import GRID_TYPES, fixed_point_step
@@ -187,7 +187,27 @@ class Setup:
                 make = jax.vmap(init, in_axes=(0, axis, dict.fromkeys(names, VIEW_AXES)))
                 per_bucket.append(PackedState.of(make(keys, given, views), {}))
             states[role] = tuple(per_bucket)
-        return LoopState(jnp.int32(0), states, tuple(map(self._nothing_in_flight, range(len(self.specs)))))
+        phases = range(len(self.specs))
+        return LoopState(
+            jnp.int32(0), states, tuple(map(self._nothing_in_flight, phases)), tuple(map(self._no_memories, phases))
+        )
+
+    def _no_memories(self, index: int) -> tuple[Memory, ...] | None:
+        """Return the empty memories of a phase's sources; None where draws are independent."""
+        empty = self.specs[index].release.memory()
+        if empty is None:
+            return None
+        role = self.layout.roles[self.algorithm.phases[index].source]
+        limits.refuse_beyond(
+            role.order.size * sum(leaf.nbytes for leaf in jax.tree.leaves(empty)), "the memory of correlated noise"
+        )
+
+        def of(bucket: slice) -> Memory:
+            count = role.order[bucket].size
+            found: Memory = jax.tree.map(lambda leaf: jnp.zeros((count, *leaf.shape), leaf.dtype), empty)
+            return found
+
+        return tuple(map(of, role.buckets))
 
     def _nothing_in_flight(self, index: int) -> InFlight | None:
         links = self.algorithm.phases[index].links

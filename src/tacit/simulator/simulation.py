@@ -124,6 +124,7 @@ class Simulation:
         ready = algorithm._replace(prepare=None)
         self.engine = Engine(ready, layout, options.channel, dtype, self.params, self.data.spec)
         self.answering = [k for k in range(len(algorithm.phases)) if self.engine.books_answers(k)]
+        self._check_participation()
         sizes = np.concatenate([s.data_size for s in self.streams])
         self.network = self.engine.network(options.seed, np.tile(sizes, repeats) if self.data.shared else sizes)
         noted = all_noted(algorithm.constraints, options.figures)
@@ -166,6 +167,15 @@ class Simulation:
             first = self.streams[0]
             seen = min(CHECKED_ROUNDS, first.rounds or CHECKED_ROUNDS, 1 + CHECKED_BATCHES // first.agents)
             algorithm.check_data(first.chunk(0, seen))
+
+    def _check_participation(self) -> None:
+        """Refuse records that come more often than correlated noise is fitted to; of cohorts the run has to tell."""
+        releases = [spec.release for spec in self.engine.specs]
+        if not self.answering and any(release.mechanism.correlation for release in releases):
+            always = np.ones((self.options.rounds, len(releases)))
+            spent_in_run(
+                self.algorithm.privacy, releases, always, readings_of(self.streams, self.learners, [], [], always)
+            )
 
     def _check_evaluate(self) -> None:
         evaluate = self.options.evaluate

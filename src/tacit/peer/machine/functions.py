@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit import runtime
-from tacit.core.contract import Algorithm, Batch, Key, Phase, State, Tree, View
+from tacit.core.contract import Algorithm, Batch, Key, Memory, Phase, State, Tree, View
 from tacit.core.inbox import StackedInbox
 from tacit.peer.machine.releases import Releaser
 from tacit.privacy import records_in
@@ -50,7 +50,7 @@ class AgentFunctions:
         self.init = {role: jax.jit(self._initialiser(role)) for role in algorithm.init}
 
     def _preparer(self, index: int, phase: Phase) -> Any:
-        return lambda key, state, batch, view: runtime.prepare(phase, index, key, state, batch, view)
+        return lambda key, state, batch, view, memory: runtime.prepare(phase, index, key, state, batch, view, memory)
 
     def _computer(self, index: int, phase: Phase) -> Any:
         def compute(
@@ -82,7 +82,9 @@ class AgentFunctions:
         init = self.algorithm.init[role]
         return lambda key, params, views: init(runtime.init_key(key), params, views)
 
-    def prepare(self, index: int, key: Key, state: State, batch: Batch, view: View) -> runtime.Prepared:
+    def prepare(
+        self, index: int, key: Key, state: State, batch: Batch, view: View, memory: Memory | None
+    ) -> runtime.Prepared:
         """Compute, release with simulated noise, emit.
 
         Args:
@@ -91,12 +93,22 @@ class AgentFunctions:
           state: Its state.
           batch: Its data of the round; `()` in a role without data.
           view: Its view of the phase's links in this round.
+          memory: Of its noise; None where draws are independent.
         """
-        ready: runtime.Prepared = self._prepare[index](key, state, batch, view)
+        ready: runtime.Prepared = self._prepare[index](key, state, batch, view, memory)
         return ready
 
     def prepare_booked(
-        self, index: int, key: Key, state: State, batch: Batch, view: View, releaser: Releaser, name: str, held: Held
+        self,
+        index: int,
+        key: Key,
+        state: State,
+        batch: Batch,
+        view: View,
+        memory: Memory | None,
+        releaser: Releaser,
+        name: str,
+        held: Held,
     ) -> runtime.Prepared:
         """Compute, release through the ledger, emit.
 
@@ -106,14 +118,16 @@ class AgentFunctions:
           state: Its state.
           batch: Its data of the round; `()` in a role without data.
           view: Its view of the phase's links in this round.
+          memory: Of its noise; None where draws are independent.
           releaser: Draws the noise and books the release.
           name: Unique name of the release in the ledger.
           held: Records in the batch, as the ledger knows them.
         """
         state, declared, (value, cut) = self._compute[index](key, state, batch, view)
-        noisy = releaser(name, self.specs[index].release, int(view.round), declared, value, held, bool(cut))
+        spec, round_ = self.specs[index].release, int(view.round)
+        noisy, memory = releaser(name, spec, round_, declared, value, held, bool(cut), memory)
         ready: runtime.Prepared = self._emit[index](state, noisy, runtime.with_data(view, batch)[0], declared)
-        return ready
+        return ready._replace(memory=memory)  # in double precision, which the compiled functions may not have
 
     def compile(self, index: int, key: Key, state: State, batch: Batch, view: View, booked: bool) -> None:
         """Compile what prepares a phase's messages.
@@ -127,7 +141,7 @@ class AgentFunctions:
           booked: Whether releases go through the ledger.
         """
         if not booked:
-            self._prepare[index](key, state, batch, view)
+            self._prepare[index](key, state, batch, view, self.specs[index].release.memory())
             return
         state, declared, (value, _) = self._compute[index](key, state, batch, view)
         self._emit[index](state, jax.tree.map(np.asarray, value), runtime.with_data(view, batch)[0], declared)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import jax
 import numpy as np
 
-from tacit.core.contract import Array, Batch, Mechanism, Tree
+from tacit.core.contract import Array, Batch, Mechanism, Memory, Tree
 from tacit.core.errors import PrivacyError
-from tacit.privacy.charges import Held, event_of
+from tacit.privacy.charges import Held, event_of, series_of
 from tacit.privacy.events import Event
 from tacit.runtime import Declared, ReleaseSpec
 
@@ -35,10 +35,12 @@ class Releaser(Protocol):
         value: Tree,
         held: Held,
         cut: bool = False,
-    ) -> Tree:
+        memory: Memory | None = None,
+    ) -> tuple[Tree, Memory | None]:
         """Release a value under a unique name; `held` are the records that it was computed from.
 
-        `cut`: it exceeded its declaration and was cut down to it (`tacit.privacy.enforcement`).
+        `cut`: it exceeded its declaration and was cut down to it (`tacit.privacy.enforcement`). `memory`: of correlated
+        noise; the next one is returned beside the value.
         """
 
 
@@ -85,12 +87,13 @@ class BookedReleaser:
         value: Tree,
         held: Held,
         cut: bool = False,
-    ) -> Tree:
+        memory: Memory | None = None,
+    ) -> tuple[Tree, Memory | None]:
         """Draw as declared, unless the books refuse it."""
         self.cut += cut
-        mechanism = spec.mechanism
+        mechanism, correlation = spec.mechanism, spec.mechanism.correlation
         if not spec.from_data:
-            return value
+            return value, memory
         if mechanism.distribution is not None and (mechanism.perturbs == "model" or mechanism.per_slot):
             remedy = "use laplace or gaussian noise on the update" if mechanism.per_slot else "say perturbs='update'"
             raise PrivacyError(
@@ -98,12 +101,23 @@ class BookedReleaser:
                 f"not in the declared sensitivity; {remedy} (docs/privacy.md)"
             )
         sensitivity, scale = (0.0, 0.0) if declared is None else _in_double(mechanism, round_, declared)
-        event = event_of(spec, round_, sensitivity, scale, held)
+        series = None if correlation is None or memory is None else series_of(spec, int(memory.releases))
+        event = event_of(spec, round_, sensitivity, scale, held, series)
         # Rounding adds to the sensitivity; more noise makes up for it, so that the cost stays as declared.
-        share = 0.0 if declared is None else rounding(spec.records, value)
+        share = 0.0 if declared is None else rounding(spec.records, value) + remembering(spec)
         if declared is not None and sensitivity == 0:  # no record moves it: it is zeros, and needs no noise
-            return self.ledger.release(name, event, lambda: value)
-        return self.ledger.release(name, event, lambda: self._noisy(event, scale * (1 + share), value))
+            return self.ledger.release(name, event, lambda: value), memory
+        if correlation is None:
+            return self.ledger.release(name, event, lambda: self._noisy(event, scale * (1 + share), value)), None
+        if memory is None:
+            raise PrivacyError(f"noise with {correlation!r} goes on from the agent's last release, which is not known")
+        # The centre of the draw is what past noise leaves of the value; with what was released, it gives this noise.
+        wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), value)
+        centre = jax.tree.map(lambda leaf, past: leaf - scale * past, wide, correlation.recalled(memory, np))
+        noisy = self.ledger.release(name, event, lambda: self._noisy(event, scale * (1 + share), centre))
+        noisy = jax.tree.map(lambda exact, leaf: exact.astype(leaf.dtype), noisy, value)
+        added = jax.tree.map(lambda leaf, given: (leaf.astype(np.float64) - given) / scale, noisy, wide)
+        return noisy, correlation.after(memory, added, np)
 
     def _noisy(self, event: Event, scale: float, value: Tree) -> Tree:
         from tacit.privacy.noise import release_on_grid
@@ -121,9 +135,15 @@ class BookedReleaser:
 
 
 def _in_double(mechanism: Mechanism, round_: int, declared: Declared) -> tuple[float, float]:
-    """Return sensitivity and scale in double precision: calibrated noise is calibrated anew, without rounding."""
+    """Return sensitivity and scale in double precision: calibrated noise is calibrated anew, without rounding.
+
+    Of correlated noise it is the sensitivity of all that a block releases.
+    """
     sensitivity, ratio = float(declared.sensitivity), mechanism.ratio_in(round_)
-    return sensitivity, float(declared.scale) if ratio is None else sensitivity / ratio
+    if ratio is None:
+        return sensitivity, float(declared.scale)
+    sensitivity *= mechanism.gain
+    return sensitivity, sensitivity / ratio
 
 
 def rounding(records: int, value: Tree) -> float:
@@ -138,6 +158,20 @@ def rounding(records: int, value: Tree) -> float:
         raise PrivacyError(
             f"a mean over {records:,} records in floats of {unit:.1g} may round by {share:.2g} of its sensitivity; "
             f"expected at most {LARGEST_ROUNDING:g}: compute in float64, or take smaller batches"
+        )
+    return share
+
+
+def remembering(spec: ReleaseSpec) -> float:
+    """Return the share by which rounding in the memory of correlated noise may raise the sensitivity of a block."""
+    correlation, ratio = spec.mechanism.correlation, spec.mechanism.ratio
+    if correlation is None or ratio is None:
+        return 0.0
+    share = correlation.rounding(spec.coordinates) / ratio
+    if share > LARGEST_ROUNDING:
+        raise PrivacyError(
+            f"the memory of noise over {correlation.rounds:,} rounds may round by {share:.2g} of the sensitivity; "
+            f"expected at most {LARGEST_ROUNDING:g}: say fewer rounds, after which a new block begins"
         )
     return share
 

@@ -14,7 +14,7 @@ from tacit.core.inbox import StackedInbox
 from tacit.peer.machine.envelopes import Envelope, fits, for_slot, stacked
 from tacit.peer.machine.functions import AgentFunctions
 from tacit.peer.machine.releases import Releaser, refuse_unnumbered
-from tacit.peer.machine.snapshots import Snapshot
+from tacit.peer.machine.snapshots import Memories, Snapshot
 from tacit.peer.masking.pairing import TAG_BYTES, partners_of, unmatched
 from tacit.privacy.charges import Held
 from tacit.privacy.clipping import refuse_nonfinite
@@ -78,6 +78,10 @@ class RoundMachine:
         self.longest_delay = longest_delay
         self.round = 0
         self.state: State = functions.init[role](key, params, views)
+        self.memories: Memories = tuple(
+            spec.release.memory(wide=releaser is not None) if phase.source == role else None
+            for phase, spec in zip(self.algorithm.phases, functions.specs, strict=True)
+        )
         self._phase: int | None = None
         self._views = views
         self._batch: Batch = ()
@@ -229,6 +233,7 @@ class RoundMachine:
             sorted(self._reached),
             sorted(self._absorbed),
             self._numbered,
+            self.memories,
         )
 
     def restore(self, snapshot: Snapshot, views: Views) -> None:
@@ -240,6 +245,7 @@ class RoundMachine:
         """
         self.round, self._phase, self._held = snapshot.round, snapshot.phase, snapshot.held
         self.state, self._batch, self._own = snapshot.state, snapshot.batch, snapshot.own
+        self.memories = snapshot.memories
         self._addressed = {links: set(agents) for links, agents in snapshot.addressed.items()}
         self._reached, self._absorbed = set(snapshot.reached), set(snapshot.absorbed)
         self._numbered = max(snapshot.numbered, snapshot.round)
@@ -344,13 +350,14 @@ class RoundMachine:
         view = self._views[phase.links]
         batch = self._batch if self.role == self.algorithm.learner else ()
         if self.releaser is None:
-            ready = self.functions.prepare(index, self.key, self.state, batch, view)
+            ready = self.functions.prepare(index, self.key, self.state, batch, view, self.memories[index])
         else:
             name = self.release_name(self.round, index)
             ready = self.functions.prepare_booked(
-                index, self.key, self.state, batch, view, self.releaser, name, self._held
+                index, self.key, self.state, batch, view, self.memories[index], self.releaser, name, self._held
             )
         self.state, outbox = ready.state, ready.outbox
+        self.memories = (*self.memories[:index], ready.memory, *self.memories[index + 1 :])
         envelopes = []
         agents, addressed = np.asarray(view.out.agent), np.asarray(ready.addressed)
         for slot in np.flatnonzero(addressed):

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tacit.core.contract import Batch, Message, State
+from tacit.core.contract import Batch, Memory, Message, State
 from tacit.privacy.charges import Held
+
+Memories = tuple[Memory | None, ...]
+"""Per phase, the memory of this agent's noise: as secret as a key. None: its draws are independent, or not its own."""
 
 
 class Snapshot(NamedTuple):
@@ -22,3 +25,4 @@ class Snapshot(NamedTuple):
     absorbed: list[tuple[int, int, int]]
     numbered: int = 0
     """Number of the last batch of records that never come again: it grows even where rounds are set back."""
+    memories: Memories = ()

@@ -390,7 +390,7 @@ class Node:
     def _restore(self) -> None:
         data = self.store.snapshot()
         if data is not None:
-            snapshot, self.cursor = decode(data, self.machine.state, self.specs, self.plan.batch)
+            snapshot, self.cursor = decode(data, self.machine.state, self.specs, self.plan.batch, self.machine.memories)
             self.machine.restore(snapshot, self.plan.views(snapshot.round))
         self.outbox.restore(self.store.outbox())
         self._position = self._next_position()

@@ -13,7 +13,7 @@ import numpy as np
 
 from tacit.core.contract import Batch, State
 from tacit.core.errors import StoreError
-from tacit.peer.machine.snapshots import Snapshot
+from tacit.peer.machine.snapshots import Memories, Snapshot
 from tacit.privacy.charges import Held
 from tacit.runtime import MessageSpec
 
@@ -34,20 +34,22 @@ def encode(snapshot: Snapshot, cursor: Any) -> bytes:
         "numbered": snapshot.numbered,
         "cursor": cursor,
     }
-    leaves = jax.tree.leaves((snapshot.state, snapshot.own, snapshot.batch))
+    leaves = jax.tree.leaves((snapshot.state, snapshot.memories, snapshot.own, snapshot.batch))
     return pack(facts, [np.asarray(leaf) for leaf in leaves])
 
 
-def decode(data: bytes, state: State, specs: Sequence[MessageSpec], batch: Batch) -> tuple[Snapshot, Any]:
-    """Read a snapshot back; `state`, `specs` and `batch` say which form its arrays must have."""
+def decode(
+    data: bytes, state: State, specs: Sequence[MessageSpec], batch: Batch, memories: Memories = ()
+) -> tuple[Snapshot, Any]:
+    """Read a snapshot back; `state`, `specs`, `batch` and `memories` say which form its arrays must have."""
     facts, leaves = unpack(data)
     try:
         own = specs[facts["phase"]].message if facts["own"] else None
-        template = (state, own, batch if facts["batch"] else ())
+        template = (state, memories, own, batch if facts["batch"] else ())
         expected = [(tuple(leaf.shape), np.dtype(leaf.dtype)) for leaf in jax.tree.leaves(template)]
         if [(leaf.shape, leaf.dtype) for leaf in leaves] != expected:
             raise ValueError("arrays of other shapes or types")
-        state, own, batch = jax.tree.unflatten(jax.tree.structure(template), leaves)
+        state, memories, own, batch = jax.tree.unflatten(jax.tree.structure(template), leaves)
         snapshot = Snapshot(
             facts["round"],
             facts["phase"],
@@ -59,6 +61,7 @@ def decode(data: bytes, state: State, specs: Sequence[MessageSpec], batch: Batch
             facts["reached"],
             [(k, sent, slot) for k, sent, slot in facts["absorbed"]],
             facts.get("numbered", 0),
+            memories,
         )
         return snapshot, facts["cursor"]
     except (KeyError, TypeError, ValueError, IndexError) as error:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from tacit.core.errors import ConfigError, LedgerError
 from tacit.privacy.accounting import Budget
-from tacit.privacy.events import Event
+from tacit.privacy.events import Event, Series
 
 FORMAT = 2
 UNDERCOUNTING = 1
@@ -63,7 +63,7 @@ def encode_event(event: Event) -> str:
     if not isinstance(event, Event):
         raise LedgerError(f"{event!r} is not an Event: only a declared release can be booked")
     try:
-        return _canonical(asdict(event))
+        return _canonical(_written(event))
     except (TypeError, ValueError) as error:
         fields = ", ".join(f"{name}={value!r}" for name, value in vars(event).items())  # its repr computes with them
         raise LedgerError(
@@ -71,13 +71,22 @@ def encode_event(event: Event) -> str:
         ) from error
 
 
+def _written(event: Event) -> dict[str, Any]:
+    """Return the fields of an event; a series stands there where there is one, with its own names."""
+    values = asdict(event)
+    del values["series"]
+    return values if event.series is None else {**values, "series": event.series._asdict()}
+
+
 @functools.lru_cache(maxsize=1024)  # most releases of a job are alike
 def decode_event(text: str, form: int = FORMAT) -> Event:
     """Read an event back; a text that `encode_event` would not have written is refused."""
     try:
         values = json.loads(text)
+        if "series" in values:
+            values["series"] = Series(**values["series"])
         event = Event(**{**values, "observers": tuple(values["observers"])})
-        written = asdict(event)
+        written = _written(event)
         if form == UNDERCOUNTING:
             del written["calibration"]
         known = _canonical(written) == text
