@@ -13,6 +13,7 @@ from tacit.privacy.graph_mechanisms import (
     per_edge,
 )
 from tacit.privacy.mechanisms import bounded_laplace, classic_gaussian, decaying_gaussian, gaussian, laplace
+from tacit.privacy.network import LinearNetwork, NetworkLoss, averaging_network, network_loss
 from tacit.privacy.noise import from_grid
 from tacit.privacy.release import release
 from tacit.privacy.statements import statement
@@ -20,7 +21,10 @@ from tacit.privacy.statements import statement
 __all__ = [
     "EVERYONE",
     "Event",
+    "LinearNetwork",
     "Loss",
+    "NetworkLoss",
+    "averaging_network",
     "bounded_laplace",
     "classic_gaussian",
     "clipped_gradient",
@@ -33,6 +37,7 @@ __all__ = [
     "laplace",
     "laplace_of_size",
     "local_graph_homomorphic",
+    "network_loss",
     "on_grid",
     "per_edge",
     "present_in",
