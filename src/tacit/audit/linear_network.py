@@ -35,7 +35,7 @@ from tacit.core.contract import (
     View,
     unprotected,
 )
-from tacit.core.errors import ConfigError
+from tacit.core.errors import ConfigError, TacitError
 from tacit.graphs import Channel, Graph, Topology
 from tacit.objectives import PenalisedLoss, Regulariser
 from tacit.privacy import LinearNetwork, NetworkLoss, network_loss, records_in
@@ -114,16 +114,16 @@ def linear_network(
     _refuse_unsteady(algorithm, topology, channel, stream)
     stream.refuse_outside(0, rounds)
     if stream.agents != topology.roles["peer"]:
-        raise ConfigError(f"stream {stream.name!r} feeds {stream.agents} agents, the graph has {topology.roles['peer']}")
+        agents = topology.roles["peer"]
+        raise ConfigError(f"stream {stream.name!r} feeds {stream.agents} agents, but the graph has {agents}")
     spec = stream.batch_spec()
     with jax.enable_x64(True):
-        probes = [Probe(_injected(make(_still(objective, d)), index), topology, _blank(spec, d), d) for d in (1, 2)]
-        network = _derived(probes[0], rounds)
-        _try_linearity(algorithm, network, probes[1])
+        one, two = (Probe(_injected(_made_still(make, objective, d), index), topology, _blank(spec, d)) for d in (1, 2))
+        network = _derived(one, rounds)
+        _try_linearity(algorithm, network, two)
         params = runtime.first_params(algorithm, spec, jnp.dtype(DTYPE), None)
         extent = Extent(sum(leaf.size for leaf in jax.tree.leaves(params)), records_in(spec))
-        declared = probes[0].declared(algorithm.phases[index].mechanism, index, extent, rounds, stream.data_size)
-    sensitivity, scale = declared
+        sensitivity, scale = one.declared(algorithm.phases[index].mechanism, index, extent, rounds, stream.data_size)
     everything = algorithm.phases[index].mechanism.adjacency == "dataset"
     whole = np.zeros((rounds, 1), np.int64)
     records = (whole if everything else stream.numbered(agent, 0, rounds) for agent in range(stream.agents))
@@ -140,16 +140,13 @@ class _Injected(NamedTuple):
 class Probe:
     """The simulator's round of a method on a graph, all messages at hand; agents are numbered as in the graph."""
 
-    def __init__(
-        self, algorithm: Algorithm, topology: Topology, spec: Batch, coordinates: int, repeats: int = 1, seed: int = 0
-    ) -> None:
-        self.algorithm, self.coordinates = algorithm, coordinates
+    def __init__(self, algorithm: Algorithm, topology: Topology, spec: Batch, repeats: int = 1, seed: int = 0) -> None:
+        self.algorithm, self.seed = algorithm, seed
         layout = lay_out(Topology.union([topology] * repeats), runtime.link_ends(algorithm), repeats)
         self.params = runtime.first_params(algorithm, spec, jnp.dtype(DTYPE), None)
         self.engine = Engine(algorithm, layout, Channel(), jnp.dtype(DTYPE), self.params, spec)
         self.role, self.spec, self.topology = layout.roles["peer"], spec, topology
         self.agents = self.role.agents
-        self.seed = seed
 
     def network(self, data_size: NDArray[Any] | int = 0) -> Network:
         """Return agents and links on the device."""
@@ -203,7 +200,8 @@ class Probe:
                 return jnp.asarray(noise.sensitivity, DTYPE), jnp.asarray(noise.scale, DTYPE)
 
             views = [setup.view("peer", links, b, members) for b, members in enumerate(network.members["peer"])]
-            return joined([jax.vmap(one, in_axes=(VIEW_AXES,), axis_size=len(v.agent))(v) for v in views])
+            both: tuple[Array, Array] = joined([jax.vmap(one, (VIEW_AXES,), axis_size=len(v.agent))(v) for v in views])
+            return both
 
         found = jax.lax.map(of_round, jnp.arange(1, rounds + 1, dtype=jnp.int32))
         sensitivity, scale = (np.asarray(each, np.float64)[:, self.role.position] for each in found)
@@ -287,22 +285,29 @@ def _stacked(spec: Batch, agents: int) -> Batch:
 
 def _blank(spec: Batch, coordinates: int) -> _Injected:
     """Return the shapes of a batch for a model of so many coordinates."""
-    shape, dtype = jax.ShapeDtypeStruct, jnp.dtype(DTYPE)
-    floating = jax.tree.map(lambda leaf: shape(leaf.shape, dtype if leaf.dtype.kind == "f" else leaf.dtype), spec)
-    return _Injected(floating, shape((coordinates,), dtype))  # type: ignore[arg-type]
+
+    def shape(shape: tuple[int, ...], dtype: Any) -> Any:
+        return jax.ShapeDtypeStruct(shape, jnp.dtype(DTYPE) if jnp.issubdtype(dtype, jnp.floating) else dtype)
+
+    return _Injected(jax.tree.map(lambda leaf: shape(leaf.shape, leaf.dtype), spec), shape((coordinates,), float))
 
 
-def _still(objective: Objective, coordinates: int) -> Objective:
-    """Return an objective of which the data's part is nothing, on so many coordinates."""
+def _made_still(make: Make, objective: Objective, coordinates: int) -> Algorithm:
+    """Return the method for an objective of which the data's part is nothing, on so many coordinates."""
     penalty = objective.loss.regulariser if isinstance(objective.loss, Separable) else Regulariser()
 
     def nothing(params: Params, batch: Batch) -> Array:
         return jnp.zeros(())
 
-    return objective._replace(
-        loss=PenalisedLoss(nothing, penalty),  # type: ignore[arg-type]
-        initial=lambda batch: jnp.zeros(coordinates),
-    )
+    loss = PenalisedLoss(nothing, penalty)
+    still = objective._replace(loss=loss, initial=lambda batch: jnp.zeros(coordinates))
+    try:
+        return make(still)
+    except TacitError as error:
+        raise ConfigError(
+            f"network privacy of {make(objective).name!r} is not known: it cannot be made without a loss of the data, "
+            "so that its messages are no linear function of what is released; the strong figure holds"
+        ) from error
 
 
 def _injected(algorithm: Algorithm, index: int) -> Algorithm:
@@ -333,8 +338,10 @@ def _released_phase(algorithm: Algorithm) -> int:
     """Return the phase with noise; refuse methods of whose releases too little is known."""
     noisy = [k for k, phase in enumerate(algorithm.phases) if phase.mechanism.distribution is not None]
     reason = None
-    if not algorithm.privacy.private or len(noisy) != 1:
-        reason = f"{len(noisy)} of its phases put noise on what they release, under a promise of privacy: expected one"
+    if not algorithm.privacy.private or not noisy:
+        raise ConfigError(f"{algorithm.name!r} promises no privacy to anybody: give it Gaussian noise and a clip")
+    if len(noisy) > 1:
+        reason = f"{len(noisy)} of its phases release values under noise, expected one"
     elif len(algorithm.init) != 1 or "peer" not in algorithm.init:
         reason = f"its agents have roles {sorted(algorithm.init)}, expected peers alone"
     elif any(phase.answers is not None for phase in algorithm.phases):

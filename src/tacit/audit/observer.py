@@ -123,7 +123,7 @@ def audit_observer(
     other = np.random.default_rng(seed).random(trials) < 0.5
     spec = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, jnp.dtype(DTYPE)), stream.batch_spec())
     with jax.enable_x64(True):
-        probe = Probe(algorithm, runtime.prepared_topology(algorithm, graph), spec, 1, trials, seed)
+        probe = Probe(algorithm, runtime.prepared_topology(algorithm, graph), spec, trials, seed)
         y = np.where(other, -1.0, 1.0)[:, None] * (np.arange(graph.agents) == agent)
         messages = _messages(probe, BEYOND_CLIP * bound, y, worst, rounds)
     scores = np.einsum("rtm,rm->t", messages[:, :, _seen(method, observer)], weights)
@@ -150,7 +150,7 @@ def _best_test(method: LinearMethod, agent: int, observer: int) -> tuple[Floats,
     shifts[each, each, agent] = (method.sensitivity / method.scale)[:, agent]
     weights = np.linalg.lstsq(view.T, shifts.reshape(network.rounds, -1).T, rcond=None)[0]
     worst = int(np.argmax(np.sum((view.T @ weights) ** 2, axis=0)))
-    return weights[:, worst].reshape(network.rounds, len(seen)), worst
+    return np.asarray(weights[:, worst], np.float64).reshape(network.rounds, len(seen)), worst
 
 
 def _messages(probe: Probe, size: float, y: Floats, differs: int, rounds: int) -> Floats:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tacit.core.contract import unprotected
+from tacit.core.lazy import lazy_exports
 from tacit.privacy.clipping import clipped_gradient, clipped_mean, gradient_parts, present_in, records_in
 from tacit.privacy.events import EVERYONE, Event, Loss
 from tacit.privacy.graph_mechanisms import (
@@ -13,11 +16,15 @@ from tacit.privacy.graph_mechanisms import (
     per_edge,
 )
 from tacit.privacy.mechanisms import bounded_laplace, classic_gaussian, decaying_gaussian, gaussian, laplace
-from tacit.privacy.network import LinearNetwork, NetworkLoss, averaging_network, network_loss
 from tacit.privacy.noise import from_grid
 from tacit.privacy.release import release
 from tacit.privacy.statements import statement
 
+if TYPE_CHECKING:
+    from tacit.privacy.network import LinearNetwork, NetworkLoss, averaging_network, network_loss
+
+# No peer needs these.
+__getattr__ = lazy_exports(__name__, {"network": "LinearNetwork NetworkLoss averaging_network network_loss"})[0]
 __all__ = [
     "EVERYONE",
     "Event",

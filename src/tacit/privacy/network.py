@@ -36,6 +36,22 @@ _DEPENDENT, _DOUBTFUL = 1e-12, 1e-8
 """Singular values below this share of the largest are rounding; where to look for such."""
 
 
+ASSUMPTIONS = (
+    "One observer, who pools with no other and with nobody who taps links: two together may learn more than either.",
+    "It follows the method, and knows the graph, W, all settings and all data but the record in question.",
+    "Graph and W are fixed and no message is lost; all noise is Gaussian, drawn by each agent for itself and kept "
+    "secret.",
+    "Values do not react: gradients are taken as known, not as functions of models that others' releases have moved. "
+    "Where they are, the figure is that of the first-order, non-adaptive view and not a bound: the truth may lie above "
+    "it, and never above the strong figure. That nothing is learnt where no message has had time to arrive (0) holds "
+    "in any case.",
+    "It speaks of the rounds that were looked at, and of messages: more rounds show an observer more, and so do models "
+    "that agents publish.",
+    "Budgets, ledgers and reports keep the strong figure: against an observer of every message.",
+)
+"""What the figures of `network_loss` stand on, in sentences."""
+
+
 class LinearNetwork(NamedTuple):
     """Messages of a network as linear functions of what its n agents release, round by round.
 
@@ -47,7 +63,7 @@ class LinearNetwork(NamedTuple):
       entry: (rounds, k, n).
       from_state: (rounds, m, k).
       from_release: (rounds, m, n).
-      heard: (n, m), whether an agent hears a message; its own do not count.
+      heard: (n, m), whether an agent hears a message; its own do not count. Messages are numbered by sender.
     """
 
     transition: Floats
@@ -64,7 +80,14 @@ class LinearNetwork(NamedTuple):
     @property
     def agents(self) -> int:
         """Number of agents."""
-        return self.entry.shape[2]
+        return int(self.entry.shape[2])
+
+    def distances(self) -> Floats:
+        """Return (agents, observers) how many links a message takes from one to the other; inf where it never does."""
+        from scipy.sparse.csgraph import shortest_path
+
+        hears = self.heard.reshape(self.agents, self.agents, -1).any(axis=2)
+        return np.asarray(shortest_path(np.ascontiguousarray(hears.T, np.float64), unweighted=True))
 
     def view(self, messages: ArrayLike) -> Floats:
         """Return (rounds * messages, rounds, agents): what each of these messages makes of every release.
@@ -76,10 +99,10 @@ class LinearNetwork(NamedTuple):
         found = np.zeros((self.rounds, chosen.size, self.rounds, self.agents))
         later = np.zeros((0, self.transition.shape[1]))  # what messages of later rounds make of the state
         for t in reversed(range(self.rounds)):
-            found[t + 1 :, :, t] = (later @ self.entry[t]).reshape(-1, chosen.size, self.agents)
+            found[t + 1 :, :, t] = (later @ self.entry[t]).reshape(self.rounds - t - 1, chosen.size, self.agents)
             found[t, :, t] = self.from_release[t, chosen]
             later = np.concatenate([self.from_state[t, chosen], later @ self.transition[t]])
-        return found.reshape(-1, self.rounds, self.agents)
+        return found.reshape(self.rounds * chosen.size, self.rounds, self.agents)
 
 
 class NetworkLoss(NamedTuple):
