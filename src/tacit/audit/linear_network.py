@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tacit import runtime
 from tacit.core import limits
@@ -68,9 +68,15 @@ class LinearMethod(NamedTuple):
     scale: Floats
     records: tuple[NDArray[np.int64] | None, ...]
 
-    def loss(self) -> NetworkLoss:
-        """Return the loss from each agent to each single observer; see `tacit.privacy.network_loss`."""
-        return network_loss(self.network, self.sensitivity, self.scale, records=self.records)
+    def loss(self, noise_response: ArrayLike | None = None) -> NetworkLoss:
+        """Return the loss from each agent to each single observer; see `tacit.privacy.network_loss`.
+
+        Args:
+          noise_response: First column of C^-1, where noise is correlated over rounds; None: it is independent.
+        """
+        return network_loss(
+            self.network, self.sensitivity, self.scale, records=self.records, noise_response=noise_response
+        )
 
 
 def linear_network(

@@ -217,8 +217,8 @@ def network_loss(
     patterns = [_patterns(reading, rounds) for reading in readings]
     _refuse_large(network)
     ratio = moved / spread
-    whole = (strategy.T @ strategy)[None] * (ratio.T[:, :, None] * ratio.T[:, None, :])
-    strong = np.array([_largest(whole[u], patterns[u]) for u in range(agents)])
+    gram = strategy.T @ strategy
+    strong = np.array([_largest(gram * np.outer(r, r), pattern) for r, pattern in zip(ratio.T, patterns, strict=True)])
     squared = np.full((agents, agents), np.nan)
     for observer in range(agents):
         others = np.arange(agents) != observer
@@ -230,19 +230,18 @@ def network_loss(
     return NetworkLoss(np.sqrt(squared), np.sqrt(strong), rounds)
 
 
-def _of_shifts(shifts: Floats, patterns: list[Floats] | None) -> float:
+def _of_shifts(shifts: Floats, patterns: Floats | None) -> float:
     """Return the largest squared loss of a record, from what its release of each round moves."""
     if patterns is None:
         return float(np.max(np.sum(shifts**2, axis=1), initial=0.0))
     return _largest(shifts @ shifts.T, patterns)
 
 
-def _largest(gram: Floats, patterns: list[Floats] | None) -> float:
+def _largest(gram: Floats, patterns: Floats | None) -> float:
     """Return the largest squared loss of a record, from the inner products of its shifts in all rounds."""
     if patterns is None:
         return float(np.max(np.diag(gram)))
-    size = np.abs(gram)
-    return max((float(counts @ size @ counts) for counts in patterns), default=0.0)
+    return float(np.max(np.sum((patterns @ np.abs(gram)) * patterns, axis=1), initial=0.0))
 
 
 def _row_space(view: Floats) -> Floats:
@@ -259,8 +258,8 @@ def _row_space(view: Floats) -> Floats:
     return np.asarray(basis.reshape(rounds, agents, -1))
 
 
-def _patterns(records: NDArray[np.int64] | None, rounds: int) -> list[Floats] | None:
-    """Return for each record how often it stands in the batch of each round; None: no record comes twice."""
+def _patterns(records: NDArray[np.int64] | None, rounds: int) -> Floats | None:
+    """Return (kinds of records, rounds) how often one stands in each round's batch; None: no record comes twice."""
     if records is None:
         return None
     if len(records) != rounds:
@@ -269,7 +268,7 @@ def _patterns(records: NDArray[np.int64] | None, rounds: int) -> list[Floats] | 
     numbers, which = np.unique(records[round_, place], return_inverse=True)
     counts = np.zeros((len(numbers), rounds))
     np.add.at(counts, (which.reshape(-1), round_), 1.0)
-    return list(np.unique(counts, axis=0))
+    return np.unique(counts, axis=0)
 
 
 def _response(response: ArrayLike | None, rounds: int) -> Floats:
