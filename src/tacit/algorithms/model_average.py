@@ -56,16 +56,16 @@ class Average(NamedTuple):
 
 def mean(power: float = 0.0) -> Average:
     """Mean of all models, the later ones with more weight where `power` is above 0."""
-    if not 0 <= power < math.inf:
-        raise ConfigError(f"power = {power!r}: expected a number from 0 on; 0 is the plain mean, 1 weighs model k by k")
+    if not 0 <= power <= 1000:
+        raise ConfigError(f"power = {power!r}: expected 0 to 1000; 0 is the plain mean, 1 weighs model k by k")
     return _running(lambda k: (1 + power) / (k + power))
 
 
 def exponential(rate: float = 0.01) -> Average:
     """Average with weights that fall by the factor 1 - `rate` from each model to the one before."""
-    if not 0 < rate < 1:
+    if not 1e-6 <= rate < 1:
         raise ConfigError(
-            f"rate = {rate!r}: expected a number between 0 and 1, both left out; 0.01 is about the last 100 rounds"
+            f"rate = {rate!r}: expected a number from 1e-6 on and below 1; 0.01 is about the last 100 rounds"
         )
     # The recursion whose weights sum to 1 from the first model on.
     return _running(lambda k: rate / -jnp.expm1(k * math.log1p(-rate)))
@@ -141,10 +141,10 @@ def averaged(algorithm: Algorithm, kind: str = "mean", **settings: float) -> Alg
     Args:
       algorithm: The method, with any objective and mechanism.
       kind: "mean" over all rounds so far, "exponential" (old rounds are forgotten), or "tail" (the last ones alone).
-      **settings: Of the kind. For "mean": `power`, from 0 on, 0 by default: weights grow like k^power (1: in proportion
-        to k). For "exponential": `rate` between 0 and 1, 0.01 by default: each model weighs 1 - rate times the next.
-        For "tail": `share` above 0 and at most 1, 0.5 by default: the mean covers at least this share of the rounds
-        so far, and at most share (2 - share); it needs no number of rounds.
+      **settings: Of the kind. For "mean": `power`, 0 to 1000, 0 by default: weights grow like k^power (1: in proportion
+        to k). For "exponential": `rate`, from 1e-6 on and below 1, 0.01 by default: each model weighs 1 - rate times
+        the next. For "tail": `share` above 0 and at most 1, 0.5 by default: the mean covers at least this share of
+        the rounds so far, and at most share (2 - share); it needs no number of rounds.
 
     Returns:
       An algorithm for `tacit.simulate`, a peer or an audit. Its states hold one more model, with "tail" two.
