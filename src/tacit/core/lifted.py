@@ -36,6 +36,16 @@ def lift(algorithm: Algorithm, role: str, first: Callable[[State], Tree]) -> Alg
       algorithm: The method.
       role: Whose states: a key of `algorithm.init`.
       first: First state of an agent -> what it carries at first.
+
+    Returns:
+      The same method on states that are `Carrying`; the other roles' states stay as they are.
+
+    Example:
+      >>> import tacit
+      >>> method = tacit.algorithms.local_online(tacit.objectives.logistic())
+      >>> counting = lift(method, "peer", lambda state: 0)
+      >>> counting.init["peer"](None, [0.5, 0.5], {})
+      Carrying(state=[0.5, 0.5], carried=0)
     """
     init = algorithm.init[role]
 
