@@ -29,7 +29,9 @@ def both(case: Case) -> Algorithm:
     plain = case.make()
     method, objective = averaged(plain), plain.objective
     return method._replace(
-        model=lambda carrying: (plain.model(carrying.state), method.model(carrying)), objective=_of_the_first(objective)
+        model=lambda carrying: (plain.model(carrying.state), method.model(carrying)),
+        objective=_of_the_first(objective),
+        constraints={},  # of one model
     )
 
 

@@ -26,6 +26,13 @@ class Carrying(NamedTuple):
     carried: Tree
 
 
+def own_part(state: State) -> State:
+    """Return the method's own part of a state, whatever it carries."""
+    while isinstance(state, Carrying):
+        state = state.state
+    return state
+
+
 def lift(algorithm: Algorithm, role: str, first: Callable[[State], Tree]) -> Algorithm:
     """Return the algorithm with states of one role that carry something along, which its functions do not see.
 
