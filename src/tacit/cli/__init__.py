@@ -125,6 +125,7 @@ def algorithms(
 ) -> None:
     """List the algorithms: where each comes from, what it requires and which parameters it has."""
     from tacit.algorithms import REGISTRY
+    from tacit.algorithms.model_average import AVERAGES
 
     facts = [_facts(entry) for entry in REGISTRY.values()]
     if as_json:
@@ -148,6 +149,10 @@ def algorithms(
     say(
         f"mirror: the geometry ({kinds['mirror']}), in [algorithm.mirror]. constraints: what is kept in the long run "
         f"({kinds['constraints']}), in [[algorithm.constraints]]."
+    )
+    say(
+        f"average: every method can predict with an average of its models ({', '.join(AVERAGES)}), by "
+        'average = "tail" or a table [algorithm.average]; help(tacit.algorithms.averaged) explains it.'
     )
     say("help(tacit.algorithms.NAME) in Python explains a method and all its parameters.")
 

@@ -24,7 +24,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from tacit import graphs, streams
-from tacit.config.choices import CONSTRUCTORS, OBJECTIVES, Choice, choose, task_of
+from tacit.config.choices import OBJECTIVES, Choice, MethodSettings, choose, choose_method, method_name, task_of
 from tacit.config.extensions import Extensions
 from tacit.config.sections import Place, Section, Seeding, beside, check, located, read_text, read_toml
 from tacit.core import limits
@@ -178,7 +178,7 @@ class FileSettings(TabularSettings):
     """Facts that may be learnt from all rows though a method promises privacy; see `tacit.streams.learnt`."""
 
 
-class AlgorithmSettings(Section):
+class AlgorithmSettings(MethodSettings):
     """Settings of every algorithm, besides its own parameters."""
 
     label: str | None = Field(default=None, min_length=1)
@@ -360,24 +360,17 @@ def _with_path(data: Mapping[str, Any], file: Path) -> dict[str, Any]:
 
 def _algorithms(tables: Sequence[Any], file: Path) -> tuple[Choice, ...]:
     return tuple(
-        choose(
-            CONSTRUCTORS,
-            table,
-            Place(str(file), f"[[algorithm]] {number}"),
-            common=AlgorithmSettings,
-            key="name",
-        )
+        choose_method(table, Place(str(file), f"[[algorithm]] {number}"), AlgorithmSettings)
         for number, table in enumerate(tables, start=1)
     )
 
 
 def _labels(algorithms: Sequence[Choice], file: Path) -> tuple[str, ...]:
     """Return what each is called: its label, or its name; names used twice get their number."""
-    names = [algorithm.kind for algorithm in algorithms]
+    names = [method_name(algorithm) for algorithm in algorithms]
     labels = [
-        getattr(algorithm.values, "label", None)
-        or (algorithm.kind if names.count(algorithm.kind) == 1 else f"{algorithm.kind} {number}")
-        for number, algorithm in enumerate(algorithms, start=1)
+        getattr(algorithm.values, "label", None) or (name if names.count(name) == 1 else f"{name} {number}")
+        for number, (algorithm, name) in enumerate(zip(algorithms, names, strict=True), start=1)
     ]
     doubled = next((label for label in labels if labels.count(label) > 1), None)
     if doubled is not None:

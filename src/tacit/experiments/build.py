@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tacit import runtime
-from tacit.config.choices import Choice
+from tacit.config.choices import Choice, make_method
 from tacit.config.experiment import SYNTHETIC, Config
 from tacit.config.sections import located
 from tacit.core import limits
@@ -136,11 +136,8 @@ def _built(config: Config) -> Problem:
     stream = _stream_maker(config, graph)
     with located(config.objective.place):
         objective = config.objective.function(**config.objective.arguments())
-    algorithms = []
-    for choice in config.algorithms:
-        with located(choice.place):
-            algorithms.append(choice.function(objective, **choice.arguments()))
-    problem = Problem(config, _there(config.graph, graph, stream), stream, objective, tuple(algorithms), channel)
+    algorithms = tuple(make_method(choice, objective) for choice in config.algorithms)
+    problem = Problem(config, _there(config.graph, graph, stream), stream, objective, algorithms, channel)
     problem.check()
     return problem
 

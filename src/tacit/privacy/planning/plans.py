@@ -5,8 +5,8 @@ step a and noise that leaves a standard deviation s in a prediction per unit of 
 
     R^2 / (2 a T)  +  L / 2 (a s)^2,
 
-the way left to a solution of norm R, and what noise costs where the loss curves by L. The step makes it least, and is no
-larger than 1 / L. Batches are many enough to mix over the graph and few enough to be cheap: a hundred per pass.
+the way left to a solution of norm R, and what noise costs where the loss curves by L. The step makes it least, and is
+no larger than 1 / L. Batches are many enough to mix over the graph and few enough to be cheap: a hundred per pass.
 """
 
 from __future__ import annotations
