@@ -6,6 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from tacit import runtime
 from tacit.config.choices import Choice
@@ -13,6 +14,7 @@ from tacit.config.experiment import SYNTHETIC, Config
 from tacit.config.sections import located
 from tacit.core import limits
 from tacit.core.contract import Algorithm, Objective
+from tacit.experiments.references import Plan, made, plan, with_constant
 from tacit.experiments.tables import Tabular, seeded
 from tacit.graphs import Channel, Delay, Graph, Topology, as_topology
 from tacit.results import Run
@@ -48,8 +50,17 @@ class Problem:
             with located(choice.place):
                 runtime.prepared_topology(algorithm, graph, self.channel)
 
+    @functools.cached_property
+    def references(self) -> Plan:
+        """Runs that the private methods are compared with; none where the file says `references = false`."""
+        if not self.config.run.references:
+            return Plan((), {}, ())
+        graph = self.graph(self.config.run.seed)
+        check = functools.partial(runtime.prepared_topology, graph=graph, channel=self.channel)
+        return plan(self.config, self.objective, self.algorithms, check)
+
     def runs(self, progress: bool | None = None) -> Iterator[Run]:
-        """Run one algorithm after the other; an interrupted one is the last.
+        """Run one algorithm after the other, then the references of private ones; an interrupted one is the last.
 
         Ctrl-C while regret is computed gives the run without it, and is raised afterwards.
 
@@ -59,8 +70,8 @@ class Problem:
         Returns:
           An iterator of finished runs, in the order of the file.
         """
-        settings = self.config.run
-        for k, algorithm in enumerate(self.algorithms):
+        settings, of, finished = self.config.run, self.references.of, []
+        for algorithm, label, described in self._listed():
             with limits.memory(settings.memory):
                 run = simulate(
                     algorithm,
@@ -75,19 +86,36 @@ class Problem:
                     record_every=settings.record_every,
                     progress=progress,
                 )
-            run.label = self.config.labels[k]
-            run.settings = self.config.settings(only=k)
+            run.label, run.settings, run.references = label, described, of.get(label, {})
             stopped: KeyboardInterrupt | None = None
             if settings.regret_points and not run.partial:
                 try:
                     run.regret(settings.regret_points, settings.regret_window if run.constraints else None)
                 except KeyboardInterrupt as error:
                     stopped = error
+            finished.append(run)
             yield run
             if stopped is not None:
                 raise stopped
             if run.partial:
                 return
+        yield from with_constant(finished, of)[len(finished) :]
+
+    def _listed(self) -> list[tuple[Algorithm, str, dict[str, Any]]]:
+        """Return what is run: method, label and settings as they would stand in a file."""
+        config = self.config
+        asked = zip(self.algorithms, config.labels, strict=True)
+        return [
+            *((algorithm, label, config.settings(only=k)) for k, (algorithm, label) in enumerate(asked)),
+            *(
+                (
+                    reference.algorithm,
+                    reference.label,
+                    config.settings() | {"algorithm": [reference.choice.settings("name")]},
+                )
+                for reference in self.references.runs
+            ),
+        ]
 
 
 def build(config: Config) -> Problem:
@@ -139,7 +167,7 @@ def _built(config: Config) -> Problem:
     algorithms = []
     for choice in config.algorithms:
         with located(choice.place):
-            algorithms.append(choice.function(objective, **choice.arguments()))
+            algorithms.append(made(choice, objective))
     problem = Problem(config, _there(config.graph, graph, stream), stream, objective, tuple(algorithms), channel)
     problem.check()
     return problem

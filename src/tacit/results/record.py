@@ -170,6 +170,7 @@ def _summary(run: Run) -> dict[str, Any]:
         "score_name": run.objective.score_name if run.objective.score_name in metrics else None,
         "regret": None if regret is None else _regret(regret),
         "privacy": run.privacy.summary(),
+        "references": dict(run.references),
         "timings": {"seconds": run.seconds, "compile_seconds": run.compile_seconds},
         "versions": versions(),
         "objective": run.objective.name,

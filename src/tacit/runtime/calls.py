@@ -50,6 +50,15 @@ class Declared(NamedTuple):
     """Infinite for noise without one."""
 
 
+class Sizes(NamedTuple):
+    """Squared norms of a release in simulation: they depend on data, so that a peer takes none."""
+
+    signal: Array
+    """Of the value before the noise."""
+    noise: Array
+    """Of the noise, expected."""
+
+
 class Prepared(NamedTuple):
     """What one agent has ready to send in a phase."""
 
@@ -59,6 +68,8 @@ class Prepared(NamedTuple):
     """Which out-slots are sent to, slot 0 included."""
     declared: Declared | None
     """None where nothing was added."""
+    sizes: Sizes | None = None
+    """None where nothing was added, and in a peer."""
 
 
 def prepare(phase: Phase, index: int, key: Key, state: State, batch: Batch, view: View) -> Prepared:
@@ -67,7 +78,9 @@ def prepare(phase: Phase, index: int, key: Key, state: State, batch: Batch, view
     state, value = compute(phase, index, key, state, batch, view)
     words = noise_words(key, view.round, index)
     released, noise = release(phase.mechanism, words, value, view, records_in(batch))
-    return emit(phase, state, released, view, None if noise is None else _declared(noise))
+    if noise is None:
+        return emit(phase, state, released, view, None)
+    return emit(phase, state, released, view, _declared(noise))._replace(sizes=_sizes(value, noise))
 
 
 def with_data(view: View, batch: Batch) -> tuple[View, Batch]:
@@ -119,6 +132,13 @@ def absorb(algorithm: Algorithm, index: int, key: Key, state: State, inbox: Inbo
 def _declared(noise: Noise) -> Declared:
     bound = jnp.inf if noise.bound is None else noise.bound
     return Declared(*(jnp.asarray(x, jnp.result_type(float)) for x in (noise.sensitivity, noise.scale, bound)))
+
+
+def _sizes(value: Tree, noise: Noise) -> Sizes:
+    leaves = jax.tree.leaves(value)
+    signal = sum((jnp.sum(jnp.square(leaf)) for leaf in leaves), jnp.zeros(()))
+    variance = jnp.square(noise.scale) * (1 if noise.distribution == "gaussian" else 2)
+    return Sizes(signal, jnp.asarray(sum(leaf.size for leaf in leaves) * variance, signal.dtype))
 
 
 def _addressed(outbox: Outbox, view: View) -> Array:

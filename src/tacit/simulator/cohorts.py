@@ -51,6 +51,7 @@ class OneSent(NamedTuple):
     """Of its release, as in `Tally.ratios`."""
     to: Array
     """The outbox's own list of addresses; empty where it has none."""
+    sizes: runtime.Sizes | None
 
 
 class Cohorts:
@@ -156,14 +157,14 @@ class Cohorts:
         pick: Pick,
         cohort: Cohort,
         one: Callable[[Key, State, Batch, View], OneSent],
-    ) -> tuple[Packed, State, Array]:
-        """Compute, release and emit for a cohort: its messages, everybody's states, and what each release costs."""
+    ) -> tuple[Packed, State, OneSent]:
+        """Compute, release and emit for a cohort: its messages, everybody's states, and all that each has sent."""
         setup, source = self.setup, at.phase.source
         members, view, kept = self._gathered(at, source, states, cohort)
         last = setup.layout.roles[source].order.size - 1
         batch = pick(jnp.minimum(cohort.position, last)) if source == setup.algorithm.learner else ()
         sent = jax.vmap(one, in_axes=(0, 0, 0, VIEW_AXES))(members.key, kept, batch, view)
-        return sent.message, _written(states, cohort, sent.state), sent.cost
+        return sent.message, _written(states, cohort, sent.state), sent
 
     def absorb_answers(
         self, at: PhaseContext, states: tuple[State, ...], rows: Packed, cohort: Cohort

@@ -49,6 +49,8 @@ class Tally(NamedTuple):
     added."""
     took_part: tuple[Array, ...]
     """Per phase that answers and is booked: which learners took part, by position, or the positions of a cohort."""
+    sizes: Array
+    """(2, repeats) sums over the learners' releases with noise: squared norms of the values, and of the noise."""
 
 
 def _in_scales(declared: runtime.Declared | None, dtype: jnp.dtype) -> Array:
@@ -84,6 +86,7 @@ class RoundContext:
     took_part: list[Array] = field(default_factory=list)
     in_flight: list[InFlight | None] = field(default_factory=list)
     messages: list[Array] = field(default_factory=list)
+    sizes: list[Array] = field(default_factory=list)
 
     def note(self, buffer: Packed, ratio: Array, in_flight: InFlight | None, messages: Array) -> None:
         """Note what a phase leaves behind."""
@@ -105,6 +108,8 @@ class Sent(NamedTuple):
     """Of the dearest release."""
     to: Array
     """The outboxes' lists of addresses."""
+    sizes: runtime.Sizes | None
+    """By the agents' positions."""
 
 
 class Engine:
@@ -201,6 +206,7 @@ class Engine:
             called[-1] if called else None,
             jnp.stack(context.ratios),
             tuple(context.took_part),
+            sum(context.sizes, jnp.zeros((2, self.layout.repeats), self.setup.dtype)),
         )
         return LoopState(t, packed, tuple(context.in_flight)), tuple(context.buffers), tally
 
@@ -212,6 +218,8 @@ class Engine:
             context.took_part.append(takes_part)
         sent = self._send(at, states[phase.source], context.batch, buffer, takes_part)
         states[phase.source] = sent.states
+        role = self.layout.roles[phase.source]
+        self._note_sizes(at, context, sent.sizes, None if len(role.buckets) == 1 else role.order // role.agents)
         departures = self.delivery.departures(at, sent.addressed, takes_part)
         in_flight, entries = self.delivery.arrivals(at, sent.rows, departures, in_flight)
         context.note(sent.rows, sent.cost, in_flight, self.delivery.count_sent(at, departures))
@@ -239,19 +247,35 @@ class Engine:
         _, cohort = context.cohorts[phase.answers]
         (state,) = states[phase.source]
         one = partial(self._one_sends, phase, at.index)
-        rows, state, ratios = self.cohorts.answer(at, state, context.pick, cohort, one)
+        rows, state, sent = self.cohorts.answer(at, state, context.pick, cohort, one)
         states[phase.source] = (state,)
         states[phase.target] = self.cohorts.absorb_answers(at, states[phase.target], rows, cohort)
         if self.books_answers(at.index):
             context.took_part.append(cohort.position)
-        ratio = jnp.max(jnp.where(cohort.called, ratios, 0))
+        ratio = jnp.max(jnp.where(cohort.called, sent.cost, 0))
+        counted = jax.tree.map(lambda size: jnp.where(cohort.called, size, 0), sent.sizes)
+        self._note_sizes(at, context, counted, cohort.repeat)
         context.note(buffer, ratio, None, cohort.called_in(self.layout.repeats))
+
+    def _note_sizes(
+        self, at: PhaseContext, context: RoundContext, sizes: runtime.Sizes | None, repeat: Array | np.ndarray | None
+    ) -> None:
+        """Add up the sizes of the learners' releases in each repeat; None: repeat after repeat."""
+        if sizes is None or at.phase.source != self.algorithm.learner:
+            return
+        both, repeats = jnp.stack(sizes).astype(self.setup.dtype), self.layout.repeats
+        if repeats == 1 or repeat is None:
+            context.sizes.append(jnp.sum(both.reshape(2, repeats, -1), axis=2))
+        else:
+            context.sizes.append(jax.ops.segment_sum(both.T, jnp.asarray(repeat), repeats).T)
 
     def _one_sends(self, phase: Phase, index: int, key: Key, state: State, batch: Batch, view: View) -> OneSent:
         ready = runtime.prepare(phase, index, key, state, batch, view)
         packed = self.setup.packings[index].pack(ready.outbox.message)
         to = jnp.zeros(0, jnp.int32) if ready.outbox.to is None else ready.outbox.to
-        return OneSent(ready.state, packed, ready.addressed, _in_scales(ready.declared, self.setup.dtype), to)
+        return OneSent(
+            ready.state, packed, ready.addressed, _in_scales(ready.declared, self.setup.dtype), to, ready.sizes
+        )
 
     def _send(
         self,
@@ -264,7 +288,7 @@ class Engine:
         """Compute, release and emit for every source agent; those that do not take part keep their state."""
         source, spec = at.phase.source, self.specs[at.index]
         role = self.layout.roles[source]
-        new_states, addressed, costs, lists = [], [], [], []
+        new_states, addressed, costs, lists, sizes = [], [], [], [], []
         rows = dict(buffer)
         first = 0
         one = partial(self._one_sends, at.phase, at.index)
@@ -276,6 +300,7 @@ class Engine:
             if takes_part is not None:
                 mine = takes_part[role.buckets[b]]
                 new, cost = where(mine, new, state), jnp.where(mine, cost, 0)
+                sent = sent._replace(sizes=jax.tree.map(lambda size, mine=mine: jnp.where(mine, size, 0), sent.sizes))
             costs.append(jnp.max(cost))
             new_states.append(new)
             if spec.delivery == "per_slot":
@@ -286,11 +311,12 @@ class Engine:
             first += next(iter(message.values())).shape[0] if message else 0
             addressed.append(sent.addressed.reshape(-1))
             lists.append(sent.to)
+            sizes.append(sent.sizes)
         masks = at.network.masks[at.index]
         if masks is not None:
             rows = dict(self.delivery.masked(at, rows, masks))
         addresses = joined(addressed) if spec.addressed else None
-        return Sent(rows, addresses, tuple(new_states), jnp.max(jnp.stack(costs)), joined(lists))
+        return Sent(rows, addresses, tuple(new_states), jnp.max(jnp.stack(costs)), joined(lists), joined(sizes))
 
     def _absorb(
         self, at: PhaseContext, states: tuple[State, ...], entries: Entries
