@@ -97,7 +97,7 @@ def test_a_reference_stands_in_its_folder_as_a_file_that_makes_it_again(finished
     )
     again = build(parse(text, FILE))
     assert again.algorithms[0].name == "online_push_sum, alone"
-    assert again.references.runs == ()
+    assert again.references.runs == []
     assert made.config.settings()["run"]["references"] is True
 
 

@@ -196,9 +196,6 @@ def _execute(config: Any, out: Path | None, default: Path, trackers: Sequence[Ca
         f"{settings.rounds:,} rounds, {counted(settings.repeats, 'repeat')}, seed {settings.seed}"
     )
 
-    for words in planned.left_out:
-        say(f"note: {words}", err=True)
-
     def finished(run: Any) -> None:
         _print_finished(run)
         for track in trackers:
@@ -208,6 +205,8 @@ def _execute(config: Any, out: Path | None, default: Path, trackers: Sequence[Ca
                 say(f"not logged: {error}", err=True)
 
     outcome = execute(problem, out, command=_command(), finished=finished)
+    for words in planned.left_out:
+        say(f"note: {words}", err=True)
     say("")
     _print_comparison(outcome.comparison)
     _say_where(out)

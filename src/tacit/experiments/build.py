@@ -14,6 +14,7 @@ from tacit.config.experiment import SYNTHETIC, Config
 from tacit.config.sections import located
 from tacit.core import limits
 from tacit.core.contract import Algorithm, Objective
+from tacit.core.errors import TacitError
 from tacit.experiments.references import Plan, made, plan, with_constant
 from tacit.experiments.tables import Tabular, seeded
 from tacit.graphs import Channel, Delay, Graph, Topology, as_topology
@@ -54,7 +55,7 @@ class Problem:
     def references(self) -> Plan:
         """Runs that the private methods are compared with; none where the file says `references = false`."""
         if not self.config.run.references:
-            return Plan((), {}, ())
+            return Plan([], {}, [])
         graph = self.graph(self.config.run.seed)
         check = functools.partial(runtime.prepared_topology, graph=graph, channel=self.channel)
         return plan(self.config, self.objective, self.algorithms, check)
@@ -72,20 +73,13 @@ class Problem:
         """
         settings, of, finished = self.config.run, self.references.of, []
         for algorithm, label, described in self._listed():
-            with limits.memory(settings.memory):
-                run = simulate(
-                    algorithm,
-                    self.graph,
-                    self.stream,
-                    rounds=settings.rounds,
-                    repeats=settings.repeats,
-                    seed=settings.seed,
-                    channel=self.channel,
-                    dtype=settings.dtype,
-                    node_loss=settings.node_loss,
-                    record_every=settings.record_every,
-                    progress=progress,
-                )
+            try:
+                run = self._run(algorithm, progress)
+            except TacitError as error:
+                if label in self.config.labels:
+                    raise
+                self.references.leave_out(label, error)
+                continue
             run.label, run.settings, run.references = label, described, of.get(label, {})
             stopped: KeyboardInterrupt | None = None
             if settings.regret_points and not run.partial:
@@ -100,6 +94,23 @@ class Problem:
             if run.partial:
                 return
         yield from with_constant(finished, of)[len(finished) :]
+
+    def _run(self, algorithm: Algorithm, progress: bool | None) -> Run:
+        settings = self.config.run
+        with limits.memory(settings.memory):
+            return simulate(
+                algorithm,
+                self.graph,
+                self.stream,
+                rounds=settings.rounds,
+                repeats=settings.repeats,
+                seed=settings.seed,
+                channel=self.channel,
+                dtype=settings.dtype,
+                node_loss=settings.node_loss,
+                record_every=settings.record_every,
+                progress=progress,
+            )
 
     def _listed(self) -> list[tuple[Algorithm, str, dict[str, Any]]]:
         """Return what is run: method, label and settings as they would stand in a file."""

@@ -43,12 +43,16 @@ class Reference(NamedTuple):
 class Plan(NamedTuple):
     """The references of an experiment."""
 
-    runs: tuple[Reference, ...]
+    runs: list[Reference]
     """Those that the file does not have already, each once."""
-    of: Mapping[str, Mapping[str, str]]
+    of: dict[str, dict[str, str]]
     """Label of a private run -> what it is compared with -> label of that run."""
-    left_out: tuple[str, ...]
-    """References that cannot be run, and why."""
+    left_out: list[str]
+    """References that cannot be run, and why; a run that is refused is added when it is tried."""
+
+    def leave_out(self, label: str, error: TacitError) -> None:
+        """Note a reference that cannot be run: its absence stops nothing else."""
+        self.left_out.append(f"{label}: left out, since it cannot be run ({error})")
 
 
 def alone(algorithm: Algorithm) -> Algorithm:
@@ -114,14 +118,12 @@ def plan(
       check: Raises where a method cannot run on the experiment's graph.
     """
     known = {_key(choice): label for choice, label in zip(config.algorithms, config.labels, strict=True)}
-    runs: list[Reference] = []
-    of: dict[str, dict[str, str]] = {}
-    left_out: list[str] = []
+    planned = Plan([], {}, [])
     several = sum(algorithm.privacy.private for algorithm in algorithms) > 1
     for choice, label, algorithm in zip(config.algorithms, config.labels, algorithms, strict=True):
         if not algorithm.privacy.private:
             continue
-        of[label] = {}
+        planned.of[label] = {}
         for kind, wanted in _wanted(choice, algorithm).items():
             key = _key(wanted)
             if key not in known:
@@ -131,12 +133,12 @@ def plan(
                     reference = Reference(name, named, made(named, objective))
                     check(reference.algorithm)
                 except TacitError as error:
-                    left_out.append(f"{name}: left out, since it cannot be run ({error})")
+                    planned.leave_out(name, error)
                     continue
-                runs.append(reference)
+                planned.runs.append(reference)
                 known[key] = name
-            of[label][kind] = known[key]
-    return Plan(tuple(runs), of, tuple(left_out))
+            planned.of[label][kind] = known[key]
+    return planned
 
 
 def _wanted(choice: Choice, algorithm: Algorithm) -> dict[str, Choice]:
@@ -210,8 +212,8 @@ def compare(
     private, quiet = method(mechanism), method(unprotected)
     if not private.privacy.private or quiet.privacy.private:
         raise ConfigError(
-            f"mechanism {mechanism!r}: expected one with which {private.name!r} promises privacy, and a method that takes "
-            "its noise from its argument; give a mechanism with a clip, and a function of it"
+            f"mechanism {mechanism!r}: expected one with which {private.name!r} promises privacy, and a method that "
+            "takes its noise from its argument; give a mechanism with a clip, and a function of it"
         )
     methods = {"private": private, WITHOUT_NOISE: quiet, ALONE: alone(private), ALONE_WITHOUT_NOISE: alone(quiet)}
     if _cancels(private):

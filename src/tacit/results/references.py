@@ -47,10 +47,13 @@ class Match(NamedTuple):
     """By how much the means differ, 0 or more."""
     half: float
     """Half of the difference's 95 % interval; infinite where it is not known."""
+    cost: str = ""
+    """Privacy that the reference spent, where it has the same noise but not the same cost."""
 
     def words(self) -> str:
         """Return the reference, its figure and the margin."""
-        return f"{IN_WORDS[self.kind]} ({_number(self.theirs)}, by {_margin(self.margin, self.half)})"
+        cost = f" at {self.cost}" if self.cost else ""
+        return f"{IN_WORDS[self.kind]}{cost} ({_number(self.theirs)}, by {_margin(self.margin, self.half)})"
 
 
 class Finding(NamedTuple):
@@ -128,16 +131,18 @@ def _match(kind: str, metric: str, record: Record, other: Record) -> Match | Non
     ours, theirs = (each.metrics[_key(metric)]["mean"] for each in (record, other))
     if theirs is None:
         return None
+    cost = other.privacy if kind == ALONE and other.privacy != record.privacy else ""
     if ours is None:
-        return Match(kind, "worse", theirs, math.inf, math.inf)
+        return Match(kind, "worse", theirs, math.inf, math.inf, cost)
     sign = 1 if HIGHER_IS_BETTER.get(metric, False) else -1
-    interval = mean_interval(sign * (_values(record, metric) - _values(other, metric)))
+    with np.errstate(over="ignore", invalid="ignore"):  # losses near the largest number
+        interval = mean_interval(sign * (_values(record, metric) - _values(other, metric)))
     half = interval.high - interval.mean
     ahead = sign * (ours - theirs)
     # A difference without spread is one, as that of a run from itself is none.
     known = math.isfinite(half) and abs(ahead) > half
     outcome: Outcome = "about the same" if not known else "better" if ahead > 0 else "worse"
-    return Match(kind, outcome, theirs, abs(ahead), half)
+    return Match(kind, outcome, theirs, abs(ahead), half, cost)
 
 
 def _values(record: Record, metric: str) -> NDArray[np.float64]:
