@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -84,6 +85,17 @@ def test_runs_of_another_problem_are_no_references(compared: Callable[..., Compa
     comparison = compared({CONSTANT: 0.1})
     comparison.records[4].summary["stream"] = "other data"
     assert comparison.cautions() == []
+
+
+def test_runs_of_two_directories_are_compared_each_with_its_own(
+    compared: Callable[..., Comparison], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tacit.results.comparison.can_draw", lambda: False)  # pictures take seconds
+    good, bad = compared({}).save(tmp_path / "good"), compared({CONSTANT: 0.1}).save(tmp_path / "bad")
+    both = Comparison.load([good, bad])
+    assert [len(finding.cautions()) for finding in findings(both.records, ())] == [0, 1]
+    merged = Comparison.load([both.save(tmp_path / "both")])  # where nobody knows any more which is meant
+    assert findings(merged.records, ()) == []
 
 
 def test_the_report_has_sentence_and_warning_and_nothing_in_them_is_markup(

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from tacit.config.experiment import Config, load, parse
 from tacit.experiments.build import Problem, build
-from tacit.experiments.references import alone, compare
+from tacit.experiments.references import alone
 
-__all__ = ["Config", "Problem", "alone", "build", "compare", "load", "parse"]
+__all__ = ["Config", "Problem", "alone", "build", "load", "parse"]

@@ -67,10 +67,8 @@ def alone(algorithm: Algorithm) -> Algorithm:
     Example:
       >>> import tacit
       >>> ops = tacit.algorithms.online_push_sum(tacit.objectives.logistic())
-      >>> ring, data = tacit.graphs.ring(4), tacit.streams.logistic_drift(4, 3)
-      >>> run = tacit.simulate(tacit.experiments.alone(ops), ring, data, rounds=5)
-      >>> int(run.per_round["messages"].sum())
-      0
+      >>> "strongly_connected" in ops.requires, "strongly_connected" in tacit.experiments.alone(ops).requires
+      (True, False)
     """
 
     def apart(given: Topology) -> Topology:

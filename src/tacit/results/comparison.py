@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,10 @@ class Comparison:
           directories: Directories that `save` or `tacit run` wrote.
           name: Title of the report.
         """
-        return cls(tuple(record for directory in directories for record in load_all(directory)), name)
+        return cls(
+            tuple(replace(record, beside=str(each)) for each in directories for record in load_all(each)),
+            name,
+        )
 
     @property
     def partial(self) -> bool:

@@ -53,6 +53,8 @@ class Record:
     """Content of config.toml."""
     trace: Trace
     """Content of trace.parquet."""
+    beside: str = ""
+    """Directory that it was read from together with others: its references are among these."""
 
     @property
     def label(self) -> str:

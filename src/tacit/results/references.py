@@ -98,12 +98,12 @@ def findings(records: Sequence[Record], same: Sequence[str]) -> list[Finding]:
     found = []
     for record in records:
         known: Mapping[str, str] = record.summary.get("references", {})
-        others = {
-            kind: other
-            for kind in IN_WORDS
-            for other in records
-            if other.label == known.get(kind) and all(other.summary[key] == record.summary[key] for key in same)
-        }
+        there = [
+            r for r in records if r.beside == record.beside and all(r.summary[k] == record.summary[k] for k in same)
+        ]
+        called = {kind: [other for other in there if other.label == known.get(kind)] for kind in IN_WORDS}
+        # Of two that are called so nobody knows which is meant.
+        others = {kind: found[0] for kind, found in called.items() if len(found) == 1}
         if others and not record.summary["partial"]:
             metric = _metric([record, *others.values()])
             matches = (_match(kind, metric, record, other) for kind, other in others.items())

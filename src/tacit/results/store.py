@@ -72,8 +72,8 @@ def load(directory: str | os.PathLike[str]) -> Record:
 def _only_record_of(files: Sealed) -> Record:
     if "runs" in files.summary:
         raise ResultError(
-            f"{files.folder} holds a comparison of several runs, expected one; name a folder in it, or read all of them "
-            "with tacit.results.load_all"
+            f"{files.folder} holds a comparison of several runs, expected one; name a folder in it, or read all "
+            "of them with tacit.results.load_all"
         )
     return record_of(files)
 
