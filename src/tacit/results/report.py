@@ -28,10 +28,10 @@ p { max-width: 76ch; margin: .6rem 0; }
 .by { color: var(--soft); margin: 0; }
 .warning { background: var(--warn-card); color: var(--warn); border-left: 4px solid var(--warn);
            padding: .6rem .9rem; border-radius: 4px; max-width: none; }
-.verdict { border-left: 4px solid var(--accent); padding: .1rem .9rem; }
+.verdict { border-left: 4px solid var(--accent); padding: .1rem .9rem; max-width: none; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .9rem; }
-th, td { padding: .5rem .55rem; text-align: right; white-space: nowrap;
+th, td { padding: .5rem .4rem; text-align: right; white-space: nowrap;
   border-bottom: 1px solid var(--line); }
 th { color: var(--soft); font-weight: 600; border-bottom-width: 2px; vertical-align: bottom;
         white-space: normal; }
@@ -68,8 +68,8 @@ def page(
     comparison = Comparison(tuple(records), title or _name(records))
     parts = [
         html("<header><h1>{}</h1><p class='by'>A report by tacit</p></header>", comparison.name),
-        *_warnings(comparison),
         *(html("<p class='verdict'>{}</p>", sentence) for sentence in comparison.sentences()),
+        *_warnings(comparison),
         html("<p>{}</p>", _in_words(records)),
         html("<h2>Results</h2>\n{}", _table(comparison)),
         html("<h2>Privacy</h2>\n{}", _privacy(records)),
