@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import tacit
-from tacit.core.errors import ConfigError
+from tacit.core.errors import ConfigError, TacitWarning
 from tacit.interop import PeerClassifier, PeerRegressor
 from tacit.interop.owners import FitError, in_passes
 
@@ -185,3 +185,13 @@ def test_scikit_learn_takes_it_for_one_of_its_own(estimator) -> None:
 
     outcomes = check_estimator(estimator, on_skip=None)
     assert sum(outcome["status"] == "passed" for outcome in outcomes) >= 45
+
+
+def test_a_fit_that_is_worse_than_a_constant_says_so() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 2))
+    y = np.where(rng.random(400) < 0.95, "yes", "no")  # nothing to learn but the majority
+    model = PeerClassifier(epsilon=0.01, bounds=(-3, 3))
+    with pytest.warns(TacitWarning, match="constant"):
+        model.fit(x, y, owner=np.arange(400) % 2, classes=["no", "yes"])
+    assert set(model.run_.references) == {"constant"}

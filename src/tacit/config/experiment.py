@@ -119,6 +119,8 @@ class RunSettings(Section):
     node_loss: int | None = Field(default=None, ge=0)
     """An agent whose model is also judged on the data of all agents."""
     record_every: int | None = Field(default=None, ge=1, le=limits.MOST_ROUNDS)
+    references: bool = True
+    """Whether private methods are also run without noise and alone, and compared with a constant."""
     memory: float | None = Field(default=None, gt=0, le=limits.MOST_GIB)
     """GiB that data, graphs and models may ask for, instead of 4: see `tacit.limits`."""
 
@@ -182,6 +184,8 @@ class AlgorithmSettings(MethodSettings):
     """Settings of every algorithm, besides its own parameters."""
 
     label: str | None = Field(default=None, min_length=1)
+    alone: bool = False
+    """Whether every agent runs it by itself: the same method on a network without links."""
 
 
 @dataclass(frozen=True)

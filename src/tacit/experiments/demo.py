@@ -97,7 +97,9 @@ def tune(
         losses = {}
         for step in grid:
             config = demo({label: step}, rounds, TUNING_SEED)
-            settings = config.run.model_copy(update={"repeats": TUNING_REPEATS, "regret_points": 0})
+            settings = config.run.model_copy(
+                update={"repeats": TUNING_REPEATS, "regret_points": 0, "references": False}
+            )
             (run,) = build(replace(config, run=settings)).runs(progress=False)
             losses[step] = float(run.average_loss().mean())
             tried(label, step, losses[step])

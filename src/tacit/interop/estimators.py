@@ -11,9 +11,10 @@ it would have cost them. For owners that do not hand out rows there are peers (d
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import jax
@@ -31,12 +32,13 @@ from tacit.config.sections import Place
 from tacit.core.contract import Algorithm, Mechanism, Objective, unprotected
 from tacit.core.errors import ConfigError
 from tacit.experiments.build import graph_maker
+from tacit.experiments.references import compare, warn_of_constant
 from tacit.graphs import Graph, Topology, random_digraph
 from tacit.interop.objectives import probabilities, resolved
 from tacit.interop.owners import FitError, checked_owners, in_passes, owners_of, without_owners
 from tacit.privacy.charges import charges_all
 from tacit.privacy.spending import RunPrivacy
-from tacit.results import RegretCurve, Run
+from tacit.results import Comparison, RegretCurve, Run
 from tacit.simulator import simulate
 from tacit.streams.learnt import Learnt, declared
 from tacit.streams.validate import Task, check_count
@@ -85,7 +87,12 @@ class _PeerEstimator(BaseEstimator):  # type: ignore[misc]
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the run out of what is pickled: it holds the data, and functions that cannot be."""
-        return {name: value for name, value in super().__getstate__().items() if name != "run_"}
+        return {name: value for name, value in super().__getstate__().items() if name not in ("run_", "_compare")}
+
+    def compared(self) -> Comparison:
+        """Run the fit again beside its references (`tacit.compare`), and warn where it is worse than staying alone."""
+        check_is_fitted(self)
+        return self._compare()
 
     # ------------------------------------------------------------------------------------------------------------------
 
@@ -118,15 +125,12 @@ class _PeerEstimator(BaseEstimator):  # type: ignore[misc]
         )
         rounds = passes * int(stream.period or 0)
         self.task_, self.outputs_ = task, classes
-        algorithm = self._algorithm(rows.shape[1], rounds, passes)
-        self.run_: Run = simulate(
-            algorithm,
-            self._graph(len(self.owners_)),
-            stream,
-            rounds=rounds,
-            seed=int(self.random_state),
-            progress=False,
-        )
+        method, mechanism = self._method(rows.shape[1], rounds, passes)
+        network = self._graph(len(self.owners_))
+        settings: dict[str, Any] = {"rounds": rounds, "seed": int(self.random_state), "progress": False}
+        self.run_: Run = simulate(method(mechanism), network, stream, **settings)
+        self._compare = functools.partial(compare, method, mechanism, network, stream, **settings)
+        warn_of_constant(self.run_)
         self.privacy_: RunPrivacy = self.run_.privacy
         """Privacy spent by the fit."""
         self.n_iter_ = rounds
@@ -157,12 +161,14 @@ class _PeerEstimator(BaseEstimator):  # type: ignore[misc]
     def _objective(self) -> Objective:
         return resolved(self.objective, self.task_, self.outputs_)
 
-    def _algorithm(self, columns: int, rounds: int, passes: int) -> Algorithm:
+    def _method(self, columns: int, rounds: int, passes: int) -> tuple[Callable[[Mechanism], Algorithm], Mechanism]:
+        """Return the method as a function of its noise, and the noise."""
         constructor = find(self.algorithm).constructor
         settings = dict(self.parameters or {})
+        given = settings.pop("mechanism", self.mechanism)
         own_step = "step" in settings or "step" not in inspect.signature(constructor).parameters
 
-        def made(mechanism: Mechanism, step: float) -> Algorithm:
+        def made(step: float, mechanism: Mechanism) -> Algorithm:
             noise = {} if mechanism is unprotected else {"mechanism": mechanism}
             rate = {} if own_step else {"step": step}
             try:
@@ -173,17 +179,17 @@ class _PeerEstimator(BaseEstimator):  # type: ignore[misc]
         # Standardised columns and the one of ones have a mean squared norm of `columns`, which bounds a stable step.
         step = (0.5 if self.task_ == "regression" else 2.0) / columns
         if self.epsilon is None:
-            return made(self.mechanism or unprotected, step)
-        if self.mechanism is not None or "mechanism" in settings:
+            return functools.partial(made, step), given or unprotected
+        if given is not None:
             raise ConfigError(f"epsilon={self.epsilon!r} and a mechanism: expected one of them; leave one out")
         whole = privacy.laplace(epsilon=self.epsilon, clip=self.clip)
-        releases = rounds if charges_all(made(whole, step).privacy, whole.adjacency) else passes
+        releases = rounds if charges_all(made(step, whole).privacy, whole.adjacency) else passes
         size = columns * (self.outputs_ if self.task_ == "multiclass" else 1)
         # The usual step for T noisy gradients, D / (G sqrt(T)), with the noise that is left of them in a mean of all.
         scale = 2 * self.clip * math.sqrt(size) * releases / self.epsilon
         gradient = math.sqrt(self.clip**2 + 2 * size * scale**2 / len(self.owners_))
         step = min(step, math.sqrt(size) / (gradient * math.sqrt(rounds)))
-        return made(privacy.laplace(epsilon=self.epsilon / releases, clip=self.clip), step)
+        return functools.partial(made, step), privacy.laplace(epsilon=self.epsilon / releases, clip=self.clip)
 
     def _graph(self, owners: int) -> Graph | Topology:
         if isinstance(self.graph, Graph | Topology):
