@@ -15,8 +15,9 @@ from tacit.privacy.noise import NoiseSource, release_on_grid
 Floats = NDArray[np.float64]
 SMALLEST, LARGEST = -20, 30
 """Powers of two between which magnitudes are told apart."""
-OUTSIDE = 0.02
-"""Share of the records that may lie outside on either side; those are cut off."""
+CERTAIN = 4.0
+"""A cell is taken for occupied if its share is so many deviations of the noise above 0: in 99 of 100 columns none of a
+hundred empty cells is."""
 
 
 class PrivateBounds(NamedTuple):
@@ -46,7 +47,8 @@ def private_bounds(
 
     An owner's release is the share of its records in each cell, for all columns at once: replacing a record moves two
     cells per column by 1 / m, so that the l2 sensitivity is sqrt(2 columns) / m. The shares of all owners are averaged,
-    and a column's bounds are the edges between which all but 2 % on either side lie.
+    and a column's bounds are the edges of the outermost cells whose share stands out of the noise; what lies further
+    out is cut off.
 
     Args:
       x: Rows (records, columns), finite.
@@ -62,7 +64,7 @@ def private_bounds(
       >>> import numpy as np
       >>> from tacit.privacy.noise import NoiseSource
       >>> x, owner = np.linspace(17, 30, 4000)[:, None], np.arange(4000) % 2
-      >>> found = private_bounds(x, owner, rho=0.1, source=NoiseSource(seed=1), simulation=True)
+      >>> found = private_bounds(x, owner, rho=0.1, source=NoiseSource())
       >>> float(found.low[0]), float(found.high[0])
       (16.0, 32.0)
     """
@@ -73,7 +75,7 @@ def private_bounds(
     cuts = edges()
     cells, columns = len(cuts) + 1, x.shape[1]
     which = np.searchsorted(cuts, x)  # cell k lies between cuts[k - 1] and cuts[k]
-    total, events = np.zeros((columns, cells)), []
+    total, variance, events = np.zeros((columns, cells)), 0.0, []
     for number in np.unique(owner):
         mine = which[owner == number]
         counts = np.zeros((columns, cells))
@@ -81,21 +83,20 @@ def private_bounds(
         sensitivity = math.sqrt(2 * columns) / len(mine)
         scale = sensitivity / math.sqrt(2 * rho)
         total += release_on_grid(counts / len(mine), "gaussian", scale, source, simulation=simulation)
+        variance += scale**2
         events.append(Event("bounds", "gaussian", sensitivity, scale, columns * cells, calibration=math.sqrt(2 * rho)))
     shares = total / len(events)
-    limits = [_limits(share, cuts) for share in shares]
+    least = CERTAIN * math.sqrt(variance) / len(events)
+    limits = [_limits(share > least, cuts) for share in shares]
     low, high = (np.array(side) for side in zip(*limits, strict=True))
     return PrivateBounds(low, high, tuple(events))
 
 
-def _limits(shares: Floats, cuts: Floats) -> tuple[float, float]:
-    """Return the edges that leave out the least on either side, of noisy shares."""
-    below = np.cumsum(shares)
-    first = int(np.argmax(below > OUTSIDE))
-    above = np.cumsum(shares[::-1])[::-1]
-    last = len(shares) - 1 - int(np.argmax((above > OUTSIDE)[::-1]))
-    low = cuts[max(first - 1, 0)]
-    high = cuts[min(last, len(cuts) - 1)]
-    if not low < high:  # nothing but noise: the widest
+def _limits(occupied: NDArray[np.bool_], cuts: Floats) -> tuple[float, float]:
+    """Return the edges of the outermost occupied cells; where there are none, the widest."""
+    found = np.flatnonzero(occupied)
+    if not found.size:
         return float(cuts[0]), float(cuts[-1])
-    return float(low), float(high)
+    # The outermost cells have one edge: what lies beyond it is cut off.
+    first, last = max(int(found[0]), 1), min(int(found[-1]), len(cuts) - 1)
+    return float(cuts[first - 1]), float(cuts[max(last, first)])

@@ -131,7 +131,7 @@ def plan(
       >>> from tacit.privacy.planning import plan
       >>> chosen = plan(records=3000, features=100, epsilon=1.0, owners=10)
       >>> chosen.batch, chosen.rounds, round(chosen.step, 2)
-      (30, 1000, 0.92)
+      (30, 1000, 1.44)
     """
     for name, value in (("records", records), ("features", features), ("owners", owners), ("outputs", outputs)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
