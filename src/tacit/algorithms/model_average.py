@@ -129,10 +129,11 @@ def averaged_name(name: str, kind: str) -> str:
 def averaged(algorithm: Algorithm, kind: str = "mean", **settings: float) -> Algorithm:
     """Let a method predict with an average of its models; its steps, messages and noise stay as they are.
 
-    Noise moves the last model about in every round, and an average much less. Every agent averages its own models (a
-    server does, where its model speaks for clients), one after each round in which it takes part: while it is away or
-    not called, its average stays. Before the first round the average is the first model. Loss, accuracy and regret of a
-    run, answers of a peer and saved models are then those of the average.
+    With a large step noise moves the last model about, and an average less; with a step that was chosen for the last
+    model an average lags behind it. Every agent averages its own models (a server does, where its model speaks for
+    clients), one after each round in which it takes part: while it is away or not called, its average stays. Before the
+    first round the average is the first model. Loss, accuracy and regret of a run, answers of a peer and saved models
+    are then those of the average.
 
     Privacy: statement, account and ledger stay as they are, since nothing of an average is sent. Where records compose
     in parallel, an agent's models are made of released values and so is their average: it may be published at no
