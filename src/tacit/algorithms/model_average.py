@@ -157,8 +157,9 @@ def averaged(algorithm: Algorithm, kind: str = "mean", **settings: float) -> Alg
       >>> import tacit
       >>> method = tacit.algorithms.online_push_sum(tacit.objectives.logistic(), step=0.3)
       >>> smooth = tacit.algorithms.averaged(method, "tail", share=0.25)
-      >>> tacit.simulate(smooth, tacit.graphs.directed_ring(8), tacit.streams.logistic_drift(8, 5), rounds=20)
-      Run(online_push_sum, averaged (tail), 8 agents, 20 rounds, loss ...)
+      >>> stream = tacit.streams.logistic_drift(agents=8, dim=5)
+      >>> tacit.simulate(smooth, tacit.graphs.directed_ring(8), stream, rounds=20).algorithm
+      'online_push_sum, averaged (tail)'
 
     References:
       Polyak and Juditsky (1992), the mean; Rakhlin, Shamir and Sridharan (2012), the tail; Shamir and Zhang (2013),
