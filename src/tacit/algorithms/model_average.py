@@ -129,10 +129,11 @@ def averaged_name(name: str, kind: str) -> str:
 def averaged(algorithm: Algorithm, kind: str = "mean", **settings: float) -> Algorithm:
     """Let a method predict with an average of its models; its steps, messages and noise stay as they are.
 
-    Noise moves the last model about in every round, and an average much less. Every agent averages its own models (a
-    server does, where its model speaks for clients), one after each round in which it takes part: while it is away or
-    not called, its average stays. Before the first round the average is the first model. Loss, accuracy and regret of a
-    run, answers of a peer and saved models are then those of the average.
+    With a large step noise moves the last model about, and an average less; with a step that was chosen for the last
+    model an average lags behind it. Every agent averages its own models (a server does, where its model speaks for
+    clients), one after each round in which it takes part: while it is away or not called, its average stays. Before the
+    first round the average is the first model. Loss, accuracy and regret of a run, answers of a peer and saved models
+    are then those of the average.
 
     Privacy: statement, account and ledger stay as they are, since nothing of an average is sent. Where records compose
     in parallel, an agent's models are made of released values and so is their average: it may be published at no
@@ -156,8 +157,9 @@ def averaged(algorithm: Algorithm, kind: str = "mean", **settings: float) -> Alg
       >>> import tacit
       >>> method = tacit.algorithms.online_push_sum(tacit.objectives.logistic(), step=0.3)
       >>> smooth = tacit.algorithms.averaged(method, "tail", share=0.25)
-      >>> tacit.simulate(smooth, tacit.graphs.directed_ring(8), tacit.streams.logistic_drift(8, 5), rounds=20)
-      Run(online_push_sum, averaged (tail), 8 agents, 20 rounds, loss ...)
+      >>> stream = tacit.streams.logistic_drift(agents=8, dim=5)
+      >>> tacit.simulate(smooth, tacit.graphs.directed_ring(8), stream, rounds=20).algorithm
+      'online_push_sum, averaged (tail)'
 
     References:
       Polyak and Juditsky (1992), the mean; Rakhlin, Shamir and Sridharan (2012), the tail; Shamir and Zhang (2013),
