@@ -15,6 +15,7 @@ from tacit.config.sections import located
 from tacit.core import limits
 from tacit.core.contract import Algorithm, Objective
 from tacit.core.errors import TacitError
+from tacit.experiments.private import planned
 from tacit.experiments.references import Plan, made, plan, with_constant
 from tacit.experiments.tables import Tabular, seeded
 from tacit.graphs import Channel, Delay, Graph, Topology, as_topology
@@ -175,6 +176,7 @@ def _built(config: Config) -> Problem:
     stream = _stream_maker(config, graph)
     with located(config.objective.place):
         objective = config.objective.function(**config.objective.arguments())
+    config, _ = planned(config, stream(config.run.seed)) if config.privacy else (config, None)
     algorithms = tuple(made(choice, objective) for choice in config.algorithms)
     problem = Problem(config, _there(config.graph, graph, stream), stream, objective, algorithms, channel)
     problem.check()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tacit.privacy.planning.bounds import PrivateBounds, private_bounds
-from tacit.privacy.planning.plans import Plan, plan
+from tacit.privacy.planning.plans import Plan, plan, planned_batch
 from tacit.privacy.planning.schedules import Epsilons, epsilon_of, noise_for, noises_for, total_rho
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "noise_for",
     "noises_for",
     "plan",
+    "planned_batch",
     "private_bounds",
     "total_rho",
 ]

@@ -38,10 +38,16 @@ class _Problem(NamedTuple):
     curvature: float
     """L: of the loss in a prediction."""
     radius: float
-    """R: norm of a good solution, a matter of experience."""
+    """R: norm of a good solution, a matter of experience (benchmarks/private_learning.py)."""
+    signal: float
+    """What such a solution says of a row, about."""
 
 
-PROBLEMS = {"binary": _Problem(0.25, 40.0), "multiclass": _Problem(0.5, 40.0), "regression": _Problem(1.0, 2.0)}
+PROBLEMS = {
+    "binary": _Problem(0.25, 40.0, 4.0),
+    "multiclass": _Problem(0.5, 40.0, 4.0),
+    "regression": _Problem(1.0, 2.0, 0.5),
+}
 
 
 @dataclass(frozen=True)
@@ -72,12 +78,9 @@ class Plan:
     release_noise: float
     """Norm of the noise of a release over the clip: what a neighbour sees."""
     prediction_noise: float
-    """Standard deviation of the noise in a prediction, where classes are 2 apart or labels lie in -1 ... 1."""
-
-    @property
-    def participation(self) -> tuple[int, int]:
-        """Reads of a record, and releases between two of them."""
-        return self.passes, self.rounds // self.passes
+    """Standard deviation of the noise in a prediction over what a good model says there."""
+    participation: tuple[int, int]
+    """Reads of a record, and releases between two of them."""
 
     def mechanism(self) -> Mechanism:
         """Return the noise, for the constructor of a method."""
@@ -86,15 +89,15 @@ class Plan:
     def words(self) -> str:
         """Return the settings and what to expect, in sentences."""
         reads = "once" if self.passes == 1 else f"{self.passes} times"
-        verdict = "little beside the signal" if self.prediction_noise < 0.3 else "felt"
-        if self.prediction_noise > 1:
-            verdict = "more than the signal: more records per owner, more owners or a larger epsilon would help"
+        verdict = "little beside the signal" if self.prediction_noise < 0.2 else "felt, and not much"
+        if self.prediction_noise > 0.5:
+            verdict = "of the size of the signal: more records per owner, more owners or a larger epsilon would help"
         return (
             f"{self.rounds:,} rounds of {self.batch:,} record(s) per owner, each read {reads}; rows scaled to norm 1, "
             f"gradients clipped at {self.clip:g}, step {self.step:.3g}, {self.strategy} noise, "
             f"{'mean of the later models' if self.average == 'tail' else 'the last model'}. A release carries noise of "
-            f"{self.release_noise:.3g} times the largest gradient; of that {self.prediction_noise:.2g} is left in a "
-            f"prediction: {verdict}."
+            f"{self.release_noise:.3g} times the largest gradient. In a prediction {self.prediction_noise:.2g} of the "
+            f"signal is left of it, {verdict}."
         )
 
 
@@ -109,6 +112,8 @@ def plan(
     passes: int | None = None,
     batch: int | None = None,
     strategy: Strategy = "blt",
+    rounds: int | None = None,
+    participation: tuple[int, int] | None = None,
 ) -> Plan:
     """Choose the settings of a private run from what is public, before any data is seen.
 
@@ -123,6 +128,8 @@ def plan(
       passes: Times that each record is read; None: ten, or fewer where there are few records. 1 for a stream.
       batch: Records in a release; None: a hundredth of what an owner has.
       strategy: Of the noise, as for `tacit.privacy.correlated`.
+      rounds: Where they are given, with the `batch` and the `participation` of a stream; None: passes over all records.
+      participation: Reads of a record, and releases between two, where `rounds` is given.
 
     Returns:
       The plan; `words()` explains it, `mechanism()` is its noise.
@@ -139,10 +146,11 @@ def plan(
     if task not in get_args(Task):
         raise ConfigError(f"task = {task!r}: expected one of {', '.join(get_args(Task))}")
     often = PASSES if passes is None else passes
-    size = max(1, min(LARGEST_BATCH, records, round(records / BATCHES))) if batch is None else min(batch, records)
+    size = planned_batch(records) if batch is None else min(batch, records)
     batches = math.ceil(records / size)
-    rounds, problem = often * batches, PROBLEMS[task]
-    noise = correlated(rounds, CLIP, epsilon=epsilon, delta=delta, participation=(often, batches), strategy=strategy)
+    pattern = (often, batches) if participation is None else participation
+    rounds, problem = often * batches if rounds is None else rounds, PROBLEMS[task]
+    noise = correlated(rounds, CLIP, epsilon=epsilon, delta=delta, participation=pattern, strategy=strategy)
     assert noise.ratio is not None
     assert noise.correlation is not None
     release = 2 * CLIP / size * noise.gain / noise.ratio
@@ -158,15 +166,21 @@ def plan(
         features=features,
         task=task,
         batch=size,
-        passes=often,
+        passes=pattern[0],
         rounds=rounds,
         clip=CLIP,
         step=step,
         strategy=strategy,
         average="tail" if rounds > 1 else "none",
         release_noise=release * math.sqrt(features * outputs) / CLIP,
-        prediction_noise=step * left,
+        prediction_noise=step * left / problem.signal,
+        participation=pattern,
     )
+
+
+def planned_batch(records: int) -> int:
+    """Return the records in a release of an owner that has so many: a hundredth, within bounds."""
+    return max(1, min(LARGEST_BATCH, round(records / BATCHES)))
 
 
 def _tail_noise(noise: Mechanism, rounds: int) -> float:
