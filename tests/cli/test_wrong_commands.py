@@ -55,7 +55,8 @@ def refused(capsys: pytest.CaptureFixture[str], command: str) -> str:
         ("run a.toml --rounds five", ["tacit run: --rounds 'five': expected a whole number\n"]),
         ("run a.toml --rounds 0", ["--rounds '0': expected a value greater than or equal to 1"]),
         ("graph check --kind erdos_renyi --p half", ["--p 'half': expected a number\n"]),
-        ("privacy plan", ["--rounds is missing", "Example: tacit privacy plan"]),
+        ("privacy plan", ["--records", "--rounds"]),
+        ("privacy plan --records 10", ["--epsilon"]),
         ("ledger export a.db --format xml", ["'xml' is not one of 'csv', 'json'"]),
     ],
 )

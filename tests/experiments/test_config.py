@@ -221,6 +221,7 @@ def test_a_mechanism_is_written_back_with_its_defaults_so_that_it_runs_again() -
 CONFIGURED = {
     "laplace": ("distributed_online", "epsilon = 1.0\nclip = 1.0"),
     "gaussian": ("distributed_online", "noise_multiplier = 2.0\nclip = 1"),
+    "correlated": ("distributed_online", "rounds = 12\nepsilon = 2.0\nparticipation = [2, 6]\nclip = 1.0"),
     "decaying_gaussian": ("distributed_online", "noise_multiplier = 2.0\ndecay = 0.9\nclip = 1.0"),
     "classic_gaussian": ("distributed_online", "epsilon = 0.5\ndelta = 1e-6\nclip = 1.0"),
     "bounded_laplace": ("distributed_online", "epsilon = 1.0\nrounds = 12"),

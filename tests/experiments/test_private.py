@@ -54,7 +54,10 @@ def test_epsilon_alone_gives_noise_step_and_average() -> None:
 
 
 def test_what_an_algorithm_says_itself_stays() -> None:
-    text = TEXT + 'step = 0.125\naverage = "mean"\n[[algorithm]]\nname = "adapt_then_combine"\nprivate = false\nlabel = "open"\n'
+    text = (
+        TEXT
+        + 'step = 0.125\naverage = "mean"\n[[algorithm]]\nname = "adapt_then_combine"\nprivate = false\nlabel = "open"\n'
+    )
     text += '[[algorithm]]\nname = "adapt_then_combine"\n[algorithm.mechanism]\nkind = "laplace"\nepsilon = 1.0\nclip = 1.0\n'
     made = problem(text)
     own, opened, other = made.config.algorithms

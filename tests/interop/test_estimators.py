@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import tacit
-from tacit.core.errors import ConfigError, TacitWarning
+from tacit.core.errors import ConfigError, PrivacyError, TacitWarning
 from tacit.interop import PeerClassifier, PeerRegressor
 from tacit.interop.owners import FitError, in_passes
 from tacit.interop.scaling import as_it_is
@@ -206,8 +206,9 @@ def test_epsilon_alone_is_enough() -> None:
     rng = np.random.default_rng(1)
     x = np.column_stack([20 + rng.normal(size=6000), 1e3 * rng.random(6000), rng.normal(size=6000)])
     y = np.where(x[:, 0] - 20 + 2 * x[:, 2] + 0.2 * rng.normal(size=6000) > 0, "yes", "no")
-    with pytest.warns(TacitWarning, match="classes"):
-        model = PeerClassifier(epsilon=2.0).fit(x, y, owner=np.arange(6000) % 4)
+    with pytest.raises(PrivacyError, match="classes"):  # of which a record might be the only one
+        PeerClassifier(epsilon=2.0).fit(x, y, owner=np.arange(6000) % 4)
+    model = PeerClassifier(epsilon=2.0).fit(x, y, owner=np.arange(6000) % 4, classes=["no", "yes"])
     assert model.plan_ is not None
     assert model.privacy_.guarantee.epsilon == pytest.approx(2.0, rel=1e-6)
     assert model.privacy_.guarantee.delta == 1e-6

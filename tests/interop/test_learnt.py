@@ -27,7 +27,7 @@ def before(given: bool) -> Any:
 
 
 def fitted(x: Any, y: Any, given: bool) -> Any:
-    model = PeerClassifier(epsilon=1.0, **({"bounds": [(-3, 3), (-2, 2)]} if given else {}))
+    model = PeerClassifier(epsilon=1.0, passes=1, **({"bounds": [(-3, 3), (-2, 2)]} if given else {}))
     return handed(model, x, y, **({"classes": ["no", "yes"]} if given else {}))
 
 
@@ -46,6 +46,7 @@ def handed(model: Any, x: Any, y: Any, **given: Any) -> Any:
     ("change", "value"), [("x", [40.0, -3.0]), ("y", "aha"), ("y", "yes")], ids=["far away", "a new class", "the last"]
 )
 @pytest.mark.parametrize("given", [False, True], ids=["found", "given"])
+@pytest.mark.filterwarnings("ignore::tacit.core.errors.TacitWarning")  # nine rows teach less than a constant says
 def test_one_record_changes_its_own_row_at_most(change: str, value: Any, given: bool) -> None:
     x, y = X.copy(), Y.copy()
     {"x": x, "y": y}[change][VICTIM] = value
@@ -63,10 +64,13 @@ def test_one_record_changes_its_own_row_at_most(change: str, value: Any, given: 
     assert unlike.sum() == 1
 
 
+@pytest.mark.filterwarnings("ignore::tacit.core.errors.TacitWarning")
 def test_what_is_learnt_may_be_declared_and_is_told() -> None:
-    for public, said in (((), r"classes.*scaling"), (["classes"], "scaling"), (["scaling"], "classes")):
-        with pytest.raises(PrivacyError, match=f"(?s){said}"):
+    for public in ((), ["scaling"]):
+        with pytest.raises(PrivacyError, match="classes"):
             PeerClassifier(epsilon=1.0, public=public).fit(X, Y, owner=OWNER)
+    charged = PeerClassifier(epsilon=1.0, public=["classes"]).fit(X, Y, owner=OWNER)  # bounds of columns are paid for
+    assert charged._scaling.rho > 0
     model = PeerClassifier(epsilon=1.0, public=["classes", "scaling"]).fit(X, Y, owner=OWNER)
     assert len(model.privacy_.public) == 2
     with pytest.raises(PrivacyError, match="scaling"):

@@ -6,6 +6,7 @@ from tests.mutation import (
     accounting_mutants,
     charge_mutants,
     clipping_mutants,
+    correlated_mutants,
     door_mutants,
     enforcement_mutants,
     event_mutants,
@@ -34,4 +35,5 @@ GROUPS = {
     "rounds": round_mutants.MUTANTS,
     "tracing": tracing_mutants.MUTANTS,
     "doors": door_mutants.MUTANTS,
+    "correlated noise": correlated_mutants.MUTANTS,
 }

@@ -237,7 +237,7 @@ def test_two_runs_do_not_write_one_checkpoint(tmp_path):
 def example_carry(fill=1.0):
     form = StateForm(None, ())
     packed = PackedState({"float32": jnp.full((4, 3), fill)}, (jnp.full((4, 2, 2), fill),), form)
-    return LoopState(jnp.int32(3), {"peer": (packed,)}, (None,))
+    return LoopState(jnp.int32(3), {"peer": (packed,)}, (None,), (None,))
 
 
 def example_log(rounds=3):

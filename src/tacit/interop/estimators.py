@@ -12,7 +12,6 @@ it would have cost them. For owners that do not hand out rows there are peers (d
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Self
 
 import numpy as np
@@ -21,7 +20,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from tacit.core.errors import ConfigError, TacitWarning
+from tacit.core.errors import ConfigError
 from tacit.interop.objectives import probabilities
 from tacit.interop.owners import FitError, checked_owners, owners_of, without_owners
 from tacit.interop.peer_estimator import PeerEstimator
@@ -93,13 +92,6 @@ class PeerClassifier(ClassifierMixin, PeerEstimator):  # type: ignore[misc]
         learnt: tuple[Learnt, ...] = ()
         if classes is None:
             learnt = (Learnt("classes", "the classes that y holds", "them to fit in their order: classes=[...]"),)
-            if self.epsilon is not None and "classes" not in self.public:
-                warnings.warn(
-                    "the classes were taken from y, and count as public: say fit(..., classes=[...]) if they are not",
-                    TacitWarning,
-                    stacklevel=2,
-                )
-                learnt = (learnt[0]._replace(public=True),)
             self.classes_, number = np.unique(y, return_inverse=True)
         else:
             self.classes_ = np.asarray(classes)
