@@ -132,7 +132,12 @@ def spent_in_run(
     sums = _dearest([_Account(releases, table, reading) for reading in readings])
     total = functools.reduce(Total.worst, (sum_ for sum_, _ in sums), Total())
     uses = max((count for _, count in sums), default=0)
-    return Spent(guarantee(total.loss, adjacency, delta, max(1, uses)), reads)
+    found = guarantee(total.loss, adjacency, delta, max(1, uses))
+    shared = charged[0][1].mechanism.correlation if charged else None
+    if shared is not None:
+        theorem = f"Gaussian mechanism on blocks of {shared.rounds:,} releases with correlated noise, zCDP"
+        found = replace(found, theorem=f"{theorem} converted at the best order, each record charged once for a block")
+    return Spent(found, reads)
 
 
 class _Account:

@@ -57,6 +57,10 @@ def statement(
         if composition == "parallel" and mechanism.adjacency != "dataset"
         else "every release is charged to every record"
     )
+    pattern = mechanism.correlation
+    if pattern is not None:
+        reads = "once" if pattern.reads == 1 else f"up to {pattern.reads} times, {pattern.apart} releases apart"
+        how += f"; {pattern.rounds:,} releases share their noise, and a record that is read {reads} is charged for all"
     return PrivacyStatement(
         private=True,
         unit=NEIGHBOURS[mechanism.adjacency][0],
