@@ -80,6 +80,7 @@ def test_without_arguments_it_explains_itself(tacit: Any) -> None:
         "graph check",
         "privacy plan",
         "privacy explain",
+        "privacy network",
         "ledger show",
         "ledger verify",
         "ledger export",

@@ -11,9 +11,23 @@ from __future__ import annotations
 
 from tacit.audit.conformance import check_contract
 from tacit.audit.experiment import audit
+from tacit.audit.linear_network import LinearMethod, linear_network
 from tacit.audit.masks import MaskAudit, audit_masks
+from tacit.audit.observer import ObserverAudit, audit_observer
 from tacit.audit.problems import PROBLEMS
 from tacit.audit.report import Audit
 from tacit.audit.watch import audited
 
-__all__ = ["PROBLEMS", "Audit", "MaskAudit", "audit", "audit_masks", "audited", "check_contract"]
+__all__ = [
+    "PROBLEMS",
+    "Audit",
+    "LinearMethod",
+    "MaskAudit",
+    "ObserverAudit",
+    "audit",
+    "audit_masks",
+    "audit_observer",
+    "audited",
+    "check_contract",
+    "linear_network",
+]

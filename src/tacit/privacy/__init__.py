@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tacit.core.contract import unprotected
+from tacit.core.lazy import lazy_exports
 from tacit.privacy.clipping import clipped_gradient, clipped_mean, gradient_parts, present_in, records_in
 from tacit.privacy.correlated import correlated
 from tacit.privacy.events import EVERYONE, Event, Loss
@@ -18,10 +21,18 @@ from tacit.privacy.noise import from_grid
 from tacit.privacy.release import release
 from tacit.privacy.statements import statement
 
+if TYPE_CHECKING:
+    from tacit.privacy.network import LinearNetwork, NetworkLoss, averaging_network, network_loss
+
+# No peer needs these.
+__getattr__ = lazy_exports(__name__, {"network": "LinearNetwork NetworkLoss averaging_network network_loss"})[0]
 __all__ = [
     "EVERYONE",
     "Event",
+    "LinearNetwork",
     "Loss",
+    "NetworkLoss",
+    "averaging_network",
     "bounded_laplace",
     "classic_gaussian",
     "clipped_gradient",
@@ -35,6 +46,7 @@ __all__ = [
     "laplace",
     "laplace_of_size",
     "local_graph_homomorphic",
+    "network_loss",
     "on_grid",
     "per_edge",
     "present_in",

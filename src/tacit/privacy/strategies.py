@@ -109,13 +109,13 @@ def error(column: ArrayLike, reads: int, apart: int, eigenvalues: tuple[complex,
 def _square_error(column: Floats, eigenvalues: NDArray[np.complex128]) -> float:
     """Return the mean square noise over the models of a block and the modes of W, for unit draws."""
     rounds = column.size
-    inverse = _inverse(column)
+    response = inverse(column)
     powers = np.power(eigenvalues[:, None], np.arange(rounds))
-    sums = np.cumsum(inverse)[None] if np.all(eigenvalues == 1) else _product(powers, inverse)
+    sums = np.cumsum(response)[None] if np.all(eigenvalues == 1) else _product(powers, response)
     return float(np.mean(np.square(np.abs(sums)) @ (rounds - np.arange(rounds))) / rounds)
 
 
-def _inverse(column: Floats) -> Floats:
+def inverse(column: Floats) -> Floats:
     """Return the first column of C^-1, by Newton's steps on power series."""
     found = np.ones(1)
     while found.size < column.size:
