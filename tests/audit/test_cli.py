@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from tacit import runtime
 from tacit.cli.audit import audit
 from tacit.core.errors import ContractError
+from tacit.privacy.release import Released
 from tacit.runtime import calls
 
 APP = typer.Typer()
@@ -34,7 +35,7 @@ def test_a_claim_that_holds_is_told_in_a_sentence():
 
 
 def test_a_broken_claim_is_exit_code_1(monkeypatch):
-    monkeypatch.setattr(calls, "release", lambda mechanism, words, value, view, records: (value, None))
+    monkeypatch.setattr(calls, "release", lambda m, words, value, *given: Released(value, None))
     outcome = run("distributed_online", "--epsilon", "0.5", "--json")
     assert outcome.exit_code == 1
     facts = json.loads(outcome.output)
