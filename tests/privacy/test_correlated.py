@@ -140,6 +140,33 @@ def test_what_a_peer_releases_is_white_when_multiplied_by_the_matrix(strategy: s
     assert abs(ahead) < 4.9
 
 
+class Books:
+    """An account that a releaser books in."""
+
+    def __init__(self) -> None:
+        self.account = Account()
+
+    def release(self, release: str, event: Event, draw: Any) -> Any:
+        self.account = self.account.charged(event)
+        return draw()
+
+
+def test_a_step_of_size_0_has_no_place_in_the_noise() -> None:
+    made = mechanism("blt", rounds=4)
+    spec = ReleaseSpec(made, 3, from_data=True, in_sequence=False, value=jnp.zeros(3))
+    books = Books()
+    releaser, memory = BookedReleaser(books, NoiseSource()), spec.memory(wide=True)
+    assert memory is not None
+    for t, size in enumerate((1.0, 0.0, 0.0, 1.0, 1.0), 1):
+        declared = Declared(*map(jnp.float32, (size, size, math.inf)))
+        value, before = size * np.ones(3), memory
+        noisy, memory = releaser(f"round {t}", spec, t, declared, value, Held(fresh(t)), memory=before)
+        assert memory is not None
+        assert (size == 0) == np.array_equal(noisy, value) == (memory is before)
+    assert int(memory.releases) == 3
+    assert books.account.spent().rho == pytest.approx(0.5)
+
+
 # What is charged.
 
 
