@@ -39,7 +39,12 @@ STRATEGIES = ("blt", "banded", "toeplitz", "independent", "graph")
 def noise(strategy: str = "blt", rounds: int = 12, participation: tuple[int, int] = (1, 1)) -> Mechanism:
     weights = tacit.graphs.complete(3).with_weights("metropolis").matrix().toarray() if strategy == "graph" else None
     return correlated(
-        rounds, clip=0.5, rho=RHO, participation=participation, strategy=strategy, weights=weights  # type: ignore[arg-type]
+        rounds,
+        clip=0.5,
+        rho=RHO,
+        participation=participation,
+        strategy=strategy,
+        weights=weights,  # type: ignore[arg-type]
     )
 
 

@@ -138,7 +138,7 @@ def _distributions(algorithm: Algorithm, entries: int) -> list[Any]:
 
 def _draws(algorithm: Algorithm, residuals: Any, scales: Any) -> attack.Floats:
     """(..., entries, width) the independent draws that must have been made, in units of the declared scales."""
-    unit = np.array(residuals) / np.asarray(scales)[..., None]
+    unit: attack.Floats = np.array(residuals) / np.asarray(scales)[..., None]
     for index, phase in enumerate(algorithm.phases):
         if phase.mechanism.correlation is not None:
             each = (..., slice(index, None, len(algorithm.phases)), slice(None))
