@@ -16,7 +16,7 @@ from tacit.cli import main
 from tacit.config.choices import MECHANISMS, parameters
 from tacit.config.experiment import GRAPHS
 from tacit.experiments import demo
-from tacit.results import load, load_all
+from tacit.results import Comparison, load, load_all
 
 EXPERIMENT = """
 [run]
@@ -247,7 +247,8 @@ def test_an_algorithm_without_mechanism_is_explained_too(tacit: Any) -> None:
 
 def test_a_private_run_says_what_it_spent_everywhere(tacit: Any, tmp_path: Path) -> None:
     table = '[algorithm.mechanism]\nkind = "laplace"\nepsilon = 0.5\nclip = 1.0\n'
-    (tmp_path / "small.toml").write_text(EXPERIMENT.replace("dim = 2", "dim = 2\nrepeat_every = 4") + table)
+    text = EXPERIMENT.replace("dim = 2", "dim = 2\nrepeat_every = 4").replace("[run]", "[run]\nreferences = false")
+    (tmp_path / "small.toml").write_text(text + table)
     result = tacit("run", "small.toml", "--out", "out")
     assert result.code == 0
     assert "eps 1 per record" in " ".join(result.out.split())  # 8 rounds over 4: everything is read twice
@@ -297,7 +298,7 @@ def test_runs_are_compared(tacit: Any, tmp_path: Path) -> None:
     assert "differ in rounds" in tacit("compare", "a", "b").err
 
 
-def test_the_demonstration_runs(tacit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_demonstration_runs_and_says_who_won(tacit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = demo.PROBLEM.replace("repeats = 8", "repeats = 2\nregret_points = 1")
     assert small != demo.PROBLEM
     monkeypatch.setattr(demo, "PROBLEM", small)
@@ -314,7 +315,13 @@ def test_the_demonstration_runs(tacit: Any, tmp_path: Path, monkeypatch: pytest.
     ):
         assert words in result.out
     records = load_all(tmp_path / "runs" / "demo")
-    assert [record.privacy for record in records] == ["not private"] * 5 + ["eps 3 per record"]
+    spent = {record.label: record.privacy for record in records}
+    private = {label for label, privacy in spent.items() if privacy == "eps 3 per record"}
+    assert private == {"Private online push-sum (OPS)", "alone, same noise"}
+    assert set(records[5].summary["references"].values()) == set(list(spent)[6:])
+    (sentence,) = Comparison.load([tmp_path / "runs" / "demo"]).sentences()
+    assert sentence in result.out
+    assert sentence in (tmp_path / "runs" / "demo" / "report.html").read_text()
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
     from tacit.core import contract, errors, limits
     from tacit.deploy.peer import Peer
+    from tacit.experiments.references import compare
     from tacit.results import Run
     from tacit.simulator import simulate
 
@@ -31,6 +32,7 @@ _HOMES = {
     "Run": "tacit.results:Run",
     "algorithms": "tacit.algorithms",
     "audit": "tacit.audit",
+    "compare": "tacit.experiments.references:compare",
     "contract": "tacit.core.contract",
     "errors": "tacit.core.errors",
     "experiments": "tacit.experiments",
@@ -52,6 +54,7 @@ __all__ = [
     "Run",
     "algorithms",
     "audit",
+    "compare",
     "contract",
     "errors",
     "experiments",

@@ -18,7 +18,7 @@ WITHOUT_PARAMETERS = ("Entry", "Found")
 @pytest.mark.parametrize("name", [name for name in PUBLIC if name not in WITHOUT_PARAMETERS])
 def test_every_parameter_is_explained(name):
     found = getattr(tacit.algorithms, name)
-    documented = re.findall(r"^  (\w+): \S", _section(found, "Args"), re.MULTILINE)
+    documented = re.findall(r"^  \**(\w+): \S", _section(found, "Args"), re.MULTILINE)
     assert documented == list(inspect.signature(found).parameters)
     if not inspect.isclass(found):
         assert _section(found, "Returns")

@@ -98,6 +98,15 @@ def test_overrides_replace_keys_of_the_run(experiment: str) -> None:
             '"sqrt"',
             ["[[algorithm]] 1 step.schedule = 'sqrt'", "'inverse_sqrt' or 'inverse'"],
         ),
+        ("step = 0.3", 'average = "meen"', ["[[algorithm]] 2 average = 'meen'", "did you mean 'mean'?"]),
+        ("step = 0.3", "average = 0.5", ["[[algorithm]] 2 average = 0.5", "text in quotes", "a table"]),
+        ("step = 0.3", "average = { rate = 0.1 }", ["[algorithm.average] of [[algorithm]] 2", "kind"]),
+        (
+            "step = 0.3",
+            'average = { kind = "tail", rate = 0.1 }',
+            ["[algorithm.average] of [[algorithm]] 2 rate = 0.1", "share"],
+        ),
+        ("step = 0.3", 'average = { kind = "exponential", rate = 1.5 }', ["[algorithm.average]", "rate = 1.5"]),
         ('label = "alone"', 'label = "online_push_sum"', ["used twice"]),
         ("[objective]", "[objectve]", ["[objectve] is unknown", "objective"]),
         ('[objective]\nkind = "logistic"\nl2 = 1e-2', "", ["no [objective]"]),
@@ -133,6 +142,18 @@ def test_algorithms_stand_in_double_brackets() -> None:
 def test_two_algorithms_of_one_name_are_told_apart() -> None:
     text = EXPERIMENT.replace('name = "local_online"\nlabel = "alone"', 'name = "online_push_sum"')
     assert parse(text, FILE).labels == ("online_push_sum 1", "online_push_sum 2")
+
+
+def test_a_method_may_predict_with_an_average_of_its_models() -> None:
+    """A kind, or a table of it with settings; names of runs show it, and what ran is spelt out."""
+    text = EXPERIMENT.replace('label = "alone"', '[algorithm.average]\nkind = "tail"\nshare = 0.25\n')
+    config = parse(text.replace("step = {", 'average = "mean"\nstep = {').replace("step = 0.3", ""), FILE)
+    names = ("online_push_sum, averaged (mean)", "local_online, averaged (tail)")
+    assert config.labels == names
+    assert tuple(algorithm.name for algorithm in build(config).algorithms) == names
+    averages = [table["average"] for table in config.settings()["algorithm"]]
+    assert averages == [{"kind": "mean", "power": 0.0}, {"kind": "tail", "share": 0.25}]
+    assert parse(config_bytes(config.settings()).decode(), FILE).settings() == config.settings()
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

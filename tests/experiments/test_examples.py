@@ -16,7 +16,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 def small(name: str) -> Problem:
     """An example with so few rounds and repeats that it only shows that everything fits together."""
-    config = load(EXAMPLES / name, rounds=5)
+    config = load(EXAMPLES / name, rounds=5, references=False)
     return build(replace(config, run=config.run.model_copy(update={"repeats": 2, "regret_points": 0})))
 
 

@@ -153,10 +153,11 @@ def methods(made: Callable[[dict[str, Any]], dict[str, Any]], at: Path_) -> Iter
     """Yield files with every method, every mechanism, geometry and constraint."""
     for name, entry in REGISTRY.items():
         given, keys = required(entry.constructor, frozenset())
-        yield made({"name": name, **given}), at, ["name", "label", *keys]
+        yield made({"name": name, **given}), at, ["name", "label", "average", *keys]
     yield made({"name": "online_push_sum"}), (*at, "step"), ["schedule", "scale"]
     for inner, method, kinds in (
         ("mechanism", "online_push_sum", choices.MECHANISMS),
+        ("average", "online_push_sum", choices.AVERAGES),
         ("mirror", "mirror_descent", choices.MIRROR_MAPS),
         ("constraints", "constrained_mirror_descent", choices.CONSTRAINTS),
     ):

@@ -13,9 +13,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import tacit
-from tacit.core.errors import ConfigError
+from tacit.core.errors import ConfigError, TacitWarning
 from tacit.interop import PeerClassifier, PeerRegressor
 from tacit.interop.owners import FitError, in_passes
+from tacit.interop.scaling import as_it_is
 
 SIZES = (40, 15, 5)
 OWNER = np.repeat(["ann", "bob", "cem"], SIZES)
@@ -69,15 +70,14 @@ def test_a_private_fit_costs_what_was_allowed_and_learns(private: PeerClassifier
 def test_each_owner_has_a_model_of_its_own(private: PeerClassifier) -> None:
     assert private.owners_.tolist() == ["ann", "bob", "cem"]
     assert private.models_.shape == (3, 3)
-    standard = (X - X.mean(axis=0)) / X.std(axis=0)
+    standard = np.column_stack([(X - X.mean(axis=0)) / X.std(axis=0), np.ones(len(X))])
+    standard /= np.linalg.norm(standard, axis=1, keepdims=True)  # private fits learn from rows of norm 1
     own = private.models_[[0] * 40 + [1] * 15 + [2] * 5]
     np.testing.assert_allclose(
-        private.decision_function(X, owner=OWNER), (standard * own[:, :2]).sum(axis=1) + own[:, 2], rtol=1e-4, atol=1e-4
+        private.decision_function(X, owner=OWNER), (standard * own).sum(axis=1), rtol=1e-4, atol=1e-4
     )
     together = private.models_.mean(axis=0)
-    np.testing.assert_allclose(
-        private.decision_function(X), standard @ together[:2] + together[2], rtol=1e-4, atol=1e-4
-    )
+    np.testing.assert_allclose(private.decision_function(X), standard @ together, rtol=1e-4, atol=1e-4)
     with pytest.raises(FitError, match="owner 'dan'"):
         private.predict(X[:1], owner=["dan"])
 
@@ -142,7 +142,11 @@ def test_the_owner_may_be_a_column() -> None:
         ({}, [None] + [1.0] * 59, r"row 0 \(counted from 0\) has no owner"),
         ({"algorithm": "gossip"}, None, "unknown algorithm 'gossip'"),
         ({"parameters": {"pace": 1}}, None, r"algorithm 'online_push_sum' with \['pace'\]: .*unexpected keyword"),
-        ({"epsilon": 1.0, "mechanism": tacit.privacy.laplace(1.0, 1.0)}, None, "expected one of them; leave one out"),
+        (
+            {"epsilon": 1.0, "mechanism": tacit.privacy.laplace(1.0, 1.0), "public": ["classes"]},
+            None,
+            "expected one of them; leave one out",
+        ),
         ({"objective": "sqaured"}, None, "objective='sqaured': expected one of logistic"),
         ({"graph": "rnig"}, None, "PeerClassifier: graph kind = 'rnig': unknown kind; did you mean 'ring'"),
         ({"passes": 0}, None, "passes=0: expected a whole number of at least 1"),
@@ -157,7 +161,7 @@ def test_objectives_without_probabilities_say_so() -> None:
     model = PeerClassifier(objective="hinge")
     model.classes_, model.task_, model.outputs_, model.owners_ = np.array([0, 1]), "binary", 2, np.array([0])
     model.models_, model.n_features_in_ = jax.numpy.ones((1, 3)), 2
-    model._centre, model._scale = np.zeros(2), np.ones(2)
+    model._scaling = as_it_is(2)
     assert model.predict(X[:1]).tolist() == [1]
     with pytest.raises(ConfigError, match="'hinge' gives no probabilities"):
         model.predict_proba(X[:1])
@@ -185,3 +189,39 @@ def test_scikit_learn_takes_it_for_one_of_its_own(estimator) -> None:
 
     outcomes = check_estimator(estimator, on_skip=None)
     assert sum(outcome["status"] == "passed" for outcome in outcomes) >= 45
+
+
+def test_a_fit_that_is_worse_than_a_constant_says_so() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 2))
+    y = np.where(rng.random(400) < 0.95, "yes", "no")  # nothing to learn but the majority
+    model = PeerClassifier(epsilon=0.01, bounds=(-3, 3))
+    with pytest.warns(TacitWarning, match="constant"):
+        model.fit(x, y, owner=np.arange(400) % 2, classes=["no", "yes"])
+    assert set(model.run_.references) == {"constant"}
+
+
+def test_epsilon_alone_is_enough() -> None:
+    """No bounds, no step, no noise: all of it is planned, and the scaling is charged."""
+    rng = np.random.default_rng(1)
+    x = np.column_stack([20 + rng.normal(size=6000), 1e3 * rng.random(6000), rng.normal(size=6000)])
+    y = np.where(x[:, 0] - 20 + 2 * x[:, 2] + 0.2 * rng.normal(size=6000) > 0, "yes", "no")
+    with pytest.warns(TacitWarning, match="classes"):
+        model = PeerClassifier(epsilon=2.0).fit(x, y, owner=np.arange(6000) % 4)
+    assert model.plan_ is not None
+    assert model.privacy_.guarantee.epsilon == pytest.approx(2.0, rel=1e-6)
+    assert model.privacy_.guarantee.delta == 1e-6
+    assert model.privacy_.reads == model.plan_.passes
+    assert model.score(x, y) > 0.85
+
+
+def test_a_private_regression_scales_its_labels_and_pays_for_it() -> None:
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(6000, 2))
+    y = 500 + 40 * x[:, 0] - 20 * x[:, 1] + rng.normal(size=6000)
+    model = PeerRegressor(epsilon=2.0, bounds=(-4, 4)).fit(x, y, owner=np.arange(6000) % 4)
+    assert model.privacy_.guarantee.epsilon == pytest.approx(2.0, rel=1e-6)
+    assert model.score(x, y) > 0.5
+    known = PeerRegressor(epsilon=2.0, bounds=(-4, 4), label_bounds=(300, 700)).fit(x, y, owner=np.arange(6000) % 4)
+    assert known._scaling.rho == 0
+    assert known.score(x, y) > 0.7

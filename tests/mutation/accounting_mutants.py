@@ -211,7 +211,7 @@ MUTANTS = (
         ],
     ),
     *of(
-        "privacy/planning.py",
+        "privacy/planning/schedules.py",
         "tests/privacy/test_planning.py",
         [
             ("the privacy loss distribution is coarse", "span / (100 * CELLS))", "span / 0.1)", EXAMPLE),

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tacit.algorithms.mirror.dynamic_mirror_descent import dynamic_mirror_descent
     from tacit.algorithms.mirror.lagrangian_descent import lagrangian_descent
     from tacit.algorithms.mirror.mirror_descent import mirror_descent
+    from tacit.algorithms.model_average import averaged
     from tacit.algorithms.personalised._discovery import Found, find_clusters
     from tacit.algorithms.personalised.networked_personalised import networked_personalised
     from tacit.algorithms.personalised.personalised_graph_federated import (
@@ -45,6 +46,7 @@ _MODULES = {
     **METHODS,
     "Found": "personalised._discovery",
     "Shares": "federated._importance",
+    "averaged": "model_average",
     "find_clusters": "personalised._discovery",
     "inverse": "schedules",
     "inverse_sqrt": "schedules",
@@ -59,6 +61,7 @@ __all__ = [
     "Found",
     "Shares",
     "adapt_then_combine",
+    "averaged",
     "centralised_online",
     "clustered_federated",
     "combine_then_adapt",

@@ -125,6 +125,7 @@ def algorithms(
 ) -> None:
     """List the algorithms: where each comes from, what it requires and which parameters it has."""
     from tacit.algorithms import REGISTRY
+    from tacit.algorithms.model_average import AVERAGES
 
     facts = [_facts(entry) for entry in REGISTRY.values()]
     if as_json:
@@ -148,6 +149,10 @@ def algorithms(
     say(
         f"mirror: the geometry ({kinds['mirror']}), in [algorithm.mirror]. constraints: what is kept in the long run "
         f"({kinds['constraints']}), in [[algorithm.constraints]]."
+    )
+    say(
+        f"average: every method can predict with an average of its models ({', '.join(AVERAGES)}), by "
+        'average = "tail" or a table [algorithm.average]; help(tacit.algorithms.averaged) explains it.'
     )
     say("help(tacit.algorithms.NAME) in Python explains a method and all its parameters.")
 
@@ -189,8 +194,10 @@ def _execute(config: Any, out: Path | None, default: Path, trackers: Sequence[Ca
     agents = problem.stream(settings.seed).agents
     if agents * settings.repeats <= SMALL and "NPROC" not in os.environ:
         os.environ.setdefault("PJRT_NPROC", "1")
+    planned = problem.references
+    beside = f" and {counted(len(planned.runs), 'reference')}" if planned.runs else ""
     say(
-        f"{settings.name}: {counted(len(config.algorithms), 'algorithm')}, {agents:,} agents, "
+        f"{settings.name}: {counted(len(config.algorithms), 'algorithm')}{beside}, {agents:,} agents, "
         f"{settings.rounds:,} rounds, {counted(settings.repeats, 'repeat')}, seed {settings.seed}"
     )
 
@@ -203,6 +210,8 @@ def _execute(config: Any, out: Path | None, default: Path, trackers: Sequence[Ca
                 say(f"not logged: {error}", err=True)
 
     outcome = execute(problem, out, command=_command(), finished=finished)
+    for words in planned.left_out:
+        say(f"note: {words}", err=True)
     say("")
     _print_comparison(outcome.comparison)
     _say_where(out)
@@ -260,6 +269,10 @@ def _print_comparison(comparison: Comparison) -> None:
     for difference in comparison.differences():
         say(f"note: these runs are not of one problem: {difference}", err=True)
     print_table([textwrap.fill(title, 16) for title in comparison.columns()], comparison.rows())
+    for sentence in comparison.sentences():
+        say(sentence)
+    for caution in comparison.cautions():
+        say(f"warning: {caution}")
 
 
 def _command() -> str:

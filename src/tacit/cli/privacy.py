@@ -27,11 +27,16 @@ _RULES = {
 }
 
 
-@app.command(epilog="Example: tacit privacy plan --rounds 1000 --epsilon 1 --mechanism gaussian")
+@app.command(epilog="Example: tacit privacy plan --records 3000 --features 100 --owners 10 --epsilon 1")
 @reported
 def plan(
-    rounds: Annotated[int, typer.Option(help="Number of rounds T.", show_default=False)],
     epsilon: Annotated[float | None, typer.Option(help="Target: which noise does it need?")] = None,
+    records: Annotated[int | None, typer.Option(min=1, help="Of each owner: plan a whole run.")] = None,
+    features: Annotated[int, typer.Option(min=1, help="Columns of a row, with --records.")] = 20,
+    owners: Annotated[int, typer.Option(min=1, help="That learn together, with --records.")] = 10,
+    task: Annotated[str, typer.Option(help="binary, multiclass or regression, with --records.")] = "binary",
+    passes: Annotated[int | None, typer.Option(min=1, help="Reads of a record, with --records. Default: ten.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Number of rounds T, without --records.")] = None,
     noise: Annotated[float | None, typer.Option(help="Noise multiplier: which epsilon does it give?")] = None,
     delta: Annotated[float, typer.Option(help="Probability with which epsilon may fail.")] = 1e-5,
     mechanism: Annotated[str, typer.Option(help="laplace or gaussian.")] = "laplace",
@@ -39,10 +44,17 @@ def plan(
     uses: Annotated[int | None, typer.Option(help="In how many rounds a record is used. Default: in all.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say which noise a target needs, or which epsilon a noise gives, by every rule.
+    """Plan a private run: batch, rounds, clip, step and noise from what is public, and what to expect.
 
-    The noise multiplier is the noise's scale divided by the sensitivity: in l1 for Laplace, in l2 for Gaussian noise.
+    With --rounds instead of --records: which noise a target needs, or which epsilon a noise gives, by every rule. The
+    noise multiplier is the noise's scale divided by the sensitivity: in l1 for Laplace, in l2 for Gaussian noise.
     """
+    if (records is None) == (rounds is None):
+        raise ConfigError("privacy plan takes one of: --records N (a whole run), --rounds T (noise by every rule)")
+    if records is not None:
+        _whole_run(records, features, owners, task, passes, epsilon, delta, as_json)
+        return
+    assert rounds is not None
     found = _planned(rounds, epsilon, noise, delta, mechanism, decay, rounds if uses is None else uses)
     if as_json:
         say(json.dumps(found, indent=2))
@@ -150,6 +162,53 @@ def _explained(name: str, settings: dict[str, Any]) -> dict[str, Any]:
         "assumptions": list(statement.assumptions),
         "holds": statement.holds,
     }
+
+
+def _whole_run(
+    records: int,
+    features: int,
+    owners: int,
+    task: Any,
+    passes: int | None,
+    epsilon: float | None,
+    delta: float,
+    as_json: bool,
+) -> None:
+    from dataclasses import asdict
+
+    from tacit.privacy import planning
+
+    if epsilon is None:
+        raise ConfigError("privacy plan --records takes --epsilon, the loss of a record in the whole run")
+    chosen = planning.plan(records, features, epsilon, delta, owners, task, passes=passes)
+    if as_json:
+        say(json.dumps(asdict(chosen), indent=2))
+        return
+    say(
+        f"epsilon {epsilon:g} per record at delta = {delta:g} (rho {chosen.rho:.4g}), {owners} owner(s) of {records:,}:"
+    )
+    say(chosen.words())
+    reads, apart = chosen.participation
+    say(
+        f"""
+In an experiment's file, with rows of norm 1 (unit = true in [stream]):
+
+[privacy]
+epsilon = {epsilon:g}
+delta = {delta:g}
+
+or, spelt out, in [run] rounds = {chosen.rounds}, in [stream] batch = {chosen.batch}, and below [[algorithm]]:
+
+step = {chosen.step:.3g}
+average = "{chosen.average}"
+[algorithm.mechanism]
+kind = "correlated"
+rounds = {chosen.rounds}
+epsilon = {epsilon:g}
+delta = {delta:g}
+clip = {chosen.clip:g}
+participation = [{reads}, {apart}]"""
+    )
 
 
 def _planned(

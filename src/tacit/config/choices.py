@@ -16,9 +16,10 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 from pydantic import BaseModel, Field, create_model
 
 from tacit import objectives
-from tacit.algorithms import REGISTRY, inverse, inverse_sqrt
+from tacit.algorithms import REGISTRY, averaged, inverse, inverse_sqrt
+from tacit.algorithms.model_average import AVERAGES, averaged_name
 from tacit.config.sections import Place, Section, check, located, unknown_name
-from tacit.core.contract import Mechanism, Objective, Schedule
+from tacit.core.contract import Algorithm, Mechanism, Objective, Schedule
 from tacit.core.errors import ConfigError, ContractError
 from tacit.objectives import CONSTRAINTS, MIRROR_MAPS, Constraint, MirrorMap
 from tacit.privacy import (
@@ -159,6 +160,51 @@ def choose(
         if (kinds := _table_kinds(hints[parameter])) and getattr(values, inner) is not None
     }
     return Choice(name, functions[name], values, own, place, tables)
+
+
+class MethodSettings(Section):
+    """Settings of every method, besides its own parameters."""
+
+    average: str | dict[str, Any] | None = None
+    """With which average of its models it predicts: a kind, or a table of kind and settings; see
+    `tacit.algorithms.averaged`."""
+
+
+def choose_method(data: Mapping[str, Any], place: Place, common: type[MethodSettings] = MethodSettings) -> Choice:
+    """Check a section that names a method and sets its parameters."""
+    choice = choose(CONSTRUCTORS, data, place, common=common, key="name")
+    average = getattr(choice.values, "average", None)
+    if average is None or "average" in choice.own:
+        return choice
+    if isinstance(average, str):
+        if average not in AVERAGES:
+            raise ConfigError(f"{place} average = {average!r}: {unknown_name(average, list(AVERAGES), 'average')}")
+        average = {"kind": average}
+    table = _table(AVERAGES, average, place.table("average"))
+    return choice._replace(tables={**choice.tables, "average": table})
+
+
+def _average(choice: Choice) -> dict[str, Any] | None:
+    """Return kind and settings of the average that a method was given, other than by a parameter of its own."""
+    if "average" in choice.own or "average" not in choice.tables:
+        return None
+    settings = choice.tables["average"].settings
+    assert isinstance(settings, dict)  # one table, not several
+    return settings
+
+
+def method_name(choice: Choice) -> str:
+    """Return what the method that was chosen is called in tables."""
+    average = _average(choice)
+    return choice.kind if average is None else averaged_name(choice.kind, average["kind"])
+
+
+def make_method(choice: Choice, objective: Objective) -> Algorithm:
+    """Return the method that was chosen; it predicts with an average of its models where one was asked for."""
+    with located(choice.place):
+        made: Algorithm = choice.function(objective, **choice.arguments())
+    average = _average(choice)
+    return made if average is None else averaged(made, **average)
 
 
 def _table(

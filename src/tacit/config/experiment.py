@@ -19,20 +19,27 @@ from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
-
-from pydantic import Field
+from typing import Any
 
 from tacit import graphs, streams
-from tacit.config.choices import CONSTRUCTORS, OBJECTIVES, Choice, choose, task_of
+from tacit.config.choices import OBJECTIVES, Choice, choose, choose_method, method_name, task_of
+from tacit.config.experiment_sections import (
+    AlgorithmSettings,
+    DatasetSettings,
+    FileSettings,
+    GraphSettings,
+    Privacy,
+    PrivacySettings,
+    RunSettings,
+    SeededGraph,
+    SyntheticSettings,
+)
 from tacit.config.extensions import Extensions
-from tacit.config.sections import Place, Section, Seeding, beside, check, located, read_text, read_toml
+from tacit.config.sections import Place, beside, check, located, read_text, read_toml
 from tacit.core import limits
 from tacit.core.errors import ConfigError
 from tacit.graphs import Graph
-from tacit.graphs.channel import LONGEST_DELAY
 from tacit.streams import Dataset, Stream, partition
-from tacit.streams.learnt import Kind
 
 GRAPHS: Mapping[str, Callable[..., Graph]] = {
     "ring": graphs.ring,
@@ -78,110 +85,7 @@ OF_THE_RUN = frozenset({"agents", "rounds", "seed", "name"})
 OF_THE_DATA = frozenset({"rows", "x", "y", "agents", "seed"})
 WHAT = "an experiment's file"
 SECTIONS = ("run", "graph", "stream", "objective", "algorithm")
-
-MOST_POINTS = 10_000
-"""Of a regret curve: each is an optimisation over the data up to there."""
-Seed = Literal["repeat"] | Seeding
-"""A fixed seed, the same for all repeats, or each repeat's own: run.seed, run.seed + 1, ..."""
-
-
-class DelaySettings(Section):
-    """[run.channel.delay]: P(delay >= step * i) = p ** i, older than `longest` is lost."""
-
-    p: float = Field(default=0.2, ge=0, lt=1)
-    longest: int = Field(default=10, ge=0, le=LONGEST_DELAY)
-    step: int = Field(default=1, ge=1, le=LONGEST_DELAY)
-
-
-class ChannelSettings(Section):
-    """[run.channel]: losses and delays of messages."""
-
-    loss: float = Field(default=0.0, ge=0, lt=1)
-    delay: DelaySettings | None = None
-    links: list[str] | None = Field(default=None, min_length=1)
-    """The link sets that it is so on, e.g. ["uplink"]; without it on all."""
-
-
-class RunSettings(Section):
-    """[run]."""
-
-    name: str = Field(min_length=1)
-    """Without it, that of the file."""
-    rounds: int = Field(ge=1, le=limits.MOST_ROUNDS)
-    repeats: int = Field(default=1, ge=1, le=limits.MOST_ROUNDS)
-    seed: Seeding = 0
-    dtype: Literal["float32", "float64"] = "float32"
-    channel: ChannelSettings = ChannelSettings()
-    regret_points: int = Field(default=8, ge=0, le=MOST_POINTS)
-    """Rounds at which static regret is computed; 0 leaves it out."""
-    regret_window: int | None = Field(default=None, ge=1, le=limits.MOST_ROUNDS)
-    """K: regret is against models that keep the constraints over every K rounds; without it those do not count."""
-    node_loss: int | None = Field(default=None, ge=0)
-    """An agent whose model is also judged on the data of all agents."""
-    record_every: int | None = Field(default=None, ge=1, le=limits.MOST_ROUNDS)
-    memory: float | None = Field(default=None, gt=0, le=limits.MOST_GIB)
-    """GiB that data, graphs and models may ask for, instead of 4: see `tacit.limits`."""
-
-
-class GraphSettings(Section):
-    """Settings of every graph, besides the parameters of its kind."""
-
-    weights: Literal["sender", "receiver", "metropolis"] | None = None
-    """None: the algorithm's rule."""
-    dynamics: dict[str, Any] | None = None
-    clusters: list[int] | None = None
-    """Which cluster each agent belongs to, counted from 0."""
-    availability: float | list[float] | None = None
-    """Probability that an agent is there in a round: one for all, or one for each. Where the stream says when data
-    come, no agent is there without."""
-
-
-class SeededGraph(GraphSettings):
-    """A random graph."""
-
-    seed: Seed = "repeat"
-
-
-class SyntheticSettings(Section):
-    """Settings of every synthetic stream, besides the parameters of its kind."""
-
-    seed: Seed = "repeat"
-
-
-class TabularSettings(Section):
-    """Settings of streams over data sets and files."""
-
-    seed: Seed = "repeat"
-    """Of the partition and of the order in which samples are read."""
-    partition: dict[str, Any] | None = None
-    bias: bool = True
-    """Whether a column of ones is added, so that a linear model has an intercept."""
-    batch: int = Field(default=1, ge=1)
-    exhausted: Literal["cycle", "mask", "stop"] = "cycle"
-    shuffle: bool = True
-
-
-class DatasetSettings(TabularSettings):
-    """Further settings of streams over data sets."""
-
-    standardise: bool = True
-
-
-class FileSettings(TabularSettings):
-    """Further settings of streams over files."""
-
-    standardise: bool | Literal["owner"] = True
-    """Mean 0 and deviation 1 over all rows, or over each owner's own; see `tacit.streams.scaled`."""
-    bounds: dict[str, list[float]] | None = None
-    """Column -> [low, high], by which it is scaled instead."""
-    public: list[Kind] = Field(default=[])
-    """Facts that may be learnt from all rows though a method promises privacy; see `tacit.streams.learnt`."""
-
-
-class AlgorithmSettings(Section):
-    """Settings of every algorithm, besides its own parameters."""
-
-    label: str | None = Field(default=None, min_length=1)
+OPTIONAL = ("privacy",)
 
 
 @dataclass(frozen=True)
@@ -206,6 +110,8 @@ class Config:
     """The methods to compare, in order."""
     labels: tuple[str, ...]
     """One per algorithm, all different."""
+    privacy: Privacy | None = None
+    """What a record may cost in the algorithms that say nothing else."""
 
     def settings(self, only: int | None = None) -> dict[str, Any]:
         """Return the experiment as it would stand in a file, defaults spelt out.
@@ -228,6 +134,7 @@ class Config:
             "graph": graph,
             "stream": stream,
             "objective": self.objective.settings(),
+            **({} if self.privacy is None else {"privacy": self.privacy.settings.model_dump()}),
             "algorithm": tables,
         }
 
@@ -266,7 +173,10 @@ def parse(text: str, file: Path, **overrides: int | None) -> Config:
     with limits.memory(run.memory):
         graph, dynamics = _graph(_with_owners(data["graph"], stream), file)
     algorithms = _algorithms(data["algorithm"], file)
-    return Config(file, run, graph, dynamics, stream, shares, objective, algorithms, _labels(algorithms, file))
+    labels, privacy, place = _labels(algorithms, file), None, Place(str(file), "[privacy]")
+    if "privacy" in data:
+        privacy = Privacy(check(PrivacySettings, data["privacy"], place), place)
+    return Config(file, run, graph, dynamics, stream, shares, objective, algorithms, labels, privacy)
 
 
 def load_graph(path: str | os.PathLike[str]) -> tuple[Choice, Choice | None]:
@@ -294,8 +204,9 @@ def choose_graph(data: Mapping[str, Any], place: Place) -> Choice:
 
 def _check_sections(data: Mapping[str, Any], file: Path) -> None:
     for name, content in data.items():
-        if name not in SECTIONS:
-            raise ConfigError(f"{file}: [{name}] is unknown; expected the sections {', '.join(SECTIONS)}")
+        if name not in SECTIONS + OPTIONAL:
+            known = f"the sections {', '.join(SECTIONS)}, and {', '.join(OPTIONAL)} if wanted"
+            raise ConfigError(f"{file}: [{name}] is unknown; expected {known}")
         if name == "algorithm" and isinstance(content, dict):
             raise ConfigError(f"{file}: [algorithm] stands in single brackets; write [[algorithm]], one per algorithm")
         if name == "algorithm" and not (isinstance(content, list) and all(isinstance(each, dict) for each in content)):
@@ -360,24 +271,17 @@ def _with_path(data: Mapping[str, Any], file: Path) -> dict[str, Any]:
 
 def _algorithms(tables: Sequence[Any], file: Path) -> tuple[Choice, ...]:
     return tuple(
-        choose(
-            CONSTRUCTORS,
-            table,
-            Place(str(file), f"[[algorithm]] {number}"),
-            common=AlgorithmSettings,
-            key="name",
-        )
+        choose_method(table, Place(str(file), f"[[algorithm]] {number}"), AlgorithmSettings)
         for number, table in enumerate(tables, start=1)
     )
 
 
 def _labels(algorithms: Sequence[Choice], file: Path) -> tuple[str, ...]:
     """Return what each is called: its label, or its name; names used twice get their number."""
-    names = [algorithm.kind for algorithm in algorithms]
+    names = [method_name(algorithm) for algorithm in algorithms]
     labels = [
-        getattr(algorithm.values, "label", None)
-        or (algorithm.kind if names.count(algorithm.kind) == 1 else f"{algorithm.kind} {number}")
-        for number, algorithm in enumerate(algorithms, start=1)
+        getattr(algorithm.values, "label", None) or (name if names.count(name) == 1 else f"{name} {number}")
+        for number, (algorithm, name) in enumerate(zip(algorithms, names, strict=True), start=1)
     ]
     doubled = next((label for label in labels if labels.count(label) > 1), None)
     if doubled is not None:

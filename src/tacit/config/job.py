@@ -4,7 +4,7 @@
     [members]    role = names in order, e.g. peer = ["hospital-a", "hospital-b"]
     [clusters]   name = number, of every member of a role that is in clusters; optional
     [objective]  kind and its parameters
-    [algorithm]  name and its parameters; [algorithm.mechanism] for its noise
+    [algorithm]  name and its parameters; [algorithm.mechanism] for its noise; average = "mean", ... of its models
 
 Its hash covers every setting, defaults spelt out, the package's version and the files of the user's own code, and
 begins every link: peers of different jobs do not talk.
@@ -27,7 +27,7 @@ from pydantic import Field
 
 from tacit import runtime
 from tacit.config import sections
-from tacit.config.choices import CONSTRUCTORS, OBJECTIVES, choose, task_of
+from tacit.config.choices import OBJECTIVES, choose, choose_method, make_method, task_of
 from tacit.config.own_code import Program, program
 from tacit.config.sections import Place, Section, check, located
 from tacit.core import limits
@@ -152,14 +152,13 @@ def _job(data: Mapping[str, Any], path: Path) -> Job:
     refuse_unknown(data, TABLES, path)
     settings = check(JobSettings, table_of(data, "job", path), Place(str(path), "[job]"))
     objective = choose(OBJECTIVES, table_of(data, "objective", path), Place(str(path), "[objective]"))
-    method = choose(CONSTRUCTORS, table_of(data, "algorithm", path), Place(str(path), "[algorithm]"), key="name")
+    method = choose_method(table_of(data, "algorithm", path), Place(str(path), "[algorithm]"))
     wanted = 24 * settings.features * settings.batch
     sizes = f"{path}: [job] features = {settings.features}, batch = {settings.batch}"
     limits.refuse_beyond(wanted, sizes)
     with located(objective.place):
         made = objective.function(**objective.arguments())
-    with located(method.place):
-        algorithm: Algorithm = method.function(made, **method.arguments())
+    algorithm = make_method(method, made)
     # A method with servers makes them of a graph that has none; here the members say who is what.
     if algorithm.topology is not None and set(algorithm.init) == {"peer"}:
         raise ConfigError(

@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from tacit.config.experiment import Config, load, parse
 from tacit.experiments.build import Problem, build
+from tacit.experiments.references import alone
 
-__all__ = ["Config", "Problem", "build", "load", "parse"]
+__all__ = ["Config", "Problem", "alone", "build", "load", "parse"]

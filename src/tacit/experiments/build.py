@@ -6,6 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from tacit import runtime
 from tacit.config.choices import Choice
@@ -13,6 +14,9 @@ from tacit.config.experiment import SYNTHETIC, Config
 from tacit.config.sections import located
 from tacit.core import limits
 from tacit.core.contract import Algorithm, Objective
+from tacit.core.errors import TacitError
+from tacit.experiments.private import planned
+from tacit.experiments.references import Plan, made, plan, with_constant
 from tacit.experiments.tables import Tabular, seeded
 from tacit.graphs import Channel, Delay, Graph, Topology, as_topology
 from tacit.results import Run
@@ -48,8 +52,17 @@ class Problem:
             with located(choice.place):
                 runtime.prepared_topology(algorithm, graph, self.channel)
 
+    @functools.cached_property
+    def references(self) -> Plan:
+        """Runs that the private methods are compared with; none where the file says `references = false`."""
+        if not self.config.run.references:
+            return Plan([], {}, [])
+        graph = self.graph(self.config.run.seed)
+        check = functools.partial(runtime.prepared_topology, graph=graph, channel=self.channel)
+        return plan(self.config, self.objective, self.algorithms, check)
+
     def runs(self, progress: bool | None = None) -> Iterator[Run]:
-        """Run one algorithm after the other; an interrupted one is the last.
+        """Run one algorithm after the other, then the references of private ones; an interrupted one is the last.
 
         Ctrl-C while regret is computed gives the run without it, and is raised afterwards.
 
@@ -59,35 +72,62 @@ class Problem:
         Returns:
           An iterator of finished runs, in the order of the file.
         """
-        settings = self.config.run
-        for k, algorithm in enumerate(self.algorithms):
-            with limits.memory(settings.memory):
-                run = simulate(
-                    algorithm,
-                    self.graph,
-                    self.stream,
-                    rounds=settings.rounds,
-                    repeats=settings.repeats,
-                    seed=settings.seed,
-                    channel=self.channel,
-                    dtype=settings.dtype,
-                    node_loss=settings.node_loss,
-                    record_every=settings.record_every,
-                    progress=progress,
-                )
-            run.label = self.config.labels[k]
-            run.settings = self.config.settings(only=k)
+        settings, of, finished = self.config.run, self.references.of, []
+        for algorithm, label, described in self._listed():
+            try:
+                run = self._run(algorithm, progress)
+            except TacitError as error:
+                if label in self.config.labels:
+                    raise
+                self.references.leave_out(label, error)
+                continue
+            run.label, run.settings, run.references = label, described, of.get(label, {})
             stopped: KeyboardInterrupt | None = None
             if settings.regret_points and not run.partial:
                 try:
                     run.regret(settings.regret_points, settings.regret_window if run.constraints else None)
                 except KeyboardInterrupt as error:
                     stopped = error
+            finished.append(run)
             yield run
             if stopped is not None:
                 raise stopped
             if run.partial:
                 return
+        yield from with_constant(finished, of)[len(finished) :]
+
+    def _run(self, algorithm: Algorithm, progress: bool | None) -> Run:
+        settings = self.config.run
+        with limits.memory(settings.memory):
+            return simulate(
+                algorithm,
+                self.graph,
+                self.stream,
+                rounds=settings.rounds,
+                repeats=settings.repeats,
+                seed=settings.seed,
+                channel=self.channel,
+                dtype=settings.dtype,
+                node_loss=settings.node_loss,
+                record_every=settings.record_every,
+                progress=progress,
+            )
+
+    def _listed(self) -> list[tuple[Algorithm, str, dict[str, Any]]]:
+        """Return what is run: method, label and settings as they would stand in a file."""
+        config = self.config
+        asked = zip(self.algorithms, config.labels, strict=True)
+        return [
+            *((algorithm, label, config.settings(only=k)) for k, (algorithm, label) in enumerate(asked)),
+            *(
+                (
+                    reference.algorithm,
+                    reference.label,
+                    config.settings() | {"algorithm": [reference.choice.settings("name")]},
+                )
+                for reference in self.references.runs
+            ),
+        ]
 
 
 def build(config: Config) -> Problem:
@@ -136,11 +176,9 @@ def _built(config: Config) -> Problem:
     stream = _stream_maker(config, graph)
     with located(config.objective.place):
         objective = config.objective.function(**config.objective.arguments())
-    algorithms = []
-    for choice in config.algorithms:
-        with located(choice.place):
-            algorithms.append(choice.function(objective, **choice.arguments()))
-    problem = Problem(config, _there(config.graph, graph, stream), stream, objective, tuple(algorithms), channel)
+    config, _ = planned(config, stream(config.run.seed)) if config.privacy else (config, None)
+    algorithms = tuple(made(choice, objective) for choice in config.algorithms)
+    problem = Problem(config, _there(config.graph, graph, stream), stream, objective, algorithms, channel)
     problem.check()
     return problem
 

@@ -5,8 +5,8 @@ each is off the common one by a fifth (`heterogeneity`). The setting was fixed f
 the best constant step of one grid, judged by its average loss on data and graphs with other seeds than those
 of the demonstration (`tune`).
 
-One row more is push-sum with Laplace noise, which none of the others has: it shows what privacy costs here, where one
-example a round gives nothing to hide among.
+One row more is push-sum with correlated noise and an averaged model, which none of the others has: it shows what
+privacy costs here, where one example a round gives nothing to hide among.
 """
 
 from __future__ import annotations
@@ -36,26 +36,28 @@ STEPS: Mapping[str, float] = {
     "Mutual links only (DOL-Symm)": 1.0,
     "Push without mass (DOL-Asymm)": 3.0,
     "Each agent alone (Local OGD)": 1.0,
-    "Private online push-sum (OPS)": 0.3,
+    "Private online push-sum (OPS)": 1.0,
 }
 """Label -> best constant step, found by `tune`."""
 ALSO: Mapping[str, str] = {
     # Mutual links leave agents alone, which is what the demonstration shows.
     "Mutual links only (DOL-Symm)": "apart = true\n",
-    "Private online push-sum (OPS)": """
+    "Private online push-sum (OPS)": """average = "tail"
 [algorithm.mechanism]
-kind = "laplace"
+kind = "correlated"
+rounds = {rounds}
 epsilon = 3.0
+delta = 1e-5
 clip = 1.0
-norm = "l1"
 """,
 }
 """Label -> further settings; a method without noise here has none. A record is read once, so that a run costs it
 epsilon."""
+ROUNDS = 1000
 PROBLEM = """
 [run]
 name = "Online push-sum over one-sided links"
-rounds = 1000
+rounds = {rounds}
 repeats = 8
 seed = 0
 
@@ -82,7 +84,8 @@ def demo(steps: Mapping[str, float] = STEPS, rounds: int | None = None, seed: in
         f'[[algorithm]]\nname = "{METHODS[label]}"\nlabel = "{label}"\nstep = {step}\n{ALSO.get(label, "")}'
         for label, step in steps.items()
     ]
-    return parse("\n".join([PROBLEM, *tables]), Path("demo.toml"), rounds=rounds, seed=seed)
+    text = "\n".join([PROBLEM, *tables]).replace("{rounds}", str(ROUNDS if rounds is None else rounds))
+    return parse(text, Path("demo.toml"), seed=seed)
 
 
 def tune(
@@ -97,7 +100,9 @@ def tune(
         losses = {}
         for step in grid:
             config = demo({label: step}, rounds, TUNING_SEED)
-            settings = config.run.model_copy(update={"repeats": TUNING_REPEATS, "regret_points": 0})
+            settings = config.run.model_copy(
+                update={"repeats": TUNING_REPEATS, "regret_points": 0, "references": False}
+            )
             (run,) = build(replace(config, run=settings)).runs(progress=False)
             losses[step] = float(run.average_loss().mean())
             tried(label, step, losses[step])

@@ -43,7 +43,8 @@ def execute(
         config = problem.config
         comparison = Comparison(tuple(run.record() for run in runs), config.run.name, config.settings())
         if directory is not None:
-            kept = runs[0] if len(config.algorithms) == 1 else comparison
+            alone = len(config.algorithms) == 1 and not problem.references.of
+            kept = runs[0] if alone else comparison
             kept.save(directory, command=command)
     return Outcome(comparison, directory, stopped or comparison.partial)
 

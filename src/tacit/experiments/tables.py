@@ -10,10 +10,12 @@ import numpy as np
 
 from tacit import streams
 from tacit.config.choices import Choice, task_of
-from tacit.config.experiment import DATASETS, Config, Seed
+from tacit.config.experiment import DATASETS, Config
+from tacit.config.experiment_sections import Seed
 from tacit.config.sections import located
 from tacit.core.errors import ConfigError, DataError
 from tacit.graphs import Graph
+from tacit.privacy.planning import planned_batch
 from tacit.streams import Stream, Table
 from tacit.streams.dataset import with_bias
 from tacit.streams.learnt import Kind, Learnt, declared
@@ -40,7 +42,11 @@ class Tabular:
         self.learnt: tuple[Learnt, ...] = ()
         with located(self.choice.place):
             x = self._read_data_set() if self.choice.kind in DATASETS else self._read_file(config.objective)
-        self.x = with_bias(x) if self.settings.bias else x
+        x = with_bias(x) if self.settings.bias else x
+        private, given = config.privacy is not None, self.settings.model_fields_set
+        unit = self.settings.unit if "unit" in given else private and x.ndim == 2
+        self.x = _unit_rows(x) if unit else x
+        self._batch = None if private and "batch" not in given else self.settings.batch
         self.learnt = declared((*self.learnt, *self._learnt_by_partition()), self._public())
         self.stream = functools.cache(self._stream)
         """Seed of a repeat -> its stream."""
@@ -111,7 +117,7 @@ class Tabular:
                 self.x,
                 self.y,
                 shares,
-                batch=self.settings.batch,
+                batch=self._batch or _hundredth(shares, agents),
                 exhausted=self.settings.exhausted,
                 shuffle_seed=seed if self.shuffle else None,
                 task=self.task,
@@ -137,3 +143,17 @@ class Tabular:
             shares = self.partition.function(**data, agents=agents, seed=seed, **own)
         given = "".join(f", {name} {value:g}" for name, value in own.items())
         return shares, f"shared out by {self.partition.kind}{given}"
+
+
+def _unit_rows(x: Any) -> Any:
+    """Return rows of norm 1; a row of zeros stays."""
+    if x.ndim != 2:
+        raise ConfigError("unit = true is for rows of numbers, not for images; leave it out")
+    norm = np.linalg.norm(x, axis=1, keepdims=True)
+    return x / np.where(norm > 0, norm, 1)
+
+
+def _hundredth(shares: Any, agents: int) -> int:
+    """Return the batch that a private run gets: see `tacit.privacy.planning.plan`."""
+    sizes = np.bincount(shares, minlength=agents) if np.ndim(shares[0]) == 0 else [len(rows) for rows in shares]
+    return planned_batch(int(max(sizes)))

@@ -66,14 +66,15 @@ def in_passes(
     seed: int,
     note: str = "",
     learnt: tuple[Learnt, ...] = (),
+    batch: int = 1,
 ) -> Stream:
     """Make a stream that repeats a pass in which every agent reads each of its rows once.
 
     A pass lasts as long as the agent with most rows needs; whose are used up has empty rounds until the next one. So a
     row is read once per pass, however unequal the agents are, and `reads` says so to the privacy account. `note` ends
-    the description, `learnt` says what was learnt from all rows.
+    the description, `learnt` says what was learnt from all rows, `batch` rows are read in a round.
     """
-    once = streams.from_arrays(x, y, agent, exhausted="mask", shuffle_seed=seed, task=task)
+    once = streams.from_arrays(x, y, agent, exhausted="mask", shuffle_seed=seed, task=task, batch=batch)
     length = int(once.rounds or 0)
 
     def rounds(start: int, stop: int) -> Tree:

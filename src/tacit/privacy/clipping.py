@@ -183,12 +183,56 @@ def clipped_mean(of_one: Callable[[Params, Batch], Tree], clip: Clip) -> Callabl
         count = records_in(batch) if over is None else over
         if jnp.ndim(getattr(batch, "y", 0)) == 0:
             return of_record(params, batch)
-        # A leaf without axes (one weight for all) belongs to every record.
-        axes = jax.tree.map(lambda leaf: 0 if jnp.ndim(leaf) else None, batch)
-        each = jax.vmap(of_record, in_axes=(None, axes))(params, batch)
+        each = _of_each(of_record, params, batch)
         return jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0) / jnp.asarray(count, leaf.dtype), each)
 
     return mean
+
+
+def clipped_share(objective: Objective, clip: Clip) -> Callable[[Params, Batch], Array]:
+    """Make the share of a batch's present records whose gradient is above the clip, to be looked at in simulations.
+
+    Args:
+      objective: Loss and regulariser; of a `Separable` loss the data's part alone is clipped.
+      clip: Bound and norm of a record's gradient.
+
+    Returns:
+      A function of (parameters, batch): a number from 0 to 1. It depends on data, so that no peer may tell it.
+
+    Example:
+      >>> import jax.numpy as jnp, tacit
+      >>> from tacit.core.contract import Clip
+      >>> share = clipped_share(tacit.objectives.squared(), Clip(1.0))
+      >>> share(jnp.zeros(1), tacit.streams.Batch(jnp.ones((2, 1)), jnp.asarray([0.5, 9.0])))
+      Array(0.5, dtype=float32)
+    """
+    gradient = jax.grad(objective.loss.data if isinstance(objective.loss, Separable) else objective.loss)
+    size: Callable[[Array], Array] = {"l1": jnp.abs, "l2": jnp.square, "linf": jnp.abs}[clip.norm]
+    bound = clip.bound**2 if clip.norm == "l2" else clip.bound
+
+    def above(params: Params, record: Batch) -> Array:
+        sizes = [size(leaf) for leaf in jax.tree.leaves(gradient(params, record))]
+        if clip.norm == "linf":
+            return jnp.max(jnp.stack([jnp.max(leaf) for leaf in sizes])) > bound
+        return sum((jnp.sum(leaf) for leaf in sizes), jnp.zeros(())) > bound
+
+    def share(params: Params, batch: Batch) -> Array:
+        cut = _of_each(above, params, batch)
+        there = jnp.broadcast_to(
+            jnp.asarray(1.0 if getattr(batch, "weight", None) is None else batch.weight) > 0, cut.shape
+        )
+        return jnp.sum(cut & there) / jnp.maximum(jnp.sum(there), 1)
+
+    return share
+
+
+def _of_each(function: Callable[[Params, Batch], Tree], params: Params, batch: Batch) -> Tree:
+    """Apply a function of one record to each of a batch's, along a leading axis unless the batch is one record."""
+    if jnp.ndim(getattr(batch, "y", 0)) == 0:
+        return function(params, batch)
+    # A leaf without axes (one weight for all) belongs to every record.
+    axes = jax.tree.map(lambda leaf: 0 if jnp.ndim(leaf) else None, batch)
+    return jax.vmap(function, in_axes=(None, axes))(params, batch)
 
 
 def clipped_gradient(objective: Objective, clip: Clip | None) -> Callable[[Params, Batch], Params]:

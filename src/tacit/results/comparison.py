@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,17 @@ from tacit.core.errors import ResultError
 from tacit.results import store
 from tacit.results.plots import can_draw, draw_all, draw_overview
 from tacit.results.record import Record, figure
+from tacit.results.references import findings, uncompared
 from tacit.results.sealed import SUMMARY, Sealed, put, seal, settled
 
 SAME_PROBLEM = ("stream", "objective", "agents", "rounds", "repeats", "seed")
 """Facts of a run that must agree before figures can be compared."""
 
 
+NOT_COMPARED = (
+    "was not compared with the same without noise, with agents that stay alone or with a constant: tacit.compare does "
+    "so in Python, and references = true in [run] of a file"
+)
 LONGEST_NAME = 80
 """Letters of a folder's name."""
 
@@ -59,7 +64,10 @@ class Comparison:
           directories: Directories that `save` or `tacit run` wrote.
           name: Title of the report.
         """
-        return cls(tuple(record for directory in directories for record in load_all(directory)), name)
+        return cls(
+            tuple(replace(record, beside=str(each)) for each in directories for record in load_all(each)),
+            name,
+        )
 
     @property
     def partial(self) -> bool:
@@ -75,8 +83,20 @@ class Comparison:
                 sentences.append(f"they differ in {key}: {'; '.join(sorted(found))}")
         return sentences
 
+    def sentences(self) -> list[str]:
+        """Say of each private run who won: it, the same without noise, agents that stay alone, or a constant."""
+        return [
+            *(finding.sentence() for finding in findings(self.records, SAME_PROBLEM)),
+            *(f"{record.label}, with {record.privacy}, {NOT_COMPARED}." for record in uncompared(self.records)),
+        ]
+
+    def cautions(self) -> list[str]:
+        """Say which private runs are worse than a constant or than staying alone, and what may help."""
+        return [words for finding in findings(self.records, SAME_PROBLEM) for words in finding.cautions()]
+
     def columns(self) -> tuple[str, ...]:
         """Return the titles of the table."""
+        private = ("noise / signal; clipped",) if self._has_private else ()
         return (
             "algorithm",
             "average loss",
@@ -85,6 +105,7 @@ class Comparison:
             "consensus distance",
             "bits / agent / round",
             "privacy",
+            *private,
         )
 
     def rows(self) -> list[tuple[str, ...]]:
@@ -163,6 +184,10 @@ class Comparison:
         names = {record.summary["score_name"] for record in self.records}
         return names.pop() if len(names) == 1 else None
 
+    @property
+    def _has_private(self) -> bool:
+        return any("noise_to_signal" in record.metrics for record in self.records)
+
     def _row(self, record: Record) -> tuple[str, ...]:
         metrics, rounds = record.metrics, record.summary["rounds"]
         score = self._score_name
@@ -175,6 +200,7 @@ class Comparison:
             _short(metrics.get("final_consensus")),
             "nothing sent" if bits == 0 else f"{bits / rounds:,.0f}",
             record.privacy,
+            *([_loudness(metrics)] if self._has_private else []),
         )
 
 
@@ -217,6 +243,12 @@ def _against(loss: np.ndarray | None, lowest: np.ndarray) -> str:
     if loss is lowest:
         return "lowest"
     return with_interval(figure(loss - lowest))
+
+
+def _loudness(metrics: dict[str, Any]) -> str:
+    """Write noise over signal, and the share of clipped gradients."""
+    noise, clipped = (metrics.get(name, {}).get("mean") for name in ("noise_to_signal", "clipped"))
+    return "-" if noise is None or clipped is None else f"{noise:.2g}; {clipped:.0%}"
 
 
 def _short(found: dict[str, Any] | None) -> str:

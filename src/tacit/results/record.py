@@ -53,6 +53,8 @@ class Record:
     """Content of config.toml."""
     trace: Trace
     """Content of trace.parquet."""
+    beside: str = ""
+    """Directory that it was read from together with others: its references are among these."""
 
     @property
     def label(self) -> str:
@@ -170,6 +172,7 @@ def _summary(run: Run) -> dict[str, Any]:
         "score_name": run.objective.score_name if run.objective.score_name in metrics else None,
         "regret": None if regret is None else _regret(regret),
         "privacy": run.privacy.summary(),
+        "references": dict(run.references),
         "timings": {"seconds": run.seconds, "compile_seconds": run.compile_seconds},
         "versions": versions(),
         "objective": run.objective.name,

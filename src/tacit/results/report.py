@@ -28,9 +28,10 @@ p { max-width: 76ch; margin: .6rem 0; }
 .by { color: var(--soft); margin: 0; }
 .warning { background: var(--warn-card); color: var(--warn); border-left: 4px solid var(--warn);
            padding: .6rem .9rem; border-radius: 4px; max-width: none; }
+.verdict { border-left: 4px solid var(--accent); padding: .1rem .9rem; max-width: none; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .9rem; }
-th, td { padding: .5rem .55rem; text-align: right; white-space: nowrap;
+th, td { padding: .5rem .4rem; text-align: right; white-space: nowrap;
   border-bottom: 1px solid var(--line); }
 th { color: var(--soft); font-weight: 600; border-bottom-width: 2px; vertical-align: bottom;
         white-space: normal; }
@@ -67,6 +68,7 @@ def page(
     comparison = Comparison(tuple(records), title or _name(records))
     parts = [
         html("<header><h1>{}</h1><p class='by'>A report by tacit</p></header>", comparison.name),
+        *(html("<p class='verdict'>{}</p>", sentence) for sentence in comparison.sentences()),
         *_warnings(comparison),
         html("<p>{}</p>", _in_words(records)),
         html("<h2>Results</h2>\n{}", _table(comparison)),
@@ -93,6 +95,7 @@ def _warnings(comparison: Comparison) -> list[Html]:
         regret = record.summary["regret"]
         if regret is not None and not regret["comparator_converged"]:
             warnings.append(f"{record.label}: the solver of the comparator did not reach its tolerance.")
+    warnings += [f"Warning: {words}." for words in comparison.cautions()]
     if comparison.differences():
         warnings.append(f"These runs are not of one problem: {'. '.join(comparison.differences())}.")
     return [html("<p class='warning'>{}</p>", warning) for warning in warnings]
@@ -125,6 +128,11 @@ def _table(comparison: Comparison) -> Html:
         "score are taken at prediction time, over all agents and rounds."
     )
     table = html("<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table>", head, joined(lines))
+    if any("noise_to_signal" in record.metrics for record in comparison.records):
+        note += (
+            " Noise / signal: expected norm of the noise over that of the values released, as a mean over the rounds; "
+            "clipped: share of the records whose gradient was above the clip."
+        )
     note += _certificate(comparison.records)
     return html("<div class='scroll'>{}</div><p class='note'>{}</p>", table, note)
 
@@ -132,7 +140,7 @@ def _table(comparison: Comparison) -> Html:
 def _exactly(record: Record) -> Html:
     """Return the algorithm's full name and parameters, where a configuration gave them."""
     tables = record.settings.get("algorithm", [{}])
-    own = {key: value for key, value in tables[0].items() if key not in ("name", "label")}
+    own = {key: value for key, value in tables[0].items() if key not in ("name", "label", "alone")}
     words = [record.summary["algorithm"], *(f"{key} {_plain(value)}" for key, value in own.items())]
     return joined((html("{}", word) for word in words), "<br>")
 

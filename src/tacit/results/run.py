@@ -29,6 +29,10 @@ Series = np.ndarray
 """(repeats, rounds) or (repeats, recorded rounds)."""
 
 
+OF_PRIVATE_RUNS = ("clipped", "noise_to_signal")
+"""Figures that private runs have besides: share of clipped gradients, and noise over signal of the releases."""
+
+
 class Traffic(NamedTuple):
     """Messages and bits sent on one link set."""
 
@@ -103,6 +107,8 @@ class Run:
     """Link set -> what was sent on it."""
     label: str = ""
     """Name in tables and legends; the algorithm's name where empty."""
+    references: Mapping[str, str] = field(default_factory=dict)
+    """What a private run is to be compared with (`tacit.results.references`) -> label of that run."""
     _regret: dict[tuple[int, int | None], RegretCurve] = field(default_factory=dict, init=False, repr=False)
     _dynamic_regret: DynamicRegret | None = field(default=None, init=False, repr=False)
 
@@ -205,14 +211,16 @@ class Run:
         """Return the final figures: mean, 95 % interval over repeats and the repeats' values of each.
 
         Bounds are None with one repeat, and so is whatever is not finite. "messages" and "bits_per_agent" are
-        totals of the run; regret is among the figures once `regret` was asked for. "violation: NAME" is the sum of a
-        constraint over all agents and rounds, 0 where that is negative.
+        totals of the run; a private one also has "clipped", the mean share of records whose gradient was above the
+        clip, and "noise_to_signal", the mean over rounds of the noise's norm over that of the values released. Regret
+        is among the figures once `regret` was asked for. "violation: NAME" is the sum of a constraint over all agents
+        and rounds, 0 where that is negative.
         """
         score = self.objective.score_name
         consensus = self.recorded["consensus"]
         figures = {
             "average_loss": self.average_loss(),
-            **({score: self._mean_score(score)} if score in self.per_round else {}),
+            **{name: self._mean(name) for name in (score, *OF_PRIVATE_RUNS) if name in self.per_round},
             **({"final_consensus": consensus[:, -1]} if consensus.shape[1] else {}),
             "messages": self.per_round["messages"].sum(axis=1, dtype=np.int64),
             "bits_per_agent": self.per_round["bits"].sum(axis=1, dtype=np.int64) / self.agents,
@@ -228,9 +236,9 @@ class Run:
                 figures["one_node_regret_per_agent_round"] = regret.node_per_agent_round[:, -1]
         return {name: figure(values) for name, values in figures.items()}
 
-    def _mean_score(self, score: str) -> np.ndarray:
+    def _mean(self, name: str) -> np.ndarray:
         """Mean over the rounds in which anybody had data to be judged by."""
-        values = np.asarray(self.per_round[score], np.float64)
+        values = np.asarray(self.per_round[name], np.float64)
         judged = np.isfinite(values)
         return np.asarray(np.where(judged, values, 0).sum(axis=1) / np.maximum(judged.sum(axis=1), 1))
 

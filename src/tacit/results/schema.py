@@ -104,6 +104,7 @@ class RunSummary(_Table):
     score_name: Text | None
     regret: Regret | None
     privacy: Privacy
+    references: dict[Text, Text] = {}
     timings: Timings
     versions: dict[Text, Text]
     objective: Text

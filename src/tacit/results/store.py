@@ -66,7 +66,16 @@ def load(directory: str | os.PathLike[str]) -> Record:
       ...     tacit.results.load(run.save(folder)).label
       'online_push_sum'
     """
-    return settled(Path(directory), record_of)
+    return settled(Path(directory), _only_record_of)
+
+
+def _only_record_of(files: Sealed) -> Record:
+    if "runs" in files.summary:
+        raise ResultError(
+            f"{files.folder} holds a comparison of several runs, expected one; name a folder in it, or read all "
+            "of them with tacit.results.load_all"
+        )
+    return record_of(files)
 
 
 def record_of(files: Sealed) -> Record:

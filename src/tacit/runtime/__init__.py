@@ -12,6 +12,7 @@ from __future__ import annotations
 from tacit.runtime.calls import (
     Declared,
     Prepared,
+    Sizes,
     absorb,
     check_state,
     compute,
@@ -45,6 +46,7 @@ __all__ = [
     "MessageSpec",
     "Prepared",
     "ReleaseSpec",
+    "Sizes",
     "absorb",
     "absorb_key",
     "agent_key",

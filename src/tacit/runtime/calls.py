@@ -51,6 +51,15 @@ class Declared(NamedTuple):
     """Infinite for noise without one."""
 
 
+class Sizes(NamedTuple):
+    """Squared norms of a release in simulation: they depend on data, so that a peer takes none."""
+
+    signal: Array
+    """Of the value before the noise."""
+    noise: Array
+    """Of the noise, expected."""
+
+
 class Prepared(NamedTuple):
     """What one agent has ready to send in a phase."""
 
@@ -62,6 +71,8 @@ class Prepared(NamedTuple):
     """None where nothing was added."""
     memory: Memory | None = None
     """Of correlated noise, for the next round: the runtime's, which no method sees."""
+    sizes: Sizes | None = None
+    """None where nothing was added, and in a peer."""
 
 
 def prepare(
@@ -72,8 +83,11 @@ def prepare(
     state, value = compute(phase, index, key, state, batch, view)
     words = noise_words(key, view.round, index)
     released = release(phase.mechanism, words, value, view, records_in(batch), memory)
-    declared = None if released.noise is None else _declared(released.noise)
-    return emit(phase, state, released.value, view, declared)._replace(memory=released.memory)
+    noise = released.noise
+    if noise is None:
+        return emit(phase, state, released.value, view, None)._replace(memory=released.memory)
+    ready = emit(phase, state, released.value, view, _declared(noise))
+    return ready._replace(memory=released.memory, sizes=_sizes(value, noise))
 
 
 def with_data(view: View, batch: Batch) -> tuple[View, Batch]:
@@ -125,6 +139,13 @@ def absorb(algorithm: Algorithm, index: int, key: Key, state: State, inbox: Inbo
 def _declared(noise: Noise) -> Declared:
     bound = jnp.inf if noise.bound is None else noise.bound
     return Declared(*(jnp.asarray(x, jnp.result_type(float)) for x in (noise.sensitivity, noise.scale, bound)))
+
+
+def _sizes(value: Tree, noise: Noise) -> Sizes:
+    leaves = jax.tree.leaves(value)
+    signal = sum((jnp.sum(jnp.square(leaf)) for leaf in leaves), jnp.zeros(()))
+    variance = jnp.square(noise.scale) * (1 if noise.distribution == "gaussian" else 2)
+    return Sizes(signal, jnp.asarray(sum(leaf.size for leaf in leaves) * variance, signal.dtype))
 
 
 def _addressed(outbox: Outbox, view: View) -> Array:

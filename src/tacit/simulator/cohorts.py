@@ -53,6 +53,7 @@ class OneSent(NamedTuple):
     """The outbox's own list of addresses; empty where it has none."""
     memory: Memory | None
     """Of its noise, where that is correlated."""
+    sizes: runtime.Sizes | None
 
 
 class Cohorts:
@@ -159,18 +160,15 @@ class Cohorts:
         cohort: Cohort,
         one: Callable[[Key, State, Batch, View, Memory | None], OneSent],
         memory: Memory | None,
-    ) -> tuple[Packed, State, Array, Memory | None]:
-        """Compute, release and emit for a cohort.
-
-        Returns its messages, everybody's states, what each release costs, and everybody's memories.
-        """
+    ) -> tuple[Packed, State, Memory | None, OneSent]:
+        """Compute, release and emit for a cohort: its messages, everybody's states and memories, and what each sent."""
         setup, source = self.setup, at.phase.source
         members, view, (kept, before) = self._gathered(at, source, (states, memory), cohort)
         last = setup.layout.roles[source].order.size - 1
         batch = pick(jnp.minimum(cohort.position, last)) if source == setup.algorithm.learner else ()
         sent = jax.vmap(one, in_axes=(0, 0, 0, VIEW_AXES, 0))(members.key, kept, batch, view, before)
         after = _written((states, memory), cohort, (sent.state, sent.memory))
-        return sent.message, after[0], sent.cost, after[1]
+        return sent.message, after[0], after[1], sent
 
     def absorb_answers(
         self, at: PhaseContext, states: tuple[State, ...], rows: Packed, cohort: Cohort

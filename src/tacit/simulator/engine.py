@@ -52,6 +52,8 @@ class Tally(NamedTuple):
     added."""
     took_part: tuple[Array, ...]
     """Per phase that answers and is booked: which learners took part, by position, or the positions of a cohort."""
+    sizes: Array
+    """(2, repeats) sums over the learners' releases with noise: squared norms of the values, and of the noise."""
 
 
 def _in_scales(declared: runtime.Declared | None, dtype: jnp.dtype) -> Array:
@@ -88,6 +90,7 @@ class RoundContext:
     in_flight: list[InFlight | None] = field(default_factory=list)
     messages: list[Array] = field(default_factory=list)
     memories: list[Memories] = field(default_factory=list)
+    sizes: list[Array] = field(default_factory=list)
 
     def note(self, buffer: Packed, ratio: Array, in_flight: InFlight | None, messages: Array, after: Memories) -> None:
         """Note what a phase leaves behind."""
@@ -112,6 +115,8 @@ class Sent(NamedTuple):
     """The outboxes' lists of addresses."""
     memories: Memories
     """Of the sources' noise."""
+    sizes: runtime.Sizes | None
+    """By the agents' positions."""
 
 
 class Engine:
@@ -209,6 +214,7 @@ class Engine:
             called[-1] if called else None,
             jnp.stack(context.ratios),
             tuple(context.took_part),
+            sum(context.sizes, jnp.zeros((2, self.layout.repeats), self.setup.dtype)),
         )
         after = LoopState(t, packed, tuple(context.in_flight), tuple(context.memories))
         return after, tuple(context.buffers), tally
@@ -223,6 +229,8 @@ class Engine:
             context.took_part.append(takes_part)
         sent = self._send(at, states[phase.source], context.batch, buffer, memories, takes_part)
         states[phase.source] = sent.states
+        role = self.layout.roles[phase.source]
+        self._note_sizes(at, context, sent.sizes, None if len(role.buckets) == 1 else role.order // role.agents)
         departures = self.delivery.departures(at, sent.addressed, takes_part)
         in_flight, entries = self.delivery.arrivals(at, sent.rows, departures, in_flight)
         context.note(sent.rows, sent.cost, in_flight, self.delivery.count_sent(at, departures), sent.memories)
@@ -251,14 +259,28 @@ class Engine:
         (state,) = states[phase.source]
         one = partial(self._one_sends, phase, at.index)
         memory = None if memories is None else memories[0]
-        rows, state, ratios, memory = self.cohorts.answer(at, state, context.pick, cohort, one, memory)
+        rows, state, memory, sent = self.cohorts.answer(at, state, context.pick, cohort, one, memory)
         states[phase.source] = (state,)
         states[phase.target] = self.cohorts.absorb_answers(at, states[phase.target], rows, cohort)
         if self.books_answers(at.index):
             context.took_part.append(cohort.position)
-        ratio = jnp.max(jnp.where(cohort.called, ratios, 0))
+        ratio = jnp.max(jnp.where(cohort.called, sent.cost, 0))
+        counted = jax.tree.map(lambda size: jnp.where(cohort.called, size, 0), sent.sizes)
+        self._note_sizes(at, context, counted, cohort.repeat)
         after = None if memory is None else (memory,)
         context.note(buffer, ratio, None, cohort.called_in(self.layout.repeats), after)
+
+    def _note_sizes(
+        self, at: PhaseContext, context: RoundContext, sizes: runtime.Sizes | None, repeat: Array | np.ndarray | None
+    ) -> None:
+        """Add up the sizes of the learners' releases in each repeat; None: repeat after repeat."""
+        if sizes is None or at.phase.source != self.algorithm.learner:
+            return
+        both, repeats = jnp.stack(sizes).astype(self.setup.dtype), self.layout.repeats
+        if repeats == 1 or repeat is None:
+            context.sizes.append(jnp.sum(both.reshape(2, repeats, -1), axis=2))
+        else:
+            context.sizes.append(jax.ops.segment_sum(both.T, jnp.asarray(repeat), repeats).T)
 
     def _one_sends(
         self, phase: Phase, index: int, key: Key, state: State, batch: Batch, view: View, memory: Memory | None
@@ -267,7 +289,7 @@ class Engine:
         packed = self.setup.packings[index].pack(ready.outbox.message)
         to = jnp.zeros(0, jnp.int32) if ready.outbox.to is None else ready.outbox.to
         cost = _in_scales(ready.declared, self.setup.dtype)
-        return OneSent(ready.state, packed, ready.addressed, cost, to, ready.memory)
+        return OneSent(ready.state, packed, ready.addressed, cost, to, ready.memory, ready.sizes)
 
     def _send(
         self,
@@ -281,7 +303,7 @@ class Engine:
         """Compute, release and emit for every source agent; those that do not take part keep their state."""
         source, spec = at.phase.source, self.specs[at.index]
         role = self.layout.roles[source]
-        new_states, addressed, costs, lists = [], [], [], []
+        new_states, addressed, costs, lists, sizes = [], [], [], [], []
         after: list[Any] = []
         rows = dict(buffer)
         first = 0
@@ -295,6 +317,7 @@ class Engine:
             if takes_part is not None:
                 mine = takes_part[role.buckets[b]]
                 new, kept, cost = where(mine, new, state), where(mine, kept, memory), jnp.where(mine, cost, 0)
+                sent = sent._replace(sizes=jax.tree.map(lambda size, mine=mine: jnp.where(mine, size, 0), sent.sizes))
             after.append(kept)
             costs.append(jnp.max(cost))
             new_states.append(new)
@@ -306,12 +329,14 @@ class Engine:
             first += next(iter(message.values())).shape[0] if message else 0
             addressed.append(sent.addressed.reshape(-1))
             lists.append(sent.to)
+            sizes.append(sent.sizes)
         masks = at.network.masks[at.index]
         if masks is not None:
             rows = dict(self.delivery.masked(at, rows, masks))
         addresses = joined(addressed) if spec.addressed else None
         later = None if memories is None else tuple(after)
-        return Sent(rows, addresses, tuple(new_states), jnp.max(jnp.stack(costs)), joined(lists), later)
+        cost = jnp.max(jnp.stack(costs))
+        return Sent(rows, addresses, tuple(new_states), cost, joined(lists), later, joined(sizes))
 
     def _absorb(
         self, at: PhaseContext, states: tuple[State, ...], entries: Entries

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit.core.contract import Array, Key, Links, Memory, State, Tree
+from tacit.core.lifted import own_part
 from tacit.graphs import Availability, Graph
 from tacit.graphs.weights import evaluate_exactly
 from tacit.simulator.inbox import Packed, padding_width
@@ -99,10 +100,10 @@ SendBuffers = tuple[Packed, ...]
 
 
 class StateForm(NamedTuple):
-    """Structure of one agent's state, and shape and type of each leaf."""
+    """Structure of one agent's state; shape and type of each leaf, and whether it is packed."""
 
     structure: Any
-    leaves: tuple[tuple[tuple[int, ...], Any], ...]
+    leaves: tuple[tuple[tuple[int, ...], Any, bool], ...]
 
 
 @jax.tree_util.register_dataclass
@@ -112,13 +113,14 @@ class PackedState:
 
     A mix that lands in several leaves is then written once, as one array; XLA would otherwise gather the neighbours'
     rows once per leaf, or copy every link's row to share it. The array has as many padding columns as a message; what
-    they hold is never read, and taking them from the mix lets XLA see that state and mix are one array.
+    they hold is never read, and taking them from the mix lets XLA see that state and mix are one array. What a state
+    carries along (`Carrying`) stays apart: made of the mix and packed beside it, it would have the rows gathered twice.
     """
 
     columns: Mapping[str, Array]
     """Element type -> (agents, width)."""
     others: tuple[Array, ...]
-    """Leaves with more axes, one per slot for instance, as they are."""
+    """Leaves with more axes, one per slot for instance, and what is carried along, as they are."""
     form: StateForm = field(metadata={"static": True})
 
     @classmethod
@@ -127,8 +129,10 @@ class PackedState:
         leaves, structure = jax.tree_util.tree_flatten(state)
         columns: dict[str, list[Array]] = {}
         others = []
-        for leaf in leaves:
-            if leaf.ndim <= 2:
+        own = len(jax.tree.leaves(own_part(state)))  # they come first
+        packed = [k < own and leaf.ndim <= 2 for k, leaf in enumerate(leaves)]
+        for leaf, in_columns in zip(leaves, packed, strict=True):
+            if in_columns:
                 columns.setdefault(leaf.dtype.name, []).append(leaf.reshape(leaf.shape[0], -1))
             else:
                 others.append(leaf)
@@ -136,7 +140,7 @@ class PackedState:
             missing = padding_width(sum(part.shape[1] for part in parts))
             fits = name in padding and padding[name].shape[1] == missing
             parts.append(padding[name] if fits else jnp.zeros((parts[0].shape[0], missing), name))
-        form = StateForm(structure, tuple((leaf.shape[1:], leaf.dtype) for leaf in leaves))
+        form = StateForm(structure, tuple((x.shape[1:], x.dtype, p) for x, p in zip(leaves, packed, strict=True)))
         return cls({k: jnp.concatenate(v, axis=1) for k, v in columns.items()}, tuple(others), form)
 
     def unpack(self) -> State:
@@ -144,8 +148,8 @@ class PackedState:
         taken = dict.fromkeys(self.columns, 0)
         others = iter(self.others)
         leaves = []
-        for shape, dtype in self.form.leaves:
-            if len(shape) > 1:
+        for shape, dtype, packed in self.form.leaves:
+            if not packed:
                 leaves.append(next(others))
                 continue
             start = taken[dtype.name]

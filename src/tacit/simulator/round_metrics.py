@@ -8,16 +8,28 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit.core.contract import Array, Batch, Objective, Params
+from tacit.core.contract import Algorithm, Array, Batch, Clip, Objective, Params
 from tacit.core.errors import ConfigError
+from tacit.privacy.clipping import clipped_share
 from tacit.simulator.cohorts import Cohort
 from tacit.simulator.layout import RoleLayout
 from tacit.simulator.loop_state import joined, slices
 
 Noted = Mapping[str, Callable[[Params, Batch], Array]]
 """Name -> a number of one agent's model and batch."""
-TAKEN = {"messages", "bits", "consensus"}
+TAKEN = {"messages", "bits", "consensus", "clipped", "noise_to_signal"}
 """Names of figures that every run has besides."""
+
+
+CLIPPED, NOISE_TO_SIGNAL = "clipped", "noise_to_signal"
+"""Figures of private runs: the share of the learners' records whose gradient, at the model that predicts, is above the
+clip; and the noise that was added over the values released, as norms of all releases of a round."""
+
+
+def private_clip(algorithm: Algorithm) -> Clip | None:
+    """Return the clip of the learners' releases; None where a method promises no privacy."""
+    phases = algorithm.phases if algorithm.privacy.private else ()
+    return next((p.mechanism.clip for p in phases if p.source == algorithm.learner and p.mechanism.distribution), None)
 
 
 def all_noted(constraints: Noted, asked: Noted) -> Noted:
@@ -38,6 +50,7 @@ class RoundMetrics:
         node: int | None,
         also: Noted,
         dtype: jnp.dtype,
+        clip: Clip | None = None,
     ) -> None:
         self.objective, self.learners, self.repeats, self.node, self.dtype = objective, learners, repeats, node, dtype
         self.also = also
@@ -46,7 +59,8 @@ class RoundMetrics:
         double = sorted(set(also) & (TAKEN | set(own)))
         if double:
             raise ConfigError(f"a figure named {double[0]!r} is asked for, but every run has one: give it another name")
-        self.names = [*own, *also]
+        self.clipped = None if clip is None else clipped_share(objective, clip)
+        self.names = [*own, *also, *([] if clip is None else [CLIPPED, NOISE_TO_SIGNAL])]
 
     def of_round(self, models: list[Params], batch: Batch) -> Array:
         """Return (figures, repeats) of the learners' models, bucket by bucket, and everybody's batch."""
@@ -62,7 +76,16 @@ class RoundMetrics:
         for function in self.also.values():
             values = joined([jax.vmap(function)(*part).astype(self.dtype) for part in parts])
             figures.append(self._per_repeat(values))
+        if self.clipped is not None:
+            shares = joined([jax.vmap(self.clipped)(*part).astype(self.dtype) for part in parts])
+            figures.append(self._mean_score(shares, getattr(batch, "weight", None)))
         return jnp.stack(figures)
+
+    def with_noise(self, figures: Array, sizes: Array) -> Array:
+        """Add the noise to signal of a private run, given `Tally.sizes`, to the figures of a round."""
+        if self.clipped is None:
+            return figures
+        return jnp.concatenate([figures, jnp.sqrt(sizes[1:] / sizes[:1]).astype(figures.dtype)])
 
     def of_cohort(self, models: Params, batch: Batch, cohort: Cohort) -> Array:
         """Return (figures, repeats) of the learners that were called, given their models and batches."""
@@ -75,7 +98,7 @@ class RoundMetrics:
         functions = [self.objective.loss]
         if self.objective.score is not None:
             functions.append(self.objective.score)
-        functions += self.also.values()
+        functions += [*self.also.values(), *([] if self.clipped is None else [self.clipped])]
         return jnp.stack([mean(jax.vmap(function)(models, batch)) for function in functions])
 
     def _mean_score(self, scores: Array, weight: Array | None) -> Array:

@@ -32,7 +32,7 @@ from tacit.simulator.layout import lay_out
 from tacit.simulator.loop_state import LoopState, Network, SendBuffers, joined
 from tacit.simulator.progress import Interrupts, Progress
 from tacit.simulator.readings import readings_of
-from tacit.simulator.round_metrics import Noted, RoundMetrics, all_noted
+from tacit.simulator.round_metrics import Noted, RoundMetrics, all_noted, private_clip
 from tacit.streams import Stream
 from tacit.streams.learnt import public_of, refuse_undeclared
 
@@ -128,7 +128,9 @@ class Simulation:
         sizes = np.concatenate([s.data_size for s in self.streams])
         self.network = self.engine.network(options.seed, np.tile(sizes, repeats) if self.data.shared else sizes)
         noted = all_noted(algorithm.constraints, options.figures)
-        self.metrics = RoundMetrics(algorithm.objective, self.learners, repeats, options.node_loss, noted, dtype)
+        self.metrics = RoundMetrics(
+            algorithm.objective, self.learners, repeats, options.node_loss, noted, dtype, private_clip(algorithm)
+        )
         self._check_evaluate()
         self._diagnostics: Callable[[LoopState], dict[str, Array]] = jax.jit(self._shown)
         self._consensus: Callable[[Params], Array] = jax.jit(jax.vmap(consensus_distance))
@@ -216,7 +218,7 @@ class Simulation:
                 figures = self.metrics.of_cohort(models, pick(tally.cohort.position), tally.cohort)
             note = jax.lax.dynamic_update_index_in_dim
             trace = Trace(
-                note(trace.figures, figures, k, 0),
+                note(trace.figures, self.metrics.with_noise(figures, tally.sizes), k, 0),
                 note(trace.messages, tally.messages, k if vary else 0, 0),
                 note(trace.ratios, tally.ratios, k, 0),
                 tuple(note(all_, now, k, 0) for all_, now in zip(trace.took_part, tally.took_part, strict=True)),

@@ -1,0 +1,142 @@
+"""Sections of an experiment's file, apart from the parameters of what they name."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+from pydantic import Field
+
+from tacit.config.choices import MethodSettings
+from tacit.config.sections import Place, Section, Seeding
+from tacit.core import limits
+from tacit.graphs.channel import LONGEST_DELAY
+from tacit.streams.learnt import Kind
+
+MOST_POINTS = 10_000
+"""Of a regret curve: each is an optimisation over the data up to there."""
+Seed = Literal["repeat"] | Seeding
+"""A fixed seed, the same for all repeats, or each repeat's own: run.seed, run.seed + 1, ..."""
+
+
+class DelaySettings(Section):
+    """[run.channel.delay]: P(delay >= step * i) = p ** i, older than `longest` is lost."""
+
+    p: float = Field(default=0.2, ge=0, lt=1)
+    longest: int = Field(default=10, ge=0, le=LONGEST_DELAY)
+    step: int = Field(default=1, ge=1, le=LONGEST_DELAY)
+
+
+class ChannelSettings(Section):
+    """[run.channel]: losses and delays of messages."""
+
+    loss: float = Field(default=0.0, ge=0, lt=1)
+    delay: DelaySettings | None = None
+    links: list[str] | None = Field(default=None, min_length=1)
+    """The link sets that it is so on, e.g. ["uplink"]; without it on all."""
+
+
+class RunSettings(Section):
+    """[run]."""
+
+    name: str = Field(min_length=1)
+    """Without it, that of the file."""
+    rounds: int = Field(ge=1, le=limits.MOST_ROUNDS)
+    repeats: int = Field(default=1, ge=1, le=limits.MOST_ROUNDS)
+    seed: Seeding = 0
+    dtype: Literal["float32", "float64"] = "float32"
+    channel: ChannelSettings = ChannelSettings()
+    regret_points: int = Field(default=8, ge=0, le=MOST_POINTS)
+    """Rounds at which static regret is computed; 0 leaves it out."""
+    regret_window: int | None = Field(default=None, ge=1, le=limits.MOST_ROUNDS)
+    """K: regret is against models that keep the constraints over every K rounds; without it those do not count."""
+    node_loss: int | None = Field(default=None, ge=0)
+    """An agent whose model is also judged on the data of all agents."""
+    record_every: int | None = Field(default=None, ge=1, le=limits.MOST_ROUNDS)
+    references: bool = True
+    """Whether private methods are also run without noise and alone, and compared with a constant."""
+    memory: float | None = Field(default=None, gt=0, le=limits.MOST_GIB)
+    """GiB that data, graphs and models may ask for, instead of 4: see `tacit.limits`."""
+
+
+class GraphSettings(Section):
+    """Settings of every graph, besides the parameters of its kind."""
+
+    weights: Literal["sender", "receiver", "metropolis"] | None = None
+    """None: the algorithm's rule."""
+    dynamics: dict[str, Any] | None = None
+    clusters: list[int] | None = None
+    """Which cluster each agent belongs to, counted from 0."""
+    availability: float | list[float] | None = None
+    """Probability that an agent is there in a round: one for all, or one for each. Where the stream says when data
+    come, no agent is there without."""
+
+
+class SeededGraph(GraphSettings):
+    """A random graph."""
+
+    seed: Seed = "repeat"
+
+
+class SyntheticSettings(Section):
+    """Settings of every synthetic stream, besides the parameters of its kind."""
+
+    seed: Seed = "repeat"
+
+
+class TabularSettings(Section):
+    """Settings of streams over data sets and files."""
+
+    seed: Seed = "repeat"
+    """Of the partition and of the order in which samples are read."""
+    partition: dict[str, Any] | None = None
+    bias: bool = True
+    """Whether a column of ones is added, so that a linear model has an intercept."""
+    unit: bool = False
+    """Whether every row is scaled to norm 1, which needs no other row; with [privacy] it is, unless said otherwise."""
+    batch: int = Field(default=1, ge=1)
+    """With [privacy], where it is not given: a hundredth of what the largest owner has."""
+    exhausted: Literal["cycle", "mask", "stop"] = "cycle"
+    shuffle: bool = True
+
+
+class DatasetSettings(TabularSettings):
+    """Further settings of streams over data sets."""
+
+    standardise: bool = True
+
+
+class FileSettings(TabularSettings):
+    """Further settings of streams over files."""
+
+    standardise: bool | Literal["owner"] = True
+    """Mean 0 and deviation 1 over all rows, or over each owner's own; see `tacit.streams.scaled`."""
+    bounds: dict[str, list[float]] | None = None
+    """Column -> [low, high], by which it is scaled instead."""
+    public: list[Kind] = Field(default=[])
+    """Facts that may be learnt from all rows though a method promises privacy; see `tacit.streams.learnt`."""
+
+
+class AlgorithmSettings(MethodSettings):
+    """Settings of every algorithm, besides its own parameters."""
+
+    label: str | None = Field(default=None, min_length=1)
+    alone: bool = False
+    """Whether every agent runs it by itself: the same method on a network without links."""
+    private: bool = True
+    """Whether [privacy] is for it too."""
+
+
+class PrivacySettings(Section):
+    """[privacy]: what a record may cost; noise, step and average of every algorithm without a mechanism follow."""
+
+    epsilon: float = Field(gt=0, allow_inf_nan=False)
+    delta: float = Field(default=1e-6, gt=0, lt=1)
+    strategy: Literal["blt", "banded", "toeplitz", "independent"] = "blt"
+    """Of the noise; see `tacit.privacy.correlated`."""
+
+
+class Privacy(NamedTuple):
+    """The section [privacy], and where it stands."""
+
+    settings: PrivacySettings
+    place: Place

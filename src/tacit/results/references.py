@@ -1,0 +1,171 @@
+"""A private run beside its references, in words: who won, by how much, and at what cost in privacy.
+
+Differences are paired: by repeat, or in a single run by the blocks between its recorded rounds (batch means). One whose
+95 % interval holds 0 is none: "about the same".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.metrics import mean_interval
+from tacit.results.record import Record
+
+WITHOUT_NOISE, ALONE = "without noise", "alone, same noise"
+ALONE_WITHOUT_NOISE, CONSTANT = "alone, without noise", "constant"
+IN_WORDS = {
+    WITHOUT_NOISE: "the same without noise",
+    ALONE: "alone with the same noise",
+    ALONE_WITHOUT_NOISE: "alone without noise",
+    CONSTANT: "a constant",
+}
+"""What a private run is compared with."""
+CAUTIONS = {
+    CONSTANT: "the noise hides what there is to learn",
+    ALONE: "who takes part learns less than alone at the same price",
+    ALONE_WITHOUT_NOISE: "who takes part learns less than alone and without telling",
+}
+"""References that a private run should not be worse than -> what it means if it is."""
+REMEDY = "larger batches, fewer rounds, a larger epsilon or noise that is correlated over the rounds may help"
+HIGHER_IS_BETTER = {"accuracy": True, "mse": False}
+"""Scores of which it is known; of others the loss decides."""
+Outcome = Literal["better", "worse", "about the same"]
+
+
+class Match(NamedTuple):
+    """A private run against one reference."""
+
+    kind: str
+    outcome: Outcome
+    theirs: float
+    margin: float
+    """By how much the means differ, 0 or more."""
+    half: float
+    """Half of the difference's 95 % interval; infinite where it is not known."""
+    cost: str = ""
+    """Privacy that the reference spent, where it has the same noise but not the same cost."""
+
+    def words(self) -> str:
+        """Return the reference, its figure and the margin."""
+        cost = f" at {self.cost}" if self.cost else ""
+        return f"{IN_WORDS[self.kind]}{cost} ({_number(self.theirs)}, by {_margin(self.margin, self.half)})"
+
+
+class Finding(NamedTuple):
+    """A private run against all of its references."""
+
+    record: Record
+    metric: str
+    matches: tuple[Match, ...]
+
+    def sentence(self) -> str:
+        """Say who won."""
+        own = self.record.metrics[_key(self.metric)]["mean"]
+        figure = "diverged" if own is None else f"has {self.metric} {_number(own)}"
+        parts = []
+        for outcome, word in (
+            ("better", "better than"),
+            ("about the same", "about the same as"),
+            ("worse", "worse than"),
+        ):
+            those = [match.words() for match in self.matches if match.outcome == outcome]
+            if those:
+                parts.append(f"{word} {_listed(those)}")
+        return f"{self.record.label}, with {self.record.privacy}, {figure}: {'; '.join(parts)}."
+
+    def cautions(self) -> list[str]:
+        """Say what the run is worse than though it should not be."""
+        worse = {match.kind: match for match in self.matches if match.outcome == "worse"}
+        return [
+            f"{self.record.label} is worse than {worse[kind].words()}: {meaning}; {REMEDY}"
+            for kind, meaning in CAUTIONS.items()
+            if kind in worse
+        ]
+
+
+def findings(records: Sequence[Record], same: Sequence[str]) -> list[Finding]:
+    """Compare every private run with those of its references that are there.
+
+    Args:
+      records: Runs.
+      same: Facts that a run must share with its references, besides the label that it knows them by.
+    """
+    found = []
+    for record in records:
+        known: Mapping[str, str] = record.summary.get("references", {})
+        there = [
+            r for r in records if r.beside == record.beside and all(r.summary[k] == record.summary[k] for k in same)
+        ]
+        called = {kind: [other for other in there if other.label == known.get(kind)] for kind in IN_WORDS}
+        # Of two that are called so nobody knows which is meant.
+        others = {kind: found[0] for kind, found in called.items() if len(found) == 1}
+        if others and not record.summary["partial"]:
+            metric = _metric([record, *others.values()])
+            matches = (_match(kind, metric, record, other) for kind, other in others.items())
+            found.append(Finding(record, metric, tuple(match for match in matches if match is not None)))
+    return [finding for finding in found if finding.matches]
+
+
+def uncompared(records: Sequence[Record]) -> list[Record]:
+    """Return the private runs that know of no reference, and are none."""
+    serving = {label for record in records for label in record.summary.get("references", {}).values()}
+    known = [record for record in records if record.summary.get("references") or record.label in serving]
+    return [record for record in records if record.summary["privacy"]["private"] and record not in known]
+
+
+def _metric(records: Sequence[Record]) -> str:
+    name = records[0].summary["score_name"]
+    return name if name in HIGHER_IS_BETTER and all(name in record.metrics for record in records) else "loss"
+
+
+def _key(metric: str) -> str:
+    return "average_loss" if metric == "loss" else metric
+
+
+def _match(kind: str, metric: str, record: Record, other: Record) -> Match | None:
+    ours, theirs = (each.metrics[_key(metric)]["mean"] for each in (record, other))
+    if theirs is None:
+        return None
+    cost = other.privacy if kind == ALONE and other.privacy != record.privacy else ""
+    if ours is None:
+        return Match(kind, "worse", theirs, math.inf, math.inf, cost)
+    sign = 1 if HIGHER_IS_BETTER.get(metric, False) else -1
+    with np.errstate(over="ignore", invalid="ignore"):  # losses near the largest number
+        interval = mean_interval(sign * (_values(record, metric) - _values(other, metric)))
+    half = interval.high - interval.mean
+    ahead = sign * (ours - theirs)
+    # A difference without spread is one, as that of a run from itself is none.
+    known = math.isfinite(half) and abs(ahead) > half
+    outcome: Outcome = "about the same" if not known else "better" if ahead > 0 else "worse"
+    return Match(kind, outcome, theirs, abs(ahead), half, cost)
+
+
+def _values(record: Record, metric: str) -> NDArray[np.float64]:
+    """Return independent figures of a run: those of its repeats, or of a single one the means of its blocks."""
+    if record.summary["repeats"] > 1:
+        values = record.values(_key(metric))
+        assert values is not None
+        return values
+    trace = record.trace
+    averages = trace.average_loss if metric == "loss" else trace.score
+    assert averages is not None
+    rounds = np.concatenate([[0], trace.rounds])
+    totals = np.concatenate([[0.0], averages[0] * trace.rounds])
+    return np.asarray(np.diff(totals) / np.diff(rounds))
+
+
+def _number(value: float) -> str:
+    return f"{value:.3f}" if 0.001 <= abs(value) < 1000 else f"{value:.3g}"
+
+
+def _margin(margin: float, half: float) -> str:
+    return _number(margin) if not math.isfinite(half) else f"{_number(margin)} ± {half:.1g}"
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
