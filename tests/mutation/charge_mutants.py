@@ -111,8 +111,8 @@ SPENDING = of(
         ("one round is charged in sequence", "        if self._in_sequence:\n", "        if False:\n", IN_SEQUENCE),
         ("all records are charged for every round", "        if self._in_sequence:\n", "        if True:\n", READ),
         ("of new records the first counts", "np.unique(self._kind)[:, None]", "np.unique(self._kind)[:1, None]", READ),
-        ("the first record is passed over", "np.nonzero(self._records >= 0)", "np.nonzero(self._records > 0)", READ),
-        ("an empty place is a record", "np.nonzero(self._records >= 0)", "np.nonzero(self._records >= -1)", EMPTY),
+        ("the first record is passed over", "np.nonzero(self._first >= 0)", "np.nonzero(self._first > 0)", READ),
+        ("an empty place is a record", "np.nonzero(self._first >= 0)", "np.nonzero(self._first >= -1)", EMPTY),
         ("records are told apart a read too late", "np.diff(pairs[:, 0])) + 1)", "np.diff(pairs[:, 0])) + 2)", READ),
         (
             "rounds that cost the same count once",
@@ -169,7 +169,12 @@ SPENDING = of(
             "np.isinf(table[:, phase])",
             NO_NOISE,
         ),
-        ("adjacencies are mixed", "if len(found) > 1:", "if False:", "test_adjacencies_are_not_mixed"),
+        (
+            "adjacencies are mixed",
+            "for release in releases})\n    if len(found) > 1:",
+            "for release in releases})\n    if False:",
+            "test_adjacencies_are_not_mixed",
+        ),
     ],
 )
 READINGS = of(

@@ -94,8 +94,8 @@ MUTANTS = (
             ("a step backwards costs nothing", "jnp.abs(gain(view))", "gain(view)", AMPLIFIED),
             (
                 "a larger ratio means more noise",
-                "scale = sensitivity / self.ratio",
-                "scale = sensitivity * self.ratio",
+                "sensitivity * (self.gain / self.ratio)",
+                "sensitivity * (self.gain * self.ratio)",
                 COSTS,
             ),
             (
@@ -167,7 +167,7 @@ MUTANTS = (
                 "if False:  #",
                 "tests/test_leaks.py::test_a_link_that_is_down_brings_no_copy_beyond_those_that_are_charged",
             ),
-            ("every leaf gets the noise of the first", "(words, index, slots", "(words, 0, slots", LEAVES),
+            ("every leaf gets the noise of the first", "(words, k, slots", "(words, 0, slots", LEAVES),
             ("what is outside the bound becomes the bound", "drawn, bound / 2)", "drawn, bound)", BOUNDED),
             (
                 "each leaf is declared by itself",
@@ -223,7 +223,7 @@ MUTANTS = (
             ("a seeded source is taken", "if source.predictable:", "if False:", "test_a_seeded_source_is_refused"),
             (
                 "what has no data is charged",
-                "        if not spec.from_data:\n            return value\n",
+                "        if not spec.from_data:\n            return value, memory\n",
                 "",
                 "test_what_does_not_depend_on_data_leaves_as_it_is_and_is_not_booked",
             ),
@@ -285,11 +285,16 @@ MUTANTS = (
                 "(records + 2) + 8",
                 ROUNDED,
             ),
-            ("whatever rounds is taken", "if share > LARGEST_ROUNDING:", "if False:", ROUNDED),
+            (
+                "whatever rounds is taken",
+                "* unit\n    if share > LARGEST_ROUNDING:",
+                "* unit\n    if False:",
+                ROUNDED,
+            ),
             (
                 "calibrated noise is drawn at a rounded scale",
-                "float(declared.scale) if ratio is None else sensitivity / ratio",
-                "float(declared.scale)",
+                "return sensitivity, sensitivity / ratio",
+                "return sensitivity, float(declared.scale)",
                 DECAYS,
             ),
             (
@@ -310,7 +315,7 @@ MUTANTS = (
                 "if True:",
                 TOO_SMALL,
             ),
-            ("a peer does not tell what was cut", "value, held, bool(cut))", "value, held)", TOO_SMALL),
+            ("a peer does not tell what was cut", "value, held, bool(cut), memory)", "value, held, False, memory)", TOO_SMALL),
             (
                 "a peer computes one record with the batch",
                 "key, state, record, view)[1]",
@@ -319,8 +324,8 @@ MUTANTS = (
             ),
             (
                 "every round is the first to a peer",
-                "release, int(view.round), declared",
-                "release, 1, declared",
+                "self.specs[index].release, int(view.round)",
+                "self.specs[index].release, 1",
                 "tests/contract/test_accounts.py::test_who_is_called_and_who_is_there_is_charged",
             ),
         ],

@@ -16,7 +16,7 @@ import tacit
 from tacit.core.contract import Correlation
 from tacit.core.correlation import coefficients
 from tacit.core.errors import ConfigError, PrivacyError
-from tacit.peer.machine.releases import BookedReleaser, NothingBooked
+from tacit.peer.machine.releases import BookedReleaser, NothingBooked, remembering
 from tacit.privacy import correlated, gaussian
 from tacit.privacy.accounting import Account
 from tacit.privacy.charges import Held
@@ -138,6 +138,15 @@ def test_what_a_peer_releases_is_white_when_multiplied_by_the_matrix(strategy: s
     assert low < np.square(white).sum() < high * (1 + 1e-3)  # a little more noise for rounding
     ahead = np.sum(white[1:] * white[:-1]) / math.sqrt(white[1:].size)
     assert abs(ahead) < 4.9
+
+
+def test_a_memory_that_rounds_too_much_is_refused() -> None:
+    slow = mechanism("blt")
+    assert slow.correlation is not None
+    endless = slow._replace(correlation=slow.correlation._replace(decays=(1 - 1e-9,) * 3))
+    remembering(ReleaseSpec(slow, 100, from_data=True))
+    with pytest.raises(PrivacyError, match="12 rounds"):
+        remembering(ReleaseSpec(endless, 100, from_data=True))
 
 
 class Books:
