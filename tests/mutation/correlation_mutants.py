@@ -10,14 +10,11 @@ NORM = "test_the_norm_is_the_largest_over_all_patterns"
 WHITE = "test_what_a_peer_releases_is_white_when_multiplied_by_the_matrix"
 REFUSED = "test_what_the_charge_does_not_cover_is_refused"
 ONCE = "test_a_record_is_charged_once_for_a_block"
-KEPT = "tests/simulator/test_checkpoint.py::test_correlated_noise_goes_on_from_its_memory"
+SIMULATED = "test_what_the_simulator_releases_is_white_when_multiplied_by_the_matrix"
+AS_AN_ACCOUNT = "test_the_simulator_refuses_what_an_account_refuses"
 SECRET = "tests/peer/test_noise_memory.py"
 BOTH = "tests/contract/test_accounts.py::test_correlated_noise_is_charged_once_a_block_in_both"
 NO_STEP = "test_a_step_of_size_0_has_no_place_in_the_noise"
-SOONER = (
-    "tests/contract/test_accounts.py::"
-    "test_records_that_come_more_often_than_the_noise_is_fitted_to_are_refused_before_they_do"
-)
 METHODS = "tests/contract/test_correlated.py::test_a_method_whose_state_holds_data_says_so"
 FILE = "tests/privacy/test_correlated.py"
 
@@ -53,7 +50,7 @@ MUTANTS = (
     *of(
         "privacy/release.py",
         FILE,
-        [("the simulator's memory stands still", "units, memory = _correlated", "units, _ = _correlated", KEPT, BOTH)],
+        [("the simulator's memory stands still", "units, memory = _correlated", "units, _ = _correlated", SIMULATED)],
     ),
     *of(
         "peer/machine/releases.py",
@@ -86,8 +83,8 @@ MUTANTS = (
         "privacy/spending.py",
         FILE,
         [
-            ("the simulator lets records come too soon", "| (apart < correlation.apart)", "", SOONER),
-            ("the simulator lets records come too often", "(reads > correlation.reads) |", "", SOONER),
+            ("the simulator lets records come too soon", "| (apart < correlation.apart)", "", AS_AN_ACCOUNT),
+            ("the simulator lets records come too often", "(reads > correlation.reads) |", "", AS_AN_ACCOUNT),
             ("a block never ends", "np.divmod(np.cumsum(there) - 1, correlation.rounds)",
              "np.divmod(np.cumsum(there) - 1, 10**9)", BOTH),
         ],

@@ -315,7 +315,12 @@ MUTANTS = (
                 "if True:",
                 TOO_SMALL,
             ),
-            ("a peer does not tell what was cut", "value, held, bool(cut), memory)", "value, held, False, memory)", TOO_SMALL),
+            (
+                "a peer does not tell what was cut",
+                "value, held, bool(cut), memory)",
+                "value, held, False, memory)",
+                TOO_SMALL,
+            ),
             (
                 "a peer computes one record with the batch",
                 "key, state, record, view)[1]",
