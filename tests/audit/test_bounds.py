@@ -103,7 +103,7 @@ def test_likelihood_ratio_is_that_of_the_densities():
     residuals = rng.normal(size=(5, 2, 3, 2))
     scales = rng.uniform(0.5, 2, size=(5, 3))
     residuals[:, :, 2, 1] = np.nan
-    ratio = attack.likelihood(residuals, scales, ["laplace", "gaussian", None])
+    ratio = attack.likelihood(residuals / scales[:, None, :, None], ["laplace", "gaussian", None])
     b, sigma = scales[:, None, 0, None], scales[:, None, 1, None]
     logs = stats.laplace.logpdf(residuals[:, :, 0], scale=b) + stats.norm.logpdf(residuals[:, :, 1], scale=sigma)
     total = logs.sum(axis=-1)
@@ -142,9 +142,7 @@ def test_noise_that_follows_from_other_noise_is_learnt():
     assert np.all((score < 0) == other)
     unit, other, part = learnt(lambda rng: rng.normal(size=(4000, 3)))
     score = attack.correlated_noise(unit, np.zeros((4000, 0)), other, part)
-    np.testing.assert_allclose(
-        score, attack.likelihood(unit[..., None], np.ones((4000, 3)), ["gaussian"] * 3), atol=0.6
-    )
+    np.testing.assert_allclose(score, attack.likelihood(unit[..., None], ["gaussian"] * 3), atol=0.6)
     assert not attack.correlated_noise(unit, np.zeros((4000, 0)), other, part & False).any()
 
 

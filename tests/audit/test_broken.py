@@ -17,6 +17,7 @@ from tacit import runtime
 from tacit.audit import audit as audit_on
 from tacit.core.contract import Clip, Inbox, Mechanism, Phase, per_slot, share
 from tacit.privacy import clipping, gaussian, laplace
+from tacit.privacy.release import Released
 from tacit.runtime import calls
 
 ONLINE = tacit.algorithms.distributed_online
@@ -40,14 +41,13 @@ def caught(found, statistic: str = "likelihood", margin: float = 1.2) -> None:
 @pytest.fixture
 def released(monkeypatch):
     """Replace the runtime's release by a function of the real one and its arguments."""
-    real = calls.release
+    release = calls.release
 
     def replace(fault):
-        monkeypatch.setattr(
-            calls,
-            "release",
-            lambda mechanism, words, value, view, records=1: fault(real, mechanism, words, value, view, records),
-        )
+        def real(*given):
+            return release(*given)[:2]
+
+        monkeypatch.setattr(calls, "release", lambda *given: Released(*fault(real, *given[:5])))
 
     return replace
 

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from tacit import runtime
 from tacit.cli.audit import audit
 from tacit.core.errors import ContractError
+from tacit.privacy.release import Released
 from tacit.runtime import calls
 
 APP = typer.Typer()
@@ -34,7 +35,7 @@ def test_a_claim_that_holds_is_told_in_a_sentence():
 
 
 def test_a_broken_claim_is_exit_code_1(monkeypatch):
-    monkeypatch.setattr(calls, "release", lambda mechanism, words, value, view, records: (value, None))
+    monkeypatch.setattr(calls, "release", lambda m, words, value, *given: Released(value, None))
     outcome = run("distributed_online", "--epsilon", "0.5", "--json")
     assert outcome.exit_code == 1
     facts = json.loads(outcome.output)
@@ -130,6 +131,9 @@ def test_what_is_not_private_is_no_error():
         (["online_push_sum", "--all"], "--all"),
         ([], "--all"),
         (["online_push_sum", "--decay", "0.5"], "--decay 0.5"),
+        (["online_push_sum", "--strategy", "blt"], "--strategy blt"),
+        (["online_push_sum", "--mechanism", "correlated", "--reads", "0"], "participation[0] = 0"),
+        (["lagrangian_descent", "--mechanism", "correlated"], "use gaussian"),
         (["online_push_sum", "--problem", "cubic"], "'cubic'"),
         (["online_push_sum", "--mechanism", "per_edge"], "for each link"),
         (["fedavg", "--mechanism", "local_graph_homomorphic"], "for each link"),

@@ -17,6 +17,7 @@ import tacit
 from tacit.audit import PROBLEMS, audit
 from tacit.core.contract import Algorithm, Clip, Mechanism, share
 from tacit.privacy import clipping, decaying_gaussian, gaussian, graph_homomorphic, laplace
+from tacit.privacy.release import Released
 from tacit.runtime import calls
 from tests.daily import some
 
@@ -164,10 +165,12 @@ def released_by(fault):
     """Return what breaks the runtime's release: a function of the real one and its arguments."""
 
     def breaks(patch):
-        real = calls.release
-        patch.setattr(
-            calls, "release", lambda m, words, value, view, records=1: fault(real, m, words, value, view, records)
-        )
+        release = calls.release
+
+        def real(*given):
+            return release(*given)[:2]
+
+        patch.setattr(calls, "release", lambda *given: Released(*fault(real, *given[:5])))
 
     return breaks
 
@@ -200,10 +203,10 @@ def _paired(patch):
     words, real = calls.noise_words, calls.release
     patch.setattr(calls, "noise_words", lambda key, t, phase: words(key, (t + 1) // 2, phase))
 
-    def fault(mechanism, words, value, view, records=1):
-        noisy, noise = real(mechanism, words, value, view, records)
+    def fault(mechanism, words, value, view, records, memory):
+        noisy, noise, _ = real(mechanism, words, value, view, records)
         sign = jnp.where(view.round % 2 == 0, -1, 1)
-        return jax.tree.map(lambda a, b: b + sign * (a - b), noisy, value), noise
+        return Released(jax.tree.map(lambda a, b: b + sign * (a - b), noisy, value), noise)
 
     patch.setattr(calls, "release", fault)
 
@@ -213,9 +216,9 @@ def _overlapping(patch):
     words, real = calls.noise_words, calls.release
     patch.setattr(calls, "noise_words", lambda key, t, phase: (words(key, t, phase), words(key, t + 1, phase)))
 
-    def fault(mechanism, words, value, view, records=1):
-        (one, noise), (two, _) = (real(mechanism, each, value, view, records) for each in words)
-        return jax.tree.map(lambda a, b, v: v + (a + b - 2 * v) / jnp.sqrt(2), one, two, value), noise
+    def fault(mechanism, words, value, view, records, memory):
+        (one, noise, _), (two, *_) = (real(mechanism, each, value, view, records) for each in words)
+        return Released(jax.tree.map(lambda a, b, v: v + (a + b - 2 * v) / jnp.sqrt(2), one, two, value), noise)
 
     patch.setattr(calls, "release", fault)
 

@@ -25,8 +25,9 @@ from tacit.peer.node.exchange import Position
 from tacit.peer.node.node import Node
 from tacit.peer.node.store import PeerStore
 from tacit.privacy.ledger import inspect
-from tests.faults.processes import Federation, PeerFailedError
+from tests.faults.processes import NOISE, Federation, PeerFailedError
 
+BLOCK = NOISE["correlated"][0]["rounds"]
 RELEASE = re.compile(r"peer (\d+) round (\d+) phase (\d+)")
 TOLERANCE = 1e-9
 """Of the mass, which is in double precision."""
@@ -44,6 +45,8 @@ class Figures(NamedTuple):
     observations: int
     """Messages that reached a receiver, repetitions included."""
     mass: float
+    remembered: int
+    """Releases that the memories of correlated noise count."""
 
 
 class Evidence:
@@ -82,8 +85,16 @@ class Evidence:
         """Check the store of a peer that does not run, as it was left."""
         self.read_logs()
         settings = self._settings_of(name)
-        if settings.store.exists():
-            self._check_booked(name, self._booked(settings.store, settings.witness))
+        if not settings.store.exists():
+            return
+        booked = self._booked(settings.store, settings.witness)
+        self._check_booked(name, booked)
+        if settings.job.algorithm.phases[0].mechanism.correlation is None:
+            return
+        with tempfile.TemporaryDirectory() as directory:
+            node = self._node(name, *self._copied(name, Path(directory) / name))
+            self._check_memory(name, node, booked)
+            node.store.close()
 
     def at_rest(self) -> Figures:
         """Check everybody at one moment; all are stopped for it."""
@@ -102,7 +113,8 @@ class Evidence:
             finally:
                 for node in nodes.values():
                     node.store.close()
-        return Figures(len(self._digests), sum(map(len, booked.values())), self.observations, mass)
+        remembered = sum(map(_remembered, nodes.values()))
+        return Figures(len(self._digests), sum(map(len, booked.values())), self.observations, mass, remembered)
 
     # ------------------------------------------------------------------------------------------------------------------
 
@@ -116,12 +128,14 @@ class Evidence:
             self.violations.append(f"{sender} released round and phase {step} in {len(found)} forms: {found}")
 
     def _booked(self, store: Path, witness: Path | None) -> list[Step]:
-        names = inspect(store, lambda replay: [entry.release for entry, _ in replay], witness)
+        entries = inspect(store, lambda replay: [(entry.release, event.series) for entry, event in replay], witness)
         steps = []
-        for name in names:
+        for number, (name, series) in enumerate(entries):
             parts = RELEASE.fullmatch(name)
             assert parts is not None, name
             steps.append((int(parts[2]), int(parts[3])))
+            if series is not None and (series.block, series.place) != (number // BLOCK, number % BLOCK + 1):
+                self.violations.append(f"{store}: release {number + 1} is booked as {series}")
         return steps
 
     def _check_booked(self, name: str, booked: list[Step]) -> None:
@@ -134,8 +148,14 @@ class Evidence:
             self.violations.append(f"{name} had booked {self._last_booked[name]} releases, now {len(booked)}")
         self._last_booked[name] = len(booked)
 
+    def _check_memory(self, name: str, node: Node, booked: list[Step]) -> None:
+        """What the memory of the noise counts is what was booked, neither less (drawn again) nor more."""
+        if node.machine.memories[0] is not None and _remembered(node) != len(booked):
+            self.violations.append(f"{name} remembers the noise of {_remembered(node)} releases, booked {len(booked)}")
+
     def _check_nodes(self, nodes: Mapping[str, Node], booked: Mapping[str, list[Step]]) -> float:
         for name, node in nodes.items():
+            self._check_memory(name, node, booked[name])
             rounds = [at_round for at_round, _ in booked[name]]
             if rounds and rounds[-1] != node.round:
                 self.violations.append(f"{name} stands in round {node.round}, and has booked up to {rounds[-1]}")
@@ -176,6 +196,10 @@ class Evidence:
             node = Node(plan, store, 1.0, 0.0, self._functions)
         self._functions = node.machine.functions
         return node
+
+
+def _remembered(node: Node) -> int:
+    return sum(int(memory.releases) for memory in node.machine.memories if memory is not None)
 
 
 def _split_mass(federation: Federation, nodes: Mapping[str, Node]) -> float:

@@ -24,13 +24,16 @@ from tacit.algorithms import distributed_online, fedavg, loss_tolerant_push_sum,
 from tacit.graphs import LinkDrop
 from tacit.peer.machine.claims import FURTHEST_AHEAD, LONGEST_LEAP, REST
 from tacit.peer.machine.rounds import HORIZON
+from tacit.privacy.events import Series
 from tacit.privacy.ledger import inspect
 from tests.peer.settings import Setting
 from tests.peer.virtual import Network
-from tests.peer.weather import DEADLINE, BrokenInvariantError
+from tests.peer.weather import DEADLINE, BrokenInvariantError, Host
 from tests.simulator import specimens
 
 ROUNDS = 10
+BLOCK = 4
+"""Releases of a block of correlated noise: a run has several."""
 CALM_TIME = 60.0
 """Virtual seconds after the faults within which all rounds must be done."""
 HEALED = 8.0
@@ -52,6 +55,10 @@ def _noisy():
     return privacy.laplace(epsilon=2.0, clip=1.0)
 
 
+def _correlated():
+    return privacy.correlated(rounds=BLOCK, rho=0.5, clip=1.0)
+
+
 def _ops(**others):
     return lambda: online_push_sum(objectives.squared(), **others)
 
@@ -60,8 +67,8 @@ def _dola(**others):
     return lambda: distributed_online(objectives.squared(), mechanism=_noisy(), **others)
 
 
-def _totals():
-    return loss_tolerant_push_sum(objectives.squared(), mechanism=_noisy())
+def _totals(noise=_noisy):
+    return lambda: loss_tolerant_push_sum(objectives.squared(), mechanism=noise())
 
 
 def _digraph():
@@ -84,9 +91,9 @@ SETTINGS: dict[str, Callable[[], Setting]] = {
     "renormalise, late": _setting(
         "renormalise, late", _dola(missing="renormalise"), lambda: graphs.ring(5), longest_delay=2, booked=True
     ),
-    "totals": _setting("totals", _totals, _digraph),
-    "totals, late": _setting("totals, late", _totals, _digraph, longest_delay=2),
-    "totals, booked": _setting("totals, booked", _totals, _digraph, booked=True),
+    "totals": _setting("totals", _totals(), _digraph),
+    "totals, late": _setting("totals, late", _totals(), _digraph, longest_delay=2),
+    "totals, booked": _setting("totals, booked", _totals(), _digraph, booked=True),
     "three phases": functools.cache(
         lambda: Setting(
             "three phases", specimens.everything(3), specimens.random_graph(5, 3), specimens.targets(5, ROUNDS), ROUNDS
@@ -118,6 +125,18 @@ SETTINGS: dict[str, Callable[[], Setting]] = {
             graphs.star_roles(5),
             _stream(5),
             ROUNDS,
+        )
+    ),
+    "ops, correlated": _setting("ops, correlated", _ops(mechanism=_correlated()), _digraph, booked=True),
+    "totals, correlated": _setting("totals, correlated", _totals(_correlated), _digraph, booked=True),
+    "a cohort, correlated": functools.cache(
+        lambda: Setting(
+            "a cohort, correlated",
+            fedavg(objectives.squared(), 0.1, cohort=2, mechanism=_correlated()),
+            graphs.star_roles(5),
+            _stream(5),
+            ROUNDS,
+            booked=True,
         )
     ),
 }
@@ -240,14 +259,24 @@ class Invariants:
         for host in self.network.hosts.values():
             if host.store is not None:
                 host.store.close()
-            booked = inspect(host.path, lambda replay: [entry.release for entry, _ in replay])
+            booked = inspect(host.path, lambda replay: {entry.release: event.series for entry, event in replay})
             expected = {
                 self.setting.release(sender, at_round, phase)
                 for sender, _, at_round, phase, _ in self.network.committed
-                if sender == host.name and self.setting.booked
+                if sender == host.name and self.setting.books(phase)
             }
             if sorted(booked) != sorted(expected):
                 self.network.fail(f"{host.name} has booked {sorted(booked)}, and made {sorted(expected)}")
+            self.noise_goes_on(host, [series for series in booked.values() if series is not None])
+
+    def noise_goes_on(self, host: Host, booked: list[Series]) -> None:
+        """Correlated noise was drawn once for every place of its blocks, and the memory knows of all of them."""
+        places = [(series.block, series.place) for series in booked]
+        if places != [(k // BLOCK, k % BLOCK + 1) for k in range(len(places))]:
+            self.network.fail(f"{host.name} has booked noise at {places}")
+        remembered = sum(int(memory.releases) for memory in host.memories or () if memory is not None)
+        if self.setting.booked and remembered != len(places):
+            self.network.fail(f"{host.name} remembers the noise of {remembered} releases, booked {len(places)}")
 
 
 def _split_mass(network: Network) -> float:

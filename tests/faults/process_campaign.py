@@ -2,6 +2,7 @@
 
     python -m tests.faults.process_campaign                       100 kills, freezes and cuts for two methods
     python -m tests.faults.process_campaign --kills 10 --seed 3
+    python -m tests.faults.process_campaign --noise correlated    noise with a memory, which must outlive the kills
 
 For each method five peers learn from files (one from HTTP) with noise that is booked, a witness, and mutual TLS. After
 every kill, and at moments at which all processes are held, the evidence is looked at (see `evidence`). The exit code is
@@ -27,7 +28,7 @@ from pathlib import Path
 
 from tests.deploy.hosts import Hosts, why_not
 from tests.faults.evidence import Evidence, Figures
-from tests.faults.processes import Federation, PeerFailedError
+from tests.faults.processes import NOISE, Federation, PeerFailedError
 
 GRAPH = {"a": ["b", "c"], "b": ["c"], "c": ["d"], "d": ["e", "a"], "e": ["a"]}
 """Five peers, links one way."""
@@ -212,10 +213,13 @@ def seconds_to_rounds(seconds: float) -> int:
     return int(seconds / 4)
 
 
-def run_kills(method: str, kills: int, seed: int, directory: Path, freeze: float = FREEZE) -> Report:
+def run_kills(
+    method: str, kills: int, seed: int, directory: Path, noise: str = "laplace", freeze: float = FREEZE
+) -> Report:
     """Kill and freeze the peers of one method."""
     begun = time.monotonic()
-    with Federation(directory, GRAPH, method, pushed=["e"]) as federation:
+    rows = max(20_000, 500 * kills)  # enough for a busy machine, on which a kill takes longer
+    with Federation(directory, GRAPH, method, noise=noise, pushed=["e"], rows=rows) as federation:
         campaign = Campaign(federation, random.Random(seed))
         with _reported(campaign):
             federation.start(LONGEST_START)
@@ -228,7 +232,7 @@ def run_kills(method: str, kills: int, seed: int, directory: Path, freeze: float
     return campaign.report
 
 
-def run_cut(method: str, seed: int, directory: Path) -> Report:
+def run_cut(method: str, seed: int, directory: Path, noise: str = "laplace") -> Report:
     """Cut one of three hosts off, and let it come back."""
     begun = time.monotonic()
     ring = {"a": ["b"], "b": ["c"], "c": ["a"]}
@@ -236,7 +240,7 @@ def run_cut(method: str, seed: int, directory: Path) -> Report:
     with (
         Hosts(directory / "hosts", places) as hosts,
         Federation(
-            directory / "peers", ring, method, inside=hosts.inside,
+            directory / "peers", ring, method, noise=noise, inside=hosts.inside,
             addresses={name: f"{address}:7443" for name, address in places.items()},
         ) as federation,
     ):  # fmt: skip
@@ -278,6 +282,8 @@ def table(reports: Sequence[Report]) -> str:
                 lines.append(f"  {what:<32} " + ", ".join(f"{key} {value:.2f}" for key, value in found.items()))
         if figures is not None:
             lines.append(f"  {'releases seen / booked':<32} {figures.releases} / {figures.booked}")
+            if figures.remembered:
+                lines.append(f"  {'releases that memories count':<32} {figures.remembered}")
             lines.append(f"  {'messages seen':<32} {figures.observations}")
             lines.append(f"  {'mass':<32} {figures.mass!r}")
         lines.append(f"  {'rounds':<32} {report.rounds}")
@@ -291,6 +297,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=100, help="of all methods together")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
+    parser.add_argument("--noise", choices=NOISE, default="laplace")
     parser.add_argument("--no-cut", action="store_true")
     parser.add_argument("--keep", type=Path, help="a new directory for stores and logs; by default they are removed")
     asked = parser.parse_args()
@@ -300,14 +307,14 @@ def main() -> int:
         directory = asked.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tacit-faults-")))
         for number, method in enumerate(asked.methods):
             share = asked.kills // len(asked.methods)
-            reports.append(run_kills(method, share, asked.seed + number, directory / method))
+            reports.append(run_kills(method, share, asked.seed + number, directory / method, asked.noise))
             print(table(reports[-1:]), flush=True)
         missing = why_not()
         if missing is not None:
             print(f"no cut: {missing}")
         elif not asked.no_cut:
             for number, method in enumerate(asked.methods):
-                reports.append(run_cut(method, asked.seed + number, directory / f"{method} cut"))
+                reports.append(run_cut(method, asked.seed + number, directory / f"{method} cut", asked.noise))
                 print(table(reports[-1:]), flush=True)
     violations = sum(len(report.violations) for report in reports)
     print(f"{sum(report.kills for report in reports)} kills, {violations} violation(s)")

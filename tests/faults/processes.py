@@ -25,8 +25,11 @@ from tacit.peer.identity.identity import install, request
 from tests.deploy.homes import free_ports
 
 FEATURES = 3
-EPSILON = 2.0
-"""Of every release, and of the budget: a row of a file is used in one round only."""
+NOISE: dict[str, tuple[dict[str, Any], dict[str, float]]] = {
+    "laplace": ({"epsilon": 2.0}, {"epsilon": 2.0}),
+    "correlated": ({"rounds": 25, "rho": 0.5}, {"rho": 0.5}),  # a new block every few seconds
+}
+"""Kind -> settings, and the budget: what one release costs, or one block, since a row is used in one round only."""
 LOOK_EVERY = 0.05
 """Seconds between two looks at the logs."""
 
@@ -111,6 +114,7 @@ class Federation:
         sends_to: Mapping[str, Sequence[str]],
         algorithm: str,
         *,
+        noise: str = "laplace",
         addresses: Mapping[str, str] | None = None,
         inside: Callable[[str], Sequence[str]] = lambda name: (),
         pushed: Sequence[str] = (),
@@ -120,6 +124,7 @@ class Federation:
         level: str = "debug",
     ) -> None:
         """Write all files; `pushed` get their samples by HTTP, the others have a file of `rows` samples."""
+        settings, budget = NOISE[noise]
         self.directory, self.algorithm, self.sends_to = directory, algorithm, dict(sends_to)
         self.hears = {name: [other for other, to in sends_to.items() if name in to] for name in sends_to}
         self.members = {name: Member(name, directory / name, inside(name)) for name in sends_to}
@@ -133,7 +138,7 @@ class Federation:
             "algorithm": {
                 "name": algorithm,
                 "step": 0.2,
-                "mechanism": {"kind": "laplace", "epsilon": EPSILON, "clip": 1.0},
+                "mechanism": {"kind": noise, "clip": 1.0, **settings},
             },
         }
         directory.mkdir(parents=True, exist_ok=True)
@@ -146,7 +151,7 @@ class Federation:
                 "peer": {"name": name, "listen": places[name]},
                 "links": {"peers": {"sends_to": list(sends_to[name]), "hears": self.hears[name]}},
                 "addresses": {other: places[other] for other in sends_to[name]},
-                "privacy": {"epsilon": EPSILON, "witness": "witness.json"},
+                "privacy": {**budget, "witness": "witness.json"},
                 "stream": stream,
                 "rounds": {"deadline": deadline, "patience": 0.05, "interval": interval},
                 "operations": {"level": level},

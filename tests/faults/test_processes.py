@@ -23,9 +23,18 @@ OTHER = pytest.mark.covered_by("online_push_sum")
 PAIR = {"a": ["b"], "b": ["a"]}
 
 
-@pytest.mark.parametrize("method", ["online_push_sum", pytest.param("loss_tolerant_push_sum", marks=OTHER)])
-def test_peers_that_are_killed_go_on_and_nothing_is_released_twice_or_unbooked(tmp_path: Path, method: str) -> None:
-    with Federation(tmp_path / "peers", PAIR, method, rows=200, interval=0.05) as federation:
+@pytest.mark.parametrize(
+    ("method", "noise"),
+    [
+        ("online_push_sum", "laplace"),
+        pytest.param("loss_tolerant_push_sum", "laplace", marks=OTHER),
+        pytest.param("online_push_sum", "correlated", marks=pytest.mark.covered_by("test_virtual_network.py")),
+    ],
+)
+def test_peers_that_are_killed_go_on_and_nothing_is_released_twice_or_unbooked(
+    tmp_path: Path, method: str, noise: str
+) -> None:
+    with Federation(tmp_path / "peers", PAIR, method, noise=noise, rows=200, interval=0.05) as federation:
         campaign = Campaign(federation, random.Random(1))
         federation.start()
         for name in PAIR:

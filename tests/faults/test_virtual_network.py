@@ -16,13 +16,16 @@ CHOSEN = (
     "totals",
     "three phases, late",
     "a cohort is called",
+    "ops, correlated",
+    "totals, correlated",
+    "a cohort, correlated",
 )
 """Of the settings, those that make the most of it: compiling takes longer than the runs."""
 EACH = 3
 
 
 @pytest.mark.parametrize(
-    "name", some(CHOSEN, "the other three", daily=["dola, booked", "totals", "a cohort is called"])
+    "name", some(CHOSEN, "the others", daily=["dola, booked", "totals", "a cohort is called", "a cohort, correlated"])
 )
 def test_whatever_happens_the_invariants_hold(name, tmp_path):
     place = list(campaign.SETTINGS).index(name)

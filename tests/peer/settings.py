@@ -87,6 +87,10 @@ class Setting:
             return ()
         return jax.tree.map(lambda leaf: leaf[used % self.rounds, plan.agent], self.data)
 
+    def books(self, phase: int) -> bool:
+        """Whether releases of a phase are booked: those made of data."""
+        return self.booked and self.functions.specs[phase].release.from_data
+
     def release(self, name: str, at_round: int, phase: int) -> str:
         """Return the name under which a release is booked."""
         return f"{self.plans[name].role} {self.plans[name].agent} round {at_round} phase {phase}"

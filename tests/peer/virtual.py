@@ -17,7 +17,11 @@ import random
 from collections import Counter
 from pathlib import Path
 
+import jax
+import numpy as np
+
 from tacit.core.errors import MessageRefused
+from tacit.peer.machine.snapshots import Memories
 from tacit.peer.node.assignment import NOTHING_BOOKED
 from tacit.peer.node.exchange import KnownPosition, Position
 from tacit.peer.node.node import Node
@@ -148,6 +152,8 @@ class Network:
         host.life += 1
         host.alarm = float("inf")
         self._watch_commits(host)
+        if host.memories is not None and not _same(host.memories, host.node.machine.memories):
+            self.fail(f"{host.name} came back with another memory of its noise than it had committed")
         if host.node.position < host.position or host.node.round < host.round:
             self.fail(f"{host.name} came back at {tuple(host.node.position)}, and was at {tuple(host.position)}")
         host.progressed = self.now
@@ -159,6 +165,7 @@ class Network:
         def commit(**what) -> None:
             write(**what)
             self.committed |= {(host.name, p.links, p.round, p.phase, p.receiver) for p in what["parcels"]}
+            host.memories = host.node.machine.memories
 
         def fragile(**what) -> None:
             if self.stormy and self.chance.random() < odds:
@@ -369,7 +376,7 @@ class Network:
             self.fail(f"{key} left before it was committed")
         if self.released.setdefault(key, parcel.content) != parcel.content:
             self.fail(f"{key} was sent with two contents")
-        if self.setting.booked:
+        if self.setting.books(parcel.phase):
             name = self.setting.release(host.name, parcel.round, parcel.phase)
             if not host.store.ledger.read(
                 lambda c: c.execute("SELECT count(*) FROM entry WHERE release = ?", (name,)).fetchone()[0] == 1
@@ -411,3 +418,7 @@ class Network:
                 connection.told.holds(parcel.round, parcel.phase)
             self.in_time[connection.sender, connection.receiver] = self.now
         self._alarm(host, self.now + host.work)
+
+
+def _same(one: Memories, other: Memories) -> bool:
+    return all(jax.tree.leaves(jax.tree.map(np.array_equal, one, other)))

@@ -7,6 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tacit.peer.machine.snapshots import Memories
 from tacit.peer.node.exchange import KnownPosition, Position
 from tacit.peer.node.node import Node
 from tacit.peer.node.store import PeerStore
@@ -19,7 +20,7 @@ LIFETIME = 3.0
 """Of a connection; links are made anew after it, faults or none."""
 SLOWEST = 0.06
 """Of a link: seconds that a message takes at half the worst; a few of them must fit into the deadline."""
-BUDGET = Budget(epsilon=1e6)
+BUDGET = Budget(epsilon=1e6, delta=1e-6)
 FIRST = Position(0, 0)
 
 
@@ -118,6 +119,8 @@ class Host:
     alarm: float = float("inf")
     position: Position = FIRST
     round: int = 0
+    memories: Memories | None = None
+    """Of its noise, as of its last commit."""
     progressed: float = 0.0
     """When it last got on."""
     began: list[tuple[float, int]] = field(default_factory=list)

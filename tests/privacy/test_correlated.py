@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from dataclasses import replace
 from typing import Any, get_args
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.stats import chi2
 
 import tacit
-from tacit.core.contract import Correlation
+from tacit.core.contract import Correlation, Links, View
 from tacit.core.correlation import coefficients
 from tacit.core.errors import ConfigError, PrivacyError
-from tacit.peer.machine.releases import BookedReleaser, NothingBooked
-from tacit.privacy import correlated, gaussian
+from tacit.peer.machine.releases import BookedReleaser, NothingBooked, remembering
+from tacit.privacy import correlated, gaussian, release, statement
 from tacit.privacy.accounting import Account
 from tacit.privacy.charges import Held
 from tacit.privacy.events import Event, Series, fresh
 from tacit.privacy.ledger.entries import decode_event, encode_event
-from tacit.privacy.noise import NoiseSource
+from tacit.privacy.noise import NoiseSource, noise_words
+from tacit.privacy.spending import Reading, spent_in_run
 from tacit.privacy.strategies import Strategy, error, fitted, record_norm
 from tacit.runtime import Declared, ReleaseSpec
 
@@ -121,7 +124,7 @@ def test_a_fit_to_the_graph_serves_its_agents_better_and_their_mean_worse() -> N
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_what_a_peer_releases_is_white_when_multiplied_by_the_matrix(strategy: str) -> None:
-    """An attacker who knows C finds independent draws of the declared size; false alarm 1e-6 for each of two tests."""
+    """An attacker who knows C finds independent draws of the declared size."""
     rounds, width = 40, 500
     made = mechanism(strategy, rounds)
     spec = ReleaseSpec(made, width, from_data=True, value=jnp.zeros(width))
@@ -132,12 +135,66 @@ def test_what_a_peer_releases_is_white_when_multiplied_by_the_matrix(strategy: s
     for t, value in enumerate(values, 1):
         noisy, memory = releaser(f"round {t}", spec, t, declared, value, Held(fresh(t)), memory=memory)
         rows.append((noisy - value) / float(declared.scale))
-    white = matrix(made.correlation, rounds) @ np.array(rows)
+    assert_white(matrix(made.correlation, rounds) @ np.array(rows))
+
+
+def test_what_the_simulator_releases_is_white_when_multiplied_by_the_matrix() -> None:
+    rounds, width = 40, 500
+    made = mechanism("blt", rounds)
+    out = Links(jnp.arange(1), jnp.ones(1, bool), jnp.ones(1))
+    memory, rows = made.correlation.start(jnp.zeros(width)), []
+    for t in range(1, rounds + 1):
+        view = View(jnp.int32(0), jnp.int32(t), jnp.asarray(True), jnp.int32(0), out, out)
+        found = release(made, noise_words(jax.random.key(0), t, 0), jnp.zeros(width), view, memory=memory)
+        assert found.noise is not None
+        memory = found.memory
+        rows.append(np.asarray(found.value / found.noise.scale))
+    assert_white(matrix(made.correlation, rounds) @ np.array(rows))
+
+
+def assert_white(white: np.ndarray) -> None:
+    """Check that draws are independent and of unit size; false alarm 1e-6 for each of two tests."""
     degrees = white.size
     low, high = chi2.ppf([5e-7, 1 - 5e-7], degrees)
     assert low < np.square(white).sum() < high * (1 + 1e-3)  # a little more noise for rounding
     ahead = np.sum(white[1:] * white[:-1]) / math.sqrt(white[1:].size)
     assert abs(ahead) < 4.9
+
+
+def test_a_memory_that_rounds_too_much_is_refused() -> None:
+    slow = mechanism("blt")
+    assert slow.correlation is not None
+    endless = slow._replace(correlation=slow.correlation._replace(decays=(1 - 1e-9,) * 3))
+    remembering(ReleaseSpec(slow, 100, from_data=True))
+    with pytest.raises(PrivacyError, match="12 rounds"):
+        remembering(ReleaseSpec(endless, 100, from_data=True))
+
+
+class Books:
+    """An account that a releaser books in."""
+
+    def __init__(self) -> None:
+        self.account = Account()
+
+    def release(self, release: str, event: Event, draw: Any) -> Any:
+        self.account = self.account.charged(event)
+        return draw()
+
+
+def test_a_step_of_size_0_has_no_place_in_the_noise() -> None:
+    made = mechanism("blt", rounds=4)
+    spec = ReleaseSpec(made, 3, from_data=True, in_sequence=False, value=jnp.zeros(3))
+    books = Books()
+    releaser, memory = BookedReleaser(books, NoiseSource()), spec.memory(wide=True)
+    assert memory is not None
+    for t, size in enumerate((1.0, 0.0, 0.0, 1.0, 1.0), 1):
+        declared = Declared(*map(jnp.float32, (size, size, math.inf)))
+        value, before = size * np.ones(3), memory
+        noisy, memory = releaser(f"round {t}", spec, t, declared, value, Held(fresh(t)), memory=before)
+        assert memory is not None
+        assert (size == 0) == np.array_equal(noisy, value) == (memory is before)
+    assert int(memory.releases) == 3
+    assert books.account.spent().rho == pytest.approx(0.5)
 
 
 # What is charged.
@@ -184,6 +241,30 @@ def test_events_of_a_series_are_booked_as_they_are() -> None:
     one = event(3, "rows 1-2", block=1, reads=2, apart=4)
     assert decode_event(encode_event(one)) == one
     assert "series" not in encode_event(replace(one, series=None))
+
+
+@pytest.mark.parametrize(
+    ("participation", "numbers", "refused"),
+    [
+        ((1, 1), [0, 1, 2, 3, 0], False),  # in another block
+        ((1, 1), [0, 1, 0, 2, 3], True),
+        ((2, 2), [0, 1, 0, 1, 0], False),
+        ((2, 3), [0, 1, 0, 2, 3], True),
+        ((3, 1), [0, 0, 0, 0, 1], True),
+    ],
+    ids=["once a block", "too often", "as often as said", "too soon", "a fourth time"],
+)
+def test_the_simulator_refuses_what_an_account_refuses(participation: Any, numbers: list[int], refused: bool) -> None:
+    made = mechanism("blt", 4, participation=participation)
+    spec = ReleaseSpec(made, 1, from_data=True, in_sequence=False, value=jnp.zeros(1))
+    reading = Reading(np.array(numbers)[:, None])
+    assert made.ratio is not None
+    ratios = np.full((len(numbers), 1), made.ratio / made.gain)
+    events = [event(k % 4 + 1, f"rows {number}", k // 4, *participation) for k, number in enumerate(numbers)]
+
+    for run in (lambda: spent_in_run(statement(made), [spec], ratios, [reading]), lambda: spent(*events)):
+        with pytest.raises(PrivacyError, match="participation") if refused else contextlib.nullcontext():
+            run()
 
 
 # Settings.

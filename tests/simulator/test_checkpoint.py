@@ -7,6 +7,7 @@ import signal
 import zipfile
 from functools import partial
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from tacit import algorithms, graphs, objectives, streams
 from tacit.core.errors import ResultError
 from tacit.graphs import Channel, Delay
+from tacit.privacy import correlated
 from tacit.simulator import checkpoint as checkpoints
 from tacit.simulator import data as round_data
 from tacit.simulator import data_identity, simulate
@@ -62,6 +64,29 @@ def test_a_run_that_was_stopped_equals_one_that_was_not(case, monkeypatch, tmp_p
     resumed.recorded_rounds = resumed.recorded_rounds[keep]
     resumed.recorded = {name: values[:, keep] for name, values in resumed.recorded.items()}
     same_figures(resumed, whole)
+
+
+@pytest.mark.parametrize(
+    ("make", "network"),
+    [
+        pytest.param(algorithms.online_push_sum, digraph(), id="everybody"),
+        pytest.param(
+            partial(algorithms.fedavg, cohort=2),
+            graphs.star_roles(AGENTS),
+            id="those who answer a call",
+            marks=pytest.mark.covered_by("everybody, and the sampled case of the contract"),
+        ),
+    ],
+)
+def test_correlated_noise_goes_on_from_its_memory(make, network, tmp_path):
+    """In the middle of a block, and where agents have released unequally often."""
+    algorithm = make(objective(), step=0.1, mechanism=correlated(rounds=6, rho=0.5, participation=(6, 1)))
+    run = partial(simulate, algorithm, network, specimens.targets(AGENTS, ROUNDS), seed=3)
+    for rounds in (ROUNDS // 2, ROUNDS):
+        resumed = run(rounds=rounds, checkpoint=tmp_path / "checkpoint.npz")
+    whole = run(rounds=ROUNDS)
+    jax.tree.map(np.testing.assert_array_equal, resumed.models, whole.models)
+    assert resumed.privacy.guarantee == whole.privacy.guarantee
 
 
 def short_run(path, algorithm=None, graph=None, stream=None, **settings):

@@ -1,5 +1,9 @@
 """The attacker's statistics of the evidence: one number per trial, larger for the given data set.
 
+All of them look at draws: the noise that must have been added, in units of the declared scale. Of noise that is
+correlated over an agent's releases these are multiplied by its matrix C, which the attacker knows: then they are
+independent if it is as declared.
+
 - likelihood: log-likelihood ratio of everything that was released, under the noise that was declared. No test of a run
   that does what it declares is better (Neyman and Pearson).
 - correlated noise: the same for Gaussian noise whose covariance over rounds, coordinates and agents is what it was in
@@ -20,7 +24,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.contract import Distribution
+from tacit.core.contract import Correlation, Distribution
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -35,19 +39,28 @@ _MOST_DRAWS = 64
 """Draws of which all pairs are compared."""
 
 
-def in_scales(residuals: Floats, scales: Floats) -> Floats:
-    """(trials, 2, draws) in units of the declared scale, from (trials, 2, entries, width) and (trials, entries)."""
-    unit = residuals / scales[:, None, :, None]
-    return np.asarray(unit.reshape(*residuals.shape[:2], -1))
+def whitened(unit: Floats, correlation: Correlation) -> Floats:
+    """(..., rounds, width) noise times C, block by block over an agent's own releases; NaN where it made none."""
+    rounds = unit.shape[-2]
+    number = np.arange(rounds)
+    lag = number[:, None] - number
+    same_block = number[:, None] // correlation.rounds == number // correlation.rounds
+    matrix = np.where((lag >= 0) & same_block, correlation.coefficients(rounds)[lag], 0)
+    # Rounds without a release, which the noise does not count, go behind all others and back.
+    silent = np.isnan(unit).all(axis=-1, keepdims=True)
+    order = np.argsort(silent, axis=-2, kind="stable")
+    made = np.take_along_axis(unit, order, axis=-2)
+    white = np.where(np.isnan(made), np.nan, matrix @ np.nan_to_num(made))
+    return np.take_along_axis(white, np.argsort(order, axis=-2), axis=-2)
 
 
-def likelihood(residuals: Floats, scales: Floats, distributions: Sequence[Distribution | None]) -> Floats:
-    """(trials,) from residuals (trials, 2, entries, width), scales (trials, entries) and entries' distributions."""
-    total = np.zeros(residuals.shape[:2])
+def likelihood(draws: Floats, distributions: Sequence[Distribution | None]) -> Floats:
+    """(trials,) from draws (trials, 2, entries, width) and the entries' distributions."""
+    total = np.zeros(draws.shape[:2])
     for entry, distribution in enumerate(distributions):
         if distribution is None:
             continue
-        unit = np.abs(residuals[:, :, entry] / scales[:, None, entry, None])
+        unit = np.abs(draws[:, :, entry])
         density = unit if distribution == "laplace" else unit**2 / 2
         total -= np.nansum(density, axis=-1)
     return total[:, 0] - total[:, 1]

@@ -16,8 +16,8 @@ from tacit.audit import attack
 from tacit.audit.bounds import Bools, Curve, Test, Trials, strongest
 from tacit.audit.problem import Method, Problem, bound_of, stream_of
 from tacit.audit.problems import smallest_network
-from tacit.audit.watch import Evidence, audited
-from tacit.core.contract import Algorithm, Batch, Mechanism, PrivacyStatement
+from tacit.audit.watch import Evidence, audited, without_promise
+from tacit.core.contract import Algorithm, Batch, Mechanism
 from tacit.core.errors import ContractError
 from tacit.graphs import Channel, Graph, Topology
 from tacit.privacy.accounting import Guarantee
@@ -92,11 +92,13 @@ def attacked(algorithm: Algorithm, problem: Problem, setting: Setting) -> Attack
     pairs = problem.pairs(mechanism, problem.coordinates, problem.records)
     everywhere = mechanism.adjacency == "dataset"
     positions = problem.differing_rounds()
-    in_rounds = list(range(1, problem.rounds + 1)) if everywhere else positions
+    again = problem.turns(mechanism)
+    in_rounds = [p + k * again[1] for p in positions for k in range(again[0])]
+    in_rounds = list(range(1, problem.rounds + 1)) if everywhere else in_rounds
     stream = stream_of(pairs, in_rounds, problem.rounds, topology.roles[algorithm.learner])
     batch = _one_batch(stream.batch_spec().given)
     refused = _refusal(algorithm, topology, batch)
-    watched = audited(algorithm, batch, problem.rounds, positions, everywhere, setting.one_link)
+    watched = audited(algorithm, batch, problem.rounds, positions, everywhere, setting.one_link, again)
     run = simulate(
         watched._replace(horizon=None),  # a few rounds of what may be made for many
         given,
@@ -134,6 +136,16 @@ def _distributions(algorithm: Algorithm, entries: int) -> list[Any]:
     return [phase.mechanism.distribution for phase in algorithm.phases] * (entries // len(algorithm.phases))
 
 
+def _draws(algorithm: Algorithm, residuals: Any, scales: Any) -> attack.Floats:
+    """(..., entries, width) the independent draws that must have been made, in units of the declared scales."""
+    unit: attack.Floats = np.array(residuals) / np.asarray(scales)[..., None]
+    for index, phase in enumerate(algorithm.phases):
+        if phase.mechanism.correlation is not None:
+            each = (..., slice(index, None, len(algorithm.phases)), slice(None))
+            unit[each] = attack.whitened(unit[each], phase.mechanism.correlation)
+    return unit
+
+
 def _trials(algorithm: Algorithm, evidence: Evidence, groups: dict[str, Bools]) -> Trials:
     victim: Any = jax.tree.map(lambda leaf: leaf[:, 0], evidence)
     other = np.asarray(victim.trial.other)
@@ -145,11 +157,11 @@ def _trials(algorithm: Algorithm, evidence: Evidence, groups: dict[str, Bools]) 
         )
     part = np.arange(len(other)) % _PARTS
     learnt_on, chosen_on = part == 0, (part > 0) & (part < 4)
-    residuals, scales = np.asarray(victim.residuals), np.asarray(victim.scales)
-    unit = attack.in_scales(residuals, scales)
-    known = np.asarray(evidence.residuals[:, 1:, 0] / evidence.scales[:, 1:, :, None]).reshape(len(other), -1)
+    draws = _draws(algorithm, victim.residuals, victim.scales[:, None])
+    unit = draws.reshape(*draws.shape[:2], -1)
+    known = _draws(algorithm, evidence.residuals[:, 1:, 0], evidence.scales[:, 1:]).reshape(len(other), -1)
     scores = {
-        "likelihood": attack.likelihood(residuals, scales, _distributions(algorithm, scales.shape[-1])),
+        "likelihood": attack.likelihood(draws, _distributions(algorithm, draws.shape[2])),
         "repeated noise": attack.repeated_noise(unit, known),
         "impossible message": attack.impossible_message(victim.leaks),
         "correlated noise": attack.correlated_noise(unit, known, other, learnt_on),
@@ -161,9 +173,9 @@ def _trials(algorithm: Algorithm, evidence: Evidence, groups: dict[str, Bools]) 
 
 def _reach(algorithm: Algorithm, evidence: Evidence, delta: float) -> float:
     """Return the largest loss of privacy of any trial: how far apart its releases were under the two hypotheses."""
-    residuals, scales = np.asarray(evidence.residuals[:, 0]), np.asarray(evidence.scales[:, 0])
-    apart = np.nan_to_num((residuals[:, 1] - residuals[:, 0]) / scales[..., None])
-    kinds = np.array([kind == "gaussian" for kind in _distributions(algorithm, scales.shape[-1])], bool)
+    draws = _draws(algorithm, evidence.residuals[:, 0], evidence.scales[:, 0, None])
+    apart = np.nan_to_num(draws[:, 1] - draws[:, 0])
+    kinds = np.array([kind == "gaussian" for kind in _distributions(algorithm, apart.shape[1])], bool)
     pure = np.abs(apart[:, ~kinds]).sum(axis=(1, 2)).max(initial=0.0)
     mu = math.sqrt(np.square(apart[:, kinds]).sum(axis=(1, 2)).max(initial=0.0))
     return float(pure) + (gaussian_epsilon(mu, delta) if mu > 0 and delta > 0 else 0.0)
@@ -205,7 +217,7 @@ def _claim(
 ) -> Guarantee | None:
     """Return an ordinary run's guarantee, from the declarations of the victim's releases; a record is read once."""
     # The promise is what is being tried: data that get into the state are for the attack to find.
-    engine = _settled(algorithm._replace(privacy=PrivacyStatement.none()), topology, batch)
+    engine = _settled(algorithm._replace(privacy=without_promise(algorithm.privacy)), topology, batch)
     ratios = evidence.ratios[:, 0].max(axis=0).reshape(-1, len(algorithm.phases))
     releases = [
         spec.release._replace(in_sequence=charges_all(algorithm.privacy, spec.release.mechanism.adjacency))

@@ -146,12 +146,10 @@ def audit_masks(
         shares, true_sums = _messages(plain, rounds, coordinates, other[:2], seed)
         sent, received = _messages(masked, rounds, coordinates, other, seed)
     unit = fixed_point_step(mechanism, sent.dtype)
-    residuals = np.stack([(sent - shares[world]) * unit for world in (0, 1)], axis=1)
-    scales = np.full((trials, rounds), mechanism.mask_scale)
-    draws, nothing_known = attack.in_scales(residuals, scales), np.zeros((trials, 0))
+    draws = np.stack([(sent - shares[world]) * unit / mechanism.mask_scale for world in (0, 1)], axis=1)
     scores = {
-        "likelihood": attack.likelihood(residuals, scales, ["laplace"] * rounds),
-        "repeated noise": attack.repeated_noise(draws, nothing_known),
+        "likelihood": attack.likelihood(draws, ["laplace"] * rounds),
+        "repeated noise": attack.repeated_noise(draws.reshape(trials, 2, -1), np.zeros((trials, 0))),
     }
     chosen_on = np.arange(trials) % 4 < 2
     lot = Trials(scores, {"first round": np.ones(trials, bool)}, other, chosen_on, ~chosen_on)

@@ -75,6 +75,8 @@ class Problem(NamedTuple):
     """Parameters of the model."""
     positions: tuple[int, ...] | None = None
     """Rounds of which one differs between the data sets, drawn for each trial; None: first, middle and last."""
+    again: bool = False
+    """Whether the record comes again, as often and as soon as correlated noise is fitted to."""
     trials: int = TRIALS
     settings: Callable[[float, int], Mapping[str, Any]] = lambda bound, rounds: MappingProxyType({})
     """Bound of the clip and rounds -> settings of the method, of which those are set that it takes."""
@@ -88,6 +90,11 @@ class Problem(NamedTuple):
         """Return the rounds of which one differs."""
         own = self.positions or (1, (self.rounds + 1) // 2, self.rounds)
         return sorted({min(position, self.rounds) for position in own})
+
+    def turns(self, mechanism: Mechanism) -> tuple[int, int]:
+        """Return in how many rounds the record is read from its first on, and how many lie between two of them."""
+        correlation = mechanism.correlation
+        return (correlation.reads, correlation.apart) if self.again and correlation is not None else (1, 1)
 
 
 def bound_of(mechanism: Mechanism) -> float:

@@ -83,6 +83,12 @@ def _has_duals(method: Method) -> bool:
     return set(_DUAL) <= method.takes
 
 
+def _comes_again(method: Method, algorithm: Algorithm) -> bool:
+    """Whether noise is fitted to records that come again, and every round is a release."""
+    fitted = [phase.mechanism.correlation for phase in algorithm.phases if phase.mechanism.correlation is not None]
+    return any(each.reads > 1 for each in fitted) and all(phase.answers is None for phase in algorithm.phases)
+
+
 def _noise_per_link(method: Method, algorithm: Algorithm) -> bool:
     return any(phase.mechanism.spread == "per_edge" for phase in algorithm.phases)
 
@@ -144,6 +150,10 @@ PROBLEMS: dict[str, Problem] = {
         Problem(
             "late", "faults that begin after some rounds, records that come again", turned, linear, _any,
             rounds=9, records=1, positions=(1, 6, 9),
+        ),
+        Problem(
+            "again", "correlated noise that is fitted to fewer reads of a record", turned, linear, _comes_again,
+            rounds=9, records=1, positions=(1,), again=True,
         ),
         Problem(
             "several", "clip, noise or regulariser of some coordinates", turned, regularised, _any,

@@ -65,7 +65,7 @@ class Trial(NamedTuple):
     other: Array
     """Whether the run reads the other data set."""
     position: Array
-    """The round whose batch differs."""
+    """The first round whose batch differs."""
     pair: Array
 
 
@@ -128,6 +128,7 @@ def audited(
     positions: Sequence[int],
     every_round: bool = False,
     one_link: bool = False,
+    again: tuple[int, int] = (1, 1),
 ) -> Algorithm:
     """Put an algorithm under watch, for a stream of `DataSetPair`; its `model` is then the `Evidence`.
 
@@ -140,6 +141,7 @@ def audited(
       positions: Rounds of which one differs.
       every_round: Whether the data sets differ in all rounds.
       one_link: Whether the attacker sees the first of the victim's links alone.
+      again: In how many rounds the record that differs is read, and how many rounds lie between two of them.
 
     Returns:
       An algorithm for `tacit.simulate` that promises nothing: its state holds data.
@@ -152,7 +154,7 @@ def audited(
       False
     """
     indices = range(len(algorithm.phases))
-    phases = tuple(_watched(algorithm, index, batch, every_round, one_link) for index in indices)
+    phases = tuple(_watched(algorithm, index, batch, every_round, one_link, again) for index in indices)
     objective = Objective(
         name=algorithm.objective.name,
         loss=lambda evidence, both: jnp.zeros(()),
@@ -164,12 +166,20 @@ def audited(
         init={role: _watched_init(algorithm, role, rounds, tuple(positions), batch) for role in algorithm.init},
         phases=phases,
         model=lambda watched: watched.evidence,
-        # Its state holds data, for the attacker to look at: nothing may be promised of this run itself.
-        privacy=PrivacyStatement.none(),
+        privacy=without_promise(algorithm.privacy),
         predictor=algorithm.learner,
         constraints={},  # of models, which are the evidence here
         diagnostics={},
     )
+
+
+def without_promise(statement: PrivacyStatement) -> PrivacyStatement:
+    """Return the statement of a run that is watched: its state holds data for the attacker, so nothing is promised.
+
+    Args:
+      statement: That of the method; what a release is charged to stays as it says.
+    """
+    return PrivacyStatement.none()._replace(composition=statement.composition)
 
 
 def _watched_init(
@@ -193,7 +203,9 @@ def _watched_init(
             copies = view.out.live.shape[0] if phase.mechanism.per_slot else 1
             width = max(width, copies * sum(leaf.size for leaf in jax.tree.leaves(value)))
             if phase.target == role:
-                sent = jax.eval_shape(partial(runtime.prepare, phase, index), key, state, part, view)
+                correlation = phase.mechanism.correlation
+                memory = None if correlation is None else correlation.start(value)
+                sent = jax.eval_shape(partial(runtime.prepare, phase, index), key, state, part, view, memory)
                 skip = 1 if sent.outbox.delivery == "per_slot" else 0
                 own[str(index)] = jax.tree.map(
                     lambda leaf, skip=skip: jnp.zeros((2, *leaf.shape[skip:]), leaf.dtype), sent.outbox.message
@@ -211,14 +223,16 @@ def _watched_init(
     return watched_init
 
 
-def _watched(algorithm: Algorithm, index: int, batch: Batch, every_round: bool, one_link: bool) -> Phase:
+def _watched(
+    algorithm: Algorithm, index: int, batch: Batch, every_round: bool, one_link: bool, again: tuple[int, int]
+) -> Phase:
     phase = algorithm.phases[index]
     learns = phase.source == algorithm.learner
     records = records_in(batch) if learns else 1
     to_itself = phase.source == phase.target
 
     def compute(key: Key, watched: Watched, both: DataSetPair, view: View) -> tuple[_Computed, Tree]:
-        batches = _read(watched.evidence.trial, both, view, every_round) if learns else ()
+        batches = _read(watched.evidence.trial, both, view, every_round, again) if learns else ()
         states, values = jax.vmap(phase.compute, in_axes=(None, 0, 0, None))(key, watched.states, batches, view)
         return _Computed(watched._replace(states=states), values), _actual(values)
 
@@ -282,10 +296,12 @@ def _replays(states: Tree) -> Tree:
     return jax.tree.map(lambda leaf: leaf[1:], states)
 
 
-def _read(trial: Trial, both: DataSetPair, view: View, every_round: bool) -> Batch:
+def _read(trial: Trial, both: DataSetPair, view: View, every_round: bool, again: tuple[int, int]) -> Batch:
     """Return the batch that the run reads, and those under either hypothesis."""
     pairs = jax.tree.leaves(both.given)[0].shape[0]
-    differs = (view.round == trial.position) | every_round
+    reads, apart = again
+    turn, since = jnp.divmod(view.round - trial.position, apart)
+    differs = ((since == 0) & (turn >= 0) & (turn < reads)) | every_round
 
     def leaf(given: Array, other: Array) -> Array:
         one, two = (x[0] if pairs == 1 else x[trial.pair % pairs] for x in (given, other))

@@ -33,6 +33,7 @@ OPTIONS = {
     "laplace": ("epsilon",),
     "gaussian": ("noise_multiplier",),
     "decaying_gaussian": ("noise_multiplier", "decay"),
+    "correlated": ("rho", "strategy", "reads", "apart"),
     "laplace_of_size": ("noise_std",),
     "per_edge": ("noise_std",),
     "graph_homomorphic": ("noise_std",),
@@ -40,7 +41,18 @@ OPTIONS = {
     "none": (),
 }
 """Mechanism -> options that speak of it."""
-DEFAULTS = {"epsilon": 1.0, "noise_multiplier": 1.0, "noise_std": 1.0, "decay": 0.9}
+DEFAULTS: dict[str, Any] = {
+    "epsilon": 1.0,
+    "noise_multiplier": 1.0,
+    "noise_std": 1.0,
+    "decay": 0.9,
+    "rho": 0.5,
+    "strategy": "blt",
+    "reads": 1,
+    "apart": 1,
+}
+BLOCK = 9
+"""Rounds of a block of correlated noise where --rounds says none: those of the longest problems."""
 
 
 @reported
@@ -50,14 +62,20 @@ def audit(
     mechanism: Annotated[
         str,
         typer.Option(
-            help="laplace, gaussian, decaying_gaussian, laplace_of_size or none; for diffusion methods also per_edge, "
-            "graph_homomorphic and local_graph_homomorphic (the masks)."
+            help="laplace, gaussian, decaying_gaussian, correlated, laplace_of_size or none; for diffusion methods "
+            "also per_edge, graph_homomorphic and local_graph_homomorphic (the masks)."
         ),
     ] = "laplace",
     epsilon: Annotated[float | None, typer.Option(help="Laplace: loss of each release. Default: 1.")] = None,
     noise_multiplier: Annotated[float | None, typer.Option(help="Gaussian: noise / sensitivity. Default: 1.")] = None,
     decay: Annotated[float | None, typer.Option(help="Decaying: of the variance, per round. Default: 0.9.")] = None,
     noise_std: Annotated[float | None, typer.Option(help="Noise of a given size: that size. Default: 1.")] = None,
+    rho: Annotated[float | None, typer.Option(help="Correlated: loss of a record in a block. Default: 0.5.")] = None,
+    strategy: Annotated[
+        str | None, typer.Option(help="Correlated: blt, banded, toeplitz or independent. Default: blt.")
+    ] = None,
+    reads: Annotated[int | None, typer.Option(help="Correlated: reads of a record in a block. Default: 1.")] = None,
+    apart: Annotated[int | None, typer.Option(help="Correlated: rounds between two reads. Default: 1.")] = None,
     norm: Annotated[str, typer.Option(help="Norm of the clip: l2, l1 or linf.")] = "l2",
     one_link: Annotated[bool, typer.Option("--one-link", help="See one of the victim's links, not all.")] = False,
     trials: Annotated[int | None, typer.Option(help="Runs that are attacked, per problem.")] = None,
@@ -81,8 +99,8 @@ def audit(
     if every:
         _sweep(context, as_json)
     assert algorithm is not None
-    given = {"epsilon": epsilon, "noise_multiplier": noise_multiplier, "decay": decay, "noise_std": noise_std}
-    noise = _mechanism(mechanism, norm, given)
+    given = {name: value for name, value in context.params.items() if name in DEFAULTS}
+    noise = _mechanism(mechanism, norm, given, rounds or BLOCK)
     entry = _entry(algorithm, noise)
     if seconds > 0 and told is None:
         child = _in_child(context, algorithm, mechanism)
@@ -156,19 +174,20 @@ def _audit_masks(
     _leave(found.verdict)
 
 
-def _mechanism(name: str, norm: str, given: dict[str, float | None]) -> Mechanism:
+def _mechanism(name: str, norm: str, given: dict[str, Any], rounds: int) -> Mechanism:
     from tacit import privacy
 
     if name not in OPTIONS:
         raise ConfigError(f"--mechanism {name!r}: expected one of {', '.join(OPTIONS)}")
     for option, value in given.items():
         if value is not None and option not in OPTIONS[name]:
-            raise ConfigError(
-                f"--{option.replace('_', '-')} {value:g} says nothing of --mechanism {name}; leave it out"
-            )
+            shown = value if isinstance(value, str) else f"{value:g}"
+            raise ConfigError(f"--{option.replace('_', '-')} {shown} says nothing of --mechanism {name}; leave it out")
     if name == "none":
         return privacy.unprotected
     values = {k: DEFAULTS[k] if given[k] is None else given[k] for k in OPTIONS[name]}
+    if name == "correlated":
+        values |= {"rounds": rounds, "participation": (values.pop("reads"), values.pop("apart"))}
     clip = {} if name == "local_graph_homomorphic" else {"clip": 1.0, "norm": norm}
     made: Mechanism = getattr(privacy, name)(**values, **clip)
     return made

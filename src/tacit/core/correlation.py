@@ -25,6 +25,9 @@ class Memory(NamedTuple):
     kept: Tree
     """Per leaf of the value (vectors, ...): sums of past noise, in units of its scale."""
 
+    def __repr__(self) -> str:
+        return "Memory(secret)"  # a traceback or a log may show it
+
 
 class Correlation(NamedTuple):
     """Noise C^-1 Z over an agent's own releases, Z being independent and C lower-triangular Toeplitz with c_0 = 1.

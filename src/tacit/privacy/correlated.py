@@ -55,7 +55,8 @@ def correlated(
       norm: Norm of the clip: with "l2" or "l1" the l2 sensitivity is the clip's, with "linf" sqrt(d) times that.
       perturbs: What the noise is put on: the update (the step made of a gradient), the gradient, or the whole model,
         which peers do not release.
-      weights: For "graph": the matrix W with which agents weigh what they hear; `graph.weight_matrix()`, say.
+      weights: For "graph": the matrix W with which agents weigh what they hear; say
+        `graph.with_weights("metropolis").matrix().toarray()`.
 
     Returns:
       A mechanism for the constructor of a method.

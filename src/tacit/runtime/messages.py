@@ -107,7 +107,7 @@ def _check_correlation(algorithm: Algorithm, release: ReleaseSpec) -> None:
     """Refuse correlated noise where a record's part of the releases is not known beforehand."""
     if release.mechanism.correlation is None or not release.from_data:
         return
-    if release.in_sequence or not algorithm.privacy.private:
+    if release.in_sequence:
         raise ConfigError(
             f"mechanism {release.mechanism.name!r} with {algorithm.name!r}: its noise is fitted to records that enter "
             "the releases of their own rounds alone, but here a record has a say in all later ones (its state holds "

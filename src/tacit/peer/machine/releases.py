@@ -101,7 +101,8 @@ class BookedReleaser:
                 f"not in the declared sensitivity; {remedy} (docs/privacy.md)"
             )
         sensitivity, scale = (0.0, 0.0) if declared is None else _in_double(mechanism, round_, declared)
-        series = None if correlation is None or memory is None else series_of(spec, int(memory.releases))
+        # What no record moves has no place in the noise, whose memory does not go on either.
+        series = None if memory is None or sensitivity == 0 else series_of(spec, int(memory.releases))
         event = event_of(spec, round_, sensitivity, scale, held, series)
         # Rounding adds to the sensitivity; more noise makes up for it, so that the cost stays as declared.
         share = 0.0 if declared is None else rounding(spec.records, value) + remembering(spec)
