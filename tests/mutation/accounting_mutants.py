@@ -10,24 +10,6 @@ EXAMPLE = "test_the_worked_example"
 
 MUTANTS = (
     *of(
-        "core/versions.py",
-        "tests/privacy/test_accounting.py",
-        [
-            (
-                "an old account sees later labels",
-                "                if entry is None:\n                    entries.pop(key, None)",
-                "                if entry is None:\n                    pass",
-                "test_an_account_never_changes",
-            ),
-            (
-                "an old account that was read changes the new one",
-                "newer._differs = {key: entries.get(key) for key in older._differs}",
-                "newer._differs = {}",
-                "test_an_account_never_changes",
-            ),
-        ],
-    ),
-    *of(
         "privacy/conversions.py",
         "tests/privacy/test_accounting.py",
         [
