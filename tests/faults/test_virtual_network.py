@@ -24,9 +24,7 @@ CHOSEN = (
 EACH = 3
 
 
-@pytest.mark.parametrize(
-    "name", some(CHOSEN, "the others", daily=["dola, booked", "totals", "a cohort is called", "a cohort, correlated"])
-)
+@pytest.mark.parametrize("name", some(CHOSEN, "the others", daily=["dola, booked", "totals", "a cohort, correlated"]))
 def test_whatever_happens_the_invariants_hold(name, tmp_path):
     place = list(campaign.SETTINGS).index(name)
     faults = Counter()
