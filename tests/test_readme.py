@@ -28,6 +28,13 @@ def test_a_private_run_says_so(capsys):
     assert capsys.readouterr().out.startswith("Epsilon = 1 per record (pure;")
 
 
+def test_an_epsilon_is_enough():
+    names: dict = {}
+    exec(BLOCKS[2], names)
+    assert abs(names["model"].privacy_.guarantee.epsilon - 1) < 1e-3
+    assert names["model"].score(names["X"][4000:], names["y"][4000:]) > 0.9
+
+
 def test_a_peer_in_an_application(monkeypatch):
     class Standing:
         learnt: ClassVar[list] = []
@@ -55,7 +62,7 @@ def test_a_peer_in_an_application(monkeypatch):
     assert {"start", "predict", "learn", "__aenter__", "__aexit__"} <= set(dir(tacit.Peer))
     monkeypatch.setattr(tacit, "Peer", Standing, raising=False)
     names: dict = {}
-    exec(BLOCKS[2], names)
+    exec(BLOCKS[3], names)
     asyncio.run(names["serve"](samples()))
     assert Standing.learnt == [(1, 2)]
 
@@ -63,7 +70,7 @@ def test_a_peer_in_an_application(monkeypatch):
 def test_an_own_algorithm_runs_in_both_runtimes(monkeypatch):
     monkeypatch.setattr(registry, "REGISTRY", dict(registry.REGISTRY))
     names: dict = {}
-    exec(BLOCKS[3], names)
+    exec(BLOCKS[4], names)
     algorithm = names["gossip"](tacit.objectives.logistic(l2=1e-4))
     graph, stream = tacit.graphs.ring(6), tacit.streams.logistic_drift(agents=6, dim=4, rounds=20)
     run = tacit.simulate(algorithm, graph, stream, rounds=20)

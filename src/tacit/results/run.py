@@ -108,7 +108,7 @@ class Run:
     label: str = ""
     """Name in tables and legends; the algorithm's name where empty."""
     references: Mapping[str, str] = field(default_factory=dict)
-    """What a private run is to be compared with (`tacit.results.references`) -> label of that run."""
+    """What a private run is to be compared with ("without noise", say) -> label of that run."""
     _regret: dict[tuple[int, int | None], RegretCurve] = field(default_factory=dict, init=False, repr=False)
     _dynamic_regret: DynamicRegret | None = field(default=None, init=False, repr=False)
 

@@ -125,7 +125,7 @@ def plan(
       owners: That learn together; their noise averages out.
       task: "binary", "multiclass" or "regression".
       outputs: Numbers that a model predicts: classes of "multiclass".
-      passes: Times that each record is read; None: ten, or fewer where there are few records. 1 for a stream.
+      passes: Times that each record is read; None: ten. 1 for a stream.
       batch: Records in a release; None: a hundredth of what an owner has.
       strategy: Of the noise, as for `tacit.privacy.correlated`.
       rounds: Where they are given, with the `batch` and the `participation` of a stream; None: passes over all records.
