@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.core.errors import ConfigError
+from tacit.core.errors import ConfigError, TacitWarning
 from tacit.experiments import build, parse
 from tacit.experiments.private import participation
 from tacit.privacy.conversions import tight
@@ -112,3 +112,13 @@ def test_participation_is_what_the_stream_does() -> None:
             reads = max(reads, *(len(each) for each in at.values()))
             apart = min([apart, *(int(np.diff(each).min()) for each in at.values() if len(each) > 1)])
         assert participation(data, rounds) == (reads, apart if reads > 1 else 1)
+
+
+def test_owners_of_very_unequal_sizes_are_told(tmp_path: Path) -> None:
+    lines = [f"{k % 7 / 7},{k % 2},{'few' if k < 20 else 'many'}" for k in range(400)]
+    (tmp_path / "rows.csv").write_text("\n".join(["a,y,who", *lines, ""]))
+    stream = '[stream]\nkind = "csv"\npath = "rows.csv"\nlabel = "y"\nclasses = ["0", "1"]\nowner = "who"\n'
+    start, _, rest = TEXT.partition("[stream]")
+    text = start.replace("agents = 4", "") + stream + "bounds = {a = [0, 1]}\n" + rest[rest.index("[objective]") :]
+    with pytest.warns(TacitWarning, match="mask"):
+        problem(text.replace("rounds = 12", "rounds = 40"), tmp_path / "x.toml")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from tacit.config.choices import Choice, choose_method, parameters, task_of
 from tacit.config.experiment import Config
 from tacit.config.experiment_sections import AlgorithmSettings, PrivacySettings
 from tacit.config.sections import located
+from tacit.core.errors import TacitWarning
 from tacit.privacy.planning import Plan, plan
 from tacit.streams import Stream
 
@@ -52,8 +54,22 @@ def planned(config: Config, stream: Stream) -> tuple[Config, Plan | None]:
         return config, None
     with located(asked.place):
         chosen = _plan(config, asked.settings, stream)
+    _warn_of_unequal_owners(stream, chosen)
     algorithms = tuple(_with_noise(choice, chosen) for choice in config.algorithms)
     return replace(config, algorithms=algorithms), chosen
+
+
+def _warn_of_unequal_owners(stream: Stream, chosen: Plan) -> None:
+    """Say where noise is fitted to an owner who reads its few records far more often than others do."""
+    sizes = stream.data_size
+    if chosen.passes > 2 and sizes.min() > 0 and sizes.max() > 2 * sizes.min():
+        warnings.warn(
+            f"the owner with fewest records ({int(sizes.min()):,} of up to {int(sizes.max()):,}) reads each of them "
+            f"{chosen.passes} times, and all noise is fitted to that: say exhausted = 'mask' in [stream], and every "
+            "record is read once",
+            TacitWarning,
+            stacklevel=2,
+        )
 
 
 def _plan(config: Config, asked: PrivacySettings, stream: Stream) -> Plan:

@@ -12,6 +12,7 @@ from tacit import runtime
 from tacit.core.contract import Algorithm, Batch, Key, Memory, Phase, State, Tree, View
 from tacit.core.inbox import StackedInbox
 from tacit.peer.machine.releases import Releaser
+from tacit.peer.machine.snapshots import Memories
 from tacit.privacy import records_in
 from tacit.privacy.charges import Held
 from tacit.privacy.enforcement import Enforced, enforced
@@ -81,6 +82,16 @@ class AgentFunctions:
     def _initialiser(self, role: str) -> Any:
         init = self.algorithm.init[role]
         return lambda key, params, views: init(runtime.init_key(key), params, views)
+
+    def memories(self, role: str, wide: bool) -> Memories:
+        """Return the empty memories of an agent's noise, per phase.
+
+        Args:
+          role: Of the agent.
+          wide: In double precision, as a releaser keeps them.
+        """
+        phases = zip(self.algorithm.phases, self.specs, strict=True)
+        return tuple(spec.release.memory(wide) if phase.source == role else None for phase, spec in phases)
 
     def prepare(
         self, index: int, key: Key, state: State, batch: Batch, view: View, memory: Memory | None

@@ -78,10 +78,7 @@ class RoundMachine:
         self.longest_delay = longest_delay
         self.round = 0
         self.state: State = functions.init[role](key, params, views)
-        self.memories: Memories = tuple(
-            spec.release.memory(wide=releaser is not None) if phase.source == role else None
-            for phase, spec in zip(self.algorithm.phases, functions.specs, strict=True)
-        )
+        self.memories: Memories = functions.memories(role, wide=releaser is not None)
         self._phase: int | None = None
         self._views = views
         self._batch: Batch = ()
@@ -245,10 +242,9 @@ class RoundMachine:
         """
         self.round, self._phase, self._held = snapshot.round, snapshot.phase, snapshot.held
         self.state, self._batch, self._own = snapshot.state, snapshot.batch, snapshot.own
-        self.memories = snapshot.memories
+        self.memories, self._numbered = snapshot.memories, max(snapshot.numbered, snapshot.round)
         self._addressed = {links: set(agents) for links, agents in snapshot.addressed.items()}
         self._reached, self._absorbed = set(snapshot.reached), set(snapshot.absorbed)
-        self._numbered = max(snapshot.numbered, snapshot.round)
         self._views = views
         self._received, self._masks = {}, {}
 
@@ -349,12 +345,12 @@ class RoundMachine:
             return []
         view = self._views[phase.links]
         batch = self._batch if self.role == self.algorithm.learner else ()
+        given = (index, self.key, self.state, batch, view, self.memories[index])
         if self.releaser is None:
-            ready = self.functions.prepare(index, self.key, self.state, batch, view, self.memories[index])
+            ready = self.functions.prepare(*given)
         else:
-            name = self.release_name(self.round, index)
             ready = self.functions.prepare_booked(
-                index, self.key, self.state, batch, view, self.memories[index], self.releaser, name, self._held
+                *given, self.releaser, self.release_name(self.round, index), self._held
             )
         self.state, outbox = ready.state, ready.outbox
         self.memories = (*self.memories[:index], ready.memory, *self.memories[index + 1 :])
