@@ -345,13 +345,11 @@ class RoundMachine:
             return []
         view = self._views[phase.links]
         batch = self._batch if self.role == self.algorithm.learner else ()
-        given = (index, self.key, self.state, batch, view, self.memories[index])
-        if self.releaser is None:
+        given, releaser = (index, self.key, self.state, batch, view, self.memories[index]), self.releaser
+        if releaser is None:
             ready = self.functions.prepare(*given)
         else:
-            ready = self.functions.prepare_booked(
-                *given, self.releaser, self.release_name(self.round, index), self._held
-            )
+            ready = self.functions.prepare_booked(*given, releaser, self.release_name(self.round, index), self._held)
         self.state, outbox = ready.state, ready.outbox
         self.memories = (*self.memories[:index], ready.memory, *self.memories[index + 1 :])
         envelopes = []
