@@ -15,44 +15,51 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 
 from pydantic import BaseModel, Field, create_model
 
-from tacit import objectives
-from tacit.algorithms import REGISTRY, averaged, inverse, inverse_sqrt
-from tacit.algorithms.model_average import AVERAGES, averaged_name
+from tacit import objectives, privacy
+from tacit.algorithms import REGISTRY, inverse, inverse_sqrt
 from tacit.config.sections import Place, Section, check, located, unknown_name
 from tacit.core.contract import Algorithm, Mechanism, Objective, Schedule
 from tacit.core.errors import ConfigError, ContractError
 from tacit.objectives import CONSTRAINTS, MIRROR_MAPS, Constraint, MirrorMap
-from tacit.privacy import (
-    bounded_laplace,
-    classic_gaussian,
-    correlated,
-    decaying_gaussian,
-    gaussian,
-    graph_homomorphic,
-    laplace,
-    laplace_of_size,
-    local_graph_homomorphic,
-    on_grid,
-    per_edge,
-)
 
 OBJECTIVES: Mapping[str, Callable[..., Objective]] = objectives.OBJECTIVES
 """Name -> constructor of the objective."""
 SCHEDULES: Mapping[str, Callable[[float], Schedule]] = {"inverse_sqrt": inverse_sqrt, "inverse": inverse}
 """Name -> schedule of the round with one scale."""
-MECHANISMS: Mapping[str, Callable[..., Mechanism]] = {
-    "laplace": laplace,
-    "gaussian": gaussian,
-    "correlated": correlated,
-    "decaying_gaussian": decaying_gaussian,
-    "bounded_laplace": bounded_laplace,
-    "classic_gaussian": classic_gaussian,
-    "laplace_of_size": laplace_of_size,
-    "per_edge": per_edge,
-    "graph_homomorphic": graph_homomorphic,
-    "local_graph_homomorphic": local_graph_homomorphic,
-    "on_grid": on_grid,
-}
+
+
+class _Mechanisms(Mapping[str, Callable[..., Mechanism]]):
+    """Constructors of noise; a module that few need is imported when it is chosen."""
+
+    names = (
+        "laplace",
+        "gaussian",
+        "correlated",
+        "decaying_gaussian",
+        "bounded_laplace",
+        "classic_gaussian",
+        "laplace_of_size",
+        "per_edge",
+        "graph_homomorphic",
+        "local_graph_homomorphic",
+        "on_grid",
+    )
+
+    def __getitem__(self, name: str) -> Callable[..., Mechanism]:
+        if name not in self.names:
+            raise KeyError(name)
+        made: Callable[..., Mechanism] = getattr(privacy, name)
+        return made
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+MECHANISMS = _Mechanisms()
+"""Kind of noise -> its constructor."""
 TABLES: Mapping[type, Mapping[str, Callable[..., Any]]] = {
     Mechanism: MECHANISMS,
     MirrorMap: MIRROR_MAPS,
@@ -176,6 +183,8 @@ def choose_method(data: Mapping[str, Any], place: Place, common: type[MethodSett
     average = getattr(choice.values, "average", None)
     if average is None or "average" in choice.own:
         return choice
+    from tacit.algorithms.model_average import AVERAGES
+
     if isinstance(average, str):
         if average not in AVERAGES:
             raise ConfigError(f"{place} average = {average!r}: {unknown_name(average, list(AVERAGES), 'average')}")
@@ -196,7 +205,11 @@ def _average(choice: Choice) -> dict[str, Any] | None:
 def method_name(choice: Choice) -> str:
     """Return what the method that was chosen is called in tables."""
     average = _average(choice)
-    return choice.kind if average is None else averaged_name(choice.kind, average["kind"])
+    if average is None:
+        return choice.kind
+    from tacit.algorithms.model_average import averaged_name
+
+    return averaged_name(choice.kind, average["kind"])
 
 
 def make_method(choice: Choice, objective: Objective) -> Algorithm:
@@ -204,7 +217,11 @@ def make_method(choice: Choice, objective: Objective) -> Algorithm:
     with located(choice.place):
         made: Algorithm = choice.function(objective, **choice.arguments())
     average = _average(choice)
-    return made if average is None else averaged(made, **average)
+    if average is None:
+        return made
+    from tacit.algorithms import averaged
+
+    return averaged(made, **average)
 
 
 def _table(

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from tacit.core.contract import unprotected
 from tacit.core.lazy import lazy_exports
 from tacit.privacy.clipping import clipped_gradient, clipped_mean, gradient_parts, present_in, records_in
-from tacit.privacy.correlated import correlated
 from tacit.privacy.events import EVERYONE, Event, Loss
 from tacit.privacy.graph_mechanisms import (
     graph_homomorphic,
@@ -22,10 +21,14 @@ from tacit.privacy.release import release
 from tacit.privacy.statements import statement
 
 if TYPE_CHECKING:
+    from tacit.privacy.correlated_noise import correlated
     from tacit.privacy.network import LinearNetwork, NetworkLoss, averaging_network, network_loss
 
-# No peer needs these.
-__getattr__ = lazy_exports(__name__, {"network": "LinearNetwork NetworkLoss averaging_network network_loss"})[0]
+# No peer needs these, or only one that asks for it.
+__getattr__ = lazy_exports(
+    __name__,
+    {"correlated_noise": "correlated", "network": "LinearNetwork NetworkLoss averaging_network network_loss"},
+)[0]
 __all__ = [
     "EVERYONE",
     "Event",

@@ -20,7 +20,7 @@ import numpy as np
 from tacit.core.contract import Mechanism
 from tacit.core.errors import ConfigError
 from tacit.privacy.conversions import rho_within
-from tacit.privacy.correlated import DELTA, correlated
+from tacit.privacy.correlated_noise import DELTA, correlated
 from tacit.privacy.strategies import Strategy, inverse
 
 Task = Literal["binary", "multiclass", "regression"]
