@@ -106,7 +106,8 @@ class Correlation(NamedTuple):
                 return old
             if not self.decays:
                 return xp.concatenate([added[None].astype(kept.dtype), old[:-1]])
-            return xp.stack([decay * old[j] + added for j, decay in enumerate(self.decays)]).astype(kept.dtype)
+            faded = np.reshape(self.decays, (-1,) + (1,) * added.ndim) * old
+            return (faded + added).astype(kept.dtype)
 
         return Memory(memory.releases + 1, jax.tree.map(of, memory.kept, noise))
 
