@@ -29,7 +29,7 @@ AGENTS, DIM, ROUNDS, LABEL_NOISE = 20, 20, 1000, 0.284
 """Of the ring; the noise of labels gives an average loss of about 0.336 without privacy."""
 GOALS = {4.5: 0.388, 1.0: 0.445, 0.5: 0.461, 0.1: 0.550}
 """Rho of a record -> the largest loss."""
-STEPS = (0.06, 0.12, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+STEPS = (0.015, 0.03, 0.06, 0.12, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 NETWORKS = ("ring", "exponential", "random digraph")
 VARIANTS = (
     *(("independent", "none"), ("blt", "none"), ("blt", "tail")),
