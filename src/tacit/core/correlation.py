@@ -109,7 +109,9 @@ class Correlation(NamedTuple):
                 return old
             if not self.decays:
                 return xp.concatenate([added[None].astype(kept.dtype), old[:-1]])
-            return xp.stack([decay * old[j] + added for j, decay in enumerate(self.decays)]).astype(kept.dtype)
+            # In one piece: a stack of vectors would be drawn again for each of them.
+            decays = np.asarray(self.decays, kept.dtype).reshape(-1, *(1,) * added.ndim)
+            return (decays * old + added).astype(kept.dtype)
 
         return Memory(memory.releases + 1, jax.tree.map(of, memory.kept, noise))
 

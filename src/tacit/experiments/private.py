@@ -12,7 +12,7 @@ from tacit.config.experiment import Config
 from tacit.config.experiment_sections import AlgorithmSettings, PrivacySettings
 from tacit.config.sections import located
 from tacit.core.errors import TacitWarning
-from tacit.privacy.planning import Plan, plan
+from tacit.privacy.planning import TAIL, Plan, plan
 from tacit.streams import Stream
 
 
@@ -111,5 +111,6 @@ def _with_noise(choice: Choice, chosen: Plan) -> Choice:
     }
     if "step" in settable:
         settings["step"] = chosen.step
-    settings["average"] = chosen.average
+    if chosen.average == "tail":
+        settings["average"] = {"kind": "tail", "share": TAIL}
     return choose_method({"name": choice.kind, **settings, **given}, choice.place, AlgorithmSettings)

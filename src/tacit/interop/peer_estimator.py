@@ -32,7 +32,7 @@ from tacit.privacy.accounting import guarantee
 from tacit.privacy.charges import charges_all
 from tacit.privacy.conversions import rho_within, tight
 from tacit.privacy.events import Loss
-from tacit.privacy.planning import Plan, plan
+from tacit.privacy.planning import TAIL, Plan, plan
 from tacit.privacy.spending import RunPrivacy
 from tacit.results import Comparison, RegretCurve, Run
 from tacit.simulator import simulate
@@ -210,7 +210,7 @@ class PeerEstimator(BaseEstimator):  # type: ignore[misc]
                 algorithm: Algorithm = constructor(self._objective(), **{**rate, **noise, **settings})
             except TypeError as error:
                 raise ConfigError(f"algorithm {self.algorithm!r} with {sorted(settings)}: {error}") from error
-            return averaged(algorithm, "tail") if self.plan_ and self.plan_.average == "tail" else algorithm
+            return averaged(algorithm, "tail", share=TAIL) if self.plan_ and self.plan_.average == "tail" else algorithm
 
         if self.plan_ is None:
             return made, given or unprotected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -62,9 +63,15 @@ def release(
             )
     slots = view.out.live.shape if mechanism.spread == "per_edge" else ()
     share = _draw_per_slot(mechanism, view)
-    units = [_UNIT_DRAWS[noise.distribution](words, k, slots + leaf.shape, leaf.dtype) for k, leaf in enumerate(leaves)]
-    if mechanism.correlation is not None:
-        units, memory = _correlated(mechanism.correlation, units, structure, memory, noise)
+
+    def draws() -> list[Array]:
+        draw = _UNIT_DRAWS[noise.distribution]
+        return [draw(words, k, slots + leaf.shape, leaf.dtype) for k, leaf in enumerate(leaves)]
+
+    if mechanism.correlation is None:
+        units = draws()
+    else:
+        units, memory = _correlated(mechanism.correlation, draws, structure, memory, noise, view.round)
 
     def perturbed(unit: Array, leaf: Array) -> Array:
         drawn = noise.scale.astype(leaf.dtype) * unit
@@ -82,12 +89,23 @@ def release(
 
 
 def _correlated(
-    correlation: Correlation, units: list[Array], structure: Any, memory: Memory | None, noise: Noise
+    correlation: Correlation,
+    draws: Callable[[], list[Array]],
+    structure: Any,
+    memory: Memory | None,
+    noise: Noise,
+    round_: Array,
 ) -> tuple[list[Array], Memory]:
     """Take from independent draws what past noise asks for; the memory goes on where something was released."""
     if memory is None:
         raise ContractError(f"noise with {correlation!r} needs the memory of the agent's last release; got none")
-    drawn = jax.tree.map(jnp.subtract, jax.tree_util.tree_unflatten(structure, units), correlation.recalled(memory))
+
+    def drawn_now() -> Tree:
+        units = jax.tree_util.tree_unflatten(structure, draws())
+        return jax.tree.map(jnp.subtract, units, correlation.recalled(memory))
+
+    # Rounds count from 1. A branch is computed once, whereas XLA would draw again for the message and for the memory.
+    drawn = jax.lax.cond(round_ > 0, drawn_now, lambda: jax.tree.map(jnp.zeros_like, drawn_now()))
     moved = noise.sensitivity > 0  # a value that no record can move (a step of size 0) is no release
     after = jax.tree.map(lambda new, old: jnp.where(moved, new, old), correlation.after(memory, drawn), memory)
     return jax.tree.leaves(drawn), after
