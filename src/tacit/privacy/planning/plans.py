@@ -92,7 +92,7 @@ class Plan:
         """Return the settings and what to expect, in sentences."""
         reads = "once" if self.passes == 1 else f"{self.passes} times"
         verdict = "little beside the signal" if self.prediction_noise < 0.2 else "felt, and not much"
-        if self.prediction_noise > 0.5:
+        if self.prediction_noise > 0.7:
             verdict = "of the size of the signal: more records per owner, more owners or a larger epsilon would help"
         return (
             f"{self.rounds:,} rounds of {self.batch:,} record(s) per owner, each read {reads}; rows scaled to norm 1, "
