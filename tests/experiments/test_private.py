@@ -47,6 +47,7 @@ def test_epsilon_alone_gives_noise_step_and_average() -> None:
     assert "tail" in algorithm.name
     (run,) = made.runs(progress=False)
     assert run.privacy.guarantee is not None
+    assert (run.privacy.guarantee.epsilon, run.privacy.guarantee.delta) == (pytest.approx(2.0), 1e-6)
     assert tight(run.privacy.guarantee.rho, 1e-6) == pytest.approx(2.0)
     table = run.settings["algorithm"][0]
     assert table["mechanism"]["kind"] == "correlated"  # spelt out in what is saved

@@ -111,6 +111,7 @@ class Mechanism(NamedTuple):
       mean_over: How many records the value is a mean over; None: over the places of a batch, record by record.
       apart: Of a mean over so many records: whether it is made of what each of them gives by itself.
       correlation: Of the noise over an agent's own releases; None: every draw is independent.
+      delta: At which its epsilon was asked for, and is shown; None: where reports show Gaussian noise.
     """
 
     name: str
@@ -132,6 +133,7 @@ class Mechanism(NamedTuple):
     mean_over: Callable[[View, Extent], Array] | None = None
     apart: bool = False
     correlation: Correlation | None = None
+    delta: float | None = None
 
     def __repr__(self) -> str:
         settings = []

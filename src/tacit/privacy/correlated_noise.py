@@ -95,7 +95,8 @@ def correlated(
     largest = record_norm(coefficients(*matrix, rounds), reads, apart)
     correlation = Correlation(chosen, rounds, reads, apart, largest, *matrix)
     independent = gaussian(1 / math.sqrt(2 * spent), clip, norm, perturbs)
-    return independent._replace(name="correlated", correlation=correlation)
+    asked = None if epsilon is None else float(delta)
+    return independent._replace(name="correlated", correlation=correlation, delta=asked)
 
 
 def _modes(weights: ArrayLike) -> tuple[complex, ...]:

@@ -111,7 +111,7 @@ def spent_in_run(
       releases: One per phase.
       ratios: (rounds, phases) sensitivity of the dearest release in units of its noise's scale; 0: none was made.
       readings: One per agent.
-      delta: Above 0 and below 1, for Gaussian noise.
+      delta: Above 0 and below 1, for Gaussian noise, where the mechanism does not say at which it was asked for.
     """
     table = np.asarray(ratios, np.float64)
     reads = max(_most_read(releases, reading) for reading in readings)
@@ -132,8 +132,8 @@ def spent_in_run(
     sums = _dearest([_Account(releases, table, reading) for reading in readings])
     total = functools.reduce(Total.worst, (sum_ for sum_, _ in sums), Total())
     uses = max((count for _, count in sums), default=0)
-    found = guarantee(total.loss, adjacency, delta, max(1, uses))
-    shared = charged[0][1].mechanism.correlation if charged else None
+    asked, shared = (charged[0][1].mechanism.delta, charged[0][1].mechanism.correlation) if charged else (None, None)
+    found = guarantee(total.loss, adjacency, delta if asked is None else asked, max(1, uses))
     if shared is not None:
         theorem = f"Gaussian mechanism on blocks of {shared.rounds:,} releases with correlated noise, zCDP"
         found = replace(found, theorem=f"{theorem} converted at the best order, each record charged once for a block")
