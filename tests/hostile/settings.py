@@ -24,8 +24,10 @@ from typing import Any, NamedTuple
 import tomli_w
 
 from tacit.algorithms import REGISTRY
+from tacit.algorithms.model_average import AVERAGES
 from tacit.config import choices
 from tacit.config import experiment as config
+from tacit.config import experiment_sections as sections
 from tacit.config import job as jobs
 from tacit.config import peer as peers
 from tacit.core.errors import TacitError
@@ -122,13 +124,13 @@ def documents() -> Iterator[tuple[dict[str, Any], Path_, list[str]]]:
         return {**copy.deepcopy(dict(BASE)), **changed}
 
     yield made(), (), list(config.SECTIONS)
-    yield made(), ("run",), list(config.RunSettings.model_fields)
-    yield made(), ("run", "channel"), list(config.ChannelSettings.model_fields)
-    yield made(), ("run", "channel", "delay"), list(config.DelaySettings.model_fields)
+    yield made(), ("run",), list(sections.RunSettings.model_fields)
+    yield made(), ("run", "channel"), list(sections.ChannelSettings.model_fields)
+    yield made(), ("run", "channel", "delay"), list(sections.DelaySettings.model_fields)
     for kind, function in config.GRAPHS.items():
         given, keys = required(function, frozenset({"seed", "name"}))
         graph = {"kind": kind, **given, **({"path": "edges.txt"} if kind == "edge_list" else {})}
-        yield made(graph=graph), ("graph",), ["kind", *keys, *config.SeededGraph.model_fields]
+        yield made(graph=graph), ("graph",), ["kind", *keys, *sections.SeededGraph.model_fields]
     for kind, function in config.DYNAMICS.items():
         given, keys = required(function, frozenset())
         graph = {"kind": "ring", "agents": 5, "dynamics": {"kind": kind, **given}}
@@ -138,7 +140,7 @@ def documents() -> Iterator[tuple[dict[str, Any], Path_, list[str]]]:
         yield made(stream={"kind": kind, **given}), ("stream",), ["kind", "seed", *keys]
     table = {"kind": "csv", "path": "rows.csv", "label": "y", "shuffle": False}
     _, keys = required(config.FILES["csv"], config.OF_THE_RUN)
-    yield made(stream=table), ("stream",), ["kind", *keys, *config.FileSettings.model_fields]
+    yield made(stream=table), ("stream",), ["kind", *keys, *sections.FileSettings.model_fields]
     yield made(stream={**table, "owner": "who"}), ("stream",), ["owner", "bounds", "categories", "classes", "missing"]
     for kind, function in config.PARTITIONS.items():
         given, keys = required(function, config.OF_THE_DATA)
@@ -146,6 +148,7 @@ def documents() -> Iterator[tuple[dict[str, Any], Path_, list[str]]]:
     for kind, function in config.OBJECTIVES.items():
         given, keys = required(function, frozenset())
         yield made(objective={"kind": kind, **given}), ("objective",), ["kind", *keys]
+    yield made(privacy={"epsilon": 1.0}), ("privacy",), list(sections.PrivacySettings.model_fields)
     yield from methods(lambda method: made(algorithm=[method]), ("algorithm", 0))
 
 
@@ -157,7 +160,7 @@ def methods(made: Callable[[dict[str, Any]], dict[str, Any]], at: Path_) -> Iter
     yield made({"name": "online_push_sum"}), (*at, "step"), ["schedule", "scale"]
     for inner, method, kinds in (
         ("mechanism", "online_push_sum", choices.MECHANISMS),
-        ("average", "online_push_sum", choices.AVERAGES),
+        ("average", "online_push_sum", AVERAGES),
         ("mirror", "mirror_descent", choices.MIRROR_MAPS),
         ("constraints", "constrained_mirror_descent", choices.CONSTRAINTS),
     ):

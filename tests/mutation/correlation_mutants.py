@@ -24,8 +24,8 @@ MUTANTS = (
         FILE,
         [
             ("a block goes on for ever", "memory.releases % self.rounds == 0", "memory.releases == 0", MATRIX),
-            ("a memory does not fade", "decay * old[j] + added", "old[j] + added", MATRIX),
-            ("a memory forgets at once", "decay * old[j] + added", "added + 0 * decay * old[j]", MATRIX),
+            ("a memory does not fade", "(decays * old + added)", "(old + added)", MATRIX),
+            ("a memory forgets at once", "(decays * old + added)", "(0 * decays * old + added)", MATRIX),
             ("the last draws stay in place", "[added[None].astype(kept.dtype), old[:-1]]", "[old[1:], old[:1]]", MATRIX),
             ("releases are not counted", "Memory(memory.releases + 1,", "Memory(memory.releases,", MATRIX),
             ("a memory shows its numbers", 'return "Memory(secret)"', "return str(tuple(self))", SECRET),
