@@ -41,8 +41,7 @@ MUTANTS = (
         FILE,
         [
             ("the second read is not counted", "min(reads, 1 +", "min(1, 1 +", NORM),
-            ("reads are further apart than said", "total[k * apart :] += first[: first.size - k * apart]",
-             "total[k * (apart + 1) :] += first[: first.size - k * (apart + 1)]", NORM),
+            ("reads are never taken back", "    sums[count:] -= sums[:-count].copy()\n", "", NORM),
             ("a column that rises is taken", "if count > 1 and (", "if False and (",
              "test_a_column_that_rises_has_a_norm_for_one_read_only"),
         ],

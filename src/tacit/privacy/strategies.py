@@ -28,6 +28,14 @@ LONGEST_FIT = 8192
 """A longer block is fitted at this length; its norm is taken at its own."""
 
 
+LONGEST = 10_000_000
+"""Rounds of a block: a longer one is no better than a new one after so many."""
+WIDEST = 100_000
+"""Vectors that a strategy with the memory of a whole block may keep."""
+ROUNDING = 1e-9
+"""By which norms are raised, more than sums of so many numbers round."""
+
+
 class Fitted(NamedTuple):
     """A strategy's C, as `tacit.core.contract.Correlation` has it."""
 
@@ -61,10 +69,14 @@ def record_norm(column: ArrayLike, reads: int, apart: int) -> float:
             "a first column of C that rises or is negative: how far a record moves the releases is known only where it "
             "falls, or where a record is read once"
         )
-    total = np.zeros(first.size)
-    for k in range(count):
-        total[k * apart :] += first[: first.size - k * apart]
-    return math.sqrt(math.fsum(np.square(total))) * (1 + 1e-12)
+    if count == 1:
+        return float(np.linalg.norm(first)) * (1 + ROUNDING)
+    # Sums over the rows of a table with a line per read: (... + c[t - 2 apart] + c[t - apart] + c[t]).
+    table = np.pad(first, (0, -first.size % apart)).reshape(-1, apart)
+    sums = np.cumsum(table, axis=0)
+    sums[count:] -= sums[:-count].copy()
+    total = sums.reshape(-1)[: first.size]
+    return float(np.linalg.norm(total)) * (1 + ROUNDING)
 
 
 def fitted(strategy: Strategy, rounds: int, reads: int, apart: int, eigenvalues: tuple[complex, ...] = (1,)) -> Fitted:
@@ -77,6 +89,9 @@ def fitted(strategy: Strategy, rounds: int, reads: int, apart: int, eigenvalues:
       apart: Releases between two reads at least.
       eigenvalues: Of W, for "graph".
     """
+    if rounds > (WIDEST if strategy == "toeplitz" else LONGEST):
+        most = WIDEST if strategy == "toeplitz" else LONGEST
+        raise ConfigError(f"rounds = {rounds:,}: expected at most {most:,}, after which a new block begins")
     if strategy == "independent" or rounds == 1:
         return Fitted((), ())
     if strategy == "toeplitz":
