@@ -20,7 +20,7 @@ from tests.contract.cases import CASES, MECHANISMS, Case, build, digraph, graph_
 from tests.daily import some
 
 ROUNDS = 7
-DAILY = ("online_push_sum, gaussian on gradient", "dynamic_mirror_descent", "fedavg, sampled")
+DAILY = ("online_push_sum, gaussian on gradient", "dynamic_mirror_descent")
 """One of peers with noise, one with absences, one in which a server predicts for those whom it calls."""
 
 
