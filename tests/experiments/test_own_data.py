@@ -89,7 +89,7 @@ def test_the_task_follows_from_the_objective_and_classes_are_counted() -> None:
     )
     with pytest.raises(DataError, match="column 'ward': .*missing"):
         problem(*wards)
-    with pytest.raises(DataError, match=r"label = 'age': .* \d+ classes, .* 3; .* classes = "):
+    with pytest.raises(DataError, match=r"label = 'age': .* \d+ classes.* 3; .* classes = "):
         problem(('"readmitted"', '"age"'), ('"age", ', ""), ('"logistic"', '"softmax"\nobjective.classes = 3'))
     ages = problem(('"readmitted"', '"age"'), ('"age", ', ""), ('"logistic"', '"squared"')).stream(0)
     assert ages.chunk(0, 1).y.max() > 20

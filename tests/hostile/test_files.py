@@ -14,7 +14,7 @@ from pyarrow import parquet
 from tacit.core import limits
 from tacit.core.errors import DataError
 from tacit.streams import read_table
-from tacit.streams.bounded import open_bytes
+from tacit.streams.reading.bounded import open_bytes
 from tests.hostile import archives
 from tests.hostile.archives import DEFLATED, STORED, Member, npy_header
 from tests.hostile.refusals import refusal

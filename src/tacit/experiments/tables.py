@@ -16,9 +16,11 @@ from tacit.config.sections import located
 from tacit.core.errors import ConfigError, DataError
 from tacit.graphs import Graph
 from tacit.privacy.planning import planned_batch
-from tacit.streams import Stream, Table
+from tacit.streams import Preprocessing, Stream, Table
 from tacit.streams.dataset import with_bias
 from tacit.streams.learnt import Kind, Learnt, declared
+from tacit.streams.reading.preprocessing import unit_rows
+from tacit.streams.reading.source import listed
 
 NOT_COVERED = "which no privacy account covers"
 
@@ -40,18 +42,18 @@ class Tabular:
         self.settings = cast(Any, config.stream.values)
         self.owner: Any = None
         self.learnt: tuple[Learnt, ...] = ()
-        with located(self.choice.place):
-            x = self._read_data_set() if self.choice.kind in DATASETS else self._read_file(config.objective)
-        x = with_bias(x) if self.settings.bias else x
+        self.preprocessing: Preprocessing | None = None
         private, given = config.privacy is not None, self.settings.model_fields_set
-        unit = self.settings.unit if "unit" in given else private and x.ndim == 2
-        self.x = _unit_rows(x) if unit else x
+        self._unit = self.settings.unit if "unit" in given else private
+        with located(self.choice.place):
+            published = self.choice.kind in DATASETS
+            self.x = self._read_data_set("unit" in given) if published else self._read_file(config.objective)
         self._batch = None if private and "batch" not in given else self.settings.batch
         self.learnt = declared((*self.learnt, *self._learnt_by_partition()), self._public())
         self.stream = functools.cache(self._stream)
         """Seed of a repeat -> its stream."""
 
-    def _read_data_set(self) -> Any:
+    def _read_data_set(self, asked: bool) -> Any:
         found = self.choice.function()
         data = found.standardised() if self.settings.standardise else found
         self.y, self.task, self.shuffle = data.y, data.task, self.settings.shuffle
@@ -59,17 +61,20 @@ class Tabular:
         if self.settings.standardise:
             what = f"mean and deviation of every column over all rows of {data.name}, a published data set"
             self.learnt = (Learnt("scaling", what, "standardise = false"),)
-        return data.x
+        x = with_bias(data.x) if self.settings.bias else data.x
+        return unit_rows(x) if self._unit and (asked or x.ndim == 2) else x
 
     def _read_file(self, objective: Choice) -> Any:
         settings = self.settings
-        table: Table = self.choice.function(**self.choice.arguments())
+        count = task_of(objective)[1]
+        given = {"classes": count} if settings.classes is None and settings.task == "multiclass" else {}
+        table: Table = self.choice.function(**{**self.choice.arguments(), **given})
         by_owner, bounds = settings.standardise == "owner", settings.bounds or {}
         by = "owner" if by_owner else "everyone" if settings.standardise else None
-        scaled = streams.scaled(table, by, bounds)  # type: ignore[arg-type]
-        self.learnt = scaled.learnt
+        scaled = streams.scaled(table, by, bounds, bias=settings.bias, unit=self._unit)  # type: ignore[arg-type]
+        self.learnt, self.preprocessing = scaled.learnt, scaled.preprocessing
         self.owner, self.y, self.task, self.name = table.owner, table.y, settings.task, self.choice.kind
-        self._check_classes(table, task_of(objective)[1])
+        self._check_classes(table, count)
         if settings.time is not None and settings.shuffle and "shuffle" in settings.model_fields_set:
             raise ConfigError(f"shuffle = true and time = {settings.time!r}: rows are read by time; remove one of them")
         self.shuffle = settings.shuffle and settings.time is None
@@ -100,11 +105,11 @@ class Tabular:
         return any(not mark and name not in bounds for name, mark in zip(table.columns, marks, strict=True))
 
     def _check_classes(self, table: Table, classes: int | None) -> None:
-        found = int(table.y.max()) + 1 if self.task == "multiclass" else 0
+        found = len(table.classes) if self.task == "multiclass" else 0
         if classes is not None and found > classes:
-            named = f" ({', '.join(table.classes)})" if table.classes else ""
             raise DataError(
-                f"label = {self.settings.label!r}: the file has {found} classes{named}, but the objective {classes}; "
+                f"label = {self.settings.label!r}: the file has {found} classes ({listed(table.classes)}), but the "
+                f"objective {classes}; "
                 f"give [objective] classes = {found}"
             )
 
@@ -124,7 +129,7 @@ class Tabular:
                 name=self.name,
                 description=f"{self.description}; {words}",
             )
-        made.learnt = self.learnt
+        made.learnt, made.preprocessing = self.learnt, self.preprocessing
         return made
 
     def _shares(self, agents: int, seed: int) -> tuple[Any, str]:
@@ -143,14 +148,6 @@ class Tabular:
             shares = self.partition.function(**data, agents=agents, seed=seed, **own)
         given = "".join(f", {name} {value:g}" for name, value in own.items())
         return shares, f"shared out by {self.partition.kind}{given}"
-
-
-def _unit_rows(x: Any) -> Any:
-    """Return rows of norm 1; a row of zeros stays."""
-    if x.ndim != 2:
-        raise ConfigError("unit = true is for rows of numbers, not for images; leave it out")
-    norm = np.linalg.norm(x, axis=1, keepdims=True)
-    return x / np.where(norm > 0, norm, 1)
 
 
 def _hundredth(shares: Any, agents: int) -> int:

@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from tacit.streams.arrivals import AutoregressiveStream as AutoregressiveStream
     from tacit.streams.arrivals import autoregressive as autoregressive
     from tacit.streams.dataset import Dataset as Dataset
-    from tacit.streams.files import Table as Table
-    from tacit.streams.files import read_owners as read_owners
-    from tacit.streams.files import read_table as read_table
     from tacit.streams.held_out import with_validation as with_validation
+    from tacit.streams.reading.preprocessing import Preprocessing as Preprocessing
+    from tacit.streams.reading.table import Table as Table
+    from tacit.streams.reading.table import read_owners as read_owners
+    from tacit.streams.reading.table import read_table as read_table
     from tacit.streams.regression import LinearRegression as LinearRegression
     from tacit.streams.regression import linear_regression as linear_regression
     from tacit.streams.stream import Batch as Batch
@@ -32,9 +33,10 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "arrays": "from_arrays whole",
         "arrivals": "AutoregressiveStream autoregressive",
         "dataset": "Dataset",
-        "files": "Table read_owners read_table",
         "held_out": "with_validation",
         "partition": "partition",
+        "reading.preprocessing": "Preprocessing",
+        "reading.table": "Table read_owners read_table",
         "regression": "LinearRegression linear_regression",
         "stream": "Batch Stream from_function",
         "synthetic": "DriftStream linear_drift logistic_drift",

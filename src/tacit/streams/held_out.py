@@ -30,6 +30,7 @@ class ValidatedStream(Stream):
         self.data_size, self.name = fitted.data_size, fitted.name
         self.description = f"{fitted.description}; judged by {validation.description}"
         self.learnt = tuple(dict.fromkeys((*fitted.learnt, *validation.learnt)))
+        self.preprocessing = fitted.preprocessing
 
     def batch_spec(self) -> Tree:
         """Return the shapes and types of one agent's batch."""

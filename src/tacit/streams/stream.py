@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
@@ -20,6 +20,9 @@ from tacit.core.contract import Array, Tree
 from tacit.core.errors import DataError
 from tacit.streams.learnt import Learnt
 from tacit.streams.validate import check_count
+
+if TYPE_CHECKING:
+    from tacit.streams.reading.preprocessing import Preprocessing
 
 INT32_MAX = np.iinfo(np.int32).max
 
@@ -82,6 +85,8 @@ class Stream(ABC):
     """One sentence for reports, which says where a data set is only a part of the original."""
     learnt: tuple[Learnt, ...] = ()
     """Facts learnt from all rows when it was made, and whether these are declared public."""
+    preprocessing: Preprocessing | None = None
+    """Record of how rows were made of a table's columns, to be applied to other tables; None: there is none."""
     arrivals: NDArray[np.bool_] | None = None
     """(rounds, agents) whether a round brings an agent a sample; None: every round brings one to all."""
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tacit.core.errors import DataError
 from tacit.streams.dataset import Dataset
-from tacit.streams.npz import read_npz
+from tacit.streams.reading.npz import read_npz
 from tacit.streams.validate import check_labels
 from tacit_reproduction.datasets import fetch as datasets
 

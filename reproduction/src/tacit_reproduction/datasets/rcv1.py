@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from tacit.core.errors import ConfigError, DataError
 from tacit.streams.dataset import Dataset
-from tacit.streams.npz import read_npz
+from tacit.streams.reading.npz import read_npz
 from tacit.streams.validate import check_count, check_features, check_labels
 from tacit_reproduction.datasets import fetch as datasets
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit.core.errors import DataError
 from tacit.streams.dataset import Dataset
-from tacit.streams.npz import read_npz
+from tacit.streams.reading.npz import read_npz
 from tacit.streams.validate import check_features, check_labels
 from tacit_reproduction.datasets import fetch as datasets
 

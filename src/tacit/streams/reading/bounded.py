@@ -10,7 +10,8 @@ from typing import Any
 
 from tacit.core import limits
 from tacit.core.errors import DataError
-from tacit.streams.columns import refuse_large
+from tacit.core.extras import require
+from tacit.streams.reading.source import refuse_large
 
 FIRST_LOOK = 2**24
 """Bytes that are unpacked before the size of the whole is projected; where that is too large, all are counted."""
@@ -80,8 +81,7 @@ def text_lines(path: Path) -> Iterator[str]:
 
 def read_parquet(path: Path) -> Any:
     """Return a Parquet file as an Arrow table."""
-    import pyarrow
-    from pyarrow import parquet, types
+    pyarrow, parquet, types = (require(f"pyarrow{name}", extra="data") for name in ("", ".parquet", ".types"))
 
     schema = parquet.read_schema(path)
     # A word that comes in many rows stands in the file once, and is kept so until it is known how much it would be.
@@ -99,7 +99,7 @@ def read_parquet(path: Path) -> Any:
 
 def _plain_bytes(column: Any) -> int:
     """Return what a column takes when every word is written out."""
-    from pyarrow import compute, types
+    compute, types = (require(f"pyarrow.{name}", extra="data") for name in ("compute", "types"))
 
     if not types.is_dictionary(column.type):
         return int(column.nbytes)
@@ -108,8 +108,7 @@ def _plain_bytes(column: Any) -> int:
 
 
 def _without_dictionaries(schema: Any) -> Any:
-    import pyarrow
-    from pyarrow import types
+    pyarrow, types = require("pyarrow", extra="data"), require("pyarrow.types", extra="data")
 
     plain = [field.with_type(field.type.value_type) if types.is_dictionary(field.type) else field for field in schema]
     return pyarrow.schema(plain)

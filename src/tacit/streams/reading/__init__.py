@@ -1,0 +1,1 @@
+"""Reading of tables: files, several files and frames become checked rows of numbers."""

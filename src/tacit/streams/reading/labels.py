@@ -1,0 +1,108 @@
+"""Labels of a table: the classes that stand for -1 and +1, or for 0, 1, 2, ..., and the numbers of a regression.
+
+Labels that are already such numbers keep them, and nothing is learnt from the rows. Other classes (1 to 7, 1 and 2,
+"no" and "yes") are given in their order, or are those that the column holds, by number or by the alphabet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.errors import ConfigError
+from tacit.streams.learnt import Learnt
+from tacit.streams.reading.source import Column, Source, listed
+from tacit.streams.validate import TASKS, Origin, Task, check_labels
+
+SIGNS = (("0", "1"), ("-1", "1"))
+"""Labels that stand for -1 and +1 by themselves."""
+FILL = "fill it in, or leave that row out"
+OF_NUMBERS = "name a label of numbers, or for classes use an objective such as logistic or softmax"
+
+
+def find_classes(
+    source: Source, name: str, task: Task, given: Sequence[str] | int | None = None
+) -> tuple[tuple[str, ...], tuple[Learnt, ...]]:
+    """Return the classes of a label column in their order, none for a regression, and whether they were learnt.
+
+    Args:
+      source: The table.
+      name: Its label column.
+      task: Kind of the labels.
+      given: The classes; or how many 0, 1, 2, ... may be, where the column holds these; None: found.
+    """
+    if task not in TASKS:
+        raise ConfigError(f"task={task!r}: expected one of {', '.join(TASKS)}")
+    if given is not None and not isinstance(given, int):
+        return _checked(name, task, given), ()
+    if task == "regression":
+        return (), ()
+    column = _label(source, name)
+    if column.kind == "time":
+        source.refuse(0, name, f"{str(column.values[0])!r} is a time and no class; {OF_NUMBERS}")
+    known = _by_convention(column, task, given)
+    if known:
+        return known, ()
+    values, first = np.unique(column.spellings()[0] if column.kind == "word" else column.values, return_index=True)
+    if task == "binary" and len(values) != 2:
+        row = int(np.sort(first)[min(2, len(first) - 1)])
+        source.refuse(
+            row,
+            name,
+            f"{len(values)} different labels ({listed(values)}); expected two: mend it, or say task = 'multiclass' "
+            "(with the objective softmax) or task = 'regression' (with squared)",
+        )
+    if task == "multiclass" and values.dtype.kind == "f" and (values != np.floor(values)).any():
+        row = int(first[np.argmax(values != np.floor(values))])
+        source.refuse(
+            row, name, f"label {column.values[row]!s}; expected whole numbers or words as classes: {OF_NUMBERS}"
+        )
+    classes = tuple(map(str, column._replace(values=column.values[first]).spellings()[0]))
+    learnt = Learnt("classes", f"the classes of label {name!r}", 'classes = ["...", "..."], in their order')
+    return classes, (learnt,)
+
+
+def class_numbers(source: Source, name: str, task: Task, classes: tuple[str, ...]) -> NDArray[Any]:
+    """Return labels (rows,): -1/+1 float32 (binary), 0..C-1 int32 (multiclass) or float32 (regression)."""
+    source.require(name)
+    column = _label(source, name)
+    if task == "regression":
+        if column.kind != "number":
+            shown = str(column.values[0])
+            source.refuse(0, name, f"{shown!r} is not a number, as a regression needs; {OF_NUMBERS}")
+        return check_labels(column.values, len(column.values), task, Origin(source.name, None, repr(name), source.row))
+    number = column.numbered(classes)
+    source.refuse_strange(name, column, classes, number < 0, "classes")
+    return np.where(number == 1, np.float32(1), np.float32(-1)) if task == "binary" else number.astype(np.int32)
+
+
+def _label(source: Source, name: str) -> Column:
+    column = source.read(name, "leave that row out")
+    source.refuse_missing(name, column, FILL)
+    return column
+
+
+def _by_convention(column: Column, task: Task, count: int | None) -> tuple[str, ...]:
+    """Return classes that are their own numbers: 0 and 1, -1 and +1, 0 ... C - 1; otherwise none."""
+    if column.kind != "number":
+        return ()
+    if column.values.dtype.kind == "b":
+        return ("false", "true")
+    found = np.unique(column.values)
+    if task == "binary":
+        return next((pair for pair in SIGNS if np.isin(found, [float(sign) for sign in pair]).all()), ())
+    most = len(found) if count is None else count
+    return tuple(map(str, range(most))) if np.isin(found, np.arange(most)).all() else ()
+
+
+def _checked(name: str, task: Task, given: Sequence[str]) -> tuple[str, ...]:
+    known = tuple(str(each) for each in given)
+    if task == "regression" or len(known) < 2 or (task == "binary" and len(known) != 2) or len(set(known)) < len(known):
+        raise ConfigError(
+            f"classes={list(given)!r} of label {name!r} with task {task!r}: expected two classes, each once, or for "
+            "task 'multiclass' more; a regression has none"
+        )
+    return known
