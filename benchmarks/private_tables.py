@@ -155,7 +155,6 @@ def together(cells: list[Cell], plan: Any, noisy: bool, alone: bool = False, see
     import tacit
     from tacit.interop.owners import in_passes
     from tacit.interop.peer_estimator import OUT_DEGREE
-    from tacit.privacy.planning import TAIL
 
     def stream(of: int) -> Any:
         cell = cells[of - seed]
@@ -163,7 +162,7 @@ def together(cells: list[Cell], plan: Any, noisy: bool, alone: bool = False, see
 
     mechanism = {"mechanism": plan.mechanism()} if noisy else {}
     method = tacit.algorithms.online_push_sum(tacit.objectives.logistic(), step=plan.step, **mechanism)
-    method = tacit.algorithms.averaged(method, "tail", share=TAIL)
+    method = tacit.algorithms.averaged(method, "tail", share=plan.tail)
     run = tacit.simulate(
         tacit.experiments.alone(method) if alone else method,
         lambda of: tacit.graphs.random_digraph(OWNERS, OUT_DEGREE, of),

@@ -65,6 +65,7 @@ def test_what_an_algorithm_says_itself_stays() -> None:
     assert own.settings("name")["step"] == 0.125
     assert "mean" in made.algorithms[0].name
     assert opened.settings("name").get("mechanism") is None
+    assert "private" not in own.settings("name")  # a report shows settings, and would call any method private
     assert other.settings("name")["mechanism"]["kind"] == "laplace"
 
 

@@ -200,6 +200,8 @@ def _execute(config: Any, out: Path | None, default: Path, trackers: Sequence[Ca
         f"{settings.name}: {counted(len(config.algorithms), 'algorithm')}{beside}, {agents:,} agents, "
         f"{settings.rounds:,} rounds, {counted(settings.repeats, 'repeat')}, seed {settings.seed}"
     )
+    if problem.plan is not None:
+        say(problem.plan.words())
 
     def finished(run: Any) -> None:
         _print_finished(run)

@@ -200,7 +200,7 @@ delta = {delta:g}
 or, spelt out, in [run] rounds = {chosen.rounds}, in [stream] batch = {chosen.batch}, and below [[algorithm]]:
 
 step = {chosen.step:.3g}
-average = {{kind = "tail", share = {planning.TAIL:g}}}
+average = {{kind = "tail", share = {chosen.tail:g}}}
 [algorithm.mechanism]
 kind = "correlated"
 rounds = {chosen.rounds}

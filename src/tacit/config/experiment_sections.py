@@ -122,8 +122,8 @@ class AlgorithmSettings(MethodSettings):
     label: str | None = Field(default=None, min_length=1)
     alone: bool = False
     """Whether every agent runs it by itself: the same method on a network without links."""
-    private: bool = True
-    """Whether [privacy] is for it too."""
+    private: bool | None = None
+    """False: [privacy] is not for it."""
 
 
 class PrivacySettings(Section):

@@ -16,9 +16,10 @@ from tacit.core import limits
 from tacit.core.contract import Algorithm, Objective
 from tacit.core.errors import TacitError
 from tacit.experiments.private import planned
-from tacit.experiments.references import Plan, made, plan, with_constant
+from tacit.experiments.references import References, made, references_of, with_constant
 from tacit.experiments.tables import Tabular, seeded
 from tacit.graphs import Channel, Delay, Graph, Topology, as_topology
+from tacit.privacy.planning import Plan
 from tacit.results import Run
 from tacit.simulator import simulate
 from tacit.streams import Stream
@@ -41,6 +42,8 @@ class Problem:
     """The methods to compare, in order."""
     channel: Channel
     """Losses and delays of messages."""
+    plan: Plan | None = None
+    """What [privacy] was made into, where there is one."""
 
     def check(self) -> None:
         """Refuse what cannot run, before any algorithm has begun."""
@@ -53,13 +56,13 @@ class Problem:
                 runtime.prepared_topology(algorithm, graph, self.channel)
 
     @functools.cached_property
-    def references(self) -> Plan:
+    def references(self) -> References:
         """Runs that the private methods are compared with; none where the file says `references = false`."""
         if not self.config.run.references:
-            return Plan([], {}, [])
+            return References([], {}, [])
         graph = self.graph(self.config.run.seed)
         check = functools.partial(runtime.prepared_topology, graph=graph, channel=self.channel)
-        return plan(self.config, self.objective, self.algorithms, check)
+        return references_of(self.config, self.objective, self.algorithms, check)
 
     def runs(self, progress: bool | None = None) -> Iterator[Run]:
         """Run one algorithm after the other, then the references of private ones; an interrupted one is the last.
@@ -176,9 +179,11 @@ def _built(config: Config) -> Problem:
     stream = _stream_maker(config, graph)
     with located(config.objective.place):
         objective = config.objective.function(**config.objective.arguments())
-    config, _ = planned(config, stream(config.run.seed)) if config.privacy else (config, None)
+    plan = None
+    if config.privacy is not None:
+        config, plan = planned(config, config.privacy, stream(config.run.seed))
     algorithms = tuple(made(choice, objective) for choice in config.algorithms)
-    problem = Problem(config, _there(config.graph, graph, stream), stream, objective, algorithms, channel)
+    problem = Problem(config, _there(config.graph, graph, stream), stream, objective, algorithms, channel, plan)
     problem.check()
     return problem
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from tacit.config.choices import Choice, choose_method, parameters, task_of
 from tacit.config.experiment import Config
-from tacit.config.experiment_sections import AlgorithmSettings, PrivacySettings
+from tacit.config.experiment_sections import AlgorithmSettings, Privacy, PrivacySettings
 from tacit.config.sections import located
 from tacit.core.errors import TacitWarning
-from tacit.privacy.planning import TAIL, Plan, plan
+from tacit.privacy.planning import Plan, plan
 from tacit.streams import Stream
 
 
@@ -42,16 +42,14 @@ def participation(stream: Stream, rounds: int) -> tuple[int, int]:
     return reads, apart if reads > 1 else 1
 
 
-def planned(config: Config, stream: Stream) -> tuple[Config, Plan | None]:
+def planned(config: Config, asked: Privacy, stream: Stream) -> tuple[Config, Plan]:
     """Return the experiment with the noise that [privacy] asks for, where an algorithm has none; and the plan.
 
     Args:
       config: A checked experiment.
+      asked: Its [privacy].
       stream: Of its first repeat.
     """
-    asked = config.privacy
-    if asked is None:
-        return config, None
     with located(asked.place):
         chosen = _plan(config, asked.settings, stream)
     _warn_of_unequal_owners(stream, chosen)
@@ -95,7 +93,7 @@ def _plan(config: Config, asked: PrivacySettings, stream: Stream) -> Plan:
 def _with_noise(choice: Choice, chosen: Plan) -> Choice:
     """Return an algorithm with the planned noise, step and average, except where it says otherwise."""
     settable = parameters(choice.function)
-    if not getattr(choice.values, "private", True) or "mechanism" not in settable or "mechanism" in choice.tables:
+    if getattr(choice.values, "private", None) is False or "mechanism" not in settable or "mechanism" in choice.tables:
         return choice
     given = {key: value for key, value in choice.settings("name").items() if key in choice.values.model_fields_set}
     settings: dict[str, object] = {
@@ -111,6 +109,5 @@ def _with_noise(choice: Choice, chosen: Plan) -> Choice:
     }
     if "step" in settable:
         settings["step"] = chosen.step
-    if chosen.average == "tail":
-        settings["average"] = {"kind": "tail", "share": TAIL}
+    settings["average"] = {"kind": "tail", "share": chosen.tail}
     return choose_method({"name": choice.kind, **settings, **given}, choice.place, AlgorithmSettings)

@@ -40,7 +40,7 @@ class Reference(NamedTuple):
     algorithm: Algorithm
 
 
-class Plan(NamedTuple):
+class References(NamedTuple):
     """The references of an experiment."""
 
     runs: list[Reference]
@@ -104,9 +104,9 @@ def made(choice: Choice, objective: Objective) -> Algorithm:
     return alone(algorithm) if getattr(choice.values, "alone", False) else algorithm
 
 
-def plan(
+def references_of(
     config: Config, objective: Objective, algorithms: tuple[Algorithm, ...], check: Callable[[Algorithm], object]
-) -> Plan:
+) -> References:
     """Return the references of an experiment's private methods, those with equal settings once.
 
     Args:
@@ -116,7 +116,7 @@ def plan(
       check: Raises where a method cannot run on the experiment's graph.
     """
     known = {_key(choice): label for choice, label in zip(config.algorithms, config.labels, strict=True)}
-    planned = Plan([], {}, [])
+    planned = References([], {}, [])
     several = sum(algorithm.privacy.private for algorithm in algorithms) > 1
     for choice, label, algorithm in zip(config.algorithms, config.labels, algorithms, strict=True):
         if not algorithm.privacy.private:

@@ -32,7 +32,7 @@ from tacit.privacy.accounting import guarantee
 from tacit.privacy.charges import charges_all
 from tacit.privacy.conversions import rho_within, tight
 from tacit.privacy.events import Loss
-from tacit.privacy.planning import TAIL, Plan, plan
+from tacit.privacy.planning import Plan, plan
 from tacit.privacy.spending import RunPrivacy
 from tacit.results import Comparison, RegretCurve, Run
 from tacit.simulator import simulate
@@ -157,7 +157,7 @@ class PeerEstimator(BaseEstimator):  # type: ignore[misc]
                 found = private._replace(centre=private.centre[cut], width=private.width[cut])
             if unknown_label:
                 label = private._replace(centre=private.centre[-1:], width=private.width[-1:])
-            found = found._replace(rho=rho)
+            found = found._replace(rho=private.rho)
         if regression and label is not None:
             found = found._replace(label=(float(label.centre[0]), float(label.width[0])))
         return found._replace(unit=planned)
@@ -184,8 +184,10 @@ class PeerEstimator(BaseEstimator):  # type: ignore[misc]
         found = spent.guarantee
         if self.plan_ is None or found is None:
             return spent
-        total = Loss(math.inf, found.rho).plus(Loss(math.inf, self._scaling.rho))
-        return replace(spent, guarantee=guarantee(total, found.adjacency, self.delta, self.plan_.passes))
+        both = Loss(math.inf, found.rho).plus(Loss(math.inf, self._scaling.rho))
+        total = guarantee(both, found.adjacency, self.delta)
+        paid = "; a private histogram of the columns included" if self._scaling.rho else ""
+        return replace(spent, guarantee=replace(total, theorem=f"{found.theorem}{paid}"))
 
     def _prepared(self, x: NDArray[np.float64]) -> NDArray[np.float32]:
         with np.errstate(over="ignore"):
@@ -210,7 +212,7 @@ class PeerEstimator(BaseEstimator):  # type: ignore[misc]
                 algorithm: Algorithm = constructor(self._objective(), **{**rate, **noise, **settings})
             except TypeError as error:
                 raise ConfigError(f"algorithm {self.algorithm!r} with {sorted(settings)}: {error}") from error
-            return averaged(algorithm, "tail", share=TAIL) if self.plan_ and self.plan_.average == "tail" else algorithm
+            return averaged(algorithm, "tail", share=self.plan_.tail) if self.plan_ else algorithm
 
         if self.plan_ is None:
             return made, given or unprotected

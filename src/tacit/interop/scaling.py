@@ -66,4 +66,5 @@ def as_it_is(columns: int) -> Scaling:
 def by_histograms(table: Floats, owner: NDArray[np.int64], rho: float, seed: int) -> Scaling:
     """Return the scaling by bounds that owners find together from noisy histograms, each record paying rho."""
     found = private_bounds(table, owner, rho, NoiseSource.seeded_for_simulation(seed), simulation=True)
-    return Scaling((found.low + found.high) / 2, (found.high - found.low) / 2, bounded=True, rho=rho)
+    paid = max(event.loss.rho for event in found.events)
+    return Scaling((found.low + found.high) / 2, (found.high - found.low) / 2, bounded=True, rho=paid)

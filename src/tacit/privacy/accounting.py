@@ -62,6 +62,8 @@ class _Seen(NamedTuple):
     """Of the last release that it took part in."""
     ratio: float = 0.0
     """What it was charged for."""
+    label: str = ""
+    """Of the last release of a series: that of its records, where these are fresh."""
 
     def after(self, event: Event, series: Series, label: str) -> _Seen:
         """Return it with one more release; refuse what its charge does not cover."""
@@ -146,10 +148,11 @@ class Account:
                 f"release {series.place} of block {series.block} of the noise of {series.name} after release "
                 f"{last.place} of block {last.block}: noise that goes back was drawn twice; go on from the newest store"
             )
-        found: dict[_Key, _Seen | None] = {(series.name, fresh(self._fresh[0])): None}
+        found: dict[_Key, _Seen | None] = {(series.name, last.label): None}
         for label in event.labels:
             found[series.name, label] = self._seen.get((series.name, label), _Seen()).after(event, series, label)
-        return {**found, newest: _Seen(series.block, 1, series.place)}
+        only = next((label for label in event.labels if fresh_number(label) is not None), "")
+        return {**found, newest: _Seen(series.block, 1, series.place, label=only)}
 
     def _renewed(
         self, labels: tuple[str, ...], names: set[str | None]

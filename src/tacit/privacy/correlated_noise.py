@@ -12,7 +12,7 @@ from tacit.core.contract import Correlation, Mechanism
 from tacit.core.correlation import coefficients
 from tacit.core.errors import ConfigError
 from tacit.privacy.conversions import rho_within
-from tacit.privacy.mechanisms import Norm, Perturbs, gaussian, positive
+from tacit.privacy.mechanisms import Norm, Perturbs, check_classic, gaussian, positive
 from tacit.privacy.strategies import Strategy, check_strategy, fitted, record_norm
 
 DELTA = 1e-6
@@ -78,9 +78,7 @@ def correlated(
         raise ConfigError(f"rho = {rho!r} and epsilon = {epsilon!r}: give one of them, the loss of a record")
     if rho is None:
         assert epsilon is not None
-        positive("epsilon", epsilon, "a larger one means less noise")
-        if isinstance(delta, bool) or not isinstance(delta, int | float) or not 0 < delta < 1:
-            raise ConfigError(f"delta = {delta!r}: expected a number between 0 and 1, such as {DELTA:g}")
+        check_classic(epsilon, delta)
         rho = rho_within(epsilon, delta)
     spent = positive("rho", rho, "a larger one means less noise")
     reads, apart = participation

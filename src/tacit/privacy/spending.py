@@ -162,9 +162,13 @@ class _Account:
         self._in_sequence = any(release.in_sequence for release in releases if release.from_data)
         self._first = records
         if records is not None:
-            for phase, release in enumerate(releases):
-                if release.mechanism.correlation is not None and release.from_data:
-                    self._first = _first_reads(release.mechanism.correlation, records, there[:, phase], self._copies)
+            charging = [
+                _first_reads(release.mechanism.correlation, records, there[:, phase], self._copies)
+                for phase, release in enumerate(releases)
+                if release.mechanism.correlation is not None and release.from_data
+            ]
+            # Phases in which an agent took part in other rounds: what charges a record in one of them counts for all.
+            self._first = functools.reduce(np.maximum, charging) if charging else records
 
     def _events(
         self, releases: Sequence[Release], ratios: NDArray[np.float64], there: NDArray[np.bool_], t: int

@@ -26,8 +26,6 @@ BANDS = 16
 """Of a banded strategy, the last draws that it keeps (less where records come again sooner)."""
 LONGEST_FIT = 8192
 """A longer block is fitted at this length; its norm is taken at its own."""
-
-
 LONGEST = 10_000_000
 """Rounds of a block: a longer one is no better than a new one after so many."""
 WIDEST = 100_000

@@ -31,7 +31,7 @@ CAUTIONS = {
     ALONE_WITHOUT_NOISE: "who takes part learns less than alone and without telling",
 }
 """References that a private run should not be worse than -> what it means if it is."""
-REMEDY = "larger batches, fewer rounds, a larger epsilon or noise that is correlated over the rounds may help"
+REMEDY = "larger batches, fewer rounds or a larger epsilon may help; `tacit privacy plan` says which"
 HIGHER_IS_BETTER = {"accuracy": True, "mse": False}
 """Scores of which it is known; of others the loss decides."""
 Outcome = Literal["better", "worse", "about the same"]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from tacit.privacy.planning.bounds import PrivateBounds, private_bounds
-from tacit.privacy.planning.plans import TAIL, Plan, plan, planned_batch
+from tacit.privacy.planning.plans import Plan, plan, planned_batch
 from tacit.privacy.planning.schedules import Epsilons, epsilon_of, noise_for, noises_for, total_rho
 
 __all__ = [
-    "TAIL",
     "Epsilons",
     "Plan",
     "PrivateBounds",

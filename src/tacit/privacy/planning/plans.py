@@ -75,8 +75,8 @@ class Plan:
     """Largest norm of a record's gradient, on rows of norm 1."""
     step: float
     strategy: Strategy
-    average: Literal["tail", "none"]
-    """Of the models: the mean of the last ones, or the last."""
+    tail: float
+    """Least share of the models, the last ones, of which the mean predicts: `averaged(method, "tail", share=tail)`."""
     release_noise: float
     """Norm of the noise of a release over the clip: what a neighbour sees."""
     prediction_noise: float
@@ -95,9 +95,9 @@ class Plan:
         if self.prediction_noise > 0.7:
             verdict = "of the size of the signal: more records per owner, more owners or a larger epsilon would help"
         return (
-            f"{self.rounds:,} rounds of {self.batch:,} record(s) per owner, each read {reads}; rows scaled to norm 1, "
+            f"{self.rounds:,} rounds of {self.batch:,} record(s) per owner, each read {reads}; for rows of norm 1: "
             f"gradients clipped at {self.clip:g}, step {self.step:.3g}, {self.strategy} noise, "
-            f"{'mean of the later models' if self.average == 'tail' else 'the last model'}. A release carries noise of "
+            f"mean of the last models. A release carries noise of "
             f"{self.release_noise:.3g} times the largest gradient. In a prediction {self.prediction_noise:.2g} of the "
             f"signal is left of it, {verdict}."
         )
@@ -173,7 +173,7 @@ def plan(
         clip=CLIP,
         step=step,
         strategy=strategy,
-        average="tail" if rounds > 1 else "none",
+        tail=TAIL,
         release_noise=release * math.sqrt(features * outputs) / CLIP,
         prediction_noise=step * left / problem.signal,
         participation=pattern,
