@@ -117,7 +117,7 @@ def test_a_link_whose_message_is_held_back_is_replaced_in_time(federation: Feder
     async def story() -> None:
         hearing, sending = Hearing("a"), Sending(parcel("b", 1))
         hearing.gate.clear()
-        settings = QUICK._replace(lifetime=0.1, connect_time=60.0)
+        settings = QUICK._replace(lifetime=0.1, connect_time=60.0, parting_time=0.1)
         async with ear(federation, "b", hearing) as b, mouth(federation, "a", sending, "b", b.address, settings) as a:
             await a.diary.until(lambda: a.diary.links.count(("b", "out", True)) == 3)
             assert a.diary.losses == []

@@ -43,6 +43,8 @@ class Settings(NamedTuple):
     """Of a link: after this it is made anew, with the certificates that both have then."""
     lifetime_grace: float = 60.0
     """Time to finish a message that is under way then."""
+    parting_time: float = 5.0
+    """For the neighbour's last receipts on a link that ends."""
     first_pause: float = 0.1
     longest_pause: float = 2.0
     ping_every: float = 2.0
@@ -195,7 +197,7 @@ class Dialer:
                 await call.done_writing()
             # What is still said: the last receipts, or why a write failed. A message that is held back over there has
             # no receipt yet; the next link brings it again.
-            await asyncio.wait((listening,), timeout=self._settings.connect_time)
+            await asyncio.wait((listening,), timeout=self._settings.parting_time)
             if retired:
                 return True
             if listening.done():
