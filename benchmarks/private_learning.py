@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import subprocess
 import sys
 import warnings
@@ -44,6 +45,9 @@ EPSILONS = (2.0, 1.0)
 # -- cost --------------------------------------------------------------------------------------------------------------
 SIZES, REPETITIONS, AGENT_ROUNDS, PERIOD = (1_024, 100_000), 3, 6.4e6, 16
 COST_GOAL = 1.5
+KINDS = ("gaussian", "blt")
+PEAK_AGENTS, MEMORY_GOAL = 400_000, 1.25
+"""Memory: so many times the size of the vectors may be added at the peak."""
 
 
 def graphs() -> dict[str, Any]:
@@ -158,64 +162,65 @@ def tables() -> tuple[dict[str, Any], list[str]]:
     return {"sets": found}, faults
 
 
-def timed(agents: int) -> dict[str, Any]:
-    """Time both kinds of noise in turn, in this process; the best of each counts."""
-    import jax
-
+def simulated(agents: int, rounds: int, kind: str) -> tuple[float, Any]:
+    """Return seconds of a run with one kind of noise, and its correlation."""
     import tacit
 
-    rounds = max(PERIOD, round(AGENT_ROUNDS / agents) // PERIOD * PERIOD)
     graph = tacit.graphs.k_regular(agents, 4)
     stream = tacit.streams.logistic_drift(agents, DIM, seed=0, repeat_every=PERIOD)
-    noises = {
-        "gaussian": tacit.privacy.gaussian(1.0, 1.0),
-        "blt": tacit.privacy.correlated(rounds, 1.0, 0.5, participation=(rounds // PERIOD, PERIOD)),
-    }
-    seconds: dict[str, list[float]] = {name: [] for name in noises}
+    if kind == "blt":
+        noise = tacit.privacy.correlated(rounds, 1.0, 0.5, participation=(rounds // PERIOD, PERIOD))
+    else:
+        noise = tacit.privacy.gaussian(1.0, 1.0)
+    method = tacit.algorithms.online_push_sum(tacit.objectives.logistic(), step=0.1, mechanism=noise)
+    run = tacit.simulate(method, graph, stream, rounds=rounds, record_every=rounds, progress=False)
+    return run.seconds, noise.correlation
+
+
+def timed(agents: int) -> dict[str, Any]:
+    """Time both kinds of noise in turn, in this process; the best of each counts."""
+    rounds = max(PERIOD, round(AGENT_ROUNDS / agents) // PERIOD * PERIOD)
+    each: dict[str, list[float]] = {kind: [] for kind in KINDS}
     for _ in range(REPETITIONS):
-        for name, noise in noises.items():
-            method = tacit.algorithms.online_push_sum(tacit.objectives.logistic(), step=0.1, mechanism=noise)
-            run = tacit.simulate(
-                method,
-                graph,
-                stream,
-                rounds=rounds,
-                record_every=rounds,
-                progress=False,
-            )
-            seconds[name].append(run.seconds)
-    correlation = noises["blt"].correlation
-    assert correlation is not None
-    arrays = jax.tree.leaves(correlation.start(np.zeros(DIM, np.float32)))
-    return {
-        "agents": agents,
-        "rounds": rounds,
-        "seconds": seconds,
-        "ratio": min(seconds["blt"]) / min(seconds["gaussian"]),
-        "vectors": len(correlation.weights),
-        "memory_bytes": agents * sum(array.nbytes for array in arrays),
-    }
+        for kind in KINDS:
+            each[kind].append(simulated(agents, rounds, kind)[0])
+    return {"agents": agents, "rounds": rounds, "seconds": each, "ratio": min(each["blt"]) / min(each["gaussian"])}
 
 
-def in_own_process(agents: int) -> dict[str, Any]:
-    """Time one size in a process that starts afresh."""
-    command = [sys.executable, "-m", "benchmarks.private_learning", "--size", str(agents)]
+def peak(agents: int, kind: str) -> dict[str, Any]:
+    """Return the peak memory of this process with one kind of noise, and what its vectors should take."""
+    import jax
+
+    _, correlation = simulated(agents, 2 * PERIOD, kind)
+    arrays = [] if correlation is None else jax.tree.leaves(correlation.start(np.zeros(DIM, np.float32)))
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {"peak_bytes": most, "vectors_bytes": agents * sum(array.nbytes for array in arrays)}
+
+
+def in_own_process(agents: int, *more: str) -> dict[str, Any]:
+    """Measure in a process that starts afresh."""
+    command = [sys.executable, "-m", "benchmarks.private_learning", "--size", str(agents), *more]
     out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment(agents)).stdout
     found: dict[str, Any] = json.loads(out.splitlines()[-1])
     return found
 
 
 def cost() -> tuple[dict[str, Any], list[str]]:
-    """Time both sizes."""
+    """Time both sizes, and compare peak memory with the size of the vectors."""
     cells, faults = [], []
     for agents in SIZES:
         cell = in_own_process(agents)
         cells.append(cell)
-        memory = f"{cell['vectors']} vectors an agent, {cell['memory_bytes'] / 2**20:.2f} MiB"
-        print(f"{agents:>9,} agents: {cell['ratio']:.2f} times the time of independent noise; {memory}", flush=True)
+        print(f"{agents:>9,} agents: {cell['ratio']:.2f} times the time of independent noise", flush=True)
         if cell["ratio"] > COST_GOAL:
             faults.append(f"{agents:,} agents: {cell['ratio']:.2f} times the time, goal {COST_GOAL}")
-    return {"cells": cells}, faults
+    plain, ours = (in_own_process(PEAK_AGENTS, "--peak", kind) for kind in KINDS)
+    more, predicted = ours["peak_bytes"] - plain["peak_bytes"], ours["vectors_bytes"]
+    print(f"{PEAK_AGENTS:>9,} agents: {more / 2**20:.1f} MiB more at the peak; vectors {predicted / 2**20:.1f} MiB")
+    if more > MEMORY_GOAL * predicted:
+        faults.append(f"memory: {more / predicted:.2f} of the size of the vectors, goal {MEMORY_GOAL}")
+    memory = {"agents": PEAK_AGENTS, "more_bytes": more, "predicted_bytes": predicted}
+    return {"cells": cells, "memory": memory}, faults
 
 
 PROBLEMS = {"cost": cost, "tables": tables, "ring": ring}
@@ -236,9 +241,10 @@ def main() -> int:
     parser.add_argument("--problem", choices=sorted(PROBLEMS), help="one of the three")
     parser.add_argument("--seeds", type=int, help=f"instead of {SEEDS}")
     parser.add_argument("--size", type=int, help="cost of one size in this process; prints JSON")
+    parser.add_argument("--peak", choices=KINDS, help="with --size: peak memory with one kind of noise instead")
     chosen = parser.parse_args()
     if chosen.size is not None:
-        print(json.dumps(timed(chosen.size)))
+        print(json.dumps(peak(chosen.size, chosen.peak) if chosen.peak else timed(chosen.size)))
         return 0
     if chosen.seeds is not None:
         globals()["SEEDS"] = chosen.seeds

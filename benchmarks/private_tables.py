@@ -21,7 +21,7 @@ TUNING_SEED = 100
 SIGNS = (-1.0, 1.0)
 OPEN = (4.0, 16.0)
 """Steps without noise that are tried."""
-STEPS = (0.5, 1.0, 2.0)
+STEPS = (0.25, 0.5, 1.0, 2.0)
 """Steps of the pooled model that are tried, in units of what a plan for one owner of all rows says."""
 BATCHES, PASSES, BANDS = 100, 10, 64
 """Of the pooled model; its noise is that of the square root of the matrix of ones, cut off after so many bands."""
@@ -235,6 +235,12 @@ def _pooled_program(size: int, columns: int) -> tuple[Callable[..., Any], float]
     return fitted, 2 * norm * float(gradient.sensitivity())  # one record is replaced, not left out
 
 
+def pooled_step(tuning: Cell, rho: float, likely: float) -> float:
+    """Return the best step of the pooled model on another seed."""
+    trials = {factor * likely: pooled([tuning], rho, factor * likely, TUNING_SEED) for factor in STEPS}
+    return max(trials, key=lambda step: -1 if trials[step] is None else float(trials[step][0, 0]))
+
+
 def measure(name: str, epsilons: tuple[float, ...], seeds: int) -> dict[str, Any]:
     """Return all columns of a set: epsilon -> column -> (seeds, 2) accuracy and balanced accuracy."""
     from tacit.privacy.planning import plan as planned
@@ -250,8 +256,8 @@ def measure(name: str, epsilons: tuple[float, ...], seeds: int) -> dict[str, Any
         size = math.ceil(records / INDEPENDENT)
         plain = planned(records, **given, owners=OWNERS, batch=size, strategy="independent")
         likely = planned(records * OWNERS, **given).step
-        trials = {factor * likely: pooled([tuning], plan.rho, factor * likely, TUNING_SEED) for factor in STEPS}
-        step = max(trials, key=lambda step: -1 if trials[step] is None else float(trials[step][0, 0]))
+        step = pooled_step(tuning, plan.rho, likely)
+        quieter = pooled_step(tuning, plan.rho / OWNERS, likely)
         if quiet is None:
             open_steps = {step: together([tuning], replace(plan, step=step), False, seed=TUNING_SEED) for step in OPEN}
             best = max(OPEN, key=lambda step: float(open_steps[step][0, 0]))
@@ -264,6 +270,7 @@ def measure(name: str, epsilons: tuple[float, ...], seeds: int) -> dict[str, Any
             "together, private": together(cells, plan, True),
             "without noise": quiet,
             "pooled, private": pooled(cells, plan.rho, step),
+            "pooled, noise of ten": pooled(cells, plan.rho / OWNERS, quieter),
         }
         found["at"][str(epsilon)] = {
             "plan": plan.words(),

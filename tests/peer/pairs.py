@@ -11,8 +11,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from tacit.core.errors import MessageRefused
 from tacit.peer.identity.identity import Identity
+from tacit.peer.masking import REASONS
 from tacit.peer.masking import agreement_wire as wire
-from tacit.peer.masking.agreement import REASONS, PairwiseParty
+from tacit.peer.masking.agreement import PairwiseParty
 
 NOW = datetime.datetime(2030, 5, 1, tzinfo=datetime.UTC)
 DAY = datetime.timedelta(days=1)

@@ -15,55 +15,39 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 
 from pydantic import BaseModel, Field, create_model
 
-from tacit import objectives, privacy
 from tacit.algorithms import REGISTRY, inverse, inverse_sqrt
 from tacit.config.sections import Place, Section, check, located, unknown_name
-from tacit.core.contract import Algorithm, Mechanism, Objective, Schedule
+from tacit.core.contract import Algorithm, Objective, Schedule
 from tacit.core.errors import ConfigError, ContractError
-from tacit.objectives import CONSTRAINTS, MIRROR_MAPS, Constraint, MirrorMap
+from tacit.core.lazy import LazyTable
+from tacit.objectives import CONSTRAINTS, MIRROR_MAPS
 
-OBJECTIVES: Mapping[str, Callable[..., Objective]] = objectives.OBJECTIVES
-"""Name -> constructor of the objective."""
 SCHEDULES: Mapping[str, Callable[[float], Schedule]] = {"inverse_sqrt": inverse_sqrt, "inverse": inverse}
 """Name -> schedule of the round with one scale."""
-
-
-class _Mechanisms(Mapping[str, Callable[..., Mechanism]]):
-    """Constructors of noise; a module that few need is imported when it is chosen."""
-
-    names = (
-        "laplace",
-        "gaussian",
-        "correlated",
-        "decaying_gaussian",
-        "bounded_laplace",
-        "classic_gaussian",
-        "laplace_of_size",
-        "per_edge",
-        "graph_homomorphic",
-        "local_graph_homomorphic",
-        "on_grid",
-    )
-
-    def __getitem__(self, name: str) -> Callable[..., Mechanism]:
-        if name not in self.names:
-            raise KeyError(name)
-        made: Callable[..., Mechanism] = getattr(privacy, name)
-        return made
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.names)
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-
-MECHANISMS = _Mechanisms()
+MECHANISMS = LazyTable(
+    "tacit.privacy",
+    {
+        name: name
+        for name in (
+            "laplace",
+            "gaussian",
+            "correlated",
+            "decaying_gaussian",
+            "bounded_laplace",
+            "classic_gaussian",
+            "laplace_of_size",
+            "per_edge",
+            "graph_homomorphic",
+            "local_graph_homomorphic",
+            "on_grid",
+        )
+    },
+)
 """Kind of noise -> its constructor."""
-TABLES: Mapping[type, Mapping[str, Callable[..., Any]]] = {
-    Mechanism: MECHANISMS,
-    MirrorMap: MIRROR_MAPS,
-    Constraint: CONSTRAINTS,
+TABLES: Mapping[str, Mapping[str, Callable[..., Any]]] = {
+    "tacit.core.mechanism.Mechanism": MECHANISMS,
+    "tacit.objectives.mirror_maps.MirrorMap": MIRROR_MAPS,
+    "tacit.objectives.constraints.Constraint": CONSTRAINTS,
 }
 """Type of a parameter that has a table of its own -> what the table's `kind` names. Where a parameter also takes a
 sequence of the type, it may have several tables."""
@@ -235,10 +219,14 @@ def _table(
         return Table(choice.settings(), choice.function(**choice.arguments()))
 
 
+def _qualified(member: Any) -> str:
+    return f"{getattr(member, '__module__', '')}.{getattr(member, '__qualname__', '')}"
+
+
 def _table_kinds(hint: Any) -> Mapping[str, Callable[..., Any]] | None:
     """Return what a parameter's table may name, for one that has a table."""
     members = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-    return next((TABLES[member] for member in members if isinstance(member, type) and member in TABLES), None)
+    return next((TABLES[name] for name in map(_qualified, members) if name in TABLES), None)
 
 
 def _is_own_default(function: Callable[..., Any], parameter: str, value: Any) -> bool:
@@ -284,7 +272,7 @@ def _model(
     for key, parameter in parameters(function, hidden).items():
         default = ... if parameter.default is inspect.Parameter.empty else parameter.default
         settable = _settable(hints[parameter.name])
-        if callable(default) or isinstance(default, tuple(TABLES)):
+        if callable(default) or any(_qualified(base) in TABLES for base in type(default).__mro__):
             settable, default = Union[settable, None], None  # noqa: UP007 - the type is known at run time only
         fields[key] = (settable, default)
         own[key] = parameter.name

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit import graphs, streams
-from tacit.config.choices import OBJECTIVES, Choice, choose, choose_method, method_name, task_of
+from tacit.config.choices import Choice, choose, choose_method, method_name, task_of
 from tacit.config.experiment_sections import (
     AlgorithmSettings,
     DatasetSettings,
@@ -39,6 +39,7 @@ from tacit.config.sections import Place, beside, check, located, read_text, read
 from tacit.core import limits
 from tacit.core.errors import ConfigError
 from tacit.graphs import Graph
+from tacit.objectives import OBJECTIVES
 from tacit.streams import Dataset, Stream, partition
 
 GRAPHS: Mapping[str, Callable[..., Graph]] = {

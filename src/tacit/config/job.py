@@ -27,13 +27,14 @@ from pydantic import Field
 
 from tacit import runtime
 from tacit.config import sections
-from tacit.config.choices import OBJECTIVES, choose, choose_method, make_method, task_of
+from tacit.config.choices import choose, choose_method, make_method, task_of
 from tacit.config.own_code import Program, program
 from tacit.config.sections import Place, Section, check, located
 from tacit.core import limits
 from tacit.core.contract import Algorithm
 from tacit.core.errors import ConfigError, GraphError, IdentityError
 from tacit.graphs import validate_clusters
+from tacit.objectives import OBJECTIVES
 from tacit.peer.identity.identity import validate_peer_name
 from tacit.peer.node.exchange import VERSION
 from tacit.peer.sources.queue import SampleForm

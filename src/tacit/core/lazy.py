@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -29,3 +29,34 @@ def lazy_exports(
 
     public = sorted(modules)
     return get, lambda: public, public
+
+
+class LazyTable(Mapping[str, Callable[..., Any]]):
+    """Names in files -> public functions of a package, each imported when it is asked for.
+
+    Example:
+      >>> from tacit.core.lazy import LazyTable
+      >>> table = LazyTable("tacit.objectives", {"euclidean": "euclidean_ball"})
+      >>> list(table), table["euclidean"].__name__
+      (['euclidean'], 'euclidean_ball')
+    """
+
+    def __init__(self, package: str, names: Mapping[str, str]) -> None:
+        self._package, self._names = package, names
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        """Return the function of a name, whose module is imported if need be."""
+        found: Callable[..., Any] = getattr(import_module(self._package), self._names[name])
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        """Return whether a name is listed, without an import."""
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names."""
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        """Return the number of names."""
+        return len(self._names)

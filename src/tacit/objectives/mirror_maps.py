@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +21,9 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from tacit.core.contract import Array, Params, Tree
-from tacit.objectives.projections import Ball, ConvexSet, Simplex
+
+if TYPE_CHECKING:
+    from tacit.objectives.projections import ConvexSet, Simplex
 
 
 class MirrorMap(ABC):
@@ -144,10 +147,12 @@ class NegativeEntropy(MirrorMap):
     @property
     def within(self) -> Simplex:
         """The simplex."""
+        from tacit.objectives.projections import Simplex
+
         return Simplex(self.total)
 
     def __post_init__(self) -> None:
-        Simplex(self.total)  # refuses a total that is none
+        self.within  # noqa: B018  # refuses a total that is none
 
     def potential(self, params: Params) -> Array:
         """Sum of x_j log x_j, with 0 log 0 = 0."""
@@ -174,6 +179,8 @@ def euclidean_ball(radius: float | None = None) -> Euclidean:
       >>> tacit.objectives.euclidean_ball(2.0)
       Euclidean(within=Ball(radius=2.0))
     """
+    from tacit.objectives.projections import Ball
+
     return Euclidean(None if radius is None else Ball(radius))
 
 

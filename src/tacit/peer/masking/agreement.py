@@ -43,15 +43,10 @@ from numpy.typing import NDArray
 
 from tacit.core.errors import ConfigError, IdentityError, MessageRefused, PrivacyError
 from tacit.peer.identity.identity import Identity, is_valid, issued_by
+from tacit.peer.masking import LARGEST_PAD
 from tacit.peer.masking import agreement_wire as wire
 from tacit.peer.masking.key_store import Pair, PairKey
 
-REASONS = frozenset(
-    {"content", "version", "address", "sender", "receiver", "job", "certificate", "signature", "key", "stale"}
-)
-"""Every `MessageRefused.reason` of this module."""
-LARGEST_PAD = 1 << 28
-"""Words of one pad (2 GiB): the 32-bit block counter of ChaCha20 stays far from its end."""
 SESSION_BYTES = 16
 _SIGNED, _KEYS, _NAME = b"tacit pairwise offer 2\0", b"tacit pairwise keys 2\0", b"tacit pairwise name 2\0"
 

@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.errors import ConfigError, PrivacyError
-from tacit.peer.masking.agreement import LARGEST_PAD
+from tacit.peer.masking import LARGEST_PAD
 from tacit.peer.masking.pairing import TAG_BYTES, partners_of
 from tacit.peer.node.exchange import Parcel
 from tacit.peer.transport.codec import Layout

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from tacit.core.contract import Message
 from tacit.core.errors import ConfigError, MessageRefused, PrivacyError, TacitError
 from tacit.peer.identity.credentials import IdentityWatch
-from tacit.peer.masking.key_exchange import PairwiseSecrets
 from tacit.peer.node.exchange import Parcel, Position
 from tacit.peer.node.node import Node
 from tacit.peer.operations.logs import Log
@@ -17,6 +17,9 @@ from tacit.peer.transport.dialer import Dialer
 from tacit.peer.transport.link import LinkEvents
 from tacit.peer.transport.listener import Limits, Listener
 from tacit.runtime import MessageSpec
+
+if TYPE_CHECKING:
+    from tacit.peer.masking.key_exchange import PairwiseSecrets
 
 
 class NodeLinks:
@@ -193,6 +196,8 @@ class NodeLinks:
         changed: Callable[[], None] = lambda: None,
     ) -> PairwiseSecrets:
         """Share secrets with the other senders of an out-neighbour, which relays the messages and learns nothing."""
+        from tacit.peer.masking.key_exchange import PairwiseSecrets
+
         # Secrets are kept in the store, and outlive the program as it does.
         job = self.node.plan.settings or self.job
         found = PairwiseSecrets(

@@ -13,14 +13,13 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tacit.core.contract import Params
 from tacit.core.errors import BudgetExceeded, ConfigError, PrivacyError, TacitError
 from tacit.peer.identity.credentials import IdentityWatch
-from tacit.peer.masking.key_exchange import PairwiseSecrets
 from tacit.peer.node.assignment import Pace, Plan
 from tacit.peer.node.closing import CloseOnce
 from tacit.peer.node.links import NodeLinks
@@ -34,6 +33,9 @@ from tacit.peer.sources.batches import Feed, RoundBatch
 from tacit.peer.transport.admission import DoorLimits
 from tacit.peer.transport.listener import Limits
 from tacit.privacy.ledger.open_files import shortage
+
+if TYPE_CHECKING:
+    from tacit.peer.masking.key_exchange import PairwiseSecrets
 
 
 class PeerService(CloseOnce):
