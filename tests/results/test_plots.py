@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,9 @@ import pytest
 
 from tacit.core.errors import ResultError
 from tacit.results import Record, Run, plots
+from tacit.results.pages.charts import DASHES, SHAPES, Look, charts
+from tacit.results.pages.panels import PANELS, Panel, panels
+from tacit.results.pages.scales import Scale
 
 from .conftest import PRIVATE
 
@@ -17,8 +21,14 @@ MakeRun = Callable[..., Run]
 PNG = b"\x89PNG\r\n"
 
 
+def panel(name: str, records: list[Record]) -> Panel:
+    found = PANELS[name](records)
+    assert found is not None
+    return found
+
+
 def axes_of(name: str, records: list[Record]) -> object:
-    return plots._figure([plots.PANELS[name]], records).axes[0]
+    return plots._figure([panel(name, records)], records).axes[0]
 
 
 def records(make_run: MakeRun, *labels: str) -> list[Record]:
@@ -32,15 +42,15 @@ def records(make_run: MakeRun, *labels: str) -> list[Record]:
 
 def test_every_panel_is_drawn_with_labelled_axes(make_run: MakeRun) -> None:
     both = records(make_run, "A", "B")
-    for name in plots.PANELS:
+    for name in PANELS:
         axes = axes_of(name, both)
         assert axes.get_xlabel()
         assert axes.get_ylabel()
         assert {line.get_label() for line in axes.get_lines()} >= {"A", "B"}
         assert len(axes.collections) == 2  # a band over repeats for each
     drawn = plots.draw_all(both)
-    assert set(drawn) == set(plots.PANELS)
-    assert all(image.png.startswith(PNG) for image in drawn.values())
+    assert set(drawn) == set(PANELS)
+    assert all(image.startswith(PNG) for image in drawn.values())
 
 
 def test_lines_show_the_means(make_run: MakeRun) -> None:
@@ -59,8 +69,10 @@ def test_regret_is_drawn_on_log_axes_with_a_guide_of_slope_one_half(make_run: Ma
 
 
 def test_runs_are_told_apart_without_colour() -> None:
-    pairs = list(zip(map(str, plots.LINES), plots.MARKERS, strict=True))
-    assert len(set(pairs)) == len(pairs) == len(set(plots.COLOURS))
+    assert len(plots.COLOURS) == len(plots.LINES) == len(plots.MARKERS) == len(DASHES) == len(SHAPES)
+    looks = [Look.of(run) for run in range(40)]
+    assert len(set(looks)) == len(looks)
+    assert len({look[1:] for look in looks[:8]}) == 8
 
 
 def test_a_run_that_sends_nothing_is_a_level_line(make_run: MakeRun) -> None:
@@ -69,35 +81,101 @@ def test_a_run_that_sends_nothing_is_a_level_line(make_run: MakeRun) -> None:
     axes = axes_of("loss_against_bits", [make_run(label="A").record(), silent.record()])
     (line,) = [line for line in axes.get_lines() if line.get_label() == "alone"]
     assert len(set(line.get_ydata())) == 1
-    assert not plots.PANELS["loss_against_bits"].applies([silent.record()])
+    assert PANELS["loss_against_bits"]([silent.record()]) is None
+
+
+def test_negative_regret_is_drawn_on_a_linear_axis(make_run: MakeRun) -> None:
+    below, above = make_run(label="below"), make_run(label="above")
+    below.per_round["loss"][:, 20:] -= 0.5  # at the end better than any fixed model
+    for run in (below, above):
+        run.regret(points=4)
+    both = [below.record(), above.record()]
+    axes = axes_of("regret", both)
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "linear")
+    line = next(line for line in axes.get_lines() if line.get_label() == "below")
+    np.testing.assert_allclose(line.get_ydata(), below.regret(points=4).per_agent_round.mean(axis=0))
+    assert line.get_ydata()[-1] < 0
+    found = panel("regret", both)
+    assert "linear" in found.caption
+    assert found.guide is None
+    assert f"|{line.get_ydata()[-1]:.4g}'" in charts(both)
 
 
 def test_what_cannot_be_drawn_is_left_out(make_run: MakeRun) -> None:
-    below = make_run()
-    below.regret(points=4)
-    below.per_round["loss"][:] -= 10  # better than any fixed model: negative everywhere
-    below._regret.clear()
-    below.regret(points=4)
-    assert not plots.PANELS["regret"].applies([below.record()])
-    assert not plots.PANELS["regret"].applies([make_run().record()])  # not asked for
+    assert PANELS["regret"]([make_run().record()]) is None  # not asked for
     agreed = make_run()
     agreed.recorded["consensus"][:] = 0
-    assert not plots.PANELS["consensus"].applies([agreed.record()])
+    assert PANELS["consensus"]([agreed.record()]) is None
+
+
+def test_a_loss_that_explodes_does_not_flatten_the_others(make_run: MakeRun) -> None:
+    wild = make_run(label="wild")
+    wild.per_round["loss"][:] *= 1e5
+    found = panel("average_loss", [make_run(label="A").record(), wild.record()])
+    assert found.y.log
+    assert "logarithmic" in found.caption
+
+
+def test_a_run_that_diverged_is_named_and_not_drawn(make_run: MakeRun) -> None:
+    lost = make_run(label="lost")
+    lost.per_round["loss"][:, 20:] = np.nan
+    shown = charts([make_run(label="A").record(), lost.record()])
+    assert "lost (diverged" in shown
+    assert "data-run='1'" not in shown[: shown.index("</figure>")]
 
 
 def test_one_repeat_has_no_band(make_run: MakeRun) -> None:
     assert not axes_of("average_loss", [make_run(repeats=1).record()]).collections
 
 
-def test_svg_fits_into_a_page(make_run: MakeRun) -> None:
+def test_a_chart_holds_every_value_that_it_draws_and_not_too_many(make_run: MakeRun) -> None:
     record = make_run().record()
-    first, second = (plots.draw(plots.PANELS["average_loss"], [record], name).svg for name in ("a", "b"))
-    assert first.startswith("<svg")
-    assert "currentColor" in first
-    assert plots.INK not in first
-    assert plots.draw(plots.PANELS["average_loss"], [record], "a").svg == first  # the same bytes each time
-    clips = [set(re.findall(r'<clipPath id="(\w+)"', svg)) for svg in (first, second)]
-    assert clips[0].isdisjoint(clips[1])
+    shown = charts([record])
+    (first, *_) = re.findall(r"data-at='([^']*)' data-is='([^']*)'", shown)
+    assert first[0].split("|") == [f"{t:,}" for t in record.trace.rounds]
+    assert first[1].split("|") == [f"{value:.4g}" for value in record.trace.average_loss.mean(axis=0)]
+    ids = re.findall("<clipPath id='([^']*)'", shown)
+    assert len(ids) == len(set(ids)) == len(panels([record]))
+
+    def long(values: np.ndarray) -> np.ndarray:
+        return np.tile(values, 300)
+
+    trace = record.trace
+    many = replace(
+        record,
+        trace=replace(
+            trace,
+            rounds=np.arange(1, 1 + 300 * len(trace.rounds)),
+            **{name: long(getattr(trace, name)) for name in ("loss", "average_loss", "score", "consensus", "bits")},
+        ),
+    )
+    assert len(charts([many] * 6)) < 1_000_000
+    drawn = re.search(r"data-at='([^']*)'", charts([many]))
+    assert drawn is not None
+    assert drawn[1].endswith(f"|{many.trace.rounds[-1]:,}")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "log", "ticks"),
+    [
+        (0.0, 1.0, False, [0, 0.2, 0.4, 0.6, 0.8, 1.0]),
+        (-0.3, 0.1, False, [-0.3, -0.2, -0.1, 0, 0.1]),
+        (0.9, 1200, True, [1, 10, 100, 1000]),
+        (1e-13, 1e3, True, [1e-13, 1e-10, 1e-7, 1e-4, 1e-1, 1e2]),
+        (2.0, 3.0, True, [2, 2.2, 2.4, 2.6, 2.8, 3]),
+    ],
+)
+def test_ticks_are_few_and_round(low: float, high: float, log: bool, ticks: list[float]) -> None:
+    assert Scale(low, high, log).ticks() == pytest.approx(ticks, abs=1e-15)
+
+
+@pytest.mark.parametrize("log", [False, True])
+@pytest.mark.parametrize("values", [[], [np.nan], [5.0], [0.0, 0.0], [-1e150, 1e150], [1e-300, 1e150]])
+def test_any_range_has_an_axis(values: list[float], log: bool) -> None:
+    scale = Scale.over([np.array(values)], log, 0.05)
+    assert len(scale.ticks()) <= 7
+    assert (np.diff(scale.ticks()) > 0).all()
+    assert np.isfinite(scale.places(np.array(scale.ticks()))).all()
 
 
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
@@ -121,10 +199,8 @@ def test_every_figure_says_what_privacy_was_spent(make_run: MakeRun) -> None:
     one, other, private = (
         make_run(label=label, **more).record() for label, more in (("A", {}), ("B", {}), ("C", {"privacy": PRIVATE}))
     )
-    for panel in plots.PANELS.values():
-        if not panel.applies([one, other, private]):
-            continue
-        (note,) = plots._figure([panel], [one, other, private]).texts
+    for each in panels([one, other, private]):
+        (note,) = plots._figure([each], [one, other, private]).texts
         assert note.get_text().replace("\n", " ") == "Privacy: A, B: not private; C: eps 1.5 per record."
     assert plots.privacy_note([one]) == "Privacy: not private."
     assert plots.privacy_note([one, other]) == "Privacy: not private (all runs)."
@@ -133,7 +209,7 @@ def test_every_figure_says_what_privacy_was_spent(make_run: MakeRun) -> None:
 def test_the_note_on_privacy_stands_below_the_axes_and_within_the_figure(make_run: MakeRun) -> None:
     many = [make_run(label=f"{k}: a rather long label").record() for k in range(7)]
     many[0].summary["privacy"] = PRIVATE.summary()
-    figure = plots._figure([plots.PANELS["average_loss"]], many)
+    figure = plots._figure([panel("average_loss", many)], many)
     figure.draw_without_rendering()
     (note,) = figure.texts
     box, below = note.get_window_extent(), figure.axes[0].get_tightbbox()

@@ -90,7 +90,7 @@ def test_runs_of_another_problem_are_no_references(compared: Callable[..., Compa
 def test_runs_of_two_directories_are_compared_each_with_its_own(
     compared: Callable[..., Comparison], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tacit.results.comparison.can_draw", lambda: False)  # pictures take seconds
+    monkeypatch.setattr("tacit.results.plots.can_draw", lambda: False)  # pictures take seconds
     good, bad = compared({}).save(tmp_path / "good"), compared({CONSTANT: 0.1}).save(tmp_path / "bad")
     both = Comparison.load([good, bad])
     assert [len(finding.cautions()) for finding in findings(both.records, ())] == [0, 1]
@@ -102,7 +102,7 @@ def test_the_report_has_sentence_and_warning_and_nothing_in_them_is_markup(
     compared: Callable[..., Comparison],
 ) -> None:
     comparison = compared({CONSTANT: 0.1})
-    text = page(comparison.records, {})
+    text = page(comparison)
     assert "mine <b>" not in text
     assert text.count("class='warning'") == 1
     assert text.count("class='verdict'") == 1

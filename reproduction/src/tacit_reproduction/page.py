@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tacit.results.html import Html, document, html, joined
-from tacit.results.report import CSS, NOTHING, picture
+from tacit.results.pages.style import CSS
+from tacit.results.report import NOTHING, picture
 
 QUICK = "The quick form: fewer settings and seeds and coarser choices, hence wider intervals."
 STORY_CSS = """

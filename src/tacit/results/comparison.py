@@ -13,9 +13,9 @@ import numpy as np
 
 from tacit.core.errors import ResultError
 from tacit.results import store
-from tacit.results.plots import can_draw, draw_all, draw_overview
+from tacit.results.plots import draw_overview
 from tacit.results.record import Record, figure
-from tacit.results.references import findings, uncompared
+from tacit.results.references import findings, headline, uncompared
 from tacit.results.sealed import SUMMARY, Sealed, put, seal, settled
 
 SAME_PROBLEM = ("stream", "objective", "agents", "rounds", "repeats", "seed")
@@ -83,6 +83,10 @@ class Comparison:
                 sentences.append(f"they differ in {key}: {'; '.join(sorted(found))}")
         return sentences
 
+    def headline(self) -> str:
+        """Say in one sentence who won, and what it cost in privacy and in bits."""
+        return headline(self.records, self.differences())
+
     def sentences(self) -> list[str]:
         """Say of each private run who won: it, the same without noise, agents that stay alone, or a constant."""
         return [
@@ -125,7 +129,7 @@ class Comparison:
     def save(self, directory: str | os.PathLike[str], *, command: str | None = None) -> Path:
         """Write a directory: each run's data in a folder of its own, common plots and a common report.
 
-        Needs the extra `data`; without the extra `plots` there are neither plots nor report.
+        Needs the extra `data`; without the extra `plots` the report has the only plots.
 
         Args:
           directory: Where to write; made if it is not there.
@@ -134,15 +138,9 @@ class Comparison:
         Returns:
           The directory.
         """
-        from tacit.results.report import page
-
         folder = Path(directory)
         names = self.folders()
-        files: dict[str, bytes] = {}
-        if can_draw():
-            drawn = draw_all(self.records)
-            report = page(self.records, drawn, command, title=self.name).encode("utf-8")
-            files |= {**store.plot_files(drawn), store.REPORT: report}
+        files = store.shown_files(self, command)
         if self.settings:
             files[store.CONFIG] = store.config_bytes(self.settings)
         for name, record in zip(names, self.records, strict=True):

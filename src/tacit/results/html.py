@@ -7,7 +7,9 @@ A template is written in the source; what it is filled with is escaped, unless i
 
 from __future__ import annotations
 
+import hashlib
 import string
+from base64 import b64encode
 from collections.abc import Iterable
 from html import escape
 from typing import Any, LiteralString
@@ -35,15 +37,19 @@ def joined(parts: Iterable[Html], between: LiteralString = "") -> Html:
     return Html(between.join(html("{}", part) for part in parts))
 
 
-def document(title: str, body: Html, *styles: LiteralString) -> Html:
-    """Return a page that asks for nothing from anywhere, and runs nothing."""
+def document(title: str, body: Html, *styles: LiteralString, script: LiteralString = "") -> Html:
+    """Return a page that asks for nothing from anywhere, and runs nothing but its script: its policy has the hash."""
+    digest = b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
+    allowed = Html(f"; script-src 'sha256-{digest}'") if script else Html("")
     return html(
         "<!doctype html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'>\n"
         "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'; style-src 'unsafe-inline'; "
-        'img-src data:">\n'
+        'img-src data:{}">\n'
         "<meta name='viewport' content='width=device-width, initial-scale=1'>\n"
-        "<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n{}\n</main>\n</body>\n</html>\n",
+        "<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n{}\n</main>\n{}</body>\n</html>\n",
+        allowed,
         title,
         Html("".join(styles)),
         body,
+        Html(f"<script>{script}</script>\n" if script else ""),
     )

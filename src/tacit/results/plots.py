@@ -1,4 +1,4 @@
-"""Plots of one run or of several: readable in grey, by colour-blind eyes, on white and on black.
+"""Plots of one run or of several as image files, by matplotlib: readable in grey and by colour-blind eyes.
 
 Figures are made with matplotlib's objects, never with pyplot, so nothing global is touched.
 """
@@ -9,18 +9,16 @@ import io
 import os
 import tempfile
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from tacit.core.errors import ConfigError, ResultError
 from tacit.core.extras import require
 from tacit.core.text import visible
-from tacit.metrics import mean_band
+from tacit.results.pages.charts import MARKERS_PER_LINE, Look
+from tacit.results.pages.panels import Panel, panels
 from tacit.results.record import Record
 
 INK = "#1b1f24"
@@ -66,50 +64,9 @@ LINES: tuple[Any, ...] = (
     (0, (3, 1, 1, 1)),
 )
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-MARKERS_PER_LINE = 8
-HIGHEST = 1e150
-"""Curves that leave this are not drawn: sums over them overflow."""
 WIDTH, HEIGHT, TITLE_INCHES = 6.4, 4.0, 0.28
 NOTE_SIZE, NOTE_INCHES, NOTE_LETTERS = 8.5, 0.16, 15
 """Of the note on privacy: points, inches per line, letters per inch."""
-
-
-class Look(NamedTuple):
-    """How one run is drawn in every panel."""
-
-    colour: str
-    line: Any
-    marker: str
-    label: str
-
-
-class Panel(NamedTuple):
-    """One kind of plot."""
-
-    title: str
-    caption: str
-    applies: Callable[[Sequence[Record]], bool]
-    draw: Callable[[Any, Sequence[Record], Sequence[Look]], None]
-
-
-class Drawn(NamedTuple):
-    """A panel as a file of its own, and as part of a page."""
-
-    png: bytes
-    """On white, with its title."""
-    svg: str
-    """Without background and title, its text in the colour of the page's text."""
-
-
-def draw(panel: Panel, records: Sequence[Record], name: str) -> Drawn:
-    """Draw one panel. Its name salts the ids inside the SVG, so that several can stand in one page."""
-    figure = _figure([panel], records)
-    png = _rendered(figure, "png", dpi=144, facecolor="white")
-    figure.axes[0].set_title("", loc="left")  # in a page the title stands above the plot
-    figure.subplots_adjust(top=figure.subplotpars.top + TITLE_INCHES / figure.get_figheight())
-    with _styled({"svg.hashsalt": name}):
-        svg = _rendered(figure, "svg", transparent=True, metadata=_NO_METADATA).decode("utf-8")
-    return Drawn(png, svg[svg.index("<svg") :].replace(INK, "currentColor"))
 
 
 def can_draw() -> bool:
@@ -121,9 +78,11 @@ def can_draw() -> bool:
     return True
 
 
-def draw_all(records: Sequence[Record]) -> dict[str, Drawn]:
-    """Draw every panel that applies to these runs."""
-    return {name: draw(panel, records, name) for name, panel in PANELS.items() if panel.applies(records)}
+def draw_all(records: Sequence[Record]) -> dict[str, bytes]:
+    """Return every plot of these runs as a PNG image, by name; none where matplotlib is not installed."""
+    if not can_draw():
+        return {}
+    return {panel.name: _rendered(_figure([panel], records), "png", dpi=144) for panel in panels(records)}
 
 
 def draw_overview(records: Sequence[Record], path: Path) -> Path:
@@ -131,8 +90,7 @@ def draw_overview(records: Sequence[Record], path: Path) -> Path:
     kind = path.suffix.removeprefix(".").lower()
     if kind not in ("png", "svg", "pdf"):
         raise ResultError(f"{path}: a plot is written as .png, .svg or .pdf; give the file one of these endings")
-    panels = [panel for panel in PANELS.values() if panel.applies(records)]
-    image = _rendered(_figure(panels, records), kind, dpi=160, facecolor="white", metadata=_NO_DATES[kind])
+    image = _rendered(_figure(panels(records), records), kind, dpi=160, metadata=_NO_DATES[kind])
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".plot-", delete=False) as file:
@@ -143,28 +101,26 @@ def draw_overview(records: Sequence[Record], path: Path) -> Path:
     return path
 
 
-_NO_METADATA = {"Date": None, "Creator": None}
-_NO_DATES: dict[str, dict[str, Any]] = {"png": {}, "svg": _NO_METADATA, "pdf": {"CreationDate": None}}
+_NO_DATES: dict[str, dict[str, Any]] = {
+    "png": {},
+    "svg": {"Date": None, "Creator": None},
+    "pdf": {"CreationDate": None},
+}
 
 
-def _figure(panels: Sequence[Panel], records: Sequence[Record]) -> Any:
+def _figure(shown: Sequence[Panel], records: Sequence[Record]) -> Any:
     canvas = require("matplotlib.figure", "plots", "a plot").Figure
-    columns = max(1, min(2, len(panels)))
-    rows = max(1, -(-len(panels) // columns))
+    columns = max(1, min(2, len(shown)))
+    rows = max(1, -(-len(shown) // columns))
     width = WIDTH * columns
     note = textwrap.wrap(_as_text(privacy_note(records)), int((width - 0.3) * NOTE_LETTERS))
     room = NOTE_INCHES * len(note) + 0.08
     height = HEIGHT * rows + room
     with _styled():
         figure = canvas(figsize=(width, height))
-        looks = [
-            Look(COLOURS[k % len(COLOURS)], LINES[k % len(LINES)], MARKERS[k % len(MARKERS)], _as_text(record.label))
-            for k, record in enumerate(records)
-        ]
-        for k, panel in enumerate(panels):
-            axes = figure.add_subplot(rows, columns, k + 1)
-            panel.draw(axes, records, looks)
-            axes.set_title(panel.title)
+        looks = [_look(k, record) for k, record in enumerate(records)]
+        for k, panel in enumerate(shown):
+            _draw(figure.add_subplot(rows, columns, k + 1), panel, looks)
         figure.text(0.15 / width, 0.06 / height, "\n".join(note), fontsize=NOTE_SIZE, va="bottom", linespacing=1.25)
         legend_rows = _legend(figure, looks, width) if len(records) > 1 else 0
         # Fixed margins in inches: one frame for all plots of a report, and far quicker than a layout solver.
@@ -196,54 +152,85 @@ def privacy_note(records: Sequence[Record]) -> str:
     return f"Privacy: {'; '.join(parts)}."
 
 
-def _legend(figure: Any, looks: Sequence[Look], width: float) -> int:
+def _look(run: int, record: Record) -> dict[str, Any]:
+    """Return how a run is drawn, as matplotlib's lines take it."""
+    look = Look.of(run)
+    return {
+        "color": COLOURS[look.colour],
+        "ls": LINES[look.line],
+        "marker": MARKERS[look.marker],
+        "label": _as_text(record.label),
+    }
+
+
+def _legend(figure: Any, looks: Sequence[dict[str, Any]], width: float) -> int:
     """Put one legend for all panels above them; return how many lines it takes in a width given in inches."""
     from matplotlib.lines import Line2D
 
-    widest = 0.75 + 0.085 * max(len(look.label) for look in looks)
+    widest = 0.75 + 0.085 * max(len(look["label"]) for look in looks)
     columns = max(1, min(len(looks), int(width / widest)))
     rows = -(-len(looks) // columns)
     columns = -(-len(looks) // rows)  # full lines, not one straggler
-    handles = [Line2D([], [], color=k.colour, ls=k.line, marker=k.marker, label=k.label) for k in looks]
+    handles = [Line2D([], [], **look) for look in looks]
     in_lines = [look for column in range(columns) for look in handles[column::columns]]
     figure.legend(handles=in_lines, loc="upper center", ncols=columns, borderaxespad=0.2)
     return rows
 
 
 @contextmanager
-def _styled(more: dict[Any, Any] | None = None) -> Iterator[None]:
+def _styled() -> Iterator[None]:
     import matplotlib as mpl
 
-    with mpl.rc_context({**STYLE, **(more or {})}):
+    with mpl.rc_context(STYLE):
         yield
 
 
 def _rendered(figure: Any, kind: str, **options: Any) -> bytes:
     buffer = io.BytesIO()
-    figure.savefig(buffer, format=kind, **options)
+    figure.savefig(buffer, format=kind, facecolor="white", **options)
     return buffer.getvalue()
 
 
-def _curve(axes: Any, x: NDArray[Any], values: NDArray[np.float64], look: Look) -> None:
-    """Draw the mean over repeats and the band of its 95 % interval; on log axes only what is positive."""
-    band = mean_band(values)
-    positive = axes.get_yscale() == "log"
-
-    def shown(heights: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.where(heights > 0, heights, np.nan) if positive else heights
-
-    axes.plot(
-        x,
-        shown(band.mean),
-        color=look.colour,
-        ls=look.line,
-        marker=look.marker,
-        markevery=max(1, len(x) // MARKERS_PER_LINE),
-        label=look.label,
+def _draw(axes: Any, panel: Panel, looks: Sequence[dict[str, Any]]) -> None:
+    axes.set(
+        title=panel.title,
+        xscale="log" if panel.x.log else "linear",
+        yscale="log" if panel.y.log else "linear",
+        xlabel=panel.x.label,
+        ylabel=panel.y.label,
     )
-    if band.n > 1:
-        low = np.maximum(band.low, band.mean / 10) if positive else band.low
-        axes.fill_between(x, shown(low), shown(band.high), color=look.colour, alpha=0.18, lw=0)
+    for curve in panel.curves:
+        look = looks[curve.run]
+        if curve.level:
+            axes.axhline(curve.mean[0], **{key: look[key] for key in ("color", "ls", "label")})
+            continue
+        axes.plot(curve.at, curve.mean, markevery=max(1, len(curve.at) // MARKERS_PER_LINE), **look)
+        if curve.low is not None:
+            axes.fill_between(curve.at, curve.low, curve.high, color=look["color"], alpha=0.18, lw=0)
+    if panel.guide is not None:
+        t, height = panel.guide
+        axes.plot(t, height, color=FAINT, lw=1.2, ls=(0, (2, 2)), label="_guide")
+        axes.annotate(
+            r"$\propto t^{-1/2}$",
+            (t[0], height[0]),
+            xytext=(-4, 2),
+            textcoords="offset points",
+            color=FAINT,
+            ha="right",
+        )
+    if panel.x.bits:
+        _bits(axes)
+    elif not panel.x.log:
+        _thousands(axes.xaxis)
+
+
+def _bits(axes: Any) -> None:
+    from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
+
+    low, high = axes.get_xlim()
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 100 else (1,)))
+    axes.xaxis.set_major_formatter(EngFormatter(unit="bit", sep="\N{NO-BREAK SPACE}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def _thousands(axis: Any) -> None:
@@ -251,140 +238,3 @@ def _thousands(axis: Any) -> None:
 
     axis.set_major_locator(MaxNLocator(6, integer=True))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-
-
-def _finite_curves(record: Record, values: NDArray[np.float64]) -> bool:
-    return values.size > 0 and bool((np.abs(values) < HIGHEST).all()) and not record.summary["diverged"]
-
-
-def _any_trace(records: Sequence[Record]) -> bool:
-    return any(_finite_curves(r, r.trace.average_loss) for r in records)
-
-
-def _draw_average_loss(axes: Any, records: Sequence[Record], looks: Sequence[Look]) -> None:
-    for record, look in zip(records, looks, strict=True):
-        if _finite_curves(record, record.trace.average_loss):
-            _curve(axes, record.trace.rounds, record.trace.average_loss, look)
-    axes.set_xlabel("round t")
-    axes.set_ylabel("average loss up to round t (nats)" if _in_nats(records) else "average loss up to round t")
-    _thousands(axes.xaxis)
-
-
-def _in_nats(records: Sequence[Record]) -> bool:
-    """Losses that are negative log-likelihoods have a unit."""
-    return all(record.summary["objective"] in ("logistic", "softmax") for record in records)
-
-
-def _regret_values(record: Record) -> tuple[NDArray[np.int64], NDArray[np.float64]] | None:
-    found = record.summary["regret"]
-    if found is None or record.summary["diverged"]:
-        return None
-    values = np.array(found["per_agent_round"], np.float64)
-    return None if (np.abs(values) >= HIGHEST).any() else (np.array(found["rounds"], np.int64), values)
-
-
-def _has_regret(records: Sequence[Record]) -> bool:
-    curves = [c for r in records if (c := _regret_values(r)) is not None]
-    return any(len(rounds) > 1 and bool(np.any(values.mean(axis=0) > 0)) for rounds, values in curves)
-
-
-def _draw_regret(axes: Any, records: Sequence[Record], looks: Sequence[Look]) -> None:
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    last, height = 0, 0.0
-    for record, look in zip(records, looks, strict=True):
-        found = _regret_values(record)
-        if found is not None:
-            rounds, values = found
-            _curve(axes, rounds, values, look)
-            last, height = max(last, int(rounds[-1])), max(height, float(values[:, -1].mean()))
-    axes.set_xlabel("round t")
-    axes.set_ylabel("regret per agent and round")
-    if height > 0:  # a guide above the end of the highest curve, over a decade and a half
-        t = np.geomspace(max(1.0, last / 30), last, 2)
-        guide = 1.3 * height * np.sqrt(last / t)
-        axes.plot(t, guide, color=FAINT, lw=1.2, ls=(0, (2, 2)), label="_guide")
-        axes.annotate(
-            r"$\propto t^{-1/2}$",
-            (t[0], guide[0]),
-            xytext=(-4, 2),
-            textcoords="offset points",
-            color=FAINT,
-            ha="right",
-        )
-
-
-def _has_consensus(records: Sequence[Record]) -> bool:
-    return any(r.trace.consensus.size > 0 and bool(np.any(r.trace.consensus > 0)) for r in records)
-
-
-def _draw_consensus(axes: Any, records: Sequence[Record], looks: Sequence[Look]) -> None:
-    axes.set_yscale("log")
-    for record, look in zip(records, looks, strict=True):
-        if _finite_curves(record, record.trace.consensus):
-            _curve(axes, record.trace.rounds, record.trace.consensus, look)
-    axes.set_xlabel("round t")
-    axes.set_ylabel("mean squared distance from mean")
-    _thousands(axes.xaxis)
-
-
-def _sends(record: Record) -> bool:
-    return record.trace.bits.size > 0 and bool(np.all(record.trace.bits[:, -1] > 0))
-
-
-def _any_sends(records: Sequence[Record]) -> bool:
-    return any(_sends(r) and _finite_curves(r, r.trace.average_loss) for r in records)
-
-
-def _draw_loss_against_bits(axes: Any, records: Sequence[Record], looks: Sequence[Look]) -> None:
-    from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
-
-    axes.set_xscale("log")
-    for record, look in zip(records, looks, strict=True):
-        if not _finite_curves(record, record.trace.average_loss):
-            continue
-        if _sends(record):
-            sent = record.trace.bits.mean(axis=0) / record.summary["agents"]
-            _curve(axes, np.where(sent > 0, sent, np.nan), record.trace.average_loss, look)
-        else:  # it has no place on the axis of bits: a level to compare with
-            axes.axhline(record.trace.average_loss[:, -1].mean(), color=look.colour, ls=look.line, label=look.label)
-    axes.set_xlabel("sent per agent so far")
-    axes.set_ylabel("average loss up to then (nats)" if _in_nats(records) else "average loss up to then")
-    low, high = axes.get_xlim()
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 100 else (1,)))
-    axes.xaxis.set_major_formatter(EngFormatter(unit="bit", sep="\N{NO-BREAK SPACE}"))
-    axes.xaxis.set_minor_formatter(NullFormatter())
-
-
-PANELS = {
-    "average_loss": Panel(
-        "Average loss",
-        "Loss at prediction time, averaged over all agents and all rounds up to t. Lines are means over the "
-        "repeats, bands their 95 % confidence intervals.",
-        _any_trace,
-        _draw_average_loss,
-    ),
-    "regret": Panel(
-        "Static regret per agent and round",
-        "Average loss minus that of the one model that would have been best for all agents on all data up to "
-        "t, found by a solver. On these logarithmic axes a line parallel to the grey guide falls like one "
-        "over the square root of t. Where an algorithm beats every fixed model its regret is negative and "
-        "not drawn.",
-        _has_regret,
-        _draw_regret,
-    ),
-    "consensus": Panel(
-        "Disagreement among agents",
-        "Mean squared distance of the agents' models from their mean, on a logarithmic axis.",
-        _has_consensus,
-        _draw_consensus,
-    ),
-    "loss_against_bits": Panel(
-        "Loss against communication",
-        "Average loss against the bits that an agent has sent on average, on a logarithmic axis. An "
-        "algorithm that sends nothing is drawn as a level line.",
-        _any_sends,
-        _draw_loss_against_bits,
-    ),
-}
-"""Name of the image file -> plot."""

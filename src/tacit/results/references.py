@@ -1,7 +1,8 @@
-"""A private run beside its references, in words: who won, by how much, and at what cost in privacy.
+"""Runs beside each other, in words: who won, by how much, and at what cost in privacy and in bits.
 
-Differences are paired: by repeat, or in a single run by the blocks between its recorded rounds (batch means). One whose
-95 % interval holds 0 is none: "about the same".
+A private run is compared with its references one by one (`findings`); `headline` is about all runs. Differences are
+paired: by repeat, or in a single run by the blocks between its recorded rounds (batch means). One whose 95 % interval
+holds 0 is none: "about the same".
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ CAUTIONS = {
 REMEDY = "larger batches, fewer rounds or a larger epsilon may help; `tacit privacy plan` says which"
 HIGHER_IS_BETTER = {"accuracy": True, "mse": False}
 """Scores of which it is known; of others the loss decides."""
+MOST_NAMED = 3
+"""Runs of a kind that the headline names."""
 Outcome = Literal["better", "worse", "about the same"]
 
 
@@ -116,6 +119,109 @@ def uncompared(records: Sequence[Record]) -> list[Record]:
     serving = {label for record in records for label in record.summary.get("references", {}).values()}
     known = [record for record in records if record.summary.get("references") or record.label in serving]
     return [record for record in records if record.summary["privacy"]["private"] and record not in known]
+
+
+def headline(records: Sequence[Record], differences: Sequence[str] = ()) -> str:
+    """Say in one sentence which run has the lowest loss, if it can be told, and what it costs in privacy and bits.
+
+    References that were added to compare private runs with do not compete: they say what noise costs.
+
+    Args:
+      records: Runs.
+      differences: In what they differ besides the method; where this is not empty, nobody has won.
+    """
+    lost = [record for record in records if _diverged(record)]
+    there = [record for record in records if record not in lost]
+    if not there:
+        return f"{_listed([record.label for record in lost])} diverged: there is no model to compare."
+    if differences:
+        return f"Nobody has won: these runs are not of one problem ({'; '.join(differences)})."
+    added = _added(records)
+    racing = [record for record in there if record.label not in added] or there
+    best = min(racing, key=lambda record: float(record.metrics["average_loss"]["mean"]))
+    who, against = _who(best, [record for record in racing if record is not best])
+    parts = [who, *_prices(racing, there), _sent([best, *against])]
+    if lost:
+        parts.append(f"{_listed([record.label for record in lost])} diverged")
+    partial = any(record.summary["partial"] for record in records)
+    began = f"After {best.summary['rounds']:,} rounds, interrupted: " if partial else ""
+    return f"{began}{'; '.join(parts)}."
+
+
+def _diverged(record: Record) -> bool:
+    far = record.summary.get("divergence") is not None or record.summary["diverged"]
+    return far or record.metrics["average_loss"]["mean"] is None
+
+
+def _added(records: Sequence[Record]) -> set[str]:
+    """Return the labels of references that nobody asked for by name: those that are called what they are for."""
+    added = set()
+    for record in records:
+        for kind, label in record.summary.get("references", {}).items():
+            if kind == CONSTANT or label.removeprefix(f"{record.label}: ").startswith(kind):
+                added.add(label)
+    return added
+
+
+def _who(best: Record, others: Sequence[Record]) -> tuple[str, list[Record]]:
+    """Say who is first, and return whom it is measured against: those level with it, or else the next."""
+    figures = _figures(best)
+    pairs = ((other, _match(WITHOUT_NOISE, "loss", best, other)) for other in others)
+    margins = [(other, match) for other, match in pairs if match is not None]
+    if not margins:
+        return f"{best.label} has an {figures}", []
+    level = [other for other, match in margins if match.outcome == "about the same"]
+    if level:
+        more = [f"{len(level) - MOST_NAMED} more"] if len(level) > MOST_NAMED else []
+        named = _listed([*(other.label for other in level[:MOST_NAMED]), *more])
+        why = "the 95 % interval of the paired difference holds 0"
+        words = f"No clear winner: {best.label} has the lowest {figures}, but {named} cannot be told from it: {why}"
+        return words, level[:MOST_NAMED]
+    nearest, match = min(margins, key=lambda pair: pair[1].margin)
+    margin = _margin(match.margin, match.half)
+    return f"{best.label} wins: it has the lowest {figures}, {margin} below the next, {nearest.label}", [nearest]
+
+
+def _figures(record: Record) -> str:
+    name = record.summary["score_name"]
+    training = "training " if (record.summary.get("reads") or {}).get("most", 1) > 1 else ""
+    words = f"average {training}loss, {_interval(record.metrics['average_loss'])}"
+    score = record.metrics.get(name or "")
+    return words if score is None or score["mean"] is None else f"{words} ({name} {_interval(score)})"
+
+
+def _interval(found: Mapping[str, float]) -> str:
+    return _margin(found["mean"], math.inf if found["high"] is None else found["high"] - found["mean"])
+
+
+def _prices(racing: Sequence[Record], there: Sequence[Record]) -> list[str]:
+    """Say what noise costs each private run; the rest is not private."""
+    private = [record for record in racing if record.summary["privacy"]["private"]]
+    if not private:
+        return ["nothing of it is private"] if len(racing) > 1 else ["it is not private"]
+    parts = []
+    for record in private[:MOST_NAMED]:
+        label = record.summary.get("references", {}).get(WITHOUT_NOISE)
+        quiet = [other for other in there if other.label == label and other.beside == record.beside]
+        match = _match(WITHOUT_NOISE, "loss", record, quiet[0]) if len(quiet) == 1 else None
+        if match is None:
+            cost = "what its noise costs was not measured"
+        elif match.outcome == "about the same":
+            cost = f"its noise costs nothing that can be told ({_margin(match.margin, match.half)} in loss)"
+        else:
+            word = "costs" if match.outcome == "worse" else "saves"
+            cost = f"its noise {word} {_margin(match.margin, match.half)} in loss"
+        parts.append(f"{record.label} spends {record.privacy.replace('eps', 'epsilon', 1)}, and {cost}")
+    return parts
+
+
+def _sent(records: Sequence[Record]) -> str:
+    amounts = [record.metrics["bits_per_agent"]["mean"] / record.summary["rounds"] for record in records]
+    parts = [
+        f"{record.label} sends {f'{bits:,.0f} bits' if bits else 'nothing'}"
+        for record, bits in zip(records, amounts, strict=True)
+    ]
+    return _listed(parts) + (" per agent and round" if any(amounts) else "")
 
 
 def _metric(records: Sequence[Record]) -> str:

@@ -250,8 +250,8 @@ class Run:
         """Write the run's directory: config.toml, summary.json, trace.parquet, plots and report.html.
 
         All files are made first and then put in place, summary.json last and with the digests of the others: a
-        reader of the directory finds all of them, or an error. Needs the extra `data`; without the extra `plots` there
-        are neither plots nor report.
+        reader of the directory finds all of them, or an error. Needs the extra `data`; without the extra `plots` the
+        report has the only plots.
 
         Args:
           directory: Where to write; made if it is not there.

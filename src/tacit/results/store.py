@@ -7,16 +7,20 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.errors import ResultError
 from tacit.core.extras import require
-from tacit.results.plots import PANELS, Drawn, can_draw, draw_all
+from tacit.results.pages.panels import PANELS
+from tacit.results.plots import draw_all
 from tacit.results.record import Record, Trace
 from tacit.results.sealed import AGAIN, FILES, SUMMARY, Sealed, put, refuse_deep, seal, settled
+
+if TYPE_CHECKING:
+    from tacit.results.comparison import Comparison
 
 CONFIG, TRACE, REPORT = "config.toml", "trace.parquet", "report.html"
 STALE = frozenset({CONFIG, TRACE, REPORT, *(f"{name}.png" for name in PANELS)})
@@ -26,15 +30,12 @@ MOST_ROWS = 10**7
 
 
 def save(record: Record, directory: Path, command: str | None = None) -> Path:
-    """Write the directory of one run, with plots and report where matplotlib is installed."""
-    from tacit.results.report import page
+    """Write the directory of one run, with its report, and with image files where matplotlib is installed."""
+    from tacit.results.comparison import Comparison
 
-    if not can_draw():
-        save_data(record, directory)
-        return directory
-    drawn = draw_all([record])
-    report = page([record], drawn, command).encode("utf-8")
-    put(directory, seal({**data_files(record), **plot_files(drawn), REPORT: report}, record.summary), stale=STALE)
+    name = record.settings.get("run", {}).get("name") or record.label
+    files = {**data_files(record), **shown_files(Comparison((record,), str(name)), command)}
+    put(directory, seal(files, record.summary), stale=STALE)
     return directory
 
 
@@ -94,9 +95,12 @@ def record_of(files: Sealed) -> Record:
     return Record(summary, settings, _read_trace(files, summary))
 
 
-def plot_files(drawn: Mapping[str, Drawn]) -> dict[str, bytes]:
-    """Return plots by file name."""
-    return {f"{name}.png": image.png for name, image in drawn.items()}
+def shown_files(comparison: Comparison, command: str | None) -> dict[str, bytes]:
+    """Return the report of runs, and their plots as images where matplotlib is installed."""
+    from tacit.results.report import page
+
+    images = {f"{name}.png": image for name, image in draw_all(comparison.records).items()}
+    return {**images, REPORT: page(comparison, command).encode("utf-8")}
 
 
 def data_files(record: Record) -> dict[str, bytes]:

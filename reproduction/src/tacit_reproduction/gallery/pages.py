@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.results.html import Html, document, html, joined
-from tacit.results.report import CSS as REPORT_CSS
+from tacit.results.pages.style import CSS as REPORT_CSS
 from tacit.results.report import NOTHING
 from tacit.results.sealed import put
 from tacit_reproduction.catalogue import PARTS

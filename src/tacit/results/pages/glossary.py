@@ -1,0 +1,84 @@
+"""Words of a report, explained: figures in its table, privacy, and the short names of methods."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+FIGURES: Mapping[str, str] = {
+    "average loss": "what a prediction cost, before the agent learnt from the sample; mean over all agents and rounds. "
+    "Lower is better",
+    "accuracy": "share of right predictions, each made before the agent learnt from the sample. Higher is better",
+    "mse": "mean squared error of the predictions. Lower is better",
+    "regret": "average loss minus that of the one model that would have been best for all the data, known only "
+    "afterwards. Near 0, or below, is good",
+    "consensus distance": "how far the agents' models lie apart at the end: mean squared distance from their mean. 0 "
+    "means that all have the same model",
+    "bits": "numbers that an agent sends to others, before a network wraps them up",
+    "privacy": "bound on what messages tell about one record, or about one data set. Smaller epsilon is more private",
+    "noise / signal": "norm of the noise over that of the values released, as a mean over the rounds",
+    "clipped": "share of the records whose gradient was above the clip, and was scaled down to it",
+    "loss above the lowest": "difference from the run with the lowest average loss, paired: both saw the same data",
+}
+"""Part of a column's title -> what it is."""
+ACRONYMS: Mapping[str, str] = {
+    "OPS": "online push-sum: agents send over one-way links, and none needs to know who hears it",
+    "COL": "central online learning: all data at one place, the ideal to compare with",
+    "DOL": "decentralised online learning",
+    "DOL-Symm": "decentralised online learning over mutual (symmetric) links only",
+    "DOL-Asymm": "decentralised online learning over one-way (asymmetric) links without push-sum's correction",
+    "DOLA": "distributed online learning algorithm",
+    "OGD": "online gradient descent: a step against the gradient of each new sample's loss",
+    "SGD": "stochastic gradient descent: a step against the gradient of a few samples' loss",
+    "ADMM": "alternating direction method of multipliers",
+    "CTA": "combine, then adapt: average with the neighbours, then learn",
+    "ATC": "adapt, then combine: learn, then average with the neighbours",
+    "FedAvg": "federated averaging around one server",
+    "GFL": "graph federated learning: several servers, each with its clients",
+    "PGFL": "personalised graph federated learning: a model for each cluster of clients",
+    "NPFL": "networked personalised federated learning",
+    "PAO-Fed": "partial-sharing asynchronous online federated learning",
+    "PSO-Fed": "partial-sharing online federated learning",
+    "NFL": "networked federated learning, without a server",
+    "zCDP": "zero-concentrated differential privacy: a budget that adds up over releases",
+    "DP": "differential privacy",
+    "eps": "epsilon, the privacy that was spent: one record changes how likely any message is by a factor of at most "
+    "e to the epsilon",
+    "delta": "probability with which that bound may fail",
+}
+"""Short name -> what it stands for."""
+
+
+def explained(column: str) -> str:
+    """Return what a column shows; nothing where it is not known.
+
+    Args:
+      column: Its title.
+
+    Example:
+      >>> from tacit.results.pages.glossary import explained
+      >>> explained("regret / agent / round").partition(".")[2]
+      ' Near 0, or below, is good'
+    """
+    found = [words for part, words in FIGURES.items() if part in column.lower()]
+    return f"{found[0][:1].upper()}{found[0][1:]}" if found else ""
+
+
+def glossary(columns: Iterable[str], words: Iterable[str]) -> dict[str, str]:
+    """Return what stands in need of an explanation -> the explanation.
+
+    Args:
+      columns: Titles of a table.
+      words: Labels and other texts, in which short names are looked for.
+
+    Example:
+      >>> from tacit.results.pages.glossary import glossary
+      >>> list(glossary(["privacy"], ["Private OPS"]))
+      ['privacy', 'OPS']
+    """
+    text = "\n".join(words)
+    found = {column: meaning for column in columns if (meaning := explained(column))}
+    for short, meaning in ACRONYMS.items():
+        if re.search(rf"(?<![\w-]){re.escape(short)}(?![\w-])", text):
+            found[short] = f"{meaning[:1].upper()}{meaning[1:]}"
+    return found
