@@ -172,10 +172,11 @@ def test_ticks_are_few_and_round(low: float, high: float, log: bool, ticks: list
 @pytest.mark.parametrize("log", [False, True])
 @pytest.mark.parametrize("values", [[], [np.nan], [5.0], [0.0, 0.0], [-1e150, 1e150], [1e-300, 1e150]])
 def test_any_range_has_an_axis(values: list[float], log: bool) -> None:
-    scale = Scale.over([np.array(values)], log, 0.05)
-    assert len(scale.ticks()) <= 7
-    assert (np.diff(scale.ticks()) > 0).all()
-    assert np.isfinite(scale.places(np.array(scale.ticks()))).all()
+    for padding in (0.0, 0.05):
+        scale = Scale.over([np.array(values)], log, padding)
+        assert 2 <= len(scale.ticks()) <= 7
+        assert (np.diff(scale.ticks()) > 0).all()
+        assert np.isfinite(scale.places(np.array(scale.ticks()))).all()
 
 
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])

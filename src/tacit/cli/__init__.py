@@ -237,13 +237,8 @@ def _writable(asked: Path | None, default: Path) -> Path | None:
 
 
 def _say_where(out: Path | None) -> None:
-    if out is None:
-        return
-    report = out / "report.html"
-    if report.exists():
-        say(f"report: {report}")
-    else:
-        say(f"figures: {out}; a report with plots needs matplotlib: pip install 'tacit[plots]'")
+    if out is not None:
+        say(f"report: {out / 'report.html'}")
 
 
 def _tracker(asked: str) -> Callable[[Any], object]:
@@ -271,7 +266,7 @@ def _print_comparison(comparison: Comparison) -> None:
     for difference in comparison.differences():
         say(f"note: these runs are not of one problem: {difference}", err=True)
     print_table([textwrap.fill(title, 16) for title in comparison.columns()], comparison.rows())
-    for sentence in comparison.sentences():
+    for sentence in (comparison.headline(), *comparison.sentences()):
         say(sentence)
     for caution in comparison.cautions():
         say(f"warning: {caution}")

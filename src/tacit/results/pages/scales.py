@@ -35,11 +35,12 @@ class Scale(NamedTuple):
         every = np.concatenate([np.ravel(each) for each in values])
         every = every[np.isfinite(every) & ((every > 0) | (not log))]
         low, high = (float(every.min()), float(every.max())) if every.size else (1.0, 1.0)
+        if high - low <= 1e-9 * abs(high):  # all of one height, or almost: room around it
+            low, high = low - (0.05 * abs(low) or 1.0), high + (0.05 * abs(high) or 1.0)
         if log:
-            room = padding * max(math.log10(high) - math.log10(low), 0.04)
+            room = padding * (math.log10(high) - math.log10(low))
             return cls(10.0 ** max(math.log10(low) - room, -FAR), 10.0 ** min(math.log10(high) + room, FAR), log)
-        room = padding * max(high - low, 1e-9 * max(1.0, abs(high)))
-        return cls(low - room, high + room, log)
+        return cls(low - padding * (high - low), high + padding * (high - low), log)
 
     def places(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return where values stand: 0 at the low end, 1 at the high one, NaN where they have no place."""
