@@ -55,7 +55,7 @@ def with_objective(lines):
         (in_job("epoch = 1.5"), ["[job] epoch = 1.5", "whole number"]),
         (job_text(features=0), ["[job] features = 0", "greater than or equal to 1"]),
         (job_text(features=-3), ["[job] features = -3"]),
-        (job_text(features="true"), ["[job] features = True", "whole number"]),
+        (job_text(features="true"), ["[job] features = true", "whole number"]),
         (job_text().replace("features = 2\n", ""), ["[job] has no 'features'", "add features = ..."]),
         (in_job("batch = 0"), ["[job] batch = 0"]),
         (in_job('dtype = "float16"'), ["[job] dtype = 'float16'", "'float32' or 'float64'"]),

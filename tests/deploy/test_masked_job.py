@@ -9,7 +9,8 @@ import pytest
 import tacit
 from tacit import graphs, objectives, privacy, runtime
 from tacit.algorithms import adapt_then_combine
-from tacit.config.peer import PrivacyTable, _budget, load_peer
+from tacit.config.budget import PrivacyTable, budget_of
+from tacit.config.peer import load_peer
 from tacit.core.errors import ConfigError
 from tacit.deploy.assignment import plan_of
 from tacit.deploy.check import check_peers
@@ -98,22 +99,22 @@ def method(mechanism):
 @pytest.mark.parametrize("settings", [{"epsilon": 1.0}, {"rho": 1.0}, {"delta": 1e-5}, {"unprotected": True}])
 def test_masks_are_not_charged(settings):
     masked = method(privacy.local_graph_homomorphic(0.5))
-    assert _budget(PrivacyTable(), masked) == (False, NOTHING_BOOKED)
+    assert budget_of(PrivacyTable(), masked) == (False, NOTHING_BOOKED)
     with pytest.raises(ConfigError, match="masks are not charged"):
-        _budget(PrivacyTable(**settings), masked)
+        budget_of(PrivacyTable(**settings), masked)
 
 
 def test_the_grid_alone_hides_nothing():
-    assert _budget(PrivacyTable(unprotected=True), method(privacy.on_grid())) == (False, NOTHING_BOOKED)
+    assert budget_of(PrivacyTable(unprotected=True), method(privacy.on_grid())) == (False, NOTHING_BOOKED)
     with pytest.raises(ConfigError, match="say unprotected = true"):
-        _budget(PrivacyTable(), method(privacy.on_grid()))
+        budget_of(PrivacyTable(), method(privacy.on_grid()))
 
 
 @pytest.mark.parametrize("mechanism", [privacy.laplace_of_size(1.0), privacy.per_edge(1.0)])
 @pytest.mark.parametrize("settings", [{}, {"unprotected": True}, {"epsilon": 1.0}])
 def test_noise_that_everybody_could_compute_is_refused(mechanism, settings):
     with pytest.raises(ConfigError, match=r"promises nothing.*seed.*clip"):
-        _budget(PrivacyTable(**settings), method(mechanism))
+        budget_of(PrivacyTable(**settings), method(mechanism))
 
 
 @pytest.mark.slow

@@ -121,7 +121,7 @@ def refusal(file, old="", new=""):
 def test_one_way_links_are_refused_where_they_must_lead_both_ways(tmp_path):
     files = found(tmp_path, job_text("distributed_online"), RING, identities=False)
     message = refusal(files["hospital-a"])
-    assert "['hospital-b'] and hears ['hospital-c']" in message
+    assert "hospital-b and hears hospital-c" in message
     assert "push-sum" in message
 
 
@@ -144,7 +144,7 @@ def test_weights_that_are_too_large_together(tmp_path):
 def test_weights_that_would_do_nothing(tmp_path):
     files = found(tmp_path, job_text(), RING, identities=False)
     message = refusal(files["hospital-a"], "hears = ", "weight_from = { hospital-c = 0.5 }\nhears = ")
-    assert "weight_from = {'hospital-c': 0.5}" in message
+    assert "weight_from = { hospital-c = 0.5 }" in message
     assert "remove it" in message
 
 

@@ -62,7 +62,7 @@ def test_overrides_replace_keys_of_the_run(experiment: str) -> None:
         ("rounds = 12", "rounds = -1", ["[run] rounds = -1", "greater than or equal to 1"]),
         ("rounds = 12", "rounds = 1.5", ["[run] rounds = 1.5", "whole number"]),
         ("rounds = 12", 'rounds = "12"', ["[run] rounds = '12'", "whole number"]),
-        ("rounds = 12", "rounds = true", ["[run] rounds = True", "whole number"]),
+        ("rounds = 12", "rounds = true", ["[run] rounds = true", "whole number"]),
         ("rounds = 12", "", ["[run] has no 'rounds'", "add rounds"]),
         (
             "rounds = 12",
@@ -249,7 +249,7 @@ def test_every_mechanism_can_be_configured(kind: str) -> None:
         ("epsilon = 2.0", "epsilon = 2.0\nepsilom = 1.0", ["epsilom = 1.0", "did you mean 'epsilon'?"]),
         ("epsilon = 2.0", 'epsilon = "big"', ["epsilon = 'big'", "expected a number"]),
         ("epsilon = 2.0", "epsilon = -1.0", ["epsilon = -1.0", "a positive finite number"]),
-        ("epsilon = 2.0", "epsilon = true", ["epsilon = True", "expected a number"]),
+        ("epsilon = 2.0", "epsilon = true", ["epsilon = true", "expected a number"]),
         ("clip = 0.5", "", ["has no 'clip'", "add clip"]),
         ("clip = 0.5", "clip = 0.0", ["clip = 0.0", "without a clip no sensitivity holds"]),
         ('norm = "l1"', 'norm = "l3"', ["norm = 'l3'", "'l2', 'l1' or 'linf'"]),

@@ -188,8 +188,8 @@ def test_hello_says_version_job_round_and_forms() -> None:
     [
         ("shape", "0 leaves, expected 2", []),
         ("dtype", "float64, expected float32", [("float64", [3, 2]), ("int32", [])]),
-        ("shape", "[2, 3], expected [3, 2]", [("float32", [2, 3]), ("int32", [])]),
-        ("shape", "[6], expected [3, 2]", [("float32", [6]), ("int32", [])]),
+        ("shape", "2 x 3, expected 3 x 2", [("float32", [2, 3]), ("int32", [])]),
+        ("shape", "shape 6, expected 3 x 2", [("float32", [6]), ("int32", [])]),
         ("shape", "leaf 1 of phase 0", [("float32", [3, 2]), ("int32", [1])]),
     ],
 )

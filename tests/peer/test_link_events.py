@@ -11,10 +11,10 @@ import tacit.peer
 from tacit.peer.operations.counters import Counters
 from tacit.peer.operations.link_events import REFUSALS, LinkEventLog
 from tacit.peer.operations.logs import NAME, Log
-from tacit.peer.operations.status import spending
 from tacit.privacy.accounting import Budget
 from tacit.privacy.conversions import tight
 from tacit.privacy.events import Loss
+from tacit.privacy.ledger.budget_use import spending
 
 
 @pytest.fixture

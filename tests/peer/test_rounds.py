@@ -91,6 +91,36 @@ class TestRefusals:
         one.proceed()
         refuse(one, "stale", envelope(phase=1, sender=6))
 
+    def test_a_stale_message_is_told_which_phase_or_round_had_ended(self):
+        """Not "sent in round 1, now it is round 1"."""
+
+        def told(one, **change):
+            with pytest.raises(MessageRefused) as caught:
+                one.receive(envelope(**change))
+            assert caught.value.reason == "stale"
+            return caught.value.detail
+
+        one = machine()
+        begin(one)
+        one.proceed()
+        detail = told(one, phase=0)
+        assert "sent in round 1, phase 0" in detail
+        assert "it is round 1, phase 1" in detail
+        one.proceed()
+        detail = told(one, phase=1)
+        assert "sent in round 1, phase 1" in detail
+        assert "round 1 is over" in detail
+        assert "from 1" in told(one, t=0)
+
+    def test_content_of_another_form_is_described_in_words(self):
+        one = machine()
+        begin(one)
+        with pytest.raises(MessageRefused) as caught:
+            one.receive(envelope(message=Message(np.zeros((3, 4), np.float64), np.int32(1))))
+        assert "float64 3 x 4 and int32" in caught.value.detail
+        assert "float32 2 and int32" in caught.value.detail
+        assert "(" not in caught.value.detail
+
     def test_before_the_first_round_only_what_may_still_be_used(self):
         one = machine(longest_delay=3)
         for t in (0, -1, -2, -3):

@@ -110,7 +110,7 @@ def test_a_callback_that_fails_does_not_stop_the_log(capfd, monkeypatch):
         raise ValueError("no")
 
     through, _ = logged(capfd, monkeypatch, REFUSAL + b"after\n", on_refusal=fail)
-    assert through == REFUSAL + b"this line could not be counted: ValueError('no')\nafter\n"
+    assert through == REFUSAL + b"this line could not be counted: no (ValueError)\nafter\n"
 
 
 def test_closing_gives_everything_back(capfd, monkeypatch):

@@ -68,11 +68,13 @@ def show(
     if as_json:
         say(json.dumps(facts, indent=2))
         return
-    allowed = ", ".join(f"{name} = {value:g}" for name, value in facts["budget"].items() if value)
+    allowed, use = ", ".join(f"{name} = {value:g}" for name, value in facts["budget"].items() if value), facts["use"]
     say(f"ledger {facts['ledger']}, job {facts['job'] or '(none)'}, {facts['releases']:,} release(s)")
     say(f"budget: {allowed}, over all observers together")
     say(f"unit: {facts['unit']}; neighbours: {facts['neighbours']}")
-    shares = [("spent", facts["spent"]), ("left", facts["left"])]
+    say(use["words"])
+    dearest = "spent" if use["charged"] == "every record" else f"dearest {use['per']}"
+    shares = [(dearest, facts["spent"]), ("left" if use["runs_out"] else f"allowed per {use['per']}", facts["left"])]
     if facts["may_be_too_low"]:
         say(
             "warning: written by tacit 0.1.0, whose peers booked too little where records came again, where a method "
@@ -151,11 +153,13 @@ def _facts(replay: Replay, observer: str) -> dict[str, Any]:
     from dataclasses import asdict
 
     from tacit.privacy.accounting import NEIGHBOURS
+    from tacit.privacy.ledger.budget_use import budget_use
     from tacit.privacy.ledger.entries import UNDERCOUNTING
 
     last = deque(replay, maxlen=SHOWN_ENTRIES)
     genesis, spent = replay.genesis, replay.account.spent(observer)
-    adjacency = last[-1][1].adjacency if last else None
+    adjacency = replay.account.adjacency
+    use = budget_use(genesis.budget, replay.account)
     return {
         "ledger": genesis.ledger,
         "job": genesis.job,
@@ -169,7 +173,8 @@ def _facts(replay: Replay, observer: str) -> dict[str, Any]:
         "spent": _shown(spent),
         "at_most": _shown(replay.at_most.loss),
         "may_be_too_low": replay.format == UNDERCOUNTING,
-        "left": _sums(genesis.budget.left(spent)),
+        "left": _sums(genesis.budget.left(spent) if use.runs_out else genesis.budget.limit),
+        "use": use._asdict(),
         "last": [{"sequence": entry.sequence, "release": entry.release, **asdict(event)} for entry, event in last],
         "hash": replay.last.hash.hex(),
     }

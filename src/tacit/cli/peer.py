@@ -172,8 +172,8 @@ def new_ledger(
     settings = _settings(file)
     give_up(settings, instead_of)
     say(
-        f"the next `tacit peer run` begins a new ledger with the budget {settings.budget}; what ledger {instead_of} "
-        "released stays released: the budget has to be what was left of it at most"
+        f"the next `tacit peer run` begins a new ledger with the budget {settings.budget.words()}; what ledger "
+        f"{instead_of} released stays released: the budget has to be what was left of it at most"
     )
 
 
@@ -276,6 +276,8 @@ def _asked(settings: PeerSettings) -> dict[str, Any]:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, dict) and "words" in value:
+        return str(value["words"])
     if isinstance(value, dict):
         return ", ".join(f"{key}: {_shown(inner)}" for key, inner in value.items()) or "-"
     if isinstance(value, list):

@@ -142,12 +142,8 @@ def _print(outcomes: list[Outcome], tolerance: float) -> None:
         budgets = {name: facts["budget"] for name, facts in outcome.spending.items()}
         if budgets:
             worst = max(budgets, key=lambda name: float(budgets[name]["spent"]))
-            unit, spent, left = (budgets[worst][key] for key in ("unit", "spent", "left"))
             releases = sum(facts["releases"] for facts in outcome.spending.values())
-            say(
-                f"{outcome.label}: {releases:,} releases booked; {worst} spent most: {unit} {spent:.6g}, "
-                f"{left:.6g} left"
-            )
+            say(f"{outcome.label}: {releases:,} releases booked; {worst} spent most: {budgets[worst]['words']}")
 
 
 def _print_traffic(outcome: Outcome) -> None:

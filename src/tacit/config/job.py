@@ -29,7 +29,7 @@ from tacit import runtime
 from tacit.config import sections
 from tacit.config.choices import choose, choose_method, make_method, task_of
 from tacit.config.own_code import Program, program
-from tacit.config.sections import Place, Section, check, located
+from tacit.config.sections import Place, Section, check, located, toml_text
 from tacit.core import limits
 from tacit.core.contract import Algorithm
 from tacit.core.errors import ConfigError, GraphError, IdentityError
@@ -137,7 +137,7 @@ def table_of(data: Mapping[str, Any], name: str, path: Path, required: bool = Tr
     """Return a table of a file."""
     found = data.get(name, None if required else {})
     if not isinstance(found, dict):
-        problem = f"there is no [{name}]" if found is None else f"{name} = {found!r} is no table"
+        problem = f"there is no [{name}]" if found is None else f"{name} = {toml_text(found)} is no table"
         raise ConfigError(f"{path}: {problem}; write [{name}] on a line of its own")
     return found
 
@@ -198,7 +198,7 @@ def _members(table: Mapping[str, Any], algorithm: Algorithm, place: Place) -> di
         names = table[role]
         if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
             raise ConfigError(
-                f"{place} {role} = {names!r}: expected a list of at least one name in quotes, "
+                f"{place} {role} = {toml_text(names)}: expected a list of at least one name in quotes, "
                 'e.g. ["hospital-a", "hospital-b"]'
             )
         try:
@@ -217,9 +217,9 @@ def _clusters(table: Mapping[str, Any], members: Mapping[str, tuple[str, ...]], 
     known = {name for names in members.values() for name in names}
     for name, number in table.items():
         if name not in known:
-            raise ConfigError(f"{place} {name} = {number!r}: {name!r} is not a member; remove the line")
+            raise ConfigError(f"{place} {name} = {toml_text(number)}: {name!r} is not a member; remove the line")
         if isinstance(number, bool) or not isinstance(number, int):
-            raise ConfigError(f"{place} {name} = {number!r}: expected the number of a cluster, counted from 0")
+            raise ConfigError(f"{place} {name} = {toml_text(number)}: expected the number of a cluster, counted from 0")
     found = {}
     for role, names in members.items():
         missing = [name for name in names if name not in table]

@@ -28,12 +28,11 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from tacit.config.budget import PrivacyTable, budget_of
 from tacit.config.job import Job, load_job, read_toml, refuse_unknown, table_of
-from tacit.config.sections import Place, Section, beside, check, located
+from tacit.config.sections import Place, Section, beside, check, located, toml_text
 from tacit.core import limits
-from tacit.core.contract import Algorithm
 from tacit.core.errors import ConfigError
-from tacit.peer.node.assignment import NOTHING_BOOKED
 from tacit.peer.transport.admission import DoorLimits
 from tacit.privacy.accounting import Budget
 from tacit.privacy.noise import hides
@@ -74,17 +73,6 @@ class LinksTable(Section):
     """W[this peer, sender], where the rule does not give it."""
     co_senders: dict[str, list[str]] = Field(default_factory=dict)
     """Receiver -> whom else it hears, where messages are masked: those with whom this peer shares masks are there."""
-
-
-class PrivacyTable(Section):
-    """[privacy]: what may be spent on the records of this peer."""
-
-    epsilon: float | None = None
-    rho: float | None = None
-    delta: float | None = None
-    reserve: float = 0.0
-    witness: str | None = None
-    unprotected: bool = False
 
 
 class StreamTable(Section):
@@ -194,7 +182,7 @@ def load_peer(path: Path) -> PeerSettings:
     refuse_unknown(data, TABLES, path)
     job_file = data.get("job")
     if not isinstance(job_file, str):
-        problem = "there is no job" if job_file is None else f"job = {job_file!r} is no path"
+        problem = "there is no job" if job_file is None else f"job = {toml_text(job_file)} is no path"
         raise ConfigError(f'{path}: {problem}; name the job\'s file: add job = "job.toml" as the first line')
     job = load_job(beside(path, job_file, Place(str(path), "job")))
 
@@ -209,7 +197,7 @@ def load_peer(path: Path) -> PeerSettings:
     addresses = _addresses(table_of(data, "addresses", path, required=False), links, path)
     privacy = section("privacy", PrivacyTable)
     with located(Place(str(path), "[privacy]")):
-        booked, budget = _budget(privacy, job.algorithm)
+        booked, budget = budget_of(privacy, job.algorithm)
     stream, identity = section("stream", StreamTable), section("identity", IdentityTable)
     for key, value in (
         ("[peer] store", peer.store),
@@ -251,13 +239,13 @@ def _check_stream(stream: StreamTable, job: Job) -> None:
         given, wanted = stream.columns, job.settings.features
         if len(given) != wanted or len({*given, stream.label}) != wanted + 1:
             raise ConfigError(
-                f"columns = {given!r}, label = {stream.label!r}: expected {wanted} names, as many as the job has "
-                "features, each once and the label not among them"
+                f"columns = {toml_text(given)}, label = {stream.label!r}: expected {wanted} names, as many as the job "
+                "has features, each once and the label not among them"
             )
     if stream.keys and ("" in stream.keys or len({*stream.keys, stream.label}) != len(stream.keys) + 1):
         raise ConfigError(
-            f"key = {stream.key!r}, label = {stream.label!r}: expected names of columns that tell records apart, each "
-            "once and the label not among them"
+            f"key = {toml_text(stream.key)}, label = {stream.label!r}: expected names of columns that tell records "
+            "apart, each once and the label not among them"
         )
 
 
@@ -273,7 +261,7 @@ def _links(table: Mapping[str, Any], job: Job, name: str, path: Path) -> dict[st
     for links, (source, target) in ends.items():
         place = Place(str(path), f"[links.{links}]")
         if not isinstance(table[links], dict):
-            raise ConfigError(f"{path}: [links] {links} = {table[links]!r} is no table; write [links.{links}]")
+            raise ConfigError(f"{path}: [links] {links} = {toml_text(table[links])} is no table; write [links.{links}]")
         one = check(LinksTable, table[links], place)
         sides = (("sends_to", one.sends_to, source, target), ("hears", one.hears, target, source))
         for key, names, own_role, other_role in sides:
@@ -299,7 +287,7 @@ def _check_co_senders(place: Place, table: LinksTable, own: str, job: Job, links
     """Check what is there; whether something is missing `plan_of` says, so that `tacit peer check` can help."""
     masked = any(phase.links == links and hides(phase.mechanism) for phase in job.algorithm.phases)
     for receiver, names in table.co_senders.items():
-        what = f"{place} co_senders.{receiver} = {names!r}"
+        what = f"{place} co_senders.{receiver} = {toml_text(names)}"
         if not masked:
             raise ConfigError(f"{what}: messages over {links!r} are not masked, so that it would do nothing; remove it")
         if receiver not in table.sends_to:
@@ -342,57 +330,6 @@ def _check_address(address: Any, place: Place, lowest_port: int = 1) -> None:
     found = ADDRESS.fullmatch(address) if isinstance(address, str) else None
     if found is None or not lowest_port <= int(found["port"]) <= 65535:
         raise ConfigError(
-            f'{place} = {address!r}: expected "host:port" with a port from {lowest_port} to 65535, '
+            f'{place} = {toml_text(address)}: expected "host:port" with a port from {lowest_port} to 65535, '
             'e.g. "10.0.0.2:7443" or "[fd00::2]:7443"'
         )
-
-
-def _budget(table: PrivacyTable, algorithm: Algorithm) -> tuple[bool, Budget]:
-    given = table.epsilon is not None or table.rho is not None
-    for phase in algorithm.phases:
-        if phase.mechanism.distribution is not None and not algorithm.privacy.private:
-            raise ConfigError(
-                f"mechanism {phase.mechanism.name!r} of {algorithm.name!r} promises nothing (no clip bounds what a "
-                "record can change), so that nothing would be booked and its noise drawn from the job's seed, which "
-                "every member knows; give the mechanism a clip, or rehearse with `tacit swarm`"
-            )
-    if all(hides(phase.mechanism) for phase in algorithm.phases):
-        if given or table.delta is not None or table.reserve or table.unprotected:
-            raise ConfigError(
-                f"a budget, or unprotected = true, but {algorithm.name!r} masks its messages in this job: masks are "
-                "not charged, and nothing leaves without them; leave the table empty"
-            )
-        return False, NOTHING_BOOKED
-    if not algorithm.privacy.private:
-        if given or table.delta is not None or table.reserve:
-            raise ConfigError(
-                f"a budget, but {algorithm.name!r} has no mechanism in this job and protects nothing; add "
-                "[algorithm.mechanism] to the job, or remove the budget and say unprotected = true"
-            )
-        if not table.unprotected:
-            raise ConfigError(
-                f"{algorithm.name!r} has no mechanism in this job, so that values leave as they are computed; say "
-                "unprotected = true if that is meant, or add [algorithm.mechanism] to the job"
-            )
-        return False, NOTHING_BOOKED
-    if table.unprotected:
-        raise ConfigError(
-            "unprotected = true, but the job has a mechanism, whose releases are booked; remove it and give a budget"
-        )
-    if not given:
-        raise ConfigError(
-            "no budget: give epsilon, or rho, or epsilon and delta (`tacit privacy plan` helps to choose)"
-        )
-    budget = Budget(table.epsilon, table.rho, table.delta, table.reserve)
-    kinds = {phase.mechanism.distribution for phase in algorithm.phases}
-    if "gaussian" in kinds and budget.rho is None and budget.delta is None:
-        raise ConfigError(
-            f"epsilon = {budget.epsilon!r} alone, but the job's noise is Gaussian, of which no release fits a pure "
-            "epsilon; add delta, or give rho instead"
-        )
-    if "bounded_laplace" in kinds and not budget.reserve:
-        raise ConfigError(
-            "no reserve, but the job's noise is of bounded support, of which each release costs some delta; give "
-            "epsilon, delta and reserve, the part of delta that is set aside for it"
-        )
-    return True, budget

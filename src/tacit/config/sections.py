@@ -135,8 +135,8 @@ def _sentence(place: Place, fault: Any, known: list[str]) -> str:
         return f"{place} has no {key!r}, which is required; add {key} = ..."
     if fault["type"] == "extra_forbidden":
         names = known if len(location) == 1 else []
-        return f"{place} {key} = {_shown(fault['input'])}: {unknown_name(location[-1], names, 'key')}"
-    return f"{place} {key} = {_shown(fault['input'])}: {expectation(fault)}"
+        return f"{place} {key} = {toml_text(fault['input'])}: {unknown_name(location[-1], names, 'key')}"
+    return f"{place} {key} = {toml_text(fault['input'])}: {expectation(fault)}"
 
 
 def expectation(fault: Mapping[str, Any]) -> str:
@@ -160,8 +160,24 @@ def _is_type_tag(part: Any) -> bool:
     return isinstance(part, str) and (part in ("float", "int", "str", "none", "StepSchedule") or "[" in part)
 
 
-def _shown(value: Any) -> str:
-    text = repr(value)
+def toml_text(value: Any) -> str:
+    """Return a value as a TOML file has it; long ones are cut.
+
+    Args:
+      value: What `tomllib` made of it.
+
+    Example:
+      >>> toml_text({"names": ["a", "b"], "on": True})
+      "{ names = ['a', 'b'], on = true }"
+    """
+    if isinstance(value, bool):
+        text = str(value).lower()
+    elif isinstance(value, list | tuple):
+        text = f"[{', '.join(map(toml_text, value))}]"
+    elif isinstance(value, Mapping):
+        text = f"{{ {', '.join(f'{key} = {toml_text(inner)}' for key, inner in value.items())} }}" if value else "{}"
+    else:
+        text = repr(value) if isinstance(value, str | int | float) else str(value)  # dates and times too
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

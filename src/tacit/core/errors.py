@@ -34,6 +34,26 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"did you mean {near[0]!r}? " if near else ""
 
 
+def said(error: BaseException) -> str:
+    """Return an error of Python, or of a library, as an operator can read it: its text, with its kind behind it.
+
+    Args:
+      error: Any error; of one of tacit's own, and of the system, the text is enough.
+
+    Example:
+      >>> said(FileNotFoundError(2, "No such file or directory", "data.csv"))
+      'No such file or directory: data.csv'
+      >>> said(ZeroDivisionError("division by zero"))
+      'division by zero (ZeroDivisionError)'
+    """
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror if error.filename is None else f"{error.strerror}: {error.filename}"
+    if isinstance(error, TacitError):
+        return str(error)
+    kind = type(error).__name__
+    return f"{error} ({kind})" if str(error) else kind
+
+
 class TacitError(Exception):
     """Base of every error that tacit raises on purpose."""
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from tacit import runtime
 from tacit.config.peer import LinksTable, PeerSettings
+from tacit.config.sections import toml_text
 from tacit.core.contract import Algorithm, Links, View
 from tacit.core.errors import ConfigError
 from tacit.peer.machine.rounds import Views
@@ -113,7 +114,7 @@ def _sides(
     if {"symmetric", "doubly_stochastic"} & algorithm.requires and inside and set(table.sends_to) != set(table.hears):
         raise ConfigError(
             f"{settings.file}: [links.{name}]: {algorithm.name!r} needs links that lead both ways, but this peer sends "
-            f"to {sorted(table.sends_to)} and hears {sorted(table.hears)}; make them the same, or use push-sum"
+            f"to {_listed(table.sends_to)} and hears {_listed(table.hears)}; make them the same, or use push-sum"
         )
     rule = algorithm.weights
     # In the order of ids, whatever the order in the file: slots are the simulator's, and those of the stored state.
@@ -125,13 +126,17 @@ def _sides(
     own = 1 - sum(decisive.values())
     if own < -1e-9:
         raise ConfigError(
-            f"{settings.file}: [links.{name}]: the weights {decisive} sum to {1 - own:g}, but the peer's own is what "
-            "they leave of 1; make them smaller"
+            f"{settings.file}: [links.{name}]: the weights {toml_text(decisive)} sum to {1 - own:g}, but the peer's "
+            "own is what they leave of 1; make them smaller"
         )
     return (
         _links(agent, to, members[target], own, inside, dtype) if role == source else runtime.empty_links((1,), dtype),
         _links(agent, frm, members[source], own, inside, dtype) if role == target else runtime.empty_links((1,), dtype),
     )
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(sorted(names)) or "nobody"
 
 
 def _weights(names: list[str], given: Mapping[str, float], equal: bool, inside: bool) -> dict[str, float]:
@@ -176,8 +181,8 @@ def _check_weights(
     ):
         if getattr(table, key) and not needed and algorithm.weights != "metropolis":
             raise ConfigError(
-                f"{settings.file}: [links.{name}] {key} = {getattr(table, key)!r}: {algorithm.name!r} does not weigh "
-                "at this end of a link, so that it would do nothing; remove it"
+                f"{settings.file}: [links.{name}] {key} = {toml_text(getattr(table, key))}: {algorithm.name!r} does "
+                "not weigh at this end of a link, so that it would do nothing; remove it"
             )
         if needed and np.isnan(np.asarray(side.weight)).any():
             raise ConfigError(

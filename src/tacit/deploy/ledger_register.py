@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tacit.config.peer import PeerSettings
-from tacit.core.errors import ConfigError
+from tacit.core.errors import ConfigError, said
 from tacit.peer.identity.pem_files import replace_file
 from tacit.peer.node.store import PeerStore
 from tacit.privacy.ledger import inspect
@@ -81,7 +81,7 @@ class Register:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, TypeError, AttributeError) as error:
-            raise ConfigError(f"{self._path} cannot be read ({error}): put it back from a copy") from error
+            raise ConfigError(f"{self._path} cannot be read ({said(error)}): put it back from a copy") from error
         if not known:
             raise ConfigError(f"{self._path} is no register of ledgers: put it back from a copy")
         return found

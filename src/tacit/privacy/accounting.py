@@ -95,7 +95,7 @@ class Account:
       Account(epsilon 0.5, rho 0.0625)
     """
 
-    __slots__ = ("_adjacency", "_fresh", "_of_all", "_past", "_seen", "_sums", "_worst")
+    __slots__ = ("_adjacency", "_fresh", "_of_all", "_past", "_repeated", "_seen", "_sums", "_uses", "_worst")
 
     def __init__(self) -> None:
         self._adjacency: Adjacency | None = None
@@ -108,6 +108,29 @@ class Account:
         """Number of the newest fresh label, and the observers of its events."""
         self._past: Mapping[str | None, Total] = {}
         """Observer -> the worst of the fresh labels before it."""
+        self._repeated = False
+        self._uses = (0, 0)
+        """Events of the newest fresh label, and of the one that has most."""
+
+    @property
+    def adjacency(self) -> Adjacency | None:
+        """Unit of all losses; None before the first."""
+        return self._adjacency
+
+    @property
+    def in_sequence(self) -> bool:
+        """Whether anything was charged to all records, so that losses add up over releases."""
+        return self._of_all != Total()
+
+    @property
+    def repeated(self) -> bool:
+        """Whether anything was charged to records that may come again."""
+        return self._repeated
+
+    @property
+    def releases_of_one(self) -> int:
+        """Largest number of events that one fresh label has; 0 where none was charged."""
+        return self._uses[1]
 
     def __repr__(self) -> str:
         return f"Account({self.spent().words()})"
@@ -131,6 +154,7 @@ class Account:
         after._seen = self._seen.extended(seen) if seen else self._seen
         after._fresh, after._past, gone = self._renewed(labels, names | {None})
         after._sums = self._sums.extended({**gone, **changes})
+        after._repeated, after._uses = self._kinds(labels, event.loss)
         # Sums only grow, so that the worst label can be kept as a running maximum.
         after._of_all = changes.get((None, ""), self._of_all)
         after._worst = functools.reduce(Total.worst, (changes[None, label] for label in labels if label), self._worst)
@@ -176,6 +200,16 @@ class Account:
                 together = together.plus(self._sums.get((EVERYONE, before), Total()))
             past[name] = past.get(name, Total()).worst(together)
         return (number, frozenset(names)), past, {(name, before): None for name in known}
+
+    def _kinds(self, labels: tuple[str, ...], loss: Loss) -> tuple[bool, tuple[int, int]]:
+        """Return whether records come again, and the events of fresh labels, after one more event that costs this."""
+        if loss == Loss() or labels in ((), ("",)):
+            return self._repeated, self._uses
+        number = fresh_number(labels[0])
+        if number is None:
+            return True, self._uses
+        count = self._uses[0] + 1 if number == self._fresh[0] else 1
+        return self._repeated, (count, max(count, self._uses[1]))
 
     def spent(self, observer: str = EVERYONE) -> Loss:
         """Return the loss of the dearest unit to an observer; EVERYONE stands for all observers together."""
@@ -232,6 +266,10 @@ class Budget:
 
     def __repr__(self) -> str:
         return f"Budget({', '.join(f'{name}={value!r}' for name, value in vars(self).items() if value)})"
+
+    def words(self) -> str:
+        """Return its settings, as a file has them."""
+        return ", ".join(f"{name} = {value:g}" for name, value in vars(self).items() if value)
 
     @property
     def limit(self) -> Loss:

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
 from tacit.core.errors import IdentityError
-from tacit.peer.identity.identity import PEER_USES, validate_peer_name
+from tacit.peer.identity.identity import PEER_USES, issued_by, only_name, validate_peer_name
 from tacit.peer.identity.pem_files import (
     UNREADABLE,
     key_pem,
@@ -20,6 +20,7 @@ from tacit.peer.identity.pem_files import (
     load_key,
     public_bytes,
     read_file,
+    replace_file,
     validate_p256,
     write_new,
 )
@@ -54,7 +55,8 @@ def init_ca(directory: Path, name: str, days: int = 3650) -> Path:
 def issue(csr_path: Path, name: str, ca_directory: Path, out: Path, days: int = 90) -> Path:
     """Sign the request of the peer that is to be called `name`; writes and returns the certificate `out`.
 
-    The request may hold only a P-256 key and that one name: anything else is refused, not dropped.
+    The request may hold only a P-256 key and that one name: anything else is refused, not dropped. A certificate that
+    this authority issued to the same name makes room, as in a renewal; nothing else is overwritten.
     """
     validate_peer_name(name)
     public_key = _validate_request(csr_path, name)
@@ -75,8 +77,18 @@ def issue(csr_path: Path, name: str, ca_directory: Path, out: Path, days: int = 
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
         .sign(ca_key, hashes.SHA256())
     )
-    write_new(out, certificate.public_bytes(Encoding.PEM), 0o644)
+    write = replace_file if _is_renewed(out, name, ca) else write_new
+    write(out, certificate.public_bytes(Encoding.PEM), 0o644)
     return out
+
+
+def _is_renewed(out: Path, name: str, ca: x509.Certificate) -> bool:
+    """Whether a file is a certificate that this authority issued to the same name."""
+    try:
+        before = load_certificate(out)
+        return only_name(before, out) == name and issued_by(before, ca)
+    except IdentityError:  # no file, or another one: `write_new` says so
+        return False
 
 
 def _validate_request(path: Path, name: str) -> ec.EllipticCurvePublicKey:
@@ -101,8 +113,9 @@ def _validate_request(path: Path, name: str) -> ec.EllipticCurvePublicKey:
     names += [attribute.value for attribute in csr.subject]
     kinds = [type(general) for extension in extensions for general in extension.value]
     if kinds != [x509.DNSName] or set(names) != {name}:
+        listed = ", ".join(map(str, names)) or "(none)"
         raise IdentityError(
-            f"the request {path} asks for the names {names}, expected only the DNS name {name!r}: "
+            f"the request {path} asks for the names {listed}, expected only the DNS name {name!r}: "
             f"issue what was agreed with that peer, or have it make the request again"
         )
     return validate_p256(public_key, path)

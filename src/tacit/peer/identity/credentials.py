@@ -119,18 +119,24 @@ def peer_name(auth_context: Mapping[str, Iterable[bytes]]) -> str:
     """Return the name of the peer at the other end of a call: the only name, of any kind, in its certificate."""
     names = [list(auth_context.get(kind, ())) for kind in ("x509_subject_alternative_name", "peer_dns")]
     if len(names[1]) != 1 or names[0] != names[1]:
-        raise MessageRefused("identity", f"a certificate with the names {names[0]}, expected exactly one DNS name")
+        raise MessageRefused(
+            "identity", f"a certificate with the names {_words(names[0])}, expected exactly one DNS name"
+        )
     if list(auth_context.get("ssl_session_reused", ())) == [b"true"]:
         # gRPC's server lets a client resume a session without a look at its certificate, which may have ended since.
         raise MessageRefused("identity", "a resumed TLS session, expected a full handshake with the certificate")
     # gRPC 1.85 tells the version; from one that does not, the cipher suites alone rule the others out.
     versions = list(auth_context.get("ssl_tls_version", ()))
     if versions not in ([], [b"TLSv1.3"]):
-        raise MessageRefused("identity", f"a connection by {versions}, expected TLS 1.3")
+        raise MessageRefused("identity", f"a connection by {_words(versions)}, expected TLS 1.3")
     try:
         return validate_peer_name(names[1][0].decode("ascii", "backslashreplace"))
     except IdentityError as error:
         raise MessageRefused("identity", str(error)) from error
+
+
+def _words(found: list[bytes]) -> str:
+    return ", ".join(name.decode("ascii", "backslashreplace") for name in found) or "(none)"
 
 
 def require_direct_issue(certificate_pem: bytes, identity: Identity) -> None:

@@ -11,7 +11,7 @@ The key never leaves the peer::
 Renewal is the same three steps, made while the peer runs: `request` makes a *fresh* key in next.key and touches nothing
 that is in use. `install` joins that key and its certificate in one file, identity.pem, by one rename, so that a crash
 at any point leaves a pair that fits. Asked twice, `request` asks again for the pending key: a certificate on its way
-stays of use.
+stays of use. The old pair is not kept: a key that still proves the name, and that nobody uses, is one to be stolen.
 
 Keys are ECDSA P-256. Certificates are issued by the authority itself, with no intermediates.
 """
@@ -42,7 +42,7 @@ from tacit.peer.identity.pem_files import (
     write_new,
 )
 
-WARNING_SHARE, WARNING_TIME = 0.3, timedelta(days=14)
+WARNING_SHARE, WARNING_TIME = 0.3, timedelta(days=21)
 """A warning is due when this share of a certificate's life is left, or this time where that is shorter."""
 
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -104,6 +104,7 @@ def validate_peer_name(name: str) -> str:
 def request(name: str, directory: Path) -> Request:
     """Make a key for `name` in `directory` and a request for its certificate; files in use there are left alone."""
     validate_peer_name(name)
+    _refuse_other_peer(identity_files(directory).certificate, name)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     key_path, csr_path = directory / "next.key", directory / f"{name}.csr"
     if not key_path.exists():
@@ -130,13 +131,7 @@ def install(certificate: Path, ca: Path, directory: Path) -> Identity:
             f"{files.ca} holds another authority than {ca}: if the federation did change its authority, "
             f"put the new certificate there by hand and install again"
         )
-    if files.certificate.exists():
-        installed = _only_name(load_certificate(files.certificate), files.certificate)
-        if installed != identity.name:
-            raise IdentityError(
-                f"{files.certificate} is the identity of {installed!r}, the new certificate is for "
-                f"{identity.name!r}: one directory holds one peer, choose another"
-            )
+    _refuse_other_peer(files.certificate, identity.name)
     replace_file(files.ca, identity.ca_pem, 0o644)
     replace_file(files.certificate, identity.key_pem + identity.certificate_pem, 0o600)
     pending.unlink()
@@ -144,11 +139,22 @@ def install(certificate: Path, ca: Path, directory: Path) -> Identity:
     return identity
 
 
+def _refuse_other_peer(installed: Path, name: str) -> None:
+    """Refuse a second peer in the directory of another."""
+    if not installed.exists():
+        return
+    owner = only_name(load_certificate(installed), installed)
+    if owner != name:
+        raise IdentityError(
+            f"{installed} is the identity of {owner!r}, not of {name!r}: one directory holds one peer, choose another"
+        )
+
+
 def load_identity(files: IdentityFiles, now: datetime | None = None) -> Identity:
     """Read and check an identity: key and certificate fit, the authority signed it, it is valid and has one name."""
     now = now or datetime.now(UTC)
     key, certificate = load_key(files.key), load_certificate(files.certificate)
-    name = _only_name(certificate, files.certificate)
+    name = only_name(certificate, files.certificate)
     if public_bytes(certificate.public_key()) != public_bytes(key.public_key()):
         raise IdentityError(
             f"the certificate {files.certificate} was not issued for the key {files.key}: install the certificate "
@@ -198,13 +204,14 @@ def expiry_warning(identity: Identity, now: datetime) -> str | None:
     )
 
 
-def _only_name(certificate: x509.Certificate, path: Path) -> str:
+def only_name(certificate: x509.Certificate, path: Path) -> str:
+    """Return the one name in a certificate; refuse one with others."""
     try:
         general = list(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
     except x509.ExtensionNotFound:
         general = []
     if len(general) != 1 or not isinstance(general[0], x509.DNSName):
-        found = [name.value for name in general]
+        found = ", ".join(str(name.value) for name in general) or "(none)"
         raise IdentityError(f"{path} holds the names {found}, expected exactly one DNS name: have it issued again")
     return validate_peer_name(general[0].value)
 
@@ -231,5 +238,5 @@ def _check_uses(certificate: x509.Certificate, path: Path) -> None:
     missing = [use._name for use in PEER_USES if use not in uses]
     if missing:
         raise IdentityError(
-            f"{path} may not be used for {missing}: a peer both dials and listens; have it issued again"
+            f"{path} may not be used for {' and '.join(missing)}: a peer both dials and listens; have it issued again"
         )

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit import runtime
-from tacit.core.contract import Array, Message, Outbox, View
+from tacit.core.contract import Algorithm, Array, Message, Outbox, View
 from tacit.core.inbox import StackedInbox
 
 
@@ -39,6 +39,29 @@ class Envelope(NamedTuple):
     """NumPy arrays, to which `push` weights are applied already; None: the receiver is not called in this round."""
     masks: bytes = b""
     """Tags of the sessions that its masks come from; empty where it has none."""
+
+
+def too_late(envelope: Envelope, round_: int, phase: int | None, algorithm: Algorithm) -> str:
+    """Say why a message is stale where the receiver is in a phase of a round (None: the round is over)."""
+    several = len(algorithm.phases) > 1
+    sent = f"sent in round {envelope.round}" + (f", phase {envelope.phase}" if several else "")
+    if envelope.round < 1:
+        return f"{sent}: rounds are counted from 1"
+    here = f"round {round_} is over" if phase is None else f"it is round {round_}, phase {phase}"
+    ended = "phase" if several and phase is not None and envelope.round == round_ else "round"
+    hint = "" if algorithm.missing == "wait" else "; a longer [rounds] deadline waits for such messages"
+    return f"{sent}, and came when that {ended} had ended here ({here}){hint}"
+
+
+def misfit(envelope: Envelope, spec: Message) -> str:
+    """Say what was sent and what was expected, by types and shapes."""
+
+    def described(message: Message | None) -> str:
+        leaves = [(getattr(leaf, "dtype", "a number"), np.shape(leaf)) for leaf in jax.tree.leaves(message)]
+        shapes = (f"{dtype} {' x '.join(map(str, shape))}".rstrip() for dtype, shape in leaves)
+        return " and ".join(shapes) or "nothing"
+
+    return f"agent {envelope.sender} sent {described(envelope.message)}; expected {described(spec)}"
 
 
 def fits(message: Message, spec: Message) -> bool:

@@ -111,7 +111,9 @@ class BookedReleaser:
         if correlation is None:
             return self.ledger.release(name, event, lambda: self._noisy(event, scale * (1 + share), value)), None
         if memory is None:
-            raise PrivacyError(f"noise with {correlation!r} goes on from the agent's last release, which is not known")
+            raise PrivacyError(
+                f"correlated noise of {mechanism.name!r} goes on from the agent's last release, which is not known"
+            )
         # The centre of the draw is what past noise leaves of the value; with what was released, it gives this noise.
         wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), value)
         centre = jax.tree.map(lambda leaf, past: leaf - scale * past, wide, correlation.recalled(memory, np))

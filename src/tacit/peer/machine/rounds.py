@@ -11,7 +11,7 @@ from tacit import runtime
 from tacit.core.contract import Batch, Key, Message, Params, State, View
 from tacit.core.errors import ContractError, MessageRefused, PrivacyError
 from tacit.core.inbox import StackedInbox
-from tacit.peer.machine.envelopes import Envelope, fits, for_slot, stacked
+from tacit.peer.machine.envelopes import Envelope, fits, for_slot, misfit, stacked, too_late
 from tacit.peer.machine.functions import AgentFunctions
 from tacit.peer.machine.releases import Releaser, refuse_unnumbered
 from tacit.peer.machine.snapshots import Memories, Snapshot
@@ -264,7 +264,7 @@ class RoundMachine:
         if slots.size == 0 or envelope.sender < 0:  # -1 is what padding is called
             raise MessageRefused("sender", f"agent {envelope.sender} is not an in-neighbour of {self.agent}")
         if envelope.round < 1 or self._expired(envelope.phase, envelope.round):
-            raise MessageRefused("stale", f"sent in round {envelope.round}, now it is round {self.round}")
+            raise MessageRefused("stale", too_late(envelope, self.round, self._phase, self.algorithm))
         if self.too_early(envelope.round):
             raise MessageRefused("early", f"sent in round {envelope.round}, but here it is round {self.round}")
         place = (envelope.phase, envelope.round, int(slots[0]) + 1)
@@ -273,9 +273,9 @@ class RoundMachine:
             raise MessageRefused("repeated", f"round {envelope.round} of agent {envelope.sender} is here already")
         if self._is_masked(envelope.phase):
             self._check_tags(envelope)
-        spec, addressed = self.functions.specs[envelope.phase].message, self.functions.specs[envelope.phase].addressed
-        if not (addressed if envelope.message is None else fits(envelope.message, spec)):
-            raise MessageRefused("content", f"agent {envelope.sender} sent leaves of other shapes or types than {spec}")
+        spec = self.functions.specs[envelope.phase]
+        if not (spec.addressed if envelope.message is None else fits(envelope.message, spec.message)):
+            raise MessageRefused("content", misfit(envelope, spec.message))
         self._received[place] = envelope.message
         if envelope.masks:
             self._masks[place] = envelope.masks
@@ -304,8 +304,8 @@ class RoundMachine:
         index = self._phase
         if self._is_masked(index) and (apart := self.waiting_for()):
             raise ContractError(
-                f"round {self.round}, phase {index} cannot go on: messages of agents {sorted(apart)} are not here, or "
-                "their masks do not cancel; wait for those that do"
+                f"round {self.round}, phase {index} cannot go on: messages of {', '.join(map(str, sorted(apart)))} are "
+                "not here, or their masks do not cancel; wait for those that do"
             )
         if self.algorithm.phases[index].target == self.role:
             self._take_in(index)
@@ -325,7 +325,7 @@ class RoundMachine:
             raise MessageRefused(
                 "masks",
                 f"agent {envelope.sender} names {len(envelope.masks) / TAG_BYTES:g} sessions, its partners here are "
-                f"agents {partners}; give all peers the same co_senders",
+                f"agents {', '.join(map(str, partners))}; give all peers the same co_senders",
             )
 
     def _expired(self, phase: int, sent: int) -> bool:

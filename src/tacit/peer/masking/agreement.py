@@ -89,8 +89,8 @@ class PairwiseParty:
                 raise ConfigError(f"name {given!r}: expected 1 to 253 of a-z, 0-9, '-' and '.'")
         if receiver == name or {name, receiver} & set(partners):
             raise ConfigError(
-                f"party {name!r}, receiver {receiver!r}, partners {sorted(partners)}: expected all different; "
-                "a secret with the receiver would hide nothing from it"
+                f"party {name!r}, receiver {receiver!r}, partners {', '.join(sorted(partners))}: expected all "
+                "different; a secret with the receiver would hide nothing from it"
             )
         if len(job) != wire.KEY_BYTES:
             raise ConfigError(f"a job hash of {len(job)} bytes: expected the {wire.KEY_BYTES} bytes of a SHA-256")
@@ -161,8 +161,8 @@ class PairwiseParty:
             )
         if position <= self._last.get(with_, (-1, -1)):
             raise PrivacyError(
-                f"pad with {with_!r} for round {round_}, phase {phase}: (round, phase) {self._last[with_]} was given "
-                "out, and no position is used twice or out of order"
+                f"pad with {with_!r} for round {round_}, phase {phase}: round {self._last[with_][0]}, phase "
+                f"{self._last[with_][1]} was given out, and no position is used twice or out of order"
             )
         key = self._pair(with_).at(position[0])
         self._last[with_] = position

@@ -76,7 +76,8 @@ class Plan:
             [(np.shape(leaf), np.asarray(leaf).dtype) for leaf in jax.tree.leaves(tree)] for tree in (self.batch, batch)
         )
         if found != expected and self.role == self.algorithm.learner:
-            raise DataError(f"a batch of {found}; every round's is {expected}: fill it up, and convert its numbers")
+            given, wanted = (" and ".join(f"{dtype} {shape}" for shape, dtype in each) for each in (found, expected))
+            raise DataError(f"a batch of {given}; every round's is {wanted}: fill it up, and convert its numbers")
 
 
 @dataclass(frozen=True)

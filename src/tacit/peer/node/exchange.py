@@ -31,6 +31,9 @@ class Position(NamedTuple):
     round: int
     phase: int
 
+    def __str__(self) -> str:
+        return f"round {self.round}, phase {self.phase}"
+
 
 class KnownPosition:
     """This peer's position as a neighbour knows it, and the rule when to send a newer one."""

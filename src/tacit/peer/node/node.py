@@ -323,13 +323,13 @@ class Node:
         if position < before:
             raise MessageRefused(
                 "position",
-                f"{name!r} is back at {tuple(position)} and was at {tuple(before)}: it has lost its "
+                f"{name!r} is back at {position} and was at {before}: it has lost its "
                 "store, and what it confirmed is gone here; begin a new epoch of the job",
             )
         if self.masker.needed and position.round > self.round + 1:
             raise MessageRefused(
                 "position",
-                f"{name!r} is at {tuple(position)}, and this peer has not sent it more than round {self.round}: an old "
+                f"{name!r} is at {position}, and this peer has not sent it more than round {self.round}: an old "
                 "copy of this peer's store was put back, which would put masks that were used on other values; nothing "
                 "is sent to it: put the newest store back, or begin a new epoch of the job",
             )
@@ -338,7 +338,7 @@ class Node:
         if not self.waits and position.round > furthest:
             raise MessageRefused(
                 "position",
-                f"{name!r} is at {tuple(position)}, further than this peer and all whom it hears (round {furthest} "
+                f"{name!r} is at {position}, further than this peer and all whom it hears (round {furthest} "
                 "at most): not believed, until they are as far",
             )
         self.outbox.confirm(name, position)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.core.contract import Params
-from tacit.core.errors import BudgetExceeded, ConfigError, PrivacyError, TacitError
+from tacit.core.errors import BudgetExceeded, ConfigError, PrivacyError, TacitError, said
 from tacit.peer.identity.credentials import IdentityWatch
 from tacit.peer.node.assignment import Pace, Plan
 from tacit.peer.node.closing import CloseOnce
@@ -28,7 +28,7 @@ from tacit.peer.node.store import PeerStore
 from tacit.peer.operations.counters import Counters
 from tacit.peer.operations.link_events import LinkEventLog
 from tacit.peer.operations.logs import Log
-from tacit.peer.operations.status import distance, model_fault, predicted, spending, status_of, watch_certificate
+from tacit.peer.operations.status import CertificateWatch, distance, model_fault, predicted, status_of
 from tacit.peer.sources.batches import Feed, RoundBatch
 from tacit.peer.transport.admission import DoorLimits
 from tacit.peer.transport.listener import Limits
@@ -94,7 +94,7 @@ class PeerService(CloseOnce):
         self.links.dial(addresses)
         for name, partners in self.node.masker.partners().items():
             self._pads[name] = self.links.secrets(name, partners, changed=self.links.dialers[name].wake)
-        self._certificate = asyncio.create_task(watch_certificate(self._watch, self.counters, self.log))
+        self._certificate = asyncio.create_task(CertificateWatch(self._watch, self.counters, self.log).run())
         self._rounds = asyncio.create_task(self._run())
         position = self.node.position
         self.log.info(
@@ -195,7 +195,7 @@ class PeerService(CloseOnce):
             event = "the budget is spent" if isinstance(error, BudgetExceeded) else "rounds ended with a fault"
             self.log.error(event, reason=str(error))
         except Exception as error:
-            self.fault = TacitError(f"an error in tacit or in the algorithm: {error!r}")
+            self.fault = TacitError(f"an error in tacit or in the algorithm: {said(error)}")
             self.log.error("rounds ended with a fault", fault=error)
         self.finished.set()
         await self._until(lambda: False)  # what neighbours confirm is still taken in, until the peer is stopped
@@ -254,9 +254,11 @@ class PeerService(CloseOnce):
         self.counters.set("tacit_round", self.node.round)
         self.counters.set("tacit_lag_rounds", self.node.lag())
         if self.node.plan.booked:
-            unit, spent, left, _ = spending(self._store.ledger.budget, self._store.ledger.spent())
-            self.counters.set(f"tacit_{unit}_spent", spent)
-            self.counters.set(f"tacit_{unit}_left", left)
+            use = self._store.ledger.use()
+            self.counters.set(f"tacit_{use.unit}_limit", use.limit)
+            self.counters.set(f"tacit_{use.unit}_spent", use.spent)
+            self.counters.set(f"tacit_{use.unit}_left", use.left)
+            self.counters.set("tacit_budget_runs_out", use.runs_out)
             self.counters.set("tacit_releases_cut", self.node.releases_cut)
 
     async def _until(self, condition: Callable[[], bool], at: float | None = None) -> bool:

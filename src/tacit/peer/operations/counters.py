@@ -45,10 +45,24 @@ METRICS = (
         "tacit_received_bytes_total", "counter", "Bytes of messages that arrived, refused ones included.", ("from",)
     ),
     Metric("tacit_connected", "gauge", "1 while the link is up.", ("neighbour", "direction")),
-    Metric("tacit_epsilon_spent", "gauge", "Privacy loss that the ledger holds."),
-    Metric("tacit_epsilon_left", "gauge", "Privacy loss that the budget still allows."),
-    Metric("tacit_rho_spent", "gauge", "The same in zCDP, for a budget of rho."),
-    Metric("tacit_rho_left", "gauge", "What a budget of rho still allows."),
+    *(
+        Metric(f"tacit_{unit}_{name}", "gauge", f"{text} In {measure}.")
+        for unit, measure in (("epsilon", "epsilon"), ("rho", "rho of zCDP"))
+        for name, text in (
+            ("limit", "Budget: the privacy loss that one record may suffer."),
+            ("spent", "Privacy loss of the record that lost most; no sum over records that are released once."),
+            (
+                "left",
+                "Privacy loss still allowed to the records of the next release: the whole budget where each record is "
+                "released once. At 0 nothing more is released.",
+            ),
+        )
+    ),
+    Metric(
+        "tacit_budget_runs_out",
+        "gauge",
+        "1 where releases are charged to every record, or records come again, so that the budget is used up; else 0.",
+    ),
     Metric("tacit_releases_cut", "gauge", "Releases since the start that were cut down to what was declared."),
     Metric(
         "tacit_consensus_distance",

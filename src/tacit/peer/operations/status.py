@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
-from typing import Any, Literal, NamedTuple
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import jax
 import numpy as np
@@ -16,34 +16,11 @@ from tacit.peer.identity.identity import Identity, expiry_warning
 from tacit.peer.node.node import Node
 from tacit.peer.operations.counters import Counters
 from tacit.peer.operations.logs import Log
-from tacit.privacy.accounting import Budget
-from tacit.privacy.conversions import tight
-from tacit.privacy.events import Loss
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise import hides
 
 LOOK_AT_CERTIFICATE = 60.0
 """Seconds between two looks."""
-
-
-class Spending(NamedTuple):
-    """A budget in its own unit."""
-
-    unit: Literal["epsilon", "rho"]
-    spent: float
-    left: float
-    delta: float | None
-
-
-def spending(budget: Budget, spent: Loss) -> Spending:
-    """Return the spent part of a budget; with a delta, by the smaller of the two bounds on epsilon that hold at it."""
-    if budget.rho is not None:
-        return Spending("rho", spent.rho, max(0.0, budget.rho - spent.rho), None)
-    assert budget.epsilon is not None  # a budget has one of the two
-    epsilon = spent.epsilon
-    if budget.delta is not None:
-        epsilon = min(epsilon, tight(spent.rho, budget.delta - budget.reserve))
-    return Spending("epsilon", epsilon, max(0.0, budget.epsilon - epsilon), budget.delta)
 
 
 def model_fault(node: Node) -> str | None:
@@ -90,25 +67,50 @@ def status_of(node: Node, ledger: Ledger, identity: Identity) -> dict[str, Any]:
             "holds": plan.algorithm.privacy.holds if protects else "nothing: no noise, or noise from a seed",
             "releases": ledger.releases,
             "cut": node.releases_cut,
-            "budget": spending(ledger.budget, ledger.spent())._asdict() if plan.booked else None,
+            "budget": ledger.use()._asdict() if plan.booked else None,
         },
         "model_fault": model_fault(node),
-        "certificate": {"expires": identity.not_after.isoformat(), "fingerprint": identity.fingerprint},
+        "certificate": certificate_status(identity, datetime.now(UTC)),
     }
 
 
-async def watch_certificate(watch: IdentityWatch, counters: Counters, log: Log) -> None:
-    """Report the remaining life of the certificate, and warn before its end, until cancelled."""
-    while True:
-        identity, now = watch.current(), datetime.now(UTC)
-        counters.set("tacit_certificate_expiry_seconds", (identity.not_after - now).total_seconds())
-        try:
-            warning = expiry_warning(identity, now)
-        except IdentityError as expired:
-            warning = str(expired)
-        if warning is not None:
-            log.seldom("certificate", "certificate", warning=warning)
-        await asyncio.sleep(LOOK_AT_CERTIFICATE)
+def certificate_status(identity: Identity, now: datetime) -> dict[str, Any]:
+    """Return the remaining life of a certificate, with a warning where it is about to end, or has ended."""
+    try:
+        warning = expiry_warning(identity, now)
+    except IdentityError as expired:
+        warning = str(expired)
+    return {
+        "expires": identity.not_after.isoformat(),
+        "days_left": round((identity.not_after - now) / timedelta(days=1), 1),
+        "warning": warning,
+        "fingerprint": identity.fingerprint,
+    }
+
+
+class CertificateWatch:
+    """Reports on a peer's certificate: seconds left as a figure, warnings before its end, renewals in the log."""
+
+    def __init__(self, watch: IdentityWatch, counters: Counters, log: Log) -> None:
+        self._watch, self._counters, self._log = watch, counters, log
+        self._fingerprint = watch.current().fingerprint
+
+    def look(self, now: datetime) -> None:
+        """Report on the certificate that is in use."""
+        identity = self._watch.current()
+        found = certificate_status(identity, now)
+        self._counters.set("tacit_certificate_expiry_seconds", (identity.not_after - now).total_seconds())
+        if identity.fingerprint != self._fingerprint:
+            self._fingerprint = identity.fingerprint
+            self._log.info("certificate renewed", expires=found["expires"], fingerprint=identity.fingerprint)
+        if found["warning"] is not None:
+            self._log.seldom("certificate", "certificate", warning=found["warning"])
+
+    async def run(self) -> None:
+        """Look now and then, until cancelled."""
+        while True:
+            self.look(datetime.now(UTC))
+            await asyncio.sleep(LOOK_AT_CERTIFICATE)
 
 
 def distance(alone: Params, together: Params) -> float:

@@ -273,8 +273,9 @@ def _check_leaves(phase: int, form: pb.Form, layout: Layout) -> None:
             expected = f"expected {leaf.name}; give all peers the same dtype"
             raise MessageRefused("dtype", f"{where} is of type {printable(said.dtype)}, {expected}")
         if len(said.shape) != len(leaf.shape) or tuple(said.shape) != leaf.shape:
-            shape = list(said.shape[:8])
-            raise MessageRefused("shape", f"{where} is of shape {shape}, expected {list(leaf.shape)}")
+            raise MessageRefused(
+                "shape", f"{where} is of shape {_sizes(said.shape[:8])}, expected {_sizes(leaf.shape)}"
+            )
 
 
 def _check_values(number: int, array: np.ndarray) -> None:
@@ -292,5 +293,9 @@ def _check_values(number: int, array: np.ndarray) -> None:
             raise MessageRefused("finite", f"leaf {number} holds {array[place]} at place {place}")
 
 
+def _sizes(shape: Sequence[int]) -> str:
+    return " x ".join(map(str, shape)) or "of one number"
+
+
 def _named(leaves: Sequence[tuple[np.dtype, tuple[int, ...]]]) -> str:
-    return ", ".join(f"{dtype.name}{list(shape)}" for dtype, shape in leaves)
+    return ", ".join(f"{dtype.name} {_sizes(shape)}" for dtype, shape in leaves)

@@ -8,7 +8,7 @@ import logging
 from collections import Counter
 from typing import Any, NamedTuple
 
-from tacit.core.errors import ConfigError, MessageRefused
+from tacit.core.errors import ConfigError, MessageRefused, said
 from tacit.peer.identity.credentials import (
     IdentityWatch,
     caller_certificate,
@@ -108,7 +108,9 @@ class Listener:
             return self._door.open(host, int(port))
         except OSError as error:
             await self.close(0)
-            raise ConfigError(f"cannot listen at {address!r} ({error}): choose a free port of this host") from None
+            raise ConfigError(
+                f"cannot listen at {address!r} ({said(error)}): choose a free port of this host"
+            ) from None
 
     async def close(self, grace: float = 1.0) -> None:
         """Send the position and end all links; links that do not end within `grace` seconds are cut off."""

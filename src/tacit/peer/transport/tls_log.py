@@ -23,6 +23,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
+from tacit.core.errors import said
+
 REASONS = (
     "no certificate",
     "expired",
@@ -153,7 +155,7 @@ class HandshakeLog:
             try:
                 self._hand_over(found["text"].startswith(_FAILED), text)
             except Exception as error:  # the log goes on: it carries everybody's standard error
-                self._pass_on(line + f"\nthis line could not be counted: {error!r}\n".encode())
+                self._pass_on(line + f"\nthis line could not be counted: {said(error)}\n".encode())
 
     def _hand_over(self, refusal: bool, text: str) -> None:
         if refusal:

@@ -26,9 +26,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-from tacit.core.errors import BudgetExceeded, LedgerError
+from tacit.core.errors import BudgetExceeded, LedgerError, said
 from tacit.privacy.accounting import Account, Budget
 from tacit.privacy.events import EVERYONE, Event, Loss
+from tacit.privacy.ledger.budget_use import BudgetUse, budget_use
 from tacit.privacy.ledger.entries import Entry, Genesis, encode_event, sealed, validate_name
 from tacit.privacy.ledger.opening import opened
 from tacit.privacy.ledger.replay import Receipt, Replay
@@ -126,7 +127,7 @@ class Ledger:
             finally:
                 held.free()
         except (OSError, sqlite3.Error) as error:
-            raise LedgerError(f"no ledger can be made at {path}: {error}") from error
+            raise LedgerError(f"no ledger can be made at {path}: {said(error)}") from error
         return cls.open(path, budget, witness, job)
 
     @classmethod
@@ -151,8 +152,8 @@ class Ledger:
             genesis = replay.genesis
             if budget is not None and budget != genesis.budget:
                 raise LedgerError(
-                    f"{path} has the budget {genesis.budget}, not {budget}: a budget is fixed when the ledger is made; "
-                    "open it with its own, or begin a new ledger for other records"
+                    f"{path} has the budget {genesis.budget.words()}, not {budget.words()}: a budget is fixed when the "
+                    "ledger is made; open it with its own, or begin a new ledger for other records"
                 )
             if job and job != genesis.job:
                 raise LedgerError(f"{path} is the ledger of job {genesis.job!r}, not of {job!r}")
@@ -185,8 +186,16 @@ class Ledger:
         """Return the loss booked for an observer; the default is all of them together."""
         return self._account.spent(observer)
 
+    def use(self) -> BudgetUse:
+        """Return the figures of the budget over all observers, with what they mean."""
+        return budget_use(self.budget, self._account)
+
     def left(self, observer: str = EVERYONE) -> Loss:
-        """Return the rest of the budget towards an observer; the budget is enforced for all of them together."""
+        """Return the rest of the budget of the dearest unit towards an observer.
+
+        The budget is enforced for all observers together. Where each record is released once, the next ones have all of
+        it: see `use`.
+        """
         return self.budget.left(self.spent(observer))
 
     def charge(self, release: str, event: Event) -> Receipt:
@@ -313,7 +322,7 @@ class Ledger:
         if refusal is not None:
             asked = repr(charges[0][0]) + ("" if len(charges) == 1 else f" and {len(charges) - 1} more")
             raise BudgetExceeded(
-                f"release {asked} is refused: {refusal} (spent is {self.spent()}, and after it {after})"
+                f"release {asked} is refused: {refusal} (spent is {self.spent().words()}, and after it {after.words()})"
             )
 
     @contextlib.contextmanager
@@ -321,11 +330,11 @@ class Ledger:
         try:
             yield
         except BaseException as error:
-            self._shut(f"a charge failed ({error!r}), and what is on the disk is not known")
+            self._shut(f"a charge failed ({said(error)}), and what is on the disk is not known")
             if isinstance(error, (*SQLITE_FAILURES, OSError)):
                 raise LedgerError(
-                    f"{self.path}: the charge could not be made durable ({error}); nothing was released and the ledger "
-                    "is closed: see to the disk, then open it anew, which verifies it"
+                    f"{self.path}: the charge could not be made durable ({said(error)}); nothing was released and the "
+                    "ledger is closed: see to the disk, then open it anew, which verifies it"
                 ) from error
             raise
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from tacit.core.errors import LedgerError
+from tacit.core.errors import LedgerError, said
 from tacit.privacy.ledger.replay import Receipt, Replay
 from tacit.privacy.ledger.store import SQLITE_FAILURES, WriterLock, checkpoint, connect_writer, reading, sync
 from tacit.privacy.ledger.witness import Mark, read_mark, write_mark
@@ -33,7 +33,7 @@ def opened(path: Path, witness: Path | None) -> Iterator[tuple[sqlite3.Connectio
             sync(path.parent)  # the log's name: SQLite does this too, but ignores it when it fails
             yield connection, held, replay
         except (*SQLITE_FAILURES, OSError) as error:
-            raise LedgerError(f"{path} cannot be opened: {error}") from error
+            raise LedgerError(f"{path} cannot be opened: {said(error)}") from error
         undo.pop_all()
 
 
