@@ -56,7 +56,7 @@ def main() -> None:
 
     x, y = rings(4_000, seed=1)
     owner = ((np.arctan2(x[:, 1], x[:, 0]) + np.pi) / (2 * np.pi) * AGENTS).astype(int) % AGENTS
-    stream = tacit.streams.from_arrays(x, y, assignment=owner, batch=16)
+    stream = tacit.streams.from_arrays(x, y, assignment=owner, batch=16, exhausted="cycle")
     graph = tacit.graphs.random_digraph(AGENTS, out_degree=3, seed=0)
 
     test_x, test_y = rings(2_000, seed=2)

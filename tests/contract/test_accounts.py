@@ -292,7 +292,7 @@ def test_owners_of_other_sizes_do_not_make_a_record_look_new() -> None:
     """70 rounds: a record of the owner of two rows is released 35 times, whatever the others' periods are."""
     owner = np.repeat(np.arange(3), (2, 5, 7))
     x = np.random.default_rng(0).normal(size=(owner.size, 2)).astype(np.float32)
-    data = tacit.streams.from_arrays(x, np.sign(x[:, 0]), owner)
+    data = tacit.streams.from_arrays(x, np.sign(x[:, 0]), owner, exhausted="cycle")
     books = [Books(), Books(), Books()]
     algorithm = build("distributed_online", laplace(1.0, 1.0))
     graph = tacit.graphs.complete(3)
@@ -305,7 +305,7 @@ def test_owners_of_other_sizes_do_not_make_a_record_look_new() -> None:
 def test_records_held_back_are_counted_as_often_as_they_are_read() -> None:
     """Owners of two and of six rows, and as many to judge by: both repeat after six rounds, the records of one after two."""
     owner = np.repeat([0, 1], [2, 6])
-    one = tacit.streams.from_arrays(np.zeros((8, 2), np.float32), np.ones(8), owner)
+    one = tacit.streams.from_arrays(np.zeros((8, 2), np.float32), np.ones(8), owner, exhausted="cycle")
     both = tacit.streams.with_validation(one, one)
     np.testing.assert_array_equal(both.reads(12), [6, 2])
     assert [both.records_in_round(0, t) for t in (1, 2, 3)] == [(0, 1), (2, 3), (0, 1)]

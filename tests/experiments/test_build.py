@@ -107,7 +107,7 @@ def test_a_file_is_shared_out_and_standardised(experiment: str, table: Path) -> 
 def test_a_file_with_owners_gives_each_its_rows(experiment: str, table: Path) -> None:
     csv = (
         'kind = "csv"\npath = "data.csv"\nlabel = "label"\nowner = "room"\nstandardise = false\n'
-        "bias = false\nshuffle = false"
+        "bias = false\nshuffle = false\npasses = 2"
     )
     stream = problem(experiment, (SYNTHETIC, csv), file=table).stream(0)
     lines = (table.parent / "data.csv").read_text().splitlines()[1:6]
@@ -130,11 +130,21 @@ def test_a_file_with_owners_gives_each_its_rows(experiment: str, table: Path) ->
     ],
 )
 def test_every_way_to_share_rows_out(experiment: str, table: Path, partition: str) -> None:
-    csv = f'kind = "csv"\npath = "data.csv"\nlabel = "label"\npartition = {{ {partition} }}'
+    csv = f'kind = "csv"\npath = "data.csv"\nlabel = "label"\nexhausted = "cycle"\npartition = {{ {partition} }}'
     made = problem(experiment, (SYNTHETIC, csv), file=table)
     assert made.stream(0).data_size.sum() == ROWS
     words = partition.partition('"')[2].partition('"')[0]
     assert f"shared out by {words}" in made.stream(0).description
+
+
+def test_more_rounds_than_rows_are_refused_with_both_remedies(experiment: str, table: Path) -> None:
+    csv = 'kind = "csv"\npath = "data.csv"\nlabel = "label"\nowner = "room"'
+    with pytest.raises(DataError, match=r"(?s)rounds = 12.* 8 rows.*rounds = 8.*passes = 2.*cycle"):
+        problem(experiment, (SYNTHETIC, csv), file=table)
+    twice = problem(experiment, (SYNTHETIC, f"{csv}\npasses = 2"), file=table).stream(0)
+    assert (twice.rounds, twice.read_counts(12)[:2]) == (16, (1, 2))
+    with pytest.raises(DataError, match="rounds = 16"):
+        problem(experiment, (SYNTHETIC, f"{csv}\npasses = 2"), ("rounds = 12", "rounds = 17"), file=table)
 
 
 def test_faults_in_the_data_name_the_section(experiment: str, table: Path) -> None:

@@ -36,6 +36,7 @@ run.regret_points = 0
 graph.kind = "complete"
 stream.kind = "csv"
 stream.path = "table.csv"
+stream.exhausted = "cycle"
 stream.shuffle = false
 objective.kind = "logistic"
 algorithm = [{ name = "online_push_sum", step = 0.1, mechanism = { kind = "laplace", epsilon = 1.0, clip = 1.0 } }]

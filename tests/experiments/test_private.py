@@ -74,7 +74,7 @@ def test_rows_of_a_file_get_norm_1_and_batches_of_a_hundredth(tmp_path: Path) ->
     lines = [f"{a:.3f},{b:.3f},{int(a > b)},{k % 2}" for k, (a, b) in enumerate(rng.random((800, 2)))]
     (tmp_path / "rows.csv").write_text("\n".join(["a,b,y,who", *lines, ""]))
     stream = '[stream]\nkind = "csv"\npath = "rows.csv"\nlabel = "y"\nclasses = ["0", "1"]\nowner = "who"\n'
-    stream += "bounds = {a = [0, 1], b = [0, 1]}\n"
+    stream += "bounds = {a = [0, 1], b = [0, 1]}\npasses = 3\n"
     start, _, rest = TEXT.partition("[stream]")
     text = start.replace("agents = 4", "") + stream + rest[rest.index("[objective]") :]
     made = problem(text.replace("rounds = 12", "rounds = 250"), tmp_path / "x.toml")
@@ -103,7 +103,7 @@ def test_faults_are_named(old: str, new: str, named: str) -> None:
 def test_participation_is_what_the_stream_does() -> None:
     rng = np.random.default_rng(0)
     rows = [np.arange(7), np.arange(7, 12)]
-    data = tacit.streams.from_arrays(rng.random((12, 2)), np.ones(12), rows, batch=2)
+    data = tacit.streams.from_arrays(rng.random((12, 2)), np.ones(12), rows, batch=2, exhausted="cycle")
     for rounds in (1, 3, 4, 9, 20):
         reads, apart = 1, rounds
         for agent in range(2):
@@ -121,6 +121,11 @@ def test_owners_of_very_unequal_sizes_are_told(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("\n".join(["a,y,who", *lines, ""]))
     stream = '[stream]\nkind = "csv"\npath = "rows.csv"\nlabel = "y"\nclasses = ["0", "1"]\nowner = "who"\n'
     start, _, rest = TEXT.partition("[stream]")
-    text = start.replace("agents = 4", "") + stream + "bounds = {a = [0, 1]}\n" + rest[rest.index("[objective]") :]
-    with pytest.warns(TacitWarning, match="mask"):
+    text = (
+        start.replace("agents = 4", "")
+        + stream
+        + "bounds = {a = [0, 1]}\nexhausted = 'cycle'\n"
+        + rest[rest.index("[objective]") :]
+    )
+    with pytest.warns(TacitWarning, match="cycle"):
         problem(text.replace("rounds = 12", "rounds = 40"), tmp_path / "x.toml")

@@ -30,7 +30,7 @@ from tacit.config import experiment as config
 from tacit.config import experiment_sections as sections
 from tacit.config import job as jobs
 from tacit.config import peer as peers
-from tacit.core.errors import TacitError
+from tacit.core.errors import TacitError, TacitWarning
 from tacit.experiments import build, parse
 from tests.deploy.homes import LAPLACE, job_text, peer_text
 
@@ -83,7 +83,7 @@ class Case(NamedTuple):
         """Return what went wrong but should not have."""
         try:
             self.try_out(self.text(), folder)
-        except TacitError:
+        except (TacitError, TacitWarning):
             return None
         except Exception as error:
             return f"{self}: {type(error).__name__}: {str(error)[:150]}"

@@ -171,7 +171,7 @@ def endless(function):
 def in_arrays(x):
     """Each agent reads twelve rows of its own, over and over."""
     owner = np.arange(12 * AGENTS) % AGENTS
-    return streams.from_arrays(x, np.ones(len(x)), owner, batch=2, shuffle_seed=None)
+    return streams.from_arrays(x, np.ones(len(x)), owner, batch=2, shuffle_seed=None, exhausted="cycle")
 
 
 # A checkpoint goes on only with the data of which it was made, in whatever round others differ.

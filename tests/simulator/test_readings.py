@@ -25,7 +25,7 @@ def learners(order: Any = ORDER, agents: int = 3) -> RoleLayout:
 
 def owners(*sizes: int, batch: int = 1) -> Stream:
     owner = np.repeat(np.arange(len(sizes)), sizes)
-    return from_arrays(np.zeros((owner.size, 1)), np.ones(owner.size), owner, batch=batch)
+    return from_arrays(np.zeros((owner.size, 1)), np.ones(owner.size), owner, batch=batch, exhausted="cycle")
 
 
 def told(records: Any) -> Stream:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,19 +16,22 @@ Y = np.arange(12) % 2
 THREE = [[0, 1, 2, 3, 4], [5, 6], [7, 8, 9, 10, 11]]
 
 
+cycling = partial(from_arrays, exhausted="cycle")
+
+
 def rows_read(stream, rounds: int) -> np.ndarray:
     return stream.chunk(0, rounds).x[..., 0].astype(int)
 
 
 def test_each_agent_reads_its_own_rows_once_per_pass() -> None:
-    rows = rows_read(from_arrays(X, Y, THREE), 10)
+    rows = rows_read(cycling(X, Y, THREE), 10)
     for agent, own in enumerate(THREE):
         for begin in range(0, 10, len(own)):
             assert sorted(rows[begin : begin + len(own), agent]) == own
 
 
 def test_labels_travel_with_their_rows() -> None:
-    chunk = from_arrays(X, Y, THREE).chunk(0, 20)
+    chunk = cycling(X, Y, THREE).chunk(0, 20)
     np.testing.assert_array_equal(chunk.y, np.where(chunk.x[..., 0] % 2 == 1, 1, -1))
 
 
@@ -46,7 +51,7 @@ def test_any_slice_is_that_slice_of_the_whole(start, length, batch, exhausted) -
 
 
 def test_cycles_repeat_after_the_period() -> None:
-    stream = from_arrays(X, Y, THREE, batch=2)
+    stream = cycling(X, Y, THREE, batch=2)
     assert (stream.rounds, stream.period) == (None, 5)  # 5 rows by twos: 5 rounds; 2 rows by twos: 1
     np.testing.assert_array_equal(stream.chunk(0, 5).x, stream.chunk(15, 20).x)
     np.testing.assert_array_equal(stream.data_size, [5, 2, 5])
@@ -55,7 +60,7 @@ def test_cycles_repeat_after_the_period() -> None:
 def test_a_period_beyond_all_runs_counts_as_none() -> None:
     primes = [1009, 1013, 1019, 1021, 1031]
     holder = np.repeat(np.arange(5), primes)
-    assert from_arrays(np.zeros((5093, 1)), np.zeros(5093), holder).period is None
+    assert cycling(np.zeros((5093, 1)), np.zeros(5093), holder).period is None
 
 
 def test_a_masked_agent_has_weight_zero_and_no_data_left() -> None:
@@ -91,17 +96,47 @@ def test_stop_refuses_more_than_there_is(setting) -> None:
 
 
 def test_reads_counts_how_often_a_record_is_used() -> None:
-    np.testing.assert_array_equal(from_arrays(X, Y, THREE).reads(5), [1, 3, 1])
-    np.testing.assert_array_equal(from_arrays(X, Y, THREE, batch=2).reads(5), [2, 5, 2])
+    np.testing.assert_array_equal(cycling(X, Y, THREE).reads(5), [1, 3, 1])
+    np.testing.assert_array_equal(cycling(X, Y, THREE, batch=2).reads(5), [2, 5, 2])
     np.testing.assert_array_equal(from_arrays(X, Y, THREE, exhausted="mask").reads(5), [1, 1, 1])
     for agent, own in enumerate(THREE):
-        rows = rows_read(from_arrays(X, Y, THREE, batch=2), 5)[:, agent]
+        rows = rows_read(cycling(X, Y, THREE, batch=2), 5)[:, agent]
         assert max(np.bincount(rows.ravel())[own]) == [2, 5, 2][agent]
+
+
+def test_rows_are_read_once_unless_more_is_asked_for() -> None:
+    stream = from_arrays(X, Y, THREE)
+    assert (stream.rounds, stream.read_counts(5)) == (5, (1, 1, 0, 12))
+    with pytest.raises(DataError, match="passes"):
+        stream.chunk(0, 6)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3])
+@pytest.mark.parametrize("setting", [{"exhausted": "cycle"}, {"passes": 3}, {"rounds": 16}])
+def test_read_counts_are_those_of_the_rows_themselves(setting, batch) -> None:
+    stream = from_arrays(X + 1, Y, THREE, batch=batch, **setting)
+    for rounds in range(7):
+        rows = stream.chunk(0, rounds).x.astype(int).ravel()
+        times = np.bincount(rows, minlength=13)[1:]  # where there is none a row reads 0
+        counts = stream.read_counts(rounds)
+        assert counts == (times.min(), times.max(), (times == 0).sum(), 12)
+        np.testing.assert_array_equal(stream.reads(rounds).max(initial=0), times.max()) if rounds else None
+
+
+def test_a_pass_lasts_as_long_as_the_most_rows_and_reads_each_row_once() -> None:
+    stream = from_arrays(X + 1, Y, THREE, passes=3)
+    assert (stream.rounds, stream.period) == (15, 5)
+    once = stream.chunk(0, 5)
+    np.testing.assert_array_equal(once.x, stream.chunk(10, 15).x)
+    assert sorted(once.x.astype(int).ravel()) == [0] * 3 + list(range(1, 13))
+    np.testing.assert_array_equal(stream.records(1, 0, 7)[:, 0], [0, 1, -1, -1, -1, 0, 1])
+    with pytest.raises(ConfigError, match="passes=3"):
+        cycling(X, Y, THREE, passes=3)
 
 
 @pytest.mark.parametrize("batch", [1, 3])
 def test_a_record_has_one_number_whenever_it_is_read(batch) -> None:
-    stream = from_arrays(X, Y, THREE, batch=batch)
+    stream = cycling(X, Y, THREE, batch=batch)
     x = stream.chunk(0, 9).x.reshape(9, 3, batch).astype(int)
     for agent in range(3):
         numbers, rows = stream.records(agent, 0, 9), x[:, agent]
@@ -137,7 +172,7 @@ def test_the_order_is_shuffled_by_its_seed_or_kept() -> None:
 
 def test_ids_per_row_and_rows_per_agent_are_the_same_assignment() -> None:
     ids = np.repeat([0, 1, 2], [5, 2, 5])
-    np.testing.assert_array_equal(rows_read(from_arrays(X, Y, ids), 9), rows_read(from_arrays(X, Y, THREE), 9))
+    np.testing.assert_array_equal(rows_read(cycling(X, Y, ids), 9), rows_read(cycling(X, Y, THREE), 9))
     by_matrix = from_arrays(X, Y, np.arange(12).reshape(4, 3))
     np.testing.assert_array_equal(by_matrix.data_size, [3, 3, 3, 3])
 

@@ -36,8 +36,8 @@ def test_it_counts_what_is_fitted_and_says_what_judges() -> None:
 
 def test_no_record_is_taken_for_another() -> None:
     """What is judged by has numbers of its own; agents are alike that are so in both."""
-    one = from_arrays(X, Y, [[0, 1], [2, 3, 4, 5], [6, 7]], rounds=8)
-    other = from_arrays(X, Y, [[0, 1], [2, 3, 4, 5], [6, 7, 8]], rounds=8)
+    one = from_arrays(X, Y, [[0, 1], [2, 3, 4, 5], [6, 7]], rounds=8, exhausted="cycle")
+    other = from_arrays(X, Y, [[0, 1], [2, 3, 4, 5], [6, 7, 8]], rounds=8, exhausted="cycle")
     both = with_validation(one, other)
     for agent in range(3):
         numbers = both.records(agent, 0, 8)

@@ -266,7 +266,7 @@ def _print_comparison(comparison: Comparison) -> None:
     for difference in comparison.differences():
         say(f"note: these runs are not of one problem: {difference}", err=True)
     print_table([textwrap.fill(title, 16) for title in comparison.columns()], comparison.rows())
-    for sentence in (comparison.headline(), *comparison.sentences()):
+    for sentence in (comparison.headline(), *comparison.readings(), *comparison.sentences()):
         say(sentence)
     for caution in comparison.cautions():
         say(f"warning: {caution}")

@@ -95,7 +95,10 @@ class TabularSettings(Section):
     """Whether every row is scaled to norm 1, which needs no other row; with [privacy] it is, unless said otherwise."""
     batch: int = Field(default=1, ge=1)
     """With [privacy], where it is not given: a hundredth of what the largest owner has."""
-    exhausted: Literal["cycle", "mask", "stop"] = "cycle"
+    exhausted: Literal["mask", "cycle", "stop"] = "mask"
+    """Where an owner's rows are used up: its rounds are over, or it begins again, or the run ends for all."""
+    passes: int = Field(default=1, ge=1, le=limits.MOST_ROUNDS)
+    """Times that every row is read."""
     shuffle: bool = True
 
 

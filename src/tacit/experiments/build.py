@@ -14,7 +14,7 @@ from tacit.config.experiment import SYNTHETIC, Config
 from tacit.config.sections import located
 from tacit.core import limits
 from tacit.core.contract import Algorithm, Objective
-from tacit.core.errors import TacitError
+from tacit.core.errors import DataError, TacitError
 from tacit.experiments.private import planned
 from tacit.experiments.references import References, made, references_of, with_constant
 from tacit.experiments.tables import Tabular, seeded
@@ -179,6 +179,7 @@ def _built(config: Config) -> Problem:
     stream = _stream_maker(config, graph)
     with located(config.objective.place):
         objective = config.objective.function(**config.objective.arguments())
+    _check_length(config, stream(config.run.seed))
     plan = None
     if config.privacy is not None:
         config, plan = planned(config, config.privacy, stream(config.run.seed))
@@ -186,6 +187,24 @@ def _built(config: Config) -> Problem:
     problem = Problem(config, _there(config.graph, graph, stream), stream, objective, algorithms, channel, plan)
     problem.check()
     return problem
+
+
+def _check_length(config: Config, stream: Stream) -> None:
+    """Refuse more rounds than a stream has, in the words of a file."""
+    if stream.rounds is None or stream.rounds >= config.run.rounds:
+        return
+    words = f"{config.file}: [run] rounds = {config.run.rounds:,}, but [stream] lasts for {stream.rounds:,}"
+    if config.stream.kind in SYNTHETIC:
+        raise DataError(f"{words}; say rounds = {stream.rounds}")
+    settings: Any = config.stream.values
+    stops, sizes = settings.exhausted == "stop", stream.data_size
+    once, largest = stream.rounds // settings.passes, int(sizes.min() if stops else sizes.max())
+    raise DataError(
+        f"{words}: {'the smallest' if stops else 'the largest'} owner has {largest:,} rows, and each is read "
+        f"{'once' if settings.passes == 1 else f'{settings.passes} times'}. Say rounds = {stream.rounds}, or have rows "
+        f"read again by [stream] passes = {-(-config.run.rounds // once)} (everybody's equally often) or "
+        'exhausted = "cycle" (whoever has few reads them more often); figures of the rounds are then training figures'
+    )
 
 
 def graph_maker(choice: Choice, dynamics: Choice | None) -> Callable[[int], Graph]:

@@ -105,7 +105,8 @@ def constant_figures(objective: Objective, stream: Stream, rounds: int) -> Mappi
         pieces.append([_mean_over_agents(values, weight) for values in judged])
     lost, score = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
     # An agent without a sample loses nothing, and is neither right nor wrong.
-    return {"loss": lost[:, 0], objective.score_name: score[:, 1]}
+    figures = {"loss": lost[:, 0], objective.score_name: score[:, 1]}
+    return {**figures, "present": lost[:, 2], "present_loss": lost[:, 0]}
 
 
 def _by_place(y: NDArray[np.generic], weight: NDArray[np.generic] | None) -> tuple[Numbers, Numbers]:
@@ -148,9 +149,11 @@ def _classes(sample: object, before: Numbers, found: NDArray[np.int64]) -> Seque
 
 
 def _mean_over_agents(values: Numbers, weight: Numbers) -> Numbers:
-    """Return (rounds, 2) means over the agents: over all, where one without a sample counts 0; and over the others."""
+    """Return (rounds, 3) means over the agents: over all, where one without a sample counts 0; over the others; and
+    the share of these."""
     there = weight.sum(axis=2)
     each = (weight * values).sum(axis=2) / np.where(there > 0, there, 1)
     present = (there > 0).sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.stack([each.mean(axis=1), each.sum(axis=1) / present], axis=1)
+        share = present / there.shape[1]
+        return np.stack([each.mean(axis=1), each.sum(axis=1) / present, share], axis=1)

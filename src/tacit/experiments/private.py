@@ -25,7 +25,8 @@ def participation(stream: Stream, rounds: int) -> tuple[int, int]:
 
     Example:
       >>> import numpy as np, tacit
-      >>> rows = tacit.streams.from_arrays(np.ones((8, 1)), np.ones(8), [np.arange(4), np.arange(4, 8)], batch=2)
+      >>> owner = np.repeat([0, 1], 4)
+      >>> rows = tacit.streams.from_arrays(np.ones((8, 1)), np.ones(8), owner, batch=2, passes=3)
       >>> participation(rows, 6)
       (3, 2)
     """
@@ -63,8 +64,8 @@ def _warn_of_unequal_owners(stream: Stream, chosen: Plan) -> None:
     if chosen.passes > 2 and sizes.min() > 0 and sizes.max() > 2 * sizes.min():
         warnings.warn(
             f"the owner with fewest records ({int(sizes.min()):,} of up to {int(sizes.max()):,}) reads each of them "
-            f"{chosen.passes} times, and all noise is fitted to that: say exhausted = 'mask' in [stream], and every "
-            "record is read once",
+            f"{chosen.passes} times, and all noise is fitted to that: leave exhausted = 'cycle' out of [stream], "
+            "and every record is read once, or as often as passes says",
             TacitWarning,
             stacklevel=2,
         )

@@ -124,6 +124,7 @@ class Tabular:
                 shares,
                 batch=self._batch or _hundredth(shares, agents),
                 exhausted=self.settings.exhausted,
+                passes=self.settings.passes,
                 shuffle_seed=seed if self.shuffle else None,
                 task=self.task,
                 name=self.name,

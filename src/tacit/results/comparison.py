@@ -103,14 +103,24 @@ class Comparison:
         private = ("noise / signal; clipped",) if self._has_private else ()
         return (
             "algorithm",
-            "average loss",
-            self._score_name or "score",
+            f"average loss{self._training}",
+            f"{self._score_name or 'score'}{self._training}",
             "regret / agent / round",
             "consensus distance",
             "bits / agent / round",
             "privacy",
             *private,
         )
+
+    def readings(self) -> list[str]:
+        """Say how often records were read, and what that makes of the figures."""
+        found: dict[str, list[str]] = {}
+        for record in self.records:
+            if record.summary.get("reads") is not None:
+                found.setdefault(_reading(record.summary["reads"]), []).append(record.label)
+        if len(found) == 1:
+            return [f"{next(iter(found))}."]
+        return [f"{', '.join(labels)}: {words}." for words, labels in found.items()]
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one line of text per run; "±" is half a 95 % interval over the repeats."""
@@ -183,6 +193,10 @@ class Comparison:
         return names.pop() if len(names) == 1 else None
 
     @property
+    def _training(self) -> str:
+        return " (training)" if any(record.training for record in self.records) else ""
+
+    @property
     def _has_private(self) -> bool:
         return any("noise_to_signal" in record.metrics for record in self.records)
 
@@ -241,6 +255,21 @@ def _against(loss: np.ndarray | None, lowest: np.ndarray) -> str:
     if loss is lowest:
         return "lowest"
     return with_interval(figure(loss - lowest))
+
+
+def _reading(reads: dict[str, Any]) -> str:
+    """Say how often records were read."""
+    least, most, unread, records = (reads[name] for name in ("least", "most", "unread", "records"))
+    missed = f"; {unread:,} of {records:,} were not reached" if unread and records else ""
+    if most > 1:
+        often = f"{most}" if least == most else f"{least} to {most}"
+        return (
+            f"Records were read {often} times{missed}: loss and score of the rounds are training figures, which say "
+            "how well models remember; figures of held-out rows say how well they predict"
+        )
+    return (
+        f"Each record was read {'once' if not missed else 'at most once'}{missed}, and predicted before it was learnt"
+    )
 
 
 def _loudness(metrics: dict[str, Any]) -> str:

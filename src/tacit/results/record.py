@@ -41,6 +41,8 @@ class Trace:
     """Mean squared distance of the models from their mean."""
     bits: NDArray[np.int64]
     """Sent by all agents together so far."""
+    judged: NDArray[np.float64] | None = None
+    """Predictions per agent that the averages are of; None: one in every round."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -71,6 +73,11 @@ class Record:
     def privacy(self) -> str:
         """The budget that was spent, in the words of a cell of a table."""
         return privacy_in_short(self.summary["privacy"])
+
+    @property
+    def training(self) -> bool:
+        """Whether records were read more than once, so that figures of the rounds are those of training."""
+        return bool(self.summary.get("reads", {}).get("most", 1) > 1)
 
     def __repr__(self) -> str:
         facts = self.summary
@@ -110,6 +117,7 @@ def record(run: Run) -> Record:
         score=run.running_average(score)[:, at - 1] if score in run.per_round else None,
         consensus=np.asarray(run.recorded["consensus"], np.float64),
         bits=np.cumsum(run.per_round["bits"], axis=1, dtype=np.int64)[:, at - 1],
+        judged=run.judged()[:, at - 1] if "present" in run.per_round else None,
     )
     return Record(_summary(run), run.settings or _settings(run), trace)
 
@@ -173,6 +181,7 @@ def _summary(run: Run) -> dict[str, Any]:
         "regret": None if regret is None else _regret(regret),
         "privacy": run.privacy.summary(),
         "references": dict(run.references),
+        "reads": run.reads()._asdict(),
         "timings": {"seconds": run.seconds, "compile_seconds": run.compile_seconds},
         "versions": versions(),
         "objective": run.objective.name,

@@ -69,7 +69,8 @@ class Finding(NamedTuple):
     def sentence(self) -> str:
         """Say who won."""
         own = self.record.metrics[_key(self.metric)]["mean"]
-        figure = "diverged" if own is None else f"has {self.metric} {_number(own)}"
+        training = "training " if self.record.training else ""
+        figure = "diverged" if own is None else f"has {training}{self.metric} {_number(own)}"
         parts = []
         for outcome, word in (
             ("better", "better than"),
@@ -260,9 +261,9 @@ def _values(record: Record, metric: str) -> NDArray[np.float64]:
     trace = record.trace
     averages = trace.average_loss if metric == "loss" else trace.score
     assert averages is not None
-    rounds = np.concatenate([[0], trace.rounds])
-    totals = np.concatenate([[0.0], averages[0] * trace.rounds])
-    return np.asarray(np.diff(totals) / np.diff(rounds))
+    judged = trace.rounds.astype(np.float64) if trace.judged is None else trace.judged[0]
+    added = np.diff(judged, prepend=0)
+    return np.asarray(np.diff(averages[0] * judged, prepend=0)[added > 0] / added[added > 0])
 
 
 def _number(value: float) -> str:

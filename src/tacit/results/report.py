@@ -90,6 +90,7 @@ def _table(comparison: Comparison) -> Html:
         else "Means over the repeats; ± is half of a 95 % confidence interval (Student's t)."
     )
     note += " Average loss and score are taken at prediction time, over all agents and rounds."
+    note += "".join(f" {words}" for words in comparison.readings())
     note += _certificate(comparison.records)
     return html(
         "<div class='scroll' role='region' aria-label='Table of results' tabindex='0'>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from tacit.results.regret import (
     regret_curve,
 )
 from tacit.streams import Stream
+from tacit.streams.stream import ReadCounts
 
 Series = np.ndarray
 """(repeats, rounds) or (repeats, recorded rounds)."""
@@ -47,7 +49,9 @@ class Run:
     """The outcome of one algorithm on one graph and stream; `tacit.simulate` makes it.
 
     `per_round` holds (repeats, rounds) arrays: "loss" (mean over agents of f_it(x_it), before
-    the update), the objective's score, "messages" sent, "bits" sent, and what else was asked for. `recorded`
+    the update), the objective's score, "messages" sent, "bits" sent, and what else was asked for; where agents may be
+    without a sample, also "present" (the share of them that have one; whose rounds are over loses nothing in "loss")
+    and "present_loss" (the losses of these, over all agents). `recorded`
     holds figures of the state after the rounds in `recorded_rounds`: "consensus", the mean squared distance
     of the models from their mean.
 
@@ -124,17 +128,36 @@ class Run:
         return f"Run({', '.join(facts)})"
 
     def average_loss(self) -> np.ndarray:
-        """(repeats,) average over rounds and agents of the loss at prediction time."""
-        return np.asarray(self.per_round["loss"].mean(axis=1, dtype=np.float64))
+        """(repeats,) average over rounds and agents of the loss at prediction time, where there was a sample."""
+        return self.running_average("loss")[:, -1]
 
     def running_average(self, name: str = "loss") -> Series:
         """(repeats, rounds) average of a per-round figure up to each round.
 
+        Loss and score are those of agents that had a sample: whose rows are used up counts neither way.
+
         Args:
           name: Key of `per_round`.
         """
-        values = np.asarray(self.per_round[name], np.float64)
-        return np.asarray(np.cumsum(values, axis=1) / np.arange(1, values.shape[1] + 1))
+        values, judged = np.asarray(self.per_round[name], np.float64), self.judged()
+        if name == "loss" and "present_loss" in self.per_round:
+            totals = np.asarray(self.per_round["present_loss"], np.float64)
+        elif name in (self.objective.score_name, "clipped") and "present" in self.per_round:
+            totals = np.where(np.isfinite(values), values, 0) * np.asarray(self.per_round["present"], np.float64)
+        else:
+            totals, judged = values, np.broadcast_to(np.arange(1.0, values.shape[1] + 1), values.shape)
+        return np.asarray(np.cumsum(totals, axis=1) / np.where(judged > 0, judged, 1))
+
+    def judged(self) -> Series:
+        """(repeats, rounds) predictions up to each round by which loss and score are judged, per agent."""
+        loss = self.per_round["loss"]
+        present = self.per_round.get("present")
+        return np.cumsum(np.ones(loss.shape) if present is None else np.asarray(present, np.float64), axis=1)
+
+    def reads(self) -> ReadCounts:
+        """Return how often records were read; more than once, loss and score are figures of training."""
+        counts = (stream.read_counts(self.rounds) for stream in self.streams)
+        return functools.reduce(ReadCounts.joined, counts)
 
     def regret(self, points: int = 8, window: int | None = None) -> RegretCurve:
         """Return the static regret at log-spaced rounds, the last one final.
@@ -237,7 +260,9 @@ class Run:
         return {name: figure(values) for name, values in figures.items()}
 
     def _mean(self, name: str) -> np.ndarray:
-        """Mean over the rounds in which anybody had data to be judged by."""
+        """Mean over all predictions where there may be none, else over the rounds in which there is a figure."""
+        if "present" in self.per_round and name != "noise_to_signal":
+            return np.asarray(self.running_average(name)[:, -1])
         values = np.asarray(self.per_round[name], np.float64)
         judged = np.isfinite(values)
         return np.asarray(np.where(judged, values, 0).sum(axis=1) / np.maximum(judged.sum(axis=1), 1))

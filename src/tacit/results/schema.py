@@ -95,6 +95,15 @@ class Timings(_Table):
     compile_seconds: Seconds
 
 
+class Reads(_Table):
+    """How often records were read."""
+
+    least: Count
+    most: Count
+    unread: Count
+    records: Count | None
+
+
 class RunSummary(_Table):
     """summary.json of one run."""
 
@@ -105,6 +114,7 @@ class RunSummary(_Table):
     regret: Regret | None
     privacy: Privacy
     references: dict[Text, Text] = {}
+    reads: Reads | None = None
     timings: Timings
     versions: dict[Text, Text]
     objective: Text

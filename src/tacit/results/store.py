@@ -127,6 +127,8 @@ def _trace_bytes(trace: Trace) -> bytes:
     if trace.score is not None:
         columns["average_score"] = trace.score.ravel()
     columns |= {"consensus": trace.consensus.ravel(), "cumulative_bits": trace.bits.ravel()}
+    if trace.judged is not None:
+        columns["judged"] = trace.judged.ravel()
     sink = io.BytesIO()
     parquet.write_table(pa.table(columns), sink)
     return sink.getvalue()
@@ -140,7 +142,10 @@ COLUMNS = {
     "average_score": "double",
     "consensus": "double",
     "cumulative_bits": "int64",
+    "judged": "double",
 }
+SOMETIMES = ("average_score", "judged")
+"""Columns that not every trace has."""
 
 
 def _read_trace(files: Sealed, summary: Mapping[str, Any]) -> Trace:
@@ -158,6 +163,7 @@ def _read_trace(files: Sealed, summary: Mapping[str, Any]) -> Trace:
             score=shaped.get("average_score"),
             consensus=shaped["consensus"],
             bits=shaped["cumulative_bits"],
+            judged=shaped.get("judged"),
         )
     except Exception as error:  # a broken file makes its readers raise anything
         raise ResultError(f"{path} cannot be read as a trace ({error}); {AGAIN}") from error
@@ -169,7 +175,7 @@ def _columns(content: bytes) -> dict[str, NDArray[Any]]:
 
     file = parquet.ParquetFile(pa.BufferReader(content))
     found = {field.name: str(field.type) for field in file.schema_arrow}
-    expected = {name: kind for name, kind in COLUMNS.items() if name != "average_score" or name in found}
+    expected = {name: kind for name, kind in COLUMNS.items() if name not in SOMETIMES or name in found}
     if found != expected:
         raise ValueError(f"columns {found}, expected {expected}")
     if file.metadata.num_rows > MOST_ROWS:

@@ -17,7 +17,9 @@ from tacit.simulator.loop_state import joined, slices
 
 Noted = Mapping[str, Callable[[Params, Batch], Array]]
 """Name -> a number of one agent's model and batch."""
-TAKEN = {"messages", "bits", "consensus", "clipped", "noise_to_signal"}
+PRESENT, PRESENT_LOSS = "present", "present_loss"
+"""Figures where some may be without a sample: the share of the agents that have one, and their loss over all."""
+TAKEN = {"messages", "bits", "consensus", "clipped", "noise_to_signal", PRESENT, PRESENT_LOSS}
 """Names of figures that every run has besides."""
 
 
@@ -51,11 +53,13 @@ class RoundMetrics:
         also: Noted,
         dtype: jnp.dtype,
         clip: Clip | None = None,
+        gaps: bool = False,
     ) -> None:
         self.objective, self.learners, self.repeats, self.node, self.dtype = objective, learners, repeats, node, dtype
         self.also = also
         score = [] if objective.score is None else [objective.score_name]
-        own = ["loss", *score, *([] if node is None else ["node_loss"])]
+        self.gaps = gaps
+        own = ["loss", *score, *([] if node is None else ["node_loss"]), *([PRESENT, PRESENT_LOSS] if gaps else [])]
         double = sorted(set(also) & (TAKEN | set(own)))
         if double:
             raise ConfigError(f"a figure named {double[0]!r} is asked for, but every run has one: give it another name")
@@ -66,13 +70,18 @@ class RoundMetrics:
         """Return (figures, repeats) of the learners' models, bucket by bucket, and everybody's batch."""
         # Bucket by bucket, so that XLA shares the work with the gradients of the round.
         parts = list(zip(models, [slices(batch, bucket) for bucket in self.learners.buckets], strict=True))
-        figures = [self._per_repeat(joined([jax.vmap(self.objective.loss)(*part) for part in parts]))]
+        losses = joined([jax.vmap(self.objective.loss)(*part) for part in parts])
+        figures = [self._per_repeat(losses)]
         if self.objective.score is not None:
             scores = joined([jax.vmap(self.objective.score)(*part).astype(self.dtype) for part in parts])
             figures.append(self._mean_score(scores, getattr(batch, "weight", None)))
         if self.node is not None:
-            losses = jax.vmap(self.objective.loss)(self._models_of_node(joined(models), self.node), batch)
-            figures.append(self._per_repeat(losses))
+            of_node = jax.vmap(self.objective.loss)(self._models_of_node(joined(models), self.node), batch)
+            figures.append(self._per_repeat(of_node))
+        if self.gaps:
+            present = _present(batch.weight)
+            figures.append(self._per_repeat(present.astype(self.dtype)))
+            figures.append(self._per_repeat(jnp.where(present, losses, 0)))
         for function in self.also.values():
             values = joined([jax.vmap(function)(*part).astype(self.dtype) for part in parts])
             figures.append(self._per_repeat(values))
@@ -105,7 +114,7 @@ class RoundMetrics:
         """Mean of the score in each repeat: an agent without a sample in this round is neither right nor wrong."""
         if weight is None:
             return self._per_repeat(scores)
-        present = jnp.any(weight.reshape(weight.shape[0], -1) > 0, axis=1)
+        present = _present(weight)
         there = self._per_repeat(present.astype(self.dtype))
         return self._per_repeat(jnp.where(present, scores, 0)) / there
 
@@ -123,3 +132,8 @@ class RoundMetrics:
         ids = node + self.learners.agents * np.arange(self.repeats)
         repeat = self.learners.order // self.learners.agents
         return jax.tree.map(lambda m: m[self.learners.position[ids]][repeat], models)
+
+
+def _present(weight: Array) -> Array:
+    """Return (agents,) who has a sample, given everybody's weights."""
+    return jnp.any(weight.reshape(weight.shape[0], -1) > 0, axis=1)

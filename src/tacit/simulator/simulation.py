@@ -129,7 +129,14 @@ class Simulation:
         self.network = self.engine.network(options.seed, np.tile(sizes, repeats) if self.data.shared else sizes)
         noted = all_noted(algorithm.constraints, options.figures)
         self.metrics = RoundMetrics(
-            algorithm.objective, self.learners, repeats, options.node_loss, noted, dtype, private_clip(algorithm)
+            algorithm.objective,
+            self.learners,
+            repeats,
+            options.node_loss,
+            noted,
+            dtype,
+            private_clip(algorithm),
+            gaps=options.evaluate == "everyone" and getattr(self.data.spec, "weight", None) is not None,
         )
         self._check_evaluate()
         self._diagnostics: Callable[[LoopState], dict[str, Array]] = jax.jit(self._shown)
@@ -161,7 +168,7 @@ class Simulation:
             if stream.rounds is not None and stream.rounds < rounds:
                 raise DataError(
                     f"stream {stream.name!r} has {stream.rounds} rounds, but {rounds} were asked for; ask for "
-                    "fewer, or let the stream start over (exhausted='cycle')"
+                    f"{stream.rounds} or fewer, or have its rows read again (passes=..., or exhausted='cycle')"
                 )
         if node is not None and not 0 <= node < learners:
             raise ConfigError(f"node_loss is {node}; expected an agent's number from 0 to {learners - 1}")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tacit.core import limits
 from tacit.core.contract import Tree
 from tacit.core.errors import ConfigError, DataError
-from tacit.streams.stream import INT32_MAX, Batch, Stream, leaf_spec
+from tacit.streams.stream import INT32_MAX, Batch, ReadCounts, Stream, leaf_spec
 from tacit.streams.validate import (
     Assignment,
     Task,
@@ -39,17 +39,21 @@ class ArrayStream(Stream):
         batch: int,
         rounds: int | None,
         exhausted: Exhausted,
+        passes: int,
         name: str,
         description: str,
     ) -> None:
         self._x, self._y = x, y
         self._order, self._starts = order, starts[:-1]
-        self._batch, self._exhausted = batch, exhausted
+        self._batch, self._exhausted, self._passes = batch, exhausted, passes
         self.agents = len(starts) - 1
         self.data_size = np.diff(starts).astype(np.int32)
+        self._pass = -(-int(self.data_size.max()) // batch)
+        """Rounds in which the agent with most rows reads each of them once."""
         self.name, self.description = name, description
         self.rounds = self._lifetime(rounds)
-        self.period = self._common_period() if self.rounds is None else self.rounds
+        again = self._pass if passes > 1 else INT32_MAX
+        self.period = self._common_period() if self.rounds is None else min(self.rounds, again)
 
     def batch_spec(self) -> Tree:
         """Return the shapes and types of one agent's batch."""
@@ -61,7 +65,7 @@ class ArrayStream(Stream):
         """Gather rounds start..stop-1 from the rows."""
         self.refuse_outside(start, stop)
         size = self.data_size.astype(np.int64)[:, None]
-        read = np.arange(start, stop)[:, None, None] * self._batch + np.arange(self._batch)
+        read = self._places(start, stop)[:, None]
         row = self._order[self._starts[:, None] + read % size]
         there = np.broadcast_to(read < size, row.shape)
         if self._batch == 1:
@@ -78,20 +82,40 @@ class ArrayStream(Stream):
 
     def records(self, agent: int, start: int, stop: int) -> NDArray[np.int64] | None:
         """Return (rounds, places) which of an agent's rows each place holds, in the order in which it reads them."""
-        if self._exhausted != "cycle":
-            return None
-        read = np.arange(start, stop)[:, None] * self._batch + np.arange(self._batch)
-        return read % int(self.data_size[agent])
+        read, size = self._places(start, stop), int(self.data_size[agent])
+        if self._exhausted == "cycle":
+            return read % size
+        return np.where(read < size, read, -1) if self._passes > 1 else None
+
+    def read_counts(self, rounds: int) -> ReadCounts:
+        """Return how often rows are read in the first `rounds` rounds, also by agents that are not like others."""
+        size, whole = self.data_size.astype(np.int64), 0
+        if self._exhausted == "cycle":
+            often, rest = np.divmod(rounds * self._batch, size)
+        else:
+            whole, left = (rounds // self._pass, rounds % self._pass) if self._passes > 1 else (0, rounds)
+            often, rest = np.divmod(np.minimum(left * self._batch, size), size)
+        unread = np.where((whole == 0) & (often == 0), size - rest, 0)
+        return ReadCounts(
+            int((whole + often).min()), int((whole + often + (rest > 0)).max()), int(unread.sum()), int(size.sum())
+        )
 
     def alike(self) -> NDArray[np.int64]:
         """Return (agents,) a class for each agent: those with equally many rows."""
         return self.data_size.astype(np.int64)
 
+    def _places(self, start: int, stop: int) -> NDArray[np.int64]:
+        """Return (rounds, batch) the numbers of the rows that come up, counted on where an agent has no more."""
+        rounds = np.arange(start, stop)
+        if self._passes > 1:
+            rounds %= self._pass
+        return np.asarray(rounds[:, None] * self._batch + np.arange(self._batch))
+
     def _lifetime(self, rounds: int | None) -> int | None:
         if self._exhausted == "cycle":
             return rounds
         if self._exhausted == "mask":
-            return -(-int(self.data_size.max()) // self._batch) if rounds is None else rounds
+            return self._passes * self._pass if rounds is None else rounds
         least = int(self.data_size.min())
         supply = least // self._batch
         if supply < max(1, rounds or 1):
@@ -119,7 +143,8 @@ def from_arrays(
     *,
     batch: int = 1,
     rounds: int | None = None,
-    exhausted: Exhausted = "cycle",
+    exhausted: Exhausted = "mask",
+    passes: int = 1,
     shuffle_seed: int | None = 0,
     task: Task = "binary",
     name: str = "arrays",
@@ -127,18 +152,21 @@ def from_arrays(
 ) -> Stream:
     """Stream in which each agent reads its own rows, `batch` of them in a round.
 
-    Rows in float64 are kept so, for runs in that precision; others read them in their own.
+    Each row is read once, unless `passes` or `exhausted="cycle"` ask for more: what a run predicts of a row that it has
+    learnt from before says how well it remembers, not how well it predicts. Rows in float64 are kept so, for runs in
+    that precision; others read them in their own.
 
     Args:
       x: Features (rows, columns), or images (rows, height, width, ...); finite numbers.
       y: Labels (rows,); see `task`.
       assignment: One array of row indices per agent (see `tacit.streams.partition`), or one agent id per row.
       batch: Rows per agent and round, at least 1.
-      rounds: Length of the stream; None: "cycle" is endless, "mask" lasts as long as the largest agent has rows, "stop"
-        as long as the smallest has.
-      exhausted: Behaviour where an agent is out of rows. "cycle" starts over in the same order (a record is then read
-        more than once, see `Stream.reads`); "mask" goes on with weight 0 (that agent's rounds are over, the run is
-        not); "stop" ends the stream for all when the first agent has no whole batch left.
+      rounds: Length of the stream; None: "cycle" is endless, "mask" lasts as long as the largest agent has rows, times
+        the `passes`, "stop" as long as the smallest has.
+      exhausted: Behaviour where an agent is out of rows. "mask" goes on with weight 0 (that agent's rounds are over,
+        the run is not); "cycle" starts over in the same order, so that an agent with few rows reads them more often than
+        others (`Stream.read_counts`); "stop" ends the stream for all when the first agent has no whole batch left.
+      passes: Times that every row is read, with "mask": a pass lasts as long as the largest agent has rows.
       shuffle_seed: Seed of the order in which rows are read; None keeps the order given, as for a series in time.
       task: "binary" (labels -1/+1 or 0/1), "multiclass" (0, 1, 2, ...) or "regression".
       name: Short name for legends and files.
@@ -148,13 +176,19 @@ def from_arrays(
       >>> import numpy as np, tacit
       >>> x, y = np.ones((20, 3)), np.tile([0, 1], 10)
       >>> tacit.streams.from_arrays(x, y, tacit.streams.partition.iid(20, agents=5))
-      Stream(arrays, 5 agents, 3 features, endless)
+      Stream(arrays, 5 agents, 3 features, 4 rounds)
     """
     check_count("batch", batch)
+    check_count("passes", passes)
     if rounds is not None:
         check_count("rounds", rounds)
     if exhausted not in EXHAUSTED:
         raise ConfigError(f"exhausted={exhausted!r}: expected one of {', '.join(EXHAUSTED)}")
+    if passes > 1 and exhausted != "mask":
+        raise ConfigError(
+            f"passes={passes} and exhausted={exhausted!r}: passes are counted where an agent waits for the others at "
+            "the end of each; say exhausted='mask', or leave passes out"
+        )
     features = check_features(x, exact=True)
     labels = check_labels(y, len(features), task, exact=True)
     order, starts = check_assignment(assignment, len(features))
@@ -172,6 +206,7 @@ def from_arrays(
         batch=batch,
         rounds=rounds,
         exhausted=exhausted,
+        passes=passes,
         name=name,
         description=description,
     )

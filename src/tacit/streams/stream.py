@@ -50,6 +50,28 @@ class Batch(NamedTuple):
     cannot be used; None: all are there."""
 
 
+class ReadCounts(NamedTuple):
+    """How often the records of a run were read."""
+
+    least: int
+    """Fewest readings of a record; 0 where some were not reached."""
+    most: int
+    """Most readings of a record. Above 1, a figure of every round is one of training: its record was learnt before."""
+    unread: int = 0
+    """Records that were not reached; 0 also where it is not known how many there are."""
+    records: int | None = None
+    """Of all agents; None: no end of them, or it is not known."""
+
+    def joined(self, other: ReadCounts) -> ReadCounts:
+        """Return the counts of two streams together, of which the second is the same data in another repeat.
+
+        Args:
+          other: Counts of the second.
+        """
+        least, most = min(self.least, other.least), max(self.most, other.most)
+        return ReadCounts(least, most, max(self.unread, other.unread), self.records)
+
+
 def places_in(batch: Tree) -> tuple[int, bool]:
     """Return how many places for records a batch has, and whether some may be empty."""
     y = getattr(batch, "y", None)
@@ -185,6 +207,20 @@ class Stream(ABC):
             return 1
         return int(np.unique(numbers[numbers >= 0], return_counts=True)[1].max(initial=0))
 
+    def read_counts(self, rounds: int) -> ReadCounts:
+        """Return how often records are read in the first `rounds` rounds, by the stream's own numbers of them.
+
+        Args:
+          rounds: Number of rounds, 0 or more.
+        """
+        counts = []
+        for agent in np.unique(self.alike(), return_index=True)[1].tolist():
+            numbers = self.numbered(agent, 0, rounds)
+            if numbers is not None:
+                counts.append(np.unique(numbers[numbers >= 0], return_counts=True)[1])
+        times = np.concatenate([*counts, []] if counts else [[min(rounds, 1)]])  # without numbers none comes twice
+        return ReadCounts(int(times.min()), int(times.max())) if times.size else ReadCounts(0, 0)
+
     def refuse_outside(self, start: int, stop: int) -> None:
         """Refuse a slice of rounds that the stream does not have.
 
@@ -197,7 +233,7 @@ class Stream(ABC):
             raise DataError(
                 f"{self.name}: rounds {start} to {stop} were asked for, but the stream has rounds 0 to "
                 f"{last}; run fewer rounds, or make a stream that lasts longer (rounds=..., or "
-                "exhausted='cycle')"
+                "rows that are read again: passes=..., exhausted='cycle')"
             )
 
     def __repr__(self) -> str:

@@ -118,14 +118,14 @@ def from_table(
       assignment: One array of row indices per agent, or one agent id per row; None: the table's owner column.
       public: Kinds of learnt facts that every agent may know: some of "categories", "classes", "missing", "scaling" and
         "rows". A private run rests on these and says so, and refuses others.
-      settings: `batch`, `rounds`, `exhausted`, `shuffle_seed`, `name` and `description` of `from_arrays`.
+      settings: `batch`, `rounds`, `exhausted`, `passes`, `shuffle_seed`, `name` and `description` of `from_arrays`.
 
     Example:
       >>> import numpy as np
       >>> from tacit.streams import Table, from_table
       >>> table = Table(np.ones((20, 3), np.float32), np.tile([1, -1], 10), ("a", "b", "c"))
       >>> from_table(table, np.repeat([0, 1], 10), batch=2)
-      Stream(arrays, 2 agents, 3 features, endless)
+      Stream(arrays, 2 agents, 3 features, 5 rounds)
     """
     owner = table.owner if assignment is None else assignment
     if owner is None:

@@ -58,6 +58,7 @@ def make_stream(samples: Samples, holder: Holders, rounds: int, seed: int) -> St
         samples.y,
         holder,
         rounds=rounds,
+        exhausted="cycle",
         shuffle_seed=3 * seed + 2,
         name=samples.name,
         description=samples.description,
