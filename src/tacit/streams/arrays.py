@@ -164,7 +164,7 @@ def from_arrays(
       rounds: Length of the stream; None: "cycle" is endless, "mask" lasts as long as the largest agent has rows, times
         the `passes`, "stop" as long as the smallest has.
       exhausted: Behaviour where an agent is out of rows. "mask" goes on with weight 0 (that agent's rounds are over,
-        the run is not); "cycle" starts over in the same order, so that an agent with few rows reads them more often than
+        the run is not); "cycle" starts over in the same order, so that one with few rows reads them more often than
         others (`Stream.read_counts`); "stop" ends the stream for all when the first agent has no whole batch left.
       passes: Times that every row is read, with "mask": a pass lasts as long as the largest agent has rows.
       shuffle_seed: Seed of the order in which rows are read; None keeps the order given, as for a series in time.
