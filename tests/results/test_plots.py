@@ -122,6 +122,11 @@ def test_a_run_that_diverged_is_named_and_not_drawn(make_run: MakeRun) -> None:
     shown = charts([make_run(label="A").record(), lost.record()])
     assert "lost (diverged" in shown
     assert "data-run='1'" not in shown[: shown.index("</figure>")]
+    far = make_run(label="far").record()
+    far.summary["divergence"] = {"round": 3, "repeats": 1, "loss": 9.0, "untrained": 0.7}
+    shown = charts([make_run(label="A").record(), far])
+    assert "data-run='1'" in shown[: shown.index("</figure>")]  # its loss is shown, not what is far off the others
+    assert "far (diverged" in shown
 
 
 def test_one_repeat_has_no_band(make_run: MakeRun) -> None:

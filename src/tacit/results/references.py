@@ -199,7 +199,7 @@ def _prices(racing: Sequence[Record], there: Sequence[Record]) -> list[str]:
     """Say what noise costs each private run; the rest is not private."""
     private = [record for record in racing if record.summary["privacy"]["private"]]
     if not private:
-        return ["nothing of it is private"] if len(racing) > 1 else ["it is not private"]
+        return ["none of them is private"] if len(racing) > 1 else ["it is not private"]
     parts = []
     for record in private[:MOST_NAMED]:
         label = record.summary.get("references", {}).get(WITHOUT_NOISE)

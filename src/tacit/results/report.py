@@ -31,7 +31,7 @@ def page(comparison: Comparison, command: str | None = None) -> str:
     shown = charts(records)
     parts = [
         html("<header><h1>{}</h1><p class='by'>A report by tacit</p></header>", comparison.name),
-        html("<p class='headline'>{}</p>", comparison.headline()),
+        _headline(comparison),
         *(html("<p class='verdict'>{}</p>", sentence) for sentence in comparison.sentences()),
         *_warnings(comparison),
         html("<p>{}</p>", _in_words(records)),
@@ -43,6 +43,11 @@ def page(comparison: Comparison, command: str | None = None) -> str:
         _footer(records, command),
     ]
     return document(comparison.name, joined(parts, "\n"), CSS, script=SCRIPT)
+
+
+def _headline(comparison: Comparison) -> Html:
+    who, _, rest = comparison.headline().partition("; ")
+    return html("<p class='headline'><strong>{}</strong>{}</p>", who, f"; {rest}" if rest else "")
 
 
 def _warnings(comparison: Comparison) -> list[Html]:
@@ -82,7 +87,8 @@ def _table(comparison: Comparison) -> Html:
     lines = []
     for record, (first, *rest), difference in zip(comparison.records, comparison.rows(), against, strict=True):
         name = html("<td>{}{}</td>", first, _exactly(record))
-        cells = (html("<td>{}</td>", cell) for cell in (*rest, *([difference] if several else [])))
+        shown = zip(columns[1:], (*rest, *([difference] if several else [])), strict=True)
+        cells = (html("<td class='{}'>{}</td>", "words" if column == "privacy" else "", cell) for column, cell in shown)
         lines.append(html("<tr>{}{}</tr>", name, joined(cells)))
     note = (
         "One repeat, so that figures have no interval; differences are judged by blocks of rounds."
@@ -119,7 +125,8 @@ def _exactly(record: Record) -> Html:
     """Return the algorithm's full name and, for a press, its parameters, where a configuration gave them."""
     tables = record.settings.get("algorithm", [{}])
     own = {key: value for key, value in tables[0].items() if key not in ("name", "label", "alone")}
-    name = html("<br><small>{}</small>", record.summary["algorithm"])
+    parts = (html("{}", part) for part in str(record.summary["algorithm"]).split("_"))
+    name = html("<br><small>{}</small>", joined(parts, "_<wbr>"))  # a long name breaks where a reader would
     if not own:
         return name
     settings = joined((html("{} {}", key, _plain(value)) for key, value in own.items()), "<br>")

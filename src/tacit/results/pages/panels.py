@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -81,43 +81,45 @@ def _curve(run: int, rounds: NDArray[np.int64], values: Numbers, log: bool, at: 
     return Curve(run, np.asarray(rounds, np.float64) if at is None else at, mean, low, high, rounds)
 
 
+def lost(record: Record) -> bool:
+    """Return whether a run diverged: its loss is not finite, or far above that of a model that has learnt nothing."""
+    return bool(record.summary["diverged"]) or record.summary.get("divergence") is not None
+
+
 def _finite(record: Record, values: Numbers) -> bool:
     return values.size > 0 and bool((np.abs(values) < HIGHEST).all()) and not record.summary["diverged"]
 
 
-def _drawn(records: Sequence[Record]) -> Iterator[tuple[int, Record]]:
-    """Go through the runs whose average loss can be drawn."""
-    return ((k, record) for k, record in enumerate(records) if _finite(record, record.trace.average_loss))
+def _drawn(records: Sequence[Record]) -> list[tuple[int, Record]]:
+    """Return the runs whose average loss can be drawn, with their places."""
+    return [(k, record) for k, record in enumerate(records) if _finite(record, record.trace.average_loss)]
 
 
-def _wide(records: Sequence[Record]) -> bool:
-    ends = [record.trace.average_loss.mean(axis=0) for _, record in _drawn(records)]
-    return (
-        bool(ends) and min(e.min() for e in ends) > 0 and max(e.max() for e in ends) > WIDE * min(e.min() for e in ends)
-    )
-
-
-def _of_loss(records: Sequence[Record], until: str) -> tuple[Axis, str]:
+def _of_loss(drawn: Sequence[tuple[int, Record]], until: str) -> tuple[Axis, str]:
     """Return the axis of average losses, and what its caption says of it."""
-    nats = all(record.summary["objective"] in ("logistic", "softmax") for record in records)
-    log = _wide(records)
+    nats = all(record.summary["objective"] in ("logistic", "softmax") for _, record in drawn)
+    losses = np.concatenate([record.trace.average_loss.mean(axis=0) for _, record in drawn])
+    log = bool(losses.min() > 0 and losses.max() > WIDE * losses.min())
     words = " The losses differ so much that their axis is logarithmic." if log else ""
     return Axis(f"average loss up to {until}{' (nats)' if nats else ''}", log), words
 
 
 def _average_loss(records: Sequence[Record]) -> Panel | None:
-    axis, words = _of_loss(records, "round t")
-    curves = tuple(_curve(k, r.trace.rounds, r.trace.average_loss, axis.log) for k, r in _drawn(records))
+    drawn = _drawn(records)
+    if not drawn:
+        return None
+    axis, words = _of_loss(drawn, "round t")
+    curves = tuple(_curve(k, r.trace.rounds, r.trace.average_loss, axis.log) for k, r in drawn)
     caption = (
         "Loss at prediction time, averaged over all agents and all rounds up to t. Lines are means over the repeats, "
         f"bands their 95 % confidence intervals.{words}"
     )
-    return Panel("average_loss", "Average loss", caption, Axis("round t"), axis, curves) if curves else None
+    return Panel("average_loss", "Average loss", caption, Axis("round t"), axis, curves)
 
 
 def _regret_values(record: Record) -> tuple[NDArray[np.int64], Numbers] | None:
     found = record.summary["regret"]
-    if found is None or record.summary["diverged"]:
+    if found is None or lost(record):
         return None
     values = np.array(found["per_agent_round"], np.float64)
     known = np.isfinite(values).all() and (np.abs(values) < HIGHEST).all()
@@ -170,10 +172,10 @@ def _sends(record: Record) -> bool:
 
 
 def _loss_against_bits(records: Sequence[Record]) -> Panel | None:
-    drawn = list(_drawn(records))
+    drawn = [(k, record) for k, record in _drawn(records) if not lost(record)]
     if not any(_sends(record) for _, record in drawn):
         return None
-    axis, words = _of_loss(records, "then")
+    axis, words = _of_loss(drawn, "then")
     curves = []
     for k, record in drawn:
         trace = record.trace

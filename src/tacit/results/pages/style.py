@@ -21,7 +21,7 @@ h1 { font-size: 1.8rem; line-height: 1.2; margin: 0 0 .2rem; }
 h2 { font-size: 1.2rem; margin: 2.2rem 0 .7rem; }
 p { max-width: 76ch; margin: .6rem 0; }
 .by { color: var(--soft); margin: 0; }
-.headline { font-size: 1.15rem; line-height: 1.45; font-weight: 600; max-width: 70ch; }
+.headline { font-size: 1.1rem; line-height: 1.5; max-width: 74ch; }
 .warning { background: var(--warn-card); color: var(--warn); border-left: 4px solid var(--warn);
            padding: .6rem .9rem; border-radius: 4px; max-width: none; }
 .verdict { border-left: 4px solid var(--accent); padding: .1rem .9rem; max-width: none; }
@@ -37,7 +37,7 @@ th:first-child, td:first-child { text-align: left; font-weight: 600; white-space
   min-width: 8.5rem; }
 .results th:first-child, .results td:first-child { position: sticky; left: 0; background: var(--page);
   max-width: 16rem; overflow-wrap: anywhere; }
-.results td { vertical-align: top; }
+.results td { vertical-align: top; } .results .words { white-space: normal; min-width: 7.5rem; }
 .results td:nth-child(n + 2) { padding-left: .9rem; }
 abbr { text-decoration: underline dotted; text-underline-offset: .2em; cursor: help; }
 td small { color: var(--soft); font-weight: 400; } td details { margin: 0; font-size: .8rem; }
