@@ -15,7 +15,7 @@ CSS = """
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--page); color: var(--ink);
        font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
-main { max-width: 1160px; margin: 0 auto; padding: 2.5rem 1.25rem 3rem; overflow-wrap: anywhere; }
+main { max-width: 1280px; margin: 0 auto; padding: 2.5rem 1.25rem 3rem; overflow-wrap: anywhere; }
 header { border-bottom: 3px solid var(--accent); padding-bottom: .9rem; margin-bottom: 1.4rem; }
 h1 { font-size: 1.8rem; line-height: 1.2; margin: 0 0 .2rem; }
 h2 { font-size: 1.2rem; margin: 2.2rem 0 .7rem; }
