@@ -185,7 +185,7 @@ def _who(best: Record, others: Sequence[Record]) -> tuple[str, list[Record]]:
 
 def _figures(record: Record) -> str:
     name = record.summary["score_name"]
-    training = "training " if (record.summary.get("reads") or {}).get("most", 1) > 1 else ""
+    training = "training " if record.training else ""
     words = f"average {training}loss, {_interval(record.metrics['average_loss'])}"
     score = record.metrics.get(name or "")
     return words if score is None or score["mean"] is None else f"{words} ({name} {_interval(score)})"
