@@ -12,6 +12,7 @@ import os
 import shlex
 import sys
 import textwrap
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -47,6 +48,9 @@ SMALL = 4096
 """Agents in all repeats up to which JAX is started with one thread, unless the user says otherwise: their rounds are
 faster so, and the process of a command runs nothing else."""
 
+LONG = 10.0
+"""Seconds of solving for regret after which the key is named that leaves it out."""
+
 Out = Annotated[Path | None, typer.Option(help="Directory to write; made if it is not there.")]
 Seed = Annotated[int | None, typer.Option(min=0, help="Seed of the first repeat.")]
 
@@ -54,12 +58,22 @@ Seed = Annotated[int | None, typer.Option(min=0, help="Seed of the first repeat.
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and leave with its exit code."""
     command = typer.main.get_command(app)
-    try:
-        code = command.main(None if arguments is None else list(arguments), prog_name="tacit", standalone_mode=False)
-    except typer.TyperException as error:
-        say(f"error: {explained(error)}", err=True)
-        code = 2
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        try:
+            code = command.main(
+                None if arguments is None else list(arguments), prog_name="tacit", standalone_mode=False
+            )
+        except typer.TyperException as error:
+            say(f"error: {explained(error)}", err=True)
+            code = 2
     raise SystemExit(code or 0)
+
+
+def _show_warning(message: Warning | str, *about: Any, **further: Any) -> None:
+    from tacit.config.wording import in_toml
+
+    say(f"warning: {in_toml(str(message))}", err=True)
 
 
 @app.callback(invoke_without_command=True)
@@ -189,7 +203,7 @@ def _execute(config: Any, out: Path | None, default: Path, trackers: Sequence[Ca
     from tacit.experiments.execute import execute
 
     out = _writable(out, default)
-    problem = build(config)
+    problem = build(config, strict=False)
     settings = config.run
     agents = problem.stream(settings.seed).agents
     if agents * settings.repeats <= SMALL and "NPROC" not in os.environ:
@@ -197,7 +211,7 @@ def _execute(config: Any, out: Path | None, default: Path, trackers: Sequence[Ca
     planned = problem.references
     beside = f" and {counted(len(planned.runs), 'reference')}" if planned.runs else ""
     say(
-        f"{settings.name}: {counted(len(config.algorithms), 'algorithm')}{beside}, {agents:,} agents, "
+        f"{settings.name}: {counted(len(problem.algorithms), 'algorithm')}{beside}, {agents:,} agents, "
         f"{settings.rounds:,} rounds, {counted(settings.repeats, 'repeat')}, seed {settings.seed}"
     )
     if problem.plan is not None:
@@ -256,6 +270,8 @@ def _leave(outcome: Outcome) -> None:
 def _print_finished(run: Any) -> None:
     seconds = run.seconds + run.compile_seconds
     say(f"  {run.label}: {run.rounds:,} rounds in {seconds:.1f} s{' (interrupted)' if run.partial else ''}")
+    if run.regret_seconds > LONG:
+        say(f"    its regret took {run.regret_seconds:.0f} s; regret_points = 0 in [run] leaves it out")
 
 
 def _print_trial(name: str, step: float, loss: float) -> None:
@@ -265,10 +281,11 @@ def _print_trial(name: str, step: float, loss: float) -> None:
 def _print_comparison(comparison: Comparison) -> None:
     for difference in comparison.differences():
         say(f"note: these runs are not of one problem: {difference}", err=True)
-    print_table([textwrap.fill(title, 16) for title in comparison.columns()], comparison.rows())
+    rows = [*comparison.rows(), *comparison.refused_rows()]
+    print_table([textwrap.fill(title, 16) for title in comparison.columns()], rows)
     for sentence in (comparison.headline(), *comparison.readings(), *comparison.sentences()):
         say(sentence)
-    for caution in comparison.cautions():
+    for caution in (*comparison.cautions(), *comparison.refusals()):
         say(f"warning: {caution}")
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from tacit.config.wording import in_toml
 from tacit.core import limits
 from tacit.core.errors import ConfigError, TacitError, nearest
 
@@ -99,12 +100,21 @@ class Place(NamedTuple):
 
 
 @contextmanager
-def located(place: Place) -> Iterator[None]:
-    """Say in which section of which file the cause of an error stands."""
+def in_words_of_a_file() -> Iterator[None]:
+    """Say the remedy of an error in the words of a file; where the cause stands, nobody knows here."""
     try:
         yield
     except TacitError as error:
-        raise type(error)(f"{place}: {error}") from error
+        raise type(error)(in_toml(str(error))) from error
+
+
+@contextmanager
+def located(place: Place) -> Iterator[None]:
+    """Say in which section of which file the cause of an error stands, and the remedy in the words of a file."""
+    try:
+        yield
+    except TacitError as error:
+        raise type(error)(f"{place}: {in_toml(str(error))}") from error
 
 
 def check(model: type[Model], data: Mapping[str, Any], place: Place, also: tuple[str, ...] = ()) -> Model:

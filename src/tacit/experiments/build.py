@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tacit import runtime
 from tacit.config.choices import Choice
 from tacit.config.experiment import SYNTHETIC, Config
-from tacit.config.sections import located
+from tacit.config.sections import in_words_of_a_file, located
 from tacit.core import limits
 from tacit.core.contract import Algorithm, Objective
-from tacit.core.errors import DataError, TacitError
+from tacit.core.errors import DataError, RequirementError, TacitError
 from tacit.experiments.private import planned
 from tacit.experiments.references import References, made, references_of, with_constant
 from tacit.experiments.tables import Tabular, seeded
 from tacit.graphs import Channel, Delay, Graph, Topology, as_topology
 from tacit.privacy.planning import Plan
 from tacit.results import Run
+from tacit.results.record import Refusal
 from tacit.simulator import simulate
+from tacit.simulator.progress import Progress
 from tacit.streams import Stream
 from tacit.streams.learnt import refuse_undeclared
 
@@ -44,16 +46,17 @@ class Problem:
     """Losses and delays of messages."""
     plan: Plan | None = None
     """What [privacy] was made into, where there is one."""
+    refused: list[Refusal] | None = None
+    """Methods of the file that are left out, and why: a run that is refused is added when it is tried. None: the first
+    one that cannot run stops everything."""
 
-    def check(self) -> None:
-        """Refuse what cannot run, before any algorithm has begun."""
+    def check(self, choice: Choice, algorithm: Algorithm) -> None:
+        """Refuse a method that cannot run, before any has begun."""
         graph = self.graph(self.config.run.seed)
-        stream = self.stream(self.config.run.seed)
-        for choice, algorithm in zip(self.config.algorithms, self.algorithms, strict=True):
-            with located(self.config.stream.place):
-                refuse_undeclared(algorithm, [stream])
-            with located(choice.place):
-                runtime.prepared_topology(algorithm, graph, self.channel)
+        with located(self.config.stream.place):
+            refuse_undeclared(algorithm, [self.stream(self.config.run.seed)])
+        with located(choice.place):
+            runtime.prepared_topology(algorithm, graph, self.channel)
 
     @functools.cached_property
     def references(self) -> References:
@@ -70,27 +73,32 @@ class Problem:
         Ctrl-C while regret is computed gives the run without it, and is raised afterwards.
 
         Args:
-          progress: Whether a bar shows the rounds; None: where there is a terminal.
+          progress: Whether bars show the rounds, and the solver of the regret; None: where there is a terminal.
 
         Returns:
           An iterator of finished runs, in the order of the file.
         """
-        settings, of, finished = self.config.run, self.references.of, []
+        of, finished = self.references.of, []
         for algorithm, label, described in self._listed():
+            needed = {name for run in finished for name in of.get(run.label, {}).values()}
+            if label not in self.config.labels and label not in needed:
+                continue  # the private method that it is a reference of was refused
             try:
                 run = self._run(algorithm, progress)
             except TacitError as error:
-                if label in self.config.labels:
+                if label not in self.config.labels:
+                    self.references.leave_out(label, error)
+                elif self.refused is None:
                     raise
-                self.references.leave_out(label, error)
+                else:
+                    self.refused.append(Refusal(label, str(error)))
                 continue
             run.label, run.settings, run.references = label, described, of.get(label, {})
             stopped: KeyboardInterrupt | None = None
-            if settings.regret_points and not run.partial:
-                try:
-                    run.regret(settings.regret_points, settings.regret_window if run.constraints else None)
-                except KeyboardInterrupt as error:
-                    stopped = error
+            try:
+                self._regret(run, progress)
+            except KeyboardInterrupt as error:
+                stopped = error
             finished.append(run)
             yield run
             if stopped is not None:
@@ -99,9 +107,17 @@ class Problem:
                 return
         yield from with_constant(finished, of)[len(finished) :]
 
+    def _regret(self, run: Run, progress: bool | None) -> None:
+        settings = self.config.run
+        if not settings.regret_points or run.partial:
+            return
+        title = f"regret of {run.label} (regret_points = 0 in [run] leaves it out)"
+        with Progress(settings.regret_points * len(run.streams), 0, title, progress) as bar:
+            run.regret(settings.regret_points, settings.regret_window if run.constraints else None, told=bar.of)
+
     def _run(self, algorithm: Algorithm, progress: bool | None) -> Run:
         settings = self.config.run
-        with limits.memory(settings.memory):
+        with limits.memory(settings.memory), in_words_of_a_file():
             return simulate(
                 algorithm,
                 self.graph,
@@ -133,11 +149,13 @@ class Problem:
         ]
 
 
-def build(config: Config) -> Problem:
+def build(config: Config, *, strict: bool = True) -> Problem:
     """Make the objects of an experiment; nothing is run yet.
 
     Args:
       config: A checked experiment, of `tacit.experiments.load` or `parse`.
+      strict: Whether the first method that cannot run on this graph and these data stops everything. Otherwise it is
+        left out of `Problem.config` and listed in `Problem.refused`, as long as another one can run.
 
     Returns:
       Graphs, streams and algorithms; `Problem.runs` runs them.
@@ -164,10 +182,10 @@ def build(config: Config) -> Problem:
       [Run(online_push_sum, 4 agents, 3 rounds, loss ..., not private)]
     """
     with limits.memory(config.run.memory):
-        return _built(config)
+        return _built(config, strict or len(config.algorithms) == 1)
 
 
-def _built(config: Config) -> Problem:
+def _built(config: Config, strict: bool) -> Problem:
     delay = config.run.channel.delay
     links = config.run.channel.links
     channel = Channel(
@@ -183,10 +201,35 @@ def _built(config: Config) -> Problem:
     plan = None
     if config.privacy is not None:
         config, plan = planned(config, config.privacy, stream(config.run.seed))
-    algorithms = tuple(made(choice, objective) for choice in config.algorithms)
-    problem = Problem(config, _there(config.graph, graph, stream), stream, objective, algorithms, channel, plan)
-    problem.check()
-    return problem
+    bare = Problem(config, _there(config.graph, graph, stream), stream, objective, (), channel, plan)
+    for common in (bare.graph, bare.stream):  # whose faults are no method's
+        common(config.run.seed)
+    kept: list[tuple[Choice, str, Algorithm]] = []
+    refused: list[Refusal] = []
+    for choice, label in zip(config.algorithms, config.labels, strict=True):
+        try:
+            algorithm = made(choice, objective)
+            bare.check(choice, algorithm)
+        except TacitError as error:
+            if strict:
+                raise
+            refused.append(Refusal(label, str(error)))
+        else:
+            kept.append((choice, label, algorithm))
+    if not kept:
+        raise none_ran(refused)
+    choices, labels, algorithms = zip(*kept, strict=True)
+    left = replace(config, algorithms=choices, labels=labels)
+    return replace(bare, config=left, algorithms=algorithms, refused=None if strict else refused)
+
+
+def none_ran(refused: Sequence[Refusal]) -> TacitError:
+    """Return the error of an experiment in which no method could run."""
+    reasons = {each.reason: each.label for each in refused}
+    if len(reasons) == 1:
+        return RequirementError(refused[0].reason)
+    listed = "\n".join(f"{label}: {reason}" for reason, label in reasons.items())
+    return RequirementError(f"none of the {len(refused)} algorithms can run:\n{listed}")
 
 
 def _check_length(config: Config, stream: Stream) -> None:

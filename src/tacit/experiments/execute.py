@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
-from tacit.experiments.build import Problem
+from tacit.experiments.build import Problem, none_ran
 from tacit.results import Comparison, Run
 from tacit.results.locks import writing
 from tacit.results.store import check_libraries
@@ -34,16 +34,18 @@ def execute(
 
     The directory is locked all the while: a second writer is refused before it has begun. Ctrl-C ends it early: what
     is done is written, the algorithm that was under way with the rounds that it had finished. With nothing done yet it
-    is raised.
+    is raised. A method that is refused when it is tried does not stop the others, where the problem was built so
+    (`build(config, strict=False)`); an error says why if none of them could run.
     """
     if directory is not None:
         check_libraries()
     with nullcontext() if directory is None else writing(directory):
         runs, stopped = _runs(problem, progress, finished)
         config = problem.config
-        comparison = Comparison(tuple(run.record() for run in runs), config.run.name, config.settings())
+        refused = tuple(problem.refused or ())
+        comparison = Comparison(tuple(run.record() for run in runs), config.run.name, config.settings(), refused)
         if directory is not None:
-            alone = len(config.algorithms) == 1 and not problem.references.of
+            alone = len(config.algorithms) == 1 and not problem.references.of and not refused
             kept = runs[0] if alone else comparison
             kept.save(directory, command=command)
     return Outcome(comparison, directory, stopped or comparison.partial)
@@ -60,4 +62,6 @@ def _runs(problem: Problem, progress: bool | None, finished: Callable[[Run], Non
         if not runs:
             raise
         return runs, True
+    if not runs:
+        raise none_ran(problem.refused or ())
     return runs, False

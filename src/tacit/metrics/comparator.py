@@ -94,6 +94,7 @@ def best_fixed_prefixes(
     rounds: Sequence[int],
     *,
     tolerance: float = 1e-9,
+    solved: Callable[[int], None] = lambda count: None,
 ) -> list[Comparator]:
     """Static comparators on the first t rounds, for regret at each of these t.
 
@@ -103,6 +104,7 @@ def best_fixed_prefixes(
       spec: Shapes of one agent's batch in one round.
       rounds: The t, in rising order: each solution is the next start.
       tolerance: Wanted gap, in units of the average loss.
+      solved: Function that hears after each of them how many are done, for a progress bar.
 
     Example:
       >>> import tacit
@@ -122,6 +124,7 @@ def best_fixed_prefixes(
             )
         first = found[-1].params if found else objective.initial(spec)
         found.append(_solve(objective, data, last, start=first, tolerance=tolerance))
+        solved(len(found))
     return found
 
 

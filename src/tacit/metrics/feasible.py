@@ -14,7 +14,7 @@ loss, l2 the coefficient of its regulariser, a_mu <= a stands in for a loss with
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
 import jax
@@ -79,6 +79,7 @@ def best_fixed_within(
     constraints: Constraints = (),
     window: int | None = None,
     tolerance: float = 1e-7,
+    solved: Callable[[int], None] = lambda count: None,
 ) -> list[FeasibleComparator]:
     """Static comparators in a convex set and under constraints, on the first t rounds for each t.
 
@@ -92,6 +93,7 @@ def best_fixed_within(
       window: K: every agent keeps every constraint over any K rounds in a row that end by t (none before t = K); None
         leaves the constraints out. A window that nothing in the set can keep is a DataError that names it.
       tolerance: Wanted gap, in units of the average loss, and of a constraint per round.
+      solved: Function that hears after each of the t how many are done, for a progress bar.
 
     Example:
       >>> import tacit
@@ -115,7 +117,11 @@ def best_fixed_within(
     with jax.enable_x64(True):
         named = _by_name(constraints)
         solver = _Solver(objective, data, spec, within, named, window, tolerance, max(rounds, default=0))
-        return [solver.solve(last) for last in rounds]
+        found = []
+        for last in rounds:
+            found.append(solver.solve(last))
+            solved(len(found))
+        return found
 
 
 def check_feasible(

@@ -14,7 +14,7 @@ import numpy as np
 from tacit.core.errors import ResultError
 from tacit.results import store
 from tacit.results.plots import draw_overview
-from tacit.results.record import Record, figure
+from tacit.results.record import Record, Refusal, figure
 from tacit.results.references import findings, headline, uncompared
 from tacit.results.sealed import SUMMARY, Sealed, put, seal, settled
 
@@ -51,6 +51,8 @@ class Comparison:
     """Title of the report."""
     settings: dict[str, Any] = field(default_factory=dict)
     """The experiment that they come from, where there is one: the config.toml of the directory."""
+    refused: tuple[Refusal, ...] = ()
+    """Methods of the experiment that could not run."""
 
     def __post_init__(self) -> None:
         if not self.records:
@@ -95,8 +97,15 @@ class Comparison:
         ]
 
     def cautions(self) -> list[str]:
-        """Say which private runs are worse than a constant or than staying alone, and what may help."""
-        return [words for finding in findings(self.records, SAME_PROBLEM) for words in finding.cautions()]
+        """Say which runs diverged, and which private ones are worse than a constant or than staying alone."""
+        return [
+            *(words for record in self.records if (words := record.divergence) is not None),
+            *(words for finding in findings(self.records, SAME_PROBLEM) for words in finding.cautions()),
+        ]
+
+    def refusals(self) -> list[str]:
+        """Say which methods could not run, and why."""
+        return [f"{each.label} was refused: {each.reason}" for each in self.refused]
 
     def columns(self) -> tuple[str, ...]:
         """Return the titles of the table."""
@@ -125,6 +134,10 @@ class Comparison:
     def rows(self) -> list[tuple[str, ...]]:
         """Return one line of text per run; "±" is half a 95 % interval over the repeats."""
         return [self._row(record) for record in self.records]
+
+    def refused_rows(self) -> list[tuple[str, ...]]:
+        """Return one line of text per method that could not run, to stand below `rows`."""
+        return [(each.label, "refused", *["-"] * (len(self.columns()) - 2)) for each in self.refused]
 
     def against_lowest(self) -> list[str]:
         """Per run: its average loss minus the lowest one, paired by repeat, ± half a 95 % interval."""
@@ -161,6 +174,7 @@ class Comparison:
             "runs": names,
             "metrics": {name: record.metrics for name, record in zip(names, self.records, strict=True)},
             "partial": self.partial,
+            "refused": [each._asdict() for each in self.refused],
         }
         put(folder, seal(files, summary), stale=store.STALE)
         return folder
@@ -206,7 +220,7 @@ class Comparison:
         bits = metrics["bits_per_agent"]["mean"]
         return (
             record.label + (" (interrupted)" if record.summary["partial"] else ""),
-            "diverged" if record.summary["diverged"] else with_interval(metrics["average_loss"]),
+            _loss(record),
             with_interval(metrics.get(score or "")),
             with_interval(metrics.get("regret_per_agent_round")),
             _short(metrics.get("final_consensus")),
@@ -270,6 +284,12 @@ def _reading(reads: dict[str, Any]) -> str:
     return (
         f"Each record was read {'once' if not missed else 'at most once'}{missed}, and predicted before it was learnt"
     )
+
+
+def _loss(record: Record) -> str:
+    if record.summary["diverged"]:
+        return "diverged"
+    return with_interval(record.metrics["average_loss"]) + ("" if record.divergence is None else " (diverged)")
 
 
 def _loudness(metrics: dict[str, Any]) -> str:

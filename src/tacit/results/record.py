@@ -13,16 +13,26 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.metrics import mean_interval
+from tacit.metrics.divergence import divergence
 from tacit.results.regret import RegretCurve
 
 if TYPE_CHECKING:
     from tacit.results.run import Run
+
+
+class Refusal(NamedTuple):
+    """A method that could not be run."""
+
+    label: str
+    """Name in tables."""
+    reason: str
+    """Why, and the remedy."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +78,24 @@ class Record:
         """Final figures with intervals."""
         metrics: dict[str, Any] = self.summary["metrics"]
         return metrics
+
+    @property
+    def divergence(self) -> str | None:
+        """Where its loss rose beyond that of a model that has learnt nothing, and the remedy; None: nowhere."""
+        found = self.summary.get("divergence")
+        if found is None:
+            return None
+        repeats = self.summary["repeats"]
+        where = "" if repeats == 1 else f" in {found['repeats']} of {repeats} repeats"
+        loss = "is not finite" if found["loss"] is None else f"is {short_number(found['loss'])} at the end"
+        without = "" if found["untrained"] is None else f", {short_number(found['untrained'])} without any learning"
+        step = self.settings.get("algorithm", [{}])[0].get("step")
+        smaller = f"a step below {step:g}" if isinstance(step, int | float) else "a smaller step"
+        also = " or less noise" if self.summary["privacy"]["private"] else ""
+        return (
+            f"{self.label} diverged from round {found['round']:,} on{where}: its loss {loss}{without}; "
+            f"{smaller}{also} may help"
+        )
 
     @property
     def privacy(self) -> str:
@@ -173,6 +201,7 @@ def _processor() -> str:
 def _summary(run: Run) -> dict[str, Any]:
     metrics = run.metrics()
     regret = run.known_regret
+    found = divergence(run.objective, run.streams, run.per_round["loss"])
     return {
         "algorithm": run.algorithm,
         "label": run.label or run.algorithm,
@@ -194,6 +223,7 @@ def _summary(run: Run) -> dict[str, Any]:
         "stream": run.stream,
         "partial": run.partial,
         "diverged": not bool(np.isfinite(run.per_round["loss"]).all()),
+        "divergence": None if found is None else found._asdict(),
     }
 
 

@@ -29,6 +29,8 @@ from tacit.streams import Stream
 
 Constraints = Mapping[str, Callable[[Params, Batch], Array]]
 Found = TypeVar("Found")
+Told = Callable[[int, int], None]
+"""Hears how many of how many steps are done."""
 NO_CONSTRAINTS: Constraints = MappingProxyType({})
 
 CHUNK_BYTES = 2**26
@@ -118,10 +120,22 @@ def regret_curve(
     within: ConvexSet | None = None,
     constraints: Constraints = NO_CONSTRAINTS,
     window: int | None = None,
+    told: Told | None = None,
 ) -> RegretCurve:
-    """Return the regret of (repeats, rounds) losses averaged over agents; one stream, or one per repeat."""
+    """Return the regret of (repeats, rounds) losses averaged over agents; one stream, or one per repeat.
+
+    `told` hears how many comparators are solved for, of how many.
+    """
     rounds = prefixes(loss.shape[1], points)
-    found = [_comparators(objective, stream, rounds, within, constraints, window) for stream in streams]
+    found = []
+    for number, stream in enumerate(streams):
+
+        def solved(count: int, before: int = number * len(rounds)) -> None:
+            if told is not None:
+                told(before + count, len(streams) * len(rounds))
+
+        solved(0)
+        found.append(_comparators(objective, stream, rounds, within, constraints, window, solved))
     best = np.array([[c.total_loss for c in row] for row in found])  # (streams, k): broadcasts over repeats if shared
     agents = streams[0].agents
 
@@ -174,6 +188,7 @@ def _comparators(
     within: ConvexSet | None,
     constraints: Constraints,
     window: int | None,
+    solved: Callable[[int], None],
 ) -> Sequence[Comparator | FeasibleComparator]:
     at, spec = rounds.tolist(), stream.batch_spec()
     limits = tuple(constraints.items()) if window is not None else ()
@@ -181,12 +196,14 @@ def _comparators(
     def solve() -> Sequence[Comparator | FeasibleComparator]:
         chunks = _reader(stream, at[-1])
         if within is None and window is None:
-            return best_fixed_prefixes(objective, chunks, spec, at)
+            return best_fixed_prefixes(objective, chunks, spec, at, solved=solved)
         if window is None and within is not None and _size(objective, spec) > MOST_COORDINATES:
-            free = best_fixed_prefixes(objective, chunks, spec, at)
+            free = best_fixed_prefixes(objective, chunks, spec, at, solved=solved)
             if all(within.fault(each.params) is None for each in free):  # the best of all models is the set's best too
                 return free
-        return best_fixed_within(objective, chunks, spec, at, within=within, constraints=dict(limits), window=window)
+        return best_fixed_within(
+            objective, chunks, spec, at, within=within, constraints=dict(limits), window=window, solved=solved
+        )
 
     return _once(stream, (objective, tuple(at), within, limits, window), solve)
 

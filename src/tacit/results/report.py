@@ -56,12 +56,10 @@ def _warnings(comparison: Comparison) -> list[Html]:
         rounds = f"{record.summary['rounds']:,}"
         if record.summary["partial"]:
             warnings.append(f"{record.label} was interrupted: its figures are those of its first {rounds} rounds.")
-        if record.summary["diverged"]:
-            warnings.append(f"{record.label} diverged: its loss is not finite. A smaller step may help.")
         regret = record.summary["regret"]
         if regret is not None and not regret["comparator_converged"]:
             warnings.append(f"{record.label}: the solver of the comparator did not reach its tolerance.")
-    warnings += [f"Warning: {words}." for words in comparison.cautions()]
+    warnings += [f"Warning: {words}." for words in (*comparison.cautions(), *comparison.refusals())]
     if comparison.differences():
         warnings.append(f"These runs are not of one problem: {'. '.join(comparison.differences())}.")
     return [html("<p class='warning'>{}</p>", warning) for warning in warnings]
@@ -90,6 +88,9 @@ def _table(comparison: Comparison) -> Html:
         shown = zip(columns[1:], (*rest, *([difference] if several else [])), strict=True)
         cells = (html("<td class='{}'>{}</td>", "words" if column == "privacy" else "", cell) for column, cell in shown)
         lines.append(html("<tr>{}{}</tr>", name, joined(cells)))
+    for first, *rest in comparison.refused_rows():
+        cells = (html("<td>{}</td>", cell) for cell in (first, *rest, *(["-"] if several else [])))
+        lines.append(html("<tr>{}</tr>", joined(cells)))
     note = (
         "One repeat, so that figures have no interval; differences are judged by blocks of rounds."
         if comparison.records[0].summary["repeats"] == 1

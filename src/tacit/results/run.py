@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,7 @@ from tacit.results.regret import (
     Constraints,
     DynamicRegret,
     RegretCurve,
+    Told,
     dynamic_regret,
     regret_curve,
 )
@@ -113,6 +115,8 @@ class Run:
     """Name in tables and legends; the algorithm's name where empty."""
     references: Mapping[str, str] = field(default_factory=dict)
     """What a private run is to be compared with ("without noise", say) -> label of that run."""
+    regret_seconds: float = field(default=0.0, init=False)
+    """That the solver of the regret took so far."""
     _regret: dict[tuple[int, int | None], RegretCurve] = field(default_factory=dict, init=False, repr=False)
     _dynamic_regret: DynamicRegret | None = field(default=None, init=False, repr=False)
 
@@ -159,7 +163,7 @@ class Run:
         counts = (stream.read_counts(self.rounds) for stream in self.streams)
         return functools.reduce(ReadCounts.joined, counts)
 
-    def regret(self, points: int = 8, window: int | None = None) -> RegretCurve:
+    def regret(self, points: int = 8, window: int | None = None, *, told: Told | None = None) -> RegretCurve:
         """Return the static regret at log-spaced rounds, the last one final.
 
         The comparator is the best fixed model of the run's set. With `window` = K it also keeps the run's constraints,
@@ -173,6 +177,7 @@ class Run:
         Args:
           points: Number of rounds at which it is computed, from 1 on; the first is about a hundredth of the last.
           window: K, the rounds over which the comparator keeps the constraints; None: it need not keep them.
+          told: Function that hears how many comparators are solved for, and of how many; None: none.
 
         Returns:
           Regret in total and per agent and round, with the certified gap of the comparator.
@@ -183,6 +188,7 @@ class Run:
                 f"window = {window} in a run of {self.algorithm!r}, which has no constraints; leave the window out"
             )
         if (points, window) not in self._regret:
+            begin = time.perf_counter()
             self._regret[points, window] = regret_curve(
                 self.objective,
                 self.streams,
@@ -192,7 +198,9 @@ class Run:
                 within=self.within,
                 constraints=self.constraints,
                 window=window,
+                told=told,
             )
+            self.regret_seconds += time.perf_counter() - begin
         return self._regret[points, window]
 
     @property

@@ -104,6 +104,24 @@ class Reads(_Table):
     records: Count | None
 
 
+class Divergence(_Table):
+    """Where a loss rose beyond that of a model that learns nothing."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    round: Positive
+    repeats: Positive
+    loss: Number | None
+    untrained: Number | None
+
+
+class Refused(_Table):
+    """A method that could not run."""
+
+    label: Text
+    reason: Text
+
+
 class RunSummary(_Table):
     """summary.json of one run."""
 
@@ -127,6 +145,7 @@ class RunSummary(_Table):
     stream: Text
     partial: bool
     diverged: bool
+    divergence: Divergence | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -148,6 +167,7 @@ class ComparisonSummary(_Table):
 
     name: Text
     runs: Annotated[list[str], Field(min_length=1, max_length=10_000)]
+    refused: Annotated[list[Refused], Field(max_length=10_000)] = []
 
     @model_validator(mode="after")
     def _inside(self) -> Self:

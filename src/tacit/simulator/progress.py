@@ -10,13 +10,13 @@ from typing import Any
 
 
 class Progress:
-    """Rounds done, rounds per second and time left on a terminal; silent elsewhere."""
+    """Steps done, their speed, time passed and time left on a terminal; silent elsewhere."""
 
-    def __init__(self, rounds: int, done: int, title: str, shown: bool | None) -> None:
+    def __init__(self, steps: int, done: int, title: str, shown: bool | None) -> None:
         self._bar: Any = None
         if shown if shown is not None else sys.stderr.isatty():
             from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
             from rich.progress import Progress as Bar
 
             self._bar = Bar(
@@ -24,17 +24,23 @@ class Progress:
                 BarColumn(),
                 MofNCompleteColumn(),
                 TextColumn("{task.fields[rate]}"),
+                TimeElapsedColumn(),
                 TimeRemainingColumn(),
                 console=Console(stderr=True),
                 transient=True,
             )
-            self._task = self._bar.add_task(title, total=rounds, completed=done, rate="")
+            self._task = self._bar.add_task(title, total=steps, completed=done, rate="")
 
     def at(self, done: int) -> None:
-        """Say how many rounds are done."""
+        """Say how many steps are done."""
         if self._bar is not None:
             speed = self._bar.tasks[0].speed
             self._bar.update(self._task, completed=done, rate=f"{speed:,.0f} rounds/s" if speed else "")
+
+    def of(self, done: int, steps: int) -> None:
+        """Say how many steps are done of how many, where that was not known; without a speed."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=done, total=steps)
 
     def __enter__(self) -> Progress:
         if self._bar is not None:

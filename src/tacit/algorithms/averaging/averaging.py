@@ -123,7 +123,7 @@ def decentralised_symmetric(
         if parts > 1 and not apart:
             warnings.warn(
                 f"{name}: without one-sided links {kept.agents} agents are in {parts} parts, each of which learns by "
-                "itself; add reverse links, use online_push_sum, or say apart=True (apart = true in a file)",
+                "itself; add reverse links, use online_push_sum, or say apart=True",
                 TacitWarning,
                 stacklevel=2,
             )

@@ -66,7 +66,7 @@ def refuse_unsolvable(given: Topology, l2: float) -> None:
     if not {"cluster", "bridge"} <= given.links.keys():
         raise ConfigError(
             f"networked_personalised got links {', '.join(sorted(given.links))}; say who belongs to which cluster with "
-            "graph.with_clusters([0, 1, ...]), or clusters = [0, 1, ...] in a file's [graph]"
+            "graph.with_clusters([0, 1, ...])"
         )
     labels = given.clusters.get("peer", np.zeros(given.roles["peer"], np.int32))
     for name, inside in (("cluster", True), ("bridge", False)):
