@@ -70,7 +70,7 @@ def test_an_interrupted_experiment_leaves_what_was_done(
 def test_ctrl_c_while_regret_is_computed_keeps_the_run(
     experiment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(self: Run, points: int = 8, window: int | None = None) -> None:
+    def interrupted(self: Run, *asked: object, **further: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Run, "regret", interrupted)

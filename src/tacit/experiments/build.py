@@ -51,7 +51,12 @@ class Problem:
     one that cannot run stops everything."""
 
     def check(self, choice: Choice, algorithm: Algorithm) -> None:
-        """Refuse a method that cannot run, before any has begun."""
+        """Refuse a method that cannot run, before any has begun.
+
+        Args:
+          choice: Its settings, which say where in the file it stands.
+          algorithm: The method.
+        """
         graph = self.graph(self.config.run.seed)
         with located(self.config.stream.place):
             refuse_undeclared(algorithm, [self.stream(self.config.run.seed)])
@@ -78,7 +83,8 @@ class Problem:
         Returns:
           An iterator of finished runs, in the order of the file.
         """
-        of, finished = self.references.of, []
+        of = self.references.of
+        finished: list[Run] = []
         for algorithm, label, described in self._listed():
             needed = {name for run in finished for name in of.get(run.label, {}).values()}
             if label not in self.config.labels and label not in needed:

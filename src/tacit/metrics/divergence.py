@@ -56,7 +56,7 @@ def divergence(objective: Objective, streams: Sequence[Stream], loss: NDArray[np
     length = _length(streams[0], rounds)
     with np.errstate(over="ignore", invalid="ignore"):  # losses near the largest number
         final = values[:, -length:].mean(axis=1)
-    ended = np.isfinite(values).all(axis=1)
+    ended = np.asarray(np.isfinite(values).all(axis=1))
     suspect = ~ended | (final > 2 * values[:, 0])
     if not suspect.any():
         return None
@@ -81,7 +81,7 @@ def divergence(objective: Objective, streams: Sequence[Stream], loss: NDArray[np
 
 def _length(stream: Stream, rounds: int) -> int:
     leaves = jax.tree.leaves(stream.batch_spec())
-    per_round = stream.agents * sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in leaves)
+    per_round = int(stream.agents) * sum(int(np.prod(leaf.shape)) * int(leaf.dtype.itemsize) for leaf in leaves)
     return max(1, min(rounds // 4, LOOKED_AT // max(1, per_round)))
 
 
