@@ -15,7 +15,7 @@ from tacit.core.errors import ResultError
 from tacit.results import store
 from tacit.results.plots import draw_overview
 from tacit.results.record import Record, Refusal, figure
-from tacit.results.references import findings, headline, uncompared
+from tacit.results.references import ALONE, findings, headline, uncompared
 from tacit.results.sealed import SUMMARY, Sealed, put, seal, settled
 
 SAME_PROBLEM = ("stream", "objective", "agents", "rounds", "repeats", "seed")
@@ -98,8 +98,9 @@ class Comparison:
 
     def cautions(self) -> list[str]:
         """Say which runs diverged, and which private ones are worse than a constant or than staying alone."""
+        alone = {record.summary["references"].get(ALONE) for record in self.records}  # noise that nobody shares
         return [
-            *(words for record in self.records if (words := record.divergence) is not None),
+            *(words for each in self.records if each.label not in alone and (words := each.divergence) is not None),
             *(words for finding in findings(self.records, SAME_PROBLEM) for words in finding.cautions()),
         ]
 
