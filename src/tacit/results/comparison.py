@@ -98,7 +98,7 @@ class Comparison:
 
     def cautions(self) -> list[str]:
         """Say which runs diverged, and which private ones are worse than a constant or than staying alone."""
-        alone = {record.summary["references"].get(ALONE) for record in self.records}  # noise that nobody shares
+        alone = {record.summary.get("references", {}).get(ALONE) for record in self.records}  # noise that nobody shares
         return [
             *(words for each in self.records if each.label not in alone and (words := each.divergence) is not None),
             *(words for finding in findings(self.records, SAME_PROBLEM) for words in finding.cautions()),
