@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from tacit.cli import graph, ledger, peer, privacy, swarm
+from tacit.cli import graph, ledger, new, peer, privacy, swarm
 from tacit.cli.added import add_extensions
 from tacit.cli.audit import audit
 from tacit.cli.common import INTERRUPTED, check_directory, counted, print_table, reported, say
@@ -38,6 +38,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(new.app, name="new")
 app.add_typer(graph.app, name="graph")
 app.add_typer(privacy.app, name="privacy")
 app.add_typer(ledger.app, name="ledger")
@@ -97,6 +98,15 @@ def _root(
         say(context.get_help())
 
 
+@app.command(epilog="Example: mkdir first && cd first && tacit init")
+@reported
+def init() -> None:
+    """Begin: an experiment on this folder's one table, or on a made-up one, is written and run; nothing is asked."""
+    file = new.begin()
+    say(f"running: tacit run {file}")
+    _run_file(file)
+
+
 @app.command(epilog="Example: tacit demo --out runs/demo")
 @reported
 def demo(
@@ -126,10 +136,7 @@ def run(
     ] = None,
 ) -> None:
     """Run an experiment from a TOML file and write its directory (by default runs/NAME-OF-THE-FILE)."""
-    from tacit.experiments import load
-
-    trackers = [_tracker(asked) for asked in log or ()]
-    _leave(_execute(load(file, rounds=rounds, seed=seed), out, Path("runs") / file.stem, trackers))
+    _run_file(file, out, rounds, seed, [_tracker(asked) for asked in log or ()])
 
 
 @app.command(epilog="Example: tacit algorithms --json")
@@ -196,6 +203,23 @@ def compare(
 # In the order in which help lists them: what a newcomer wants first.
 app.command(epilog="Example: tacit audit online_push_sum --mechanism laplace --epsilon 1")(audit)
 add_extensions(app)
+
+
+def _run_file(
+    file: Path,
+    out: Path | None = None,
+    rounds: int | None = None,
+    seed: int | None = None,
+    trackers: Sequence[Callable[[Any], object]] = (),
+) -> None:
+    from tacit.experiments import load
+
+    outcome = _execute(load(file, rounds=rounds, seed=seed), out, Path("runs") / file.stem, trackers)
+    if outcome.directory is not None:
+        command = new.predict_command(file, outcome.directory)
+        if command is not None:
+            say(f"next: look at the report in a browser, then {command}")
+    _leave(outcome)
 
 
 def _execute(config: Any, out: Path | None, default: Path, trackers: Sequence[Callable[[Any], object]] = ()) -> Outcome:

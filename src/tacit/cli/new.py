@@ -1,0 +1,272 @@
+"""`tacit new` and `tacit init`: files to begin with, each of which says what comes next."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tacit.cli.common import counted, reported, say
+from tacit.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tacit.cli.scaffolds.peers import Samples
+    from tacit.cli.scaffolds.tables import Look
+
+app = typer.Typer(help="Write commented files to begin with: an experiment, a method, a peer, a federation.")
+
+Data = Annotated[Path | None, typer.Option(help="A table of your own: CSV, CSV.GZ or Parquet.")]
+Label = Annotated[str | None, typer.Option(help="Its column to predict; by default the last one.")]
+Owner = Annotated[str | None, typer.Option(help="Its column that says whose row it is.")]
+ENDINGS = (".csv", ".csv.gz", ".parquet", ".npz")
+FEATURES = ("x0", "x1", "x2")
+"""Columns of a peer's samples, where there is no table."""
+ROUNDS = 40
+"""After which the members of a new federation end."""
+BATCH = 4
+"""Samples that a peer takes in a round."""
+
+
+@app.command(epilog="Example: tacit new experiment --data visits.csv --label readmitted --owner clinic")
+@reported
+def experiment(
+    name: Annotated[str, typer.Argument(help="Name of the file.")] = "experiment",
+    data: Data = None,
+    label: Label = None,
+    owner: Owner = None,
+) -> None:
+    """Write NAME.toml, which `tacit run` runs; without a table of your own also a made-up one."""
+    _run_next(_experiment(_toml(name), data, label, owner))
+
+
+@app.command(epilog="Example: tacit new algorithm my_method")
+@reported
+def algorithm(
+    name: Annotated[str, typer.Argument(help="Name of the method.")] = "my_method",
+    data: Data = None,
+    label: Label = None,
+    owner: Owner = None,
+) -> None:
+    """Write NAME.py, a method that keeps the contract, and NAME.toml, an experiment that runs it."""
+    from tacit.cli.scaffolds.algorithm import METHODS, method_files, method_name
+    from tacit.cli.scaffolds.experiment import experiment_text
+    from tacit.cli.scaffolds.files import write_new
+
+    name = method_name(name)
+    _refuse_columns_without_data(data, label, owner)
+    text = None
+    if data is not None:
+        found = _look(data, label, owner)
+        text = experiment_text(found, Path(f"{name}.toml"), METHODS.replace("NAME", name), mutual=True)
+    files = method_files(name, text)
+    write_new(files)
+    say(f"written: {', '.join(map(str, files))}")
+    say(f"next: tacit --with {name}.py run {name}.toml")
+    say(f"then: python {name}.py checks the contract, and tacit --with {name}.py audit {name} attacks its privacy")
+
+
+@app.command(epilog="Example: tacit new peer hospital-a")
+@reported
+def peer(
+    name: Annotated[str, typer.Argument(help="The peer's name in the federation.")] = "hospital-a",
+    data: Data = None,
+    label: Label = None,
+    owner: Owner = None,
+) -> None:
+    """Write job.toml, on which all members agree, and peer.toml, this one's own settings."""
+    from tacit.cli.scaffolds import peers
+    from tacit.cli.scaffolds.files import write_new
+
+    if owner is not None:
+        raise ConfigError(
+            "--owner is for experiments and federations: a peer holds the rows of one owner; leave it out"
+        )
+    _refuse_columns_without_data(data, label, owner)
+    samples, path = peers.Samples("y", FEATURES), None
+    if data is not None:
+        samples, path = _samples(_look(data, label, None, owned=False)), data.as_posix()
+    other = "hospital-b" if name != "hospital-b" else "hospital-a"
+    link = peers.Link("0.0.0.0:7443", {other: f"{other}.example.org:7443"}, [other])
+    files = {
+        Path("job.toml"): peers.job_text("a study", [name, other], samples, BATCH),
+        Path("peer.toml"): peers.peer_text(name, "job.toml", link, samples, path),
+    }
+    write_new(files)
+    say(f"written: job.toml, peer.toml; {other} at {other}.example.org stands for the others: name yours in both")
+    say("next, for an identity (on one host here; the key never leaves it):")
+    for command in (
+        "peer init-ca ca",
+        f"peer request {name}",
+        f"peer issue {name} --csr identity/{name}.csr",
+        f"peer install {name}.crt --ca ca/ca.crt",
+        "peer check peer.toml",
+        "peer run peer.toml",
+    ):
+        say(f"  tacit {command}")
+
+
+@app.command(epilog="Example: tacit new federation wards --data visits.csv --label readmitted --owner clinic")
+@reported
+def federation(
+    name: Annotated[str, typer.Argument(help="Name of the folder.")] = "federation",
+    data: Data = None,
+    label: Label = None,
+    owner: Owner = None,
+) -> None:
+    """Write a folder with a job, an authority, and several members with their identities and rows, for this machine."""
+    import shutil
+
+    from tacit.cli.scaffolds import peers
+    from tacit.cli.scaffolds.files import refuse_existing, write_new
+
+    _refuse_columns_without_data(data, label, owner)
+    folder = Path(name)
+    refuse_existing(folder)
+    samples, rows = _members(data, label, owner)
+    links = peers.ring(list(rows), peers.free_ports(len(rows)))
+    files = {folder / "job.toml": peers.job_text(folder.name, list(rows), samples, BATCH)}
+    for member, content in rows.items():
+        settings = peers.peer_text(member, "../job.toml", links[member], samples, "rows.csv", ROUNDS)
+        files |= {folder / member / "peer.toml": settings, folder / member / "rows.csv": content}
+    try:
+        write_new({**files, folder / "start.sh": peers.START})
+        peers.enrol(folder, list(rows))
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)  # it was not there before
+        raise
+    (folder / "start.sh").chmod(0o755)
+    say(f"written: {folder}, with {counted(len(rows), 'member')}: {', '.join(rows)}")
+    if data is not None:
+        say("note: columns are as in the table; bring them to about -1 ... 1 first, by bounds that you know")
+    say(f"next: {folder}/start.sh runs all of them here, for {ROUNDS} rounds")
+    say(f"then: tacit peer status {folder}/{next(iter(rows))}/peer.toml while they run, tacit ledger show "
+        f"{folder}/{next(iter(rows))}/state/store.db afterwards")  # fmt: skip
+
+
+def begin() -> Path:
+    """Write an experiment on the one table of this folder, or on a made-up one; returns its file."""
+    tables = sorted(path for path in Path().iterdir() if path.name.lower().endswith(ENDINGS) and path.is_file())
+    if len(tables) > 1:
+        listed = ", ".join(map(str, tables))
+        raise ConfigError(f"several tables are here ({listed}); name one: tacit new experiment --data {tables[0]}")
+    return _experiment(_toml("experiment"), tables[0] if tables else None, None, None)
+
+
+def predict_command(experiment: Path, directory: Path) -> str | None:
+    """Return the command that predicts with the models of a run, for an experiment on a file; None for others."""
+    from tacit.config.experiment import FILES, load
+
+    choice = load(experiment).stream
+    path = getattr(choice.values, "path", None)
+    if choice.kind not in FILES or not isinstance(path, str):
+        return None
+    table = Path(path)
+    near = table.relative_to(Path.cwd()) if table.is_relative_to(Path.cwd()) else table
+    return shlex.join(["tacit", "predict", str(directory), str(near), "--out", "predictions.csv"])
+
+
+def _experiment(file: Path, data: Path | None, label: str | None, owner: str | None) -> Path:
+    from tacit.cli.scaffolds.experiment import experiment_text, made_up_table
+    from tacit.cli.scaffolds.files import refuse_existing, write_new
+    from tacit.experiments import build, parse
+
+    _refuse_columns_without_data(data, label, owner)
+    table = file.with_suffix(".csv") if data is None else data
+    refuse_existing(file, *([table] if data is None else []))
+    try:
+        if data is None:
+            write_new({table: made_up_table()})
+            say(f"written: {table}, made-up visits to clinics")
+        text = experiment_text(_look(table, label, owner), file)
+        build(parse(text, file))  # what is written can be run
+        write_new({file: text})
+    except BaseException:
+        if data is None:
+            table.unlink(missing_ok=True)
+        raise
+    say(f"written: {file}")
+    return file
+
+
+def _run_next(file: Path) -> None:
+    say(f"next: {shlex.join(['tacit', 'run', str(file)])}")
+
+
+def _toml(name: str) -> Path:
+    return Path(name if name.endswith(".toml") else f"{name}.toml")
+
+
+def _refuse_columns_without_data(data: Path | None, label: str | None, owner: str | None) -> None:
+    if data is None and (label is not None or owner is not None):
+        raise ConfigError("--label and --owner name columns of a table; give it too: --data FILE.csv")
+
+
+def _look(data: Path, label: str | None, owner: str | None, owned: bool = True) -> Look:
+    from tacit.cli.scaffolds.tables import look_at
+
+    found = look_at(data, label, owner, owned)
+    made = f"{found.classes} classes" if found.classes else {"binary": "two classes"}.get(found.task, "numbers")
+    say(
+        f"{data}: {counted(found.rows, 'row')}, {counted(len(found.features), 'feature')}; {found.label!r} holds {made}"
+    )
+    for words in found.guessed:
+        say(f"chosen: {words}")
+    for words in found.left_out:
+        say(f"left out: {words}")
+    return found
+
+
+def _samples(found: Look) -> Samples:
+    """Return the samples of a table that a peer can follow: numbers without gaps."""
+    from tacit.cli.scaffolds.peers import Samples
+    from tacit.streams.reading.formats import open_source
+
+    source = open_source(found.path)
+    columns = tuple(
+        name
+        for name in found.features
+        if (column := source.read(name)).kind == "number" and not column.missing.any() and column.values.dtype != bool
+    )
+    others = [name for name in found.features if name not in columns]
+    if others:
+        say(f"left out: {', '.join(others)}, since a peer reads numbers without gaps")
+    if not columns:
+        raise ConfigError(f"{found.path}: no column holds numbers only, and a peer reads nothing else; add one")
+    label = source.read(found.label)
+    values = {float(value) for value in label.values} if label.kind == "number" else set()
+    allowed = [{0.0, 1.0}, {-1.0, 1.0}] if found.task == "binary" else [{float(k) for k in range(found.classes)}]
+    if found.task != "regression" and values not in allowed:
+        raise ConfigError(
+            f"{found.path}, column {found.label!r}: classes of a peer are the numbers 0, 1, ...; write them so"
+        )
+    objective = {"binary": "logistic", "multiclass": "softmax", "regression": "squared"}[found.task]
+    return Samples(found.label, columns, objective, found.classes)
+
+
+def _members(data: Path | None, label: str | None, owner: str | None) -> tuple[Samples, dict[str, str]]:
+    """Return the samples of a federation, and the rows of each member as a CSV file."""
+    import numpy as np
+
+    from tacit.cli.scaffolds import peers
+    from tacit.streams.reading.columns import find_owners
+    from tacit.streams.reading.formats import open_source
+
+    if data is None:
+        names = ("hospital-a", "hospital-b", "hospital-c")
+        made = {name: peers.made_up_rows(seed, ROUNDS * BATCH) for seed, name in enumerate(names)}
+        return peers.Samples("y", FEATURES), {
+            name: peers.rows_text(FEATURES, "y", *given) for name, given in made.items()
+        }
+    found = _look(data, label, owner)
+    if found.owner is None:
+        raise ConfigError(f"{data}: name the column that says whose row it is: --owner COLUMN")
+    samples, source = _samples(found), open_source(data)
+    number, owners = find_owners(source, found.owner)
+    x = np.stack([np.asarray(source.read(name).values, np.float64) for name in samples.columns], axis=1)
+    y = np.asarray(source.read(samples.label).values, np.float64)
+    return samples, {
+        name: peers.rows_text(samples.columns, samples.label, x[number == k], y[number == k])
+        for k, name in enumerate(peers.member_names(owners))
+    }

@@ -1,0 +1,144 @@
+"""An experiment on a table, as a commented TOML file, and a made-up table for whoever has none."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import os
+import random
+from pathlib import Path
+
+from tacit.cli.scaffolds.files import comment, toml
+from tacit.cli.scaffolds.tables import Look
+
+MOST_ROUNDS = 500
+"""Batches are as large as this asks for."""
+LARGE = 2_000_000
+"""Numbers in a table from which on regret is left out, since its solver would take minutes."""
+CLINICS = {"Arles": 260, "Bremen": 200, "Cork": 160, "Delft": 120, "Espoo": 60}
+"""Owner in the made-up table -> its rows."""
+
+METHODS = """[[algorithm]]            # all owners together: models travel over the links, rows never do
+name = "online_push_sum"
+label = "together"
+step = {step}
+
+[[algorithm]]            # the same with every owner by itself: is it worth being together?
+name = "online_push_sum"
+label = "alone"
+step = {step}
+alone = true
+"""
+
+PRIVACY = """
+# Nothing of this is private yet: models leave as they are computed. To say what a record may cost, take the # off here.
+# A private run learns nothing from all rows that is not declared, and refuses with the keys to set (bounds, categories,
+# classes), or `public` for what everybody may know.
+# [privacy]
+# epsilon = 1.0
+"""
+
+
+def experiment_text(found: Look, file: Path, methods: str = METHODS, mutual: bool = False) -> str:
+    """Return an experiment on a table; `mutual` asks for links that go both ways."""
+    batch = max(1, math.ceil(found.largest / MOST_ROUNDS))
+    rounds = math.ceil(found.largest / batch)
+    samples = "its next row" if batch == 1 else f"its next {batch} rows"
+    return "\n".join(
+        [
+            comment(f"An experiment on {found.path.name}. Run it: tacit run {file.name}"),
+            comment("Whatever is wrong in here is answered with its place, the value and what was expected."),
+            "",
+            "[run]",
+            f"name = {toml(file.stem)}",
+            f"rounds = {rounds}".ljust(24)
+            + f" # an owner reads {samples} in a round; the largest has {found.largest:,}",
+            "seed = 0",
+            *_regret(found),
+            "",
+            f"[graph]                  # who talks to whom: {found.agents} agents, {_whose(found)}",
+            f'kind = "{"complete" if mutual or found.agents <= 8 else "exponential"}"',
+            *([] if found.owner is not None else [f"agents = {found.agents}"]),
+            "",
+            *_stream(found, file, batch),
+            "",
+            *_objective(found),
+            "",
+            methods.replace("{step}", f"{_step(found):g}") + PRIVACY,
+        ]
+    )
+
+
+def _regret(found: Look) -> list[str]:
+    large = found.rows * found.width > LARGE
+    why = "left out: on so large a table its solver takes minutes" if large else "0 leaves the regret out"
+    return [f"regret_points = {0 if large else 8}".ljust(24) + f" # {why}"]
+
+
+def _whose(found: Look) -> str:
+    if found.owner is None:
+        return "to whom rows are dealt (owner = ... in [stream] names a column instead)"
+    return f"one for each owner in column {toml(found.owner)}"
+
+
+def _stream(found: Look, file: Path, batch: int) -> list[str]:
+    path = Path(os.path.relpath(found.path, file.parent)).as_posix()
+    left_out = [comment(f"left out: {words}") for words in found.left_out]
+    return [
+        "[stream]                 # the table",
+        f"kind = {toml(_kind(found.path))}",
+        f"path = {toml(path)}",
+        f"label = {toml(found.label)}",
+        *([] if found.owner is None else [f"owner = {toml(found.owner)}"]),
+        f"features = {toml(list(found.features))}",
+        *left_out,
+        *(['missing = "indicate"'.ljust(24) + " # a gap is 0, and a column says where"] if found.gaps else []),
+        *(comment(f"time = {toml(name)}: read the rows by time") for name in found.times[:1]),
+        f"batch = {batch}",
+        'exhausted = "mask"'.ljust(24) + ' # every row is read once; "cycle" begins again',
+    ]
+
+
+def _kind(path: Path) -> str:
+    name = path.name.lower().removesuffix(".gz")
+    return name.rpartition(".")[2]
+
+
+def _objective(found: Look) -> list[str]:
+    kind, why = {
+        "binary": ("logistic", "two classes"),
+        "multiclass": ("softmax", f"{found.classes} classes"),
+        "regression": ("squared", "numbers"),
+    }[found.task]
+    return [
+        f"[objective]              # column {toml(found.label)} holds {why}",
+        f'kind = "{kind}"',
+        *([f"classes = {found.classes}"] if found.task == "multiclass" else []),
+        "l2 = 1e-4",
+    ]
+
+
+def _step(found: Look) -> float:
+    """Return a step that suits columns of deviation 1: a squared loss is as steep as there are columns."""
+    return 0.3 if found.task != "regression" else float(f"{0.5 / (found.width + 1):.1g}")
+
+
+def made_up_table(seed: int = 0) -> str:
+    """Return a CSV file of made-up visits to five clinics."""
+    chance = random.Random(seed)
+    visits = []
+    for clinic, count in CLINICS.items():
+        for _ in range(count):
+            age, days, smoker = chance.randint(20, 94), round(chance.gammavariate(2.0, 2.5), 1), chance.random() < 0.3
+            ward = chance.choice(("general", "heart", "surgery"))
+            risk = 0.06 * (age - 60) + 0.3 * (days - 5) + 1.2 * smoker + (1.0 if ward == "heart" else -0.3)
+            back = "yes" if chance.random() < 1 / (1 + math.exp(-risk)) else "no"
+            gap = chance.random() < 0.05
+            visits.append([clinic, age, "" if gap else days, ward, "yes" if smoker else "no", back])
+    chance.shuffle(visits)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["clinic", "age", "days", "ward", "smoker", "readmitted"])
+    writer.writerows(visits)
+    return text.getvalue()

@@ -1,0 +1,210 @@
+"""Peers: a job and a peer's own settings as commented files, and a federation whose members run on one machine."""
+
+from __future__ import annotations
+
+import csv
+import io
+import socket
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tacit.cli.scaffolds.files import toml
+from tacit.core.errors import ConfigError
+from tacit.peer.identity.identity import validate_peer_name
+
+JOB = """# What all members agree on: everybody has this same file, and every link begins with its hash.
+
+[job]
+name = {job}
+epoch = 1                  # of the graph: count it up, in every copy, with each change of members or links
+features = {features}               # numbers of a sample
+batch = {batch}                  # samples of a round; the noise on their mean shrinks with their number
+
+[members]
+peer = {members}
+
+[objective]                # classes 0 and 1 (or -1 and 1); "squared" for numbers
+kind = "{objective}"
+{classes}l2 = 1e-3
+
+[algorithm]                # push-sum by running totals: links may be one-sided, and members may come and go
+name = "loss_tolerant_push_sum"
+step = 0.5
+
+[algorithm.mechanism]      # each record's gradient is clipped to norm 1 and hidden by Laplace noise
+kind = "laplace"
+epsilon = 4.0
+clip = 1.0
+"""
+
+PEER = """# What {name} decides for itself; nobody else has this file. Can it be used? tacit peer check peer.toml
+job = {job}
+
+[peer]
+name = "{name}"
+listen = "{listen}"
+
+[links.peers]              # a link is there when the sender names the receiver and the receiver the sender
+sends_to = {sends_to}
+hears = {hears}
+
+[addresses]                # of those to whom it sends
+{addresses}
+
+[privacy]                  # what may be spent on a record of this peer: one release, since each is used in one round
+epsilon = 4.0
+witness = "witness.json"   # against a ledger that was rolled back; on another disk, where there is one
+
+[stream]                   # {where}
+{stream}
+
+[rounds]
+{rounds}
+
+[operations]               # on 127.0.0.1: /health, /metrics, /status, /predict and /learn
+port = {port}
+"""
+
+PUSHED = "samples come by HTTP on this host, or by `peer.learn` in an application"
+FOLLOWED = "the peer follows the file, which may grow"
+LEARN = """# curl -s -H 'Content-Type: application/json' -d '{{"x": {x}, "y": 1}}' http://127.0.0.1:{port}/learn
+kind = "push"
+"""
+
+START = """#!/bin/sh
+# All members on this machine, each a process of its own; they end after the last round of [rounds].
+cd "$(dirname "$0")" || exit 2
+tacit=${TACIT:-tacit}
+$tacit peer check */peer.toml || exit 2
+pids=""
+trap 'kill $pids 2> /dev/null' INT TERM
+for home in */peer.toml; do
+  $tacit peer run "$home" 2> "$(dirname "$home")/log.jsonl" &
+  pids="$pids $!"
+done
+echo "members run; their logs are */log.jsonl"
+failed=0
+for pid in $pids; do
+  wait "$pid" || failed=1
+done
+[ "$failed" = 0 ] || echo "a member failed: see the end of its log.jsonl" >&2
+exit "$failed"
+"""
+
+
+class Samples(NamedTuple):
+    """Samples that a member learns from."""
+
+    label: str
+    columns: tuple[str, ...]
+    objective: str = "logistic"
+    classes: int = 0
+
+
+class Link(NamedTuple):
+    """Neighbours of a member, and where it listens."""
+
+    listen: str
+    sends_to: dict[str, str]
+    """Name -> address."""
+    hears: list[str]
+
+
+def job_text(name: str, members: Sequence[str], samples: Samples, batch: int = 4) -> str:
+    """Return a job of members that learn from such samples."""
+    for member in members:
+        validate_peer_name(member)
+    classes = f"classes = {samples.classes}\n" if samples.classes else ""
+    return JOB.format(
+        job=toml(name), features=len(samples.columns), batch=batch, members=toml(list(members)),
+        objective=samples.objective, classes=classes,
+    )  # fmt: skip
+
+
+def peer_text(name: str, job: str, link: Link, samples: Samples, path: str | None, last: int | None = None) -> str:
+    """Return a peer's settings; without a path of a file its samples are pushed."""
+    port = 0 if last is not None else 9443
+    addresses = "\n".join(f'{other} = "{address}"' for other, address in link.sends_to.items())
+    numbers = toml([round(0.1 * (k + 1), 1) for k in range(len(samples.columns))])
+    followed = (
+        f'kind = "csv"\npath = {toml(path)}\nlabel = {toml(samples.label)}\ncolumns = {toml(list(samples.columns))}'
+    )
+    return PEER.format(
+        name=name,
+        job=toml(job),
+        listen=link.listen,
+        sends_to=toml(list(link.sends_to)),
+        hears=toml(link.hears),
+        addresses=addresses,
+        where=PUSHED if path is None else FOLLOWED,
+        stream=LEARN.format(x=numbers, port=port).rstrip() if path is None else followed,
+        rounds="# last = 100             # end after so many rounds"
+        if last is None
+        else f"deadline = 2.0\nlast = {last}",
+        port=port,
+    )
+
+
+def ring(names: Sequence[str], ports: Sequence[int]) -> dict[str, Link]:
+    """Return one-sided links on this machine: each member sends to the next."""
+    where = {name: f"127.0.0.1:{port}" for name, port in zip(names, ports, strict=True)}
+    count = len(names)
+    return {
+        name: Link(where[name], {names[(k + 1) % count]: where[names[(k + 1) % count]]}, [names[k - 1]])
+        for k, name in enumerate(names)
+    }
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports of this machine that are free just now."""
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in sockets]
+
+
+def enrol(folder: Path, names: Sequence[str]) -> None:
+    """Make an authority and an identity for every member, as each would do on a host of its own."""
+    from tacit.peer.identity.authority import init_ca, issue
+    from tacit.peer.identity.identity import install, request
+
+    init_ca(folder / "ca", folder.name[:64])
+    for name in names:
+        home = folder / name
+        asked = request(name, home / "identity")
+        certificate = issue(asked.csr, name, folder / "ca", home / f"{name}.crt")
+        install(certificate, folder / "ca" / "ca.crt", home / "identity")
+        certificate.unlink()
+
+
+def rows_text(columns: Sequence[str], label: str, x: Any, y: Any) -> str:
+    """Return rows as a CSV file."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*columns, label])
+    writer.writerows([*(f"{value:.6g}" for value in row), f"{each:g}"] for row, each in zip(x, y, strict=True))
+    return text.getvalue()
+
+
+def made_up_rows(seed: int, count: int) -> tuple[Any, Any]:
+    """Return samples of three numbers around 0, and classes that follow from them."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(count, 3))
+    chance = 1 / (1 + np.exp(-2 * x @ np.array([1.5, -2.0, 1.0])))
+    return x, (rng.random(count) < chance).astype(int)
+
+
+def member_names(owners: Sequence[str]) -> list[str]:
+    """Return the owners' names as peers may be called, or say which cannot be made one."""
+    names = ["".join(c if c.isascii() and (c.isalnum() or c == "-") else "-" for c in each.lower()) for each in owners]
+    names = [name.strip("-") or "member" for name in names]
+    names = [name if name[0].isalpha() else f"owner-{name}" for name in names]
+    doubled = next((name for name in names if names.count(name) > 1), None)
+    if doubled is not None:
+        raise ConfigError(f"two owners would both be called {doubled!r}; give them names that differ in letters")
+    return [validate_peer_name(name) for name in names]
