@@ -214,9 +214,10 @@ def _run_file(
 ) -> None:
     from tacit.experiments import load
 
-    outcome = _execute(load(file, rounds=rounds, seed=seed), out, Path("runs") / file.stem, trackers)
+    config = load(file, rounds=rounds, seed=seed)
+    outcome = _execute(config, out, Path("runs") / file.stem, trackers)
     if outcome.directory is not None:
-        command = new.predict_command(file, outcome.directory)
+        command = new.predict_command(config, outcome.directory)
         if command is not None:
             say(f"next: look at the report in a browser, then {command}")
     _leave(outcome)

@@ -14,6 +14,7 @@ from tacit.core.errors import ConfigError
 if TYPE_CHECKING:
     from tacit.cli.scaffolds.peers import Samples
     from tacit.cli.scaffolds.tables import Look
+    from tacit.experiments import Config
 
 app = typer.Typer(help="Write commented files to begin with: an experiment, a method, a peer, a federation.")
 
@@ -141,8 +142,10 @@ def federation(
     if data is not None:
         say("note: columns are as in the table; bring them to about -1 ... 1 first, by bounds that you know")
     say(f"next: {folder}/start.sh runs all of them here, for {ROUNDS} rounds")
-    say(f"then: tacit peer status {folder}/{next(iter(rows))}/peer.toml while they run, tacit ledger show "
-        f"{folder}/{next(iter(rows))}/state/store.db afterwards")  # fmt: skip
+    first = folder / next(iter(rows))
+    say(
+        f"then: tacit peer status {first}/peer.toml while they run, tacit ledger show {first}/state/store.db afterwards"
+    )
 
 
 def begin() -> Path:
@@ -154,11 +157,11 @@ def begin() -> Path:
     return _experiment(_toml("experiment"), tables[0] if tables else None, None, None)
 
 
-def predict_command(experiment: Path, directory: Path) -> str | None:
+def predict_command(config: Config, directory: Path) -> str | None:
     """Return the command that predicts with the models of a run, for an experiment on a file; None for others."""
-    from tacit.config.experiment import FILES, load
+    from tacit.config.experiment import FILES
 
-    choice = load(experiment).stream
+    choice = config.stream
     path = getattr(choice.values, "path", None)
     if choice.kind not in FILES or not isinstance(path, str):
         return None
