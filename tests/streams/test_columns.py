@@ -68,7 +68,7 @@ def test_categories_may_be_fixed_beforehand(path: Path) -> None:
             "2024-02-01",
             "soon",
             {"missing": "indicate", "time": "when"},
-            "line 2, column 'when': '2024-03-01' is no time",
+            "line 4, column 'when': 'soon' is not a time",
         ),
         (
             ",true,no",

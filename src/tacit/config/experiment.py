@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +33,19 @@ from tacit.config.experiment_sections import (
     PrivacySettings,
     RunSettings,
     SeededGraph,
+    SqlSettings,
     SyntheticSettings,
+    TableSettings,
 )
 from tacit.config.extensions import Extensions
-from tacit.config.sections import Place, beside, check, located, read_text, read_toml
+from tacit.config.sections import Place, Section, beside, check, located, read_text, read_toml
 from tacit.core import limits
 from tacit.core.errors import ConfigError
 from tacit.graphs import Graph
 from tacit.objectives import OBJECTIVES
-from tacit.streams import Dataset, Stream, partition
+from tacit.streams import Dataset, Reading, Stream, partition
+from tacit.streams.reading.formats import TEXT_ENDINGS
+from tacit.streams.reading.sql import has_password
 
 GRAPHS: Mapping[str, Callable[..., Graph]] = {
     "ring": graphs.ring,
@@ -72,7 +77,9 @@ SYNTHETIC: Mapping[str, Callable[..., Stream]] = ChainMap(
     Extensions("tacit.streams"),  # type: ignore[arg-type]
 )
 DATASETS: Mapping[str, Callable[[], Dataset]] = Extensions("tacit.datasets")
-FILES: Mapping[str, Callable[..., streams.Table]] = dict.fromkeys(("csv", "parquet", "npz"), streams.read_table)
+ENDINGS: Mapping[str, tuple[str, ...]] = {"csv": TEXT_ENDINGS, "parquet": (".parquet",), "npz": (".npz",)}
+"""Kind of a file -> how its name ends."""
+FILES: Mapping[str, Callable[..., streams.Table]] = dict.fromkeys((*ENDINGS, "sql"), streams.read_table)
 PARTITIONS: Mapping[str, Callable[..., Any]] = {
     "iid": partition.iid,
     "label_shards": partition.label_shards,
@@ -81,8 +88,8 @@ PARTITIONS: Mapping[str, Callable[..., Any]] = {
     "unequal": partition.unequal,
 }
 
-OF_THE_RUN = frozenset({"agents", "rounds", "seed", "name"})
-"""Parameters of streams that follow from the run and the graph."""
+OF_THE_RUN = frozenset({"agents", "rounds", "seed", "name", "data"})
+"""Parameters of streams that follow from the run and the graph, and the table, which is named by keys of its kind."""
 OF_THE_DATA = frozenset({"rows", "x", "y", "agents", "seed"})
 WHAT = "an experiment's file"
 SECTIONS = ("run", "graph", "stream", "objective", "algorithm")
@@ -169,9 +176,11 @@ def parse(text: str, file: Path, **overrides: int | None) -> Config:
     _check_sections(data, file)
     given = {key: value for key, value in overrides.items() if value is not None}
     run = check(RunSettings, {"name": file.stem, **data["run"], **given}, Place(str(file), "[run]"))
-    objective = choose(OBJECTIVES, data["objective"], Place(str(file), "[objective]"))
-    stream, shares = _stream(data["stream"], objective, file)
     with limits.memory(run.memory):
+        objective = choose(
+            OBJECTIVES, _with_classes(data["objective"], data["stream"], file), Place(str(file), "[objective]")
+        )
+        stream, shares = _stream(data["stream"], objective, file)
         graph, dynamics = _graph(_with_owners(data["graph"], stream), file)
     algorithms = _algorithms(data["algorithm"], file)
     labels, privacy, place = _labels(algorithms, file), None, Place(str(file), "[privacy]")
@@ -232,42 +241,101 @@ def _graph(data: Mapping[str, Any], file: Path) -> tuple[Choice, Choice | None]:
 
 
 def _with_owners(data: Mapping[str, Any], stream: Choice) -> dict[str, Any]:
-    """Give a graph without a number of agents one for each owner in the stream's file."""
-    owner, kind = getattr(stream.values, "owner", None), data.get("kind")
+    """Give a graph without a number of agents one for each owner in the stream's table."""
+    values, kind = stream.values, data.get("kind")
     function = GRAPHS.get(kind) if isinstance(kind, str) else None
-    if owner is None or function is None or "agents" in data or "n" not in inspect.signature(function).parameters:
+    if function is None or "agents" in data or "n" not in inspect.signature(function).parameters:
+        return dict(data)
+    if not isinstance(values, TableSettings) or not _has_owners(stream):
         return dict(data)
     with located(stream.place):
-        return {**data, "agents": len(streams.read_owners(getattr(stream.values, "path", ""), owner))}
+        owners = streams.read_owners(getattr(values, "data", None), getattr(values, "owner", None), _reading(values))
+        return {**data, "agents": len(owners)}
+
+
+def _with_classes(data: Mapping[str, Any], stream: Mapping[str, Any], file: Path) -> dict[str, Any]:
+    """Give an objective without a number of classes that of the stream's table."""
+    if data.get("kind") != "softmax" or "classes" in data or stream.get("kind") not in FILES:
+        return dict(data)
+    any_number = choose(OBJECTIVES, {"kind": "softmax", "classes": 2}, Place(str(file), "[objective]"))
+    chosen, _ = _stream(stream, any_number, file)
+    values: Any = chosen.values
+    if isinstance(values.classes, int):
+        return {**data, "classes": values.classes}
+    with located(chosen.place):
+        found = streams.read_classes(values.data, values.label, values.task, values.classes, _reading(values))
+    return {**data, "classes": max(len(found), 2)}
+
+
+def _reading(values: Any) -> Reading:
+    """Return how text is read."""
+    given = {each.name: getattr(values, each.name) for each in fields(Reading)}
+    marks = given.pop("missing_marks")
+    return Reading(**given, missing_marks=None if marks is None else tuple(marks))
+
+
+def _has_owners(stream: Choice) -> bool:
+    """Whether rows of a table have owners, by a column or by file."""
+    values: Any = stream.values
+    if values.owner is not None:
+        return True
+    with located(stream.place):
+        return values.partition is None and values.several
 
 
 def _stream(data: Mapping[str, Any], objective: Choice, file: Path) -> tuple[Choice, Choice | None]:
     place = Place(str(file), "[stream]")
     kind = data.get("kind") if isinstance(data.get("kind"), str) else None  # `choose` refuses what is no name
-    common = SyntheticSettings if kind in SYNTHETIC else FileSettings if kind in FILES else DatasetSettings
+    common: type[Section] = SyntheticSettings if kind in SYNTHETIC else DatasetSettings
     if kind in FILES:
+        common = SqlSettings if kind == "sql" else FileSettings
         data = {"task": task_of(objective)[0], **data}
     every: Mapping[str, Callable[..., Any]] = ChainMap({}, SYNTHETIC, DATASETS, FILES)  # type: ignore[arg-type]
     stream = choose(every, _with_path(data, file), place, common=common, hidden=OF_THE_RUN)
-    if kind in FILES and not str(data["path"]).lower().endswith((f".{kind}", f".{kind}.gz")):
-        raise ConfigError(f"{place} path = {data['path']!r}: expected a file that ends in .{kind}; change kind or path")
+    if kind in FILES:
+        _check_table(stream)
     shares = getattr(stream.values, "partition", None)
-    owner = getattr(stream.values, "owner", None)
-    if kind in SYNTHETIC or owner is not None:
+    owned = kind in FILES and _has_owners(stream)
+    if kind in SYNTHETIC or owned:
         if shares is not None:
             raise ConfigError(
-                f"{place} partition and owner = {owner!r}: the owner column says whose row it is; remove one of them"
+                f"{place} partition and owner = {getattr(stream.values, 'owner', None)!r}: the owner column says whose "
+                "row it is; remove one of them"
             )
         return stream, None
     shared = choose(PARTITIONS, shares or {"kind": "iid"}, Place(str(file), "[stream.partition]"), hidden=OF_THE_DATA)
     return stream, shared
 
 
+def _check_table(stream: Choice) -> None:
+    """Refuse a path of another kind, and a URL that would be kept with its password."""
+    values, place = stream.values, stream.place
+    if isinstance(values, SqlSettings) and has_password(values.url):
+        raise ConfigError(
+            f"{place} url: a password stands in it, and settings are kept with results; write ${{NAME}} in its place, "
+            "and set that variable of the environment"
+        )
+    if isinstance(values, FileSettings):
+        endings = ENDINGS[stream.kind]
+        for path in [values.path] if isinstance(values.path, str) else values.path:
+            if not path.lower().removesuffix(".gz").endswith(endings):
+                raise ConfigError(
+                    f"{place} path = {path!r}: expected a file that ends in {', '.join(endings)}; change kind or path"
+                )
+
+
 def _with_path(data: Mapping[str, Any], file: Path) -> dict[str, Any]:
-    """Take a relative path to start beside the configuration, not in whatever folder the command is given."""
-    path = data.get("path")
+    """Take relative paths to start beside the configuration, not in whatever folder the command is given."""
+    path, url = data.get("path"), data.get("url")
     found = Place(str(file), "path")
-    return {**data, "path": str(beside(file, path, found))} if isinstance(path, str) else dict(data)
+    if isinstance(path, str):
+        return {**data, "path": str(beside(file, path, found))}
+    if isinstance(path, list):
+        return {**data, "path": [str(beside(file, each, found)) if isinstance(each, str) else each for each in path]}
+    inside = re.fullmatch(r"(sqlite\S*?:///)([^/:?][^?]*)(.*)", url) if isinstance(url, str) else None
+    if inside is not None:
+        return {**data, "url": f"{inside[1]}{beside(file, inside[2], Place(str(file), 'url'))}{inside[3]}"}
+    return dict(data)
 
 
 def _algorithms(tables: Sequence[Any], file: Path) -> tuple[Choice, ...]:

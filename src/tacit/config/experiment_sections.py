@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -11,6 +11,8 @@ from tacit.config.sections import Place, Section, Seeding
 from tacit.core import limits
 from tacit.graphs.channel import LONGEST_DELAY
 from tacit.streams.learnt import Kind
+from tacit.streams.reading.formats import is_several
+from tacit.streams.reading.sql import SqlQuery
 
 MOST_POINTS = 10_000
 """Of a regret curve: each is an optimisation over the data up to there."""
@@ -108,8 +110,8 @@ class DatasetSettings(TabularSettings):
     standardise: bool = True
 
 
-class FileSettings(TabularSettings):
-    """Further settings of streams over files."""
+class TableSettings(TabularSettings):
+    """Further settings of streams over tables of the user's own."""
 
     standardise: bool | Literal["owner"] = True
     """Mean 0 and deviation 1 over all rows, or over each owner's own; see `tacit.streams.scaled`."""
@@ -117,6 +119,43 @@ class FileSettings(TabularSettings):
     """Column -> [low, high], by which it is scaled instead."""
     public: list[Kind] = Field(default=[])
     """Facts that may be learnt from all rows though a method promises privacy; see `tacit.streams.learnt`."""
+
+
+class FileSettings(TableSettings):
+    """Further settings of streams over files."""
+
+    path: str | Annotated[list[str], Field(min_length=1)]
+    """A file, a pattern such as "data/*.csv", or a list of files; of several, each is an owner's unless `owner` is
+    given."""
+
+    @property
+    def data(self) -> str | list[str]:
+        """The files."""
+        return self.path
+
+    @property
+    def several(self) -> bool:
+        """Whether there are several files."""
+        return is_several(self.path)
+
+
+class SqlSettings(TableSettings):
+    """Further settings of streams over queries."""
+
+    url: str
+    """Of the data base; ${NAME} stands for a variable of the environment, as for a password."""
+    query: str
+    """SELECT, whose columns are those of the table."""
+
+    @property
+    def data(self) -> SqlQuery:
+        """The query."""
+        return SqlQuery(self.url, self.query)
+
+    @property
+    def several(self) -> bool:
+        """Whether there are several files, which there are not."""
+        return False
 
 
 class AlgorithmSettings(MethodSettings):

@@ -16,7 +16,7 @@ from tacit.config.sections import located
 from tacit.core.errors import ConfigError, DataError
 from tacit.graphs import Graph
 from tacit.privacy.planning import planned_batch
-from tacit.streams import Preprocessing, Stream, Table
+from tacit.streams import Preprocessing, SqlQuery, Stream, Table
 from tacit.streams.dataset import with_bias
 from tacit.streams.learnt import Kind, Learnt, declared
 from tacit.streams.reading.preprocessing import unit_rows
@@ -68,7 +68,7 @@ class Tabular:
         settings = self.settings
         count = task_of(objective)[1]
         given = {"classes": count} if settings.classes is None and settings.task == "multiclass" else {}
-        table: Table = self.choice.function(**{**self.choice.arguments(), **given})
+        table: Table = self.choice.function(settings.data, **{**self.choice.arguments(), **given})
         by_owner, bounds = settings.standardise == "owner", settings.bounds or {}
         by = "owner" if by_owner else "everyone" if settings.standardise else None
         scaled = streams.scaled(table, by, bounds, bias=settings.bias, unit=self._unit)  # type: ignore[arg-type]
@@ -78,7 +78,7 @@ class Tabular:
         if settings.time is not None and settings.shuffle and "shuffle" in settings.model_fields_set:
             raise ConfigError(f"shuffle = true and time = {settings.time!r}: rows are read by time; remove one of them")
         self.shuffle = settings.shuffle and settings.time is None
-        words = [f"{len(table.x):,} rows of {settings.path}"]
+        words = [f"{len(table.x):,} rows of {_named(settings.data)}"]
         if table.classes:
             numbers = (-1, 1) if self.task == "binary" else range(len(table.classes))
             words.append("label " + ", ".join(f"{c} = {n}" for c, n in zip(table.classes, numbers, strict=True)))
@@ -137,8 +137,9 @@ class Tabular:
         if self.partition is None:
             owners = int(self.owner.max()) + 1
             if owners != agents:
+                by = "one per file" if self.settings.owner is None else f"owner = {self.settings.owner!r}"
                 raise DataError(
-                    f"{self.choice.place} owner = {self.settings.owner!r}: the file has {owners} owners, but "
+                    f"{self.choice.place} {by}: the table has {owners} owners, but "
                     f"the graph {agents} agents; give [graph] agents = {owners}, or leave agents out"
                 )
             return self.owner, "each owner's rows with its own agent"
@@ -149,6 +150,13 @@ class Tabular:
             shares = self.partition.function(**data, agents=agents, seed=seed, **own)
         given = "".join(f", {name} {value:g}" for name, value in own.items())
         return shares, f"shared out by {self.partition.kind}{given}"
+
+
+def _named(data: Any) -> str:
+    """Return what a table is called in reports."""
+    if isinstance(data, SqlQuery):
+        return f"a query of {data.shown}"
+    return data if isinstance(data, str) else ", ".join(data)
 
 
 def _hundredth(shares: Any, agents: int) -> int:

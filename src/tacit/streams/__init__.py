@@ -12,8 +12,12 @@ if TYPE_CHECKING:
     from tacit.streams.arrivals import autoregressive as autoregressive
     from tacit.streams.dataset import Dataset as Dataset
     from tacit.streams.held_out import with_validation as with_validation
+    from tacit.streams.reading.formats import open_source as open_source
+    from tacit.streams.reading.options import Reading as Reading
     from tacit.streams.reading.preprocessing import Preprocessing as Preprocessing
+    from tacit.streams.reading.sql import SqlQuery as SqlQuery
     from tacit.streams.reading.table import Table as Table
+    from tacit.streams.reading.table import read_classes as read_classes
     from tacit.streams.reading.table import read_owners as read_owners
     from tacit.streams.reading.table import read_table as read_table
     from tacit.streams.regression import LinearRegression as LinearRegression
@@ -35,8 +39,11 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "dataset": "Dataset",
         "held_out": "with_validation",
         "partition": "partition",
+        "reading.formats": "open_source",
+        "reading.options": "Reading",
         "reading.preprocessing": "Preprocessing",
-        "reading.table": "Table read_owners read_table",
+        "reading.sql": "SqlQuery",
+        "reading.table": "Table read_classes read_owners read_table",
         "regression": "LinearRegression linear_regression",
         "stream": "Batch Stream from_function",
         "synthetic": "DriftStream linear_drift logistic_drift",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,6 @@ from tacit.streams.reading.source import refuse_large
 
 FIRST_LOOK = 2**24
 """Bytes that are unpacked before the size of the whole is projected; where that is too large, all are counted."""
-LONGEST_LINE = 2**24
-"""Characters."""
 ROWS_AT_ONCE = 4096
 
 
@@ -64,19 +61,6 @@ def open_bytes(path: Path) -> io.BufferedReader:
         while (left > 0 or content.projected > limits.limit()) and (found := len(content.read(2**20) or b"")):
             left -= found
     return io.BufferedReader(_Unpacked(path), 2**18)
-
-
-def text_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a text file with their ends; one that is too long to be a row is refused."""
-    with io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig", errors="replace", newline="") as text:
-        number = 1
-        while line := text.readline(LONGEST_LINE):
-            if len(line) == LONGEST_LINE:
-                raise DataError(
-                    f"{path}, line {number}: longer than {LONGEST_LINE:,} characters; write one record per line"
-                )
-            yield line
-            number += 1
 
 
 def read_parquet(path: Path) -> Any:

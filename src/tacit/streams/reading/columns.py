@@ -1,7 +1,9 @@
 """Columns of a table as columns of numbers: what each becomes is found once, and then done to any table.
 
 Numbers, booleans and text that is all numbers stay one column. Other text becomes one column of 0 and 1 per category.
-A column of times is no feature. Where a value is missing, the row is refused, or a column of 0 and 1 says so.
+Of a time, hour, weekday and month become two columns each, if asked: sine and cosine of where the hand of a clock with
+one turn a day, a week or a year would be, so that 23:00 is near 1:00. Where a value is missing, the row is refused, or
+a column of 0 and 1 says so.
 
 Categories and columns with gaps are given, or learnt from all rows; `tacit.streams.learnt` says what that means for a
 private run. What a column holds (numbers, words, times) follows from all rows too, but a record that would change it is
@@ -10,7 +12,7 @@ refused, or makes it a column of words.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -20,6 +22,7 @@ from numpy.typing import NDArray
 from tacit.core.errors import ConfigError, DataError
 from tacit.streams.learnt import Learnt
 from tacit.streams.reading.source import Column, Source, refuse_large
+from tacit.streams.reading.words import LARGEST_WHOLE, candidates
 
 Missing = Literal["refuse", "indicate"] | Sequence[str]
 """Treatment of gaps: refused; said by a further column wherever there are some; or in the columns listed."""
@@ -27,8 +30,15 @@ Unknown = Literal["refuse", "ignore"]
 """Treatment of a word that is none of a column's categories: refused, or 0 in all of its columns."""
 MOST_CATEGORIES = 50
 """A column with more words than this is more likely a name or a note than a category."""
-LARGEST_WHOLE = 2.0**53
-"""Above it not every whole number is one of double precision."""
+TimePart = Literal["hour", "weekday", "month"]
+TIME_PARTS: Mapping[str, Callable[[NDArray[Any]], NDArray[np.float64]]] = {
+    "hour": lambda times: (times - times.astype("datetime64[D]")) / np.timedelta64(1, "D"),
+    "weekday": lambda times: (times.astype("datetime64[D]").astype(np.int64) - 4) % 7 / 7,  # 5 January 1970: a Monday
+    "month": lambda times: times.astype("datetime64[M]").astype(np.int64) % 12 / 12,
+}
+"""Part of a time -> how much of its turn is over, from 0 to 1."""
+NO_NAME = "a column without a name in the header; name it, or leave it out by features=[...]"
+NOT_FOUND: Mapping[str, Sequence[Any]] = {}
 
 
 @dataclass(frozen=True)
@@ -37,23 +47,29 @@ class Input:
 
     name: str
     """In the table."""
-    kind: Literal["number", "word"]
-    """Number: one column; word: one of 0 and 1 for each category."""
+    kind: Literal["number", "word", "time"]
+    """Number: one column; word: one of 0 and 1 for each category; time: two for each part."""
     categories: tuple[str, ...] = ()
     """Words, in the order of their columns."""
     indicated: bool = False
     """Whether a last column of 0 and 1 says where the value is missing; otherwise a gap is refused."""
+    parts: tuple[TimePart, ...] = ()
+    """Parts of a time, in the order of their columns."""
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the columns of x."""
-        own = (self.name,) if self.kind == "number" else tuple(f"{self.name} = {word}" for word in self.categories)
+        own: tuple[str, ...] = (self.name,)
+        if self.kind == "word":
+            own = tuple(f"{self.name} = {word}" for word in self.categories)
+        elif self.kind == "time":
+            own = tuple(f"{self.name} {part} ({wave})" for part in self.parts for wave in ("sine", "cosine"))
         return (*own, f"{self.name} is missing") if self.indicated else own
 
     @property
     def marks(self) -> tuple[bool, ...]:
-        """Whether each holds 0 and 1 only, made of a category or of what is missing."""
-        return tuple(self.kind == "word" or k > 0 for k in range(len(self.columns)))
+        """Whether each needs no scaling: it is 0 or 1, or a sine."""
+        return tuple(self.kind != "number" or k > 0 for k in range(len(self.columns)))
 
 
 class Encoded(NamedTuple):
@@ -66,18 +82,25 @@ class Encoded(NamedTuple):
 
 
 def find_inputs(
-    source: Source, names: Sequence[str], missing: Missing, categories: Mapping[str, Sequence[str]]
+    source: Source,
+    names: Sequence[str],
+    missing: Missing,
+    categories: Mapping[str, Sequence[str]],
+    times: Mapping[str, Sequence[TimePart]] = NOT_FOUND,
 ) -> tuple[tuple[Input, ...], tuple[Learnt, ...]]:
     """Return what becomes of the named columns, and the facts that were learnt from all rows for it."""
     if isinstance(missing, str) and missing not in ("refuse", "indicate"):
         raise ConfigError(f"missing={missing!r}: expected 'refuse', 'indicate' or a list of columns that may have gaps")
-    for name in () if isinstance(missing, str) else missing:
-        if name not in names:
-            raise ConfigError(f"missing lists {name!r}, which is not among the features; remove it")
-    for name in categories:
-        if name not in names:
-            raise ConfigError(f"categories of {name!r}, which is not among the features; remove them")
-    inputs = tuple(_found(source, name, missing, categories.get(name)) for name in names)
+    for setting, given in (("missing", () if isinstance(missing, str) else missing), ("categories", categories)):
+        for name in given:
+            if name not in names:
+                raise ConfigError(f"{setting} of {name!r}, which is not among the features; remove it")
+    inputs = tuple(
+        _time_input(source, name, missing, times[name])
+        if name in times
+        else _found(source, name, missing, categories.get(name))
+        for name in names
+    )
     learnt = [
         Learnt("categories", f"the words of column {each.name!r}", f'categories = {{"{each.name}" = ["...", ...]}}')
         for each in inputs
@@ -89,21 +112,43 @@ def find_inputs(
     return inputs, tuple(learnt)
 
 
-def _found(source: Source, name: str, missing: Missing, categories: Sequence[str] | None) -> Input:
-    column = source.read(name)
+def _indicated(source: Source, name: str, column: Column, missing: Missing) -> bool:
+    """Return whether a column says where its gaps are; refuse gaps that it may not have."""
     listed = not isinstance(missing, str) and name in missing
-    if column.kind == "time":
-        first = str(column.values[0].astype("datetime64[s]")).replace("T", " ")
-        source.refuse(
-            0, name, f"{first!r} is not a number but a time; leave it out, or order rows by it: time={name!r}"
-        )
     if missing != "indicate" and not listed:
         remedy = f"fill it in, leave that row or column out, or say missing='indicate' or missing=[{name!r}]"
         source.refuse_missing(name, column, remedy)
     if len(column.values) and column.missing.all():
         source.refuse(0, name, "every value is missing; leave the column out")
-    indicated = listed or bool(column.missing.any())
+    return listed or bool(column.missing.any())
+
+
+def _time_input(source: Source, name: str, missing: Missing, parts: Sequence[TimePart]) -> Input:
+    unknown = [part for part in parts if part not in TIME_PARTS]
+    if unknown or not parts or len(set(parts)) < len(parts):
+        raise ConfigError(
+            f"time_features of {name!r} are {list(parts)}: expected some of {', '.join(TIME_PARTS)}, each once"
+        )
+    column = source.read(name)
+    return Input(name, "time", (), _indicated(source, name, column, missing), tuple(parts))
+
+
+def _found(source: Source, name: str, missing: Missing, categories: Sequence[str] | None) -> Input:
+    column = source.read(name) if categories is None else source.words(name)
+    if name == "":
+        source.refuse(0, name, NO_NAME)
+    if column.kind == "time" and categories is None:
+        row = int(np.argmin(column.missing))
+        source.refuse(
+            row,
+            name,
+            f"{column.shown(row)!r} is not a number but a time; leave it out, order rows by it (time = {name!r}), or "
+            f'ask for parts of it: time_features = {{"{name}" = ["hour", "weekday", "month"]}}',
+        )
+    indicated = _indicated(source, name, column, missing)
     if categories is not None:
+        if not categories or len(set(map(str, categories))) < len(categories):
+            raise ConfigError(f"categories of {name!r} are {list(categories)}: expected words, each once")
         return Input(name, "word", tuple(str(word) for word in categories), indicated)
     if column.kind == "number":
         return Input(name, "number", (), indicated)
@@ -111,16 +156,18 @@ def _found(source: Source, name: str, missing: Missing, categories: Sequence[str
 
 
 def _categories(source: Source, name: str, column: Column) -> tuple[str, ...]:
-    words = column.values.astype(str)
-    known = np.unique(words[~column.missing])
+    assert column.words is not None  # it is text
+    different, which = column.words
+    known = sorted(different[k] for k in set(which[~column.missing].tolist()))
     if len(known) > MOST_CATEGORIES:
+        row = int(np.argmin(column.missing))
         source.refuse(
-            0,
+            row,
             name,
-            f"{str(words[0])!r} is one of {len(known):,} different words, more than {MOST_CATEGORIES}; leave the "
-            "column out by features=[...], or list its categories",
+            f"{column.shown(row)[:60]!r} is one of {len(known):,} different words, more than {MOST_CATEGORIES}; leave "
+            "the column out by features=[...], or list its categories",
         )
-    return tuple(str(word) for word in known)
+    return tuple(known)
 
 
 def encoded(source: Source, inputs: Sequence[Input], unknown: Unknown = "refuse") -> Encoded:
@@ -128,12 +175,12 @@ def encoded(source: Source, inputs: Sequence[Input], unknown: Unknown = "refuse"
     source.require(*(each.name for each in inputs))
     widths = [len(each.columns) for each in inputs]
     starts = np.concatenate([[0], np.cumsum(widths)])
-    rows = len(source.read(inputs[0].name).values)
+    rows = len(source.column(inputs[0].name))
     refuse_large(source.name, rows, int(starts[-1]))
     x = np.zeros((rows, int(starts[-1])))
     absent = np.zeros(x.shape, bool)
     for each, start, width in zip(inputs, starts, widths, strict=False):
-        column = source.read(each.name)
+        column = source.words(each.name) if each.kind == "word" else source.read(each.name)
         if len(column.values) != rows:
             raise DataError(
                 f"{source.name}: column {each.name!r} has {len(column.values)} rows, but column {inputs[0].name!r} "
@@ -143,21 +190,38 @@ def encoded(source: Source, inputs: Sequence[Input], unknown: Unknown = "refuse"
             x[:, start + width - 1] = column.missing
         else:
             source.refuse_missing(each.name, column, "fill it in, or leave that row out")
+        own = x[:, start : start + width - each.indicated]
         if each.kind == "number":
-            x[:, start] = _numbers(source, each.name, column)
+            own[:, 0] = _numbers(source, each.name, column)
             absent[:, start] = column.missing
+        elif each.kind == "word":
+            _one_hot(source, each, column, unknown, own)
         else:
-            _one_hot(source, each, column, unknown, x[:, start : start + len(each.categories)])
+            _waves(source, each, column, own)
     return Encoded(x, absent)
 
 
 def _numbers(source: Source, name: str, column: Column) -> NDArray[Any]:
-    if column.kind != "number" and not column.missing.all():
-        row = int(np.argmin(column.missing))
-        source.refuse(row, name, f"{str(column.values[row])!r} is not a number; mend it, or leave that row out")
     if column.kind != "number":
-        return np.zeros(len(column.values))
+        row = int(np.argmin(column.missing))
+        source.refuse(row, name, f"{column.shown(row)!r} is not a number; mend it, or leave that row out")
+    source.refuse_inexact(name, column, "if it is an identifier, leave the column out by features=[...]")
     return np.where(column.missing, 0, column.values)
+
+
+def _waves(source: Source, each: Input, column: Column, into: NDArray[np.float64]) -> None:
+    if column.kind != "time" and not column.missing.all():
+        row = int(np.argmin(column.missing))
+        source.refuse(
+            row,
+            each.name,
+            f"{column.shown(row)!r} is no time; write times as 2015-02-04 17:51:00, or say their time_format",
+        )
+    rows = np.flatnonzero(~column.missing)
+    times = (column.values if column.local is None else column.local)[rows]
+    for k, part in enumerate(each.parts):
+        angle = 2 * np.pi * TIME_PARTS[part](times)
+        into[rows, 2 * k], into[rows, 2 * k + 1] = np.sin(angle), np.cos(angle)
 
 
 def _one_hot(source: Source, each: Input, column: Column, unknown: Unknown, into: NDArray[np.float64]) -> None:
@@ -172,18 +236,23 @@ def _one_hot(source: Source, each: Input, column: Column, unknown: Unknown, into
 def find_owners(source: Source, name: str) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Return the agent of each row, and the owner of agent 0, 1, ...: in order of number or alphabet."""
     source.require(name)
-    column = source.raw(name)
+    column = source.read(name)
     source.refuse_missing(name, column)
-    values = column.values.astype(str) if column.kind == "word" else column.values
-    if column.kind == "number" and values.dtype.kind == "f":
+    if column.kind == "number" and column.inexact is not None and column.values.dtype.kind == "f":
+        column = source.words(name)  # more digits than numbers have: told apart as words
+    if column.kind == "number" and column.values.dtype.kind == "f":
+        values = column.values
         strange = (values != np.floor(values)) | (np.abs(values) >= LARGEST_WHOLE)
         if strange.any():
             row = int(np.argmax(strange))
             remedy = f"expected a whole number below {LARGEST_WHOLE:.0f}, or a name: write owners as text"
             source.refuse(row, name, f"{values[row]!s} is no owner; {remedy}")
-        values = values.astype(np.int64)
-    found, number = np.unique(values, return_inverse=True)
-    return number.astype(np.int64), tuple(str(owner) for owner in found)
+        column = column._replace(values=values.astype(np.int64))
+    different, which = column.distinct()
+    order = sorted(range(len(different)), key=different.__getitem__)
+    number = np.empty(len(order), np.int64)
+    number[order] = np.arange(len(order))
+    return number[which], tuple(candidates(different[k])[0] for k in order)
 
 
 def time_order(source: Source, name: str) -> NDArray[np.int64]:
@@ -192,6 +261,11 @@ def time_order(source: Source, name: str) -> NDArray[np.int64]:
     source.refuse_missing(name, column, "fill it in, or leave that row out")
     if column.kind == "word":
         source.refuse(
-            0, name, f"{str(column.values[0])!r} is no time; write times as 2015-02-04 17:51:00, or as numbers"
+            0,
+            name,
+            f"{column.shown(0)!r} is no time; write times as 2015-02-04 17:51:00 or as numbers, or say their "
+            "time_format",
         )
+    if column.values.dtype.kind == "f":
+        source.refuse_inexact(name, column, "write times as 2015-02-04 17:51:00")
     return np.argsort(column.values, kind="stable")

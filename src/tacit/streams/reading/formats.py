@@ -1,64 +1,150 @@
-"""Formats of tables: CSV (also .csv.gz), Parquet and NPZ. Nothing that is read can run code."""
+"""Formats of tables: CSV, Parquet and NPZ files, one or several, data frames and queries. Nothing read can run code."""
 
 from __future__ import annotations
 
-import csv
-import itertools
-import zlib
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+import glob
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.errors import DataError
 from tacit.core.extras import require
-from tacit.streams.learnt import Learnt
-from tacit.streams.reading.bounded import open_bytes, read_parquet, text_lines
+from tacit.streams.reading.bounded import read_parquet
+from tacit.streams.reading.csv_file import open_csv, refuse_doubled
+from tacit.streams.reading.frames import is_frame, open_frame
 from tacit.streams.reading.npz import read_npz
+from tacit.streams.reading.options import PLAIN, Reading
 from tacit.streams.reading.source import Source, refuse_large
+from tacit.streams.reading.sql import SqlQuery, open_query
+
+TEXT_ENDINGS = (".csv", ".tsv", ".txt")
 
 
-def open_source(data: Any) -> Source:
-    """Open a table by its path, whose ending says the format; one that is open stays as it is."""
+def open_source(data: Any, reading: Reading = PLAIN) -> Source:
+    """Open a table; one that is open stays as it is.
+
+    Args:
+      data: Path of a file, whose ending says the format; a pattern such as "data/*.csv", or a list of paths; a data
+        frame; or an `SqlQuery`.
+      reading: Marks of text files and of columns of text.
+    """
     if isinstance(data, Source):
         return data
-    path = Path(data)
+    if isinstance(data, SqlQuery):
+        source = open_query(data, reading)
+    elif is_frame(data):
+        source = open_frame(data, reading)
+    elif isinstance(data, str | os.PathLike):
+        paths = _matching(str(data))
+        source = _open(Path(data), reading) if paths is None else _together(str(data), paths, reading)
+    elif isinstance(data, Sequence) and all(isinstance(each, str | os.PathLike) for each in data):
+        source = _together(f"{len(data)} files", [Path(each) for each in data], reading)
+    else:
+        raise DataError(
+            f"a table of type {type(data).__name__}; expected a path, a list of paths, a data frame (pandas, polars, "
+            "Arrow) or an SqlQuery"
+        )
+    refuse_doubled(source.name, source.columns)
+    return source
+
+
+def is_several(data: Any) -> bool:
+    """Whether a table is given as several files, each of which is an owner's."""
+    return _matching(data) is not None if isinstance(data, str) else isinstance(data, list | tuple)
+
+
+def _matching(pattern: str) -> list[Path] | None:
+    """Return the files of a pattern in the order of the alphabet; None: it is a path."""
+    if not glob.has_magic(pattern) or Path(pattern).exists():
+        return None
+    whole = Path(pattern).absolute()
+    found = [path for path in sorted(Path(whole.anchor).glob(str(whole.relative_to(whole.anchor)))) if path.is_file()]
+    if not found:
+        raise DataError(f"{pattern}: no file is called so; check the pattern (this folder is {Path.cwd()})")
+    return found
+
+
+def _open(path: Path, reading: Reading) -> Source:
     name = path.name.lower()
     opener = next((opener for ending, opener in _OPENERS.items() if name.endswith(ending)), None)
     if opener is None:
         raise DataError(f"{path}: expected a file that ends in {', '.join(_OPENERS)}; convert it to one of these")
     if not path.is_file():
         raise DataError(f"{path}: there is no such file; check the path (this folder is {Path.cwd()})")
-    source = opener(path)
-    _refuse_doubled(path, source.columns)
-    return source
+    source = opener(path, reading)
+    ending = next(ending for ending in _OPENERS if name.endswith(ending))
+    return replace(source, files=(path.name[: -len(ending)],), ends=(source.rows if source.columns else 0,))
 
 
-def _open_csv(path: Path) -> Source:
-    pyarrow, arrow_csv = require("pyarrow", extra="data"), require("pyarrow.csv", extra="data")
-    _refuse_doubled(path, _header(path))
+def _together(name: str, paths: Sequence[Path], reading: Reading) -> Source:
+    """Open several files as one table; the rows of each follow those of the one before."""
+    if len({path.resolve() for path in paths}) < len(paths) or not paths:
+        raise DataError(f"{name}: {', '.join(map(str, paths)) or 'no file'}; expected files, each once")
+    sources = [_open(path, reading) for path in paths]
+    first = sources[0]
+    for source in sources[1:]:
+        for lacking, other in ((source, first), (first, source)):
+            column = next((column for column in other.columns if column not in lacking.columns), None)
+            if column is not None:
+                raise DataError(
+                    f"{lacking.name}: there is no column {column!r}, which {other.name} has; give all files the same "
+                    "columns"
+                )
+    ends = np.cumsum([source.rows for source in sources])
+    names = [source.files[0] for source in sources]
+    if len(set(names)) < len(names):  # files of one name in different folders
+        above = Path(os.path.commonpath([path.resolve() for path in paths]))
+        names = [str(path.resolve().relative_to(above).with_suffix("")) for path in paths]
+
+    def row(index: int) -> str:
+        k = int(np.searchsorted(ends, index, side="right"))
+        return f"{paths[k].name}, {sources[k].row(index - int(ends[k - 1]) if k else index)}"
+
+    return Source(
+        name,
+        first.columns,
+        first.features,
+        lambda column: _joined(name, column, [source.column(column) for source in sources]),
+        row,
+        tuple(dict.fromkeys(fact for source in sources for fact in source.learnt)),
+        reading,
+        tuple(names),
+        tuple(ends.tolist()),
+        several=True,
+    )
+
+
+def _joined(name: str, column: str, parts: list[Any]) -> Any:
+    if all(isinstance(part, np.ndarray) for part in parts):
+        return np.concatenate(parts)
+    pyarrow = require("pyarrow", extra="data")
+    tables = [pyarrow.table({column: part}) for part in parts]
     try:
-        with open_bytes(path) as content:
-            table = arrow_csv.read_csv(content)
-    except (pyarrow.ArrowException, OSError, EOFError, zlib.error) as fault:
-        _explain_csv(path, fault)
-    names = tuple(table.column_names)
-    return Source(str(path), names, names, table.column, lambda row: f"line {_csv_line(path, row)}", _blank(path))
+        return pyarrow.concat_tables(tables, promote_options="permissive").column(column)
+    except pyarrow.ArrowException as fault:
+        kinds = ", ".join(dict.fromkeys(str(part.type) for part in parts))
+        raise DataError(
+            f"{name}: column {column!r} is of types {kinds}; write it as one of these everywhere"
+        ) from fault
 
 
-def _open_parquet(path: Path) -> Source:
+def _open_parquet(path: Path, reading: Reading) -> Source:
     pyarrow = require("pyarrow", extra="data")
     try:
         table = read_parquet(path)
     except (pyarrow.ArrowException, OSError) as fault:
         raise DataError(f"{path}: not a Parquet file that can be read ({fault}); write it anew") from fault
     names = tuple(table.column_names)
-    return Source(str(path), names, names, table.column, lambda row: f"row {row + 1} (the first is row 1)")
+    refuse_doubled(str(path), names)
+    return Source(str(path), names, names, table.column, lambda row: f"row {row + 1} (the first is row 1)", (), reading)
 
 
-def _open_npz(path: Path) -> Source:
+def _open_npz(path: Path, reading: Reading) -> Source:
     arrays = read_npz(path)
     columns: dict[str, NDArray[Any]] = {}
     matrix = next((arrays[name] for name in ("X", "x") if name in arrays and arrays[name].ndim == 2), None)
@@ -67,7 +153,7 @@ def _open_npz(path: Path) -> Source:
         given = arrays.get("columns")
         named = given is not None and given.shape == (matrix.shape[1],)
         names = [str(n) for n in given] if named and given is not None else [f"x{j}" for j in range(matrix.shape[1])]
-        _refuse_doubled(path, names)
+        refuse_doubled(str(path), names)
         columns = dict(zip(names, matrix.T, strict=True))
     features = tuple(columns)
     columns |= {name: array for name, array in arrays.items() if array.ndim == 1 and name not in columns}
@@ -77,72 +163,13 @@ def _open_npz(path: Path) -> Source:
         features or tuple(columns),
         columns.__getitem__,
         "row {} (counted from 0)".format,
+        (),
+        reading,
     )
 
 
-_OPENERS: dict[str, Callable[[Path], Source]] = {
-    ".csv": _open_csv,
-    ".csv.gz": _open_csv,
+_OPENERS: dict[str, Callable[[Path, Reading], Source]] = {
+    **{ending + packed: open_csv for ending in TEXT_ENDINGS for packed in ("", ".gz")},
     ".parquet": _open_parquet,
     ".npz": _open_npz,
 }
-
-
-def _header(path: Path) -> list[str]:
-    """Return the first line's names; none where it cannot be read, which is then explained."""
-    try:
-        return next(csv.reader(text_lines(path)), [])
-    except (OSError, EOFError, zlib.error, csv.Error):
-        return []
-
-
-def _csv_records(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield line number and fields of each record that is not blank; only used to explain a fault."""
-    reader = csv.reader(text_lines(path))
-    for fields in reader:
-        if fields:
-            yield reader.line_num, fields
-
-
-def _blank(path: Path) -> tuple[Learnt, ...]:
-    """Note a blank line between records: it is none, so that a record that became blank would move those after it."""
-    with open_bytes(path) as content:
-        lines_after = itertools.dropwhile(bytes.strip, content)
-        if not any(map(bytes.strip, lines_after)):
-            return ()
-    last = 0
-    for line, fields in _csv_records(path):
-        lines = sum(field.count("\n") for field in fields)  # inside of quotes
-        if line - lines > last + 1:
-            what = f"{path.name} has a record less: line {last + 1} is blank"
-            return (Learnt("rows", what, "a record there, or no line"),)
-        last = line
-    return ()
-
-
-def _csv_line(path: Path, row: int) -> int:
-    records = _csv_records(path)
-    return next(line for record, (line, _) in enumerate(records) if record == row + 1)
-
-
-def _explain_csv(path: Path, fault: Exception) -> NoReturn:
-    try:
-        records = _csv_records(path)
-        _, header = next(records, (0, []))
-        for line, fields in records:
-            if len(fields) != len(header):
-                raise DataError(
-                    f"{path}, line {line}: {len(fields)} fields, but the header names {len(header)} columns; "
-                    "name every column in the header, and quote values that hold a comma"
-                ) from fault
-    except (OSError, EOFError, zlib.error, csv.Error):
-        pass  # it cannot be read as text either: the first fault says why
-    raise DataError(
-        f"{path}: not a CSV file that can be read ({fault}); save it as UTF-8 with a header line"
-    ) from fault
-
-
-def _refuse_doubled(path: Path, columns: Sequence[str]) -> None:
-    for column, times in Counter(columns).items():
-        if times > 1:
-            raise DataError(f"{path}: column {column!r} occurs more than once; give each column a name of its own")

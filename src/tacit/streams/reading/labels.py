@@ -15,10 +15,13 @@ from numpy.typing import NDArray
 from tacit.core.errors import ConfigError
 from tacit.streams.learnt import Learnt
 from tacit.streams.reading.source import Column, Source, listed
+from tacit.streams.reading.words import candidates
 from tacit.streams.validate import TASKS, Origin, Task, check_labels
 
 SIGNS = (("0", "1"), ("-1", "1"))
 """Labels that stand for -1 and +1 by themselves."""
+MOST_LOOKED_AT = 1000
+"""Different labels whose first rows are looked for, to name one."""
 FILL = "fill it in, or leave that row out"
 OF_NUMBERS = "name a label of numbers, or for classes use an objective such as logistic or softmax"
 
@@ -42,25 +45,26 @@ def find_classes(
         return (), ()
     column = _label(source, name)
     if column.kind == "time":
-        source.refuse(0, name, f"{str(column.values[0])!r} is a time and no class; {OF_NUMBERS}")
+        source.refuse(0, name, f"{column.shown(0)!r} is a time and no class; {OF_NUMBERS}")
     known = _by_convention(column, task, given)
     if known:
         return known, ()
-    values, first = np.unique(column.spellings()[0] if column.kind == "word" else column.values, return_index=True)
+    source.refuse_inexact(name, column, "write classes as words")
+    different, which = column.distinct()
+    values = sorted(different)
     if task == "binary" and len(values) != 2:
-        row = int(np.sort(first)[min(2, len(first) - 1)])
+        first = np.sort([np.argmax(which == k) for k in range(min(len(different), MOST_LOOKED_AT))])
         source.refuse(
-            row,
+            int(first[min(2, len(first) - 1)]),
             name,
             f"{len(values)} different labels ({listed(values)}); expected two: mend it, or say task = 'multiclass' "
             "(with the objective softmax) or task = 'regression' (with squared)",
         )
-    if task == "multiclass" and values.dtype.kind == "f" and (values != np.floor(values)).any():
-        row = int(first[np.argmax(values != np.floor(values))])
-        source.refuse(
-            row, name, f"label {column.values[row]!s}; expected whole numbers or words as classes: {OF_NUMBERS}"
-        )
-    classes = tuple(map(str, column._replace(values=column.values[first]).spellings()[0]))
+    broken = next((value for value in values if isinstance(value, float) and value != np.floor(value)), None)
+    if task == "multiclass" and broken is not None:
+        row = int(np.argmax(column.values == broken))
+        source.refuse(row, name, f"label {broken}; expected whole numbers or words as classes: {OF_NUMBERS}")
+    classes = tuple(candidates(value)[0] for value in values)
     learnt = Learnt("classes", f"the classes of label {name!r}", 'classes = ["...", "..."], in their order')
     return classes, (learnt,)
 
@@ -68,19 +72,21 @@ def find_classes(
 def class_numbers(source: Source, name: str, task: Task, classes: tuple[str, ...]) -> NDArray[Any]:
     """Return labels (rows,): -1/+1 float32 (binary), 0..C-1 int32 (multiclass) or float32 (regression)."""
     source.require(name)
-    column = _label(source, name)
     if task == "regression":
+        column = _label(source, name)
         if column.kind != "number":
-            shown = str(column.values[0])
-            source.refuse(0, name, f"{shown!r} is not a number, as a regression needs; {OF_NUMBERS}")
+            source.refuse(0, name, f"{column.shown(0)!r} is not a number, as a regression needs; {OF_NUMBERS}")
+        source.refuse_inexact(name, column, "give it in larger units, as 1.25e16")
         return check_labels(column.values, len(column.values), task, Origin(source.name, None, repr(name), source.row))
+    column = source.words(name)
+    source.refuse_missing(name, column, FILL)
     number = column.numbered(classes)
     source.refuse_strange(name, column, classes, number < 0, "classes")
     return np.where(number == 1, np.float32(1), np.float32(-1)) if task == "binary" else number.astype(np.int32)
 
 
 def _label(source: Source, name: str) -> Column:
-    column = source.read(name, "leave that row out")
+    column = source.read(name)
     source.refuse_missing(name, column, FILL)
     return column
 

@@ -19,6 +19,7 @@ from tacit.streams.dataset import with_bias
 from tacit.streams.reading.columns import Encoded, Input, Unknown, encoded
 from tacit.streams.reading.formats import open_source
 from tacit.streams.reading.labels import class_numbers
+from tacit.streams.reading.options import PLAIN, Reading
 from tacit.streams.reading.source import Source
 from tacit.streams.validate import Origin, Task, check_features
 
@@ -85,6 +86,8 @@ class Preprocessing:
     """Whether a last column of ones is added."""
     unit: bool = False
     """Whether every row is brought to norm 1 in the end."""
+    reading: Reading = PLAIN
+    """How text was read: its encoding, separator, marks of decimals, gaps and times."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -98,7 +101,7 @@ class Preprocessing:
 
     @property
     def marks(self) -> NDArray[np.bool_]:
-        """(encoded columns,) which hold 0 and 1 only, made of a category or of what is missing."""
+        """(encoded columns,) which need no scaling: 0 and 1 of categories and gaps, and sines of times."""
         return np.array([mark for each in self.inputs for mark in each.marks], bool)
 
     @property
@@ -113,14 +116,15 @@ class Preprocessing:
         column that had none is refused with its line.
 
         Args:
-          data: Path of a file, or an open table of `open_source`.
+          data: What `read_table` takes; text is read as that of the table that was learnt from. To read it otherwise,
+            open it: `tacit.streams.open_source`.
           unknown: Treatment of a word that is none of a column's categories: "refuse" names its line; "ignore" gives
             it 0 in all columns of these.
           owner: Whose rows these are, where columns are scaled by owner and the table has no owner column.
         """
         if unknown not in ("refuse", "ignore"):
             raise ConfigError(f"unknown={unknown!r}: expected 'refuse' or 'ignore'")
-        source = open_source(data)
+        source = open_source(data, self.reading)
         holder = self.holders(source, owner) if self.by_owner else None
         return self.finish(encoded(source, self.inputs, unknown), holder, source)
 
@@ -128,30 +132,40 @@ class Preprocessing:
         """Return the labels of a table (rows,): -1/+1, 0, 1, 2, ... or numbers; a class that is not known is refused.
 
         Args:
-          data: Path of a file, or an open table of `open_source`.
+          data: What `read_table` takes; text is read as that of the table that was learnt from. To read it otherwise,
+            open it: `tacit.streams.open_source`.
         """
-        return class_numbers(open_source(data), self.label, self.task, self.classes)
+        return class_numbers(open_source(data, self.reading), self.label, self.task, self.classes)
 
     def holders(self, data: Any, owner: str | None = None) -> NDArray[np.int64]:
         """Return the agent of each row (rows,), by the owner column; an owner that is not known is refused.
 
         Args:
-          data: Path of a file, or an open table of `open_source`.
+          data: What `read_table` takes; text is read as that of the table that was learnt from. To read it otherwise,
+            open it: `tacit.streams.open_source`.
           owner: Whose rows all of these are, instead.
         """
-        source = open_source(data)
+        source = open_source(data, self.reading)
         if owner is not None:
             if owner not in self.owners:
                 raise ConfigError(f"owner={owner!r}: expected one of {', '.join(self.owners)}")
-            return np.full(len(source.read(self.inputs[0].name).values), self.owners.index(owner))
-        if self.owner is None:
-            raise ConfigError("the table that was learnt from had no owner column, so that rows have no owner")
-        if self.owner not in source.columns:
+            return np.full(source.rows, self.owners.index(owner))
+        if self.owner is None and source.files:
+            number = np.array([self.owners.index(file) if file in self.owners else -1 for file in source.files])
+            if (number < 0).any():
+                strange = source.files[int(np.argmin(number))]
+                raise DataError(
+                    f"{source.name}: file {strange!r} is none of the owners {', '.join(self.owners)}, by whose numbers "
+                    "columns are scaled; say whose rows these are by owner=..."
+                )
+            return number[source.file_of_row]
+        if self.owner is None or self.owner not in source.columns:
+            named = "" if self.owner is None else f" {self.owner!r}"
             raise DataError(
-                f"{source.name}: there is no owner column {self.owner!r}, and columns are scaled by each owner's own "
-                f"numbers; add it, or say whose rows these are: owner = one of {', '.join(self.owners)}"
+                f"{source.name}: there is no owner column{named}, and columns are scaled by each owner's own numbers; "
+                f"add it, or say whose rows these are: owner = one of {', '.join(self.owners)}"
             )
-        column = source.raw(self.owner)
+        column = source.words(self.owner)
         source.refuse_missing(self.owner, column)
         number = column.numbered(self.owners)
         source.refuse_strange(self.owner, column, self.owners, number < 0, "owners")
@@ -195,7 +209,7 @@ class Preprocessing:
         if (
             not names
             or len(set(names)) < len(names)
-            or any(each.kind == "word" and not each.categories for each in made.inputs)
+            or any(not each.columns for each in made.inputs)
             or any(each.column not in names or len(each.numbers) != pairs.get(each.by, 1) for each in made.scales)
         ):
             raise DataError("not a record of preprocessing: its columns, categories and scales do not fit each other")
