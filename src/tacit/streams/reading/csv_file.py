@@ -110,7 +110,7 @@ class CsvFile:
             lines = sum(field.count("\n") for field in fields)
             if lines and any(quote in field or field.endswith(("\n", "\r")) for field in fields):
                 raise DataError(
-                    f"{self.path}, line {line - lines}: a quote ({quote}) that is not closed on its line, and their "
+                    f"{self.path}, line {last + 1}: a quote ({quote}) that is not closed on its line, and their "
                     f'number in the file is odd; close it, or say quote = "" if {quote} is a letter like others'
                 )
             last = line

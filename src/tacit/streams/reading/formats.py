@@ -88,13 +88,12 @@ def _together(name: str, paths: Sequence[Path], reading: Reading) -> Source:
     sources = [_open(path, reading) for path in paths]
     first = sources[0]
     for source in sources[1:]:
-        for lacking, other in ((source, first), (first, source)):
-            column = next((column for column in other.columns if column not in lacking.columns), None)
-            if column is not None:
-                raise DataError(
-                    f"{lacking.name}: there is no column {column!r}, which {other.name} has; give all files the same "
-                    "columns"
-                )
+        here, there = set(source.columns), set(first.columns)
+        if here != there:
+            own, other = (", ".join(map(repr, sorted(names))) or "nothing" for names in (here - there, there - here))
+            raise DataError(
+                f"{source.name} has the columns {own}, where {first.name} has {other}; give all files the same columns"
+            )
     ends = np.cumsum([source.rows for source in sources])
     names = [source.files[0] for source in sources]
     if len(set(names)) < len(names):  # files of one name in different folders

@@ -93,10 +93,9 @@ def open_query(data: SqlQuery, reading: Reading) -> Source:
         raise DataError(f"{name}: {said}; mend the query or the URL") from None
     finally:
         engine.dispose()
-    columns = dict(zip(names, (as_column(list(values)) for values in zip(*rows, strict=True)), strict=True))
-    if rows and len(columns) < len(names):
+    if len(set(names)) < len(names):
         raise DataError(f"{name}: two columns have one name; give one another by AS")
-    columns = columns or {each: as_column([]) for each in names}
+    columns = {each: as_column([row[k] for row in rows]) for k, each in enumerate(names)}
     return Source(
         name, names, names, columns.__getitem__, lambda row: f"row {row + 1} (the first is row 1)", (), reading
     )
