@@ -11,6 +11,7 @@ from tacit.deploy.swarm import one_thread
 EXTRAS = {
     "plots": ["matplotlib"],
     "data": ["pyarrow", "pandas", "sklearn", "tomli_w"],
+    "sql": ["sqlalchemy"],
     "graphs": ["networkx"],
     "accounting": ["dp_accounting"],
     "mlflow": ["mlflow"],

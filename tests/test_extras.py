@@ -19,6 +19,7 @@ NEEDS = {
     "to_pandas": ("run.to_pandas()", "data"),
     "to_parquet": ("run.to_parquet('here.parquet')", "data"),
     "estimator": ("tacit.interop.PeerClassifier", "data"),
+    "sql": ("tacit.streams.read_table(tacit.streams.SqlQuery('sqlite://', 'SELECT 1 AS y'), 'y')", "sql"),
     "mlflow": ("tacit.interop.log_to_mlflow(run)", "mlflow"),
 }
 EXPERIMENT = """

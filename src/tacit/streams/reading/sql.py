@@ -68,8 +68,8 @@ def open_query(data: SqlQuery, reading: Reading) -> Source:
       data: URL and query.
       reading: Marks in columns of text.
     """
-    require("pyarrow", extra="data")
     alchemy = require("sqlalchemy", extra="sql", purpose="a query")
+    require("pyarrow", extra="data")
     name = f"the query of {data.shown}"
     url = _url(VARIABLE.sub(_from_environment, data.url))
     try:

@@ -167,8 +167,9 @@ def _refuse_byte(path: Path, reading: Reading, line: int, place: int, content: b
     column = max(len(before) - 1, 0)
     word = fields[column] if column < len(fields) else ""
     word = word.strip() if len(word) < 80 else f"... {word[max(len(before[-1]) - 20, 0) :][:40]} ..."
+    byte = f"byte {content[start]:#04x} (byte {place:,} of the file)"
     raise DataError(
-        f"{path}, line {line}, field {column + 1}: byte {content[start]:#04x} (byte {place:,} of the file) is not UTF-8; "
+        f"{path}, line {line}, field {column + 1}: {byte} is not UTF-8; "
         f'by encoding = "{MOSTLY_MEANT}" (Windows, western Europe) the word reads {word!r}: say so if that is right, '
         "or name the encoding that the file was saved in"
     )
