@@ -105,7 +105,7 @@ class Record:
     @property
     def training(self) -> bool:
         """Whether records were read more than once, so that figures of the rounds are those of training."""
-        return bool(self.summary.get("reads", {}).get("most", 1) > 1)
+        return bool((self.summary.get("reads") or {}).get("most", 1) > 1)
 
     def __repr__(self) -> str:
         facts = self.summary
