@@ -80,6 +80,11 @@ class Record:
         return metrics
 
     @property
+    def diverged(self) -> bool:
+        """Whether its loss is not finite, or rose far beyond that of a model that has learnt nothing."""
+        return bool(self.summary["diverged"]) or self.summary.get("divergence") is not None
+
+    @property
     def divergence(self) -> str | None:
         """Where its loss rose beyond that of a model that has learnt nothing, and the remedy; None: nowhere."""
         found = self.summary.get("divergence")

@@ -131,7 +131,7 @@ def headline(records: Sequence[Record], differences: Sequence[str] = ()) -> str:
       records: Runs.
       differences: In what they differ besides the method; where this is not empty, nobody has won.
     """
-    lost = [record for record in records if _diverged(record)]
+    lost = [record for record in records if record.diverged or record.metrics["average_loss"]["mean"] is None]
     there = [record for record in records if record not in lost]
     if not there:
         return f"{_listed([record.label for record in lost])} diverged: there is no model to compare."
@@ -147,11 +147,6 @@ def headline(records: Sequence[Record], differences: Sequence[str] = ()) -> str:
     partial = any(record.summary["partial"] for record in records)
     began = f"After {best.summary['rounds']:,} rounds, interrupted: " if partial else ""
     return f"{began}{'; '.join(parts)}."
-
-
-def _diverged(record: Record) -> bool:
-    far = record.summary.get("divergence") is not None or record.summary["diverged"]
-    return far or record.metrics["average_loss"]["mean"] is None
 
 
 def _added(records: Sequence[Record]) -> set[str]:

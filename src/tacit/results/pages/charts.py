@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.results.html import Html, html, joined
-from tacit.results.pages.panels import Axis, Curve, Numbers, Panel, lost, panels
+from tacit.results.pages.panels import Axis, Curve, Numbers, Panel, panels
 from tacit.results.pages.scales import Scale, in_bits, written
 from tacit.results.record import Record
 
@@ -65,7 +65,7 @@ def charts(records: Sequence[Record]) -> Html:
 
 def _figure(panel: Panel, records: Sequence[Record]) -> Html:
     drawn = {curve.run for curve in panel.curves}
-    entries = [_entry(k, record, k in drawn) for k, record in enumerate(records) if k in drawn or lost(record)]
+    entries = [_entry(k, record, k in drawn) for k, record in enumerate(records) if k in drawn or record.diverged]
     return html(
         "<figure class='chart'><h3>{}</h3><ul class='legend'>{}</ul>{}<figcaption>{}</figcaption></figure>\n",
         panel.title,

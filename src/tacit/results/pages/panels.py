@@ -81,11 +81,6 @@ def _curve(run: int, rounds: NDArray[np.int64], values: Numbers, log: bool, at: 
     return Curve(run, np.asarray(rounds, np.float64) if at is None else at, mean, low, high, rounds)
 
 
-def lost(record: Record) -> bool:
-    """Return whether a run diverged: its loss is not finite, or far above that of a model that has learnt nothing."""
-    return bool(record.summary["diverged"]) or record.summary.get("divergence") is not None
-
-
 def _finite(record: Record, values: Numbers) -> bool:
     return values.size > 0 and bool((np.abs(values) < HIGHEST).all()) and not record.summary["diverged"]
 
@@ -119,7 +114,7 @@ def _average_loss(records: Sequence[Record]) -> Panel | None:
 
 def _regret_values(record: Record) -> tuple[NDArray[np.int64], Numbers] | None:
     found = record.summary["regret"]
-    if found is None or lost(record):
+    if found is None or record.diverged:
         return None
     values = np.array(found["per_agent_round"], np.float64)
     known = np.isfinite(values).all() and (np.abs(values) < HIGHEST).all()
@@ -172,7 +167,7 @@ def _sends(record: Record) -> bool:
 
 
 def _loss_against_bits(records: Sequence[Record]) -> Panel | None:
-    drawn = [(k, record) for k, record in _drawn(records) if not lost(record)]
+    drawn = [(k, record) for k, record in _drawn(records) if not record.diverged]
     if not any(_sends(record) for _, record in drawn):
         return None
     axis, words = _of_loss(drawn, "then")
