@@ -54,6 +54,42 @@ MUTANTS = (
                 "escape(visible(format(value, format_spec)))",
                 "format(value, format_spec)",
                 "test_nothing_of_a_summary_is_markup_in_a_report",
+            ),
+            (
+                "a page lets any script run",
+                "script-src 'sha256-{digest}'",
+                "script-src 'unsafe-inline'",
+                "test_nothing_of_a_summary_is_markup_in_a_report",
+            ),
+        ],
+    ),
+    *of(
+        "results/references.py",
+        "tests/results/test_comparison.py",
+        [
+            (
+                "who leads within the interval has won",
+                "    if level:\n",
+                "    if not level and level:\n",
+                "test_the_headline_says_who_won_and_what_it_cost",
+            ),
+            (
+                "references of a private run compete with it",
+                "if record.label not in added] or there",
+                "if record.label not in set()] or there",
+                "test_references_that_were_added_do_not_compete",
+            ),
+        ],
+    ),
+    *of(
+        "results/pages/panels.py",
+        "tests/results/test_plots.py",
+        [
+            (
+                "negative regret is dropped by a logarithmic axis",
+                "log = all(bool((mean > 0).all()) for mean in means)",
+                "log = True",
+                "test_negative_regret_is_drawn_on_a_linear_axis",
             )
         ],
     ),
