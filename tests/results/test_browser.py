@@ -68,6 +68,11 @@ def test_a_report_in_a_browser(browser: Any, comparison: Comparison, tmp_path: P
                 assert tab.locator(".privacy dd").first.evaluate("dd => dd.offsetWidth") > 300
     dark, light = (_ground(tab, scheme) for scheme in ("dark", "light"))
     assert dark != light
+    tab.emulate_media(media="print", color_scheme="dark")
+    assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == light
+    tab.set_viewport_size({"width": 750, "height": 900})  # a sheet
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 750
+    tab.emulate_media(media="screen", color_scheme="light")
 
     # The names switch lines, in every plot, by mouse and by keyboard.
     first = tab.locator("figure.chart").first

@@ -13,6 +13,7 @@ import pytest
 from tacit.core.errors import ResultError
 from tacit.results import Comparison, Run, load, load_all
 from tacit.results.comparison import with_interval
+from tacit.results.pages.glossary import FIGURES, explained
 from tacit.results.record import figure
 from tacit.results.report import page
 
@@ -181,6 +182,9 @@ def test_the_report_spells_out_columns_and_short_names(make_run: MakeRun) -> Non
         assert needed in terms
     assert "DOL" not in terms
     assert "<abbr title='Average loss minus" in text
+    both = explained("noise / signal; clipped")
+    assert all(FIGURES[part][1:] in both for part in ("noise / signal", "clipped"))
+    assert FIGURES["accuracy"][1:] not in explained("loss above the lowest (paired)")
 
 
 HEADLINES = {

@@ -60,8 +60,12 @@ def explained(column: str) -> str:
       >>> explained("regret / agent / round").partition(".")[2]
       ' Near 0, or below, is good'
     """
-    found = [words for part, words in FIGURES.items() if part in column.lower()]
-    return f"{found[0][:1].upper()}{found[0][1:]}" if found else ""
+    left, found = column.lower(), {}
+    for part in sorted(FIGURES, key=len, reverse=True):  # the longest first: "balanced accuracy" is no "accuracy"
+        if part.lower() in left:
+            left = left.replace(part.lower(), "")
+            found[column.lower().index(part.lower())] = FIGURES[part]
+    return ". ".join(words[:1].upper() + words[1:] for _, words in sorted(found.items()))
 
 
 def glossary(columns: Iterable[str], words: Iterable[str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ CSS = """
         --line: #d6dbe1; --accent: #0072b2; --warn: #9a4b00; --warn-card: #fff4e5;
         --c0: #0072b2; --c1: #d55e00; --c2: #00845f; --c3: #b4568a; --c4: #b87b00; --c5: #2f8fc4; --c6: #7a6fc9;
         --c7: #8c6d31; }
-@media (prefers-color-scheme: dark) {
+@media screen and (prefers-color-scheme: dark) {
   :root { --ink: #e6e9ed; --soft: #a0a8b2; --page: #15181c; --card: #1e2227; --line: #363c44;
           --accent: #56b4e9; --warn: #f0b060; --warn-card: #33270f;
           --c0: #4a9fe0; --c1: #f07f33; --c2: #21bd8e; --c3: #dd90bb; --c4: #eeb33c; --c5: #8fd0f5; --c6: #a79df0;
@@ -44,7 +44,7 @@ td small { color: var(--soft); font-weight: 400; } td details { margin: 0; font-
 td summary { font-weight: 400; color: var(--soft); }
 .note { color: var(--soft); font-size: .88rem; }
 details { margin: .6rem 0; } summary { cursor: pointer; font-weight: 600; }
-.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 400px), 1fr)); gap: 1.1rem; }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 420px), 1fr)); gap: 1.1rem; }
 figure { margin: 0; background: var(--card); border: 1px solid var(--line); border-radius: 8px;
         padding: 1rem; min-width: 0; }
 figure h3 { font-size: 1rem; margin: 0 0 .5rem; }
@@ -93,6 +93,8 @@ code { font: .92em ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; bac
        border: 1px solid var(--line); border-radius: 4px; padding: .05rem .35rem; overflow-wrap: anywhere; }
 @media print {
   :root { --page: #fff; --ink: #000; } figure { break-inside: avoid; } .scroll { overflow: visible; }
-  .hint, .tip { display: none; } th, td { white-space: normal; } main { max-width: none; padding: 0; }
+  .hint, .tip { display: none; } main { max-width: none; padding: 0; }
+  table { font-size: .7rem; } th, td { white-space: normal; padding: .25rem; }
+  .results td:nth-child(n) { min-width: 0; padding-left: .3rem; }
 }
 """
