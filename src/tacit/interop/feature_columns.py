@@ -1,4 +1,4 @@
-"""Features by name as a row of numbers of fixed length."""
+"""Features by name as rows of numbers of fixed length."""
 
 from __future__ import annotations
 
@@ -20,35 +20,88 @@ class FeatureColumns:
     many there may be. A feature that a sample lacks (or that is None or NaN) is 0, as one that was never seen is.
     """
 
-    def __init__(self, features: Sequence[Hashable] | int) -> None:
-        """Take the names, or their largest number."""
+    def __init__(self, features: Sequence[Hashable] | int, ones: bool = True) -> None:
+        """Take the names, or their largest number.
+
+        Args:
+          features: Names, each once, or how many there may be.
+          ones: Whether rows end with a column of ones.
+        """
         self.open = isinstance(features, int)
         names: Sequence[Hashable] = [] if isinstance(features, int) else list(features)
         self.size = features if isinstance(features, int) else len(names)
         if self.size < 1 or len(set(names)) != len(names):
             raise ConfigError(f"features={features!r}: expected names, each once, or how many there may be")
         self.column: dict[Hashable, int] = {name: k for k, name in enumerate(names)}
+        self._blank = np.zeros(self.size + ones)
+        self._blank[self.size :] = 1.0
+
+    @property
+    def width(self) -> int:
+        """Numbers of a row."""
+        return len(self._blank)
 
     def row(self, x: Mapping[Any, Any], learn: bool) -> NDArray[np.float64]:
-        """Return a sample as a row; a name that is new gets a column where the sample is learnt from."""
-        row = np.zeros(self.size)
+        """Return a sample as a row; a name that is new gets a column where the sample is learnt from.
+
+        Args:
+          x: Feature -> number.
+          learn: Whether the sample is learnt from.
+        """
+        row, column = self._blank.copy(), self.column
+        new: dict[Hashable, float] = {}
         for name, value in x.items():
-            if value is None or (name not in self.column and not (learn and self.open)):
+            place = column.get(name)
+            if type(value) is float and -LARGEST <= value <= LARGEST:
+                number = value
+            elif value is None or (place is None and not (learn and self.open)):
                 continue
-            number = _number(name, value)
-            if number == number:  # noqa: PLR0124 - not NaN
-                row[self._of(name)] = number
+            else:
+                number = _number(name, value)
+                if number != number:  # noqa: PLR0124 - NaN
+                    continue
+            if place is not None:
+                row[place] = number
+            elif learn and self.open:
+                new[name] = number
+        for place, number in zip(self._places(list(new)), new.values(), strict=True) if new else ():
+            row[place] = number
         return row
 
-    def _of(self, name: Hashable) -> int:
-        if name not in self.column:
-            if len(self.column) == self.size:
-                raise DataError(
-                    f"feature {name!r} is one more than the {self.size} that there is room for; say features="
-                    f"{2 * self.size} when you make the learner, or name those that count"
-                )
-            self.column[name] = len(self.column)
-        return self.column[name]
+    def rows(self, frame: Any, learn: bool) -> NDArray[np.float64]:
+        """Return the rows of a table, column by column.
+
+        Args:
+          frame: A pandas DataFrame, one column per feature.
+          learn: Whether the rows are learnt from.
+        """
+        if not hasattr(frame, "columns"):
+            raise DataError(f"X is of type {type(frame).__name__}; expected a DataFrame with one column per feature")
+        found = np.tile(self._blank, (len(frame), 1))
+        new = {}
+        for name in frame.columns:
+            place = self.column.get(name)
+            if place is None and not (learn and self.open):
+                continue
+            numbers = _numbers(name, frame[name])
+            if place is not None:
+                found[:, place] = numbers
+            elif np.any(numbers != 0):
+                new[name] = numbers
+        for place, numbers in zip(self._places(list(new)), new.values(), strict=True):
+            found[:, place] = numbers
+        return found
+
+    def _places(self, new: list[Hashable]) -> list[int]:
+        """Give new names their columns, or refuse them all where there is no room."""
+        used = len(self.column)
+        if used + len(new) > self.size:
+            raise DataError(
+                f"feature {new[self.size - used]!r} is one more than the {self.size} that there is room for; say "
+                f"features={2 * max(self.size, len(new))} when you make the learner, or name those that count"
+            )
+        self.column |= {name: used + k for k, name in enumerate(new)}
+        return [self.column[name] for name in new]
 
 
 def _number(name: Hashable, value: Any) -> float:
@@ -60,3 +113,18 @@ def _number(name: Hashable, value: Any) -> float:
     if abs(number) > LARGEST:
         raise DataError(f"feature {name!r} is {value!r}; expected a finite 32-bit number")
     return number
+
+
+def _numbers(name: Hashable, values: Any) -> NDArray[np.float64]:
+    """Return a column as numbers; 0 where one is missing."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "bifu":
+        missing = np.asarray(values.isna()) if hasattr(values, "isna") else np.zeros(len(array), bool)
+        array = np.array([np.nan if gone else _number(name, v) for v, gone in zip(values, missing, strict=True)])
+    numbers = np.where(np.isnan(array.astype(np.float64)), 0.0, array.astype(np.float64))
+    if len(numbers) and np.abs(numbers).max() > LARGEST:
+        worst = int(np.abs(numbers).argmax())
+        raise DataError(
+            f"feature {name!r} is {numbers[worst]!r} in row {worst} (counted from 0); expected a finite 32-bit number"
+        )
+    return numbers

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from tacit.core.contract import Objective
 from tacit.deploy.peer import Peer
+from tacit.interop.agents import Agent
 from tacit.privacy.spending import RunPrivacy
 
 T = TypeVar("T")
 
 
-class JoinedPeer:
+class JoinedPeer(Agent):
     """A peer that was started from its file, and stands in for an agent that learns alone."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

@@ -13,200 +13,33 @@ It works in river's pipelines and evaluations (`StandardScaler() | learner`), bu
 
 from __future__ import annotations
 
-import copy
-import inspect
 import os
-import sys
-from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
-from types import TracebackType
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.algorithms import find
 from tacit.core.contract import Algorithm, Mechanism, Objective
 from tacit.core.errors import ConfigError, DataError
-from tacit.interop.feature_columns import LARGEST, FeatureColumns
-from tacit.interop.objectives import probabilities, resolved
-from tacit.interop.solo import SoloAgent
-from tacit.privacy.spending import RunPrivacy
+from tacit.interop.compiled_agent import CompiledAgent
+from tacit.interop.feature_columns import LARGEST
+from tacit.interop.objectives import probabilities, task_of
+from tacit.interop.online_learner import OnlineLearner
 from tacit.streams.validate import Task
 
 
-class Engine(Protocol):
-    """The learner behind the interface: an agent alone, or a running peer."""
-
-    def learn(self, x: NDArray[Any], y: float) -> None:
-        """Learn from one sample."""
-
-    def output(self, x: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the model's output for one sample."""
-
-    @property
-    def privacy(self) -> RunPrivacy:
-        """Privacy promised and spent."""
-
-    def close(self) -> None:
-        """End it."""
-
-
-class _OnlineLearner(ABC):
-    """Common part of both learners."""
-
-    _river: ClassVar[str]
-    """River's class of such learners."""
-    _supervised, _multiclass = True, False
-
-    def __init__(
-        self,
-        algorithm: str = "online_push_sum",
-        *,
-        parameters: Mapping[str, Any] | None = None,
-        objective: str | Objective | None = None,
-        mechanism: Mechanism | None = None,
-        features: Sequence[Hashable] | int = 32,
-        seed: int = 0,
-    ) -> None:
-        self.algorithm, self.parameters, self.objective = algorithm, parameters, objective
-        self.mechanism, self.features, self.seed = mechanism, features, seed
-        self._columns = FeatureColumns(features)
-        self._bias = True
-        self._engine: Engine | None = None
-        self._introduce()
-
-    @property
-    def privacy(self) -> RunPrivacy:
-        """Privacy promised and spent; that of a `peer` is in its ledger."""
-        return self._running().privacy
-
-    @property
-    def peer(self) -> Any:
-        """The running `tacit.Peer` of a learner that has joined."""
-        found = getattr(self._engine, "peer", None)
-        if found is None:
-            raise ConfigError("this learner learns alone and has no peer; make it with join('peer.toml', ...)")
-        return found
-
-    def close(self) -> None:
-        """Stop the peer of a learner that has joined."""
-        if self._engine is not None:
-            self._engine.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def clone(self, new_params: Mapping[str, Any] | None = None, include_attributes: bool = False) -> Self:
-        """Return a learner of the same settings that has learnt nothing.
-
-        Args:
-          new_params: Settings to replace.
-          include_attributes: River's wish to copy the state too, which is refused.
-        """
-        if include_attributes:
-            raise ConfigError("a learner's state belongs to its agent and cannot be cloned; clone the settings")
-        return type(self)(**{**self._get_params(), **(new_params or {})})
-
-    def __repr__(self) -> str:
-        given = {name: value for name, value in self._get_params().items() if value is not None}
-        shown = (f"{name}={getattr(value, 'name', None) or repr(value)}" for name, value in given.items())
-        return f"{type(self).__name__}({', '.join(shown)})"
-
-    # -- interface of river -------------------------------------------------------------------------------------------
-
-    def _get_params(self) -> dict[str, Any]:
-        names = inspect.signature(type(self).__init__).parameters
-        return {name: copy.copy(getattr(self, name)) for name in names if name != "self"}
-
-    @property
-    def _tags(self) -> set[str]:
-        return set()
-
-    def _more_tags(self) -> set[str]:
-        return set()
-
-    def _introduce(self) -> None:
-        """Tell river, where it is loaded, that this is one of its learners: it asks by isinstance."""
-        base = sys.modules.get("river.base")
-        if base is not None:
-            getattr(base, self._river).register(type(self))
-
-    # ------------------------------------------------------------------------------------------------------------------
-
-    @abstractmethod
-    def _task(self) -> tuple[Task, int]:
-        """Task, and number of classes."""
-
-    def _objective(self) -> Objective:
-        found = getattr(self._engine, "objective", None) or resolved(self.objective, *self._task())
-        if found.predict is None:
-            raise ConfigError(f"objective {found.name!r} does not say what it predicts; give it `predict`")
-        return found
-
-    def _made(self) -> Algorithm:
-        settings = dict(self.parameters or {})
-        if self.mechanism is not None:
-            settings["mechanism"] = self.mechanism
-        try:
-            return find(self.algorithm).constructor(self._objective(), **settings)
-        except TypeError as error:
-            raise ConfigError(f"algorithm {self.algorithm!r} with {sorted(settings)}: {error}") from error
-
-    def _running(self) -> Engine:
-        if self._engine is None:
-            label = np.int32 if self._task()[0] == "multiclass" else np.float32
-            made = self._made()
-            self._refuse_learnt(made)
-            self._engine = SoloAgent(made, self._columns.size + self._bias, label, self.seed)
-        return self._engine
-
-    def _refuse_learnt(self, algorithm: Algorithm) -> None:
-        """Refuse a method that promises privacy where one sample would decide what the numbers of others mean."""
-        if algorithm.privacy.private and self._columns.open:
-            raise ConfigError(
-                f"features={self.features!r}: names would get their columns as samples bring them, and "
-                f"{algorithm.name!r} promises privacy; name them: features=[...]"
-            )
-
-    def _row(self, x: Mapping[Any, Any], learn: bool) -> NDArray[np.float64]:
-        row = self._columns.row(x, learn)
-        return np.append(row, 1.0) if self._bias else row
-
-    def _joined(self, path: str | os.PathLike[str], task: Task) -> None:
-        from tacit.interop.joined import JoinedPeer
-
-        self._columns = FeatureColumns(self.features)
-        if self._columns.open:
-            raise ConfigError(
-                f"features={self.features!r}: a peer's columns are those of its job; name them in its order"
-            )
-        joined = JoinedPeer(path)
-        form = joined.peer.settings.job.form
-        if (form.features, form.task) != (self._columns.size, task):
-            joined.close()
-            raise ConfigError(
-                f"{path}: the job has {form.features} features and the task {form.task!r}, this learner "
-                f"{self._columns.size} and {task!r}; name the job's features in their order, and use the other learner "
-                "for another task"
-            )
-        self._engine, self._bias = joined, False  # the peer adds its own column of ones
-
-
-class OnlineClassifier(_OnlineLearner):
+class OnlineClassifier(OnlineLearner):
     """An agent that tells classes apart, sample by sample.
 
-    A feature that a sample lacks counts as 0. With a mechanism, features and classes have to be named, or one sample
-    would decide what the numbers of others mean; `privacy` says what was spent.
+    A feature that a sample lacks counts as 0. Classes that are not named are met as they come: with the third one the
+    objective becomes softmax, which begins with the model learnt so far; what else a method remembers (a momentum, say)
+    begins anew. With a mechanism, features and classes have to be named, or one sample would decide what the numbers of
+    others mean; `privacy` says what was spent.
 
     Args:
       algorithm: Name out of `tacit algorithms`.
-      classes: All classes, two or more; None: two as they come.
+      classes: All classes, two or more; None: as they come.
       parameters: Settings of the algorithm, e.g. ``{"step": 0.3}``.
       objective: Name or `Objective`; None: logistic, or softmax for more than two classes.
       mechanism: Noise and its accounting; None: no noise.
@@ -223,7 +56,7 @@ class OnlineClassifier(_OnlineLearner):
       'hot'
     """
 
-    _river = "Classifier"
+    _river = "MiniBatchClassifier"
 
     def __init__(
         self,
@@ -237,9 +70,9 @@ class OnlineClassifier(_OnlineLearner):
         seed: int = 0,
     ) -> None:
         self.classes = classes
-        self._known: list[Hashable] = list(classes or ())
+        self._known: dict[Hashable, int] = {name: k for k, name in enumerate(classes or ())}
         if classes is not None and len(self._known) < 2:
-            raise ConfigError(f"classes={classes!r}: expected at least two, or None for two as they come")
+            raise ConfigError(f"classes={classes!r}: expected at least two, or None for those that come")
         super().__init__(
             algorithm, parameters=parameters, objective=objective, mechanism=mechanism, features=features, seed=seed
         )
@@ -261,7 +94,7 @@ class OnlineClassifier(_OnlineLearner):
 
     @property
     def _multiclass(self) -> bool:  # type: ignore[override]
-        return len(self._known) > 2
+        return len(self._known) > 2 or (self.classes is None and self._may_grow())
 
     def learn_one(self, x: Mapping[Any, Any], y: Hashable) -> None:
         """Learn from one sample.
@@ -270,15 +103,13 @@ class OnlineClassifier(_OnlineLearner):
           x: Feature -> number.
           y: Its class.
         """
-        if y not in self._known:
-            if self.classes is not None or len(self._known) == 2:
-                raise DataError(
-                    f"class {y!r} is not among {self._known}; name all when you make the learner: classes=[...]"
-                )
-            self._known.append(y)
-        number = self._known.index(y)
-        label = 2 * number - 1 if len(self._known) <= 2 else number
-        self._running().learn(self._row(x, learn=True), label)
+        number = self._number(y)
+        agent = self._running()  # first: a private learner that is refused has learnt no name
+        row = self._columns.row(x, learn=True)
+        if number is None:
+            number = self._meet(y)
+            agent = self._running()
+        agent.learn(row, self._label(number))
 
     def predict_one(self, x: Mapping[Any, Any]) -> Hashable | None:
         """Return the class of a sample; None where no class is known yet.
@@ -287,9 +118,9 @@ class OnlineClassifier(_OnlineLearner):
           x: Feature -> number.
         """
         if len(self._known) < 2:
-            return self._known[0] if self._known else None
-        said = self._running().output(self._row(x, learn=False))
-        return self._known[int(said > 0) if said.ndim == 0 else int(said.argmax())]
+            return next(iter(self._known), None)
+        said = self._running().output(self._columns.row(x, learn=False))
+        return self._names()[int(said > 0) if said.ndim == 0 else int(said.argmax())]
 
     def predict_proba_one(self, x: Mapping[Any, Any]) -> dict[Hashable, float]:
         """Return the probability of each class that is known, for the objectives logistic and softmax.
@@ -299,9 +130,102 @@ class OnlineClassifier(_OnlineLearner):
         """
         if len(self._known) < 2:
             return dict.fromkeys(self._known, 1.0)
-        said = self._running().output(self._row(x, learn=False))
+        said = self._running().output(self._columns.row(x, learn=False))
         shares = probabilities(self._objective(), said[None])[0]
-        return {name: float(share) for name, share in zip(self._known, shares, strict=True)}
+        return dict(zip(self._known, shares.tolist(), strict=True))
+
+    def learn_many(self, X: Any, y: Any) -> None:
+        """Learn from many samples, one after the other as `learn_one` would.
+
+        Args:
+          X: A pandas DataFrame, one column per feature.
+          y: Class of each row.
+        """
+        labels = np.asarray(y, object).tolist()
+        if len(labels) != len(X):
+            raise DataError(f"X has {len(X)} rows and y {len(labels)}; expected one class per row")
+        unknown: list[Hashable] = []
+        for label in dict.fromkeys(labels):  # before anything is learnt
+            if self._number(label, len(unknown)) is None:
+                unknown.append(label)
+        self._running()
+        rows = self._columns.rows(X, learn=True)
+        cuts = [0, *(labels.index(label) for label in unknown), len(labels)]
+        for label, first, last in zip([None, *unknown], cuts[:-1], cuts[1:], strict=True):
+            if label is not None:
+                self._meet(label)
+            numbers = np.array([self._label(self._known[name]) for name in labels[first:last]])
+            self._running().learn_many(rows[first:last], numbers)
+
+    def predict_many(self, X: Any) -> Any:
+        """Return the class of each row as a pandas Series; None where no class is known yet.
+
+        Args:
+          X: A pandas DataFrame, one column per feature.
+        """
+        pandas, names = self._frames("predict_many"), self._names()
+        if len(names) < 2 or not len(X):
+            return pandas.Series([names[0] if names else None] * len(X), index=X.index, dtype=object)
+        said = self._running().output_many(self._columns.rows(X, learn=False))
+        chosen = said > 0 if said.ndim == 1 else said.argmax(axis=1)
+        return pandas.Series([names[k] for k in chosen.astype(int)], index=X.index)
+
+    def predict_proba_many(self, X: Any) -> Any:
+        """Return probabilities as a pandas DataFrame, one column per class that is known.
+
+        Args:
+          X: A pandas DataFrame, one column per feature.
+        """
+        pandas, names = self._frames("predict_proba_many"), self._names()
+        if len(names) < 2 or not len(X):
+            return pandas.DataFrame(1.0, index=X.index, columns=names)
+        said = self._running().output_many(self._columns.rows(X, learn=False))
+        return pandas.DataFrame(probabilities(self._objective(), said), index=X.index, columns=names)
+
+    # -- classes -------------------------------------------------------------------------------------------------------
+
+    def _names(self) -> list[Hashable]:
+        return list(self._known)
+
+    def _label(self, number: int) -> int:
+        return number if self._task()[0] == "multiclass" else 2 * number - 1
+
+    def _may_grow(self) -> bool:
+        """Whether there may be more than two classes without their names: there is a model to carry over."""
+        return self.objective in (None, "softmax") and (
+            self._agent is None or isinstance(self._agent, CompiledAgent)
+        )
+
+    def _number(self, y: Hashable, others: int = 0) -> int | None:
+        """Return the number of a class; None where it is new, refused where beside `others` no new one is taken."""
+        try:
+            found = self._known.get(y)
+        except TypeError:
+            raise DataError(f"y is {y!r}; expected a class: a word, a number or a truth value") from None
+        if found is not None:
+            return found
+        if y is None or y != y:  # noqa: PLR0124 - NaN
+            raise DataError(f"y is {y!r}; expected a class: leave the sample out")
+        if self.classes is not None or (len(self._known) + others >= 2 and not self._may_grow()):
+            raise DataError(
+                f"class {y!r} is not among {self._names()}; name all when you make the learner: classes=[...]"
+            )
+        return None
+
+    def _meet(self, y: Hashable) -> int:
+        """Take up a new class; a model for more classes goes on from the one that there is."""
+        before, self._known[y] = self._task(), len(self._known)
+        agent = self._agent
+        if isinstance(agent, CompiledAgent) and self._task() != before:
+            model = np.asarray(agent.model)
+            if model.ndim == 1:  # of two classes by the sign of <x, w>: the same odds by the difference of two numbers
+                model = np.stack([-model / 2, model / 2])
+            more = np.zeros((len(self._known) - len(model), model.shape[1]), model.dtype)
+            rounds = agent.round
+            self._agent = self._new_agent(np.concatenate([model, more]))
+            assert isinstance(self._agent, CompiledAgent)  # the same settings
+            self._agent.go_on_from(rounds)
+        return self._known[y]
 
     def _refuse_learnt(self, algorithm: Algorithm) -> None:
         super()._refuse_learnt(algorithm)
@@ -312,10 +236,11 @@ class OnlineClassifier(_OnlineLearner):
             )
 
     def _task(self) -> tuple[Task, int]:
-        return ("multiclass", len(self._known)) if len(self._known) > 2 else ("binary", 2)
+        count = max(2, len(self._known))
+        return task_of(self.objective, count), count
 
 
-class OnlineRegressor(_OnlineLearner):
+class OnlineRegressor(OnlineLearner):
     """An agent that predicts a number, sample by sample.
 
     Args:
@@ -325,9 +250,17 @@ class OnlineRegressor(_OnlineLearner):
       mechanism: Noise and its accounting; None: no noise.
       features: Names of the features, or the largest number of them: columns are given out as names come.
       seed: Seed of the choices that the algorithm makes at random.
+
+    Example:
+      >>> from tacit.interop import OnlineRegressor
+      >>> learner = OnlineRegressor(features=["hours"], parameters={"step": 0.2})
+      >>> for hours in [0.0, 1.0, 2.0] * 40:
+      ...     learner.learn_one({"hours": hours}, 3.0 * hours + 1.0)
+      >>> round(learner.predict_one({"hours": 1.5}), 2)
+      5.5
     """
 
-    _river = "Regressor"
+    _river = "MiniBatchRegressor"
 
     @classmethod
     def join(cls, path: str | os.PathLike[str], *, features: Sequence[Hashable]) -> Self:
@@ -350,7 +283,7 @@ class OnlineRegressor(_OnlineLearner):
         """
         if not abs(y) <= LARGEST:
             raise DataError(f"y is {y!r}; expected a finite 32-bit number: leave the sample out")
-        self._running().learn(self._row(x, learn=True), float(y))
+        self._running().learn(self._columns.row(x, learn=True), float(y))
 
     def predict_one(self, x: Mapping[Any, Any]) -> float:
         """Return the model's prediction for a sample.
@@ -358,7 +291,31 @@ class OnlineRegressor(_OnlineLearner):
         Args:
           x: Feature -> number.
         """
-        return float(self._running().output(self._row(x, learn=False)))
+        return float(self._running().output(self._columns.row(x, learn=False)))
+
+    def learn_many(self, X: Any, y: Any) -> None:
+        """Learn from many samples, one after the other as `learn_one` would.
+
+        Args:
+          X: A pandas DataFrame, one column per feature.
+          y: Number of each row, finite.
+        """
+        labels: NDArray[np.float64] = np.asarray(y, np.float64)
+        if labels.shape != (len(X),):
+            raise DataError(f"X has {len(X)} rows and y the shape {labels.shape}; expected one number per row")
+        if not np.all(np.abs(labels) <= LARGEST):
+            row = int(np.argmin(np.abs(labels) <= LARGEST))
+            raise DataError(f"y is {labels[row]} in row {row} (counted from 0); expected finite 32-bit numbers")
+        self._running().learn_many(self._columns.rows(X, learn=True), labels)
+
+    def predict_many(self, X: Any) -> Any:
+        """Return the prediction for each row as a pandas Series.
+
+        Args:
+          X: A pandas DataFrame, one column per feature.
+        """
+        pandas, rows = self._frames("predict_many"), self._columns.rows(X, learn=False)
+        return pandas.Series(self._running().output_many(rows) if len(X) else [], index=X.index, dtype=float)
 
     def _task(self) -> tuple[Task, int]:
         return "regression", 1

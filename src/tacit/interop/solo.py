@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tacit import runtime
 from tacit.core.contract import Algorithm
 from tacit.graphs import Graph
+from tacit.interop.agents import Agent
 from tacit.peer.machine.functions import AgentFunctions
 from tacit.peer.machine.releases import BookedReleaser
 from tacit.peer.machine.rounds import RoundMachine
@@ -44,8 +45,8 @@ class Books:
         return draw()
 
 
-class SoloAgent:
-    """An algorithm that runs on one agent."""
+class SoloAgent(Agent):
+    """A method that promises privacy, on one agent: every sample is released and booked as it comes."""
 
     def __init__(self, algorithm: Algorithm, columns: int, label: type[np.generic], seed: int) -> None:
         """Make the first state for samples of so many columns."""
@@ -107,9 +108,6 @@ class SoloAgent:
         uses = self.round if charges_all(statement, last.adjacency) else 1
         spent = guarantee(self._books.account.spent(), last.adjacency, uses=max(1, uses))
         return RunPrivacy(statement, spent, 1)
-
-    def close(self) -> None:
-        """Let go of nothing: all of it is memory."""
 
     def _batch(self, x: NDArray[Any], y: float) -> Batch:
         return Batch(x.astype(PRECISION), np.asarray(y, self._label))
