@@ -64,8 +64,8 @@ class FeatureColumns:
                 row[place] = number
             elif learn and self.open:
                 new[name] = number
-        for place, number in zip(self._places(list(new)), new.values(), strict=True) if new else ():
-            row[place] = number
+        for name in self._given_columns(list(new)) if new else ():
+            row[column[name]] = new[name]
         return row
 
     def rows(self, frame: Any, learn: bool) -> NDArray[np.float64]:
@@ -88,20 +88,25 @@ class FeatureColumns:
                 found[:, place] = numbers
             elif np.any(numbers != 0):
                 new[name] = numbers
-        for place, numbers in zip(self._places(list(new)), new.values(), strict=True):
-            found[:, place] = numbers
+        for name in self._given_columns(list(new)):
+            found[:, self.column[name]] = new[name]
         return found
 
-    def _places(self, new: list[Hashable]) -> list[int]:
-        """Give new names their columns, or refuse them all where there is no room."""
+    def _given_columns(self, new: list[Hashable]) -> list[Hashable]:
+        """Give new names their columns, or refuse them all where there is no room.
+
+        Those of one sample are sorted, so that the order in which it names them makes no difference, not to the bit.
+        """
+        new.sort(key=lambda name: (type(name).__name__, str(name)))
         used = len(self.column)
         if used + len(new) > self.size:
             raise DataError(
                 f"feature {new[self.size - used]!r} is one more than the {self.size} that there is room for; say "
                 f"features={2 * max(self.size, len(new))} when you make the learner, or name those that count"
             )
-        self.column |= {name: used + k for k, name in enumerate(new)}
-        return [self.column[name] for name in new]
+        for name in new:
+            self.column[name] = len(self.column)
+        return new
 
 
 def _number(name: Hashable, value: Any) -> float:

@@ -24,6 +24,7 @@ from tacit.metrics import consensus_distance, message_bits
 from tacit.privacy.spending import RunPrivacy, spent_in_run
 from tacit.results.locks import writing_file
 from tacit.results.run import Run, Traffic
+from tacit.runtime.programs import compiled
 from tacit.simulator import checkpoint as checkpoints
 from tacit.simulator.data import RoundData
 from tacit.simulator.data_identity import DataIdentity
@@ -342,8 +343,8 @@ class Simulation:
         begun = time.perf_counter()
         data = resident if resident is not None else self.data.abstract_chunk()
         number = jax.ShapeDtypeStruct((), jnp.int32)
-        advance = jax.jit(self._advance, donate_argnums=1).lower(self.network, loop, data, number, number).compile()
-        models = jax.jit(self._models).lower(self.network, loop).compile()
+        advance = compiled(jax.jit(self._advance, donate_argnums=1).lower(self.network, loop, data, number, number))
+        models = compiled(jax.jit(self._models).lower(self.network, loop))
         return Programs(advance, models, time.perf_counter() - begun)
 
     def _collect(self, models: Params, log: checkpoints.Log, seconds: float, compile_seconds: float) -> Run:
