@@ -54,5 +54,5 @@ class Agent(ABC):
         """
         return np.stack([self.output(row) for row in x])
 
-    def close(self) -> None:
-        """End it; nothing to do for what is only memory."""
+    def close(self) -> None:  # noqa: B027 - an agent that is only memory has nothing to end
+        """End it."""

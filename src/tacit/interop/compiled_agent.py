@@ -22,10 +22,10 @@ from tacit.core.contract import Algorithm, Params
 from tacit.graphs import Channel, Graph, Topology
 from tacit.interop.agents import Agent
 from tacit.privacy.spending import RunPrivacy
+from tacit.runtime.programs import compiled
 from tacit.simulator.engine import Engine
 from tacit.simulator.layout import lay_out
 from tacit.simulator.loop_state import LoopState
-from tacit.runtime.programs import compiled
 from tacit.streams import Batch
 
 PRECISION = jnp.dtype("float32")

@@ -12,20 +12,22 @@ it would have cost them. For owners that do not hand out rows there are peers (d
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
+from tacit.core.contract import Mechanism, Objective
 from tacit.core.errors import ConfigError
-from tacit.interop.objectives import probabilities
-from tacit.interop.owners import FitError, checked_owners, owners_of, without_owners
+from tacit.graphs import Graph, Topology
+from tacit.interop.objectives import probabilities, task_of
+from tacit.interop.owners import checked_owners, owners_of
 from tacit.interop.peer_estimator import PeerEstimator
+from tacit.interop.weights import FitError, checked, of_classes, product
 from tacit.streams.learnt import Learnt
-from tacit.streams.validate import Task
 
 
 def _class_numbers(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
@@ -65,6 +67,8 @@ class PeerClassifier(ClassifierMixin, PeerEstimator):  # type: ignore[misc]
       label_bounds: (low, high) of y, for a regression with `epsilon`; None: found as those of columns.
       public: Facts that may be learnt from all rows in spite of noise: some of "scaling", "classes".
       random_state: Seed of graph, order of rows and random choices.
+      class_weight: {class: weight}, 1 for one that is left out, or "balanced", which counts all rows and is refused
+        with noise; weights multiply the losses of rows, before a clip.
 
     Example:
       >>> import numpy as np
@@ -75,22 +79,84 @@ class PeerClassifier(ClassifierMixin, PeerEstimator):  # type: ignore[misc]
       ['hot', 'cold']
     """
 
-    def fit(self, X: Any, y: Any, owner: Any = None, classes: Any = None) -> Self:
+    classes_: NDArray[Any]
+    """All classes, in their order."""
+
+    def __init__(
+        self,
+        algorithm: str = "online_push_sum",
+        *,
+        parameters: Mapping[str, Any] | None = None,
+        objective: str | Objective | None = None,
+        graph: Graph | Topology | str | Mapping[str, Any] | None = None,
+        epsilon: float | None = None,
+        delta: float = 1e-6,
+        mechanism: Mechanism | None = None,
+        passes: int | None = None,
+        standardise: bool = True,
+        bounds: Any = None,
+        label_bounds: tuple[float, float] | None = None,
+        public: Sequence[str] = (),
+        random_state: int = 0,
+        class_weight: Mapping[Any, float] | str | None = None,
+    ) -> None:
+        super().__init__(
+            algorithm,
+            parameters=parameters,
+            objective=objective,
+            graph=graph,
+            epsilon=epsilon,
+            delta=delta,
+            mechanism=mechanism,
+            passes=passes,
+            standardise=standardise,
+            bounds=bounds,
+            label_bounds=label_bounds,
+            public=public,
+            random_state=random_state,
+        )
+        self.class_weight = class_weight
+
+    def fit(self, X: Any, y: Any, owner: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
         """Learn from rows of several owners, each of which has at least one.
 
         In each pass every owner reads its own rows once; an owner whose rows are used up only listens.
 
         Args:
-          X: Rows of numbers: an array or a DataFrame.
+          X: Rows of numbers: an array, a DataFrame or a sparse matrix, which is made dense.
           y: Class of each row.
           owner: Owner of each row: an array, a Series, or the name of a column of X; None: one owner, which is alone.
           classes: All that y may hold, in their order; None: they are learnt from y.
+          sample_weight: Weight of each row, 0 or more, by which its loss is multiplied, before a clip; None: 1.
         """
+        return self._learn(X, y, owner, classes, sample_weight, True)
+
+    def partial_fit(self, X: Any, y: Any, owner: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Learn from more rows in one pass, from the owners' models on.
+
+        The first call settles owners, classes and scaling; a method's other memory begins anew with each call. With a
+        `mechanism` costs add up as if a record were in all calls; `epsilon` is planned over one fit, and refused here.
+
+        Args:
+          X: Rows of numbers, of the columns of the first call.
+          y: Class of each row.
+          owner: Owner of each row, one of those of the first call; not every owner needs to have rows.
+          classes: All that y may ever hold, in the first call; None: they are learnt from its y.
+          sample_weight: Weight of each row, 0 or more; None: 1.
+        """
+        self._refuse_partial()
+        return self._learn(X, y, owner, classes, sample_weight, not hasattr(self, "models_"))
+
+    def _learn(self, X: Any, y: Any, owner: Any, classes: Any, sample_weight: Any, first: bool) -> Self:
         given = owners_of(X, owner)
-        X, y = validate_data(self, without_owners(X, given), y, dtype=np.float64)
+        X, y = self._rows_of(X, y, given, first)
         check_classification_targets(y)
         learnt: tuple[Learnt, ...] = ()
-        if classes is None:
+        if not first:
+            if classes is not None and np.asarray(classes).tolist() != self.classes_.tolist():
+                raise ConfigError(f"classes={classes!r}: expected those of the first call, {self.classes_.tolist()}")
+            number = _class_numbers(y, self.classes_)
+        elif classes is None:
             learnt = (Learnt("classes", "the classes that y holds", "them to fit in their order: classes=[...]"),)
             self.classes_, number = np.unique(y, return_inverse=True)
         else:
@@ -98,8 +164,13 @@ class PeerClassifier(ClassifierMixin, PeerEstimator):  # type: ignore[misc]
             number = _class_numbers(y, self.classes_)
         if len(self.classes_) < 2:
             raise FitError(f"y holds {len(self.classes_)} class ({self.classes_[0]!r}); expected at least two")
-        task: Task = "binary" if len(self.classes_) == 2 else "multiclass"
-        self._fit(X, number, checked_owners(given, len(X)), task, len(self.classes_), learnt)
+        owners, count = checked_owners(given, len(X)), len(self.classes_)
+        by_class = of_classes(self.class_weight, self.classes_, number, self._noisy)
+        weight = product(checked(sample_weight, len(X)), by_class)
+        if first:
+            self._fit(X, number, owners, task_of(self.objective, count), count, learnt, weight)
+        else:
+            self._fit_more(X, number, owners, weight)
         return self
 
     def decision_function(self, X: Any, owner: Any = None) -> NDArray[np.float64]:
@@ -132,15 +203,16 @@ class PeerClassifier(ClassifierMixin, PeerEstimator):  # type: ignore[misc]
         said = self._outputs(X, owner)
         return probabilities(self._objective(), said)
 
-    def score(self, X: Any, y: Any, owner: Any = None) -> float:
+    def score(self, X: Any, y: Any, owner: Any = None, sample_weight: Any = None) -> float:
         """Return the share of right predictions.
 
         Args:
           X: Rows of numbers.
           y: Class of each row.
           owner: Owner of each row, whose model is used; None: the mean of all models.
+          sample_weight: Weight of each row; None: 1.
         """
-        return float(np.mean(self.predict(X, owner) == np.asarray(y)))
+        return float(np.average(self.predict(X, owner) == np.asarray(y), weights=sample_weight))
 
 
 class PeerRegressor(RegressorMixin, PeerEstimator):  # type: ignore[misc]
@@ -164,17 +236,40 @@ class PeerRegressor(RegressorMixin, PeerEstimator):  # type: ignore[misc]
       random_state: Seed of graph, order of rows and random choices.
     """
 
-    def fit(self, X: Any, y: Any, owner: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, owner: Any = None, sample_weight: Any = None) -> Self:
         """Learn from rows of several owners, each of which has at least one.
 
         Args:
-          X: Rows of numbers: an array or a DataFrame.
+          X: Rows of numbers: an array, a DataFrame or a sparse matrix, which is made dense.
           y: Number of each row.
           owner: Owner of each row: an array, a Series, or the name of a column of X; None: one owner, which is alone.
+          sample_weight: Weight of each row, 0 or more, by which its loss is multiplied, before a clip; None: 1.
         """
+        return self._learn(X, y, owner, sample_weight, True)
+
+    def partial_fit(self, X: Any, y: Any, owner: Any = None, sample_weight: Any = None) -> Self:
+        """Learn from more rows in one pass, from the owners' models on.
+
+        The first call settles owners and scaling; a method's other memory begins anew with each call. With a
+        `mechanism` costs add up as if a record were in all calls; `epsilon` is planned over one fit, and refused here.
+
+        Args:
+          X: Rows of numbers, of the columns of the first call.
+          y: Number of each row.
+          owner: Owner of each row, one of those of the first call; not every owner needs to have rows.
+          sample_weight: Weight of each row, 0 or more; None: 1.
+        """
+        self._refuse_partial()
+        return self._learn(X, y, owner, sample_weight, not hasattr(self, "models_"))
+
+    def _learn(self, X: Any, y: Any, owner: Any, sample_weight: Any, first: bool) -> Self:
         given = owners_of(X, owner)
-        X, y = validate_data(self, without_owners(X, given), y, dtype=np.float64, y_numeric=True)
-        self._fit(X, y, checked_owners(given, len(X)), "regression", 1)
+        X, y = self._rows_of(X, y, given, first, y_numeric=True)
+        owners, weight = checked_owners(given, len(X)), checked(sample_weight, len(X))
+        if first:
+            self._fit(X, y, owners, "regression", 1, weight=weight)
+        else:
+            self._fit_more(X, y, owners, weight)
         return self
 
     def predict(self, X: Any, owner: Any = None) -> NDArray[np.float64]:
@@ -187,14 +282,15 @@ class PeerRegressor(RegressorMixin, PeerEstimator):  # type: ignore[misc]
         centre, width = self._scaling.label if hasattr(self, "_scaling") else (0.0, 1.0)
         return self._outputs(X, owner) * width + centre
 
-    def score(self, X: Any, y: Any, owner: Any = None) -> float:
+    def score(self, X: Any, y: Any, owner: Any = None, sample_weight: Any = None) -> float:
         """Return the coefficient of determination R^2.
 
         Args:
           X: Rows of numbers.
           y: Number of each row.
           owner: Owner of each row, whose model is used; None: the mean of all models.
+          sample_weight: Weight of each row; None: 1.
         """
         from sklearn.metrics import r2_score
 
-        return float(r2_score(y, self.predict(X, owner)))
+        return float(r2_score(y, self.predict(X, owner), sample_weight=sample_weight))

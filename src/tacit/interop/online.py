@@ -192,9 +192,7 @@ class OnlineClassifier(OnlineLearner):
 
     def _may_grow(self) -> bool:
         """Whether there may be more than two classes without their names: there is a model to carry over."""
-        return self.objective in (None, "softmax") and (
-            self._agent is None or isinstance(self._agent, CompiledAgent)
-        )
+        return self.objective in (None, "softmax") and (self._agent is None or isinstance(self._agent, CompiledAgent))
 
     def _number(self, y: Hashable, others: int = 0) -> int | None:
         """Return the number of a class; None where it is new, refused where beside `others` no new one is taken."""

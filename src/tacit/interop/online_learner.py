@@ -1,4 +1,4 @@
-"""The common part of the online learners: settings, columns, the agent behind them, and what river asks of a learner."""
+"""The common part of the online learners: settings, columns, the agent behind them, and river's interface."""
 
 from __future__ import annotations
 
@@ -86,7 +86,9 @@ class OnlineLearner(ABC):
         """
         if include_attributes:
             if new_params:
-                raise ConfigError(f"new_params={dict(new_params)!r}: what was learnt belongs to its settings; leave out")
+                raise ConfigError(
+                    f"new_params={dict(new_params)!r}: what was learnt belongs to its settings; leave out"
+                )
             return copy.deepcopy(self)
         return type(self)(**{**self._get_params(), **(new_params or {})})
 

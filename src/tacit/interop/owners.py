@@ -10,14 +10,12 @@ from numpy.typing import NDArray
 
 from tacit import streams
 from tacit.core.contract import Tree
-from tacit.core.errors import DataError
+from tacit.interop.weights import FitError, WeightedBatch
 from tacit.streams import Stream
 from tacit.streams.learnt import Learnt
 from tacit.streams.validate import Task
 
-
-class FitError(DataError, ValueError):
-    """Data that an estimator cannot learn from; scikit-learn expects a ValueError."""
+__all__ = ["FitError", "Owners", "checked_owners", "in_passes", "owners_of", "without_owners"]
 
 
 class Owners(NamedTuple):
@@ -67,14 +65,38 @@ def in_passes(
     note: str = "",
     learnt: tuple[Learnt, ...] = (),
     batch: int = 1,
+    importance: NDArray[np.float64] | None = None,
+    agents: int | None = None,
 ) -> Stream:
     """Make a stream that repeats a pass in which every agent reads each of its rows once.
 
     A pass lasts as long as the agent with most rows needs; whose are used up has empty rounds until the next one. So a
-    row is read once per pass, however unequal the agents are, and `reads` says so to the privacy account. `note` ends
-    the description, `learnt` says what was learnt from all rows, `batch` rows are read in a round.
+    row is read once per pass, however unequal the agents are, and `reads` says so to the privacy account.
+
+    Args:
+      x: Rows of numbers.
+      y: Their labels.
+      agent: Number of the agent of each row.
+      task: What the labels are.
+      seed: Seed of the order in which rows are read.
+      note: End of the description.
+      learnt: What was learnt from all rows.
+      batch: Rows that are read in a round.
+      importance: Weight of each row; None: batches have none.
+      agents: Number of agents, some of which may have no row; None: as many as have one.
     """
-    once = streams.from_arrays(x, y, agent, exhausted="mask", shuffle_seed=seed, task=task, batch=batch)
+    absent = np.setdiff1d(np.arange(agents or 0), agent)  # they get a row that never counts
+    columns = x if importance is None else np.concatenate([x, importance[:, None]], axis=1).astype(np.float32)
+    filler = np.zeros((len(absent), columns.shape[1]), np.float32)
+    once = streams.from_arrays(
+        np.concatenate([columns, filler]),
+        np.concatenate([y, np.repeat(y[:1], len(absent))]),
+        np.concatenate([agent, absent]),
+        exhausted="mask",
+        shuffle_seed=seed,
+        task=task,
+        batch=batch,
+    )
     length = int(once.rounds or 0)
 
     def rounds(start: int, stop: int) -> Tree:
@@ -84,7 +106,13 @@ def in_passes(
             count = min(length - first, stop - start)
             pieces.append(once.chunk(first, first + count))
             start += count
-        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *pieces) if len(pieces) != 1 else pieces[0]
+        whole = jax.tree.map(lambda *leaves: np.concatenate(leaves), *pieces) if len(pieces) != 1 else pieces[0]
+        if len(absent):
+            whole.y[:, absent] = 0
+            whole.weight[:, absent] = 0
+        if importance is None:
+            return whole
+        return WeightedBatch(whole.x[..., :-1], whole.y, whole.weight, whole.x[..., -1])
 
     stream = streams.from_function(
         rounds,

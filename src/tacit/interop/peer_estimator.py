@@ -20,14 +20,15 @@ from tacit import privacy
 from tacit.algorithms import averaged, find
 from tacit.config.experiment import choose_graph
 from tacit.config.sections import Place
-from tacit.core.contract import Algorithm, Mechanism, Objective, unprotected
-from tacit.core.errors import ConfigError
+from tacit.core.contract import Algorithm, Mechanism, Objective, Params, unprotected
+from tacit.core.errors import ConfigError, PrivacyError
 from tacit.experiments.build import graph_maker
 from tacit.experiments.references import compare, warn_of_constant
 from tacit.graphs import Graph, Topology, random_digraph
 from tacit.interop.objectives import resolved
-from tacit.interop.owners import FitError, in_passes, owners_of, without_owners
-from tacit.interop.scaling import BOUNDS_SHARE, Scaling, as_it_is, by_all_rows, by_histograms, given_bounds
+from tacit.interop.owners import Owners, in_passes, owners_of, without_owners
+from tacit.interop.scaling import BOUNDS_SHARE, Scaling, as_it_is, by_all_rows, by_histograms, dense, given_bounds
+from tacit.interop.weights import FitError, Weights, weighted
 from tacit.privacy.accounting import guarantee
 from tacit.privacy.charges import charges_all
 from tacit.privacy.conversions import rho_within, tight
@@ -92,7 +93,19 @@ class PeerEstimator(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return self._compare()
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     # ------------------------------------------------------------------------------------------------------------------
+
+    def _rows_of(self, X: Any, y: Any, owners: Owners | None, reset: bool, **kind: Any) -> tuple[Any, Any]:
+        """Return rows as dense numbers and labels, checked."""
+        X, y = validate_data(
+            self, without_owners(X, owners), y, dtype=np.float64, accept_sparse="csr", reset=reset, **kind
+        )
+        return dense(X), y
 
     def _fit(
         self,
@@ -102,36 +115,92 @@ class PeerEstimator(BaseEstimator):  # type: ignore[misc]
         task: Task,
         classes: int,
         learnt: tuple[Learnt, ...] = (),
+        weight: Weights | None = None,
     ) -> None:
-        if self.epsilon is not None and (self.mechanism is not None or "mechanism" in (self.parameters or {})):
+        """Learn from all rows, from the first parameters on."""
+        if self.epsilon is not None and self._noise_given is not None:
             raise ConfigError(f"epsilon={self.epsilon!r} and a mechanism: expected one of them; leave one out")
+        if weight is not None and not self._noisy:  # with noise such a row has its place all the same
+            x, y, owner = x[weight > 0], y[weight > 0], None if owner is None else owner[weight > 0]
+            weight = weight[weight > 0]
         self.owners_, agent = np.unique(np.zeros(len(x), int) if owner is None else owner, return_inverse=True)
         self.task_, self.outputs_, owner_of_row = task, classes, agent.astype(np.int64)
         self._scaling = self._find_scaling(x, y, owner_of_row)
-        rows = self._prepared(x)
-        self.plan_ = self._plan(rows.shape[1], owner_of_row)
-        noisy = self.epsilon is not None or self.mechanism is not None
-        passes = self.plan_.passes if self.plan_ else self.passes if self.passes is not None else 1 if noisy else 5
+        self.plan_ = self._plan(len(self._scaling.centre) + 1, owner_of_row)
+        passes = (
+            self.plan_.passes if self.plan_ else self.passes if self.passes is not None else 1 if self._noisy else 5
+        )
         check_count("passes", passes)
-        if task == "regression":
+        self._learnt, self._noise, self._calls = learnt, self._noise_given, 0
+        self._run(x, y, owner_of_row, passes, weight)
+        self.privacy_: RunPrivacy = self._spent(self.run_.privacy)
+        """Privacy spent by the fit, the scaling included."""
+        self.n_iter_ = self.run_.rounds
+
+    def _fit_more(
+        self, x: NDArray[np.float64], y: NDArray[Any], owner: NDArray[Any] | None, weight: Weights | None
+    ) -> None:
+        """Learn from more rows in one pass, from the owners' models on."""
+        whose = np.zeros(len(x), int) if owner is None else owner
+        agent = np.searchsorted(self.owners_, whose).clip(max=len(self.owners_) - 1)
+        self._refuse_strangers(self.owners_[agent] != whose, whose)
+        spent, done = self.privacy_, self.n_iter_
+        self._calls += 1
+        self._run(x, y, agent.astype(np.int64), 1, weight, self.models_)
+        self.privacy_ = added_up(spent, self.run_.privacy)
+        self.n_iter_ = done + self.run_.rounds
+
+    def _refuse_partial(self) -> None:
+        """Refuse more rows where what they cost does not add up to what was paid before."""
+        if self.epsilon is not None:
+            raise ConfigError(
+                f"epsilon={self.epsilon!r} is planned over all rows of one fit, so that there is no partial_fit; use "
+                "fit, or say mechanism=... instead, of which every call is charged"
+            )
+        if hasattr(self, "models_") and self._noise != self._noise_given:
+            raise ConfigError("the mechanism has changed since the first call, and its costs do not add; use fit")
+        spent = self.privacy_.guarantee if hasattr(self, "privacy_") else None
+        if spent is not None and spent.private and spent.rho == math.inf:
+            raise PrivacyError(f"the costs of {self._noise_given!r} do not add up over calls; use fit, or other noise")
+
+    @property
+    def _noise_given(self) -> Mechanism | None:
+        found: Mechanism | None = (self.parameters or {}).get("mechanism", self.mechanism)
+        return found
+
+    @property
+    def _noisy(self) -> bool:
+        return self.epsilon is not None or self._noise_given is not None
+
+    def _run(
+        self,
+        x: NDArray[np.float64],
+        y: NDArray[Any],
+        agent: NDArray[np.int64],
+        passes: int,
+        weight: Weights | None,
+        models: Params | None = None,
+    ) -> None:
+        """Simulate what the owners learn from these rows; every call has an order and noise of its own."""
+        rows, seed = self._prepared(x), int(self.random_state) + self._calls
+        if self.task_ == "regression":
             centre, width = self._scaling.label
             y = np.clip((y - centre) / width, -1, 1) if self.plan_ else (y - centre) / width
         known = self._scaling.learnt
         note = f"; columns scaled by {known[0].what}, which no privacy account covers" if known else ""
-        facts = declared((*learnt, *known), self.public)
-        stream = in_passes(
-            rows, y, owner_of_row, task, int(self.random_state), note, facts, self.plan_.batch if self.plan_ else 1
-        )
+        facts = declared((*self._learnt, *known), self.public)
+        batch = self.plan_.batch if self.plan_ else 1
+        stream = in_passes(rows, y, agent, self.task_, seed, note, facts, batch, weight, len(self.owners_))
         rounds = passes * int(stream.period or 0)
+        self._weighted = weight is not None
         method, mechanism = self._method(rows.shape[1], rounds)
         network = self._graph(len(self.owners_))
-        settings: dict[str, Any] = {"rounds": rounds, "seed": int(self.random_state), "progress": False}
+        settings: dict[str, Any] = {"rounds": rounds, "seed": seed, "progress": False}
+        if models is not None:
+            settings["start"] = lambda owner: jax.tree.map(lambda leaf: leaf[owner], models)
         self.run_: Run = simulate(method(mechanism), network, stream, **settings)
         self._compare = functools.partial(compare, method, mechanism, network, stream, **settings)
         warn_of_constant(self.run_)
-        self.privacy_: RunPrivacy = self._spent(self.run_.privacy)
-        """Privacy spent by the fit, the scaling included."""
-        self.n_iter_ = rounds
         self.models_ = jax.tree.map(lambda leaf: np.asarray(leaf)[0], self.run_.models)
         """The owners' models, leading axis in the order of `owners_`."""
 
@@ -196,11 +265,14 @@ class PeerEstimator(BaseEstimator):  # type: ignore[misc]
     def _objective(self) -> Objective:
         return resolved(self.objective, self.task_, self.outputs_)
 
+    def _loss(self) -> Objective:
+        return weighted(self._objective()) if self._weighted else self._objective()
+
     def _method(self, columns: int, rounds: int) -> tuple[Callable[[Mechanism], Algorithm], Mechanism]:
         """Return the method as a function of its noise, and the noise."""
         constructor = find(self.algorithm).constructor
         settings = dict(self.parameters or {})
-        given = settings.pop("mechanism", self.mechanism)
+        settings.pop("mechanism", None)
         own_step = "step" in settings or "step" not in inspect.signature(constructor).parameters
         # Standardised columns and the one of ones have a mean squared norm of `columns`, which bounds a stable step.
         step = self.plan_.step if self.plan_ else (0.5 if self.task_ == "regression" else 2.0) / columns
@@ -209,13 +281,13 @@ class PeerEstimator(BaseEstimator):  # type: ignore[misc]
             noise = {} if mechanism is unprotected else {"mechanism": mechanism}
             rate = {} if own_step else {"step": step}
             try:
-                algorithm: Algorithm = constructor(self._objective(), **{**rate, **noise, **settings})
+                algorithm: Algorithm = constructor(self._loss(), **{**rate, **noise, **settings})
             except TypeError as error:
                 raise ConfigError(f"algorithm {self.algorithm!r} with {sorted(settings)}: {error}") from error
             return averaged(algorithm, "tail", share=self.plan_.tail) if self.plan_ else algorithm
 
         if self.plan_ is None:
-            return made, given or unprotected
+            return made, self._noise_given or unprotected
         noise = self.plan_.mechanism()
         if charges_all(made(noise).privacy, noise.adjacency):  # every release costs every record: no other noise helps
             noise = privacy.gaussian(math.sqrt(rounds / (2 * self.plan_.rho)), self.plan_.clip)
@@ -236,7 +308,8 @@ class PeerEstimator(BaseEstimator):  # type: ignore[misc]
         """Return what the models say: (rows,) numbers, or (rows, classes)."""
         check_is_fitted(self)
         owner = owners_of(X, owner)
-        x = jnp.asarray(self._prepared(validate_data(self, without_owners(X, owner), reset=False, dtype=np.float64)))
+        table = validate_data(self, without_owners(X, owner), reset=False, dtype=np.float64, accept_sparse="csr")
+        x = jnp.asarray(self._prepared(dense(table)))
         predict = self._objective().predict
         if predict is None:
             raise ConfigError(f"objective {self._objective().name!r} does not say what it predicts; give it `predict`")
@@ -244,12 +317,31 @@ class PeerEstimator(BaseEstimator):  # type: ignore[misc]
             mean = jax.tree.map(lambda leaf: leaf.mean(axis=0), self.models_)
             return np.asarray(predict(mean, x), np.float64)
         known = np.searchsorted(self.owners_, owner.values).clip(max=len(self.owners_) - 1)
-        strange = self.owners_[known] != owner.values
-        if strange.any():
-            raise FitError(
-                f"owner {owner.values[strange].tolist()[0]!r} had no rows in fit; expected one of "
-                f"{', '.join(map(str, self.owners_[:5]))}{', ...' if len(self.owners_) > 5 else ''}, or "
-                "leave `owner` out, and the mean of all models predicts"
-            )
+        self._refuse_strangers(self.owners_[known] != owner.values, owner.values)
         own = jax.tree.map(lambda leaf: leaf[known], self.models_)
         return np.asarray(jax.vmap(predict)(own, x), np.float64)
+
+    def _refuse_strangers(self, strange: NDArray[np.bool_], whose: NDArray[Any]) -> None:
+        if strange.any():
+            raise FitError(
+                f"owner {whose[strange].tolist()[0]!r} had no rows in fit; expected one of "
+                f"{', '.join(map(str, self.owners_[:5]))}{', ...' if len(self.owners_) > 5 else ''}; where a model "
+                "predicts, leave `owner` out, and the mean of all models does"
+            )
+
+
+def added_up(one: RunPrivacy, other: RunPrivacy) -> RunPrivacy:
+    """Return what a record has paid that may have been in both calls of partial_fit.
+
+    Args:
+      one: Spent by the calls before.
+      other: Spent by the last one.
+    """
+    before, after = one.guarantee, other.guarantee
+    if before is None or after is None:
+        return other
+    pure = before.delta == after.delta == 0
+    losses = [Loss(found.epsilon if pure else math.inf, found.rho) for found in (before, after)]
+    reads = (one.reads or 0) + (other.reads or 0)
+    total = guarantee(losses[0].plus(losses[1]), after.adjacency, max(before.delta, after.delta) or 1e-5, max(1, reads))
+    return replace(other, guarantee=replace(total, theorem=f"{total.theorem}, as if in all calls"), reads=reads)

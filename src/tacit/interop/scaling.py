@@ -1,4 +1,4 @@
-"""Scaling of columns and labels: by given bounds, by all rows, or by a private histogram that is charged."""
+"""Rows as dense numbers; scaling of columns and labels: by given bounds, by all rows, or by a charged histogram."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
+from tacit.core import limits
 from tacit.core.errors import ConfigError
 from tacit.privacy.noise import NoiseSource
 from tacit.privacy.planning import private_bounds
@@ -39,6 +41,19 @@ class Scaling(NamedTuple):
             scaled = np.clip(scaled, -1, 1)
         whole = np.concatenate([scaled, np.ones((len(x), 1))], axis=1)
         return np.asarray(whole / np.linalg.norm(whole, axis=1, keepdims=True) if self.unit else whole, np.float32)
+
+
+def dense(x: Any) -> Floats:
+    """Return rows as dense numbers; a sparse matrix takes 8 bytes a cell, within the limit on memory.
+
+    Args:
+      x: Numbers (rows, columns), dense or sparse. Every row is scaled, and learnt from, as dense numbers.
+    """
+    if not issparse(x):
+        return np.asarray(x)
+    rows, columns = x.shape
+    limits.refuse_beyond(8 * rows * columns, f"a sparse X of {rows:,} rows x {columns:,} columns as dense numbers")
+    return np.asarray(x.toarray())
 
 
 def given_bounds(bounds: Any, columns: int) -> Scaling:

@@ -1,8 +1,8 @@
 """Compiled programs of this process, found again where the same program is asked for a second time.
 
-Fits of equal shape (of a cross-validation, say) lower to the same text, and compiling is most of what a small one takes.
-A program is its text with the forms of its arguments and results, so that equal keys compute the same. A text with a
-callback holds the address of a Python object, and is compiled anew.
+Fits of equal shape (of a cross-validation, say) lower to the same text, and compiling is most of what a small one
+takes. A program is its text with the forms of its arguments and results, so that equal keys compute the same. A text
+with a callback holds the address of a Python object, and is compiled anew.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def compiled(lowered: jax.stages.Lowered) -> Callable[..., Any]:
         lowered.in_tree,
         lowered.out_tree,
         str(jax.tree.leaves(lowered.out_info)),
-        str(jax.config.jax_default_device),
+        str(jax.config.values.get("jax_default_device")),
     )
     with _lock:
         found = _kept.get(key)
