@@ -225,6 +225,16 @@ def test_the_headline_says_who_won_and_what_it_cost(make_run: MakeRun, case: str
     assert escape(cost) in shown
 
 
+def test_the_headline_names_who_is_ahead_by_another_measure(make_run: MakeRun) -> None:
+    lower, sharper = make_run(label="A"), make_run(label="B")
+    sharper.per_round["loss"][:] += 0.1
+    assert "B is ahead" not in Comparison((lower.record(), sharper.record())).headline()
+    sharper.per_round["accuracy"][:] += 0.1
+    said = Comparison((lower.record(), sharper.record())).headline()
+    assert said.startswith("A wins")
+    assert "by accuracy B is ahead" in said
+
+
 def test_references_that_were_added_do_not_compete(make_run: MakeRun) -> None:
     kinds = {"without noise": "without noise", "constant": "a constant"}
     mine = make_run(label="mine", privacy=PRIVATE, references=kinds)

@@ -141,7 +141,7 @@ def headline(records: Sequence[Record], differences: Sequence[str] = ()) -> str:
     racing = [record for record in there if record.label not in added] or there
     best = min(racing, key=lambda record: float(record.metrics["average_loss"]["mean"]))
     who, against = _who(best, [record for record in racing if record is not best])
-    parts = [who, *_prices(racing, there), _sent([best, *against])]
+    parts = [who, *_by_score(best, racing), *_prices(racing, there), _sent([best, *against])]
     if lost:
         parts.append(f"{_listed([record.label for record in lost])} diverged")
     partial = any(record.summary["partial"] for record in records)
@@ -176,6 +176,18 @@ def _who(best: Record, others: Sequence[Record]) -> tuple[str, list[Record]]:
     nearest, match = min(margins, key=lambda pair: pair[1].margin)
     margin = _margin(match.margin, match.half)
     return f"{best.label} wins: it has the lowest {figures}, {margin} below the next, {nearest.label}", [nearest]
+
+
+def _by_score(best: Record, racing: Sequence[Record]) -> list[str]:
+    """Name the run that has a better score than the one with the lowest loss, where there is one."""
+    metric = _metric(racing)
+    known = [record for record in racing if metric != "loss" and record.metrics[metric]["mean"] is not None]
+    if best not in known:
+        return []
+    top = (max if HIGHER_IS_BETTER[metric] else min)(known, key=lambda record: float(record.metrics[metric]["mean"]))
+    match = _match(WITHOUT_NOISE, metric, top, best)
+    ahead = match is not None and match.outcome == "better"
+    return [f"by {metric} {top.label} is ahead, with {_interval(top.metrics[metric])}"] if ahead else []
 
 
 def _figures(record: Record) -> str:
