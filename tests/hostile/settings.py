@@ -14,6 +14,7 @@ import datetime
 import math
 import random
 import resource
+import sqlite3
 import sys
 import tempfile
 import tomllib
@@ -141,7 +142,11 @@ def documents() -> Iterator[tuple[dict[str, Any], Path_, list[str]]]:
     table = {"kind": "csv", "path": "rows.csv", "label": "y", "shuffle": False}
     _, keys = required(config.FILES["csv"], config.OF_THE_RUN)
     yield made(stream=table), ("stream",), ["kind", *keys, *sections.FileSettings.model_fields]
-    yield made(stream={**table, "owner": "who"}), ("stream",), ["owner", "bounds", "categories", "classes", "missing"]
+    owned = {**table, "owner": "who"}
+    yield made(stream=owned), ("stream",), ["owner", "bounds", "categories", "classes", "missing", "time_features"]
+    query = {"kind": "sql", "url": "sqlite:///rows.db", "query": "SELECT * FROM rows", "label": "y", "shuffle": False}
+    yield made(stream=query), ("stream",), ["url", "query", "path", "owner"]
+    yield made(stream=table, objective={"kind": "softmax"}), ("stream",), ["kind", "label", "classes", "path"]
     for kind, function in config.PARTITIONS.items():
         given, keys = required(function, config.OF_THE_DATA)
         yield made(stream={**table, "partition": {"kind": kind, **given}}), ("stream", "partition"), ["kind", *keys]
@@ -225,6 +230,10 @@ def sample(count: int, seed: int, run: bool = False) -> list[Case]:
 def prepare(folder: Path) -> Path:
     """Put down the files that experiments name."""
     (folder / "edges.txt").write_text("0 1\n1 2\n2 0\n")
+    base = sqlite3.connect(folder / "rows.db")
+    base.execute("CREATE TABLE rows AS SELECT 1.5 AS x, 0 AS y, 1 AS who UNION SELECT 2.5, 1, 2")
+    base.commit()
+    base.close()
     (folder / "rows.csv").write_text("x,z,y,who\n" + "".join(f"{k}.5,{-k},{k % 2},{k % 5}\n" for k in range(40)))
     return folder
 

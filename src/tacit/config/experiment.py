@@ -120,6 +120,8 @@ class Config:
     """One per algorithm, all different."""
     privacy: Privacy | None = None
     """What a record may cost in the algorithms that say nothing else."""
+    classes_found: bool = False
+    """Whether the number of classes was counted in the stream's table."""
 
     def settings(self, only: int | None = None) -> dict[str, Any]:
         """Return the experiment as it would stand in a file, defaults spelt out.
@@ -177,16 +179,16 @@ def parse(text: str, file: Path, **overrides: int | None) -> Config:
     given = {key: value for key, value in overrides.items() if value is not None}
     run = check(RunSettings, {"name": file.stem, **data["run"], **given}, Place(str(file), "[run]"))
     with limits.memory(run.memory):
-        objective = choose(
-            OBJECTIVES, _with_classes(data["objective"], data["stream"], file), Place(str(file), "[objective]")
-        )
+        counted = _with_classes(data["objective"], data["stream"], file)
+        objective = choose(OBJECTIVES, counted, Place(str(file), "[objective]"))
         stream, shares = _stream(data["stream"], objective, file)
         graph, dynamics = _graph(_with_owners(data["graph"], stream), file)
     algorithms = _algorithms(data["algorithm"], file)
     labels, privacy, place = _labels(algorithms, file), None, Place(str(file), "[privacy]")
     if "privacy" in data:
         privacy = Privacy(check(PrivacySettings, data["privacy"], place), place)
-    return Config(file, run, graph, dynamics, stream, shares, objective, algorithms, labels, privacy)
+    found = "classes" in counted and "classes" not in {**data["objective"], **data["stream"]}
+    return Config(file, run, graph, dynamics, stream, shares, objective, algorithms, labels, privacy, found)
 
 
 def load_graph(path: str | os.PathLike[str]) -> tuple[Choice, Choice | None]:
@@ -255,7 +257,7 @@ def _with_owners(data: Mapping[str, Any], stream: Choice) -> dict[str, Any]:
 
 def _with_classes(data: Mapping[str, Any], stream: Mapping[str, Any], file: Path) -> dict[str, Any]:
     """Give an objective without a number of classes that of the stream's table."""
-    if data.get("kind") != "softmax" or "classes" in data or stream.get("kind") not in FILES:
+    if data.get("kind") != "softmax" or "classes" in data or stream.get("kind") not in list(FILES):
         return dict(data)
     any_number = choose(OBJECTIVES, {"kind": "softmax", "classes": 2}, Place(str(file), "[objective]"))
     chosen, _ = _stream(stream, any_number, file)
@@ -318,7 +320,7 @@ def _check_table(stream: Choice) -> None:
     if isinstance(values, FileSettings):
         endings = ENDINGS[stream.kind]
         for path in [values.path] if isinstance(values.path, str) else values.path:
-            if not path.lower().removesuffix(".gz").endswith(endings):
+            if not path.lower().removesuffix(".gz").endswith((*endings, "*")):
                 raise ConfigError(
                     f"{place} path = {path!r}: expected a file that ends in {', '.join(endings)}; change kind or path"
                 )

@@ -47,7 +47,7 @@ class Tabular:
         self._unit = self.settings.unit if "unit" in given else private
         with located(self.choice.place):
             published = self.choice.kind in DATASETS
-            self.x = self._read_data_set("unit" in given) if published else self._read_file(config.objective)
+            self.x = self._read_data_set("unit" in given) if published else self._read_file(config)
         self._batch = None if private and "batch" not in given else self.settings.batch
         self.learnt = declared((*self.learnt, *self._learnt_by_partition()), self._public())
         self.stream = functools.cache(self._stream)
@@ -64,15 +64,18 @@ class Tabular:
         x = with_bias(data.x) if self.settings.bias else data.x
         return unit_rows(x) if self._unit and (asked or x.ndim == 2) else x
 
-    def _read_file(self, objective: Choice) -> Any:
+    def _read_file(self, config: Config) -> Any:
         settings = self.settings
-        count = task_of(objective)[1]
+        count = task_of(config.objective)[1]
         given = {"classes": count} if settings.classes is None and settings.task == "multiclass" else {}
         table: Table = self.choice.function(settings.data, **{**self.choice.arguments(), **given})
         by_owner, bounds = settings.standardise == "owner", settings.bounds or {}
         by = "owner" if by_owner else "everyone" if settings.standardise else None
         scaled = streams.scaled(table, by, bounds, bias=settings.bias, unit=self._unit)  # type: ignore[arg-type]
         self.learnt, self.preprocessing = scaled.learnt, scaled.preprocessing
+        if config.classes_found and all(fact.kind != "classes" for fact in self.learnt):
+            remedy = 'classes = ["...", "..."], or their number in [objective]'
+            self.learnt = (*self.learnt, Learnt("classes", f"how many classes {settings.label!r} has", remedy))
         self.owner, self.y, self.task, self.name = table.owner, table.y, settings.task, self.choice.kind
         self._check_classes(table, count)
         if settings.time is not None and settings.shuffle and "shuffle" in settings.model_fields_set:

@@ -20,6 +20,7 @@ from tacit.streams.validate import TASKS, Origin, Task, check_labels
 
 SIGNS = (("0", "1"), ("-1", "1"))
 """Labels that stand for -1 and +1 by themselves."""
+MOST_CLASSES = 100_000
 MOST_LOOKED_AT = 1000
 """Different labels whose first rows are looked for, to name one."""
 FILL = "fill it in, or leave that row out"
@@ -39,7 +40,10 @@ def find_classes(
     """
     if task not in TASKS:
         raise ConfigError(f"task={task!r}: expected one of {', '.join(TASKS)}")
-    if given is not None and not isinstance(given, int):
+    if isinstance(given, int):
+        if not 1 <= given <= MOST_CLASSES or isinstance(given, bool):
+            raise ConfigError(f"classes={given}: expected a list, or a number of classes from 1 to {MOST_CLASSES:,}")
+    elif given is not None:
         return _checked(name, task, given), ()
     if task == "regression":
         return (), ()
@@ -101,7 +105,8 @@ def _by_convention(column: Column, task: Task, count: int | None) -> tuple[str, 
     if task == "binary":
         return next((pair for pair in SIGNS if np.isin(found, [float(sign) for sign in pair]).all()), ())
     most = len(found) if count is None else count
-    return tuple(map(str, range(most))) if np.isin(found, np.arange(most)).all() else ()
+    within = (found >= 0) & (found < most) & (found == np.floor(found))
+    return tuple(map(str, range(most))) if most <= MOST_CLASSES and within.all() else ()
 
 
 def _checked(name: str, task: Task, given: Sequence[str]) -> tuple[str, ...]:

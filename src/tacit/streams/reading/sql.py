@@ -48,17 +48,19 @@ class SqlQuery:
 
     @property
     def shown(self) -> str:
-        """The URL without a password."""
+        """Kind, host and name of the data base: no user, no password."""
         try:
-            return str(_url(self.url).render_as_string(hide_password=True))
+            url = _url(self.url)
         except ConfigError:
-            return "a URL"
+            return "a data base"
+        return f"{url.drivername}://{url.host or ''}/{url.database or ''}"
 
 
 def has_password(url: str) -> bool:
     """Whether a password stands in a URL, other than as a variable of the environment."""
     found = re.match(r"[^/]*//[^/@]*:([^@]*)@", url)
-    return found is not None and bool(VARIABLE.sub("", found[1]))
+    settings = re.findall(r"[?&](?:password|passwd|pwd|token|secret)=([^&]*)", url, re.IGNORECASE)
+    return any(VARIABLE.sub("", each) for each in (*([found[1]] if found else ()), *settings))
 
 
 def open_query(data: SqlQuery, reading: Reading) -> Source:
