@@ -15,6 +15,7 @@ EXTRAS = {
     "graphs": ["networkx"],
     "accounting": ["dp_accounting"],
     "mlflow": ["mlflow"],
+    "onnx": ["onnx"],
 }
 """Extra -> its libraries, by the names under which they are imported."""
 LIBRARIES = [name for names in EXTRAS.values() for name in names]

@@ -76,6 +76,8 @@ def test_without_plots_a_run_has_its_figures_and_its_report_all_the_same(tmp_pat
     assert run_bare(code, tmp_path, without=EXTRAS["plots"]) == "online_push_sum\n"
     assert sorted(file.name for file in tmp_path.iterdir()) == [
         "config.toml",
+        "model.html",
+        "model.safetensors",
         "report.html",
         "summary.json",
         "trace.parquet",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         graphs,
         interop,
         metrics,
+        models,
         objectives,
         peer,
         privacy,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from tacit.core import contract, errors, limits
     from tacit.deploy.peer import Peer
     from tacit.experiments.references import compare
+    from tacit.models import load_model
     from tacit.results import Run
     from tacit.simulator import simulate
 
@@ -39,7 +41,9 @@ _HOMES = {
     "graphs": "tacit.graphs",
     "interop": "tacit.interop",
     "limits": "tacit.core.limits",
+    "load_model": "tacit.models:load_model",
     "metrics": "tacit.metrics",
+    "models": "tacit.models",
     "objectives": "tacit.objectives",
     "peer": "tacit.peer",
     "privacy": "tacit.privacy",
@@ -61,7 +65,9 @@ __all__ = [
     "graphs",
     "interop",
     "limits",
+    "load_model",
     "metrics",
+    "models",
     "objectives",
     "peer",
     "privacy",

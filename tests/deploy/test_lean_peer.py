@@ -12,7 +12,7 @@ ALONE = {"hospital-a": []}
 ROUNDS = 3
 MOST_LINES = 20_000
 """Of this package's source in the memory of a peer."""
-FORBIDDEN = ("simulator", "metrics", "results", "audit", "experiments", "interop", "cli", "config.experiment")
+FORBIDDEN = ("simulator", "metrics", "models", "results", "audit", "experiments", "interop", "cli", "config.experiment")
 NOT_LOADED = {*LIBRARIES, "scipy", "typer", "rich"}
 """Gaussian noise under a budget of (epsilon, delta) is the one thing in a peer that takes scipy, which jax brings."""
 PEER = """

@@ -60,7 +60,7 @@ def public():
 def made_of_fields(owner):
     """Whether the parameters are fields, each of which is described below it."""
     special = issubclass(owner, (enum.Enum, BaseException)) or getattr(owner, "_is_protocol", False)
-    return special or hasattr(owner, "__dataclass_fields__") or hasattr(owner, "_fields")
+    return special or any(hasattr(owner, fields) for fields in ("__dataclass_fields__", "_fields", "model_fields"))
 
 
 def undescribed(name, function, docs):

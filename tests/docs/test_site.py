@@ -32,6 +32,7 @@ MODULES = [
     "tacit.interop",
     "tacit.core.limits",
     "tacit.metrics",
+    "tacit.models",
     "tacit.objectives",
     "tacit.peer",
     "tacit.privacy",

@@ -20,6 +20,8 @@ FILES = {
     "summary.json",
     "trace.parquet",
     "report.html",
+    "model.safetensors",
+    "model.html",
     "average_loss.png",
     "consensus.png",
     "loss_against_bits.png",

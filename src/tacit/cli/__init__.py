@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from tacit.cli import graph, ledger, new, peer, privacy, swarm
+from tacit.cli import graph, ledger, model, new, peer, privacy, swarm
 from tacit.cli.added import add_extensions
 from tacit.cli.audit import audit
 from tacit.cli.common import INTERRUPTED, check_directory, counted, print_table, reported, say
@@ -39,6 +39,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(new.app, name="new")
+app.add_typer(model.app, name="model")
 app.add_typer(graph.app, name="graph")
 app.add_typer(privacy.app, name="privacy")
 app.add_typer(ledger.app, name="ledger")
@@ -201,6 +202,7 @@ def compare(
 
 
 # In the order in which help lists them: what a newcomer wants first.
+app.command(epilog="Example: tacit predict runs/iris new.csv --out predictions.csv")(model.predict)
 app.command(epilog="Example: tacit audit online_push_sum --mechanism laplace --epsilon 1")(audit)
 add_extensions(app)
 
@@ -276,8 +278,15 @@ def _writable(asked: Path | None, default: Path) -> Path | None:
 
 
 def _say_where(out: Path | None) -> None:
-    if out is not None:
-        say(f"report: {out / 'report.html'}")
+    if out is None:
+        return
+    from tacit.models.files import MODEL
+
+    say(f"report: {out / 'report.html'}")
+    if (out / MODEL).exists():
+        say(f"model: {out / MODEL}; `tacit predict {out} data.csv` uses it, {out / 'model.html'} is its card")
+    elif any(out.glob(f"*/{MODEL}")):
+        say(f"models: in the folders of {out}; `tacit predict {out}/NAME data.csv` uses one")
 
 
 def _tracker(asked: str) -> Callable[[Any], object]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import signal
+import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -189,6 +191,23 @@ def status(
         say(json.dumps(found, indent=2))
         return
     print_table(("", found["name"]), [(key, _shown(value)) for key, value in found.items() if key != "name"])
+
+
+@app.command(epilog="Example: tacit peer model hospital-a/peer.toml --out hospital-a.safetensors")
+@reported
+def model(
+    file: ConfigFile,
+    out: Annotated[Path, typer.Option(help="File to write.")] = Path("model.safetensors"),
+    force: Annotated[bool, typer.Option("--force", help="Replace the file that is there.")] = False,
+) -> None:
+    """Write the model of a peer's last commit, with the ledger's spending in its card; the peer may be running."""
+    from tacit.deploy.model import peer_model
+
+    found = peer_model(file, shlex.join(["tacit", *sys.argv[1:]]))
+    os.umask(0o077)  # it may hold what was never released
+    found.save(out, force=force)
+    say(f"model of round {found.card.made.rounds:,}: {out}; `tacit predict {out} data.csv` uses it")
+    say(found.card.privacy.model)
 
 
 @app.command(epilog="Example: tacit peer stop hospital-a/peer.toml")

@@ -10,7 +10,7 @@ The tree::
     ├── ContractError        an algorithm that breaks the contract (a fault of its author)
     ├── ResultError          a run directory that cannot be read or written
     ├── IdentityError        a key, certificate or name of a peer that cannot be used
-    ├── ModelError           a peer's model that cannot predict any more
+    ├── ModelError           a model that cannot predict any more, or a file of one that cannot be used
     ├── StoreError           a peer's durable state that is damaged, or a commit that does not fit it
     ├── PrivacyError         a release that must not happen
     │   ├── BudgetExceeded   it would cost more than is left
@@ -91,7 +91,7 @@ class StoreError(TacitError):
 
 
 class ModelError(TacitError):
-    """A peer's model cannot predict any more."""
+    """A model cannot predict any more, or its file cannot be used."""
 
 
 class IdentityError(TacitError):

@@ -168,8 +168,9 @@ class Comparison:
         if self.settings:
             files[store.CONFIG] = store.config_bytes(self.settings)
         for name, record in zip(names, self.records, strict=True):
-            own = seal(store.data_files(record), record.summary)
+            own = seal(store.data_files(record, command), record.summary)
             files |= {f"{name}/{file}": content for file, content in own.items()}
+        files |= self._asked_model(command)
         summary: dict[str, Any] = {
             "name": self.name,
             "runs": names,
@@ -179,6 +180,12 @@ class Comparison:
         }
         put(folder, seal(files, summary), stale=store.STALE)
         return folder
+
+    def _asked_model(self, command: str | None) -> dict[str, bytes]:
+        """Return the model of the one run that others are only references of; none where several were asked for."""
+        references = {label for record in self.records for label in record.summary.get("references", {}).values()}
+        asked = [record for record in self.records if record.label not in references]
+        return store.model_files(asked[0], command) if len(asked) == 1 else {}
 
     def folders(self) -> list[str]:
         """Return the name of each run's folder."""

@@ -23,6 +23,7 @@ from tacit.metrics.divergence import divergence
 from tacit.results.regret import RegretCurve
 
 if TYPE_CHECKING:
+    from tacit.models import Model
     from tacit.results.run import Run
 
 
@@ -67,6 +68,8 @@ class Record:
     """Content of trace.parquet."""
     beside: str = ""
     """Directory that it was read from together with others: its references are among these."""
+    model: Model | str = "it was read from a directory"
+    """The model of a run that has just ended, or why there is none."""
 
     @property
     def label(self) -> str:
@@ -141,6 +144,8 @@ def short_number(value: float) -> str:
 
 def record(run: Run) -> Record:
     """Return what is kept of a run."""
+    from tacit.results.run_model import kept_model
+
     at = np.asarray(run.recorded_rounds, np.int64)
     score = run.objective.score_name
     trace = Trace(
@@ -152,7 +157,7 @@ def record(run: Run) -> Record:
         bits=np.cumsum(run.per_round["bits"], axis=1, dtype=np.int64)[:, at - 1],
         judged=run.judged()[:, at - 1] if "present" in run.per_round else None,
     )
-    return Record(_summary(run), run.settings or _settings(run), trace)
+    return Record(_summary(run), run.settings or _settings(run), trace, model=kept_model(run))
 
 
 def figure(values: ArrayLike) -> dict[str, Any]:

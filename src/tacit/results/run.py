@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from tacit.results.regret import (
 )
 from tacit.streams import Stream
 from tacit.streams.stream import ReadCounts
+
+if TYPE_CHECKING:
+    from tacit.models import Model
 
 Series = np.ndarray
 """(repeats, rounds) or (repeats, recorded rounds)."""
@@ -275,12 +278,25 @@ class Run:
         judged = np.isfinite(values)
         return np.asarray(np.where(judged, values, 0).sum(axis=1) / np.maximum(judged.sum(axis=1), 1))
 
+    def model(self, owner: str | None = None, repeat: int = 0) -> Model:
+        """Return the model that came out: it predicts, is saved with a card, and is exported.
+
+        It is the mean of all owners' models, and holds these beside it.
+
+        Args:
+          owner: Whose model alone, by the name in the data, or an agent's number as text; None: the mean of all.
+          repeat: Of which repeat, from 0 on.
+        """
+        from tacit.results.run_model import model_of_run
+
+        return model_of_run(self, owner, repeat)
+
     def record(self) -> Record:
-        """Return what is kept of the run on disk and shown in reports: figures without models and data."""
+        """Return what is kept of the run on disk and shown in reports: figures and a model, without the data."""
         return make_record(self)
 
     def save(self, directory: str | os.PathLike[str], *, command: str | None = None) -> Path:
-        """Write the run's directory: config.toml, summary.json, trace.parquet, plots and report.html.
+        """Write the run's directory: config.toml, summary.json, trace.parquet, model and card, plots and report.html.
 
         All files are made first and then put in place, summary.json last and with the digests of the others: a
         reader of the directory finds all of them, or an error. Needs the extra `data`; without the extra `plots` the

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tacit.core.errors import ResultError
 from tacit.core.extras import require
+from tacit.models.files import MODEL
 from tacit.results.pages.panels import PANELS
 from tacit.results.plots import draw_all
 from tacit.results.record import Record, Trace
@@ -22,8 +23,8 @@ from tacit.results.sealed import AGAIN, FILES, SUMMARY, Sealed, put, refuse_deep
 if TYPE_CHECKING:
     from tacit.results.comparison import Comparison
 
-CONFIG, TRACE, REPORT = "config.toml", "trace.parquet", "report.html"
-STALE = frozenset({CONFIG, TRACE, REPORT, *(f"{name}.png" for name in PANELS)})
+CONFIG, TRACE, REPORT, CARD = "config.toml", "trace.parquet", "report.html", "model.html"
+STALE = frozenset({CONFIG, TRACE, REPORT, MODEL, CARD, *(f"{name}.png" for name in PANELS)})
 """Files that do not outlive their summary, also where an older version wrote it."""
 MOST_ROWS = 10**7
 """Of a trace that is read."""
@@ -34,14 +35,14 @@ def save(record: Record, directory: Path, command: str | None = None) -> Path:
     from tacit.results.comparison import Comparison
 
     name = record.settings.get("run", {}).get("name") or record.label
-    files = {**data_files(record), **shown_files(Comparison((record,), str(name)), command)}
+    files = {**data_files(record, command), **shown_files(Comparison((record,), str(name)), command)}
     put(directory, seal(files, record.summary), stale=STALE)
     return directory
 
 
-def save_data(record: Record, directory: Path) -> None:
+def save_data(record: Record, directory: Path, command: str | None = None) -> None:
     """Write the directory of a run without plots and report."""
-    put(directory, seal(data_files(record), record.summary), stale=STALE)
+    put(directory, seal(data_files(record, command), record.summary), stale=STALE)
 
 
 def check_libraries() -> None:
@@ -103,9 +104,20 @@ def shown_files(comparison: Comparison, command: str | None) -> dict[str, bytes]
     return {**images, REPORT: page(comparison, command).encode("utf-8")}
 
 
-def data_files(record: Record) -> dict[str, bytes]:
-    """Return what is kept of a run beside its summary."""
-    return {CONFIG: config_bytes(record.settings), TRACE: _trace_bytes(record.trace)}
+def data_files(record: Record, command: str | None = None) -> dict[str, bytes]:
+    """Return what is kept of a run beside its summary: settings, figures, and the model with its card."""
+    return {CONFIG: config_bytes(record.settings), TRACE: _trace_bytes(record.trace), **model_files(record, command)}
+
+
+def model_files(record: Record, command: str | None) -> dict[str, bytes]:
+    """Return a run's model and its card; none where there is none."""
+    from tacit.models.files import model_bytes
+    from tacit.results.pages.model_card import page
+
+    if isinstance(record.model, str):
+        return {}
+    model = record.model.made_by(command)
+    return {MODEL: model_bytes(model), CARD: page(model.card, MODEL).encode("utf-8")}
 
 
 def config_bytes(settings: Mapping[str, Any]) -> bytes:

@@ -7,7 +7,6 @@ checkpoint adds the round just before it.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 
 from tacit.core.contract import Tree
 from tacit.streams import Stream
+from tacit.streams.digests import digest
 
 PIECE_BYTES, MOST_PIECES, FEWEST_PIECES = 2**22, 64, 4
 """How large a piece is, how many there are over all streams at most, and of one stream at least."""
@@ -45,11 +45,11 @@ class DataIdentity:
 
     def _of(self, rounds: int) -> str:
         pieces = max(FEWEST_PIECES, MOST_PIECES // len(self._streams))
-        return _digest(_read(stream, rounds, pieces) for stream in self._streams)
+        return digest(_read(stream, rounds, pieces) for stream in self._streams)
 
     def _last(self, done: int) -> str:
         there = (stream for stream in self._streams if stream.rounds is None or done <= stream.rounds)
-        return _digest([stream.chunk(done - 1, done)] for stream in there)
+        return digest([stream.chunk(done - 1, done)] for stream in there)
 
 
 def _read(stream: Stream, rounds: int, most: int) -> Iterable[Tree]:
@@ -65,15 +65,3 @@ def _read(stream: Stream, rounds: int, most: int) -> Iterable[Tree]:
 def _bytes_per_round(stream: Stream) -> int:
     sizes = (math.prod(s.shape) * np.dtype(s.dtype).itemsize for s in jax.tree.leaves(stream.batch_spec()))
     return max(1, stream.agents * int(sum(sizes)))
-
-
-def _digest(streams: Iterable[Iterable[Tree]]) -> str:
-    total = hashlib.sha256()
-    for pieces in streams:
-        total.update(b"stream")
-        for piece in pieces:
-            for leaf in jax.tree.leaves(piece):
-                array = np.ascontiguousarray(leaf)
-                total.update(f"{array.dtype}{array.shape}".encode())
-                total.update(array.data if array.size else b"")
-    return total.hexdigest()[:32]

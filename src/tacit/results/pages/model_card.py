@@ -1,0 +1,183 @@
+"""A model's card as a page: what it does, what it cost in privacy, its figures, who took part and how it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, LiteralString
+
+from tacit.models.card import COVERED, FIGURES_COST, MEAN, Card
+from tacit.results.html import Html, document, html, joined
+from tacit.results.pages.style import CSS
+
+STYLE = """
+pre { background: var(--card); border: 1px solid var(--line); border-radius: 6px; padding: .7rem .9rem;
+      overflow-x: auto; font: .9rem/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; max-width: 100%; }
+.facts { grid-template-columns: minmax(8rem, 14rem) minmax(0, 1fr); }
+.facts dd { overflow-wrap: anywhere; }
+.narrow { width: auto; min-width: min(100%, 24rem); }
+.promise { border-left: 4px solid var(--accent); padding: .1rem .9rem; max-width: none; }
+@media (max-width: 640px) {
+  .facts { grid-template-columns: minmax(0, 1fr); gap: .1rem; } .facts dd { margin-bottom: .6rem; }
+}
+"""
+LISTED = 200
+"""Columns, classes and owners that a page lists, at most."""
+NOTHING = Html("")
+
+
+def page(card: Card, file: str) -> str:
+    """Return the page about a model; `file` is how its file is called in the commands to copy."""
+    title = f"Model card: {card.objective.name} by {card.made.algorithm}"
+    parts = [
+        html("<header><h1>{}</h1><p class='by'>A model by tacit, {}</p></header>", title, card.made.created),
+        html("<p class='verdict'>{}</p>", _purpose(card)),
+        *(html("<p class='warning'>{}</p>", note) for note in _cautions(card)),
+        html("<h2>Privacy</h2>\n{}", _privacy(card)),
+        html("<h2>Figures</h2>\n{}", _figures(card)),
+        html("<h2>Data</h2>\n{}", _data(card)),
+        html("<h2>Who took part</h2>\n{}", _who(card)),
+        html("<h2>How to use it</h2>\n{}", _use(card, file)),
+        html("<h2>How it was made</h2>\n{}", _made(card)),
+    ]
+    return document(title, joined(parts, "\n"), CSS, STYLE)
+
+
+def _purpose(card: Card) -> str:
+    what = f"the column {card.label!r}" if card.label else "a label"
+    kinds = {
+        "binary": f"Tells two classes of {what} apart",
+        "multiclass": f"Tells the classes of {what} apart",
+        "regression": f"Predicts the number in {what}" if card.label else "Predicts a number",
+    }
+    does = kinds.get(card.task or "", "Predicts with an objective of the user's own")
+    whose = f"the mean of {card.agents:,} owners' models" if card.which == MEAN else f"the model of {card.which}"
+    return f"{does}, from {card.features} numbers per row. It is {whose}, after {card.made.rounds:,} rounds."
+
+
+def _cautions(card: Card) -> list[str]:
+    found = [] if card.privacy.model == COVERED else [card.privacy.model]
+    if card.made.partial:
+        found.append("The run was interrupted: the model is that of the rounds that were finished.")
+    return [*found, *card.notes]
+
+
+def _privacy(card: Card) -> Html:
+    spent = card.privacy
+    if not spent.private:
+        return html("<p><strong>Not private.</strong> {}</p>", spent.words)
+    facts = {
+        "epsilon": f"{spent.epsilon:.4g}",
+        "delta": "0" if not spent.delta else f"{spent.delta:.2g}",
+        "protects": f"a {spent.unit}",
+        "neighbours": spent.adjacency,
+    }
+    covered = html("<p class='promise'>{}</p>", spent.model) if spent.model == COVERED else NOTHING
+    return html("{}{}<p>{}</p>", _facts(facts), covered, spent.words)
+
+
+def _figures(card: Card) -> Html:
+    if not card.figures:
+        return html("<p>None are kept.</p>")
+    rows = [(name, "-" if value is None else f"{value:.4g}") for name, value in card.figures.items()]
+    cost = html("<p class='note'>{}</p>", FIGURES_COST) if card.privacy.private else NOTHING
+    return html("{}{}", _table(("figure", "value"), rows), cost)
+
+
+def _data(card: Card) -> Html:
+    reads = (
+        "nothing: rows of numbers are taken as they are" if card.preprocessing is None else _reading(card.preprocessing)
+    )
+    facts: dict[str, Any] = {
+        "what": card.data.description,
+        "rows": "no end of them" if card.data.rows is None else f"{card.data.rows:,}",
+        "columns as the model sees them": _listed(card.columns) or f"{card.features}, without names",
+        **({"classes": _listed(card.classes)} if card.classes else {}),
+        "done to columns": reads,
+        "fingerprint": card.data.fingerprint or _no_fingerprint(card),
+    }
+    return _facts(facts)
+
+
+def _no_fingerprint(card: Card) -> str:
+    if card.privacy.private:
+        return "none: a hash of the rows would let a reader test guesses about single records"
+    return "none"
+
+
+def _reading(record: dict[str, Any]) -> str:
+    words = [f"{len(record.get('inputs', ()))} columns are read by name"]
+    if record.get("scales"):
+        words.append(f"{len(record['scales'])} are scaled")
+    if record.get("bias"):
+        words.append("a one is added")
+    if record.get("unit"):
+        words.append("every row is brought to norm 1")
+    return ", ".join(words)
+
+
+def _who(card: Card) -> Html:
+    if not card.took_part:
+        return html("<p>{:,} owners, whose names are not kept.</p>", card.agents)
+    shown = list(card.took_part.items())[:LISTED]
+    rows = [(name, "not known" if rows is None else f"{rows:,}") for name, rows in shown]
+    more = html("<p class='note'>and {:,} more</p>", card.agents - len(shown)) if card.agents > len(shown) else NOTHING
+    own = "Each owner's own model is in the file too." if card.owners else "Owners' own models are not in the file."
+    return html("<p>{}</p>{}{}", own, _table(("owner", "rows"), rows), more)
+
+
+def _use(card: Card, file: str) -> Html:
+    commands = [f"tacit predict {file} data.csv --out predictions.csv"]
+    if card.owners:
+        commands.append(f"tacit predict {file} data.csv --owner {_quoted(card.owners[0])}")
+    given = '"data.csv"' if card.preprocessing is not None else "rows"
+    python = ["import tacit", f'model = tacit.load_model("{file}")', f"model.predict({given})"]
+    if card.objective.own:
+        python[1] = f'model = tacit.load_model("{file}", objective=...)  # your own'
+    if card.objective.name in ("logistic", "softmax", "cnn"):
+        python.append(f"model.predict_proba({given})")
+    if card.objective.name in ("logistic", "hinge", "softmax", "squared", "absolute"):
+        python += ["model.to_sklearn()", 'model.to_onnx("model.onnx")']
+    return html("<pre>{}</pre><p>In Python:</p><pre>{}</pre>", "\n".join(commands), "\n".join(python))
+
+
+def _quoted(name: str) -> str:
+    return name if name.replace("-", "").replace("_", "").isalnum() else f"'{name}'"
+
+
+def _made(card: Card) -> Html:
+    made = card.made
+    settings = ", ".join(f"{key} {value}" for key, value in made.settings.items() if key != "name")
+    facts = {
+        "objective": _call(card),
+        "algorithm": made.algorithm + (f" ({settings})" if settings else ""),
+        "rounds": f"{made.rounds:,}",
+        **({"links": made.graph} if made.graph else {}),
+        **({} if made.seed is None else {"seed": str(made.seed)}),
+        **({"command": html("<code>{}</code>", made.command)} if made.command else {}),
+        "made": made.created,
+        "versions": ", ".join(f"{name} {version}" for name, version in made.versions.items()),
+    }
+    return _facts(facts)
+
+
+def _call(card: Card) -> str:
+    if card.objective.own:
+        return f"{card.objective.name}, the user's own"
+    return f"{card.objective.name}({', '.join(f'{key}={value}' for key, value in card.objective.arguments.items())})"
+
+
+def _facts(facts: dict[str, Any]) -> Html:
+    items = (html("<dt>{}</dt><dd>{}</dd>", name, value) for name, value in facts.items())
+    return html("<dl class='facts'>{}</dl>", joined(items))
+
+
+def _table(columns: tuple[LiteralString, ...], rows: Iterable[tuple[str, ...]]) -> Html:
+    head = joined(html("<th>{}</th>", title) for title in columns)
+    body = joined(html("<tr>{}</tr>", joined(html("<td>{}</td>", cell) for cell in row)) for row in rows)
+    table = html("<table class='narrow'><thead><tr>{}</tr></thead><tbody>{}</tbody></table>", head, body)
+    return html("<div class='scroll' tabindex='0'>{}</div>", table)
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(names[:LISTED])
+    return f"{shown}, and {len(names) - LISTED:,} more" if len(names) > LISTED else shown

@@ -1,0 +1,154 @@
+"""`tacit run`, `tacit predict` and `tacit model`: from a table to a table with predictions."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import tacit
+from tacit.cli import app
+from tests.models import clinics
+
+EXPERIMENT = """
+[run]
+rounds = 20
+regret_points = 0
+[graph]
+kind = "directed_ring"
+[stream]
+kind = "csv"
+path = "{path}"
+label = "outcome"
+features = ["age", "sex", "dose"]
+owner = "clinic"
+missing = ["dose"]
+exhausted = "cycle"
+[objective]
+kind = "logistic"
+[[algorithm]]
+name = "online_push_sum"
+step = 0.3
+"""
+
+
+def tacit_says(*arguments):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return result.exit_code, result.output
+
+
+@pytest.fixture(scope="module")
+def directory(file, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    (folder / "clinics.toml").write_text(EXPERIMENT.format(path=file))
+    code, said = tacit_says("run", folder / "clinics.toml", "--out", folder / "out")
+    assert code == 0, said
+    assert "tacit predict" in said
+    return folder / "out"
+
+
+def rows(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_predictions_stand_beside_the_rows(directory, file, tmp_path):
+    out = tmp_path / "predicted.csv"
+    code, said = tacit_says("predict", directory, file, "--out", out, "--proba")
+    assert code == 0, said
+    assert "accuracy" in said
+    model, given, found = tacit.load_model(directory), rows(file), rows(out)
+    assert [{name: row[name] for name in given[0]} for row in found] == given
+    assert [row["prediction"] for row in found] == model.predict(file).tolist()
+    for name, chances in zip(model.classes, model.predict_proba(file).T, strict=True):
+        assert [float(row[f"probability of {name}"]) for row in found] == chances.tolist()
+    before = out.read_bytes()
+    code, said = tacit_says("predict", directory, file, "--out", out)
+    assert code == 2
+    assert "--force" in said
+    assert out.read_bytes() == before
+    code, _ = tacit_says("predict", directory / "model.safetensors", out, "--out", out, "--force")
+    assert code == 0
+    assert list(rows(out)[0])[-2:] == ["prediction 2", "score"]
+
+
+def test_owners_models(directory, file, tmp_path):
+    outs = {name: tmp_path / f"{name}.csv" for name in ("mean", "north", "each")}
+    asked = {"mean": [], "north": ["--owner", "north"], "each": ["--owner-column"]}
+    for name, out in outs.items():
+        code, said = tacit_says("predict", directory, file, "--out", out, *asked[name])
+        assert code == 0, said
+    scores = {name: np.array([float(row["score"]) for row in rows(out)]) for name, out in outs.items()}
+    north = np.array([row["clinic"] == "north" for row in rows(file)])
+    assert (scores["each"][north] == scores["north"][north]).all()
+    assert (scores["each"][~north] != scores["north"][~north]).all()
+    assert (scores["mean"] != scores["each"]).all()
+    code, said = tacit_says("predict", directory, file, "--owner", "east", "--out", tmp_path / "east.csv")
+    assert code == 2
+    assert "north" in said
+    code, _ = tacit_says("predict", directory, file, "--owner", "north", "--owner-column")
+    assert code == 2
+
+
+def test_rows_that_cannot_be_predicted_write_nothing(directory, file, tmp_path):
+    bad = tmp_path / "bad.csv"
+    bad.write_text("age,sex,dose\n50,f,1\n60,x,2\n")
+    code, said = tacit_says("predict", directory, bad, "--out", tmp_path / "out.csv")
+    assert code == 2
+    assert "line 3" in said
+    assert "'x'" in said
+    bad.write_text("age,dose\n50,1\n")
+    assert tacit_says("predict", directory, bad, "--out", tmp_path / "out.csv")[0] == 2
+    assert not (tmp_path / "out.csv").exists()
+    bad.write_text("dose,age,sex\n,50,f\n")
+    code, said = tacit_says("predict", directory, bad, "--out", tmp_path / "out.csv")
+    assert code == 0, said
+    assert "accuracy" not in said
+
+
+def test_card_show_and_onnx(directory, tmp_path):
+    page = (directory / "model.html").read_text()
+    for word in ("north", "outcome", "Not private", "tacit predict", "well"):
+        assert word in page
+    assert "http" not in page.replace("http-equiv", "")
+    assert tacit_says("model", "card", directory, "--out", tmp_path / "card.html", "--no-figures")[0] == 0
+    assert "while learning" not in (tmp_path / "card.html").read_text()
+    code, said = tacit_says("model", "show", directory, "--json")
+    assert code == 0
+    assert json.loads(said)["label"] == "outcome"
+    assert str(directory.parent) not in said.replace(json.loads(said)["made"]["command"] or "", "")
+    assert "north" in tacit_says("model", "show", directory)[1]
+    assert tacit_says("model", "onnx", directory, "--out", tmp_path / "model.onnx")[0] == 0
+    assert (tmp_path / "model.onnx").stat().st_size > 0
+
+
+def test_names_out_of_a_file_are_no_markup(runs):
+    from tacit.results.pages.model_card import page
+
+    card = runs["binary"].model().card
+    hostile = card.model_copy(update={"label": "<script>alert(1)</script>", "columns": ["<b>"], "notes": ["<i>"]})
+    text = page(hostile, "<u>")
+    assert not any(tag in text for tag in ("<script", "<b>", "<i>", "<u>"))
+
+
+def test_rows_without_names_of_columns(tmp_path):
+    method = tacit.algorithms.online_push_sum(tacit.objectives.squared(), step=0.05)
+    run = tacit.simulate(method, tacit.graphs.ring(2), tacit.streams.linear_drift(2, 3), rounds=3)
+    model = run.model()
+    x = np.random.default_rng(0).normal(size=(4, 3))
+    np.savez(tmp_path / "rows.npz", X=x)
+    np.testing.assert_allclose(model.predict(tmp_path / "rows.npz"), model.predict(x), rtol=1e-6)
+    with pytest.raises(tacit.errors.DataError, match="3"):
+        model.predict(x[:, :2])
+
+
+def test_comparisons_keep_every_model_and_name_them(file, tmp_path):
+    text = EXPERIMENT.format(path=file) + '[[algorithm]]\nname = "local_online"\n'
+    (tmp_path / "two.toml").write_text(text)
+    code, said = tacit_says("run", tmp_path / "two.toml", "--out", tmp_path / "out", "--rounds", 5)
+    assert code == 0, said
+    with pytest.raises(tacit.errors.ModelError, match="local-online"):
+        tacit.load_model(tmp_path / "out")
+    assert tacit.load_model(tmp_path / "out" / "local-online").card.made.algorithm == "local_online"
+    assert tacit.load_model(tmp_path / "out" / "online-push-sum").card.data.rows == clinics.ROWS
