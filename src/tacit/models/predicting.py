@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -59,9 +60,7 @@ def predicted(
     file = io.StringIO(newline="")
     table = csv.writer(file, lineterminator="\n")
     table.writerow([*source.columns, *names])
-    table.writerows(
-        [*own, *more] for own, more in zip(_rows(source, data), zip(*added.values(), strict=True), strict=True)
-    )
+    table.writerows([*own, *more] for own, more in zip(_rows(source), zip(*added.values(), strict=True), strict=True))
     judged, why = _judged(model, source, scores)
     return Predicted(file.getvalue().encode("utf-8"), len(scores), tuple(names), judged, why)
 
@@ -100,7 +99,7 @@ def _rows(source: Source) -> Iterator[tuple[str, ...]]:
 
 def _column(column: Any) -> list[str]:
     values = column.tolist() if isinstance(column, np.ndarray) else column.to_pylist()
-    return ["" if value is None or value != value else str(value) for value in values]
+    return ["" if value is None or (isinstance(value, float) and math.isnan(value)) else str(value) for value in values]
 
 
 def _texts(values: NDArray[Any]) -> list[str]:
