@@ -33,6 +33,9 @@ def compiled(lowered: jax.stages.Lowered) -> Callable[..., Any]:
       >>> lower = lambda: jax.jit(lambda x: x + 1).lower(jnp.zeros(3))
       >>> compiled(lower()) is compiled(lower())
       True
+      >>> unused = lambda size: jax.jit(lambda x, y: x).lower(1.0, jnp.zeros(size))
+      >>> compiled(unused(3)) is compiled(unused(4))
+      False
     """
     text = lowered.as_text()
     if "callback" in text:
@@ -40,6 +43,7 @@ def compiled(lowered: jax.stages.Lowered) -> Callable[..., Any]:
     key = (
         hashlib.sha256(text.encode()).digest(),
         lowered.in_tree,
+        str(lowered.in_avals),  # also of arguments that are not used, which the text leaves out
         lowered.out_tree,
         str(jax.tree.leaves(lowered.out_info)),
         str(jax.config.values.get("jax_default_device")),
