@@ -235,6 +235,18 @@ def test_the_headline_names_who_is_ahead_by_another_measure(make_run: MakeRun) -
     assert "by accuracy B is ahead" in said
 
 
+@pytest.mark.parametrize(("repeats", "begins"), [(1, "No clear winner: B"), (3, "B wins")])
+def test_held_out_rows_decide_where_losses_are_of_training(make_run: MakeRun, repeats: int, begins: str) -> None:
+    records = [make_run(label=label, repeats=repeats).record() for label in ("A", "B")]
+    for record, accuracy in zip(records, (0.7, 0.8), strict=True):
+        record.summary["reads"] = {"least": 5, "most": 5, "unread": 0, "records": 8}
+        record.summary["metrics"]["held-out accuracy"] = figure(accuracy + np.arange(repeats) / 100)
+    said = Comparison(tuple(records)).headline()
+    assert said.startswith(begins)
+    assert "highest held-out accuracy, 0.8" in said
+    assert "training loss" in said
+
+
 def test_references_that_were_added_do_not_compete(make_run: MakeRun) -> None:
     kinds = {"without noise": "without noise", "constant": "a constant"}
     mine = make_run(label="mine", privacy=PRIVATE, references=kinds)

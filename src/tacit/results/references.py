@@ -33,8 +33,11 @@ CAUTIONS = {
 }
 """References that a private run should not be worse than -> what it means if it is."""
 REMEDY = "larger batches, fewer rounds or a larger epsilon may help; `tacit privacy plan` says which"
-HIGHER_IS_BETTER = {"accuracy": True, "mse": False}
+HIGHER_IS_BETTER = {"accuracy": True, "mse": False, "held-out accuracy": True, "held-out RMSE": False}
 """Scores of which it is known; of others the loss decides."""
+HELD_OUT = tuple(name for name in HIGHER_IS_BETTER if name.startswith("held-out"))
+"""Those of rows that no model learnt from: they decide where losses are of training."""
+NONE: Mapping[str, float | None] = {"mean": None}
 MOST_NAMED = 3
 """Runs of a kind that the headline names."""
 Outcome = Literal["better", "worse", "about the same"]
@@ -125,6 +128,7 @@ def uncompared(records: Sequence[Record]) -> list[Record]:
 def headline(records: Sequence[Record], differences: Sequence[str] = ()) -> str:
     """Say in one sentence which run has the lowest loss, if it can be told, and what it costs in privacy and bits.
 
+    Where records were read more than once and rows were held out, the score on these decides in place of the loss.
     References that were added to compare private runs with do not compete: they say what noise costs.
 
     Args:
@@ -139,9 +143,10 @@ def headline(records: Sequence[Record], differences: Sequence[str] = ()) -> str:
         return f"Nobody has won: these runs are not of one problem ({'; '.join(differences)})."
     added = _added(records)
     racing = [record for record in there if record.label not in added] or there
-    best = min(racing, key=lambda record: float(record.metrics["average_loss"]["mean"]))
-    who, against = _who(best, [record for record in racing if record is not best])
-    parts = [who, *_by_score(best, racing), *_prices(racing, there), _sent([best, *against])]
+    metric = _judged_by(racing)
+    best = _first(racing, metric)
+    who, against = _who(best, [record for record in racing if record is not best], metric)
+    parts = [who, *_by_score(best, racing), *_prices(racing, there, metric), _sent([best, *against])]
     if lost:
         parts.append(f"{_listed([record.label for record in lost])} diverged")
     partial = any(record.summary["partial"] for record in records)
@@ -159,50 +164,75 @@ def _added(records: Sequence[Record]) -> set[str]:
     return added
 
 
-def _who(best: Record, others: Sequence[Record]) -> tuple[str, list[Record]]:
+def _judged_by(racing: Sequence[Record]) -> str:
+    if any(record.training for record in racing):
+        for name in HELD_OUT:
+            if all(record.metrics.get(name, NONE)["mean"] is not None for record in racing):
+                return name
+    return "loss"
+
+
+def _first(racing: Sequence[Record], metric: str) -> Record:
+    best = max if HIGHER_IS_BETTER.get(metric, False) else min
+    return best(racing, key=lambda record: float(record.metrics[_key(metric)]["mean"]))
+
+
+def _who(best: Record, others: Sequence[Record], metric: str) -> tuple[str, list[Record]]:
     """Say who is first, and return whom it is measured against: those level with it, or else the next."""
-    figures = _figures(best)
-    pairs = ((other, _match(WITHOUT_NOISE, "loss", best, other)) for other in others)
+    name, figures = _figures(best, metric)
+    most, beyond = ("highest", "above") if HIGHER_IS_BETTER.get(metric, False) else ("lowest", "below")
+    pairs = ((other, _match(WITHOUT_NOISE, metric, best, other)) for other in others)
     margins = [(other, match) for other, match in pairs if match is not None]
     if not margins:
-        return f"{best.label} has an {figures}", []
-    level = [other for other, match in margins if match.outcome == "about the same"]
+        return f"{best.label} has {name} {figures}", []
+    level = [(other, match) for other, match in margins if match.outcome == "about the same"]
     if level:
         more = [f"{len(level) - MOST_NAMED} more"] if len(level) > MOST_NAMED else []
-        named = _listed([*(other.label for other in level[:MOST_NAMED]), *more])
-        why = "the 95 % interval of the paired difference holds 0"
-        words = f"No clear winner: {best.label} has the lowest {figures}, but {named} cannot be told from it: {why}"
-        return words, level[:MOST_NAMED]
+        named = _listed([*(other.label for other, _ in level[:MOST_NAMED]), *more])
+        known = any(math.isfinite(match.half) for _, match in level)
+        why = "the 95 % interval of the paired difference holds 0" if known else "one repeat has no interval"
+        words = (
+            f"No clear winner: {best.label} has the {most} {name}, {figures}, but {named} cannot be told from it: {why}"
+        )
+        return words, [other for other, _ in level[:MOST_NAMED]]
     nearest, match = min(margins, key=lambda pair: pair[1].margin)
     margin = _margin(match.margin, match.half)
-    return f"{best.label} wins: it has the lowest {figures}, {margin} below the next, {nearest.label}", [nearest]
+    words = f"{best.label} wins: it has the {most} {name}, {figures}, {margin} {beyond} the next, {nearest.label}"
+    return words, [nearest]
 
 
 def _by_score(best: Record, racing: Sequence[Record]) -> list[str]:
-    """Name the run that has a better score than the one with the lowest loss, where there is one."""
+    """Name the run that has a better score than the first, where there is one."""
     metric = _metric(racing)
-    known = [record for record in racing if metric != "loss" and record.metrics[metric]["mean"] is not None]
-    if best not in known:
+    if metric == "loss" or any(record.metrics[metric]["mean"] is None for record in racing):
         return []
-    top = (max if HIGHER_IS_BETTER[metric] else min)(known, key=lambda record: float(record.metrics[metric]["mean"]))
+    top = _first(racing, metric)
     match = _match(WITHOUT_NOISE, metric, top, best)
     ahead = match is not None and match.outcome == "better"
     return [f"by {metric} {top.label} is ahead, with {_interval(top.metrics[metric])}"] if ahead else []
 
 
-def _figures(record: Record) -> str:
-    name = record.summary["score_name"]
+def _figures(record: Record, metric: str) -> tuple[str, str]:
+    """Return the name of the figure that decides, and the figure with the others in brackets."""
     training = "training " if record.training else ""
-    words = f"average {training}loss, {_interval(record.metrics['average_loss'])}"
-    score = record.metrics.get(name or "")
-    return words if score is None or score["mean"] is None else f"{words} ({name} {_interval(score)})"
+    score = str(record.summary["score_name"])
+    names = {f"average {training}loss": "average_loss", f"{training}{score}": score}
+    names |= {name: name for name in HELD_OUT}
+    known = {
+        words: _interval(record.metrics[key])
+        for words, key in names.items()
+        if record.metrics.get(key, NONE)["mean"] is not None
+    }
+    first = next(words for words in known if names[words] == _key(metric))
+    others = [f"{words} {figure}" for words, figure in known.items() if words != first]
+    return first, known[first] + (f" ({', '.join(others)})" if others else "")
 
 
 def _interval(found: Mapping[str, float]) -> str:
     return _margin(found["mean"], math.inf if found["high"] is None else found["high"] - found["mean"])
 
 
-def _prices(racing: Sequence[Record], there: Sequence[Record]) -> list[str]:
+def _prices(racing: Sequence[Record], there: Sequence[Record], metric: str) -> list[str]:
     """Say what noise costs each private run; the rest is not private."""
     private = [record for record in racing if record.summary["privacy"]["private"]]
     if not private:
@@ -211,14 +241,14 @@ def _prices(racing: Sequence[Record], there: Sequence[Record]) -> list[str]:
     for record in private[:MOST_NAMED]:
         label = record.summary.get("references", {}).get(WITHOUT_NOISE)
         quiet = [other for other in there if other.label == label and other.beside == record.beside]
-        match = _match(WITHOUT_NOISE, "loss", record, quiet[0]) if len(quiet) == 1 else None
+        match = _match(WITHOUT_NOISE, metric, record, quiet[0]) if len(quiet) == 1 else None
         if match is None:
             cost = "what its noise costs was not measured"
         elif match.outcome == "about the same":
-            cost = f"its noise costs nothing that can be told ({_margin(match.margin, match.half)} in loss)"
+            cost = f"its noise costs nothing that can be told ({_margin(match.margin, match.half)} in {metric})"
         else:
             word = "costs" if match.outcome == "worse" else "saves"
-            cost = f"its noise {word} {_margin(match.margin, match.half)} in loss"
+            cost = f"its noise {word} {_margin(match.margin, match.half)} in {metric}"
         parts.append(f"{record.label} spends {record.privacy.replace('eps', 'epsilon', 1)}, and {cost}")
     return parts
 
@@ -242,7 +272,7 @@ def _key(metric: str) -> str:
 
 
 def _match(kind: str, metric: str, record: Record, other: Record) -> Match | None:
-    ours, theirs = (each.metrics[_key(metric)]["mean"] for each in (record, other))
+    ours, theirs = (each.metrics.get(_key(metric), NONE)["mean"] for each in (record, other))
     if theirs is None:
         return None
     cost = other.privacy if kind == ALONE and other.privacy != record.privacy else ""
@@ -261,7 +291,7 @@ def _match(kind: str, metric: str, record: Record, other: Record) -> Match | Non
 
 def _values(record: Record, metric: str) -> NDArray[np.float64]:
     """Return independent figures of a run: those of its repeats, or of a single one the means of its blocks."""
-    if record.summary["repeats"] > 1:
+    if record.summary["repeats"] > 1 or metric in HELD_OUT:
         values = record.values(_key(metric))
         assert values is not None
         return values
