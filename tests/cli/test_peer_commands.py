@@ -161,7 +161,7 @@ def test_killed_it_goes_on_from_its_store_and_stopped_it_ends_well(tacit, tmp_pa
         code, out, _ = tacit("status", file)
         assert code == 0
         assert "hospital-a" in out
-        assert "unit: epsilon" in out
+        assert "epsilon 2 of" in out
         process.kill()
         assert process.wait() == -signal.SIGKILL
     for command in ("status", "stop"):

@@ -65,8 +65,11 @@ def test_the_loopback_port_takes_samples_and_questions(tmp_path):
             answer = await ask(peer, "/learn", [{"x": [0.5, 1.0], "y": 1}, {"x": [1.0, 1.0], "y": 0}])
             assert json.loads(answer) == {"accepted": 2}
             await until(lambda: used(peer) == 2)
-            found_ = json.loads(await ask(peer, "/predict", {"x": [0.5, 1.0]}))["prediction"]
-            assert isinstance(found_, float)
+            found_ = json.loads(await ask(peer, "/predict", {"x": [0.5, 1.0]}))
+            assert found_ == peer.prediction([0.5, 1.0])
+            assert found_["score"] == pytest.approx(float(peer.predict([0.5, 1.0])))
+            assert found_["class"] == (1 if found_["score"] > 0 else -1)
+            assert found_["probability"]["1"] == pytest.approx(1 / (1 + np.exp(-found_["score"])))
             assert json.loads(await ask(peer, "/health")) == {"healthy": True}
             bad = json.loads(await ask(peer, "/learn", [{"x": [0.5], "y": 1}], code=400))
             assert "1 values; expected 2" in bad["error"]

@@ -152,7 +152,8 @@ def test_the_document_does_what_it_says_when_it_is_followed_to_the_letter(reader
     said = follow("/predict")
     assert "hospital-c" in said
     prediction = json.loads(re.findall(r"^\{.*\}", said, re.MULTILINE)[1])
-    assert isinstance(prediction["prediction"], float)
+    assert set(prediction) == {"class", "probability", "score"}
+    assert sum(prediction["probability"].values()) == pytest.approx(1)
     assert "tacit_round " in said
     assert 'tacit_connected{direction="out",neighbour="hospital-a"} 1.0' in said
     until(

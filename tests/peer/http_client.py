@@ -35,7 +35,7 @@ class Peer:
 
     async def predict(self, x):
         self.asked += 1
-        return float(FORM.check_features(x).sum())
+        return {"value": float(FORM.check_features(x).sum())}
 
     @property
     def handlers(self):

@@ -38,7 +38,7 @@ def test_learn_and_predict():
     assert (status, json.loads(body)) == (200, {"accepted": 2})
     assert [(list(s.x), s.y) for s in peer.samples] == [([1, 2], 3), ([4, 5], 6), ([4, 5], 6)]
     status, _, body = ask(post("/predict", {"x": [1, 2]}), peer)
-    assert (status, json.loads(body)) == (200, {"prediction": 3})
+    assert (status, json.loads(body)) == (200, {"value": 3})
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Jobs: the settings on which all peers of a federation have to agree, as one TOML file that each of them has.
 
-    [job]        name, epoch, features, bias, batch, dtype, longest_delay, seed
+    [job]        name, epoch, features, bias, class_names, batch, dtype, longest_delay, seed
     [members]    role = names in order, e.g. peer = ["hospital-a", "hospital-b"]
     [clusters]   name = number, of every member of a role that is in clusters; optional
     [objective]  kind and its parameters
@@ -60,6 +60,8 @@ class JobSettings(Section):
     batch: int = Field(default=1, ge=1, le=LARGEST)
     """Places for samples in a round; the noise of a private method shrinks with it."""
     dtype: Literal["float32", "float64"] = "float32"
+    class_names: list[str] | None = None
+    """Names of the classes, in their order: of two, that of -1 and that of 1. Labels may be given by them."""
     longest_delay: int = Field(default=0, ge=0, le=1000)
     """Rounds by which a message may be late and still count."""
     seed: sections.Seeding = 0
@@ -174,14 +176,16 @@ def _job(data: Mapping[str, Any], path: Path) -> Job:
     members = _members(table_of(data, "members", path), algorithm, Place(str(path), "[members]"))
     clusters = _clusters(table_of(data, "clusters", path, required=False), members, Place(str(path), "[clusters]"))
     described = {
-        "job": settings.model_dump(),
+        "job": settings.model_dump(
+            exclude_none=True
+        ),  # a key that nobody gave leaves old hashes, and stores, as they are
         "members": {role: list(names) for role, names in members.items()},
         **({"clusters": {role: labels.tolist() for role, labels in clusters.items()}} if clusters else {}),
         "objective": objective.settings(),
         "algorithm": method.settings("name"),
     }
-    with located(objective.place):
-        form = SampleForm.of(settings.features, *task_of(objective))
+    with located(Place(str(path), "[job]")):
+        form = SampleForm.of(settings.features, *task_of(objective), class_names=settings.class_names)
     job = Job(settings, members, form, algorithm, described, clusters, program([method.function]))
     with located(objective.place):
         _check_start(job)

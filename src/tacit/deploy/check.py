@@ -13,6 +13,7 @@ from tacit.config.job import Job
 from tacit.config.peer import PeerSettings, load_peer
 from tacit.core.errors import ConfigError, TacitError
 from tacit.deploy.assignment import plan_of
+from tacit.deploy.readiness import readiness
 from tacit.graphs import Graph, Topology
 from tacit.peer.identity.identity import expiry_warning, identity_files, load_identity
 from tacit.privacy.noise import hides
@@ -49,7 +50,7 @@ def check_peers(files: Sequence[Path]) -> CheckReport:
     else:
         report.lines.append(f"{len(peers)} of {len(members)} members: whether links agree is not checked")
     for peer in peers:
-        _check_alone(peer, report)
+        _check_alone(peer, report, here=len(peers) == 1 or peer.identity.exists())
     return report
 
 
@@ -57,16 +58,28 @@ def _made_of(job: Job) -> str:
     return "\n".join(f"  {part}: {value}" for part, value in job.ingredients.items())
 
 
-def _check_alone(peer: PeerSettings, report: CheckReport) -> None:
+def _check_alone(peer: PeerSettings, report: CheckReport, here: bool) -> None:
+    """Check one peer; what only its own host has, data, store and ports, where this seems to be `here`."""
+    name, before = peer.peer.name, len(report.faults)
+    warning = None
     try:
-        plan_of(peer)
         identity = load_identity(identity_files(peer.identity))
-        if identity.name != peer.peer.name:
-            raise ConfigError(f"the certificate in {peer.identity} names {identity.name!r}, not {peer.peer.name!r}")
+        if identity.name != name:
+            raise ConfigError(f"the certificate in {peer.identity} names {identity.name!r}, not {name!r}")
         warning = expiry_warning(identity, datetime.now(UTC))
-        report.lines.append(f"{peer.peer.name}: {warning or 'ok'}")
     except TacitError as error:
-        report.faults.append(f"{peer.peer.name}: {error}")
+        report.faults.append(f"{name}: {error}")
+    try:
+        plan = plan_of(peer)
+    except TacitError as error:
+        report.faults.append(f"{name}: {error}")
+        return
+    if here:
+        lines, faults = readiness(peer, plan)
+        report.lines.extend(lines)
+        report.faults.extend(faults)
+    if len(report.faults) == before:
+        report.lines.append(f"{name}: {warning or 'ok'}")
 
 
 def _check_links(peers: Sequence[PeerSettings], report: CheckReport) -> None:

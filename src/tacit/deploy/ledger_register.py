@@ -20,7 +20,8 @@ from tacit.config.peer import PeerSettings
 from tacit.core.errors import ConfigError, said
 from tacit.peer.identity.pem_files import replace_file
 from tacit.peer.node.store import PeerStore
-from tacit.privacy.ledger import inspect
+from tacit.privacy.ledger import Replay, inspect
+from tacit.privacy.ledger.entries import Genesis
 from tacit.privacy.ledger.witness import read_mark
 
 
@@ -106,6 +107,31 @@ def open_store(settings: PeerSettings) -> PeerStore:
         store.close()
         raise
     return store
+
+
+def check_store(settings: PeerSettings) -> None:
+    """Refuse what `open_store` would refuse, as far as it shows without opening the store; nothing is written."""
+    path = settings.store
+    if path.exists():
+        genesis = inspect(path, _genesis)
+        if genesis.budget != settings.budget:
+            raise ConfigError(
+                f"{settings.file}: [privacy] {settings.budget.words()}, but {path} was begun with "
+                f"{genesis.budget.words()}: a budget is fixed when a store is begun; put it back, or count the job's "
+                "epoch up and begin a new store with what is left"
+            )
+        if genesis.job != settings.part:
+            raise ConfigError(
+                f"{path} is the store of another job, member or set of links ({genesis.job}, not {settings.part}): put "
+                "the settings back, or count the job's epoch up and name a new store"
+            )
+    elif settings.protects:
+        _refuse_second(settings, Register(settings.identity).get(settings.account))
+
+
+def _genesis(replay: Replay) -> Genesis:
+    next(iter(replay), None)
+    return replay.genesis
 
 
 def _note(register: Register, settings: PeerSettings, ledger: str, known: Registered | None) -> None:

@@ -22,6 +22,7 @@ from tacit.config.sections import Place, located
 from tacit.core.errors import ConfigError, DataError, IdentityError
 from tacit.deploy.assignment import plan_of
 from tacit.deploy.ledger_register import open_store
+from tacit.deploy.readiness import check_budget, check_data
 from tacit.peer.identity.credentials import IdentityWatch
 from tacit.peer.identity.identity import identity_files
 from tacit.peer.node.assignment import Pace, Plan
@@ -32,6 +33,7 @@ from tacit.peer.operations.counters import Counters
 from tacit.peer.operations.link_events import REFUSALS
 from tacit.peer.operations.local_http import Handlers, LocalServer
 from tacit.peer.operations.logs import Log
+from tacit.peer.operations.predictions import named_prediction
 from tacit.peer.sources.batches import Feed, SampleFeed, StreamFeed, with_one
 from tacit.peer.sources.file_follower import FileTail
 from tacit.peer.sources.queue import SampleQueue
@@ -90,6 +92,8 @@ class Peer(CloseOnce):
         plan = plan_of(settings)
         if settings.rounds.last is not None:
             runtime.check_horizon(plan.algorithm, settings.rounds.last)
+        if not settings.store.exists():
+            list(check_budget(settings, plan))  # the store fixes it for good
         log, counters = Log(), Counters({name for names in settings.job.members.values() for name in names}, REFUSALS)
         worker = ThreadPoolExecutor(1, "tacit-rounds")
         async with contextlib.AsyncExitStack() as undo:
@@ -98,6 +102,10 @@ class Peer(CloseOnce):
             store = open_store(settings)
             undo.callback(store.close)
             feed = _feed(settings, plan, store, worker, counters, log)
+            try:
+                list(check_data(settings, plan))
+            except DataError as fault:  # it may come later
+                log.warning("the data file cannot be used yet", reason=str(fault))
             pace = Pace(settings.rounds.deadline, settings.rounds.interval, last_round=settings.rounds.last)
             service = PeerService(
                 plan, store, watch, feed, pace, worker=worker, counters=counters, log=log, doors=settings.limits
@@ -140,13 +148,17 @@ class Peer(CloseOnce):
 
         Args:
           x: As many finite numbers as the job has features.
-          y: Label: -1 or 1 (binary), 0, 1, ... (multiclass), or a number (regression).
+          y: Label: -1 or 1 (binary), 0, 1, ... (multiclass), one of the job's `class_names`, or a number (regression).
         """
         await self._queued().learn(x, y)
         self.counters.add("tacit_samples_total", outcome="queued")
 
     def predict(self, x: Any) -> np.ndarray:
-        """Return the model's output for one sample: a number, or one per class.
+        """Return the model's score for one sample: a number, or one per class.
+
+        Of logistic and hinge it is one number, above 0 for class 1 (the second of `class_names`); of softmax one per
+        class, the largest for the class that is predicted; of a regression the value itself. `prediction` says the
+        same with names.
 
         Args:
           x: As many finite numbers as the job has features.
@@ -154,6 +166,19 @@ class Peer(CloseOnce):
         job = self.settings.job
         features = job.form.check_features(x).astype(job.settings.dtype)
         return self._service.predict(with_one(features) if job.settings.bias else features)
+
+    def prediction(self, x: Any) -> dict[str, Any]:
+        """Return what the model says of one sample, by name, as /predict answers it.
+
+        Args:
+          x: As many finite numbers as the job has features.
+
+        Returns:
+          ``{"class": ..., "probability": {class: share}, "score": ...}``; without probability for hinge, and
+          ``{"value": ...}`` for a regression. Classes have their names where the job gives `class_names`.
+        """
+        job = self.settings.job
+        return named_prediction(job.form, job.algorithm.objective, self.predict(x))
 
     def status(self) -> dict[str, Any]:
         """Return round, links, budget and queues of the peer, as plain data."""
@@ -221,8 +246,8 @@ class Peer(CloseOnce):
         self.counters.add("tacit_samples_total", len(samples), outcome="queued" if taken else "turned_away")
         return taken
 
-    async def _predict(self, x: object) -> Any:
-        return (await asyncio.to_thread(self.predict, x)).tolist()
+    async def _predict(self, x: object) -> dict[str, Any]:
+        return await asyncio.to_thread(self.prediction, x)
 
     def _write_control(self) -> None:
         """Tell `tacit peer status` and `stop` how to reach this process."""

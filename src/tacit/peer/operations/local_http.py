@@ -44,7 +44,8 @@ class Handlers(NamedTuple):
     metrics: Callable[[], Awaitable[str]]
     learn: Callable[[Sequence[tuple[object, object]]], Awaitable[bool]]
     """Samples (x, y) as JSON gave them, all or none; False where there is no room now."""
-    predict: Callable[[object], Awaitable[Any]]
+    predict: Callable[[object], Awaitable[Mapping[str, Any]]]
+    """Features as JSON gave them -> named fields; see `predictions`."""
 
 
 class Answer(NamedTuple):
@@ -220,7 +221,7 @@ class LocalServer:
 
     async def _predict(self, body: bytes) -> Answer:
         (x,) = _members(_parsed(body), ("x",), "the request")
-        return _json(HTTPStatus.OK, {"prediction": await self._handlers.predict(x)})
+        return _json(HTTPStatus.OK, dict(await self._handlers.predict(x)))
 
 
 def loopback_address(host: str) -> str:

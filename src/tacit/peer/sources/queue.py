@@ -78,10 +78,27 @@ class SampleForm(NamedTuple):
     """Multiclass only: number of classes."""
     names: tuple[str, ...] | None = None
     """Names of the features, for messages; by default their positions."""
+    class_names: tuple[str, ...] | None = None
+    """Names of the classes in their order, by which labels may be given; None: they are numbers."""
+
+    @property
+    def labels(self) -> tuple[str | int, ...]:
+        """All classes in their order, by name where they have one; none for a regression."""
+        return self.class_names or self.codes
+
+    @property
+    def codes(self) -> tuple[int, ...]:
+        """The numbers that stand for the classes."""
+        return (-1, 1) if self.task == "binary" else tuple(range(self.classes or 0))
 
     @classmethod
     def of(
-        cls, features: int, task: Task = "regression", classes: int | None = None, names: Sequence[str] | None = None
+        cls,
+        features: int,
+        task: Task = "regression",
+        classes: int | None = None,
+        names: Sequence[str] | None = None,
+        class_names: Sequence[str] | None = None,
     ) -> SampleForm:
         """Make a form from settings, or refuse them."""
         check_count("features", features)
@@ -95,12 +112,27 @@ class SampleForm(NamedTuple):
             check_count("classes", classes, 2)
         if names is not None and len(names) != features:
             raise ConfigError(f"{len(names)} names for {features} features; name each one, or none")
-        return cls(features, task, classes, None if names is None else tuple(names))
+        form = cls(features, task, classes, None if names is None else tuple(names))
+        if class_names is None:
+            return form
+        words = [name.strip() for name in class_names]
+        if (
+            not form.codes
+            or len(words) != len(form.codes)
+            or len(set(words)) < len(words)
+            or not all(map(_is_word, words))
+        ):
+            wanted = f"{len(form.codes)} different words" if form.codes else "none, since labels are numbers here"
+            raise ConfigError(
+                f"class_names = {', '.join(class_names) or '(none)'}: expected {wanted}; a number is no name, because "
+                "labels may be given as numbers too"
+            )
+        return form._replace(class_names=tuple(words))
 
     def check(self, x: object, y: object, where: str = "the sample") -> Sample:
         """Return a valid sample, or refuse it, naming the faulty column but never its value."""
         values = self.check_features(x, where)
-        label = _number(y, f"{where}, label")
+        label = self._code(y, where)
         if self.task == "binary":
             if label not in (-1.0, 0.0, 1.0):
                 raise DataError(f"{where}, label: expected -1/+1 or 0/1; map the labels to these")
@@ -109,20 +141,42 @@ class SampleForm(NamedTuple):
             raise DataError(f"{where}, label: expected a class 0 to {self.classes - 1}; number the classes from 0")
         return Sample(values, label)
 
+    def _code(self, y: object, where: str) -> float:
+        """Return the number of a label that is a number or the name of a class."""
+        if self.class_names is None or not isinstance(y, str):
+            return _number(y, f"{where}, label")
+        if y.strip() not in self.class_names:
+            raise DataError(f"{where}, label: no class of that name; expected one of {', '.join(self.class_names)}")
+        return float(self.codes[self.class_names.index(y.strip())])
+
     def check_features(self, x: object, where: str = "the sample") -> NDArray[np.float64]:
         """Return valid features, or refuse them."""
         given = x.tolist() if hasattr(x, "tolist") else x  # arrays of NumPy, JAX and the like
         if not isinstance(given, list | tuple):
-            raise DataError(f"{where}: x is a {type(x).__name__}; expected a list of {self.features} numbers")
+            raise DataError(f"{where}: x is {kind_of(x)}; expected a list of {self.features} numbers")
         if len(given) != self.features:
             raise DataError(f"{where}: x has {len(given)} values; expected {self.features}, the features of the job")
         names: Iterable[object] = range(self.features) if self.names is None else map(repr, self.names)
         return np.array([_number(v, f"{where}, column {n}") for v, n in zip(given, names, strict=True)], np.float64)
 
 
+def kind_of(value: object) -> str:
+    """Return the kind of a value in the words of JSON; the value itself is no business of a message."""
+    kinds = {str: "text", bool: "true or false", dict: "an object", list: "a list", int: "a number", float: "a number"}
+    return "null" if value is None else kinds.get(type(value), f"a {type(value).__name__}")
+
+
+def _is_word(name: str) -> bool:
+    try:
+        float(name)
+    except ValueError:
+        return bool(name)
+    return False
+
+
 def _number(value: object, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise DataError(f"{where}: a {type(value).__name__} is not a number; fill it in, or leave the sample out")
+        raise DataError(f"{where}: {kind_of(value)} is not a number; fill it in, or leave the sample out")
     try:
         number = float(value)
     except OverflowError:

@@ -20,7 +20,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple
 
 from tacit.core.errors import DataError
-from tacit.peer.sources.queue import Sample, SampleForm
+from tacit.peer.sources.queue import Sample, SampleForm, kind_of
 
 _LONG = 1e40
 """Whole numbers up to here are read digit by digit, however they are written."""
@@ -151,7 +151,10 @@ class CsvRows(Rows):
         return list(zip(header.names, fields, strict=True))
 
     def _sample(self, header: Header, fields: list[tuple[str, Any]], where: str) -> Sample:
-        *x, y = (_parsed(text, f"{where}, column {name!r}") for name, text in (fields[at] for at in header.columns))
+        *features, label = (fields[at] for at in header.columns)
+        x = [_parsed(text, f"{where}, column {name!r}") for name, text in features]
+        named = label[1].strip() in (header.form.class_names or ())
+        y = label[1] if named else _parsed(label[1], f"{where}, column {label[0]!r}", header.form.class_names)
         return header.form.check(x, y, where)
 
 
@@ -169,7 +172,7 @@ class JsonRows(Rows):
         except (ValueError, RecursionError):
             raise DataError(f"{where}: not JSON; write one object per line") from None
         if not isinstance(row, dict):
-            raise DataError(f"{where}: a JSON {type(row).__name__}; expected an object")
+            raise DataError(f"{where}: {kind_of(row)}; expected an object")
         return list(row.items())
 
     def _sample(self, header: Header, fields: list[tuple[str, Any]], where: str) -> Sample:
@@ -237,11 +240,12 @@ def _fields(text: str, where: str) -> list[str]:
         ) from None
 
 
-def _parsed(text: str, where: str) -> float:
+def _parsed(text: str, where: str, classes: tuple[str, ...] | None = None) -> float:
     try:
         if "_" in text:  # Python reads 1_000 as a number; in a data file it is a slip
             raise ValueError
         return float(text)
     except ValueError:
         what = "the value is missing" if not text.strip() else "text is not a number"
-        raise DataError(f"{where}: {what}; fill it in, or leave the row out") from None
+        also = f", nor one of {', '.join(classes)}" if classes and text.strip() else ""
+        raise DataError(f"{where}: {what}{also}; fill it in, or leave the row out") from None

@@ -53,7 +53,7 @@ class Door:
 
     def open(self, host: str, port: int) -> int:
         """Listen; returns the port. OSError says that it cannot."""
-        self._socket = _listening(host, port)
+        self._socket = listening(host, port)
         self._socket.setblocking(False)
         asyncio.get_running_loop().add_reader(self._socket, self._accept)
         return int(self._socket.getsockname()[1])
@@ -282,7 +282,8 @@ class _Half(asyncio.Protocol):
             self._transport.abort()
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def listening(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; OSError says that it cannot."""
     host = host.strip("[]")
     if host in ("0.0.0.0", "::") and socket.has_dualstack_ipv6():  # as gRPC has it: both
         return socket.create_server(("::", port), family=socket.AF_INET6, backlog=BACKLOG, dualstack_ipv6=True)

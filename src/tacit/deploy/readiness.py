@@ -1,0 +1,235 @@
+"""Readiness of one peer on its own host: its budget, its data file, its store and its ports, before anything runs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from tacit import runtime
+from tacit.config.peer import PeerSettings
+from tacit.config.sections import toml_text
+from tacit.core.errors import ConfigError, DataError, TacitError
+from tacit.deploy.ledger_register import check_store
+from tacit.peer.machine.functions import AgentFunctions
+from tacit.peer.machine.releases import BookedReleaser
+from tacit.peer.node.assignment import Plan
+from tacit.peer.sources.rows import CsvRows, JsonRows, Row
+from tacit.peer.transport.doors import listening
+from tacit.privacy.accounting import Account
+from tacit.privacy.charges import Held
+from tacit.privacy.events import Event, Loss, fresh
+from tacit.privacy.ledger.budget_use import budget_use, spending
+from tacit.privacy.noise import NoiseSource
+
+T = TypeVar("T")
+LOOKED_AT = 100
+"""Rows of a data file that are read before a start."""
+
+
+def readiness(settings: PeerSettings, plan: Plan) -> tuple[list[str], list[str]]:
+    """Look at everything on this host that a start needs.
+
+    Args:
+      settings: The peer's checked settings.
+      plan: Its assignment.
+
+    Returns:
+      What is to be known, and what keeps the peer from starting or from learning.
+    """
+    lines: list[str] = []
+    faults: list[str] = []
+    for look in (check_budget, check_data, _check_folders, _check_ports):
+        try:
+            lines += [f"{settings.peer.name}: {line}" for line in look(settings, plan)]
+        except TacitError as error:
+            faults.append(f"{settings.peer.name}: {error}")
+    return lines, faults
+
+
+# -- the budget --------------------------------------------------------------------------------------------------------
+
+
+class _Noted:
+    """Books that accept every release and note what it would cost."""
+
+    def __init__(self) -> None:
+        self.account = Account()
+
+    def release(self, release: str, event: Event, draw: Callable[[], T], /) -> T:
+        """Note, and draw."""
+        self.account = self.account.charged(event)
+        return draw()
+
+
+def round_costs(plan: Plan) -> Account:
+    """Return what the releases of a peer's first round cost, all phases, by doing them with nobody to hear."""
+    books = _Noted()
+    releaser, batch = BookedReleaser(books, NoiseSource()), plan.batch
+    if plan.role == plan.algorithm.learner:
+        batch = batch._replace(weight=np.ones_like(batch.weight))
+    with plan.precision():
+        specs = runtime.settle(plan.algorithm, plan.params, plan.batch, plan.role_views)
+        functions, views = AgentFunctions(plan.algorithm, specs), plan.views(1)
+        state = functions.init[plan.role](plan.key, plan.params, plan.views(0))
+        memories = functions.memories(plan.role, wide=True)
+        for index, phase in enumerate(plan.algorithm.phases):
+            if phase.source == plan.role and phase.links in views:
+                given = (index, plan.key, state, batch, views[phase.links], memories[index])
+                functions.prepare_booked(*given, releaser, f"phase {index}", Held(fresh(1)))
+    return books.account
+
+
+def check_budget(settings: PeerSettings, plan: Plan) -> Iterator[str]:
+    """Refuse a budget that not even one round of the job fits; say for how many it is enough.
+
+    Args:
+      settings: The peer's checked settings.
+      plan: Its assignment.
+    """
+    if not settings.booked:
+        return
+    account, budget = round_costs(plan), settings.budget
+    cost = account.spent()
+    if budget.refusal(cost) is not None:
+        unit, least = spending(budget, cost)[:2]
+        given = budget.epsilon if budget.rho is None else budget.rho
+        finite = f"{unit} {least:.6g}" if math.isfinite(least) else cost.words()
+        raise ConfigError(
+            f"{settings.file}: [privacy] {budget.words()}: one round of this job costs {finite} "
+            f"({_noise_of(settings)}), more than {unit} = {given:g}, so that nothing could ever be released; raise "
+            f"{unit} in [privacy], or put more noise into the job"
+        )
+    use = budget_use(budget, account)
+    if not use.runs_out:
+        yield use.words
+        return
+    yield f"{use.words}; enough for {_rounds(budget.limit, cost):,} round(s) at the cost of the first"
+
+
+def _rounds(limit: Loss, cost: Loss) -> int:
+    """Return how many rounds of the same cost fit: those of the pure sum, or of zCDP if they are more."""
+    fits = [most / each for most, each in zip(limit[:2], cost[:2], strict=True) if 0 < each < math.inf > most]
+    return math.floor(max(fits, default=0) * (1 + 1e-9))
+
+
+def _noise_of(settings: PeerSettings) -> str:
+    """Return the tables of the job's file that set its noise."""
+    tables = {key: value for key, value in settings.job.described["algorithm"].items() if isinstance(value, dict)}
+    noise = [
+        f"[algorithm.{key}] " + ", ".join(f"{name} = {toml_text(inner)}" for name, inner in value.items())
+        for key, value in tables.items()
+        if "kind" in value
+    ]
+    return "its file has " + ("; ".join(noise) or "[algorithm]")
+
+
+# -- the data file -----------------------------------------------------------------------------------------------------
+
+
+def check_data(settings: PeerSettings, plan: Plan) -> Iterator[str]:
+    """Refuse a data file that is missing, lacks a column, or of whose first rows none can be used.
+
+    Args:
+      settings: The peer's checked settings.
+      plan: Its assignment.
+    """
+    stream = settings.stream
+    if stream.path is None or plan.role != plan.algorithm.learner:
+        return
+    path, key = settings.beside(stream.path), f"{settings.file}: [stream] path = {stream.path!r}"
+    make = CsvRows if stream.kind == "csv" else JsonRows
+    reader = make(str(path), settings.job.form, stream.label, stream.columns, stream.keys)
+    try:
+        rows = _first_rows(path, reader)
+    except OSError as error:
+        raise DataError(
+            f"{key}: {path} cannot be read ({error.strerror}); put the file there, or mend the path"
+        ) from error
+    except DataError as error:
+        raise DataError(f"{key}: {error}") from error
+    bad = [row for row in rows if row.sample is None]
+    if bad and len(bad) == len(rows):
+        raise DataError(f"{key}: none of the first {len(rows)} row(s) can be used; {bad[0].fault}")
+    if bad:
+        yield f"{len(bad)} of the first {len(rows)} rows of {stream.path} cannot be used; {bad[0].fault}"
+    elif not rows:
+        yield f"{stream.path} has no rows yet: it learns from those that are appended"
+
+
+def _first_rows(path: Path, reader: CsvRows | JsonRows) -> list[Row]:
+    found: list[Row] = []
+    with path.open("rb") as file:
+
+        def read(offset: int, length: int) -> bytes:
+            file.seek(offset)
+            return file.read(length)
+
+        header = reader.header(read)
+        if header is None:
+            raise DataError(f"{path}: no complete header line; name the columns in its first line")
+        file.seek(header.start)
+        for number in range(header.lines, header.lines + LOOKED_AT):
+            line = file.readline()
+            if not line.endswith(b"\n"):
+                break
+            if line.strip():
+                found.append(reader.row(header, line.rstrip(b"\n"), f"{path}, line {number + 1}"))
+    return found
+
+
+# -- store and ports ---------------------------------------------------------------------------------------------------
+
+
+def _check_folders(settings: PeerSettings, plan: Plan) -> Iterator[str]:
+    """Refuse a store that is not this peer's, or a place where nothing can be written."""
+    check_store(settings)
+    places = [settings.store] if settings.witness is None else [settings.store, settings.witness]
+    for place in places:
+        folder = next(above for above in place.parents if above.exists())
+        if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+            raise ConfigError(
+                f"{place} cannot be written: {folder} is no folder of this user; let the peer write there"
+            )
+    yield from ()
+
+
+def _check_ports(settings: PeerSettings, plan: Plan) -> Iterator[str]:
+    """Refuse ports that others listen at."""
+    pid = running(settings)
+    if pid is not None:
+        yield f"it runs already, as process {pid}; its ports were not tried"
+        return
+    host, _, port = settings.peer.listen.rpartition(":")
+    for key, where, number in (
+        ("[peer] listen", host, int(port)),
+        ("[operations] port", "127.0.0.1", settings.operations.port),
+    ):
+        if number:
+            try:
+                listening(where, number).close()
+            except OSError as error:
+                raise ConfigError(
+                    f"{settings.file}: {key}: cannot listen at {where}:{number} ({error.strerror}); choose a free port "
+                    "of this host"
+                ) from error
+
+
+def running(settings: PeerSettings) -> int | None:
+    """Return the process in which a peer runs on this host; None where it does not.
+
+    Args:
+      settings: The peer's checked settings.
+    """
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        pid = int(json.loads(settings.control.read_text(encoding="utf-8"))["pid"])
+        with contextlib.suppress(PermissionError):  # another user's process is one
+            os.kill(pid, 0)
+        return pid
+    return None
