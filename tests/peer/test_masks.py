@@ -238,7 +238,7 @@ class TestNodes:
         assert receiver.missing() == {FIRST, MIDDLE}
         with pytest.raises(ContractError, match="without peer-1, peer-2"):
             receiver.proceed(0.0)
-        with pytest.raises(ContractError, match=r"agents \[1, 2\] .*masks"):
+        with pytest.raises(ContractError, match=r"messages of 1, 2 .*masks"):
             receiver.machine.proceed()
         started_anew(nodes, pads, MIDDLE)
         carry(nodes, MIDDLE)
@@ -270,7 +270,7 @@ class TestNodes:
     def test_tags_for_other_partners_are_refused(self, bench, tags):
         nodes, _ = bench
         message = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), nodes[B].specs[0].message)
-        with pytest.raises(MessageRefused, match=rf"{tags} sessions, .*agents \[1, 3\]"):
+        with pytest.raises(MessageRefused, match=rf"{tags} sessions, .*agents 1, 3"):
             nodes[B].receive(MIDDLE, "peers", 0, 1, message, bytes(TAG_BYTES * tags))
         assert MIDDLE in nodes[B].missing()
 
@@ -294,7 +294,7 @@ class TestOldCopies:
 
     def test_a_receiver_that_is_further_shows_it(self, bench, tmp_path):
         node = self.again(bench[0][MIDDLE], tmp_path / MIDDLE)
-        with pytest.raises(MessageRefused, match=r"\(3, 0\).*round 1: .*new epoch"):
+        with pytest.raises(MessageRefused, match=r"round 3, phase 0.*round 1: .*new epoch"):
             node.confirmed(B, Position(3, 0))
         assert node.waiting(B) == ()
         node.store.close()

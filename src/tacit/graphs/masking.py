@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
-from tacit.graphs.edges import IntArray
-from tacit.graphs.graph import Graph
+if TYPE_CHECKING:  # a peer takes the sides from here, and loads no graphs
+    from tacit.graphs.edges import IntArray
+    from tacit.graphs.graph import Graph
 
 Sender = TypeVar("Sender")
 
