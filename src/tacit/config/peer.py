@@ -10,7 +10,7 @@
     [privacy]    epsilon, or rho, or epsilon and delta; witness. Or unprotected = true, said aloud
     [stream]     kind = "push", "csv" or "jsonl", and its parameters; key: columns by which a file's records are known
     [rounds]     deadline, patience, interval, last
-    [operations] port (loopback), log, level
+    [operations] port (loopback), log, level, progress
     [limits]     connections, per_address, proof_time: of connections that have not proved an identity
 
 Every path is taken to start beside the file. Every fault is a ConfigError that names file, key, value and remedy.
@@ -112,6 +112,8 @@ class OperationsTable(Section):
     """On 127.0.0.1; 0 takes a free one, which the log and `tacit peer status` name."""
     log: Literal["json", "text"] = "json"
     level: Literal["debug", "info", "warning", "error"] = "info"
+    progress: int = Field(default=100, ge=0, le=1_000_000)
+    """Rounds over which loss and accuracy are taken, and after which a line of the log has them; 0: neither."""
 
 
 class LimitsTable(Section):

@@ -108,7 +108,16 @@ class Peer(CloseOnce):
                 log.warning("the data file cannot be used yet", reason=str(fault))
             pace = Pace(settings.rounds.deadline, settings.rounds.interval, last_round=settings.rounds.last)
             service = PeerService(
-                plan, store, watch, feed, pace, worker=worker, counters=counters, log=log, doors=settings.limits
+                plan,
+                store,
+                watch,
+                feed,
+                pace,
+                worker=worker,
+                counters=counters,
+                log=log,
+                doors=settings.limits,
+                progress=settings.operations.progress,
             )
             undo.push_async_callback(service.stop)
             peer = cls(settings, service, feed, worker)
@@ -239,6 +248,7 @@ class Peer(CloseOnce):
         return self.status()
 
     async def _metrics(self) -> str:
+        self._service.prequential.publish()
         return self.counters.render()
 
     async def _push(self, samples: Sequence[tuple[object, object]]) -> bool:

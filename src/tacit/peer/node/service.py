@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.core.contract import Params
+from tacit.core.contract import Batch, Params
 from tacit.core.errors import BudgetExceeded, ConfigError, PrivacyError, TacitError, said
 from tacit.peer.identity.credentials import IdentityWatch
 from tacit.peer.node.assignment import Pace, Plan
@@ -28,6 +28,7 @@ from tacit.peer.node.store import PeerStore
 from tacit.peer.operations.counters import Counters
 from tacit.peer.operations.link_events import LinkEventLog
 from tacit.peer.operations.logs import Log
+from tacit.peer.operations.prequential import Judged, Prequential
 from tacit.peer.operations.status import CertificateWatch, distance, model_fault, predicted, status_of
 from tacit.peer.sources.batches import Feed, RoundBatch
 from tacit.peer.transport.admission import DoorLimits
@@ -54,8 +55,12 @@ class PeerService(CloseOnce):
         log: Log | None = None,
         doors: DoorLimits | None = None,
         after_round: Callable[[int, Params], None] = lambda round_, model: None,
+        progress: int = 0,
     ) -> None:
-        """Take the parts of a peer; `after_round` is called in the worker with each round's model."""
+        """Take the parts of a peer; `after_round` is called in the worker with each round's model.
+
+        The model is judged over the last `progress` rounds, and the log told as often; 0: it is not.
+        """
         name = watch.current().name
         if name != plan.name:
             raise ConfigError(f"the certificate names {name!r}, but this is {plan.name!r}; install its own certificate")
@@ -69,6 +74,10 @@ class PeerService(CloseOnce):
         self.node.refuse_exhausted()
         if self.node.cursor is not None:
             feed.resume(self.node.cursor)
+        judges = plan.role == plan.algorithm.learner == plan.algorithm.predictor
+        self.prequential = Prequential(
+            plan.algorithm.objective, progress if judges else 0, counters, self.log, time.monotonic
+        )
         self._stopping = asyncio.Event()
         self._rounds: asyncio.Task[None] | None = None
         self._certificate: asyncio.Task[None] | None = None
@@ -85,7 +94,7 @@ class PeerService(CloseOnce):
 
     async def listen(self, address: str) -> int:
         """Listen for in-neighbours at "host:port"; returns the port."""
-        await self._in_worker(self.node.compile)
+        await self._in_worker(self._compile)
         self.port = await self.links.listener.start(address)
         return self.port
 
@@ -157,6 +166,7 @@ class PeerService(CloseOnce):
             "doors": self.links.listener.doors,
             "hears": {name: name in self.links.listener.connected for name in sorted(self.node.hears)},
             "sends_to": {name: dialer.connected for name, dialer in sorted(self.links.dialers.items())},
+            "prequential": self.prequential.status(),
             "fault": None if self.fault is None else str(self.fault),
             "stopping": self._stopping.is_set(),
         }
@@ -228,8 +238,23 @@ class PeerService(CloseOnce):
 
     def _begin(self, given: RoundBatch) -> None:
         batch, records, cursor, used, seen = given.batch, given.records, given.cursor, given.used, given.seen
+        judged = self._judged(batch)
         self.node.begin(batch, time.monotonic(), records=records, cursor=cursor, used=used, seen=seen)
+        self.prequential.learnt(self.node.round, judged)
         self.counters.add("tacit_samples_total", given.samples, outcome="used")
+
+    def _compile(self) -> None:
+        self.node.compile()
+        if self.prequential.rounds:
+            batch = self.node.plan.batch
+            self._judged(batch._replace(weight=np.ones_like(batch.weight)))
+
+    def _judged(self, batch: Batch) -> Judged:
+        """Return how well the model predicts a batch that it has not learnt from."""
+        if not self.prequential.rounds:
+            return Judged()
+        with self.node.plan.precision():
+            return self.prequential.judge(self.node.model(), batch)
 
     def _proceed(self) -> None:
         node = self.node

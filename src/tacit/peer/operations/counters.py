@@ -69,6 +69,19 @@ METRICS = (
         "gauge",
         "By how much neighbours moved the model in the last round: root mean square over its coordinates.",
     ),
+    *(
+        Metric(
+            f"tacit_prequential_{name}",
+            "gauge",
+            f"{text}, of each sample before it was learnt, over the last rounds ([operations] progress); the owner's "
+            "own figure, made of its raw data and sent to no peer. NaN where these rounds brought no sample.",
+        )
+        for name, text in (
+            ("loss", "Mean loss with the regulariser"),
+            ("accuracy", "Share of right predictions"),
+            ("mse", "Mean squared error"),
+        )
+    ),
     Metric("tacit_samples_total", "counter", "Samples by what became of them.", ("outcome",)),
     Metric("tacit_certificate_expiry_seconds", "gauge", "Seconds until this peer's certificate expires."),
 )
