@@ -109,5 +109,5 @@ def test_an_experiment_may_put_its_agents_into_clusters():
     assert run.algorithm == "networked_personalised"
     with pytest.raises(GraphError, match=r"\[graph\].*clusters of shape"):
         build(parse(EXPERIMENT.replace("[0, 0, 1, 1]", "[0, 1]"), Path("exp.toml")))
-    with pytest.raises(ConfigError, match="with_clusters"):
+    with pytest.raises(ConfigError, match="clusters = "):
         build(parse(EXPERIMENT.replace("clusters = [0, 0, 1, 1]\n", ""), Path("exp.toml")))

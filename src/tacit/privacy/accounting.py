@@ -262,7 +262,7 @@ class Budget:
         if self.delta is not None and not 0 < self.delta < 1:
             raise ConfigError(f"budget delta={self.delta!r}: expected a number between 0 and 1; leave it out for none")
         if not 0 <= self.reserve <= (self.delta or 0.0):
-            raise ConfigError(f"budget reserve={self.reserve!r}: it is a part of delta={self.delta!r}")
+            raise ConfigError(f"budget reserve={self.reserve!r}: expected a part of delta (delta={self.delta!r})")
 
     def __repr__(self) -> str:
         return f"Budget({', '.join(f'{name}={value!r}' for name, value in vars(self).items() if value)})"
