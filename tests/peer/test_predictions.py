@@ -9,6 +9,7 @@ import pytest
 from tacit import objectives
 from tacit.config.job import load_job
 from tacit.core.errors import ConfigError, DataError
+from tacit.deploy.model import peer_model
 from tacit.deploy.peer import Peer
 from tacit.peer.operations.predictions import named_prediction
 from tacit.peer.sources.queue import SampleForm
@@ -113,3 +114,19 @@ def test_a_peer_learns_and_answers_by_name(tmp_path):
             assert "stays, readmitted" in await ask(peer, "/learn", {"x": [1.0, 1.0], "y": "gone"}, code=400)
 
     asyncio.run(scenario())
+
+
+def test_a_file_with_names_for_labels_gives_a_model_with_names(tmp_path):
+    job = job_text(members=ALONE, class_names='["stays", "readmitted"]')
+    file = alone(tmp_path, job=job, stream='kind = "csv"\npath = "data.csv"', rounds="patience = 0.05\nlast = 2")
+    file.with_name("data.csv").write_text("a,b,y\n1,2,readmitted\n-1,-2,stays\n")
+
+    async def scenario():
+        async with await Peer.start(file) as peer:
+            await peer.finished()
+            assert used(peer) == 2
+            return [peer.prediction(x)["class"] for x in ([1.0, 2.0], [-1.0, -2.0])]
+
+    said = asyncio.run(scenario())
+    assert said == ["readmitted", "stays"]
+    assert list(peer_model(file).predict(file.with_name("data.csv"))) == said

@@ -165,9 +165,8 @@ def _preprocessing(settings: PeerSettings) -> Preprocessing | None:
     if names is None:
         return None
     form = job.form
-    kinds = {"binary": ("-1", "1"), "multiclass": tuple(map(str, range(form.classes or 0)))}
     inputs = tuple(Input(name, "number") for name in names)
-    return Preprocessing(inputs, stream.label, form.task, kinds.get(form.task, ()), bias=job.settings.bias)
+    return Preprocessing(inputs, stream.label, form.task, tuple(map(str, form.labels)), bias=job.settings.bias)
 
 
 def _header(settings: PeerSettings, path: Path) -> list[str] | None:
