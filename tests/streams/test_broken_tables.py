@@ -110,8 +110,31 @@ def test_quotes(tmp_path: Path) -> None:
     inches = written(tmp_path / "b.csv", b'size,y\n"5 inch,0\n6 inch,1\n7 inch,0\n')
     refused("line 2", 'quote = ""', call=read_table, data=inches, label="y")
     assert len(read_table(inches, "y", quote="").y) == 3
+    closed = written(tmp_path / "d.csv", inches.read_bytes() + b'"8 inch,1\n')  # an even number, and rows lost
+    refused("line 2", 'quote = ""', call=read_table, data=closed, label="y")
+    marks = written(tmp_path / "e.csv", b'size,y\n5" pipe,0\n6" pipe,1\n7" pipe,1\n')
+    assert len(read_table(marks, "y").columns) == 3
     single = written(tmp_path / "c.csv", b"ward,y\n'a, b',0\nc,1\n")
     assert read_table(single, "y", quote="'").columns == ("ward = a, b", "ward = c")
+
+
+def test_ends_of_lines(tmp_path: Path) -> None:
+    for end in ("\r\n", "\r"):
+        path = written(tmp_path / "a.csv", lines(COLUMNS, ROWS).replace("\n", end).encode())
+        check_whole(read(path))
+        text = lines(COLUMNS, broken_tables.changed("age", r4="old")).replace("\n", end)
+        refused("line 5", "'old'", data=written(path, text.encode()))
+
+
+def test_a_name_may_hold_a_mark(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.csv", b"a|b,y\n1,0\n2,1\n")
+    assert read_table(path, "y").columns == ("a|b",)
+
+
+def test_codes_keep_their_zeros_where_they_are_listed(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.csv", b"code,y\n01067,01\n1067,02\n")
+    table = read_table(path, "y", categories={"code": ["01067", "1067"]}, classes=["02", "01"])
+    assert (table.x.tolist(), table.y.tolist()) == ([[1, 0], [0, 1]], [1, -1])
 
 
 # -- gaps

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -49,15 +50,16 @@ class CsvFile:
             return []
 
     def line(self, row: int) -> int:
-        """Return the line of a row."""
-        return next(line for record, (line, _) in enumerate(self.records()) if record == row + 1)
+        """Return the line in which a row begins."""
+        line, fields = next(itertools.islice(self.records(), row + 1, None))
+        return line - breaks(fields)
 
     def check_header(self) -> list[str]:
         """Return the names of the columns, or refuse a file that has another separator."""
         names = self.header()
         for other, word in SEPARATORS.items():
             held = [name for name in names if other in name]
-            if other == self.separator or not held or len(names) > sum(name.count(other) for name in held) + 1:
+            if other == self.separator or not held or len(names) > sum(name.count(other) for name in held):
                 continue
             decimal = " and, if numbers have a decimal comma, decimal = ','" if other != "," else ""
             raise DataError(
@@ -107,28 +109,27 @@ class CsvFile:
         """Refuse a file with a quote that is not closed, which takes the lines below it into one field."""
         quote, last = self.reading.quote, 0
         for line, fields in self.records():
-            lines = sum(field.count("\n") for field in fields)
-            if lines and any(quote in field or field.endswith(("\n", "\r")) for field in fields):
+            if breaks(fields) and any(quote in field or field.endswith(("\n", "\r")) for field in fields):
                 raise DataError(
                     f"{self.path}, line {last + 1}: a quote ({quote}) that is not closed on its line, and their "
                     f'number in the file is odd; close it, or say quote = "" if {quote} is a letter like others'
                 )
             last = line
-        raise DataError(
-            f'{self.path}: an odd number of quotes ({quote}) in {last} lines; close the last one, or say quote = "" if '
-            f"{quote} is a letter like others"
-        )
 
     def blank(self) -> tuple[Learnt, ...]:
         """Note a blank line between records: it is none, so that one that became blank would move those after it."""
         last = 0
         for line, fields in self.records() if self.found.blank else ():
-            lines = sum(field.count("\n") for field in fields)  # inside of quotes
-            if line - lines > last + 1:
+            if line - breaks(fields) > last + 1:
                 what = f"{self.path.name} has a record less: line {last + 1} is blank"
                 return (Learnt("rows", what, "a record there, or no line"),)
             last = line
         return ()
+
+
+def breaks(fields: Sequence[str]) -> int:
+    """Return how many line breaks stand inside of quotes."""
+    return sum(field.count("\n") for field in fields)
 
 
 def open_csv(path: Path, reading: Reading) -> Source:

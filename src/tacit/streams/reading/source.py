@@ -154,12 +154,12 @@ class Source:
 
     def words(self, name: str) -> Column:
         """Return a column that the table has; what is text stays text, since it is compared with a list."""
-        found = self._open(name)
+        found = self._open(name, as_text=True)
         return found.plain(self.reading) if isinstance(found, Words) else found
 
-    def _open(self, name: str) -> Column | Words:
+    def _open(self, name: str, as_text: bool = False) -> Column | Words:
         column = self.column(name)
-        return _of_array(column) if isinstance(column, np.ndarray) else _of_arrow(self, name, column)
+        return _of_array(column) if isinstance(column, np.ndarray) else _of_arrow(self, name, column, as_text)
 
     def refuse(self, row: int, column: str, fault: str) -> NoReturn:
         """Refuse a cell."""
@@ -210,7 +210,7 @@ def _of_array(array: NDArray[Any]) -> Column | Words:
     return Words([str(word) for word in words], which)
 
 
-def _of_arrow(source: Source, name: str, column: Any) -> Column | Words:
+def _of_arrow(source: Source, name: str, column: Any, as_text: bool) -> Column | Words:
     pyarrow, types = require("pyarrow", extra="data"), require("pyarrow.types", extra="data")
     kind, missing = column.type, np.asarray(column.is_null().to_numpy(), bool)
     if types.is_dictionary(kind):
@@ -230,7 +230,7 @@ def _of_arrow(source: Source, name: str, column: Any) -> Column | Words:
         numbers = np.asarray(column.cast(pyarrow.float64(), safe=False).fill_null(np.nan).to_numpy(), np.float64)
         beyond = (np.abs(np.nan_to_num(numbers)) > LARGEST_WHOLE) if not types.is_floating(kind) else None
         return Column("number", numbers, np.isnan(numbers), None, beyond)
-    return _of_text(source, name, column)
+    return _of_text(source, name, column, as_text)
 
 
 def _of_times(column: Any, missing: NDArray[np.bool_]) -> Column:
@@ -243,8 +243,8 @@ def _of_times(column: Any, missing: NDArray[np.bool_]) -> Column:
     return Column("time", plain(column), missing, local)
 
 
-def _of_text(source: Source, name: str, column: Any) -> Column | Words:
-    """Return a column of text by its words; one of numbers at once, if all are."""
+def _of_text(source: Source, name: str, column: Any, as_text: bool) -> Column | Words:
+    """Return a column of text by its words; one of numbers at once, if all are and none is compared with a list."""
     pyarrow, compute, types = (require(f"pyarrow{part}", extra="data") for part in ("", ".compute", ".types"))
     if not (types.is_string(column.type) or types.is_large_string(column.type) or types.is_string_view(column.type)):
         try:
@@ -255,7 +255,7 @@ def _of_text(source: Source, name: str, column: Any) -> Column | Words:
                 row, name, f"a value of type {column.type}; expected numbers, words or times: write it as text"
             )
     words = compute.utf8_trim_whitespace(column.cast(pyarrow.large_string()).fill_null(""))
-    fast = _numbers_at_once(words, source.reading)
+    fast = None if as_text else _numbers_at_once(words, source.reading)
     if fast is not None:
         return fast
     coded = words.combine_chunks().dictionary_encode()

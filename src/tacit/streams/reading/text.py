@@ -80,8 +80,9 @@ def open_text(path: Path, encoding: str) -> io.BufferedReader:
 def text_lines(path: Path, encoding: str = UTF_8) -> Iterator[str]:
     """Yield the lines of a text file with their ends; one that is too long to be a row is refused."""
     for number, line in _lines(path, encoding):
-        text = line.decode(UTF_8, "replace")
-        yield text.removeprefix("\ufeff") if number == 1 else text
+        plain = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+        for part in plain.splitlines(keepends=True):  # at \r alone too, as old programs write it
+            yield part.decode(UTF_8, "replace")
 
 
 def _lines(path: Path, encoding: str) -> Iterator[tuple[int, bytes]]:

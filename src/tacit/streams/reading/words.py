@@ -105,7 +105,7 @@ def parse(words: Sequence[str], reading: Reading) -> Parsed:
         return _times(len(words), {k: time for k, time in times.items() if time is not None}, missing)
     marks = reading.missing_marks is None and (len(there) == 1 or not all(MARKS.fullmatch(words[k]) for k in there))
     for k in there:
-        fault = _suspicious(words[k], marks)
+        fault = _suspicious(words[k], marks, reading)
         if fault is not None:
             raise SlipError(k, fault)
     return Parsed("word", np.array(words, object), missing)
@@ -168,8 +168,13 @@ def _mixed(odd: list[str], what: str = "a number") -> str:
     return f"{fault}; mend it, or {LEAVE_OUT}"
 
 
-def _suspicious(word: str, marks: bool) -> str | None:
+def _suspicious(word: str, marks: bool, reading: Reading) -> str | None:
     """Return what a word rather is, or None; `marks`: one like "?" may be that of a gap."""
+    if "\n" in word and (reading.separator or ",") in word:
+        return (
+            f"{word[:60]!r} holds a line break and separators, as where a quote is not closed; close it, or say "
+            f'quote = "" if {reading.quote} is a letter like others; or {AS_WORDS}'
+        )
     if WITH_COMMA.fullmatch(word):
         return f"{word!r} looks like a number with a decimal comma; say decimal = ','; or {AS_WORDS}"
     if LIKE_TIME.fullmatch(word):
