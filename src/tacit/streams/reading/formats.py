@@ -29,7 +29,7 @@ def open_source(data: Any, reading: Reading = PLAIN) -> Source:
     """Open a table; one that is open stays as it is.
 
     Args:
-      data: Path of a file, whose ending says the format; a pattern such as "data/*.csv", or a list of paths; a data
+      data: Path of a file, whose ending says the format; a pattern such as ``"data/*.csv"``, or a list of paths; a data
         frame; or an `SqlQuery`.
       reading: Marks of text files and of columns of text.
     """
