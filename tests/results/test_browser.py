@@ -1,4 +1,4 @@
-"""A report in a browser: tables scroll, lines are switched, values are told, and nothing leaves."""
+"""A report and a model card in a browser: tables scroll, lines are switched, values are told, and nothing leaves."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from tacit.models.card import Card, DataCard, MadeCard, ObjectiveCard, PrivacyCard
 from tacit.results import Comparison, Run
+from tacit.results.pages.model_card import page as card_page
 from tacit.results.report import page
 
 from .conftest import PRIVATE
@@ -46,26 +48,13 @@ def comparison(make_run: MakeRun) -> Comparison:
 def test_a_report_in_a_browser(browser: Any, comparison: Comparison, tmp_path: Path) -> None:
     file = tmp_path / "report.html"
     file.write_text(page(comparison, "tacit run " + "x" * 200), encoding="utf-8")
-    context = browser.new_context()
-    tab = context.new_page()
-    faults: list[str] = []
-    tab.on("console", lambda message: faults.append(message.text))
-    tab.on("pageerror", lambda error: faults.append(str(error)))
-    tab.on("request", lambda request: faults.append(request.url) if request.url != file.as_uri() else None)
-    tab.goto(file.as_uri())
-
-    for scheme in ("light", "dark"):
-        tab.emulate_media(color_scheme=scheme)
-        for width in (400, 900, 1400):
-            tab.set_viewport_size({"width": width, "height": 900})
-            assert tab.evaluate("document.documentElement.scrollWidth") <= width
-            assert tab.evaluate(
-                "[...document.querySelectorAll('figure.chart')].every(f => f.scrollWidth <= f.offsetWidth)"
-            )
-            if width == 400:
-                moved = "box => { box.scrollLeft = 80; const at = box.scrollLeft; box.scrollLeft = 0; return at; }"
-                assert tab.locator(".scroll").evaluate(moved) == 80
-                assert tab.locator(".privacy dd").first.evaluate("dd => dd.offsetWidth") > 300
+    tab, faults = _opened(browser, file)
+    for width in _widths(tab):
+        assert tab.evaluate("[...document.querySelectorAll('figure.chart')].every(f => f.scrollWidth <= f.offsetWidth)")
+        if width == 400:
+            moved = "box => { box.scrollLeft = 80; const at = box.scrollLeft; box.scrollLeft = 0; return at; }"
+            assert tab.locator(".scroll").evaluate(moved) == 80
+            assert tab.locator(".privacy dd").first.evaluate("dd => dd.offsetWidth") > 300
     dark, light = (_ground(tab, scheme) for scheme in ("dark", "light"))
     assert dark != light
     tab.emulate_media(media="print", color_scheme="dark")
@@ -110,7 +99,28 @@ def test_a_report_in_a_browser(browser: Any, comparison: Comparison, tmp_path: P
     tab.locator("summary", has_text="words").press("Enter")
     assert "push-sum" in tab.locator(".terms").inner_text()
     assert faults == []
-    context.close()
+    tab.context.close()
+
+
+def test_a_model_card_in_a_browser(browser: Any, tmp_path: Path) -> None:
+    card = Card(
+        objective=ObjectiveCard(name="logistic"),
+        task="binary",
+        features=40,
+        columns=[f"{'a_long_name_' * 5}{k}" for k in range(40)],
+        owners=["north"],
+        took_part={f"clinic {'x' * 60}": 10, "north": None},
+        privacy=PrivacyCard(private=True, words="Epsilon = 1 per record. " * 20, epsilon=1.0, delta=1e-6),
+        data=DataCard(description="d" * 200, rows=10),
+        figures={"average_loss": 0.1234567},
+        made=MadeCard(algorithm="online_push_sum", rounds=10, created="today", versions={}, command="c" * 200),
+    )
+    file = tmp_path / "card.html"
+    file.write_text(card_page(card, "model" * 30), encoding="utf-8")
+    tab, faults = _opened(browser, file)
+    assert list(_widths(tab)) == [400, 900, 1400] * 2
+    assert faults == []
+    tab.context.close()
 
 
 def test_a_report_is_whole_without_its_script(browser: Any, comparison: Comparison, tmp_path: Path) -> None:
@@ -124,6 +134,27 @@ def test_a_report_is_whole_without_its_script(browser: Any, comparison: Comparis
     assert tab.locator("button").count() == 0
     assert not tab.locator(".hint").is_visible()
     context.close()
+
+
+def _opened(browser: Any, file: Path) -> tuple[Any, list[str]]:
+    """A page, and a list that gets whatever goes wrong or leaves."""
+    tab = browser.new_context().new_page()
+    faults: list[str] = []
+    tab.on("console", lambda message: faults.append(message.text))
+    tab.on("pageerror", lambda error: faults.append(str(error)))
+    tab.on("request", lambda request: faults.append(request.url) if request.url != file.as_uri() else None)
+    tab.goto(file.as_uri())
+    return tab, faults
+
+
+def _widths(tab: Any) -> Iterator[int]:
+    """Go through widths in light and dark; at none of them does the page itself scroll sideways."""
+    for scheme in ("light", "dark"):
+        tab.emulate_media(color_scheme=scheme)
+        for width in (400, 900, 1400):
+            tab.set_viewport_size({"width": width, "height": 900})
+            assert tab.evaluate("document.documentElement.scrollWidth") <= width
+            yield width
 
 
 def _ground(tab: Any, scheme: str) -> str:
