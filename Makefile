@@ -1,16 +1,20 @@
-# `make demo` and `make test` set everything up by themselves: Python 3.11, make and gcc are all a machine needs.
-PYTHON ?= python3.11
+# `make demo` and `make test` set everything up by themselves: Python from 3.11 on, make and gcc are all a machine needs.
+# The first of these that is there and new enough; `make PYTHON=/path/to/python3 ...` takes another.
+PYTHONS := python3.11 python3.12 python3.13 python3
+PYTHON ?= $(firstword $(foreach each,$(PYTHONS),$(shell $(each) -c $(NEW_ENOUGH) 2> /dev/null)))
+NEW_ENOUGH := "import sys; sys.version_info >= (3, 11) and print(sys.executable)"
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 WORKERS ?= 2
 DAILY  := not slow and not covered_by
 
-.PHONY: setup demo docs test test-slow coverage check proto bench lock clean
+.PHONY: setup demo docs test test-slow coverage check proto bench wheels lock clean
 
 setup: $(STAMP)
 
 $(STAMP): requirements.txt pyproject.toml reproduction/pyproject.toml
+	$(if $(PYTHON),,$(error no Python from 3.11 on among $(PYTHONS): install one, or say make PYTHON=/path/to/python3))
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e reproduction
@@ -45,6 +49,9 @@ proto: setup  # after a change of tacit.proto
 bench: setup  # all of them run; fails at the end if one failed or missed its goal
 	$(BIN)/python -m benchmarks
 
+wheels: setup  # both distributions: dist/*.whl
+	$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist . ./reproduction
+
 lock:  # regenerate requirements.txt from pyproject.toml: hashes only, no addresses; versions stay where they can
 	$(PYTHON) -m venv $(VENV)-lock
 	$(VENV)-lock/bin/pip install --quiet pip-tools
@@ -52,4 +59,4 @@ lock:  # regenerate requirements.txt from pyproject.toml: hashes only, no addres
 	  --no-emit-find-links --no-strip-extras --extra dev --unsafe-package tacit -o requirements.txt pyproject.toml
 
 clean:
-	rm -rf $(VENV) $(VENV)-lock .mypy_cache .ruff_cache .hypothesis runs build src/*.egg-info
+	rm -rf $(VENV) $(VENV)-lock .mypy_cache .ruff_cache .hypothesis runs build dist src/*.egg-info reproduction/build reproduction/src/*.egg-info
