@@ -205,3 +205,30 @@ def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
         write_new({tmp_path / "a.toml": "new", kept: "new"})
     assert kept.read_text() == "mine"
     assert not (tmp_path / "a.toml").exists()
+
+
+def test_keys_of_a_file_that_is_not_plain(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [
+        f"{'Arlès' if k % 2 else 'Köln'};{k},5;{'?' if k == 3 else k};{'ja' if k % 3 else 'nein'}" for k in range(20)
+    ]
+    Path("t.csv").write_text("\n".join(["clinic;weight;age;back", *lines]) + "\n", encoding="cp1252")
+    assert give("new experiment --data t.csv") == 0
+    stream = load("experiment.toml").stream.settings()
+    assert (stream["encoding"], stream["separator"], stream["decimal"]) == ("cp1252", ";", ",")
+    assert stream["missing_marks"] == ["?"]
+    assert stream["features"] == ["weight", "age"]
+    assert "cp1252" in capsys.readouterr().out
+    assert give("new peer --data t.csv") == 2  # a peer follows plain files
+
+
+def test_several_files_are_of_an_owner_each() -> None:
+    for owner in ("north", "south"):
+        rows(f"{owner}.csv", "x,y", *(f"{k / 3},{k % 2}" for k in range(12)))
+    assert give('new experiment --data "*.csv" --label y') == 0
+    assert build(load("experiment.toml")).stream(0).agents == 2
+
+
+def test_a_table_of_tabs() -> None:
+    rows("t.tsv", "x\ty", *(f"{k / 3}\t{k % 2}" for k in range(12)))
+    assert give("new experiment --data t.tsv") == 0
+    assert load("experiment.toml").stream.settings()["features"] == ["x"]

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Write commented files to begin with: an experiment, a method, a peer, a federation.")
 
-Data = Annotated[Path | None, typer.Option(help="A table of your own: CSV, CSV.GZ or Parquet.")]
+Data = Annotated[Path | None, typer.Option(help='A table of your own: CSV, Parquet, or "data/*.csv".')]
 Label = Annotated[str | None, typer.Option(help="Its column to predict; by default the last one.")]
 Owner = Annotated[str | None, typer.Option(help="Its column that says whose row it is.")]
-ENDINGS = (".csv", ".csv.gz", ".parquet", ".npz")
+ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".npz")
 FEATURES = ("x0", "x1", "x2")
 """Columns of a peer's samples, where there is no table."""
 ROUNDS = 40
@@ -224,9 +224,12 @@ def _look(data: Path, label: str | None, owner: str | None, owned: bool = True) 
 def _samples(found: Look) -> Samples:
     """Return the samples of a table that a peer can follow: numbers without gaps."""
     from tacit.cli.scaffolds.peers import Samples
-    from tacit.streams.reading.formats import open_source
+    from tacit.cli.scaffolds.reading import settings_of
 
-    source = open_source(found.path)
+    source, special = found.source, settings_of(found.source.reading)
+    if special or not found.path.name.lower().endswith(".csv"):
+        keys = ", ".join(special) or "no ending .csv"
+        raise ConfigError(f"{found.path} ({keys}): a peer follows a plain CSV file, UTF-8 with commas; save it so")
     columns = tuple(
         name
         for name in found.features
@@ -254,7 +257,6 @@ def _members(data: Path | None, label: str | None, owner: str | None) -> tuple[S
 
     from tacit.cli.scaffolds import peers
     from tacit.streams.reading.columns import find_owners
-    from tacit.streams.reading.formats import open_source
 
     if data is None:
         names = ("hospital-a", "hospital-b", "hospital-c")
@@ -265,7 +267,7 @@ def _members(data: Path | None, label: str | None, owner: str | None) -> tuple[S
     found = _look(data, label, owner)
     if found.owner is None:
         raise ConfigError(f"{data}: name the column that says whose row it is: --owner COLUMN")
-    samples, source = _samples(found), open_source(data)
+    samples, source = _samples(found), found.source
     number, owners = find_owners(source, found.owner)
     x = np.stack([np.asarray(source.read(name).values, np.float64) for name in samples.columns], axis=1)
     y = np.asarray(source.read(samples.label).values, np.float64)

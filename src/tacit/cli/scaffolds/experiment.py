@@ -10,7 +10,9 @@ import random
 from pathlib import Path
 
 from tacit.cli.scaffolds.files import comment, toml
+from tacit.cli.scaffolds.reading import settings_of
 from tacit.cli.scaffolds.tables import Look
+from tacit.config.experiment import ENDINGS
 
 MOST_ROUNDS = 500
 """Batches are as large as this asks for."""
@@ -59,7 +61,7 @@ def experiment_text(found: Look, file: Path, methods: str = METHODS, mutual: boo
             "",
             f"[graph]                  # who talks to whom: {found.agents} agents, {_whose(found)}",
             f'kind = "{"complete" if mutual or found.agents <= 8 else "exponential"}"',
-            *([] if found.owner is not None else [f"agents = {found.agents}"]),
+            *([] if found.owned else [f"agents = {found.agents}"]),
             "",
             *_stream(found, file, batch),
             "",
@@ -77,6 +79,8 @@ def _regret(found: Look) -> list[str]:
 
 
 def _whose(found: Look) -> str:
+    if found.source.several:
+        return "one for each file"
     if found.owner is None:
         return "to whom rows are dealt (owner = ... in [stream] names a column instead)"
     return f"one for each owner in column {toml(found.owner)}"
@@ -89,6 +93,7 @@ def _stream(found: Look, file: Path, batch: int) -> list[str]:
         "[stream]                 # the table",
         f"kind = {toml(_kind(found.path))}",
         f"path = {toml(path)}",
+        *(f"{key} = {toml(value)}" for key, value in settings_of(found.source.reading).items()),
         f"label = {toml(found.label)}",
         *([] if found.owner is None else [f"owner = {toml(found.owner)}"]),
         f"features = {toml(list(found.features))}",
@@ -96,13 +101,13 @@ def _stream(found: Look, file: Path, batch: int) -> list[str]:
         *(['missing = "indicate"'.ljust(24) + " # a gap is 0, and a column says where"] if found.gaps else []),
         *(comment(f"time = {toml(name)}: read the rows by time") for name in found.times[:1]),
         f"batch = {batch}",
-        'exhausted = "mask"'.ljust(24) + ' # every row is read once; "cycle" begins again',
+        "passes = 1".ljust(24) + " # reads of every row; from 2 on, figures of the rounds are training figures",
     ]
 
 
 def _kind(path: Path) -> str:
     name = path.name.lower().removesuffix(".gz")
-    return name.rpartition(".")[2]
+    return next((kind for kind, endings in ENDINGS.items() if name.endswith(endings)), "csv")
 
 
 def _objective(found: Look) -> list[str]:

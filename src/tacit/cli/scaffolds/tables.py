@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from tacit.cli.scaffolds.files import toml
+from tacit.cli.scaffolds.reading import find_reading, settings_of
+from tacit.config.wording import in_toml
 from tacit.core.errors import ConfigError, DataError
-from tacit.streams import read_owners, read_table
+from tacit.streams import read_table
 from tacit.streams.reading.columns import MOST_CATEGORIES
-from tacit.streams.reading.formats import open_source
 from tacit.streams.reading.source import Column, Source
 from tacit.streams.validate import Task
 
@@ -30,8 +32,11 @@ class Look:
     """Findings about a table."""
 
     path: Path
+    source: Source
+    """The open table."""
     label: str
     owner: str | None
+    """None: rows have no owner, or each of several files is one's."""
     task: Task
     classes: int
     """Of a multiclass task; 0 of any other."""
@@ -51,18 +56,24 @@ class Look:
     guessed: tuple[str, ...]
     """Choices that nobody made, in words."""
 
+    @property
+    def owned(self) -> bool:
+        """Whether the table says whose a row is."""
+        return self.owner is not None or self.source.several
+
 
 def look_at(path: Path, label: str | None = None, owner: str | None = None, owned: bool = True) -> Look:
     """Look at a table; what is not named is guessed, and said to be so.
 
     A table that is not `owned` has the rows of one owner.
     """
-    source = open_source(path)
-    guessed = []
+    source = find_reading(path)
+    settings = settings_of(source.reading)
+    guessed = [f"{key} = {toml(value)}, by which most of the file can be read" for key, value in settings.items()]
     if label is None:
         label = _guess(source, LABELS) or next((name for name in reversed(source.columns) if name != owner), "")
         guessed.append(f"label {label!r} (--label names another column)")
-    if owner is None and owned:
+    if owner is None and owned and not source.several:
         owner = _guess(source, OWNERS, but=label)
         if owner is not None:
             guessed.append(f"owner {owner!r} (--owner names another column)")
@@ -71,9 +82,9 @@ def look_at(path: Path, label: str | None = None, owner: str | None = None, owne
     features, left_out, gaps, times = _features(source, {label, *([] if owner is None else [owner])})
     if not features:
         raise DataError(f"{path}: no column to learn from: {'; '.join(left_out) or 'there are no others'}; add one")
-    table = read_table(path, label, features, task, owner, missing="indicate")
+    table = read_table(source, label, features, task, owner, missing="indicate")
     rows = len(table.y)
-    agents = min(MADE_UP_OWNERS, rows) if owner is None else len(read_owners(path, owner))
+    agents = len(table.owners) or min(MADE_UP_OWNERS, rows)
     if agents < 2 and owned:
         raise ConfigError(
             f"{path}: {'rows' if owner is None else f'owners in column {owner!r}'}: {agents}, and learning together "
@@ -81,7 +92,7 @@ def look_at(path: Path, label: str | None = None, owner: str | None = None, owne
         )
     sizes = [-(-rows // agents)] if table.owner is None else np.bincount(table.owner)
     return Look(
-        path, label, owner, task, classes, features, left_out, gaps, times, rows, agents, int(max(sizes)),
+        path, source, label, owner, task, classes, features, left_out, gaps, times, rows, agents, int(max(sizes)),
         table.x.shape[1], tuple(guessed),
     )  # fmt: skip
 
@@ -116,7 +127,7 @@ def _features(source: Source, taken: set[str]) -> tuple[tuple[str, ...], tuple[s
         try:
             column = source.read(name)
         except DataError as fault:
-            left_out.append(str(fault))
+            left_out.append(in_toml(str(fault)))
             continue
         why = _why_not(name, column)
         if why is not None:
