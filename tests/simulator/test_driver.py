@@ -384,3 +384,15 @@ def test_repeats_with_batches_of_other_shapes_are_refused():
 
     with pytest.raises(DataError, match="repeat 1 .*same shapes"):
         simulate(specimens.everything(1), digraph(), stream, rounds=2, repeats=2)
+
+
+def test_equal_programs_of_arguments_that_differ_are_told_apart() -> None:
+    """An argument of which nothing is made is not in a program's text, but it is handed over all the same."""
+    from tacit.runtime.programs import compiled
+
+    def first(x: object, unused: object) -> object:
+        return x + 1  # type: ignore[operator]
+
+    for length in (2, 3):
+        unused = np.zeros(length)
+        assert compiled(jax.jit(first).lower(np.zeros(1), unused))(np.zeros(1), unused) == 1

@@ -45,6 +45,7 @@ def compiled(lowered: jax.stages.Lowered) -> Callable[..., Any]:
         lowered.in_tree,
         str(lowered.in_avals),  # also of arguments that are not used, which the text leaves out
         lowered.out_tree,
+        str(jax.tree.leaves(lowered.args_info)),  # the text is without arguments that nothing is made of
         str(jax.tree.leaves(lowered.out_info)),
         str(jax.config.values.get("jax_default_device")),
     )
