@@ -51,7 +51,11 @@ def test_init_in_an_empty_folder_runs_and_says_what_comes_next(capsys: pytest.Ca
     assert give("init") == 0
     said = capsys.readouterr().out
     assert Path("runs/experiment/report.html").exists()
-    assert "tacit predict runs/experiment experiment.csv --out predictions.csv" in said
+    command = "predict runs/experiment/together experiment.csv --out predictions.csv"
+    assert f"tacit {command}" in said
+    assert give(command) == 0
+    predicted = Path("predictions.csv").read_text().splitlines()
+    assert len(predicted) == len(Path("experiment.csv").read_text().splitlines())
     before = Path("experiment.toml").read_bytes(), Path("experiment.csv").read_bytes()
     assert give("init") == 2
     assert (Path("experiment.toml").read_bytes(), Path("experiment.csv").read_bytes()) == before

@@ -218,10 +218,9 @@ def _run_file(
 
     config = load(file, rounds=rounds, seed=seed)
     outcome = _execute(config, out, Path("runs") / file.stem, trackers)
-    if outcome.directory is not None:
-        command = new.predict_command(config, outcome.directory)
-        if command is not None:
-            say(f"next: look at the report in a browser, then {command}")
+    command = new.predict_command(config, outcome)
+    if command is not None:
+        say(f"next: look at the report in a browser, then {command}")
     _leave(outcome)
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tacit.cli.scaffolds.peers import Samples
     from tacit.cli.scaffolds.tables import Look
     from tacit.experiments import Config
+    from tacit.experiments.execute import Outcome
 
 app = typer.Typer(help="Write commented files to begin with: an experiment, a method, a peer, a federation.")
 
@@ -157,17 +158,27 @@ def begin() -> Path:
     return _experiment(_toml("experiment"), tables[0] if tables else None, None, None)
 
 
-def predict_command(config: Config, directory: Path) -> str | None:
-    """Return the command that predicts with the models of a run, for an experiment on a file; None for others."""
+def predict_command(config: Config, outcome: Outcome) -> str | None:
+    """Return the command that predicts the file of an experiment by the model with the lowest loss; None: no file."""
     from tacit.config.experiment import FILES
+    from tacit.models.files import MODEL
 
-    choice = config.stream
-    path = getattr(choice.values, "path", None)
-    if choice.kind not in FILES or not isinstance(path, str):
+    path = getattr(config.stream.values, "path", None)
+    if config.stream.kind not in FILES or not isinstance(path, str) or outcome.directory is None:
         return None
-    table = Path(path)
+    table, several = Path(path), outcome.comparison
+    losses = {
+        outcome.directory / folder: record.metrics["average_loss"]["mean"]
+        for folder, record in zip(several.folders(), several.records, strict=True)
+        if record.label in config.labels and (outcome.directory / folder / MODEL).exists()
+    }
+    known = {folder: loss for folder, loss in losses.items() if loss is not None}
+    alone = (outcome.directory / MODEL).exists()
+    if not alone and not known:
+        return None
+    model = outcome.directory if alone else min(known, key=lambda folder: known[folder])
     near = table.relative_to(Path.cwd()) if table.is_relative_to(Path.cwd()) else table
-    return shlex.join(["tacit", "predict", str(directory), str(near), "--out", "predictions.csv"])
+    return shlex.join(["tacit", "predict", str(model), str(near), "--out", "predictions.csv"])
 
 
 def _experiment(file: Path, data: Path | None, label: str | None, owner: str | None) -> Path:
