@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tacit.results.comparison import Comparison
 from tacit.results.html import Html, document, html, joined
 from tacit.results.pages.charts import charts
-from tacit.results.pages.glossary import explained, glossary
+from tacit.results.pages.glossary import explained, glossary, setting_in_words
 from tacit.results.pages.script import SCRIPT
 from tacit.results.pages.style import CSS
 from tacit.results.record import Record
@@ -130,16 +129,8 @@ def _exactly(record: Record) -> Html:
     name = html("<br><small>{}</small>", joined(parts, "_<wbr>"))  # a long name breaks where a reader would
     if not own:
         return name
-    settings = joined((html("{} {}", key, _plain(value)) for key, value in own.items()), "<br>")
+    settings = joined((html("{} {}", key, setting_in_words(value)) for key, value in own.items()), "<br>")
     return html("{}<details><summary>settings</summary>{}</details>", name, settings)
-
-
-def _plain(value: Any) -> str:
-    if not isinstance(value, dict):
-        return str(value)
-    if "kind" not in value:
-        return " ".join(str(part) for part in value.values())
-    return ", ".join([str(value["kind"]), *(f"{key} {part}" for key, part in value.items() if key != "kind")])
 
 
 def _certificate(records: Sequence[Record]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 FIGURES: Mapping[str, str] = {
     "average loss": "what a prediction cost, before the agent learnt from the sample; mean over all agents and rounds. "
@@ -86,3 +87,26 @@ def glossary(columns: Iterable[str], words: Iterable[str]) -> dict[str, str]:
         if re.search(rf"(?<![\w-]){re.escape(short)}(?![\w-])", text):
             found[short] = f"{meaning[:1].upper()}{meaning[1:]}"
     return found
+
+
+def setting_in_words(value: Any) -> str:
+    """Return the value of a setting as a reader writes it.
+
+    Args:
+      value: Of a configuration: a number, a word, a table.
+
+    Example:
+      >>> from tacit.results.pages.glossary import setting_in_words
+      >>> setting_in_words({"kind": "laplace", "epsilon": 1.0}), setting_in_words(True), setting_in_words([1, 2])
+      ('laplace, epsilon 1.0', 'yes', '1, 2')
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(setting_in_words, value))
+    if not isinstance(value, dict):
+        return str(value)
+    if "kind" not in value:
+        return " ".join(setting_in_words(part) for part in value.values())
+    further = (f"{key} {setting_in_words(part)}" for key, part in value.items() if key != "kind")
+    return ", ".join([str(value["kind"]), *further])

@@ -7,6 +7,7 @@ from typing import Any, LiteralString
 
 from tacit.models.card import COVERED, FIGURES_COST, MEAN, Card
 from tacit.results.html import Html, document, html, joined
+from tacit.results.pages.glossary import setting_in_words
 from tacit.results.pages.style import CSS
 
 STYLE = """
@@ -146,7 +147,7 @@ def _quoted(name: str) -> str:
 
 def _made(card: Card) -> Html:
     made = card.made
-    settings = ", ".join(f"{key} {value}" for key, value in made.settings.items() if key != "name")
+    settings = ", ".join(f"{key} {setting_in_words(value)}" for key, value in made.settings.items() if key != "name")
     facts = {
         "objective": _call(card),
         "algorithm": made.algorithm + (f" ({settings})" if settings else ""),
