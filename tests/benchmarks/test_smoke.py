@@ -17,7 +17,12 @@ def test_every_benchmark_is_found() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", some(names(), "algorithms/test_pao_fed.py, of what it measures", covered=["asynchronous"])
+    "name",
+    some(
+        names(),
+        "algorithms/test_pao_fed.py and faults/test_processes.py, of what they measure",
+        covered=["asynchronous", "soak"],
+    ),
 )
 def test_it_runs(name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     module = importlib.import_module(f"benchmarks.{name}")
