@@ -200,6 +200,7 @@ def test_times_in_other_forms(tmp_path: Path) -> None:
     path = broken_tables.dates(tmp_path, "german")
     said = refused("line 2", "'at'", "time_format", call=read_table, data=path, label="y")
     assert "01.03.2024 06:00" in said
+    assert "%d.%m.%Y %H:%M" in said
     german = read_table(path, "y", time_features=parts, time_format="%d.%m.%Y %H:%M")
     np.testing.assert_array_equal(german.x, expected)
     zones = read_table(broken_tables.dates(tmp_path, "zones"), "y", time_features=parts)

@@ -170,8 +170,10 @@ def _categories(source: Source, name: str, column: Column) -> tuple[str, ...]:
     return tuple(known)
 
 
-def encoded(source: Source, inputs: Sequence[Input], unknown: Unknown = "refuse") -> Encoded:
-    """Return a table's columns as numbers, side by side."""
+def encoded(
+    source: Source, inputs: Sequence[Input], unknown: Unknown = "refuse", remedy: str = "add it there"
+) -> Encoded:
+    """Return a table's columns as numbers, side by side; `remedy` is said of a word that is not known."""
     source.require(*(each.name for each in inputs))
     widths = [len(each.columns) for each in inputs]
     starts = np.concatenate([[0], np.cumsum(widths)])
@@ -195,7 +197,12 @@ def encoded(source: Source, inputs: Sequence[Input], unknown: Unknown = "refuse"
             own[:, 0] = _numbers(source, each.name, column)
             absent[:, start] = column.missing
         elif each.kind == "word":
-            _one_hot(source, each, column, unknown, own)
+            number = column.numbered(each.categories)
+            there = ~column.missing
+            if unknown == "refuse":
+                source.refuse_strange(each.name, column, each.categories, there & (number < 0), "categories", remedy)
+            rows_of = np.flatnonzero(there & (number >= 0))
+            own[rows_of, number[rows_of]] = 1
         else:
             _waves(source, each, column, own)
     return Encoded(x, absent)
@@ -222,15 +229,6 @@ def _waves(source: Source, each: Input, column: Column, into: NDArray[np.float64
     for k, part in enumerate(each.parts):
         angle = 2 * np.pi * TIME_PARTS[part](times)
         into[rows, 2 * k], into[rows, 2 * k + 1] = np.sin(angle), np.cos(angle)
-
-
-def _one_hot(source: Source, each: Input, column: Column, unknown: Unknown, into: NDArray[np.float64]) -> None:
-    number = column.numbered(each.categories)
-    there = ~column.missing
-    if unknown == "refuse":
-        source.refuse_strange(each.name, column, each.categories, there & (number < 0), "categories")
-    rows = np.flatnonzero(there & (number >= 0))
-    into[rows, number[rows]] = 1
 
 
 def find_owners(source: Source, name: str) -> tuple[NDArray[np.int64], tuple[str, ...]]:

@@ -32,6 +32,18 @@ def open_source(data: Any, reading: Reading = PLAIN) -> Source:
       data: Path of a file, whose ending says the format; a pattern such as ``"data/*.csv"``, or a list of paths; a data
         frame; or an `SqlQuery`.
       reading: Marks of text files and of columns of text.
+
+    Returns:
+      The open table, for `Preprocessing.apply` and `read_table`.
+
+    Example:
+      >>> import pathlib, tacit, tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     file = pathlib.Path(folder) / "data.csv"
+      ...     _ = file.write_text("age;cost\\n31;4,5\\n58;2,25\\n")
+      ...     source = tacit.streams.open_source(file, tacit.streams.Reading(separator=";", decimal=","))
+      >>> source.columns, source.rows, source.read("cost").values.tolist()
+      (('age', 'cost'), 2, [4.5, 2.25])
     """
     if isinstance(data, Source):
         return data

@@ -14,7 +14,13 @@ SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 
 @dataclass(frozen=True)
 class Reading:
-    """How text is read, in a file or in a column."""
+    """How text is read, in a file or in a column.
+
+    Example:
+      >>> from tacit.streams import Reading
+      >>> Reading(separator=";", decimal=",").quote
+      '"'
+    """
 
     encoding: str | None = None
     """Of files that are neither UTF-8 nor UTF-16 with its mark; None: such a file is refused."""

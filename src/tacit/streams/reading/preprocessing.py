@@ -25,6 +25,7 @@ from tacit.streams.validate import Origin, Task, check_features
 
 BIAS = "ones"
 """Name of the column that is 1 in every row."""
+REMEDY = 'leave that row out, or say unknown = "ignore" to have it count as none of them'
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -126,7 +127,7 @@ class Preprocessing:
             raise ConfigError(f"unknown={unknown!r}: expected 'refuse' or 'ignore'")
         source = open_source(data, self.reading)
         holder = self.holders(source, owner) if self.by_owner else None
-        return self.finish(encoded(source, self.inputs, unknown), holder, source)
+        return self.finish(encoded(source, self.inputs, unknown, REMEDY), holder, source)
 
     def labels(self, data: Any) -> NDArray[Any]:
         """Return the labels of a table (rows,): -1/+1, 0, 1, 2, ... or numbers; a class that is not known is refused.

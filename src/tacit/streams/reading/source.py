@@ -172,12 +172,20 @@ class Source:
         if column.missing.any():
             self.refuse(int(np.argmax(column.missing)), name, f"the value is missing; {remedy}")
 
-    def refuse_strange(self, name: str, column: Column, known: tuple[str, ...], strange: Any, what: str) -> None:
+    def refuse_strange(
+        self,
+        name: str,
+        column: Column,
+        known: tuple[str, ...],
+        strange: Any,
+        what: str,
+        remedy: str = "add it there",
+    ) -> None:
         """Refuse words that are not among those known."""
         if strange.any():
             row = int(np.argmax(strange))
             self.refuse(
-                row, name, f"{column.shown(row)!r} is not among its {what} ({listed(known)}); mend it, or add it there"
+                row, name, f"{column.shown(row)!r} is not among its {what} ({listed(known)}); mend it, or {remedy}"
             )
 
     def refuse_inexact(self, name: str, column: Column, remedy: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from tacit.core.errors import DataError
 from tacit.streams.reading.bounded import open_bytes
-from tacit.streams.reading.options import Reading
+from tacit.streams.reading.options import SEPARATORS, Reading
 
 LONGEST_LINE = 2**24
 """Bytes."""
@@ -162,7 +162,7 @@ def _refuse_zero(path: Path, line: int, place: int) -> NoReturn:
 
 def _refuse_byte(path: Path, reading: Reading, line: int, place: int, content: bytes, start: int) -> NoReturn:
     """Refuse a byte that is not UTF-8, and show how its word would read."""
-    separator = reading.separator or ","
+    separator = reading.separator or max(SEPARATORS, key=lambda mark: content.count(mark.encode()))
     before = next(csv.reader([content[:start].decode(MOSTLY_MEANT, "replace")], delimiter=separator), [""])
     fields = next(csv.reader([content.decode(MOSTLY_MEANT, "replace")], delimiter=separator), [""])
     column = max(len(before) - 1, 0)

@@ -178,7 +178,8 @@ def _suspicious(word: str, marks: bool, reading: Reading) -> str | None:
     if WITH_COMMA.fullmatch(word):
         return f"{word!r} looks like a number with a decimal comma; say decimal = ','; or {AS_WORDS}"
     if LIKE_TIME.fullmatch(word):
-        example = "%d.%m.%Y" if "." in word else "%m/%d/%Y" if "/" in word else "%Y-%m-%d %H:%M"
+        example = "%d.%m.%Y" if "." in word else "%m/%d/%Y" if "/" in word else "%d-%m-%Y"
+        example += " %H:%M:%S" if word.count(":") == 2 else " %H:%M" if ":" in word else ""
         return (
             f"{word!r} looks like a time that is not written as 2015-02-04 17:51:00; say its format, e.g. "
             f"time_format = '{example}'; or {AS_WORDS}"
