@@ -163,9 +163,9 @@ def test_a_door_without_descriptors_lets_one_go_and_goes_on(
 
     async def story() -> None:
         door = doors.Door(Admission(DoorLimits()), served, lambda reason, address: refused.append(reason))
-        listening = doors._listening("127.0.0.1", 0)
+        listening = doors.listening("127.0.0.1", 0)
         short = Short(fileno=listening.detach())
-        monkeypatch.setattr(doors, "_listening", lambda host, port: short)
+        monkeypatch.setattr(doors, "listening", lambda host, port: short)
         Short.times = 0
         port = door.open("127.0.0.1", 0)
         (idle,) = strangers(port, 1)
