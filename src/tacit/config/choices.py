@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 from pydantic import BaseModel, Field, create_model
 
 from tacit.algorithms import REGISTRY, inverse, inverse_sqrt
-from tacit.config.sections import Place, Section, check, located, unknown_name
+from tacit.config.sections import Place, Section, check, located, toml_text, unknown_name
 from tacit.core.contract import Algorithm, Objective, Schedule
 from tacit.core.errors import ConfigError, ContractError
 from tacit.core.lazy import LazyTable
@@ -137,7 +137,7 @@ def choose(
     name = data.get(key)
     if not isinstance(name, str):
         known = ", ".join(functions)
-        problem = f"has no {key}" if name is None else f"{key} = {name!r}: expected a name in quotes"
+        problem = f"has no {key}" if name is None else f"{key} = {toml_text(name)}: expected a name in quotes"
         raise ConfigError(f"{place} {problem}; add {key} = one of: {known}")
     if name not in functions:
         remedy = "; one of your own: tacit --with FILE.py ..." if key == "name" else ""
