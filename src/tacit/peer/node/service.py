@@ -104,6 +104,7 @@ class PeerService(CloseOnce):
         for name, partners in self.node.masker.partners().items():
             self._pads[name] = self.links.secrets(name, partners, changed=self.links.dialers[name].wake)
         self._certificate = asyncio.create_task(CertificateWatch(self._watch, self.counters, self.log).run())
+        self.prequential.start()
         self._rounds = asyncio.create_task(self._run())
         position = self.node.position
         self.log.info(

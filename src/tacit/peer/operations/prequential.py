@@ -68,6 +68,10 @@ class Prequential:
         score = self._objective.score
         return self._objective.loss(params, batch), 0.0 if score is None else score(params, batch)
 
+    def start(self) -> None:
+        """Take the time from now on."""
+        self._line_at = self._clock()
+
     def judge(self, params: Params, batch: Batch) -> Judged:
         """Return the sums of a batch, which the model has not seen."""
         samples = float(np.maximum(np.asarray(batch.weight), 0).sum())
@@ -112,7 +116,7 @@ class Prequential:
         """Return the number of samples and the means; None where there is no sample, or no finite mean."""
         names = ["loss"] if self._objective.score is None else ["loss", self._objective.score_name]
         means = {
-            name: total / judged.samples if judged.samples and math.isfinite(total) else None
+            name: float(f"{total / judged.samples:.6g}") if judged.samples and math.isfinite(total) else None
             for name, total in zip(names, judged[1:], strict=False)
         }
         return {"samples": int(judged.samples), **means}
