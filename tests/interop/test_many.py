@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import tacit
-from tacit.core.errors import ConfigError, DataError
+from tacit.core.errors import ConfigError, DataError, TacitWarning
 from tacit.interop import OnlineClassifier, OnlineRegressor
 from tacit.interop.compiled_agent import QUEUE, CompiledAgent
 from tacit.interop.solo import SoloAgent
@@ -163,22 +163,35 @@ def test_columns_of_a_frame() -> None:
         learner.learn_many([[1.0]], [1.0])
 
 
+def test_a_model_that_is_lost_is_said_once() -> None:
+    learner = OnlineRegressor(features=["a"], parameters={"step": 1e3})
+    learner.learn_many(pd.DataFrame({"a": np.full(40, 9.0)}), np.ones(40))
+    with pytest.warns(TacitWarning, match="step"):
+        assert not np.isfinite(learner.predict_one({"a": 1.0}))
+    assert not np.isfinite(learner.predict_many(pd.DataFrame({"a": [1.0]}))).any()  # and no second warning
+
+
 def test_a_program_is_compiled_once() -> None:
     import jax
     import jax.numpy as jnp
 
     from tacit.runtime import programs
 
-    def lowered(number: float, called: bool = False):
-        def work(x):
+    def program(number: float, called: bool = False, second: bool = False, constant: float = 1.0):
+        many = jnp.full(100, constant)
+
+        def work(x, y):
             if called:
                 jax.debug.callback(lambda value: None, x)
-            return x * number
+            return (y if second else x) * number * many[0]
 
-        return jax.jit(work).lower(jnp.zeros(3))
+        return programs.compiled(work, jnp.zeros(3), jnp.zeros(3))
 
-    assert programs.compiled(lowered(2.0)) is programs.compiled(lowered(2.0))
-    assert programs.compiled(lowered(2.0)) is not programs.compiled(lowered(3.0))
-    assert programs.compiled(lowered(2.0, True)) is not programs.compiled(lowered(2.0, True))
-    assert programs.compiled(lowered(3.0))(jnp.ones(3)).tolist() == [3.0, 3.0, 3.0]
+    same = program(2.0)
+    assert program(2.0) is same
+    others = [program(3.0), program(2.0, second=True), program(2.0, called=True), program(2.0, constant=5.0)]
+    assert len({id(found) for found in (same, *others)}) == 5
+    x, y = jnp.ones(3), jnp.full(3, 7.0)
+    assert [float(found(x, y)[0]) for found in (same, *others)] == [2.0, 3.0, 14.0, 2.0, 10.0]
+    assert program(2.0, called=True) is not others[2]
     assert len(programs._kept) <= programs.MOST

@@ -10,6 +10,7 @@ from tests.mutation import (
     door_mutants,
     enforcement_mutants,
     event_mutants,
+    interop_mutants,
     ledger_mutants,
     record_mutants,
     release_mutants,
@@ -36,4 +37,5 @@ GROUPS = {
     "rounds": round_mutants.MUTANTS,
     "tracing": tracing_mutants.MUTANTS,
     "doors": door_mutants.MUTANTS,
+    "wrappers": interop_mutants.MUTANTS,
 }

@@ -164,7 +164,7 @@ class CompiledAgent(Agent):
         self._learn_queue()
         piece = np.zeros((QUEUE, x.shape[1]), PRECISION)
         if self._predict_many is None:
-            self._predict_many = compiled(jax.jit(self._predicted).lower(self._leaves, piece))
+            self._predict_many = compiled(self._predicted, self._leaves, piece)
         found = [np.zeros((0, *np.asarray(self._predict_many(self._leaves, piece)).shape[1:]))]
         for first in range(0, len(x), QUEUE):
             part = x[first : first + QUEUE]
@@ -187,7 +187,7 @@ class CompiledAgent(Agent):
         """Do the rounds of all samples that wait, and return what the model then says of the sample asked for."""
         self._table[QUEUE, -1] = self._waiting
         if self._program is None:
-            self._program = compiled(jax.jit(self._rounds).lower(self._leaves, self._table))
+            self._program = compiled(self._rounds, self._leaves, self._table)
         self._leaves, said = self._program(self._leaves, self._table)
         self._new_table()
         return said

@@ -119,7 +119,7 @@ class OnlineClassifier(OnlineLearner):
         """
         if len(self._known) < 2:
             return next(iter(self._known), None)
-        said = self._running().output(self._columns.row(x, learn=False))
+        said = self._says(x)
         return self._names()[int(said > 0) if said.ndim == 0 else int(said.argmax())]
 
     def predict_proba_one(self, x: Mapping[Any, Any]) -> dict[Hashable, float]:
@@ -130,7 +130,7 @@ class OnlineClassifier(OnlineLearner):
         """
         if len(self._known) < 2:
             return dict.fromkeys(self._known, 1.0)
-        said = self._running().output(self._columns.row(x, learn=False))
+        said = self._says(x)
         shares = probabilities(self._objective(), said[None])[0]
         return dict(zip(self._known, shares.tolist(), strict=True))
 
@@ -166,7 +166,7 @@ class OnlineClassifier(OnlineLearner):
         pandas, names = self._frames("predict_many"), self._names()
         if len(names) < 2 or not len(X):
             return pandas.Series([names[0] if names else None] * len(X), index=X.index, dtype=object)
-        said = self._running().output_many(self._columns.rows(X, learn=False))
+        said = self._says_of_each(X)
         chosen = said > 0 if said.ndim == 1 else said.argmax(axis=1)
         return pandas.Series([names[k] for k in chosen.astype(int)], index=X.index)
 
@@ -179,7 +179,7 @@ class OnlineClassifier(OnlineLearner):
         pandas, names = self._frames("predict_proba_many"), self._names()
         if len(names) < 2 or not len(X):
             return pandas.DataFrame(1.0, index=X.index, columns=names)
-        said = self._running().output_many(self._columns.rows(X, learn=False))
+        said = self._says_of_each(X)
         return pandas.DataFrame(probabilities(self._objective(), said), index=X.index, columns=names)
 
     # -- classes -------------------------------------------------------------------------------------------------------
@@ -289,7 +289,7 @@ class OnlineRegressor(OnlineLearner):
         Args:
           x: Feature -> number.
         """
-        return float(self._running().output(self._columns.row(x, learn=False)))
+        return float(self._says(x))
 
     def learn_many(self, X: Any, y: Any) -> None:
         """Learn from many samples, one after the other as `learn_one` would.
@@ -312,8 +312,8 @@ class OnlineRegressor(OnlineLearner):
         Args:
           X: A pandas DataFrame, one column per feature.
         """
-        pandas, rows = self._frames("predict_many"), self._columns.rows(X, learn=False)
-        return pandas.Series(self._running().output_many(rows) if len(X) else [], index=X.index, dtype=float)
+        pandas = self._frames("predict_many")
+        return pandas.Series(self._says_of_each(X) if len(X) else [], index=X.index, dtype=float)
 
     def _task(self) -> tuple[Task, int]:
         return "regression", 1

@@ -6,16 +6,18 @@ import copy
 import inspect
 import os
 import sys
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.algorithms import find
 from tacit.core.contract import Algorithm, Mechanism, Objective, Params
-from tacit.core.errors import ConfigError
+from tacit.core.errors import ConfigError, TacitWarning
 from tacit.core.extras import require
 from tacit.interop.agents import Agent
 from tacit.interop.compiled_agent import CompiledAgent, may_wait
@@ -49,6 +51,8 @@ class OnlineLearner(ABC):
         self._agent: Agent | None = None
         self._saved: list[Any] | None = None
         """State of an agent that is made again when it is needed."""
+        self._told = False
+        """Whether it was said that the model is lost."""
         self._introduce()
 
     @property
@@ -187,6 +191,26 @@ class OnlineLearner(ABC):
                 self._agent.restore(self._saved)
             self._saved = None
         return self._agent
+
+    def _says(self, x: Mapping[Any, Any]) -> NDArray[np.float64]:
+        """Return what the model says of a sample."""
+        return self._finite(self._running().output(self._columns.row(x, learn=False)))
+
+    def _says_of_each(self, X: Any) -> NDArray[np.float64]:
+        """Return what the model says of each row of a table that has one at least."""
+        return self._finite(self._running().output_many(self._columns.rows(X, learn=False)))
+
+    def _finite(self, said: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return what a model says, having warned once where that is no number any more."""
+        if not self._told and not np.isfinite(said).all():
+            self._told = True
+            warnings.warn(
+                f"{self!r} has diverged: what it predicts is no finite number; take a smaller step, or scale the "
+                "features before they are learnt (in river: StandardScaler() | learner)",
+                TacitWarning,
+                stacklevel=4,
+            )
+        return said
 
     def _new_agent(self, start: Params | None) -> Agent:
         """Make the agent; whoever promises nothing may begin with given parameters."""

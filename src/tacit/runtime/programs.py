@@ -22,32 +22,37 @@ _kept: OrderedDict[tuple[Any, ...], Callable[..., Any]] = OrderedDict()
 _lock = threading.Lock()
 
 
-def compiled(lowered: jax.stages.Lowered) -> Callable[..., Any]:
-    """Compile a program, or return the equal one that was compiled before.
+def compiled(function: Callable[..., Any], *arguments: Any, donate: tuple[int, ...] = ()) -> Callable[..., Any]:
+    """Compile a function, or return the equal program that was compiled before.
 
     Args:
-      lowered: From ``jax.jit(function).lower(...)``.
+      function: A function of arrays, as `jax.jit` takes it.
+      arguments: What it will be called with, or the shapes of that.
+      donate: Places of the arguments whose memory the results may take.
+
+    Returns:
+      The program; it takes arguments of these shapes alone.
 
     Example:
-      >>> import jax, jax.numpy as jnp
-      >>> lower = lambda: jax.jit(lambda x: x + 1).lower(jnp.zeros(3))
-      >>> compiled(lower()) is compiled(lower())
-      True
-      >>> unused = lambda size: jax.jit(lambda x, y: x).lower(1.0, jnp.zeros(size))
-      >>> compiled(unused(3)) is compiled(unused(4))
+      >>> import jax.numpy as jnp
+      >>> first, second = (compiled(lambda x, y: x + 1, 1.0, jnp.zeros(3)) for _ in range(2))
+      >>> first is second, float(first(2.0, jnp.ones(3)))
+      (True, 3.0)
+      >>> compiled(lambda x, y: x, 1.0, 2.0) is compiled(lambda x, y: y, 1.0, 2.0)
       False
     """
-    text = lowered.as_text()
-    if "callback" in text:
+    # An argument that is not used would be left out of the text, and two programs could differ in which one it is.
+    lowered = jax.jit(function, donate_argnums=donate, keep_unused=True).lower(*arguments)
+    text, settings = lowered.as_text(), jax.config.values
+    if "callback" in text or settings.get("jax_use_simplified_jaxpr_constants"):  # that keeps constants out of the text
         return lowered.compile()
     key = (
         hashlib.sha256(text.encode()).digest(),
         lowered.in_tree,
-        str(lowered.in_avals),  # also of arguments that are not used, which the text leaves out
         lowered.out_tree,
-        str(jax.tree.leaves(lowered.args_info)),  # the text is without arguments that nothing is made of
+        str(jax.tree.leaves(lowered.args_info)),
         str(jax.tree.leaves(lowered.out_info)),
-        str(jax.config.values.get("jax_default_device")),
+        str(settings.get("jax_default_device")),
     )
     with _lock:
         found = _kept.get(key)

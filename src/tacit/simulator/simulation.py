@@ -343,8 +343,8 @@ class Simulation:
         begun = time.perf_counter()
         data = resident if resident is not None else self.data.abstract_chunk()
         number = jax.ShapeDtypeStruct((), jnp.int32)
-        advance = compiled(jax.jit(self._advance, donate_argnums=1).lower(self.network, loop, data, number, number))
-        models = compiled(jax.jit(self._models).lower(self.network, loop))
+        advance = compiled(self._advance, self.network, loop, data, number, number, donate=(1,))
+        models = compiled(self._models, self.network, loop)
         return Programs(advance, models, time.perf_counter() - begun)
 
     def _collect(self, models: Params, log: checkpoints.Log, seconds: float, compile_seconds: float) -> Run:
