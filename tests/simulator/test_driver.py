@@ -395,4 +395,4 @@ def test_equal_programs_of_arguments_that_differ_are_told_apart() -> None:
 
     for length in (2, 3):
         unused = np.zeros(length)
-        assert compiled(jax.jit(first).lower(np.zeros(1), unused))(np.zeros(1), unused) == 1
+        assert compiled(first, np.zeros(1), unused)(np.zeros(1), unused) == 1
