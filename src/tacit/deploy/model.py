@@ -94,6 +94,7 @@ def peer_model(path: Path, command: str | None = None) -> Model:
         preprocessing=record,
         features=job.model_features,
         bias=record is None and job.settings.bias,
+        classes=() if job.form.task == "regression" else [str(name) for name in job.form.labels],
         label=None if settings.stream.kind == "push" else settings.stream.label,
         privacy=privacy_card(statement, _spent(settings, found).summary()),
         data=DataCard(description=f"samples of {name}, in the federation {job.settings.name!r}"),

@@ -46,6 +46,7 @@ def model_of(
     bias: bool = False,
     columns: Sequence[str] = (),
     label: str | None = None,
+    classes: Sequence[str] = (),
     privacy: PrivacyCard,
     data: DataCard,
     made: MadeCard,
@@ -66,6 +67,7 @@ def model_of(
       bias: Whether the last of them is a one that the model adds.
       columns: Names of x, where there is no preprocessing that knows them.
       label: Column of the labels, likewise.
+      classes: Labels in the order of their numbers, likewise.
       privacy: What was spent.
       data: What it was made of.
       made: How.
@@ -84,10 +86,10 @@ def model_of(
         leaf.shape for leaf in jax.tree.leaves(like(objective, features))
     ]:
         raise ConfigError(f"parameters of {objective.name!r} of other shapes than its own: there is no model of them")
-    fits = preprocessing is not None and preprocessing.task == task
-    classes = list(preprocessing.classes) if preprocessing is not None and fits else []
+    if preprocessing is not None:
+        classes = preprocessing.classes if preprocessing.task == task else ()
     if classes and task == "multiclass":  # an objective may have room for more than the data hold
-        classes += [f"class {number}" for number in range(len(classes), len(leaves[-1]))]
+        classes = [*classes, *(f"class {number}" for number in range(len(classes), len(leaves[-1])))]
     card = Card(
         objective=ObjectiveCard(name=objective.name, arguments=arguments or {}, own=own),
         task=task,
@@ -96,7 +98,7 @@ def model_of(
         preprocessing=None if preprocessing is None else preprocessing.to_json(),
         columns=list(columns if preprocessing is None else preprocessing.columns),
         label=label if preprocessing is None else preprocessing.label,
-        classes=classes,
+        classes=list(classes),
         which=which,
         owners=[] if owned is None else list(took_part),
         agents=agents,

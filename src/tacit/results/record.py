@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property, partial
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -68,8 +69,13 @@ class Record:
     """Content of trace.parquet."""
     beside: str = ""
     """Directory that it was read from together with others: its references are among these."""
-    model: Model | str = "it was read from a directory"
-    """The model of a run that has just ended, or why there is none."""
+    make_model: Callable[[], Model | str] = lambda: "it was read from a directory"
+    """Makes the model of a run that has just ended, or says why there is none."""
+
+    @cached_property
+    def model(self) -> Model | str:
+        """The model of a run that has just ended, or why there is none."""
+        return self.make_model()
 
     @property
     def label(self) -> str:
@@ -157,7 +163,7 @@ def record(run: Run) -> Record:
         bits=np.cumsum(run.per_round["bits"], axis=1, dtype=np.int64)[:, at - 1],
         judged=run.judged()[:, at - 1] if "present" in run.per_round else None,
     )
-    return Record(_summary(run), run.settings or _settings(run), trace, model=kept_model(run))
+    return Record(_summary(run), run.settings or _settings(run), trace, make_model=partial(kept_model, run))
 
 
 def figure(values: ArrayLike) -> dict[str, Any]:

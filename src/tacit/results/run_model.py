@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -58,7 +58,7 @@ def model_of_run(run: Run, owner: str | None = None, repeat: int = 0, most: floa
             versions=versions(),
             partial=run.partial,
         ),
-        figures=_figures(run),
+        figures=_figures(run, repeat, owner),
         notes=[] if kept or owner is not None else [left_out],
     )
 
@@ -107,9 +107,19 @@ def _description(run: Run) -> str:
     return run.stream.replace(path, Path(path).name) if isinstance(path, str) and path else run.stream
 
 
-def _figures(run: Run) -> dict[str, float | None]:
-    """Return the figures of the run, with names that say what they are."""
-    metrics = run.metrics()
-    score = run.objective.score_name
-    shown = {"average_loss": "average loss while learning", score: f"{score} while learning"}
-    return {words: metrics[name]["mean"] for name, words in shown.items() if name in metrics}
+def _figures(run: Run, repeat: int, owner: str | None) -> dict[str, float | None]:
+    """Return the figures of the model, with names that say what they are: on held-out rows first."""
+    found: dict[str, float | None] = {}
+    evaluation: Any = getattr(run, "evaluation", None)
+    if evaluation is not None and owner is None:
+        for name, scores in evaluation.scores["mean"].items():
+            place = repeat if len(scores) > 1 else 0
+            found[f"{name} on {evaluation.rows:,} held-out rows"] = float(scores[place])
+            if name in evaluation.constant:
+                found[f"{name} of a constant there"] = float(evaluation.constant[name][place])
+    metrics, score = run.metrics(), run.objective.score_name
+    reads = "on rows that were learnt before" if run.reads().most > 1 else "while learning"
+    for name, words in (("average_loss", "average loss"), (score, score)):
+        if name in metrics:
+            found[f"{words} {reads}"] = metrics[name]["mean"]
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, LiteralString
+from typing import Any
 
 from tacit.models.card import COVERED, FIGURES_COST, MEAN, Card
 from tacit.results.html import Html, document, html, joined
@@ -16,6 +16,9 @@ pre { background: var(--card); border: 1px solid var(--line); border-radius: 6px
 .facts { grid-template-columns: minmax(8rem, 14rem) minmax(0, 1fr); }
 .facts dd { overflow-wrap: anywhere; }
 .narrow { width: auto; min-width: min(100%, 24rem); }
+.narrow td:nth-child(n + 2), .narrow th:nth-child(n + 2) { padding-left: 1rem; }
+.words td, .words th { text-align: left; white-space: normal; vertical-align: top; }
+.words th:first-child, .words td:first-child { min-width: 4rem; }
 .promise { border-left: 4px solid var(--accent); padding: .1rem .9rem; max-width: none; }
 @media (max-width: 640px) {
   .facts { grid-template-columns: minmax(0, 1fr); gap: .1rem; } .facts dd { margin-bottom: .6rem; }
@@ -28,9 +31,9 @@ NOTHING = Html("")
 
 def page(card: Card, file: str) -> str:
     """Return the page about a model; `file` is how its file is called in the commands to copy."""
-    title = f"Model card: {card.objective.name} by {card.made.algorithm}"
+    title = f"Model card: {card.label or card.objective.name}"
     parts = [
-        html("<header><h1>{}</h1><p class='by'>A model by tacit, {}</p></header>", title, card.made.created),
+        html("<header><h1>{}</h1><p class='by'>A model by tacit, {}</p></header>", title, _time(card.made.created)),
         html("<p class='verdict'>{}</p>", _purpose(card)),
         *(html("<p class='warning'>{}</p>", note) for note in _cautions(card)),
         html("<h2>Privacy</h2>\n{}", _privacy(card)),
@@ -93,10 +96,36 @@ def _data(card: Card) -> Html:
         "rows": "no end of them" if card.data.rows is None else f"{card.data.rows:,}",
         "columns as the model sees them": _listed(card.columns) or f"{card.features}, without names",
         **({"classes": _listed(card.classes)} if card.classes else {}),
-        "done to columns": reads,
+        "done to them": reads,
         "fingerprint": card.data.fingerprint or _no_fingerprint(card),
     }
-    return _facts(facts)
+    return html("{}{}", _facts(facts), NOTHING if card.preprocessing is None else _inputs(card.preprocessing))
+
+
+def _inputs(record: dict[str, Any]) -> Html:
+    """Return the columns that a table needs, and what becomes of each."""
+    scales = {scale["column"]: scale for scale in record["scales"]}
+    rows = []
+    for each in record["inputs"][:LISTED]:
+        kinds = {"number": "a number", "word": f"one of {_listed(each['categories'])}", "time": "a time"}
+        gaps = "may be missing" if each["indicated"] else "never"
+        rows.append((each["name"], kinds.get(each["kind"], each["kind"]), gaps, _scaling(scales.get(each["name"]))))
+    table = _table(("column", "holds", "gaps", "scaled by"), rows, "narrow words")
+    return html("<p>A table needs these columns, by name:</p>{}", table)
+
+
+def _scaling(scale: dict[str, Any] | None) -> str:
+    if scale is None:
+        return "-"
+    if scale["by"] == "owner":
+        return "mean and deviation of each owner"
+    first, second = scale["numbers"][0]
+    words = "bounds {:.4g} to {:.4g}" if scale["by"] == "bounds" else "mean {:.4g}, deviation {:.4g}"
+    return words.format(first, second)
+
+
+def _time(text: str) -> str:
+    return text[:16].replace("T", " ") + " UTC"
 
 
 def _no_fingerprint(card: Card) -> str:
@@ -147,7 +176,8 @@ def _quoted(name: str) -> str:
 
 def _made(card: Card) -> Html:
     made = card.made
-    settings = ", ".join(f"{key} {setting_in_words(value)}" for key, value in made.settings.items() if key != "name")
+    own = {key: value for key, value in made.settings.items() if key not in ("name", "label", "alone")}
+    settings = "; ".join(f"{key} {setting_in_words(value)}" for key, value in own.items())
     facts = {
         "objective": _call(card),
         "algorithm": made.algorithm + (f" ({settings})" if settings else ""),
@@ -155,7 +185,7 @@ def _made(card: Card) -> Html:
         **({"links": made.graph} if made.graph else {}),
         **({} if made.seed is None else {"seed": str(made.seed)}),
         **({"command": html("<code>{}</code>", made.command)} if made.command else {}),
-        "made": made.created,
+        "made": _time(made.created),
         "versions": ", ".join(f"{name} {version}" for name, version in made.versions.items()),
     }
     return _facts(facts)
@@ -172,10 +202,10 @@ def _facts(facts: dict[str, Any]) -> Html:
     return html("<dl class='facts'>{}</dl>", joined(items))
 
 
-def _table(columns: tuple[LiteralString, ...], rows: Iterable[tuple[str, ...]]) -> Html:
+def _table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]], kind: str = "narrow") -> Html:
     head = joined(html("<th>{}</th>", title) for title in columns)
     body = joined(html("<tr>{}</tr>", joined(html("<td>{}</td>", cell) for cell in row)) for row in rows)
-    table = html("<table class='narrow'><thead><tr>{}</tr></thead><tbody>{}</tbody></table>", head, body)
+    table = html("<table class='{}'><thead><tr>{}</tr></thead><tbody>{}</tbody></table>", kind, head, body)
     return html("<div class='scroll' tabindex='0'>{}</div>", table)
 
 
