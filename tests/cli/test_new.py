@@ -213,13 +213,14 @@ def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
 
 def test_keys_of_a_file_that_is_not_plain(capsys: pytest.CaptureFixture[str]) -> None:
     lines = [
-        f"{'Arlès' if k % 2 else 'Köln'};{k},5;{'?' if k == 3 else k};{'ja' if k % 3 else 'nein'}" for k in range(20)
+        f"{'Arlès' if k % 2 else 'Köln'};{k + 1:02d}.01.2024;{k},5;{'?' if k == 3 else k};{'ja' if k % 3 else 'nein'}"
+        for k in range(20)
     ]
-    Path("t.csv").write_text("\n".join(["clinic;weight;age;back", *lines]) + "\n", encoding="cp1252")
+    Path("t.csv").write_text("\n".join(["clinic;day;weight;age;back", *lines]) + "\n", encoding="cp1252")
     assert give("new experiment --data t.csv") == 0
     stream = load("experiment.toml").stream.settings()
     assert (stream["encoding"], stream["separator"], stream["decimal"]) == ("cp1252", ";", ",")
-    assert stream["missing_marks"] == ["?"]
+    assert (stream["missing_marks"], stream["time_format"]) == (["?"], "%d.%m.%Y")
     assert stream["features"] == ["weight", "age"]
     assert "cp1252" in capsys.readouterr().out
     assert give("new peer --data t.csv") == 2  # a peer follows plain files

@@ -99,9 +99,19 @@ def _stream(found: Look, file: Path, batch: int) -> list[str]:
         f"features = {toml(list(found.features))}",
         *left_out,
         *(['missing = "indicate"'.ljust(24) + " # a gap is 0, and a column says where"] if found.gaps else []),
-        *(comment(f"time = {toml(name)}: read the rows by time") for name in found.times[:1]),
+        *_times(found),
         f"batch = {batch}",
         "passes = 1".ljust(24) + " # reads of every row; from 2 on, figures of the rounds are training figures",
+    ]
+
+
+def _times(found: Look) -> list[str]:
+    if not found.times:
+        return []
+    name = toml(found.times[0])
+    return [
+        f"# time = {name}".ljust(24) + " # read the rows by time",
+        f'# time_features = {{{name} = ["weekday", "month"]}}',
     ]
 
 

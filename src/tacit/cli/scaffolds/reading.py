@@ -11,8 +11,10 @@ from tacit.streams.reading.formats import TEXT_ENDINGS, is_several, open_source
 from tacit.streams.reading.options import PLAIN, SEPARATORS, Reading
 from tacit.streams.reading.source import Source
 from tacit.streams.reading.text import survey, text_lines
-from tacit.streams.reading.words import MARKS
+from tacit.streams.reading.words import LIKE_TIME, MARKS
 
+TIME_FORMATS = ("%d.%m.%Y", "%d.%m.%Y %H:%M", "%d/%m/%Y", "%d/%m/%Y %H:%M", "%m/%d/%Y", "%m/%d/%Y %H:%M", "%Y/%m/%d")
+"""Of times that are not written as 2015-02-04 17:51:00. Where day and month may be either, the day comes first."""
 OTHER_ENCODING = "cp1252"
 """Of a file that is not UTF-8: Windows, western Europe. It is said, since nobody can know."""
 
@@ -22,12 +24,12 @@ def find_reading(data: Path) -> Source:
     text = data.name.lower().removesuffix(".gz").endswith(TEXT_ENDINGS) and not is_several(str(data))
     if not text or not data.is_file():
         return open_source(str(data))
-    reading = _separated(data, _encoded(data))
-    best = open_source(data, reading)
-    for tried in _alternatives(best):
-        other = open_source(data, tried)
-        if len(_refused(other)) < len(_refused(best)):
-            best = other
+    best = open_source(data, _separated(data, _encoded(data)))
+    for alternatives in (_decimals, _marks, _time_formats):
+        for tried in alternatives(best):
+            other = open_source(data, tried)
+            if len(_refused(other)) < len(_refused(best)):
+                best = other
     return best
 
 
@@ -59,16 +61,21 @@ def _separated(path: Path, reading: Reading) -> Reading:
     return reading if most == usual or counts[most] == 0 else replace(reading, separator=most)
 
 
-def _alternatives(source: Source) -> Iterator[Reading]:
-    """Go through other settings, each made of what columns hold that cannot be read."""
-    decimals = [source.reading]
+def _decimals(source: Source) -> Iterator[Reading]:
     if source.reading.separator not in (None, ","):
-        decimals.append(replace(source.reading, decimal=","))
-        yield decimals[1]
+        yield replace(source.reading, decimal=",")
+
+
+def _marks(source: Source) -> Iterator[Reading]:
+    """Take for gaps what stands among numbers and looks like a mark."""
     odd = {word for name in _refused(source) for word in _different(source, name) if MARKS.fullmatch(word)}
     if odd:
-        for reading in decimals:
-            yield replace(reading, missing_marks=tuple(sorted(odd)))
+        yield replace(source.reading, missing_marks=tuple(sorted(odd)))
+
+
+def _time_formats(source: Source) -> Iterator[Reading]:
+    if any(LIKE_TIME.fullmatch(word) for name in _refused(source) for word in _different(source, name)[:5]):
+        yield from (replace(source.reading, time_format=form) for form in TIME_FORMATS)
 
 
 def _refused(source: Source) -> list[str]:
