@@ -50,9 +50,6 @@ SMALL = 4096
 """Agents in all repeats up to which JAX is started with one thread, unless the user says otherwise: their rounds are
 faster so, and the process of a command runs nothing else."""
 
-LONG = 10.0
-"""Seconds of solving for regret after which the key is named that leaves it out."""
-
 Out = Annotated[Path | None, typer.Option(help="Directory to write; made if it is not there.")]
 Seed = Annotated[int | None, typer.Option(min=0, help="Seed of the first repeat.")]
 
@@ -301,6 +298,8 @@ def _leave(outcome: Outcome) -> None:
 
 
 def _print_finished(run: Any) -> None:
+    from tacit.simulator.progress import LONG
+
     seconds = run.seconds + run.compile_seconds
     say(f"  {run.label}: {run.rounds:,} rounds in {seconds:.1f} s{' (interrupted)' if run.partial else ''}")
     if run.regret_seconds > LONG:

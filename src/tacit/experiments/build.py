@@ -117,9 +117,9 @@ class Problem:
         settings = self.config.run
         if not settings.regret_points or run.partial:
             return
-        title = f"regret of {run.label} (regret_points = 0 in [run] leaves it out)"
-        with Progress(settings.regret_points * len(run.streams), 0, title, progress) as bar:
-            run.regret(settings.regret_points, settings.regret_window if run.constraints else None, told=bar.of)
+        with Progress(settings.regret_points * len(run.streams), 0, f"regret of {run.label}", progress) as bar:
+            told = functools.partial(bar.of, hint="(regret_points = 0: none)")
+            run.regret(settings.regret_points, settings.regret_window if run.constraints else None, told=told)
 
     def _run(self, algorithm: Algorithm, progress: bool | None) -> Run:
         settings = self.config.run

@@ -9,6 +9,10 @@ from types import FrameType, TracebackType
 from typing import Any
 
 
+LONG = 10.0
+"""Seconds after which a hint is of use."""
+
+
 class Progress:
     """Steps done, their speed, time passed and time left on a terminal; silent elsewhere."""
 
@@ -20,10 +24,10 @@ class Progress:
             from rich.progress import Progress as Bar
 
             self._bar = Bar(
-                TextColumn("{task.description}"),
-                BarColumn(),
+                TextColumn("{task.description}", markup=False),  # names may hold brackets
+                BarColumn(20),
                 MofNCompleteColumn(),
-                TextColumn("{task.fields[rate]}"),
+                TextColumn("{task.fields[rate]}", markup=False),
                 TimeElapsedColumn(),
                 TimeRemainingColumn(),
                 console=Console(stderr=True),
@@ -37,10 +41,11 @@ class Progress:
             speed = self._bar.tasks[0].speed
             self._bar.update(self._task, completed=done, rate=f"{speed:,.0f} rounds/s" if speed else "")
 
-    def of(self, done: int, steps: int) -> None:
-        """Say how many steps are done of how many, where that was not known; without a speed."""
+    def of(self, done: int, steps: int, hint: str = "") -> None:
+        """Say how many steps are done of how many, where that was not known; a hint is shown from ten seconds on."""
         if self._bar is not None:
-            self._bar.update(self._task, completed=done, total=steps)
+            long = (self._bar.tasks[0].elapsed or 0) > LONG
+            self._bar.update(self._task, completed=done, total=steps, rate=hint if long else "")
 
     def __enter__(self) -> Progress:
         if self._bar is not None:
