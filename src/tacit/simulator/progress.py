@@ -8,7 +8,6 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any
 
-
 LONG = 10.0
 """Seconds after which a hint is of use."""
 
