@@ -12,9 +12,9 @@ from tacit import runtime
 from tacit.algorithms import REGISTRY
 from tacit.core.errors import ConfigError
 from tacit.experiments import Problem, alone, build, parse
-from tacit.experiments.constant import constant_figures
 from tacit.experiments.execute import execute
 from tacit.experiments.references import compare
+from tacit.metrics.constant import constant_figures
 from tacit.results import Run, load_all
 from tacit.streams import Batch
 from tests.contract import cases
@@ -252,7 +252,7 @@ def test_the_constant_is_that_of_each_agents_labels_so_far(
         "absolute": CHANCE.normal(size=shape),
     }
     y = np.asarray(labels.get(objective.name, CHANCE.choice([-1.0, 1.0], shape)))
-    monkeypatch.setattr("tacit.experiments.constant.NUMBERS_AT_A_TIME", 50)  # several pieces
+    monkeypatch.setattr("tacit.metrics.constant.NUMBERS_AT_A_TIME", 50)  # several pieces
     found = constant_figures(objective, stream_of(y, WEIGHT if weighted else None), ROUNDS)
     assert found is not None
     losses, scores = by_hand(objective, y, WEIGHT if weighted else np.ones(shape))

@@ -28,7 +28,7 @@ def test_a_method_that_cannot_run_is_listed_and_the_others_run(experiment: str, 
     outcome = execute(made, tmp_path, progress=False)
     assert [each.label for each in outcome.comparison.refused] == ["adapt_then_combine"]
     assert "[[algorithm]] 3" in outcome.comparison.refusals()[0]
-    row = outcome.comparison.refused_rows()[0]
+    row = outcome.comparison.further_rows()[-1]
     assert row[:2] == ("adapt_then_combine", "refused")
     assert len(row) == len(outcome.comparison.columns())
     assert len(load_all(tmp_path)) == 2

@@ -313,8 +313,11 @@ def _print_trial(name: str, step: float, loss: float) -> None:
 def _print_comparison(comparison: Comparison) -> None:
     for difference in comparison.differences():
         say(f"note: these runs are not of one problem: {difference}", err=True)
-    rows = [*comparison.rows(), *comparison.refused_rows()]
+    rows = [*comparison.rows(), *comparison.further_rows()]
     print_table([textwrap.fill(title, 16) for title in comparison.columns()], rows)
+    if comparison.held_out is not None:
+        say(comparison.held_out.title)
+        print_table([textwrap.fill(title, 16) for title in comparison.held_out.columns()], comparison.held_out.rows())
     for sentence in (comparison.headline(), *comparison.readings(), *comparison.sentences()):
         say(sentence)
     for caution in (*comparison.cautions(), *comparison.refusals()):

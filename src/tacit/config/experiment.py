@@ -27,6 +27,8 @@ from tacit.config.choices import Choice, choose, choose_method, method_name, tas
 from tacit.config.experiment_sections import (
     AlgorithmSettings,
     DatasetSettings,
+    Evaluate,
+    EvaluateSettings,
     FileSettings,
     GraphSettings,
     Privacy,
@@ -44,6 +46,7 @@ from tacit.core.errors import ConfigError
 from tacit.graphs import Graph
 from tacit.objectives import OBJECTIVES
 from tacit.streams import Dataset, Reading, Stream, partition
+from tacit.streams.hold_out import held_out_owners
 from tacit.streams.reading.formats import TEXT_ENDINGS
 from tacit.streams.reading.sql import has_password
 
@@ -93,7 +96,7 @@ OF_THE_RUN = frozenset({"agents", "rounds", "seed", "name", "data"})
 OF_THE_DATA = frozenset({"rows", "x", "y", "agents", "seed"})
 WHAT = "an experiment's file"
 SECTIONS = ("run", "graph", "stream", "objective", "algorithm")
-OPTIONAL = ("privacy",)
+OPTIONAL = ("privacy", "evaluate")
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,8 @@ class Config:
     """What a record may cost in the algorithms that say nothing else."""
     classes_found: bool = False
     """Whether the number of classes was counted in the stream's table."""
+    evaluate: Evaluate | None = None
+    """Rows that are held out."""
 
     def settings(self, only: int | None = None) -> dict[str, Any]:
         """Return the experiment as it would stand in a file, defaults spelt out.
@@ -145,6 +150,7 @@ class Config:
             "stream": stream,
             "objective": self.objective.settings(),
             **({} if self.privacy is None else {"privacy": self.privacy.settings.model_dump()}),
+            **({} if self.evaluate is None else {"evaluate": self.evaluate.settings.model_dump(exclude_none=True)}),
             "algorithm": tables,
         }
 
@@ -182,13 +188,14 @@ def parse(text: str, file: Path, **overrides: int | None) -> Config:
         counted = _with_classes(data["objective"], data["stream"], file)
         objective = choose(OBJECTIVES, counted, Place(str(file), "[objective]"))
         stream, shares = _stream(data["stream"], objective, file)
-        graph, dynamics = _graph(_with_owners(data["graph"], stream), file)
+        evaluate = _evaluate(data.get("evaluate"), stream, file)
+        graph, dynamics = _graph(_with_owners(data["graph"], stream, evaluate), file)
     algorithms = _algorithms(data["algorithm"], file)
     labels, privacy, place = _labels(algorithms, file), None, Place(str(file), "[privacy]")
     if "privacy" in data:
         privacy = Privacy(check(PrivacySettings, data["privacy"], place), place)
     found = "classes" in counted and "classes" not in {**data["objective"], **data["stream"]}
-    return Config(file, run, graph, dynamics, stream, shares, objective, algorithms, labels, privacy, found)
+    return Config(file, run, graph, dynamics, stream, shares, objective, algorithms, labels, privacy, found, evaluate)
 
 
 def load_graph(path: str | os.PathLike[str]) -> tuple[Choice, Choice | None]:
@@ -242,8 +249,25 @@ def _graph(data: Mapping[str, Any], file: Path) -> tuple[Choice, Choice | None]:
     return graph, choose(DYNAMICS, dynamics, Place(str(file), "[graph.dynamics]"))
 
 
-def _with_owners(data: Mapping[str, Any], stream: Choice) -> dict[str, Any]:
-    """Give a graph without a number of agents one for each owner in the stream's table."""
+def _evaluate(data: Mapping[str, Any] | None, stream: Choice, file: Path) -> Evaluate | None:
+    if data is None:
+        return None
+    place = Place(str(file), "[evaluate]")
+    settings = check(EvaluateSettings, data, place)
+    if stream.kind in SYNTHETIC:
+        raise ConfigError(f"{place} is for streams over files and data sets; {stream.kind} makes new rows all the time")
+    if settings.by == "owner" and (stream.kind not in FILES or not _has_owners(stream)):
+        raise ConfigError(f'{place} by = "owner", but [stream] names no owner column; add owner = ..., or leave by out')
+    if settings.file is not None:
+        if stream.kind not in FILES:
+            raise ConfigError(f"{place} file = {settings.file!r} is for a stream over a file; give share = 0.2, say")
+        path = str(beside(file, settings.file, Place(str(file), "file")))
+        settings = settings.model_copy(update={"file": path})
+    return Evaluate(settings, place)
+
+
+def _with_owners(data: Mapping[str, Any], stream: Choice, evaluate: Evaluate | None = None) -> dict[str, Any]:
+    """Give a graph without a number of agents one for each owner in the stream's file that takes part."""
     values, kind = stream.values, data.get("kind")
     function = GRAPHS.get(kind) if isinstance(kind, str) else None
     if function is None or "agents" in data or "n" not in inspect.signature(function).parameters:
@@ -252,7 +276,9 @@ def _with_owners(data: Mapping[str, Any], stream: Choice) -> dict[str, Any]:
         return dict(data)
     with located(stream.place):
         owners = streams.read_owners(getattr(values, "data", None), getattr(values, "owner", None), _reading(values))
-        return {**data, "agents": len(owners)}
+        asked = None if evaluate is None or evaluate.settings.by != "owner" else evaluate.settings.share
+        held = 0 if asked is None else len(held_out_owners(len(owners), asked))
+        return {**data, "agents": len(owners) - held}
 
 
 def _with_classes(data: Mapping[str, Any], stream: Mapping[str, Any], file: Path) -> dict[str, Any]:

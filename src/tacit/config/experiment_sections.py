@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from tacit.config.choices import MethodSettings
 from tacit.config.sections import Place, Section, Seeding
@@ -166,6 +166,37 @@ class AlgorithmSettings(MethodSettings):
     """Whether every agent runs it by itself: the same method on a network without links."""
     private: bool | None = None
     """False: [privacy] is not for it."""
+
+
+class EvaluateSettings(Section):
+    """[evaluate]: rows that are held out, and by which final models are judged."""
+
+    share: float | None = Field(default=None, gt=0, lt=1)
+    """Of the rows of [stream], which are then not learnt from."""
+    by: Literal["row", "owner", "time"] = "row"
+    """Rows at random, whole owners at random, or the last rows of each owner."""
+    seed: Seeding | None = None
+    """Of the choice, which is the same in all repeats; without it that of [run]."""
+    file: str | None = Field(default=None, min_length=1)
+    """Rows of a file of their own instead, with the columns of that of [stream]."""
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.share is None) == (self.file is None):
+            raise ValueError('expected share = 0.2, say, or file = "test.csv"; give one of them')
+        given = sorted({"by", "seed"} & self.model_fields_set)
+        if self.file is not None and given:
+            raise ValueError(f"{given[0]} is about a share; a file's rows are all held out; remove it")
+        if self.by == "time" and self.seed is not None:
+            raise ValueError('seed has no effect with by = "time"; remove it')
+        return self
+
+
+class Evaluate(NamedTuple):
+    """The section [evaluate], and where it stands."""
+
+    settings: EvaluateSettings
+    place: Place
 
 
 class PrivacySettings(Section):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tacit import runtime
-from tacit.config.choices import Choice
+from tacit.config.choices import Choice, task_of
 from tacit.config.experiment import SYNTHETIC, Config
 from tacit.config.sections import in_words_of_a_file, located
 from tacit.core import limits
@@ -19,6 +19,7 @@ from tacit.experiments.private import planned
 from tacit.experiments.references import References, made, references_of, with_constant
 from tacit.experiments.tables import Tabular, seeded
 from tacit.graphs import Channel, Delay, Graph, Topology, as_topology
+from tacit.metrics.held_out import HeldOut
 from tacit.privacy.planning import Plan
 from tacit.results import Run
 from tacit.results.record import Refusal
@@ -49,6 +50,8 @@ class Problem:
     refused: list[Refusal] | None = None
     """Methods of the file that are left out, and why: a run that is refused is added when it is tried. None: the first
     one that cannot run stops everything."""
+    held_out: HeldOut | None = None
+    """Rows that final models are judged by."""
 
     def check(self, choice: Choice, algorithm: Algorithm) -> None:
         """Refuse a method that cannot run, before any has begun.
@@ -102,6 +105,8 @@ class Problem:
             run.label, run.settings, run.references = label, described, of.get(label, {})
             stopped: KeyboardInterrupt | None = None
             try:
+                if self.held_out is not None:
+                    run.evaluate_on([self.held_out], task_of(self.config.objective)[0])
                 self._regret(run, progress)
             except KeyboardInterrupt as error:
                 stopped = error
@@ -200,14 +205,16 @@ def _built(config: Config, strict: bool) -> Problem:
         None if links is None else tuple(links),
     )
     graph = graph_maker(config.graph, config.dynamics)
-    stream = _stream_maker(config, graph)
+    stream, tabular = _stream_maker(config, graph)
     with located(config.objective.place):
-        objective = config.objective.function(**config.objective.arguments())
+        weights = {} if tabular is None else tabular.class_weights(config.objective)
+        objective = config.objective.function(**{**config.objective.arguments(), **weights})
     _check_length(config, stream(config.run.seed))
     plan = None
     if config.privacy is not None:
         config, plan = planned(config, config.privacy, stream(config.run.seed))
-    bare = Problem(config, _there(config.graph, graph, stream), stream, objective, (), channel, plan)
+    held_out = None if tabular is None else tabular.held_out
+    bare = Problem(config, _there(config.graph, graph, stream), stream, objective, (), channel, plan, None, held_out)
     for common in (bare.graph, bare.stream):  # whose faults are no method's
         common(config.run.seed)
     kept: list[tuple[Choice, str, Algorithm]] = []
@@ -290,7 +297,8 @@ def _there(
     return topology
 
 
-def _stream_maker(config: Config, graph: Callable[[int], Graph]) -> Callable[[int], Stream]:
+def _stream_maker(config: Config, graph: Callable[[int], Graph]) -> tuple[Callable[[int], Stream], Tabular | None]:
+    """Return the function from a repeat's seed to its stream, and the table that it is over, where there is one."""
     choice = config.stream
     if choice.kind in SYNTHETIC:
         # A stream whose data come spread over the rounds has to know how many there are; others have no end.
@@ -304,5 +312,6 @@ def _stream_maker(config: Config, graph: Callable[[int], Graph]) -> Callable[[in
                 made: Stream = choice.function(agents=graph(seed).agents, **settings)
                 return made
 
-        return synthetic
-    return Tabular(config, graph).stream
+        return synthetic, None
+    table = Tabular(config, graph)
+    return table.stream, table

@@ -1,37 +1,16 @@
-"""The constant: what each agent could predict from its own labels so far, without a model and without anybody.
-
-A class by its frequency (its probability n_k + 1/2 over n + K/2, or the majority where a loss or a score wants a side),
-a number by the mean; each label is predicted before it is counted. It is computed from the stream, round by round as
-the figures of a run are.
-"""
+"""The constant as a run, to be compared with others; `tacit.metrics.constant` computes it."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-
-import jax
 import numpy as np
-from numpy.typing import NDArray
 
-from tacit.core.contract import Objective, PrivacyStatement, Separable
-from tacit.objectives.losses import (
-    MeanLoss,
-    absolute_loss,
-    hinge_loss,
-    logistic_loss,
-    softmax_loss,
-    squared_loss,
-)
+from tacit.core.contract import PrivacyStatement
+from tacit.metrics.constant import constant_figures
 from tacit.privacy.spending import RunPrivacy
 from tacit.results import Run
-from tacit.streams import Stream
 
 LABEL = "a constant"
-NUMBERS_AT_A_TIME = 1 << 22
-"""Of a stream, features included, that are read at once."""
 HOLDS = "not private: a constant of each agent's own labels; nothing is sent"
-Numbers = NDArray[np.float64]
 
 
 def constant_run(like: Run) -> Run | None:
@@ -68,92 +47,3 @@ def constant_run(like: Run) -> Run | None:
         partial=like.partial,
         label=LABEL,
     )
-
-
-def constant_figures(objective: Objective, stream: Stream, rounds: int) -> Mapping[str, Numbers] | None:
-    """Return (rounds,) loss and score of the constant on a stream; None where the objective has none.
-
-    Args:
-      objective: Loss of a linear model with labels: classes or numbers.
-      stream: The data.
-      rounds: Number of rounds, from 1 on.
-    """
-    loss = objective.loss
-    data = loss.data if isinstance(loss, Separable) else loss
-    sample, spec = getattr(data, "sample", None), stream.batch_spec()
-    if not isinstance(data, MeanLoss) or not hasattr(spec, "y"):
-        return None
-    if sample in (squared_loss, absolute_loss):
-        kinds = 0
-    elif sample in (logistic_loss, hinge_loss):
-        kinds = 2
-    elif sample is softmax_loss:
-        kinds = jax.eval_shape(objective.initial, spec).shape[0]
-    else:
-        return None
-    features = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(spec))
-    step = max(1, NUMBERS_AT_A_TIME // (stream.agents * (features + kinds)))
-    seen = np.zeros((stream.agents, max(2, kinds)))
-    pieces = []
-    for start in range(0, rounds, step):
-        batch = stream.chunk(start, min(start + step, rounds))
-        y, weight = _by_place(batch.y, getattr(batch, "weight", None))
-        counts = _counted(y, weight, kinds)
-        before = seen + np.cumsum(counts, axis=0) - counts
-        seen = before[-1] + counts[-1]
-        judged = _numbers(sample, before, y) if kinds == 0 else _classes(sample, before, _class_of(y, kinds))
-        pieces.append([_mean_over_agents(values, weight) for values in judged])
-    lost, score = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
-    # An agent without a sample loses nothing, and is neither right nor wrong.
-    figures = {"loss": lost[:, 0], objective.score_name: score[:, 1]}
-    return {**figures, "present": lost[:, 2], "present_loss": lost[:, 0]}
-
-
-def _by_place(y: NDArray[np.generic], weight: NDArray[np.generic] | None) -> tuple[Numbers, Numbers]:
-    """Return labels and weights (rounds, agents, places); what cannot be used counts as absent."""
-    labels = np.asarray(y, np.float64)
-    labels = labels[..., None] if labels.ndim == 2 else labels
-    if weight is None:
-        return labels, np.ones(labels.shape)
-    given = np.maximum(np.asarray(weight, np.float64), 0)
-    weights = np.broadcast_to(given[..., None] if given.ndim == 2 else given, labels.shape)
-    return np.where(weights > 0, labels, 0), weights
-
-
-def _class_of(y: Numbers, kinds: int) -> NDArray[np.int64]:
-    return (y > 0).astype(np.int64) if kinds == 2 and y.min(initial=0) < 0 else y.astype(np.int64)
-
-
-def _counted(y: Numbers, weight: Numbers, kinds: int) -> Numbers:
-    """Return (rounds, agents, ...) what a round adds: a count for each class, or count and sum of the numbers."""
-    if kinds == 0:
-        return np.stack([weight.sum(axis=2), (weight * y).sum(axis=2)], axis=2)
-    found = _class_of(y, kinds)
-    return np.stack([(weight * (found == kind)).sum(axis=2) for kind in range(kinds)], axis=2)
-
-
-def _numbers(sample: object, before: Numbers, y: Numbers) -> Sequence[Numbers]:
-    mean = (before[..., 1] / np.maximum(before[..., 0], np.finfo(float).tiny))[..., None]
-    off = np.abs(y - mean)
-    return (off**2 / 2 if sample is squared_loss else off), off**2
-
-
-def _classes(sample: object, before: Numbers, found: NDArray[np.int64]) -> Sequence[Numbers]:
-    own = np.take_along_axis(before, found, axis=2)
-    others = np.where(np.arange(before.shape[2]) == found[..., None], -np.inf, before[:, :, None]).max(axis=3)
-    right = (own > others).astype(np.float64)  # of a tie nobody is right, as of a model that says 0
-    if sample is hinge_loss:
-        return 1 - np.sign(own - others), right
-    total = before.sum(axis=2, keepdims=True)
-    return -np.log((own + 0.5) / (total + before.shape[2] / 2)), right
-
-
-def _mean_over_agents(values: Numbers, weight: Numbers) -> Numbers:
-    """Return (rounds, 3) means over the agents: over all, where one without a sample counts 0; over the others; and
-    the share of these."""
-    there = weight.sum(axis=2)
-    each = (weight * values).sum(axis=2) / np.where(there > 0, there, 1)
-    present = (there > 0).sum(axis=1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        share = present / there.shape[1]
-        return np.stack([each.mean(axis=1), each.sum(axis=1) / present, share], axis=1)

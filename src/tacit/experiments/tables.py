@@ -15,9 +15,13 @@ from tacit.config.experiment_sections import Seed
 from tacit.config.sections import located
 from tacit.core.errors import ConfigError, DataError
 from tacit.graphs import Graph
+from tacit.metrics.held_out import HeldOut, constant_of
+from tacit.objectives.class_weights import SIGNS, balanced, weights_in_order
 from tacit.privacy.planning import planned_batch
 from tacit.streams import Preprocessing, SqlQuery, Stream, Table
 from tacit.streams.dataset import with_bias
+from tacit.streams.hold_out import IN_WORDS as HELD_IN_WORDS
+from tacit.streams.hold_out import held_out_rows, hold_out, scaled_like
 from tacit.streams.learnt import Kind, Learnt, declared
 from tacit.streams.reading.preprocessing import unit_rows
 from tacit.streams.reading.source import listed
@@ -43,6 +47,10 @@ class Tabular:
         self.owner: Any = None
         self.learnt: tuple[Learnt, ...] = ()
         self.preprocessing: Preprocessing | None = None
+        self.evaluate, self.seed = config.evaluate, config.run.seed
+        self.classes: tuple[str, ...] = ()
+        self.held_out: HeldOut | None = None
+        """Rows that are not learnt from."""
         private, given = config.privacy is not None, self.settings.model_fields_set
         self._unit = self.settings.unit if "unit" in given else private
         with located(self.choice.place):
@@ -55,20 +63,30 @@ class Tabular:
 
     def _read_data_set(self, asked: bool) -> Any:
         found = self.choice.function()
-        data = found.standardised() if self.settings.standardise else found
+        asked_for = self._share()
+        held = None if asked_for is None else held_out_rows(len(found.y), **asked_for)
+        data = found.standardised(None if held is None else ~held) if self.settings.standardise else found
         self.y, self.task, self.shuffle = data.y, data.task, self.settings.shuffle
         self.name, self.description = data.name, data.description
         if self.settings.standardise:
             what = f"mean and deviation of every column over all rows of {data.name}, a published data set"
             self.learnt = (Learnt("scaling", what, "standardise = false"),)
         x = with_bias(data.x) if self.settings.bias else data.x
-        return unit_rows(x) if self._unit and (asked or x.ndim == 2) else x
+        x = unit_rows(x) if self._unit and (asked or x.ndim == 2) else x
+        if held is None:
+            return x
+        self.y = data.y[~held]
+        self._hold(x[held], data.y[held])
+        return x[~held]
 
     def _read_file(self, config: Config) -> Any:
         settings = self.settings
         count = task_of(config.objective)[1]
         given = {"classes": count} if settings.classes is None and settings.task == "multiclass" else {}
         table: Table = self.choice.function(settings.data, **{**self.choice.arguments(), **given})
+        asked, test = self._share(), None
+        if asked is not None:
+            table, test = hold_out(table, **asked)
         by_owner, bounds = settings.standardise == "owner", settings.bounds or {}
         by = "owner" if by_owner else "everyone" if settings.standardise else None
         scaled = streams.scaled(table, by, bounds, bias=settings.bias, unit=self._unit)  # type: ignore[arg-type]
@@ -77,6 +95,7 @@ class Tabular:
             remedy = 'classes = ["...", "..."], or their number in [objective]'
             self.learnt = (*self.learnt, Learnt("classes", f"how many classes {settings.label!r} has", remedy))
         self.owner, self.y, self.task, self.name = table.owner, table.y, settings.task, self.choice.kind
+        self.classes = table.classes
         self._check_classes(table, count)
         if settings.time is not None and settings.shuffle and "shuffle" in settings.model_fields_set:
             raise ConfigError(f"shuffle = true and time = {settings.time!r}: rows are read by time; remove one of them")
@@ -91,7 +110,52 @@ class Tabular:
             whose = "each owner's own rows" if by_owner else "all rows"
             words.append(f"columns scaled by mean and deviation of {whose}, {NOT_COVERED}")
         self.description = "; ".join(words)
+        if test is not None:
+            test = scaled_like(test, scaled)
+            self._hold(test.x, test.y, test.owner, table.owners)
+        elif self.evaluate is not None:
+            with located(self.evaluate.place):
+                self._hold_file(scaled, str(self.evaluate.settings.file))
         return scaled.x
+
+    def _share(self) -> dict[str, Any] | None:
+        """Return how rows are held out, where a share of them is."""
+        if self.evaluate is None or self.evaluate.settings.share is None:
+            return None
+        asked = self.evaluate.settings
+        return {"share": asked.share, "by": asked.by, "seed": self.seed if asked.seed is None else asked.seed}
+
+    def _hold_file(self, table: Table, path: str) -> None:
+        record = table.preprocessing
+        assert record is not None  # of a table that was read
+        source = streams.open_source(path, record.reading)
+        owner = None
+        if record.owner is not None and record.owner in source.columns:
+            owner = source.words(record.owner).numbered(record.owners)  # -1: took no part
+        self._hold(record.apply(source), record.labels(source), owner, table.owners)
+
+    def _hold(self, x: Any, y: Any, owner: Any = None, owners: tuple[str, ...] = ()) -> None:
+        """Keep rows that are not learnt from, beside the constant of those that are."""
+        assert self.evaluate is not None
+        asked = self.evaluate.settings
+        how = f"file {asked.file}" if asked.share is None else f"{asked.share:.0%} {HELD_IN_WORDS[asked.by]}"
+        classes = int(max(self.y.max(), y.max())) + 1 if self.task == "multiclass" else 2
+        self.held_out = HeldOut(x, y, owner, owners, how, constant_of(self.y, self.task, classes))
+        self.description += f"; {len(y):,} rows are held out ({how})"
+
+    def class_weights(self, objective: Choice) -> dict[str, Any]:
+        """Return the weights of classes that an objective asks for, in their order; nothing where it asks for none."""
+        asked = getattr(objective.values, "class_weight", None)
+        if asked is None or isinstance(asked, list):
+            return {}
+        count = objective.arguments()["classes"] if self.task == "multiclass" else None
+        if asked == "balanced":
+            what, remedy = "how often each class occurs", "class_weight = {... = 1.0, ... = 5.0} in [objective]"
+            self.learnt += declared((Learnt("class_weight", what, remedy),), self._public())
+            return {"class_weight": balanced(self.y, count)}
+        names = self.classes or (SIGNS if count is None else tuple(map(str, range(count))))
+        spare = tuple(f"(class {k})" for k in range(len(names), count or 2))
+        return {"class_weight": weights_in_order(asked, (*names, *spare))}
 
     def _public(self) -> Collection[str]:
         """A published data set holds no secret; of a file the user declares what is public."""

@@ -1,4 +1,4 @@
-"""Metrics: regret and its comparators, consensus, intervals over repeats, bits."""
+"""Metrics: regret and its comparators, scores on held-out rows, consensus, intervals over repeats, bits."""
 
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from tacit.metrics.feasible import FeasibleComparator as FeasibleComparator
     from tacit.metrics.feasible import best_fixed_within as best_fixed_within
     from tacit.metrics.feasible import check_feasible as check_feasible
+    from tacit.metrics.held_out import Evaluation as Evaluation
+    from tacit.metrics.held_out import HeldOut as HeldOut
+    from tacit.metrics.held_out import evaluate_models as evaluate_models
     from tacit.metrics.intervals import Band as Band
     from tacit.metrics.intervals import Interval as Interval
     from tacit.metrics.intervals import mean_band as mean_band
@@ -27,6 +30,9 @@ if TYPE_CHECKING:
     from tacit.metrics.regret import static_regret as static_regret
     from tacit.metrics.rounds import consensus_distance as consensus_distance
     from tacit.metrics.rounds import message_bits as message_bits
+    from tacit.metrics.scores import calibration_error as calibration_error
+    from tacit.metrics.scores import classification_scores as classification_scores
+    from tacit.metrics.scores import regression_scores as regression_scores
 
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
@@ -35,8 +41,10 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "comparator": "Comparator best_fixed best_fixed_prefixes",
         "dynamic": "DynamicComparator dynamic_comparator",
         "feasible": "FeasibleComparator best_fixed_within check_feasible",
+        "held_out": "Evaluation HeldOut evaluate_models",
         "intervals": "Band Interval mean_band mean_interval paired_difference",
         "regret": "Regret Slope loglog_slope static_regret",
         "rounds": "consensus_distance message_bits",
+        "scores": "calibration_error classification_scores regression_scores",
     },
 )

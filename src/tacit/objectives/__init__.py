@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from tacit.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from tacit.objectives.class_weights import balanced as balanced
     from tacit.objectives.constraints import Constraint as Constraint
     from tacit.objectives.constraints import size_limit as size_limit
     from tacit.objectives.constraints import spending_limit as spending_limit
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
+        "class_weights": "balanced",
         "constraints": "Constraint size_limit spending_limit",
         "custom": "from_loss",
         "random_features": "FourierFeatures FourierModel fourier",

@@ -8,9 +8,9 @@ that a compiled program is found again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,8 @@ from tacit.objectives.regularisers import Regulariser, huber
 SampleLoss = Callable[[Array, Array], Array]
 """(prediction, y) -> loss, sample by sample."""
 Loss = Callable[[Params, Batch], Array]
+ClassWeight = Mapping[str, float] | Sequence[float] | Literal["balanced"] | None
+"""Class -> weight, or the weights in the order of the classes; "balanced": counted from the rows of an experiment."""
 Predict = Callable[[Params, Array], Array]
 """(params, x) -> prediction: one number per sample, or one per sample and class."""
 
@@ -129,12 +131,13 @@ def certified_regulariser(objective: Objective) -> Regulariser | None:
     return loss.regulariser if isinstance(loss.regulariser, Regulariser) else None
 
 
-def logistic(l2: float = 0.0, l1: float = 0.0) -> Objective:
+def logistic(l2: float = 0.0, l1: float = 0.0, class_weight: ClassWeight = None) -> Objective:
     """Logistic regression: log(1 + exp(-y <x, w>)), labels -1 and +1; the score is the accuracy.
 
     Args:
       l2: Coefficient of ||w||^2 / 2, 0 or more.
       l1: Coefficient of ||w||_1, 0 or more.
+      class_weight: Weight of each class in the loss, as ``{"-1": 1.0, "1": 5.0}`` or in this order; None: 1.
 
     Example:
       >>> import jax.numpy as jnp, tacit
@@ -142,23 +145,24 @@ def logistic(l2: float = 0.0, l1: float = 0.0) -> Objective:
       >>> round(float(tacit.objectives.logistic().loss(jnp.zeros(3), batch)), 4)
       0.6931
     """
-    data = MeanLoss(linear, logistic_loss)
+    data = MeanLoss(linear, _weighted(logistic_loss, class_weight))
     return _objective("logistic", data, Regulariser(l1, l2), initial=_zeros, score=_sign_agreement)
 
 
-def hinge(l2: float = 0.0, l1: float = 0.0) -> Objective:
+def hinge(l2: float = 0.0, l1: float = 0.0, class_weight: ClassWeight = None) -> Objective:
     """Support vector machine: max(0, 1 - y <x, w>), labels -1 and +1; the score is the accuracy.
 
     Args:
       l2: Coefficient of ||w||^2 / 2, 0 or more.
       l1: Coefficient of ||w||_1, 0 or more.
+      class_weight: Weight of each class in the loss, as ``{"-1": 1.0, "1": 5.0}`` or in this order; None: 1.
 
     Example:
       >>> import tacit
       >>> tacit.objectives.hinge(l1=0.01)
       Objective(hinge, l1=0.01)
     """
-    data = MeanLoss(linear, hinge_loss, SmoothHinge)
+    data = MeanLoss(linear, _weighted(hinge_loss, class_weight), _weighted(SmoothHinge, class_weight))
     return _objective("hinge", data, Regulariser(l1, l2), initial=_zeros, score=_sign_agreement)
 
 
@@ -196,13 +200,14 @@ def absolute(l2: float = 0.0, l1: float = 0.0) -> Objective:
     return _objective("absolute", data, penalty, initial=_zeros, score=_squared_error, score_name="mse")
 
 
-def softmax(classes: int, l2: float = 0.0, l1: float = 0.0) -> Objective:
+def softmax(classes: int, l2: float = 0.0, l1: float = 0.0, class_weight: ClassWeight = None) -> Objective:
     """Multinomial logistic regression: parameters (classes, d), labels 0 .. classes - 1; the score is the accuracy.
 
     Args:
       classes: Number of classes, at least 2.
       l2: Coefficient of ||w||^2 / 2, 0 or more.
       l1: Coefficient of ||w||_1, 0 or more.
+      class_weight: Weight of each class in the loss, as ``{"0": 1.0, "2": 5.0}`` or in their order; None: 1.
 
     Example:
       >>> import jax.numpy as jnp, tacit
@@ -219,7 +224,7 @@ def softmax(classes: int, l2: float = 0.0, l1: float = 0.0) -> Objective:
     def initial(batch: Batch) -> Array:
         return jnp.zeros((classes, batch.x.shape[-1]), _floating(batch.x.dtype))
 
-    data = MeanLoss(linear_per_class, softmax_loss)
+    data = MeanLoss(linear_per_class, _weighted(softmax_loss, class_weight, classes))
     return _objective("softmax", data, Regulariser(l1, l2), initial=initial, score=_class_agreement)
 
 
@@ -295,6 +300,15 @@ def _objective(
 ) -> Objective:
     smoothed = _smoothing(data, data.smoothing, regulariser)
     return Objective(name, PenalisedLoss(data, regulariser), initial, score, score_name, smoothed, data.predict)
+
+
+def _weighted(sample: Any, class_weight: ClassWeight, classes: int | None = None) -> Any:
+    """Return a loss, or mu -> a smooth one, with weights of classes; a peer that has none does not import them."""
+    if class_weight is None:
+        return sample
+    from tacit.objectives.class_weights import weighted
+
+    return weighted(sample, class_weight, classes)
 
 
 def _zeros(batch: Batch) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Iterable
@@ -13,8 +14,9 @@ import numpy as np
 
 from tacit.core.errors import ResultError
 from tacit.results import store
+from tacit.results.pages.held_out import HeldOutTable, held_out_table
 from tacit.results.plots import draw_overview
-from tacit.results.record import Record, Refusal, figure
+from tacit.results.record import Record, Refusal, figure, with_interval
 from tacit.results.references import ALONE, findings, headline, uncompared
 from tacit.results.sealed import SUMMARY, Sealed, put, seal, settled
 
@@ -115,6 +117,7 @@ class Comparison:
             "algorithm",
             f"average loss{self._training}",
             f"{self._score_name or 'score'}{self._training}",
+            *([f"held-out {self.held_out.first}"] if self.held_out else []),
             "regret / agent / round",
             "consensus distance",
             "bits / agent / round",
@@ -136,9 +139,24 @@ class Comparison:
         """Return one line of text per run; "±" is half a 95 % interval over the repeats."""
         return [self._row(record) for record in self.records]
 
-    def refused_rows(self) -> list[tuple[str, ...]]:
-        """Return one line of text per method that could not run, to stand below `rows`."""
-        return [(each.label, "refused", *["-"] * (len(self.columns()) - 2)) for each in self.refused]
+    def further_rows(self) -> list[tuple[str, ...]]:
+        """Return lines to stand below `rows`: a constant to judge the others by, and methods that could not run.
+
+        In a round the constant is made of each agent's own labels so far; on held-out rows, of all that were learnt.
+        """
+        known = next((record.summary["constant"] for record in self.records if record.summary.get("constant")), None)
+        first: list[tuple[str, ...]] = []
+        if known is not None and all(record.summary["algorithm"] != "constant" for record in self.records):
+            judged = [self.held_out.constant_cell()] if self.held_out else []
+            figures = (known["average_loss"], known.get(self._score_name or ""))
+            first = [("a constant", *map(with_interval, figures), *judged)]
+        lines = [*first, *((each.label, "refused") for each in self.refused)]
+        return [(*line, *["-"] * (len(self.columns()) - len(line))) for line in lines]
+
+    @functools.cached_property
+    def held_out(self) -> HeldOutTable | None:
+        """Figures on held-out rows, as tables; None where no run has any."""
+        return held_out_table(self.records)
 
     def against_lowest(self) -> list[str]:
         """Per run: its average loss minus the lowest one, paired by repeat, ± half a 95 % interval."""
@@ -230,6 +248,7 @@ class Comparison:
             record.label + (" (interrupted)" if record.summary["partial"] else ""),
             _loss(record),
             with_interval(metrics.get(score or "")),
+            *([self.held_out.cell(record)] if self.held_out else []),
             with_interval(metrics.get("regret_per_agent_round")),
             _short(metrics.get("final_consensus")),
             "nothing sent" if bits == 0 else f"{bits / rounds:,.0f}",
@@ -257,18 +276,6 @@ def _records_of(files: Sealed) -> list[Record]:
         return [store.record_of(files)]
     schema.check(schema.ComparisonSummary, files.summary, files.folder / SUMMARY)
     return [store.record_of(files.part(name)) for name in files.summary["runs"]]
-
-
-def with_interval(found: dict[str, Any] | None) -> str:
-    """Write a metric as mean ± half its interval, to the digits that the interval leaves."""
-    if found is None or found["mean"] is None:
-        return "-"
-    mean, high = found["mean"], found["high"]
-    if high is None:
-        return f"{mean:.4g}"
-    half = high - mean
-    digits = 4 if half == 0 else int(np.clip(1 - np.floor(np.log10(half)), 2, 8))
-    return f"{mean:.{digits}f} ± {half:.{digits}f}"
 
 
 def _against(loss: np.ndarray | None, lowest: np.ndarray) -> str:

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.metrics import mean_interval
 from tacit.metrics.divergence import divergence
+from tacit.metrics.held_out import Evaluation
 from tacit.results.regret import RegretCurve
 
 if TYPE_CHECKING:
@@ -178,6 +179,18 @@ def figure(values: ArrayLike) -> dict[str, Any]:
     }
 
 
+def with_interval(found: dict[str, Any] | None) -> str:
+    """Write a metric as mean ± half its interval, to the digits that the interval leaves."""
+    if found is None or found["mean"] is None:
+        return "-"
+    mean, high = found["mean"], found["high"]
+    if high is None:
+        return f"{mean:.4g}"
+    half = high - mean
+    digits = 4 if half == 0 else int(np.clip(1 - np.floor(np.log10(half)), 2, 8))
+    return f"{mean:.{digits}f} ± {half:.{digits}f}"
+
+
 def versions() -> dict[str, str]:
     """Return the versions that a result may depend on."""
     import jax
@@ -227,6 +240,8 @@ def _summary(run: Run) -> dict[str, Any]:
         "privacy": run.privacy.summary(),
         "references": dict(run.references),
         "reads": run.reads()._asdict(),
+        "constant": {name: figure(values) for name, values in run.constant().items()},
+        **({} if run.evaluation is None else {"evaluation": _evaluation(run.evaluation)}),
         "timings": {"seconds": run.seconds, "compile_seconds": run.compile_seconds},
         "versions": versions(),
         "objective": run.objective.name,
@@ -240,6 +255,27 @@ def _summary(run: Run) -> dict[str, Any]:
         "partial": run.partial,
         "diverged": not bool(np.isfinite(run.per_round["loss"]).all()),
         "divergence": None if found is None else found._asdict(),
+    }
+
+
+def _evaluation(found: Evaluation) -> dict[str, Any]:
+    return {
+        "task": found.task,
+        "rows": found.rows,
+        "how": found.how,
+        "shown": found.shown,
+        "scores": {
+            whose: {name: figure(values) for name, values in scores.items()} for whose, scores in found.scores.items()
+        },
+        "constant": {name: figure(values) for name, values in found.constant.items()},
+        "by_owner": [
+            {
+                "owner": each.owner,
+                "rows": each.rows,
+                "scores": {name: _finite(value) for name, value in each.scores.items()},
+            }
+            for each in found.by_owner
+        ],
     }
 
 

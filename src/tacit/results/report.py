@@ -8,6 +8,7 @@ from tacit.results.comparison import Comparison
 from tacit.results.html import Html, document, html, joined
 from tacit.results.pages.charts import charts
 from tacit.results.pages.glossary import explained, glossary, setting_in_words
+from tacit.results.pages.held_out import held_out_section
 from tacit.results.pages.script import SCRIPT
 from tacit.results.pages.style import CSS
 from tacit.results.record import Record
@@ -35,6 +36,7 @@ def page(comparison: Comparison, command: str | None = None) -> str:
         *_warnings(comparison),
         html("<p>{}</p>", _in_words(records)),
         html("<h2>Results</h2>\n{}", _table(comparison)),
+        held_out_section(comparison.held_out),
         html("<h2>Privacy</h2>\n{}", _privacy(records)),
         html("<h2>Plots</h2>\n<p class='note hint' hidden>{}</p><div class='plots'>{}</div>", HINT, shown)
         if shown
@@ -87,7 +89,7 @@ def _table(comparison: Comparison) -> Html:
         shown = zip(columns[1:], (*rest, *([difference] if several else [])), strict=True)
         cells = (html("<td class='{}'>{}</td>", "words" if column == "privacy" else "", cell) for column, cell in shown)
         lines.append(html("<tr>{}{}</tr>", name, joined(cells)))
-    for first, *rest in comparison.refused_rows():
+    for first, *rest in comparison.further_rows():
         cells = (html("<td>{}</td>", cell) for cell in (first, *rest, *(["-"] if several else [])))
         lines.append(html("<tr>{}</tr>", joined(cells)))
     note = (

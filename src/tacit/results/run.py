@@ -10,10 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import jax
 import numpy as np
 
 from tacit.core.contract import Objective, Params
 from tacit.core.errors import ConfigError
+from tacit.metrics.constant import quick_constant
+from tacit.metrics.held_out import TASKS, Evaluation, HeldOut, checked_owner, constant_of_stream, evaluate_models
 from tacit.objectives import ConvexSet
 from tacit.privacy.spending import RunPrivacy
 from tacit.results.record import Record, figure, privacy_in_short, short_number
@@ -28,6 +31,7 @@ from tacit.results.regret import (
 )
 from tacit.streams import Stream
 from tacit.streams.stream import ReadCounts
+from tacit.streams.validate import Task, check_features, check_labels
 
 if TYPE_CHECKING:
     from tacit.models import Model
@@ -118,6 +122,8 @@ class Run:
     """Name in tables and legends; the algorithm's name where empty."""
     references: Mapping[str, str] = field(default_factory=dict)
     """What a private run is to be compared with ("without noise", say) -> label of that run."""
+    evaluation: Evaluation | None = None
+    """Scores of the final models on held-out rows, once `evaluate` was asked for; [evaluate] of a file does so."""
     regret_seconds: float = field(default=0.0, init=False)
     """That the solver of the regret took so far."""
     _regret: dict[tuple[int, int | None], RegretCurve] = field(default_factory=dict, init=False, repr=False)
@@ -160,6 +166,54 @@ class Run:
         loss = self.per_round["loss"]
         present = self.per_round.get("present")
         return np.cumsum(np.ones(loss.shape) if present is None else np.asarray(present, np.float64), axis=1)
+
+    def evaluate(self, x: Any, y: Any, owner: Any = None, *, task: Task | None = None) -> Evaluation:
+        """Judge the final models by rows that were not learnt from; afterwards `metrics`, tables and `save` have it.
+
+        Of a private run, the scores are made of rows that no noise protects: whoever sees them learns a little of these
+        rows, which no account covers.
+
+        Args:
+          x: Rows as the models see them: columns, scaling and the column of ones as those of the stream.
+          y: Labels (rows,), as of the stream.
+          owner: Number of the agent whose row it is (rows,), -1 for nobody's; None: rows are nobody's.
+          task: "binary", "multiclass" or "regression"; None: that of the objective.
+
+        Returns:
+          Scores of each owner's model on its own rows, of every model on all, of the mean model, and of a constant.
+        """
+        task = task or TASKS.get(self.objective.name)
+        if task is None:
+            raise ConfigError(f"objective {self.objective.name!r}: give task='binary', 'multiclass' or 'regression'")
+        rows = check_features(x, exact=True)
+        labels = check_labels(y, len(rows), task, exact=True)
+        holder = None if owner is None else checked_owner(owner, len(rows), self.agents)
+        classes = 2 if task != "multiclass" else jax.tree.leaves(self.models)[-1].shape[2]
+        constant = constant_of_stream(self.streams[0], self.rounds, task, classes)
+        return self.evaluate_on([HeldOut(rows, labels, holder, constant=constant)], task)
+
+    def evaluate_on(self, held: Sequence[HeldOut], task: Task) -> Evaluation:
+        """Judge the final models by rows that are ready.
+
+        Args:
+          held: One for all repeats, or one for each.
+          task: Kind of their labels.
+        """
+        self.evaluation = evaluate_models(self.objective, self.models, held, task)
+        return self.evaluation
+
+    def constant(self) -> dict[str, np.ndarray]:
+        """(repeats,) average loss and score of a constant of each agent's own labels so far; empty where not known."""
+        each = [quick_constant(self.objective, stream, self.rounds) for stream in self.streams]
+        found = [figures for figures in each if figures is not None]
+        if len(found) < len(each) or self.evaluated != "everyone":
+            return {}
+        score, judged = self.objective.score_name, [np.maximum(f["present"].sum(), 1e-300) for f in found]
+        means = {
+            "average_loss": [f["present_loss"].sum() / total for f, total in zip(found, judged, strict=True)],
+            score: [np.nansum(f[score] * f["present"]) / total for f, total in zip(found, judged, strict=True)],
+        }
+        return {name: np.resize(values, self.repeats) for name, values in means.items()}
 
     def reads(self) -> ReadCounts:
         """Return how often records were read; more than once, loss and score are figures of training."""
@@ -259,6 +313,9 @@ class Run:
             "messages": self.per_round["messages"].sum(axis=1, dtype=np.int64),
             "bits_per_agent": self.per_round["bits"].sum(axis=1, dtype=np.int64) / self.agents,
         }
+        if self.evaluation is not None:
+            shown = self.evaluation.scores[self.evaluation.shown]
+            figures |= {f"held-out {name}": values for name, values in shown.items()}
         for name, sums in self.violation().items():
             figures[f"violation: {name}"] = np.maximum(sums[:, -1], 0)
         regret = self.known_regret

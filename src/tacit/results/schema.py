@@ -122,6 +122,32 @@ class Refused(_Table):
     reason: Text
 
 
+class OwnerScores(_Table):
+    """Scores of one owner's model on its own held-out rows."""
+
+    owner: Text
+    rows: Count
+    scores: dict[Text, Number | None]
+
+
+class Evaluation(_Table):
+    """Scores on held-out rows."""
+
+    task: Literal["binary", "multiclass", "regression"]
+    rows: Count
+    how: Text
+    shown: Literal["own", "each", "mean"]
+    scores: dict[Literal["own", "each", "mean"], dict[Text, Figure]]
+    constant: dict[Text, Figure]
+    by_owner: list[OwnerScores]
+
+    @model_validator(mode="after")
+    def _there(self) -> Self:
+        if self.shown not in self.scores:
+            raise _refuse(f"scores has no {self.shown}, which is to be shown")
+        return self
+
+
 class RunSummary(_Table):
     """summary.json of one run."""
 
@@ -133,6 +159,8 @@ class RunSummary(_Table):
     privacy: Privacy
     references: dict[Text, Text] = {}
     reads: Reads | None = None
+    constant: dict[Text, Figure] = {}
+    evaluation: Evaluation | None = None
     timings: Timings
     versions: dict[Text, Text]
     objective: Text
@@ -155,7 +183,9 @@ class RunSummary(_Table):
         bits = self.metrics["bits_per_agent"].mean
         if bits is None or bits < 0:
             raise _refuse(f"metrics.bits_per_agent.mean is {bits}, expected a number from 0 on")
-        lengths = {len(figure.values) for figure in self.metrics.values()}
+        judged = [] if self.evaluation is None else [*self.evaluation.scores.values(), self.evaluation.constant]
+        figures = (figure for table in (self.metrics, self.constant, *judged) for figure in table.values())
+        lengths = {len(figure.values) for figure in figures}
         lengths |= set() if self.regret is None else {len(self.regret.per_agent_round)}
         if lengths != {self.repeats}:
             raise _refuse(f"metrics and regret have {lengths} values for {self.repeats} repeats")

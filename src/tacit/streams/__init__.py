@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from tacit.streams.arrivals import autoregressive as autoregressive
     from tacit.streams.dataset import Dataset as Dataset
     from tacit.streams.held_out import with_validation as with_validation
+    from tacit.streams.hold_out import held_out_rows as held_out_rows
+    from tacit.streams.hold_out import hold_out as hold_out
+    from tacit.streams.hold_out import scaled_like as scaled_like
     from tacit.streams.reading.formats import open_source as open_source
     from tacit.streams.reading.options import Reading as Reading
     from tacit.streams.reading.preprocessing import Preprocessing as Preprocessing
@@ -38,6 +41,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "arrivals": "AutoregressiveStream autoregressive",
         "dataset": "Dataset",
         "held_out": "with_validation",
+        "hold_out": "held_out_rows hold_out scaled_like",
         "partition": "partition",
         "reading.formats": "open_source",
         "reading.options": "Reading",

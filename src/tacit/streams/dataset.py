@@ -42,14 +42,18 @@ class Dataset:
     def __repr__(self) -> str:
         return f"Dataset({self.name}, {len(self.x)} rows, {len(self.columns)} columns, {self.task})"
 
-    def standardised(self) -> Dataset:
+    def standardised(self, by: NDArray[np.bool_] | None = None) -> Dataset:
         """Return it with columns of mean 0 and standard deviation 1 (a constant column becomes 0).
 
         Mean and deviation are taken over all rows and all agents, outside any privacy account.
+
+        Args:
+          by: (rows,) which rows mean and deviation are of; None: all.
         """
         x = self.x.astype(np.float64)
-        spread = x.std(axis=0)
-        scaled = (x - x.mean(axis=0)) / np.where(spread > 0, spread, 1)
+        known = x if by is None else x[by]
+        spread = known.std(axis=0)
+        scaled = (x - known.mean(axis=0)) / np.where(spread > 0, spread, 1)
         return replace(self, x=scaled.astype(np.float32), description=f"{self.description}, columns standardised")
 
 

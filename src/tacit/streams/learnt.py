@@ -19,7 +19,7 @@ from tacit.core.errors import ConfigError, PrivacyError
 if TYPE_CHECKING:
     from tacit.streams.stream import Stream
 
-Kind = Literal["categories", "classes", "missing", "scaling", "partition", "rows"]
+Kind = Literal["categories", "classes", "missing", "scaling", "partition", "rows", "class_weight"]
 
 
 class Learnt(NamedTuple):

@@ -76,7 +76,7 @@ def largest_curvature(objective: Objective, name: str) -> Callable[[Array], Arra
     if sample not in (squared_loss, logistic_loss, linear_loss):
         raise ConfigError(
             f"objective {objective.name!r}: under a clip {name!r} has to know how steep a loss can be, as it does of "
-            "squared and logistic; use one of these, or zcdp_admm, which needs a gradient only"
+            "squared and logistic without class_weight; use one of these, or zcdp_admm, which needs a gradient only"
         )
     return lambda y: jax.vmap(jax.grad(jax.grad(sample)))(jnp.zeros_like(y), y)  # all are steepest at 0
 
