@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from tacit.core import limits
 from tacit.core.contract import Algorithm, Params
-from tacit.core.errors import ConfigError
+from tacit.core.errors import ConfigError, TacitWarning
 from tacit.graphs import Channel
 from tacit.results.run import Run
 from tacit.simulator.round_metrics import Noted
@@ -58,7 +60,7 @@ def simulate(
       stream: Data of each learner, round by round, or a function of a seed likewise.
       rounds: Number of rounds, from 1.
       repeats: Number of independent runs side by side, from 1; they differ in noise, and in graph and data where these
-        are functions.
+        are functions. A `TacitWarning` says where they differ in nothing.
       seed: Of all randomness: the same seed gives the same run, to the bit.
       channel: Loss and delay of messages; None: all arrive at once.
       dtype: Precision, ``"float32"`` or ``"float64"``.
@@ -90,8 +92,10 @@ def simulate(
     Example:
       >>> import tacit
       >>> method = tacit.algorithms.online_push_sum(tacit.objectives.logistic(), step=0.3)
-      >>> data = tacit.streams.logistic_drift(agents=8, dim=5)
-      >>> run = tacit.simulate(method, tacit.graphs.directed_ring(8), data, rounds=20, repeats=2)
+      >>> graph = tacit.graphs.directed_ring(8)
+      >>> def data(seed):
+      ...     return tacit.streams.logistic_drift(agents=8, dim=5, seed=seed)
+      >>> run = tacit.simulate(method, graph, data, rounds=20, repeats=2)
       >>> run.per_round["loss"].shape
       (2, 20)
     """
@@ -114,7 +118,22 @@ def simulate(
             checkpoint=None if checkpoint is None else Path(checkpoint),
             progress=progress,
         )
-        return Simulation(algorithm, graph, stream, options).run()
+        run = Simulation(algorithm, graph, stream, options).run()
+    _warn_of_equal_repeats(run)
+    return run
+
+
+def _warn_of_equal_repeats(run: Run) -> None:
+    """Say where all repeats went the same way: their interval would be one of nothing."""
+    values = [run.per_round["loss"], *jax.tree.leaves(run.models)]
+    if run.repeats > 1 and all(np.allclose(each, each[:1], rtol=1e-6, atol=0, equal_nan=True) for each in values):
+        warnings.warn(
+            f"repeats = {run.repeats} are all the same: nothing in this run is random, and one would do. Let the graph "
+            "or the data vary with the seed (in Python give functions, graph=lambda seed: ...; in a file a random "
+            '[graph], or rows that are shuffled, with seed = "repeat"), lose messages, or add noise',
+            TacitWarning,
+            stacklevel=3,
+        )
 
 
 def _check_numbers(rounds: int, repeats: int, dtype: str, noted: int) -> None:
