@@ -154,6 +154,8 @@ def documents() -> Iterator[tuple[dict[str, Any], Path_, list[str]]]:
         given, keys = required(function, frozenset())
         yield made(objective={"kind": kind, **given}), ("objective",), ["kind", *keys]
     yield made(privacy={"epsilon": 1.0}), ("privacy",), list(sections.PrivacySettings.model_fields)
+    evaluated = made(stream={**table, "exhausted": "cycle"}, evaluate={"share": 0.2})
+    yield evaluated, ("evaluate",), list(sections.EvaluateSettings.model_fields)
     yield from methods(lambda method: made(algorithm=[method]), ("algorithm", 0))
 
 
