@@ -46,9 +46,9 @@ from tacit.core.errors import ConfigError
 from tacit.graphs import Graph
 from tacit.objectives import OBJECTIVES
 from tacit.streams import Dataset, Reading, Stream, partition
-from tacit.streams.hold_out import held_out_owners
 from tacit.streams.reading.formats import TEXT_ENDINGS
 from tacit.streams.reading.sql import has_password
+from tacit.streams.splits import held_out_owners
 
 GRAPHS: Mapping[str, Callable[..., Graph]] = {
     "ring": graphs.ring,

@@ -20,11 +20,11 @@ from tacit.objectives.class_weights import SIGNS, balanced, weights_in_order
 from tacit.privacy.planning import planned_batch
 from tacit.streams import Preprocessing, SqlQuery, Stream, Table
 from tacit.streams.dataset import with_bias
-from tacit.streams.hold_out import IN_WORDS as HELD_IN_WORDS
-from tacit.streams.hold_out import held_out_rows, hold_out, scaled_like
 from tacit.streams.learnt import Kind, Learnt, declared
 from tacit.streams.reading.preprocessing import unit_rows
 from tacit.streams.reading.source import listed
+from tacit.streams.splits import IN_WORDS as HELD_IN_WORDS
+from tacit.streams.splits import held_out_rows, hold_out, scaled_like
 
 NOT_COVERED = "which no privacy account covers"
 

@@ -12,9 +12,6 @@ if TYPE_CHECKING:
     from tacit.streams.arrivals import autoregressive as autoregressive
     from tacit.streams.dataset import Dataset as Dataset
     from tacit.streams.held_out import with_validation as with_validation
-    from tacit.streams.hold_out import held_out_rows as held_out_rows
-    from tacit.streams.hold_out import hold_out as hold_out
-    from tacit.streams.hold_out import scaled_like as scaled_like
     from tacit.streams.reading.formats import open_source as open_source
     from tacit.streams.reading.options import Reading as Reading
     from tacit.streams.reading.preprocessing import Preprocessing as Preprocessing
@@ -25,6 +22,9 @@ if TYPE_CHECKING:
     from tacit.streams.reading.table import read_table as read_table
     from tacit.streams.regression import LinearRegression as LinearRegression
     from tacit.streams.regression import linear_regression as linear_regression
+    from tacit.streams.splits import held_out_rows as held_out_rows
+    from tacit.streams.splits import hold_out as hold_out
+    from tacit.streams.splits import scaled_like as scaled_like
     from tacit.streams.stream import Batch as Batch
     from tacit.streams.stream import Stream as Stream
     from tacit.streams.stream import from_function as from_function
@@ -41,7 +41,6 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "arrivals": "AutoregressiveStream autoregressive",
         "dataset": "Dataset",
         "held_out": "with_validation",
-        "hold_out": "held_out_rows hold_out scaled_like",
         "partition": "partition",
         "reading.formats": "open_source",
         "reading.options": "Reading",
@@ -49,6 +48,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "reading.sql": "SqlQuery",
         "reading.table": "Table read_classes read_owners read_table",
         "regression": "LinearRegression linear_regression",
+        "splits": "held_out_rows hold_out scaled_like",
         "stream": "Batch Stream from_function",
         "synthetic": "DriftStream linear_drift logistic_drift",
         "tables": "from_table scaled",

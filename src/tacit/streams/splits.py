@@ -66,7 +66,7 @@ def held_out_owners(owners: int, share: float, seed: int = 0) -> NDArray[np.int6
       seed: Of the choice.
 
     Example:
-      >>> from tacit.streams.hold_out import held_out_owners
+      >>> from tacit.streams.splits import held_out_owners
       >>> len(held_out_owners(10, 0.2))
       2
     """
