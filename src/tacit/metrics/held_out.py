@@ -25,7 +25,7 @@ from tacit.core.errors import ConfigError, DataError
 from tacit.metrics.scores import Numbers, classification_scores, regression_scores, score_names
 from tacit.objectives.probabilities import LOG_ODDS, probabilities
 from tacit.streams import Stream
-from tacit.streams.validate import Task
+from tacit.streams.validate import Task, check_features, check_labels
 
 Whose = Literal["own", "each", "mean"]
 WORDS: Mapping[Whose, str] = {
@@ -64,6 +64,18 @@ class HeldOut(NamedTuple):
     """How they were chosen, in words."""
     constant: NDArray[np.float64] | None = None
     """Frequencies of the classes among the labels that were learnt from, or (1,) their mean; None: not known."""
+
+    def beside(self, stream: Stream, rounds: int, models: Params, task: Task) -> HeldOut:
+        """Return them with the constant of the labels that a run has read.
+
+        Args:
+          stream: Its data.
+          rounds: Number of its rounds.
+          models: Its final models, which say how many classes there are.
+          task: Kind of the labels.
+        """
+        classes = jax.tree.leaves(models)[-1].shape[2] if task == "multiclass" else 2
+        return self._replace(constant=constant_of_stream(stream, rounds, task, classes))
 
 
 class OwnerScores(NamedTuple):
@@ -230,14 +242,35 @@ def constant_of_stream(stream: Stream, rounds: int, task: Task, classes: int = 2
     return constant_of(np.concatenate(parts), task, classes)
 
 
-def checked_owner(owner: Any, rows: int, agents: int) -> NDArray[np.int64]:
-    """Return whose each row is, as numbers of agents.
+def task_of(objective: Objective, given: Task | None = None) -> Task:
+    """Return the kind of an objective's labels.
 
     Args:
-      owner: Numbers, -1 where a row is nobody's.
-      rows: Expected number.
-      agents: Number of agents.
+      objective: The objective.
+      given: What is known of it; None: it follows from its name.
     """
+    found = given or TASKS.get(objective.name)
+    if found is None:
+        raise ConfigError(f"objective {objective.name!r}: give task='binary', 'multiclass' or 'regression'")
+    return found
+
+
+def given_rows(x: Any, y: Any, owner: Any, agents: int, task: Task) -> HeldOut:
+    """Return rows that were given as arrays, checked.
+
+    Args:
+      x: Rows as models see them.
+      y: Labels.
+      owner: Number of the agent whose row it is, -1 for nobody's; None: all are nobody's.
+      agents: Number of agents.
+      task: Kind of the labels.
+    """
+    rows = check_features(x, exact=True)
+    labels = check_labels(y, len(rows), task, exact=True)
+    return HeldOut(rows, labels, None if owner is None else _checked_owner(owner, len(rows), agents))
+
+
+def _checked_owner(owner: Any, rows: int, agents: int) -> NDArray[np.int64]:
     found = np.asarray(owner)
     if found.shape != (rows,) or found.dtype.kind not in "iu" or not (found.min(initial=0) >= -1):
         raise DataError(

@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax
 import numpy as np
 
 from tacit.core.contract import Objective, Params
 from tacit.core.errors import ConfigError
-from tacit.metrics.constant import quick_constant
-from tacit.metrics.held_out import TASKS, Evaluation, HeldOut, checked_owner, constant_of_stream, evaluate_models
+from tacit.metrics.constant import quick_averages
+from tacit.metrics.held_out import Evaluation, HeldOut, evaluate_models, given_rows, task_of
 from tacit.objectives import ConvexSet
 from tacit.privacy.spending import RunPrivacy
 from tacit.results.record import Record, figure, privacy_in_short, short_number
@@ -31,7 +30,7 @@ from tacit.results.regret import (
 )
 from tacit.streams import Stream
 from tacit.streams.stream import ReadCounts
-from tacit.streams.validate import Task, check_features, check_labels
+from tacit.streams.validate import Task
 
 if TYPE_CHECKING:
     from tacit.models import Model
@@ -182,15 +181,9 @@ class Run:
         Returns:
           Scores of each owner's model on its own rows, of every model on all, of the mean model, and of a constant.
         """
-        task = task or TASKS.get(self.objective.name)
-        if task is None:
-            raise ConfigError(f"objective {self.objective.name!r}: give task='binary', 'multiclass' or 'regression'")
-        rows = check_features(x, exact=True)
-        labels = check_labels(y, len(rows), task, exact=True)
-        holder = None if owner is None else checked_owner(owner, len(rows), self.agents)
-        classes = 2 if task != "multiclass" else jax.tree.leaves(self.models)[-1].shape[2]
-        constant = constant_of_stream(self.streams[0], self.rounds, task, classes)
-        return self.evaluate_on([HeldOut(rows, labels, holder, constant=constant)], task)
+        task = task_of(self.objective, task)
+        held = given_rows(x, y, owner, self.agents, task)
+        return self.evaluate_on([held.beside(self.streams[0], self.rounds, self.models, task)], task)
 
     def evaluate_on(self, held: Sequence[HeldOut], task: Task) -> Evaluation:
         """Judge the final models by rows that are ready.
@@ -204,16 +197,10 @@ class Run:
 
     def constant(self) -> dict[str, np.ndarray]:
         """(repeats,) average loss and score of a constant of each agent's own labels so far; empty where not known."""
-        each = [quick_constant(self.objective, stream, self.rounds) for stream in self.streams]
-        found = [figures for figures in each if figures is not None]
-        if len(found) < len(each) or self.evaluated != "everyone":
+        if self.evaluated != "everyone":
             return {}
-        score, judged = self.objective.score_name, [np.maximum(f["present"].sum(), 1e-300) for f in found]
-        means = {
-            "average_loss": [f["present_loss"].sum() / total for f, total in zip(found, judged, strict=True)],
-            score: [np.nansum(f[score] * f["present"]) / total for f, total in zip(found, judged, strict=True)],
-        }
-        return {name: np.resize(values, self.repeats) for name, values in means.items()}
+        found = quick_averages(self.objective, self.streams, self.rounds)
+        return {name: np.resize(values, self.repeats) for name, values in found.items()}
 
     def reads(self) -> ReadCounts:
         """Return how often records were read; more than once, loss and score are figures of training."""
