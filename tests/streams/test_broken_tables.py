@@ -210,6 +210,18 @@ def test_times_in_other_forms(tmp_path: Path) -> None:
     refused("'century'", "month", call=read_table, data=path, label="y", time_features={"at": ["century"]})
 
 
+def test_a_clock_is_no_word(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.csv", b"at,y\n17:51,0\n6:00,1\n")
+    refused("line 2", "'17:51'", "%H:%M", call=read_table, data=path, label="y")
+    hours = read_table(path, "y", time_features={"at": ["hour"]}, time_format="%H:%M").x
+    np.testing.assert_allclose(hours[1], [1, 0], atol=1e-6)
+
+
+def test_times_may_name_owners(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.csv", b"week,a,y\n2024-01-08,1,0\n2024-01-01,2,1\n")
+    assert read_table(path, "y", owner="week").owners == ("2024-01-01", "2024-01-08")
+
+
 # -- owners
 
 
@@ -269,6 +281,12 @@ def test_numbers_beyond_all_digits(tmp_path: Path, number: int) -> None:
     refused("line 2", "2^53", call=read_table, data=path, label="patient", features=["age"], task="regression")
     frame = read_table(path, "y", features=["age", "clinic"], categories={"clinic": [str(number), str(number + 1)]})
     assert frame.x[:, 1:].tolist() == [[1, 0], [0, 1]] * 2
+
+
+def test_rows_of_norm_one_whatever_their_size(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.csv", b"a,b,y\n3e30,4e30,0\n3e-30,4e-30,1\n0,0,1\n3,4,0\n")
+    x = scaled(read_table(path, "y"), None, unit=True).x
+    np.testing.assert_allclose(x, [[0.6, 0.8], [0.6, 0.8], [0, 0], [0.6, 0.8]], rtol=1e-6)
 
 
 def test_words_among_numbers(tmp_path: Path) -> None:

@@ -236,8 +236,9 @@ def find_owners(source: Source, name: str) -> tuple[NDArray[np.int64], tuple[str
     source.require(name)
     column = source.read(name)
     source.refuse_missing(name, column)
-    if column.kind == "number" and column.inexact is not None and column.values.dtype.kind == "f":
-        column = source.words(name)  # more digits than numbers have: told apart as words
+    inexact = column.inexact is not None and column.values.dtype.kind == "f"
+    if column.kind == "time" or inexact:
+        column = source.words(name)  # as it is written; or more digits than numbers have
     if column.kind == "number" and column.values.dtype.kind == "f":
         values = column.values
         strange = (values != np.floor(values)) | (np.abs(values) >= LARGEST_WHOLE)

@@ -25,6 +25,7 @@ from tacit.streams.validate import Origin, Task, check_features
 
 BIAS = "ones"
 """Name of the column that is 1 in every row."""
+SMALLEST_NORM = 1e-15
 REMEDY = 'leave that row out, or say unknown = "ignore" to have it count as none of them'
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -236,5 +237,10 @@ def unit_rows(x: NDArray[Any]) -> NDArray[Any]:
     """Return rows of norm 1; a row of zeros stays."""
     if x.ndim != 2:
         raise ConfigError("unit = true is for rows of numbers, not for images; leave it out")
-    norm = np.linalg.norm(x, axis=1, keepdims=True)
-    return np.asarray(x / np.where(norm > 0, norm, 1))
+    with np.errstate(over="ignore", under="ignore"):
+        norm = np.linalg.norm(x, axis=1, keepdims=True)
+    beyond = np.flatnonzero(~np.isfinite(norm) | (norm < SMALLEST_NORM))  # squares that single precision does not hold
+    exact = np.linalg.norm(x[beyond].astype(np.float64), axis=1, keepdims=True)
+    rows = x / np.where(norm > 0, norm, 1)
+    rows[beyond] = x[beyond] / np.where(exact > 0, exact, 1)
+    return np.asarray(rows)

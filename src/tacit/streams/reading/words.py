@@ -24,7 +24,7 @@ MARKS = re.compile(r"[^\w\s]{1,3}|#[A-Z/0]+[!?]")
 """Words that are rather a mark for a gap than a value: "?", "-", "..." and errors of spreadsheets."""
 TRUTHS = {word: truth for truth in (True, False) for word in (str(truth), str(truth).lower(), str(truth).upper())}
 ISO_TIME = re.compile(r"\d{4}-\d{2}-\d{2}([ T].*)?")
-LIKE_TIME = re.compile(r"\d{1,4}([./-])\d{1,2}\1\d{1,4}([ T,]+\d{1,2}:\d{2}.*)?")
+LIKE_TIME = re.compile(r"\d{1,4}([./-])\d{1,2}\1\d{1,4}([ T,]+\d{1,2}:\d{2}.*)?|\d{1,2}:\d{2}(:\d{2})?( ?[AaPp][Mm])?")
 LIKE_NUMBER = re.compile(r"[+-]?[$€£]? ?\d[\d.,' \u00a0\u2009\u202f]*( ?[%$€£])?")
 WITH_COMMA = re.compile(r"[+-]?\d*,\d+")
 WHOLE = re.compile(r"[+-]?\d+")
@@ -162,7 +162,8 @@ def _mixed(odd: list[str], what: str = "a number") -> str:
     if any(WITH_COMMA.fullmatch(word) for word in odd):
         return f"{fault}; if numbers have a decimal comma, say decimal = ','; otherwise take marks of thousands out"
     different = set(odd)
-    if len(different) <= 3 and (len(different) == 1 or all(MARKS.fullmatch(word) for word in different)):
+    digit = any(letter.isdigit() for word in different for letter in word)
+    if not digit and len(different) <= 3 and (len(different) == 1 or all(map(MARKS.fullmatch, different))):
         marks = ", ".join(f'"{word}"' for word in sorted(different))
         return f"{fault}; if it stands for a gap, say missing_marks = [{marks}]; otherwise mend it, or {LEAVE_OUT}"
     return f"{fault}; mend it, or {LEAVE_OUT}"
@@ -178,8 +179,10 @@ def _suspicious(word: str, marks: bool, reading: Reading) -> str | None:
     if WITH_COMMA.fullmatch(word):
         return f"{word!r} looks like a number with a decimal comma; say decimal = ','; or {AS_WORDS}"
     if LIKE_TIME.fullmatch(word):
-        example = "%d.%m.%Y" if "." in word else "%m/%d/%Y" if "/" in word else "%d-%m-%Y"
-        example += " %H:%M:%S" if word.count(":") == 2 else " %H:%M" if ":" in word else ""
+        day = {".": "%d.%m.%Y ", "/": "%m/%d/%Y ", "-": "%d-%m-%Y "}
+        example = next((form for mark, form in day.items() if mark in word), "")
+        example += "%H:%M:%S" if word.count(":") == 2 else "%H:%M" if ":" in word else ""
+        example = example.strip()
         return (
             f"{word!r} looks like a time that is not written as 2015-02-04 17:51:00; say its format, e.g. "
             f"time_format = '{example}'; or {AS_WORDS}"
@@ -201,8 +204,10 @@ def candidates(value: Any) -> tuple[str, ...]:
         return (str(value), str(truth).lower(), str(truth), str(int(truth)))
     if isinstance(value, int | np.integer):
         return (str(value),)
-    if not isinstance(value, str):
+    if isinstance(value, float | np.floating):
         return (digits(value),)
+    if not isinstance(value, str):  # a time
+        return (str(value),)
     if not is_number(value) or not math.isfinite(float(value)):
         return (value,)
     return (value, str(int(value)) if WHOLE.fullmatch(value) else digits(value))
