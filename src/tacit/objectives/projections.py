@@ -69,10 +69,12 @@ class Ball(ConvexSet):
         leaves = jax.tree.leaves(params)
         largest = jnp.max(jnp.stack([jnp.max(jnp.abs(leaf), initial=0) for leaf in leaves]))
         # Squares are taken relative to the largest entry: those of a diverging run would overflow to 0.
-        unit = jnp.maximum(largest, self.radius)
+        most = np.finfo(jnp.promote_types(largest.dtype, jnp.float32)).max  # beyond it no number is outside
+        radius = min(self.radius, float(most))
+        unit = jnp.maximum(largest, radius)
         squares = [jnp.sum(jnp.square(leaf / unit)) for leaf in leaves]
         norm = jnp.sqrt(jnp.sum(jnp.stack(squares)))
-        limit = self.radius / unit
+        limit = radius / unit
         outside = norm > limit
         scale = jnp.where(outside, limit / jnp.where(outside, norm, 1), 1)
         return jax.tree.map(lambda leaf: (leaf * scale).astype(leaf.dtype), params)
