@@ -245,6 +245,11 @@ def test_held_out_rows_decide_where_losses_are_of_training(make_run: MakeRun, re
     assert said.startswith(begins)
     assert "highest held-out accuracy, 0.8" in said
     assert "training loss" in said
+    records[1].summary["constant"] = {"average_loss": figure([0.69] * repeats)}
+    records[1].summary["evaluation"] = {"constant": {"accuracy": figure([0.61] * repeats)}}
+    assert "a constant has 0.610" in Comparison(tuple(records)).headline()
+    records[1].summary["reads"] = records[0].summary["reads"] = None
+    assert "a constant has" in Comparison(tuple(records)).headline()
 
 
 def test_references_that_were_added_do_not_compete(make_run: MakeRun) -> None:

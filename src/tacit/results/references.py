@@ -146,7 +146,8 @@ def headline(records: Sequence[Record], differences: Sequence[str] = ()) -> str:
     metric = _judged_by(racing)
     best = _first(racing, metric)
     who, against = _who(best, [record for record in racing if record is not best], metric)
-    parts = [who, *_by_score(best, racing), *_prices(racing, there, metric), _sent([best, *against])]
+    prices = [*_prices(racing, there, metric), _sent([best, *against])]
+    parts = [who, *_constant(best, metric), *_by_score(best, racing), *prices]
     if lost:
         parts.append(f"{_listed([record.label for record in lost])} diverged")
     partial = any(record.summary["partial"] for record in records)
@@ -199,6 +200,14 @@ def _who(best: Record, others: Sequence[Record], metric: str) -> tuple[str, list
     margin = _margin(match.margin, match.half)
     words = f"{best.label} wins: it has the {most} {name}, {figures}, {margin} {beyond} the next, {nearest.label}"
     return words, [nearest]
+
+
+def _constant(best: Record, metric: str) -> list[str]:
+    """Say what a constant has, without which no figure says whether anything was learnt."""
+    held_out = metric in HELD_OUT
+    table = (best.summary.get("evaluation") or {}).get("constant") if held_out else best.summary.get("constant")
+    value = (table or {}).get(_key(metric).removeprefix("held-out "), NONE)["mean"]
+    return [] if value is None else [f"a constant has {_number(value)}"]
 
 
 def _by_score(best: Record, racing: Sequence[Record]) -> list[str]:

@@ -85,7 +85,7 @@ def _table(comparison: Comparison) -> Html:
     against = comparison.against_lowest()
     lines = []
     for record, (first, *rest), difference in zip(comparison.records, comparison.rows(), against, strict=True):
-        name = html("<td>{}{}</td>", first, _exactly(record))
+        name = html("<td>{}{}</td>", _breaking(first), _exactly(record))
         shown = zip(columns[1:], (*rest, *([difference] if several else [])), strict=True)
         cells = (html("<td class='{}'>{}</td>", "words" if column == "privacy" else "", cell) for column, cell in shown)
         lines.append(html("<tr>{}{}</tr>", name, joined(cells)))
@@ -106,7 +106,7 @@ def _table(comparison: Comparison) -> Html:
         head,
         joined(lines),
         note,
-        _terms(columns, comparison.records),
+        _terms([*columns, *(comparison.held_out.columns() if comparison.held_out else ())], comparison.records),
     )
 
 
@@ -123,12 +123,17 @@ def _terms(columns: Sequence[str], records: Sequence[Record]) -> Html:
     return html("<details><summary>What the words mean</summary><dl class='terms'>{}</dl></details>", joined(items))
 
 
+def _breaking(name: str) -> Html:
+    """Return a name that breaks where a reader would break it."""
+    return joined((html("{}", part) for part in name.split("_")), "_<wbr>")
+
+
 def _exactly(record: Record) -> Html:
     """Return the algorithm's full name and, for a press, its parameters, where a configuration gave them."""
     tables = record.settings.get("algorithm", [{}])
     own = {key: value for key, value in tables[0].items() if key not in ("name", "label", "alone")}
-    parts = (html("{}", part) for part in str(record.summary["algorithm"]).split("_"))
-    name = html("<br><small>{}</small>", joined(parts, "_<wbr>"))  # a long name breaks where a reader would
+    algorithm = str(record.summary["algorithm"])
+    name = NOTHING if algorithm == record.label else html("<br><small>{}</small>", _breaking(algorithm))
     if not own:
         return name
     settings = joined((html("{} {}", key, setting_in_words(value)) for key, value in own.items()), "<br>")

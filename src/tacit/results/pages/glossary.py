@@ -9,7 +9,7 @@ from typing import Any
 FIGURES: Mapping[str, str] = {
     "average loss": "what a prediction cost, before the agent learnt from the sample; mean over all agents and rounds. "
     "Lower is better",
-    "accuracy": "share of right predictions, each made before the agent learnt from the sample. Higher is better",
+    "accuracy": "share of right predictions. Higher is better",
     "held-out": "of the final models, on rows that none of them learnt from",
     "training": "records were read more than once: a figure of what was learnt before, not of something new",
     "balanced accuracy": "mean over the classes of the share of their rows that was found; a constant has 1 / classes",
@@ -17,6 +17,9 @@ FIGURES: Mapping[str, str] = {
     "ROC AUC": "probability that a row of the class scores above one of another; 0.5 is chance",
     "log loss": "mean of minus the logarithm of the probability that was given to what was so. Lower is better",
     "calibration error": "distance of predicted probabilities from frequencies, over ten bins. 0 is best",
+    "RMSE": "root of the mean squared error, in units of the label. Lower is better",
+    "MAE": "mean absolute error, in units of the label. Lower is better",
+    "R2": "share of the label's variance that predictions explain; a mean has 0, and below 0 it would have been better",
     "mse": "mean squared error of the predictions. Lower is better",
     "regret": "average loss minus that of the one model that would have been best for all the data, known only "
     "afterwards. Near 0, or below, is good",
