@@ -164,7 +164,7 @@ def test_the_document_does_what_it_says_when_it_is_followed_to_the_letter(reader
     until(lambda: all(now > before[name] + 2 for name, now in reader.rounds().items()), LONGEST_WAIT, "rounds to go on")
 
     said = follow("tacit ledger verify")
-    booked = int(re.search(r"([\d,]+) release\(s\), unchanged", said)[1].replace(",", ""))  # type: ignore[index]
+    booked = int(re.search(r"([\d,]+) release\(s\), whole and unchanged", said)[1].replace(",", ""))  # type: ignore[index]
     assert booked >= before["hospital-a"]
 
     pid, last = reader.status("hospital-b")["pid"], reader.status("hospital-b")["round"]
@@ -176,10 +176,12 @@ def test_the_document_does_what_it_says_when_it_is_followed_to_the_letter(reader
     until(lambda: reader.status("hospital-b")["round"] > last + 1, LONGEST_WAIT, "hospital-b to go on")
     assert all(reader.status(name)["fault"] is None for name in PEERS)
 
+    first = (hosts.directory / "hospital-a" / "identity" / "identity.pem").read_bytes()
     for block in steps:
         reader.do(block)
         assert hosts.listening(block.host) == set()
         until(lambda host=block.host: not hosts.processes(host), LONGEST_WAIT, f"{block.host} to end")
+    assert (hosts.directory / "hospital-a" / "identity" / "identity.pem").read_bytes() != first  # renewed
     for name in PEERS:
         assert not any(event["level"] == "error" for event in reader.log(name))
         assert reader.log(name)[-1]["event"] == "peer stopped"
