@@ -20,6 +20,7 @@ from tests.deploy.peers import ALONE, alone, start_refused
 from tests.deploy.test_check import edit
 
 GAUSSIAN = '\n[algorithm.mechanism]\nkind = "gaussian"\nnoise_multiplier = 2.0\nclip = 1.0\n'
+CORRELATED = '\n[algorithm.mechanism]\nkind = "correlated"\nrounds = 8\nepsilon = 2.0\ndelta = 1e-5\nclip = 1.0\n'
 BY_DATASET = LAPLACE + 'adjacency = "dataset"\n'
 
 
@@ -63,9 +64,10 @@ def test_a_budget_that_runs_out_says_after_how_many_rounds(tmp_path):
     assert any("enough for 5 round(s)" in line for line in report.lines)
 
 
-def test_what_a_round_costs_is_what_the_ledger_books(tmp_path):
+@pytest.mark.parametrize("mechanism", [LAPLACE, GAUSSIAN, CORRELATED], ids=["laplace", "gaussian", "correlated"])
+def test_what_a_round_costs_is_what_the_ledger_books(tmp_path, mechanism):
     """By the same code: the figure of the check is that of the first entry."""
-    file = private(tmp_path, "epsilon = 8.0", mechanism=LAPLACE, rounds="patience = 0.02\nlast = 1")
+    file = private(tmp_path, "epsilon = 8.0\ndelta = 1e-5", mechanism, rounds="patience = 0.02\nlast = 1")
     settings = load_peer(file)
     expected = round_costs(plan_of(settings)).spent()
 

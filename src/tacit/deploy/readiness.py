@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+import jax
 import numpy as np
 
 from tacit import runtime
@@ -17,7 +18,6 @@ from tacit.config.peer import PeerSettings
 from tacit.config.sections import toml_text
 from tacit.core.errors import ConfigError, DataError, TacitError
 from tacit.deploy.ledger_register import check_store
-from tacit.peer.machine.functions import AgentFunctions
 from tacit.peer.machine.releases import BookedReleaser
 from tacit.peer.node.assignment import Plan
 from tacit.peer.sources.rows import CsvRows, JsonRows, Row
@@ -69,20 +69,21 @@ class _Noted:
 
 
 def round_costs(plan: Plan) -> Account:
-    """Return what the releases of a peer's first round cost, all phases, by doing them with nobody to hear."""
+    """Return what the releases of a peer's first round cost, all phases: booked as they will be, of zeros."""
     books = _Noted()
     releaser, batch = BookedReleaser(books, NoiseSource()), plan.batch
     if plan.role == plan.algorithm.learner:
         batch = batch._replace(weight=np.ones_like(batch.weight))
     with plan.precision():
-        specs = runtime.settle(plan.algorithm, plan.params, plan.batch, plan.role_views)
-        functions, views = AgentFunctions(plan.algorithm, specs), plan.views(1)
-        state = functions.init[plan.role](plan.key, plan.params, plan.views(0))
-        memories = functions.memories(plan.role, wide=True)
-        for index, phase in enumerate(plan.algorithm.phases):
-            if phase.source == plan.role and phase.links in views:
-                given = (index, plan.key, state, batch, views[phase.links], memories[index])
-                functions.prepare_booked(*given, releaser, f"phase {index}", Held(fresh(1)))
+        specs, views = runtime.settle(plan.algorithm, plan.params, plan.batch, plan.role_views), plan.views(1)
+        for phase, spec in zip(plan.algorithm.phases, specs, strict=True):
+            if phase.source != plan.role or phase.links not in views:
+                continue
+            release, view = spec.release, runtime.with_data(views[phase.links], batch)[0]
+            zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), release.value)
+            declared = runtime.declare(phase, zeros, release.records, view)
+            name, memory = f"phase {release.phase}", release.memory(wide=True)
+            releaser(name, release, 1, declared, zeros, Held(fresh(1)), memory=memory)
     return books.account
 
 
