@@ -79,7 +79,8 @@ def test_an_experiment_on_a_table_has_the_keys_that_it_needs(capsys: pytest.Capt
     assert stream["features"] == ["weight", "colour"]
     assert stream["missing"] == "indicate"
     assert (objective["kind"], objective["classes"]) == ("softmax", 3)
-    assert config.run.rounds == 8
+    assert 5 <= config.run.rounds <= 8  # of the largest owner's eight rows some are held out
+    assert config.evaluate is not None
     for name in ("visit_id", "day", "note"):
         assert f"'{name}'" in said
     assert len(execute(build(config), None, progress=False).comparison.records) == 2

@@ -12,7 +12,9 @@ from pathlib import Path
 from tacit.cli.scaffolds.files import comment, toml
 from tacit.cli.scaffolds.reading import settings_of
 from tacit.cli.scaffolds.tables import Look
-from tacit.config.experiment import ENDINGS
+from tacit.config.experiment import ENDINGS, parse
+from tacit.core.errors import TacitError
+from tacit.experiments import build
 
 MOST_ROUNDS = 500
 """Batches are as large as this asks for."""
@@ -33,6 +35,12 @@ step = {step}
 alone = true
 """
 
+EVALUATE = """
+[evaluate]               # rows that nobody learns from: final models are judged by them, also beside a constant
+share = 0.2
+seed = 0
+"""
+
 PRIVACY = """
 # Nothing of this is private yet: models leave as they are computed. To say what a record may cost, take the # off here.
 # A private run learns nothing from all rows that is not declared, and refuses with the keys to set (bounds, categories,
@@ -43,9 +51,22 @@ PRIVACY = """
 
 
 def experiment_text(found: Look, file: Path, methods: str = METHODS, mutual: bool = False) -> str:
-    """Return an experiment on a table; `mutual` asks for links that go both ways."""
+    """Return an experiment on a table, which was built; `mutual` asks for links that go both ways."""
+    try:
+        rounds, evaluate = _rounds(found, file, EVALUATE), EVALUATE
+    except TacitError:  # too few rows to hold some out
+        rounds, evaluate = _rounds(found, file, ""), ""
+    return _text(found, file, methods, mutual, rounds, evaluate)
+
+
+def _rounds(found: Look, file: Path, evaluate: str) -> int:
+    """Return after how many rounds the largest owner has read its rows."""
+    problem = build(parse(_text(found, file, METHODS, False, 1, evaluate), file))
+    return problem.stream(problem.config.run.seed).rounds or 1
+
+
+def _text(found: Look, file: Path, methods: str, mutual: bool, rounds: int, evaluate: str) -> str:
     batch = max(1, math.ceil(found.largest / MOST_ROUNDS))
-    rounds = math.ceil(found.largest / batch)
     samples = "its next row" if batch == 1 else f"its next {batch} rows"
     return "\n".join(
         [
@@ -54,8 +75,7 @@ def experiment_text(found: Look, file: Path, methods: str = METHODS, mutual: boo
             "",
             "[run]",
             f"name = {toml(file.stem)}",
-            f"rounds = {rounds}".ljust(24)
-            + f" # an owner reads {samples} in a round; the largest has {found.largest:,}",
+            f"rounds = {rounds}".ljust(24) + f" # an owner reads {samples} in a round, until the largest has read all",
             "seed = 0",
             *_regret(found),
             "",
@@ -64,7 +84,7 @@ def experiment_text(found: Look, file: Path, methods: str = METHODS, mutual: boo
             *([] if found.owned else [f"agents = {found.agents}"]),
             "",
             *_stream(found, file, batch),
-            "",
+            evaluate,
             *_objective(found),
             "",
             methods.replace("{step}", f"{_step(found):g}") + PRIVACY,
