@@ -109,10 +109,22 @@ def test_a_class_without_room_is_refused_before_anything_is_learnt(settings) -> 
     assert len(learner._known) == len(settings.get("classes", []))
 
 
-@pytest.mark.parametrize("y", [None, float("nan"), ["a list"]])
+@pytest.mark.parametrize("y", [None, float("nan"), pd.NA, pd.NaT, ["a list"]])
 def test_labels_that_are_none(y) -> None:
     with pytest.raises(DataError, match="expected a class"):
         OnlineClassifier().learn_one({"a": 1.0}, y)
+    with pytest.raises(DataError, match="y is"):
+        OnlineRegressor().learn_one({"a": 1.0}, y)
+
+
+def test_numbers_that_no_float_holds() -> None:
+    learner = OnlineRegressor()
+    for x, y in [({"a": 10**400}, 1.0), ({"a": 1.0}, -(10**400))]:
+        with pytest.raises(DataError, match=r"1,329 bits.*finite"):
+            learner.learn_one(x, y)
+    assert learner._columns.column == {}
+    with pytest.raises(DataError, match="list"):
+        learner.predict_many([{"a": 1.0}])
 
 
 def test_two_classes_by_softmax() -> None:

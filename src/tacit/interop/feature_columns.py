@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
@@ -114,10 +115,34 @@ def _number(name: Hashable, value: Any) -> float:
         raise DataError(
             f"feature {name!r} is {value!r}; expected a number: encode it first (in river: OneHotEncoder() | learner)"
         )
-    number = float(value)
+    number = _as_float(value)
     if abs(number) > LARGEST:
-        raise DataError(f"feature {name!r} is {value!r}; expected a finite 32-bit number")
+        raise DataError(f"feature {name!r} is {_shown(value)}; expected a finite 32-bit number")
     return number
+
+
+def finite_label(y: Any) -> float:
+    """Return the number that a sample is labelled with, or refuse what is none.
+
+    Args:
+      y: The label.
+    """
+    number = _as_float(y) if isinstance(y, bool | int | float | np.bool_ | np.number) else math.nan
+    if not abs(number) <= LARGEST:
+        raise DataError(f"y is {_shown(y)}; expected a finite 32-bit number: leave the sample out")
+    return number
+
+
+def _as_float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # a whole number that no float holds
+        return math.inf
+
+
+def _shown(value: Any) -> str:
+    whole = isinstance(value, int) and abs(value) > LARGEST
+    return f"a whole number of {value.bit_length():,} bits" if whole else repr(value)
 
 
 def _numbers(name: Hashable, values: Any) -> NDArray[np.float64]:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from tacit.core.contract import Algorithm, Mechanism, Objective
 from tacit.core.errors import ConfigError, DataError
 from tacit.interop.compiled_agent import CompiledAgent
-from tacit.interop.feature_columns import LARGEST
+from tacit.interop.feature_columns import LARGEST, finite_label
 from tacit.interop.objectives import probabilities, task_of
 from tacit.interop.online_learner import OnlineLearner
 from tacit.streams.validate import Task
@@ -163,7 +163,7 @@ class OnlineClassifier(OnlineLearner):
         Args:
           X: A pandas DataFrame, one column per feature.
         """
-        pandas, names = self._frames("predict_many"), self._names()
+        pandas, names = self._frames("predict_many", X), self._names()
         if len(names) < 2 or not len(X):
             return pandas.Series([names[0] if names else None] * len(X), index=X.index, dtype=object)
         said = self._says_of_each(X)
@@ -176,7 +176,7 @@ class OnlineClassifier(OnlineLearner):
         Args:
           X: A pandas DataFrame, one column per feature.
         """
-        pandas, names = self._frames("predict_proba_many"), self._names()
+        pandas, names = self._frames("predict_proba_many", X), self._names()
         if len(names) < 2 or not len(X):
             return pandas.DataFrame(1.0, index=X.index, columns=names)
         said = self._says_of_each(X)
@@ -202,7 +202,7 @@ class OnlineClassifier(OnlineLearner):
             raise DataError(f"y is {y!r}; expected a class: a word, a number or a truth value") from None
         if found is not None:
             return found
-        if y is None or y != y:  # noqa: PLR0124 - NaN
+        if y is None or (not isinstance(y, str) and str(y) in ("nan", "NaT", "<NA>")):
             raise DataError(f"y is {y!r}; expected a class: leave the sample out")
         if self.classes is not None or (len(self._known) + others >= 2 and not self._may_grow()):
             raise DataError(
@@ -279,9 +279,8 @@ class OnlineRegressor(OnlineLearner):
           x: Feature -> number.
           y: The number to predict, finite.
         """
-        if not abs(y) <= LARGEST:
-            raise DataError(f"y is {y!r}; expected a finite 32-bit number: leave the sample out")
-        self._running().learn(self._columns.row(x, learn=True), float(y))
+        label = finite_label(y)
+        self._running().learn(self._columns.row(x, learn=True), label)
 
     def predict_one(self, x: Mapping[Any, Any]) -> float:
         """Return the model's prediction for a sample.
@@ -312,7 +311,7 @@ class OnlineRegressor(OnlineLearner):
         Args:
           X: A pandas DataFrame, one column per feature.
         """
-        pandas = self._frames("predict_many")
+        pandas = self._frames("predict_many", X)
         return pandas.Series(self._says_of_each(X) if len(X) else [], index=X.index, dtype=float)
 
     def _task(self) -> tuple[Task, int]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tacit.algorithms import find
 from tacit.core.contract import Algorithm, Mechanism, Objective, Params
-from tacit.core.errors import ConfigError, TacitWarning
+from tacit.core.errors import ConfigError, DataError, TacitWarning
 from tacit.core.extras import require
 from tacit.interop.agents import Agent
 from tacit.interop.compiled_agent import CompiledAgent, may_wait
@@ -229,9 +229,12 @@ class OnlineLearner(ABC):
                 f"{algorithm.name!r} promises privacy; name them: features=[...]"
             )
 
-    def _frames(self, what: str) -> Any:
-        """Return pandas, in whose frames many samples come and go."""
-        return require("pandas", "data", f"{type(self).__name__}.{what}")
+    def _frames(self, what: str, X: Any) -> Any:
+        """Return pandas, in whose frames many samples come and go; refuse what is no frame."""
+        pandas = require("pandas", "data", f"{type(self).__name__}.{what}")
+        if not isinstance(X, pandas.DataFrame):
+            raise DataError(f"X is of type {type(X).__name__}; expected a pandas DataFrame, one column per feature")
+        return pandas
 
     def _joined(self, path: str | os.PathLike[str], task: Task) -> None:
         from tacit.interop.joined import JoinedPeer
