@@ -92,8 +92,11 @@ def test_weights_of_classes() -> None:
     for wrong, message in [("equal", "'equal'"), ({"maybe": 2.0}, "'maybe'"), ({"yes": -1.0}, "-1.0")]:
         with pytest.raises(ConfigError, match=message):
             PeerClassifier(class_weight=wrong).fit(X, rare)
-    with pytest.raises(PrivacyError, match="balanced"):
-        PeerClassifier(mechanism=NOISE, class_weight="balanced", **GIVEN).fit(X, rare, classes=["no", "yes"])
+    private = PeerClassifier(mechanism=NOISE, class_weight="balanced", parameters={"step": 1e-3}, **GIVEN)
+    with pytest.raises(PrivacyError, match="class_weight"):
+        private.fit(X, rare, classes=["no", "yes"])
+    private.set_params(public=["class_weight"]).fit(X, rare, classes=["no", "yes"])
+    assert private.privacy_.public == ("how often each class occurs",)
 
 
 def test_a_sparse_table_is_its_dense_one() -> None:

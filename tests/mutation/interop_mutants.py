@@ -47,8 +47,8 @@ MUTANTS = (
         [
             (
                 "classes of all rows are counted in spite of noise",
-                "        if private:",
-                "        if False:",
+                'COUNTED = Learnt("class_weight", "how often each class occurs",',
+                'COUNTED = Learnt("class_weight", "how often each class occurs", public=True, remedy=',
                 "test_weights_of_classes",
             ),
             (

@@ -26,7 +26,7 @@ from tacit.graphs import Graph, Topology
 from tacit.interop.objectives import probabilities, task_of
 from tacit.interop.owners import checked_owners, owners_of
 from tacit.interop.peer_estimator import PeerEstimator
-from tacit.interop.weights import FitError, checked, of_classes, product
+from tacit.interop.weights import COUNTED, FitError, checked, of_classes, product
 from tacit.streams.learnt import Learnt
 
 
@@ -65,10 +65,11 @@ class PeerClassifier(ClassifierMixin, PeerEstimator):  # type: ignore[misc]
         `epsilon` by bounds that are found from noisy histograms, for a tenth of a record's budget.
       bounds: (low, high) by which columns are scaled to -1 ... 1 instead, one pair for all or one for each.
       label_bounds: (low, high) of y, for a regression with `epsilon`; None: found as those of columns.
-      public: Facts that may be learnt from all rows in spite of noise: some of "scaling", "classes".
+      public: Facts that may be learnt from all rows in spite of noise: some of "scaling", "classes",
+        "class_weight".
       random_state: Seed of graph, order of rows and random choices.
-      class_weight: {class: weight}, 1 for one that is left out, or "balanced", which counts all rows and is refused
-        with noise; weights multiply the losses of rows, before a clip.
+      class_weight: {class: weight}, 1 for one that is left out, or "balanced", which is learnt from all rows; weights
+        multiply the losses of rows, before a clip.
 
     Example:
       >>> import numpy as np
@@ -147,6 +148,10 @@ class PeerClassifier(ClassifierMixin, PeerEstimator):  # type: ignore[misc]
         self._refuse_partial()
         return self._learn(X, y, owner, classes, sample_weight, not hasattr(self, "models_"))
 
+    @property
+    def _counted(self) -> tuple[Learnt, ...]:
+        return (COUNTED,) if isinstance(self.class_weight, str) else ()
+
     def _learn(self, X: Any, y: Any, owner: Any, classes: Any, sample_weight: Any, first: bool) -> Self:
         given = owners_of(X, owner)
         X, y = self._rows_of(X, y, given, first)
@@ -165,7 +170,7 @@ class PeerClassifier(ClassifierMixin, PeerEstimator):  # type: ignore[misc]
         if len(self.classes_) < 2:
             raise FitError(f"y holds {len(self.classes_)} class ({self.classes_[0]!r}); expected at least two")
         owners, count = checked_owners(given, len(X)), len(self.classes_)
-        by_class = of_classes(self.class_weight, self.classes_, number, self._noisy)
+        by_class = of_classes(self.class_weight, self.classes_, number)
         weight = product(checked(sample_weight, len(X)), by_class)
         if first:
             self._fit(X, number, owners, task_of(self.objective, count), count, learnt, weight)

@@ -164,6 +164,11 @@ class PeerEstimator(BaseEstimator):  # type: ignore[misc]
             raise PrivacyError(f"the costs of {self._noise_given!r} do not add up over calls; use fit, or other noise")
 
     @property
+    def _counted(self) -> tuple[Learnt, ...]:
+        """What weights of classes were learnt from all rows."""
+        return ()
+
+    @property
     def _noise_given(self) -> Mechanism | None:
         found: Mechanism | None = (self.parameters or {}).get("mechanism", self.mechanism)
         return found
@@ -188,7 +193,7 @@ class PeerEstimator(BaseEstimator):  # type: ignore[misc]
             y = np.clip((y - centre) / width, -1, 1) if self.plan_ else (y - centre) / width
         known = self._scaling.learnt
         note = f"; columns scaled by {known[0].what}, which no privacy account covers" if known else ""
-        facts = declared((*self._learnt, *known), self.public)
+        facts = declared((*self._learnt, *self._counted, *known), self.public)
         batch = self.plan_.batch if self.plan_ else 1
         stream = in_passes(rows, y, agent, self.task_, seed, note, facts, batch, weight, len(self.owners_))
         rounds = passes * int(stream.period or 0)

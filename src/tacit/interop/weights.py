@@ -16,8 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.contract import Array, Batch, Objective, Params
-from tacit.core.errors import ConfigError, DataError, PrivacyError
+from tacit.core.errors import ConfigError, DataError
+from tacit.objectives import balanced
 from tacit.objectives.losses import MeanLoss, PenalisedLoss
+from tacit.streams.learnt import Learnt
 
 Weights = NDArray[np.float64]
 
@@ -80,8 +82,12 @@ def weighted(objective: Objective) -> Objective:
     )
 
 
+COUNTED = Learnt("class_weight", "how often each class occurs", "numbers: class_weight={class: weight, ...}")
+"""What "balanced" learns from all rows."""
+
+
 def of_classes(
-    class_weight: Mapping[Any, float] | str | None, classes: NDArray[Any], number: NDArray[np.int64], private: bool
+    class_weight: Mapping[Any, float] | str | None, classes: NDArray[Any], number: NDArray[np.int64]
 ) -> Weights | None:
     """Return the weight of each row by its class.
 
@@ -89,20 +95,13 @@ def of_classes(
       class_weight: Class -> weight, 1 for one that is left out; "balanced"; or None for no weights.
       classes: All classes in their order.
       number: Class of each row, as its place among them.
-      private: Whether noise is promised: what is counted over all rows is then refused.
     """
     if class_weight is None:
         return None
     if isinstance(class_weight, str):
         if class_weight != "balanced":
             raise ConfigError(f"class_weight={class_weight!r}: expected 'balanced', or {{class: weight, ...}}")
-        if private:
-            raise PrivacyError(
-                "class_weight='balanced' counts the classes of all rows, which no account covers; give the weights as "
-                "numbers: {class: weight, ...}"
-            )
-        counts = np.bincount(number, minlength=len(classes))
-        return np.asarray(len(number) / (len(classes) * np.maximum(counts, 1)))[number]
+        return np.asarray(balanced(number, len(classes)))[number]
     strange = [name for name in class_weight if name not in classes.tolist()]
     if strange:
         raise ConfigError(f"class_weight names the class {strange[0]!r}, which is not among {classes.tolist()}")
