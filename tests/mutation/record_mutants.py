@@ -52,8 +52,8 @@ MUTANTS = (
             ),
             (
                 "an empty place is a record",
-                "numbers[numbers >= 0], return_counts",
-                "numbers, return_counts",
+                "int(np.unique(numbers[numbers >= 0], return_counts",
+                "int(np.unique(numbers, return_counts",
                 "test_an_empty_place_is_read_by_nobody",
             ),
         ],

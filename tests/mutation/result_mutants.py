@@ -111,7 +111,7 @@ MUTANTS = (
             ),
             (
                 "the round before the checkpoint is not known",
-                "_digest([stream.chunk(done - 1, done)] for stream in there)",
+                "digest([stream.chunk(done - 1, done)] for stream in there)",
                 '""',
                 "test_of_data_too_large_to_be_read_through_the_ends_and_the_last_round_are_known",
             ),
