@@ -98,6 +98,10 @@ def test_rows_that_cannot_be_predicted_write_nothing(directory, file, tmp_path):
     assert code == 2
     assert "line 3" in said
     assert "'x'" in said
+    ignored = tmp_path / "ignored.csv"
+    assert tacit_says("predict", directory, bad, "--out", ignored, "--unknown", "ignore")[0] == 0
+    assert len(rows(ignored)) == 2
+    assert tacit_says("predict", directory, bad, "--out", tmp_path / "out.csv", "--unknown", "guess")[0] == 2
     bad.write_text("age,dose\n50,1\n")
     assert tacit_says("predict", directory, bad, "--out", tmp_path / "out.csv")[0] == 2
     assert not (tmp_path / "out.csv").exists()
@@ -152,3 +156,24 @@ def test_comparisons_keep_every_model_and_name_them(file, tmp_path):
         tacit.load_model(tmp_path / "out")
     assert tacit.load_model(tmp_path / "out" / "local-online").card.made.algorithm == "local_online"
     assert tacit.load_model(tmp_path / "out" / "online-push-sum").card.data.rows == clinics.ROWS
+
+
+def test_tables_keep_their_marks(tmp_path):
+    """A table with semicolons, decimal commas and another encoding: the answer is read as the table is."""
+    table = tmp_path / "daten.csv"
+    lines = [f"{k % 7},5;{'groß' if k % 3 else 'klein'};{1 + k % 3}" for k in range(30)]
+    table.write_bytes("\n".join(["länge;art;klasse", *lines]).encode("cp1252"))
+    marks = {"encoding": "cp1252", "separator": ";", "decimal": ","}
+    read = tacit.streams.read_table(table, "klasse", task="multiclass", **marks)
+    stream = tacit.streams.from_table(read, np.arange(30) % 2)
+    method = tacit.algorithms.online_push_sum(tacit.objectives.softmax(3), step=0.1)
+    run = tacit.simulate(method, tacit.graphs.ring(2), stream, rounds=5)
+    path = run.model().save(tmp_path / "model.safetensors")
+    assert tacit_says("predict", path, table, "--out", tmp_path / "out.csv", "--proba")[0] == 0
+    first, *others = (tmp_path / "out.csv").read_text(encoding="utf-8").splitlines()
+    assert first == "länge;art;klasse;prediction;probability of 1;probability of 2;probability of 3"
+    assert [line.rsplit(";", 4)[0] for line in others] == lines
+    chance = others[0].split(";")[-1]
+    assert "," in chance
+    assert float(chance.replace(",", ".")) == tacit.load_model(path).predict_proba(table)[0, 2]
+    assert tacit_says("predict", path, tmp_path / "out.csv", "--out", tmp_path / "again.csv")[0] == 0

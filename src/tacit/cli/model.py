@@ -30,6 +30,9 @@ def predict(
     owner_column: Annotated[
         bool, typer.Option("--owner-column", help="Predict each row by its own owner's model.")
     ] = False,
+    unknown: Annotated[
+        str, typer.Option(help="Words that are no category of their column: refuse, or ignore (none of them).")
+    ] = "refuse",
     force: Force = False,
 ) -> None:
     """Predict the rows of a table by a model: all columns, and the prediction in the words of the label."""
@@ -40,7 +43,9 @@ def predict(
     if owner is not None and owner_column:
         raise ConfigError("--owner and --owner-column: name one owner's model, or take each row's own; not both")
     _check_free(out, force)
-    found = predicted(load_model(model), data, proba=proba, owner=owner, by_owner=owner_column)
+    if unknown not in ("refuse", "ignore"):
+        raise ConfigError(f"--unknown {unknown!r}: expected refuse or ignore")
+    found = predicted(load_model(model), data, proba=proba, owner=owner, by_owner=owner_column, unknown=unknown)  # type: ignore[arg-type]
     put_file(out, found.content, force)
     say(f"{counted(found.rows, 'row')} predicted: {out} (added: {', '.join(found.added)})")
     if found.judged:

@@ -21,7 +21,7 @@ from tacit.models.objective_names import LINEAR
 from tacit.objectives.probabilities import probabilities
 from tacit.streams import Preprocessing
 from tacit.streams.dataset import with_bias
-from tacit.streams.reading.columns import Input, encoded
+from tacit.streams.reading.columns import Input, Unknown, encoded
 from tacit.streams.reading.formats import open_source
 from tacit.streams.reading.frames import is_frame
 from tacit.streams.reading.source import Source
@@ -116,16 +116,18 @@ class Model:
         card = self.card.model_copy(update={"which": owner, "owners": []})
         return Model(self.parameters(owner), None, self.objective, card)
 
-    def x(self, data: Any, owner: str | None = None) -> NDArray[Any]:
+    def x(self, data: Any, owner: str | None = None, unknown: Unknown = "refuse") -> NDArray[Any]:
         """Return the rows of data as the model sees them (rows, features).
 
         Args:
           data: A file or a table with the columns that the model was made of; without `preprocessing` also an array
             of numbers (rows, features).
           owner: Whose rows these are, where columns are scaled by owner and the table has no owner column.
+          unknown: Treatment of a word that is none of a column's categories: "refuse" names its line; "ignore" takes
+            it for none of them.
         """
         if self.preprocessing is not None:
-            rows: NDArray[Any] = self.preprocessing.apply(data, owner=owner)
+            rows: NDArray[Any] = self.preprocessing.apply(data, owner=owner, unknown=unknown)
         else:
             rows = check_features(self._numbers(data), exact=True)
             rows = rows.reshape(len(rows), -1)
@@ -146,16 +148,19 @@ class Model:
         names = known or [name for name in source.features if name != label]
         return encoded(source, [Input(name, "number") for name in names]).x
 
-    def decision_function(self, data: Any, owner: str | Sequence[str] | None = None) -> Numbers:
+    def decision_function(
+        self, data: Any, owner: str | Sequence[str] | None = None, unknown: Unknown = "refuse"
+    ) -> Numbers:
         """Return what the model says of each row: a number, or one per class; of two classes, above 0 is the second.
 
         Args:
           data: As of `x`.
           owner: Whose model predicts: a name, or one per row; None: the default, the mean of all.
+          unknown: As of `x`.
         """
         if owner is None or isinstance(owner, str):
-            return self.scores(self.x(data, owner), owner)
-        rows, names = self.x(data), np.asarray(owner, str)
+            return self.scores(self.x(data, owner, unknown), owner)
+        rows, names = self.x(data, unknown=unknown), np.asarray(owner, str)
         if names.shape != (len(rows),):
             raise DataError(f"{names.size} owners for {len(rows)} rows; expected one name, or one per row")
         found = {name: names == name for name in dict.fromkeys(names.tolist())}
@@ -184,14 +189,15 @@ class Model:
             ]
         return np.concatenate(said)
 
-    def predict(self, data: Any, owner: str | Sequence[str] | None = None) -> NDArray[Any]:
+    def predict(self, data: Any, owner: str | Sequence[str] | None = None, unknown: Unknown = "refuse") -> NDArray[Any]:
         """Return the label of each row, in the words of the data that the model was made of; or a number.
 
         Args:
           data: As of `x`.
           owner: Whose model predicts: a name, or one per row; None: the default, the mean of all.
+          unknown: As of `x`.
         """
-        return self.said(self.decision_function(data, owner))
+        return self.said(self.decision_function(data, owner, unknown))
 
     def said(self, scores: Numbers) -> NDArray[Any]:
         """Return the labels that scores stand for.
@@ -203,14 +209,17 @@ class Model:
             return self.classes[(scores > 0).astype(np.int64)]
         return self.classes[scores.argmax(axis=1)] if self.task == "multiclass" else scores
 
-    def predict_proba(self, data: Any, owner: str | Sequence[str] | None = None) -> Numbers:
+    def predict_proba(
+        self, data: Any, owner: str | Sequence[str] | None = None, unknown: Unknown = "refuse"
+    ) -> Numbers:
         """Return the probability of each class (rows, classes), in the order of `classes`.
 
         Args:
           data: As of `x`.
           owner: Whose model predicts: a name, or one per row; None: the default, the mean of all.
+          unknown: As of `x`.
         """
-        return self.chances(self.decision_function(data, owner))
+        return self.chances(self.decision_function(data, owner, unknown))
 
     def chances(self, scores: Numbers) -> Numbers:
         """Return the probabilities that scores stand for; an objective without any is refused.

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tacit.core.errors import ConfigError, DataError
 from tacit.models.model import Model
+from tacit.streams.reading.columns import Unknown
 from tacit.streams.reading.formats import open_source
 from tacit.streams.reading.source import Source
 
@@ -21,7 +22,7 @@ class Predicted(NamedTuple):
     """Predictions for a table."""
 
     content: bytes
-    """A CSV file: all columns of the table, then those that were added."""
+    """A CSV file in UTF-8, with the table's separator: all its columns, then those that were added."""
     rows: int
     added: tuple[str, ...]
     """Names of the columns that were added."""
@@ -32,7 +33,13 @@ class Predicted(NamedTuple):
 
 
 def predicted(
-    model: Model, data: Any, *, proba: bool = False, owner: str | None = None, by_owner: bool = False
+    model: Model,
+    data: Any,
+    *,
+    proba: bool = False,
+    owner: str | None = None,
+    by_owner: bool = False,
+    unknown: Unknown = "refuse",
 ) -> Predicted:
     """Return a table with predictions.
 
@@ -42,23 +49,25 @@ def predicted(
       proba: Whether the probability of each class is added, instead of a score.
       owner: Whose model predicts; None: the model's default.
       by_owner: Whether each row is predicted by its own owner's model, by the owner column.
+      unknown: Treatment of a word that is none of a column's categories.
     """
     record = model.preprocessing
     source = open_source(data) if record is None else open_source(data, record.reading)
     whose: str | Sequence[str] | None = owner
     if by_owner:
         whose = _owners(model, source)
-    scores = model.decision_function(source, whose)
+    scores = model.decision_function(source, whose, unknown)
     labels = model.said(scores)
-    added: dict[str, Sequence[Any]] = {"prediction": _texts(labels)}
+    mark = source.reading.decimal
+    added: dict[str, Sequence[str]] = {"prediction": _texts(labels, mark)}
     if proba:
         chances = model.chances(scores)
-        added |= {f"probability of {name}": _texts(chances[:, k]) for k, name in enumerate(model.classes)}
+        added |= {f"probability of {name}": _texts(chances[:, k], mark) for k, name in enumerate(model.classes)}
     elif model.task in ("binary", "multiclass"):
-        added["score"] = _texts(scores if scores.ndim == 1 else scores.max(axis=1))
+        added["score"] = _texts(scores if scores.ndim == 1 else scores.max(axis=1), mark)
     names = [_free(name, source.columns) for name in added]
     file = io.StringIO(newline="")
-    table = csv.writer(file, lineterminator="\n")
+    table = csv.writer(file, delimiter=source.reading.separator or ",", lineterminator="\n")
     table.writerow([*source.columns, *names])
     table.writerows([*own, *more] for own, more in zip(_rows(source), zip(*added.values(), strict=True), strict=True))
     judged, why = _judged(model, source, scores)
@@ -102,9 +111,9 @@ def _column(column: Any) -> list[str]:
     return ["" if value is None or (isinstance(value, float) and math.isnan(value)) else str(value) for value in values]
 
 
-def _texts(values: NDArray[Any]) -> list[str]:
-    """Return numbers with all their digits, and words as they are."""
-    return [repr(value) if isinstance(value, float) else str(value) for value in values.tolist()]
+def _texts(values: NDArray[Any], mark: str) -> list[str]:
+    """Return numbers with all their digits and the table's mark of decimals, and words as they are."""
+    return [repr(value).replace(".", mark) if isinstance(value, float) else str(value) for value in values.tolist()]
 
 
 def _free(name: str, taken: Sequence[str]) -> str:
