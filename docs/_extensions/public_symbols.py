@@ -64,13 +64,13 @@ def docstring(module: ModuleType, name: str) -> str:
 
 
 def fields(owner: type) -> dict[str, str]:
-    """Return the public attributes that a class itself has, and what is said of each."""
+    """Return the public attributes that a class itself has but pydantic's settings, and what is said of each."""
     explained = ModuleAnalyzer.for_module(owner.__module__).find_attr_docs()
     names = dict.fromkeys([*inspect.get_annotations(owner), *vars(owner)])
     return {
         name: "\n".join(explained.get((owner.__qualname__, name), [])).strip() or _own_words(vars(owner).get(name))
         for name in names
-        if not name.startswith("_") and not _foreign(vars(owner).get(name))
+        if not name.startswith("_") and name != "model_config" and not _foreign(vars(owner).get(name))
     }
 
 

@@ -46,6 +46,7 @@ FIGURES_COST = (
 
 class _Part(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    """Nothing but what is described, of just these types."""
 
 
 class ObjectiveCard(_Part):
@@ -113,6 +114,7 @@ class Card(_Part):
     """
 
     format: Literal[1] = 1
+    """Of the card."""
     objective: ObjectiveCard
     """Function of parameters and x."""
     task: Task | None
@@ -138,10 +140,15 @@ class Card(_Part):
     took_part: dict[Name, Count | None] = {}
     """Owner -> its rows, None: not known; without names where there are more than are listed."""
     privacy: PrivacyCard
+    """Privacy that was spent, and what it means for the file."""
     data: DataCard
+    """Data that the model was made of."""
     figures: dict[Name, Number | None] = {}
+    """Name -> figure, held-out ones first; no privacy account covers them."""
     made: MadeCard
+    """How it was made."""
     notes: list[Text] = []
+    """Sentences to show."""
 
 
 def checked(content: Any, name: str) -> Card:
