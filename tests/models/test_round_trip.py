@@ -1,5 +1,7 @@
 """One model, four ways: the simulator's arrays, a file that was read back, scikit-learn and ONNX agree."""
 
+import json
+
 import jax
 import numpy as np
 import onnxruntime
@@ -8,6 +10,7 @@ import pytest
 
 import tacit
 from tacit.core.errors import ConfigError, ModelError
+from tacit.models.objective_names import arguments_of, made
 from tests.models import clinics
 
 CLOSE = {"rtol": 1e-6, "atol": 1e-6}
@@ -146,3 +149,33 @@ def test_same_name_but_another_loss_is_the_users_own():
     other = logistic._replace(predict=lambda params, x: 2 * x @ params)
     run = small(other, tacit.streams.logistic_drift(2, 3))
     assert run.model().card.objective.own
+
+
+@pytest.mark.parametrize(
+    ("objective", "params"),
+    [
+        (tacit.objectives.logistic(l2=0.1, class_weight=[1.0, 5.0]), np.zeros(3)),
+        (tacit.objectives.hinge(l1=0.1), np.zeros(3)),
+        (tacit.objectives.softmax(3, class_weight={"2": 4.0}), np.zeros((3, 2))),
+        (tacit.objectives.absolute(l1=0.1), np.zeros(3)),
+        (tacit.objectives.regularised(tacit.objectives.squared(l2=0.1), tacit.objectives.l1(0.2)), np.zeros(3)),
+        (tacit.objectives.fourier(count=5, bandwidth=3.0, seed=2, l2=0.1), np.zeros(5)),
+        (tacit.objectives.cnn(classes=3, channels=(1, 2), hidden=3, side=8, l2=0.1), ()),
+    ],
+    ids=repr,
+)
+def test_an_objective_is_made_again_by_its_name_and_arguments(objective, params):
+    arguments = arguments_of(objective, params)
+    assert arguments is not None
+    again = made(objective.name, json.loads(json.dumps(arguments)))
+    assert (again.loss, again.predict) == (objective.loss, objective.predict)
+
+
+def test_held_out_figures_are_in_the_card(file):
+    run = clinics.run(file, "binary")
+    x, y = (run.streams[0].preprocessing.apply(file), run.streams[0].preprocessing.labels(file))
+    run.evaluate(x, y)
+    model = run.model()
+    right = float(np.mean(model.scores(x) * y > 0))
+    assert model.card.figures[f"accuracy on {clinics.ROWS} held-out rows"] == pytest.approx(right)
+    assert not any("held-out" in name for name in run.model(owner="west").card.figures)

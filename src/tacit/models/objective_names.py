@@ -52,7 +52,10 @@ def arguments_of(objective: Objective, params: Params) -> dict[str, Any] | None:
 
 def _candidates(objective: Objective, params: Params) -> Iterator[dict[str, Any]]:
     penalty = objective.loss.regulariser if isinstance(objective.loss, PenalisedLoss) else None
-    strengths = {key: float(getattr(penalty, key, 0.0)) for key in ("l1", "l2")}
+    strengths: dict[str, Any] = {key: float(getattr(penalty, key, 0.0)) for key in ("l1", "l2")}
+    weights = getattr(getattr(getattr(objective.loss, "data", None), "sample", None), "weights", None)
+    if weights is not None:
+        strengths["class_weight"] = [float(weight) for weight in weights]
     predict = objective.predict
     if isinstance(predict, FourierModel):
         map_ = predict.features

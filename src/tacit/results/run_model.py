@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
@@ -110,7 +110,7 @@ def _description(run: Run) -> str:
 def _figures(run: Run, repeat: int, owner: str | None) -> dict[str, float | None]:
     """Return the figures of the model, with names that say what they are: on held-out rows first."""
     found: dict[str, float | None] = {}
-    evaluation: Any = getattr(run, "evaluation", None)
+    evaluation = run.evaluation
     if evaluation is not None and owner is None:
         for name, scores in evaluation.scores["mean"].items():
             place = repeat if len(scores) > 1 else 0
