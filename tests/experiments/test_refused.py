@@ -110,6 +110,10 @@ def test_a_bar_takes_its_length_from_what_it_is_told() -> None:
         ("say apart=True", "say apart = true"),
         ("as they come (batch_size=None)", "as they come (no batch_size)"),
         ("use graph.with_weights('sender')", 'use weights = "sender" in [graph]'),
+        (
+            "LinkDrop may leave a link up: LinkDrop(..., symmetric=True)",
+            'link_drop may leave a link up: dynamics = {kind = "link_drop", symmetric = true, ...} in [graph]',
+        ),
         ("standardise = false (in Python by=None)", "standardise = false"),
         ("alpha=-0.5: expected a number", "alpha = -0.5: expected a number"),
         ("data/year=2020/part.csv, line 3: 7 fields", "data/year=2020/part.csv, line 3: 7 fields"),

@@ -10,10 +10,14 @@ _QUOTED = r"'[^'\n]*'|\"[^\"\n]*\""
 _PHRASES: tuple[tuple[str, str], ...] = (
     (r"\s*\(in Python [^)]*\)", ""),
     (r", tacit\.limits\.memory\(\.\.\.\) in Python,", ""),
+    (r"(tacit\.(?:graphs|streams)\.\w+(?:\([^)]*\))?)", r"\1, which takes Python: a file cannot say it"),
     (r"(?:graph\.)?with_weights\((['\"])(\w+)\1\)", r'weights = "\2" in [graph]'),
-    (r"use graph\.with_dynamics\(None\)", "remove dynamics from [graph]"),
+    (r"graph\.with_dynamics\(None\)", "a [graph] without dynamics"),
     (r"graph\.with_clusters\((\[[^\]]*\])\)", r"clusters = \1 in [graph]"),
     (r"LinkDrop\(\.\.\., symmetric=True\)", 'dynamics = {kind = "link_drop", symmetric = true, ...} in [graph]'),
+    (r"\bLinkDrop\b", "link_drop"),
+    (r"\bOptOut\b", "opt_out"),
+    (r"\bRandomMatching\b", "random_matching"),
     (r" \(graph\.mutual\(\) makes one\)", ' (kind = "ring" or "complete", say)'),
     (
         r"keep mutual links only with graph\.mutual\(\)",
