@@ -11,6 +11,7 @@ import tacit
 from tacit.core.contract import Clip
 from tacit.core.errors import ConfigError
 from tacit.metrics.constant import constant_figures
+from tacit.models.objective_names import arguments_of, made
 from tacit.objectives import balanced, hinge, logistic, softmax
 from tacit.privacy.clipping import clipped_gradient
 from tacit.streams import Batch
@@ -106,3 +107,17 @@ def test_the_constant_pays_the_weighted_loss() -> None:
     expected = [3 * np.log(2), -np.log(0.5 / 4), -3 * np.log(3.5 / 5)]
     np.testing.assert_allclose(found["loss"], expected)
     np.testing.assert_array_equal(found["accuracy"], [0, 0, 0])  # of a tie nobody is right
+
+
+@pytest.mark.parametrize(
+    ("objective", "params"),
+    [
+        (logistic(l2=0.1, class_weight=(1.0, 5.0)), jnp.zeros(3)),
+        (hinge(class_weight={"1": 2.0}), jnp.zeros(3)),
+        (softmax(3, class_weight=(1.0, 2.0, 4.0)), jnp.zeros((3, 2))),
+    ],
+)
+def test_a_model_knows_its_objective_with_weights(objective, params) -> None:
+    arguments = arguments_of(objective, params)
+    assert arguments is not None
+    assert made(objective.name, arguments).loss == objective.loss
