@@ -66,7 +66,7 @@ def _candidates(objective: Objective, params: Params) -> Iterator[dict[str, Any]
         yield {**sizes, "channels": list(predict.channels), "l2": strengths["l2"]}
     else:
         sample = getattr(getattr(objective.loss, "data", None), "sample", None)
-        weights = {"class_weight": list(sample.weights)} if isinstance(sample, ClassWeighted) else {}
+        weights: dict[str, Any] = {"class_weight": list(sample.weights)} if isinstance(sample, ClassWeighted) else {}
         if objective.name == "softmax":
             weights["classes"] = int(np.shape(jax.tree.leaves(params)[0])[0])
         yield {**strengths, **weights}

@@ -15,11 +15,15 @@ def nonnegative(name: str, value: float, remedy: str) -> float:
     return number
 
 
+LARGEST = 1e38
+"""Below it a number is one of single precision."""
+
+
 def positive(name: str, value: float, remedy: str) -> float:
-    """Return `value` as a float, or refuse it when it is not a finite number > 0."""
+    """Return `value` as a float, or refuse it when it is not a finite number > 0, in single precision too."""
     number = _number(name, value, "a finite number > 0", remedy)
-    if not (math.isfinite(number) and number > 0):
-        raise ConfigError(f"{name} = {value!r}: expected a finite number > 0; {remedy}")
+    if not 0 < number < LARGEST:
+        raise ConfigError(f"{name} = {value!r}: expected a finite number > 0, below {LARGEST:.0e}; {remedy}")
     return number
 
 
