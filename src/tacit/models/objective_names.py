@@ -15,7 +15,6 @@ import numpy as np
 from tacit.core.contract import Objective, Params
 from tacit.core.errors import ModelError, TacitError
 from tacit.objectives import OBJECTIVES, cnn
-from tacit.objectives.class_weights import ClassWeighted
 from tacit.objectives.losses import PenalisedLoss
 from tacit.objectives.networks import Layer, Network, Weights
 from tacit.objectives.random_features import FourierModel
@@ -64,12 +63,10 @@ def _candidates(objective: Objective, params: Params) -> Iterator[dict[str, Any]
     elif isinstance(predict, Network):
         sizes = {key: getattr(predict, key) for key in ("classes", "hidden", "side")}
         yield {**sizes, "channels": list(predict.channels), "l2": strengths["l2"]}
+    elif objective.name == "softmax":
+        yield {"classes": int(np.shape(jax.tree.leaves(params)[0])[0]), **strengths}
     else:
-        sample = getattr(getattr(objective.loss, "data", None), "sample", None)
-        weights: dict[str, Any] = {"class_weight": list(sample.weights)} if isinstance(sample, ClassWeighted) else {}
-        if objective.name == "softmax":
-            weights["classes"] = int(np.shape(jax.tree.leaves(params)[0])[0])
-        yield {**strengths, **weights}
+        yield strengths
 
 
 def made(name: str, arguments: Mapping[str, Any]) -> Objective:
