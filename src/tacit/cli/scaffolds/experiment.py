@@ -121,7 +121,8 @@ def _stream(found: Look, file: Path, batch: int) -> list[str]:
         *(['missing = "indicate"'.ljust(24) + " # a gap is 0, and a column says where"] if found.gaps else []),
         *_times(found),
         f"batch = {batch}",
-        "passes = 1".ljust(24) + " # reads of every row; from 2 on, figures of the rounds are training figures",
+        "passes = 1".ljust(24)
+        + " # reads of every row: more help where rows are few, and figures of the rounds are then training ones",
     ]
 
 
