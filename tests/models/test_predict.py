@@ -177,3 +177,18 @@ def test_tables_keep_their_marks(tmp_path):
     assert "," in chance
     assert float(chance.replace(",", ".")) == tacit.load_model(path).predict_proba(table)[0, 2]
     assert tacit_says("predict", path, tmp_path / "out.csv", "--out", tmp_path / "again.csv")[0] == 0
+
+
+def test_of_references_without_noise_no_model_is_kept(file, tmp_path):
+    private = EXPERIMENT.format(path=file).replace('missing = ["dose"]', 'missing = ["dose"]\npublic = ["scaling"]')
+    given = 'categories = {sex = ["f", "m"]}\nclasses = ["ill", "well"]\n[objective]'
+    noise = '[algorithm.mechanism]\nkind = "laplace"\nepsilon = 1.0\nclip = 1.0\n'
+    (tmp_path / "private.toml").write_text(private.replace("[objective]", given) + noise)
+    code, said = tacit_says("run", tmp_path / "private.toml", "--out", tmp_path / "out", "--rounds", 3)
+    assert code == 0, said
+    kept = sorted(str(path.parent.relative_to(tmp_path)) for path in tmp_path.glob("**/model.safetensors"))
+    assert kept == ["out", "out/online-push-sum"]
+    model = tacit.load_model(tmp_path / "out")
+    assert model.card.privacy.private
+    assert model.card.data.fingerprint is None
+    assert model.card.made.command is not None

@@ -103,6 +103,7 @@ class Problem:
                     self.refused.append(Refusal(label, str(error)))
                 continue
             run.label, run.settings, run.references = label, described, of.get(label, {})
+            run.is_reference = label not in self.config.labels
             stopped: KeyboardInterrupt | None = None
             try:
                 if self.held_out is not None:

@@ -218,7 +218,7 @@ def compare(
         del methods[ALONE]
     runs = {label: simulate(each, graph, stream, **settings) for label, each in methods.items()}
     for label, run in runs.items():
-        run.label = label
+        run.label, run.is_reference = label, label != "private"
     of = {"private": {kind: kind for kind in methods if kind != "private"}}
     return _told(with_constant(list(runs.values()), of), 3)
 

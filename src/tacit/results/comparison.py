@@ -200,9 +200,8 @@ class Comparison:
         return folder
 
     def _asked_model(self, command: str | None) -> dict[str, bytes]:
-        """Return the model of the one run that others are only references of; none where several were asked for."""
-        references = {label for record in self.records for label in record.summary.get("references", {}).values()}
-        asked = [record for record in self.records if record.label not in references]
+        """Return the model of the one run that has one, on top; none where several have."""
+        asked = [record for record in self.records if not isinstance(record.model, str)]
         return store.model_files(asked[0], command) if len(asked) == 1 else {}
 
     def folders(self) -> list[str]:

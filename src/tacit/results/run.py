@@ -121,6 +121,8 @@ class Run:
     """Name in tables and legends; the algorithm's name where empty."""
     references: Mapping[str, str] = field(default_factory=dict)
     """What a private run is to be compared with ("without noise", say) -> label of that run."""
+    is_reference: bool = False
+    """Whether it was run to be compared with alone: no model is kept of it, which may have learnt without noise."""
     evaluation: Evaluation | None = None
     """Scores of the final models on held-out rows, once `evaluate` was asked for; [evaluate] of a file does so."""
     regret_seconds: float = field(default=0.0, init=False)

@@ -65,6 +65,8 @@ def model_of_run(run: Run, owner: str | None = None, repeat: int = 0, most: floa
 
 def kept_model(run: Run) -> Model | str:
     """Return the model that a run's directory keeps, or why there is none."""
+    if run.is_reference:
+        return "it was run to be compared with alone"
     try:
         if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(run.models)):
             return "its parameters are not finite: the run diverged"
