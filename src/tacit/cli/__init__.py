@@ -253,6 +253,9 @@ def _execute(config: Any, out: Path | None, default: Path, trackers: Sequence[Ca
         say(f"note: {words}", err=True)
     say("")
     _print_comparison(outcome.comparison)
+    for record in outcome.comparison.records if out is not None else ():
+        if isinstance(record.model, str) and record.label in config.labels:
+            say(f"note: there is no model of {record.label}: {record.model}", err=True)
     _say_where(out)
     return outcome
 
