@@ -114,7 +114,8 @@ def _set_scale(scaler: Any, first: float, second: float, bounds: bool) -> None:
     else:
         scaler.mean_ = np.array([first])
         scaler.scale_ = np.array([second if second > 0 else 1.0])
-        scaler.var_ = np.square(scaler.scale_)
+        with np.errstate(over="ignore"):  # which only says how it was fitted
+            scaler.var_ = np.square(scaler.scale_)
 
 
 def _fitted(module: str, name: str, rows: Any, **settings: Any) -> Any:

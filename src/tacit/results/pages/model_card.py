@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tacit.models.card import COVERED, FIGURES_COST, MEAN, Card
 from tacit.results.html import Html, document, html, joined
 from tacit.results.pages.glossary import setting_in_words
 from tacit.results.pages.style import CSS
+from tacit.streams import Preprocessing
+from tacit.streams.reading.preprocessing import Scale
 
 STYLE = """
 pre { background: var(--card); border: 1px solid var(--line); border-radius: 6px; padding: .7rem .9rem;
@@ -88,40 +90,37 @@ def _figures(card: Card) -> Html:
 
 
 def _data(card: Card) -> Html:
-    reads = (
-        "nothing: rows of numbers are taken as they are" if card.preprocessing is None else _reading(card.preprocessing)
-    )
+    record = None if card.preprocessing is None else Preprocessing.from_json(card.preprocessing)
     facts: dict[str, Any] = {
         "what": card.data.description,
         "rows": "no end of them" if card.data.rows is None else f"{card.data.rows:,}",
         "columns as the model sees them": _listed(card.columns) or f"{card.features}, without names",
         **({"classes": _listed(card.classes)} if card.classes else {}),
-        "done to them": reads,
+        "done to them": "nothing: rows of numbers are taken as they are" if record is None else _reading(record),
         "fingerprint": card.data.fingerprint or _no_fingerprint(card),
     }
-    return html("{}{}", _facts(facts), NOTHING if card.preprocessing is None else _inputs(card.preprocessing))
+    return html("{}{}", _facts(facts), NOTHING if record is None else _inputs(record))
 
 
-def _inputs(record: dict[str, Any]) -> Html:
+def _inputs(record: Preprocessing) -> Html:
     """Return the columns that a table needs, and what becomes of each."""
-    scales = {scale["column"]: scale for scale in record["scales"]}
+    scales = {scale.column: scale for scale in record.scales}
     rows = []
-    for each in record["inputs"][:LISTED]:
-        kinds = {"number": "a number", "word": f"one of {_listed(each['categories'])}", "time": "a time"}
-        gaps = "may be missing" if each["indicated"] else "never"
-        rows.append((each["name"], kinds.get(each["kind"], each["kind"]), gaps, _scaling(scales.get(each["name"]))))
+    for each in record.inputs[:LISTED]:
+        kinds = {"number": "a number", "word": f"one of {_listed(each.categories)}", "time": "a time"}
+        gaps = "may be missing" if each.indicated else "never"
+        rows.append((each.name, kinds[each.kind], gaps, _scaling(scales.get(each.name))))
     table = _table(("column", "holds", "gaps", "scaled by"), rows, "narrow words")
     return html("<p>A table needs these columns, by name:</p>{}", table)
 
 
-def _scaling(scale: dict[str, Any] | None) -> str:
+def _scaling(scale: Scale | None) -> str:
     if scale is None:
         return "-"
-    if scale["by"] == "owner":
+    if scale.by == "owner":
         return "mean and deviation of each owner"
-    first, second = scale["numbers"][0]
-    words = "bounds {:.4g} to {:.4g}" if scale["by"] == "bounds" else "mean {:.4g}, deviation {:.4g}"
-    return words.format(first, second)
+    words = "bounds {:.4g} to {:.4g}" if scale.by == "bounds" else "mean {:.4g}, deviation {:.4g}"
+    return words.format(*scale.numbers[0])
 
 
 def _time(text: str) -> str:
@@ -134,13 +133,13 @@ def _no_fingerprint(card: Card) -> str:
     return "none"
 
 
-def _reading(record: dict[str, Any]) -> str:
-    words = [f"{len(record.get('inputs', ()))} columns are read by name"]
-    if record.get("scales"):
-        words.append(f"{len(record['scales'])} are scaled")
-    if record.get("bias"):
+def _reading(record: Preprocessing) -> str:
+    words = [f"{len(record.inputs)} columns are read by name"]
+    if record.scales:
+        words.append(f"{len(record.scales)} are scaled")
+    if record.bias:
         words.append("a one is added")
-    if record.get("unit"):
+    if record.unit:
         words.append("every row is brought to norm 1")
     return ", ".join(words)
 
@@ -209,6 +208,6 @@ def _table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]], kind: str 
     return html("<div class='scroll' tabindex='0'>{}</div>", table)
 
 
-def _listed(names: list[str]) -> str:
+def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(names[:LISTED])
     return f"{shown}, and {len(names) - LISTED:,} more" if len(names) > LISTED else shown
