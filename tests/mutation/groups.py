@@ -12,6 +12,7 @@ from tests.mutation import (
     event_mutants,
     interop_mutants,
     ledger_mutants,
+    model_mutants,
     record_mutants,
     release_mutants,
     result_mutants,
@@ -38,4 +39,5 @@ GROUPS = {
     "tracing": tracing_mutants.MUTANTS,
     "doors": door_mutants.MUTANTS,
     "wrappers": interop_mutants.MUTANTS,
+    "models": model_mutants.MUTANTS,
 }
