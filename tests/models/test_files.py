@@ -144,6 +144,7 @@ CHANGES = {
     "preprocessing": lambda card: card | {"preprocessing": {"inputs": []}},
     "bias": lambda card: card | {"bias": True},
     "epsilon": lambda card: card | {"privacy": card["privacy"] | {"epsilon": -1.0}},
+    "a promise without a number": lambda card: card | {"privacy": card["privacy"] | {"private": True}},
     "missing": lambda card: {key: value for key, value in card.items() if key != "privacy"},
     "no object": lambda card: [card],
 }

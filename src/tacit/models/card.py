@@ -10,9 +10,9 @@ could check it would hold the key, and with it the same test.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tacit.core.errors import ModelError
 from tacit.streams.validate import Task
@@ -72,6 +72,12 @@ class PrivacyCard(_Part):
     """What differs between two neighbouring data sets."""
     model: Text = NOT_PRIVATE
     """What all that means for handing the model on."""
+
+    @model_validator(mode="after")
+    def _told(self) -> Self:
+        if self.private and (self.epsilon is None or self.delta is None):
+            raise ValueError("private, but epsilon or delta is not said")
+        return self
 
 
 class DataCard(_Part):
