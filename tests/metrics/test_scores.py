@@ -41,6 +41,14 @@ def test_scores_of_three_classes_are_means_over_them() -> None:
     assert found["calibration error"] == pytest.approx((0.0 + 0.2 + 0.4) / 4)
 
 
+def test_rows_are_ranked_by_probabilities_where_there_are_some() -> None:
+    """Adding a number to all scores of a row changes no probability, and no area."""
+    truth, said = np.array([0, 1, 2, 0]), np.array([[2.0, 0, 0], [0, 2, 0], [0, 0, 2], [1, 0, 0]])
+    sure = np.exp(said) / np.exp(said).sum(axis=1, keepdims=True)
+    shifted = said + np.array([[0.0], [5.0], [-5.0], [9.0]])
+    assert classification_scores(truth, shifted, sure)["ROC AUC"] == 1.0
+
+
 def test_scores_of_numbers() -> None:
     found = regression_scores(np.array([1.0, 2.0, 6.0]), np.array([2.0, 2.0, 4.0]))
     assert found["RMSE"] == pytest.approx(math.sqrt(5 / 3))

@@ -138,7 +138,7 @@ class Tabular:
         """Keep rows that are not learnt from, beside the constant of those that are."""
         assert self.evaluate is not None
         asked = self.evaluate.settings
-        how = f"file {asked.file}" if asked.share is None else f"{asked.share:.0%} {HELD_IN_WORDS[asked.by]}"
+        how = f"file {asked.file}" if asked.share is None else f"{100 * asked.share:g} % {HELD_IN_WORDS[asked.by]}"
         classes = int(max(self.y.max(), y.max())) + 1 if self.task == "multiclass" else 2
         self.held_out = HeldOut(x, y, owner, owners, how, constant_of(self.y, self.task, classes))
         self.description += f"; {len(y):,} rows are held out ({how})"

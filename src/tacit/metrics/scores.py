@@ -73,7 +73,8 @@ def classification_scores(
             "accuracy": metrics.accuracy_score(truth, chosen),
             "balanced accuracy": metrics.balanced_accuracy_score(truth, chosen),
             "F1": metrics.f1_score(truth, chosen, zero_division=0.0, **average),
-            "ROC AUC": _area(metrics, truth, said, classes),
+            # Of more classes a score ranks rows only beside those of the others, as a probability does.
+            "ROC AUC": _area(metrics, truth, said if two or probability is None else probability, classes),
         }
         if probability is None:
             return {**found, "log loss": math.nan, "calibration error": math.nan}
