@@ -179,3 +179,25 @@ def test_held_out_figures_are_in_the_card(file):
     right = float(np.mean(model.scores(x) * y > 0))
     assert model.card.figures[f"accuracy on {clinics.ROWS} held-out rows"] == pytest.approx(right)
     assert not any("held-out" in name for name in run.model(owner="west").card.figures)
+
+
+def test_times_predict_and_are_refused_by_exports(tmp_path):
+    lines = [f"2015-02-{1 + k:02} {k:02}:30:00,{k / 10},{k % 3}" for k in range(20)]
+    paths = [tmp_path / "arles.csv", tmp_path / "faro.csv"]
+    for path in paths:
+        path.write_text("\n".join(["when,v,y", *lines]))
+    times = {"when": ["hour", "weekday"]}
+    read = tacit.streams.read_table(paths, "y", task="regression", time_features=times)
+    run = small(tacit.objectives.squared(), tacit.streams.from_table(tacit.streams.scaled(read)))
+    model = tacit.load_model(run.model().save(tmp_path / "model.safetensors"))
+    assert model.owners == ("arles", "faro")
+    x = run.streams[0].preprocessing.apply(paths[0])
+    said = np.asarray(run.objective.predict(run.models[0].mean(axis=0), x))
+    np.testing.assert_allclose(model.predict(paths[0]), said, **CLOSE)
+    np.testing.assert_array_equal(model.predict(pandas.read_csv(paths[0])), model.predict(paths[0]))
+    for export in (model.to_sklearn, lambda: model.to_onnx(tmp_path / "model.onnx")):
+        with pytest.raises(ConfigError, match="'when'"):
+            export()
+    session = onnxruntime.InferenceSession(model.to_onnx(tmp_path / "rows.onnx", preprocess=False))
+    (score,) = session.run(["score"], {"x": model.x(paths[0]).astype(float)})
+    np.testing.assert_allclose(score, model.predict(paths[0]), **CLOSE)

@@ -105,10 +105,11 @@ def card(
 def onnx(
     model: ModelPath,
     out: Annotated[Path, typer.Option(help="File to write.")] = Path("model.onnx"),
+    rows: Annotated[bool, typer.Option("--rows", help="Take rows of numbers, as the model sees them.")] = False,
     force: Force = False,
 ) -> None:
     """Write a linear model as an ONNX graph that reads the same columns (extra: tacit[onnx])."""
-    say(f"ONNX: {_loaded(model).to_onnx(out, force=force)}")
+    say(f"ONNX: {_loaded(model).to_onnx(out, preprocess=not rows, force=force)}")
 
 
 def _loaded(path: Path) -> Model:

@@ -92,7 +92,7 @@ def _rows(nodes: _Nodes, record: Preprocessing) -> str:
     if record.by_owner:
         raise ConfigError(
             "columns are scaled by each owner's own numbers, which the graph does not express; export rows of x: "
-            "to_onnx(path, preprocess=False)"
+            "to_onnx(path, preprocess=False), or --rows of `tacit model onnx`"
         )
     scales = {scale.column: scale for scale in record.scales}
     parts = []
@@ -104,7 +104,7 @@ def _rows(nodes: _Nodes, record: Preprocessing) -> str:
         else:
             raise ConfigError(
                 f"column {each.name!r} is of kind {each.kind!r}, which the graph does not express; export rows of x: "
-                "to_onnx(path, preprocess=False)"
+                "to_onnx(path, preprocess=False), or --rows of `tacit model onnx`"
             )
     x = nodes.add("Concat", *parts, axis=1) if len(parts) > 1 else parts[0]
     x = nodes.with_ones(x) if record.bias else x
