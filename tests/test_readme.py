@@ -50,7 +50,7 @@ def test_a_peer_in_an_application(monkeypatch):
         async def __aexit__(self, *fault):
             pass
 
-        def predict(self, x):
+        def prediction(self, x):
             return 2 * x
 
         async def learn(self, x, y):
@@ -59,7 +59,7 @@ def test_a_peer_in_an_application(monkeypatch):
     async def samples():
         yield 1, 2
 
-    assert {"start", "predict", "learn", "__aenter__", "__aexit__"} <= set(dir(tacit.Peer))
+    assert {"start", "prediction", "learn", "__aenter__", "__aexit__"} <= set(dir(tacit.Peer))
     monkeypatch.setattr(tacit, "Peer", Standing, raising=False)
     names: dict = {}
     exec(BLOCKS[3], names)

@@ -11,7 +11,12 @@ FLOORS = [
     [("cli", "commands"), ("interop", "other libraries"), ("deploy", "peers, swarms")],
     [("experiments", "TOML to runs"), ("config", "TOML to objects"), ("audit", "attacks a claim")],
     [("simulator", "all agents at once"), ("peer", "one agent, for real")],
-    [("results", "runs, reports"), ("models", "handed on"), ("runtime", "common to both"), ("metrics", "regret, scores")],
+    [
+        ("results", "runs, reports"),
+        ("models", "handed on"),
+        ("runtime", "common to both"),
+        ("metrics", "regret, scores"),
+    ],
     [("algorithms", "methods as pure functions")],
     [("graphs", "links, weights"), ("streams", "data"), ("objectives", "losses"), ("privacy", "noise, ledger")],
     [("core", "the contract, errors, limits")],
