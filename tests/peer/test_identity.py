@@ -191,6 +191,23 @@ def test_install_may_be_repeated_after_a_crash_before_its_last_step(home, ca, tm
     assert install(new, ca / "ca.crt", home) == first
 
 
+def test_a_certificate_is_not_written_over_an_identity_with_its_key(home, ca):
+    before = (home / "identity.pem").read_bytes()
+    with pytest.raises(IdentityError, match=r"identity\.pem is there already"):
+        issue(request(NAME, home).csr, NAME, ca, home / "identity.pem")
+    assert (home / "identity.pem").read_bytes() == before
+
+
+def test_a_key_is_fresh_also_after_an_install_that_was_cut_short(home, ca, tmp_path):
+    asked = request(NAME, home)
+    pending = asked.key.read_bytes()
+    install(issue(asked.csr, NAME, ca, tmp_path / "new.crt"), ca / "ca.crt", home)
+    asked.key.write_bytes(pending)
+    asked.key.chmod(0o600)
+    assert request(NAME, home).key.read_bytes() != pending
+    assert mode(asked.key) == 0o600
+
+
 def test_install_refuses_the_certificate_of_another_request(home, ca, tmp_path):
     before = (home / "identity.pem").read_bytes()
     other = issue(request(NAME, tmp_path / "other").csr, NAME, ca, tmp_path / "other.crt")

@@ -83,10 +83,11 @@ def issue(csr_path: Path, name: str, ca_directory: Path, out: Path, days: int = 
 
 
 def _is_renewed(out: Path, name: str, ca: x509.Certificate) -> bool:
-    """Whether a file is a certificate that this authority issued to the same name."""
+    """Whether a file is a certificate that this authority issued to the same name, and nothing else, as a key is."""
     try:
         before = load_certificate(out)
-        return only_name(before, out) == name and issued_by(before, ca)
+        alone = read_file(out) == before.public_bytes(Encoding.PEM)
+        return alone and only_name(before, out) == name and issued_by(before, ca)
     except IdentityError:  # no file, or another one: `write_new` says so
         return False
 

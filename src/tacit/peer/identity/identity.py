@@ -104,9 +104,14 @@ def validate_peer_name(name: str) -> str:
 def request(name: str, directory: Path) -> Request:
     """Make a key for `name` in `directory` and a request for its certificate; files in use there are left alone."""
     validate_peer_name(name)
-    _refuse_other_peer(identity_files(directory).certificate, name)
+    installed = identity_files(directory).certificate
+    _refuse_other_peer(installed, name)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     key_path, csr_path = directory / "next.key", directory / f"{name}.csr"
+    if key_path.exists() and installed.exists():
+        in_use = public_bytes(load_certificate(installed).public_key())
+        if in_use == public_bytes(load_key(key_path).public_key()):  # of an `install` that did not come to its end
+            key_path.unlink()
     if not key_path.exists():
         write_new(key_path, key_pem(ec.generate_private_key(ec.SECP256R1())), 0o600)
     key = load_key(key_path)
