@@ -53,6 +53,45 @@ def test_waiting_cannot_be_seen() -> None:
     assert said == pytest.approx(NUMBERS[0], abs=0.1)
 
 
+def test_an_interrupted_step_loses_and_repeats_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, cut = (OnlineRegressor(features=["a", "b", "c"], parameters={"step": 0.05}) for _ in range(2))
+    whole.learn_many(FRAME, NUMBERS)
+    advance, broken = CompiledAgent._advance, []
+
+    def interrupted(agent: CompiledAgent) -> object:
+        if not broken:
+            broken.append(agent)
+            raise KeyboardInterrupt
+        return advance(agent)
+
+    monkeypatch.setattr(CompiledAgent, "_advance", interrupted)
+    for x, y in zip(ROWS, NUMBERS.tolist(), strict=True):
+        try:
+            cut.learn_one(x, y)
+        except KeyboardInterrupt:
+            cut.learn_one(x, y)
+    assert broken
+    assert cut._agent.round == len(ROWS)
+    assert cut.predict_one(ROWS[0]) == whole.predict_one(ROWS[0])
+
+
+def test_a_class_that_could_not_be_taken_up_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = OnlineClassifier(features=["a"])
+    for y in ("no", "yes"):
+        learner.learn_one({"a": 1.0}, y)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OnlineClassifier, "_new_agent", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            learner.learn_one({"a": 1.0}, "perhaps")
+    assert list(learner.predict_proba_one({"a": 1.0})) == ["no", "yes"]
+    learner.learn_one({"a": 1.0}, "perhaps")
+    assert list(learner.predict_proba_one({"a": 1.0})) == ["no", "yes", "perhaps"]
+
+
 def test_nothing_private_waits() -> None:
     learner = OnlineClassifier(features=["a"], classes=["no", "yes"], mechanism=NOISE, parameters={"step": 1e-3})
     learner.learn_one({"a": 1.0}, "yes")

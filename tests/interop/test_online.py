@@ -105,6 +105,7 @@ def test_a_method_that_charges_every_record_with_every_round_says_so() -> None:
     ("settings", "message"),
     [
         ({"classes": ["one"]}, "expected at least two"),
+        ({"classes": ["one", "one", "two"]}, "each once"),
         ({"features": ["a", "a"]}, "expected names, each once"),
         ({"features": 0}, "expected names, each once, or how many"),
     ],

@@ -121,12 +121,12 @@ class CompiledAgent(Agent):
           x: Numbers of the sample.
           y: Its label.
         """
+        if self._waiting == QUEUE:
+            self._learn_queue()
         row = self._table[self._waiting]
         row[:-1] = x
         row[-1] = y
         self._waiting += 1
-        if self._waiting == QUEUE:
-            self._learn_queue()
 
     def learn_many(self, x: NDArray[Any], y: NDArray[Any]) -> None:
         """Learn from samples one after the other.
@@ -137,14 +137,14 @@ class CompiledAgent(Agent):
         """
         done = 0
         while done < len(x):
+            if self._waiting == QUEUE:
+                self._learn_queue()
             count = min(QUEUE - self._waiting, len(x) - done)
             rows = self._table[self._waiting : self._waiting + count]
             rows[:, :-1] = x[done : done + count]
             rows[:, -1] = y[done : done + count]
             self._waiting += count
             done += count
-            if self._waiting == QUEUE:
-                self._learn_queue()
 
     def output(self, x: NDArray[Any]) -> NDArray[np.float64]:
         """Return what the model says of a sample: a number, or one per class.

@@ -71,8 +71,8 @@ class OnlineClassifier(OnlineLearner):
     ) -> None:
         self.classes = classes
         self._known: dict[Hashable, int] = {name: k for k, name in enumerate(classes or ())}
-        if classes is not None and len(self._known) < 2:
-            raise ConfigError(f"classes={classes!r}: expected at least two, or None for those that come")
+        if classes is not None and not 2 <= len(self._known) == len(classes):
+            raise ConfigError(f"classes={classes!r}: expected at least two, each once, or None for those that come")
         super().__init__(
             algorithm, parameters=parameters, objective=objective, mechanism=mechanism, features=features, seed=seed
         )
@@ -213,17 +213,24 @@ class OnlineClassifier(OnlineLearner):
     def _meet(self, y: Hashable) -> int:
         """Take up a new class; a model for more classes goes on from the one that there is."""
         before, self._known[y] = self._task(), len(self._known)
-        agent = self._agent
-        if isinstance(agent, CompiledAgent) and self._task() != before:
-            model = np.asarray(agent.model)
-            if model.ndim == 1:  # of two classes by the sign of <x, w>: the same odds by the difference of two numbers
-                model = np.stack([-model / 2, model / 2])
-            more = np.zeros((len(self._known) - len(model), model.shape[1]), model.dtype)
-            rounds = agent.round
-            self._agent = self._new_agent(np.concatenate([model, more]))
-            assert isinstance(self._agent, CompiledAgent)  # the same settings
-            self._agent.go_on_from(rounds)
+        if isinstance(self._agent, CompiledAgent) and self._task() != before:
+            try:
+                self._agent = self._for_more_classes(self._agent)
+            except BaseException:
+                del self._known[y]  # a model of the classes before goes with their names
+                raise
         return self._known[y]
+
+    def _for_more_classes(self, agent: CompiledAgent) -> CompiledAgent:
+        """Return an agent for all classes that are known, with what one for fewer has learnt."""
+        model = np.asarray(agent.model)
+        if model.ndim == 1:  # of two classes by the sign of <x, w>: the same odds by the difference of two numbers
+            model = np.stack([-model / 2, model / 2])
+        more = np.zeros((len(self._known) - len(model), model.shape[1]), model.dtype)
+        wider = self._new_agent(np.concatenate([model, more]))
+        assert isinstance(wider, CompiledAgent)  # the same settings
+        wider.go_on_from(agent.round)
+        return wider
 
     def _refuse_learnt(self, algorithm: Algorithm) -> None:
         super()._refuse_learnt(algorithm)
