@@ -45,6 +45,13 @@ def test_several_releases_of_one_round_are_counted():
     assert "2 times" in found.words
 
 
+def test_releases_that_cost_nothing_do_not_count():
+    free = (Event("laplace", "laplace", 0.0, SCALE, records=fresh(k)) for k in range(1, 6))
+    found = used(Budget(4.0), *(event for k, each in enumerate(free, start=1) for event in (each, laplace(fresh(k)))))
+    assert (found.spent, found.charged) == (4.0, "each record once")
+    assert "times" not in found.words
+
+
 @pytest.mark.parametrize(
     ("event", "per"), [(laplace(), "record"), (laplace(adjacency="dataset"), "agent"), (laplace(fresh(9), "dataset"), "agent")]
 )  # fmt: skip

@@ -203,12 +203,12 @@ class Account:
 
     def _kinds(self, labels: tuple[str, ...], loss: Loss) -> tuple[bool, tuple[int, int]]:
         """Return whether records come again, and the events of fresh labels, after one more event that costs this."""
-        if loss == Loss() or labels in ((), ("",)):
+        if labels in ((), ("",)):
             return self._repeated, self._uses
-        number = fresh_number(labels[0])
+        number, costs = fresh_number(labels[0]), loss != Loss()
         if number is None:
-            return True, self._uses
-        count = self._uses[0] + 1 if number == self._fresh[0] else 1
+            return self._repeated or costs, self._uses
+        count = (self._uses[0] if number == self._fresh[0] else 0) + costs
         return self._repeated, (count, max(count, self._uses[1]))
 
     def spent(self, observer: str = EVERYONE) -> Loss:
