@@ -1,7 +1,9 @@
 """`tacit run`, `tacit predict` and `tacit model`: from a table to a table with predictions."""
 
 import csv
+import html
 import json
+import shlex
 
 import numpy as np
 import pytest
@@ -134,6 +136,16 @@ def test_names_out_of_a_file_are_no_markup(runs):
     hostile = card.model_copy(update={"label": "<script>alert(1)</script>", "columns": ["<b>"], "notes": ["<i>"]})
     text = page(hostile, "<u>")
     assert not any(tag in text for tag in ("<script", "<b>", "<i>", "<u>"))
+
+
+def test_a_command_of_a_card_names_an_owner_and_does_nothing_else(runs):
+    from tacit.results.pages.model_card import page
+
+    owner = "it's; touch gone"
+    card = runs["binary"].model().card.model_copy(update={"owners": [owner]})
+    (line,) = (line for line in html.unescape(page(card, "my model")).splitlines() if "--owner" in line)
+    words = shlex.split(line.partition("</pre>")[0])
+    assert words == ["tacit", "predict", "my model", "data.csv", "--owner", owner]
 
 
 def test_rows_without_names_of_columns(tmp_path):

@@ -225,6 +225,23 @@ def test_the_headline_says_who_won_and_what_it_cost(make_run: MakeRun, case: str
     assert escape(cost) in shown
 
 
+def test_runs_whose_states_were_recorded_at_other_rounds_are_compared_by_those_of_both(make_run: MakeRun) -> None:
+    often, seldom = (make_run(seed=k, label=label, repeats=1) for k, label in enumerate("AB"))
+    seldom.per_round["loss"][:] += 0.1
+    seldom.recorded_rounds = np.arange(6, 41, 2)
+    seldom.recorded = {"consensus": np.ones((1, 18))}
+    said = Comparison((often.record(), seldom.record())).headline()
+    assert said.startswith("A wins")
+    assert "0.099 ±" in said
+
+
+def test_a_table_of_constants_without_a_loss_is_shown_all_the_same(make_run: MakeRun) -> None:
+    record = make_run().record()
+    record.summary["constant"] = {"accuracy": figure([0.5, 0.5, 0.5])}
+    ((_, loss, score, *_),) = Comparison((record,)).further_rows()
+    assert (loss, score[:3]) == ("-", "0.5")
+
+
 def test_the_headline_names_who_is_ahead_by_another_measure(make_run: MakeRun) -> None:
     lower, sharper = make_run(label="A"), make_run(label="B")
     sharper.per_round["loss"][:] += 0.1

@@ -148,7 +148,7 @@ class Comparison:
         first: list[tuple[str, ...]] = []
         if known is not None and all(record.summary["algorithm"] != "constant" for record in self.records):
             judged = [self.held_out.constant_cell()] if self.held_out else []
-            figures = (known["average_loss"], known.get(self._score_name or ""))
+            figures = (known.get("average_loss"), known.get(self._score_name or ""))
             first = [("a constant", *map(with_interval, figures), *judged)]
         lines = [*first, *((each.label, "refused") for each in self.refused)]
         return [(*line, *["-"] * (len(self.columns()) - len(line))) for line in lines]

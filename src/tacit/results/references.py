@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.metrics import mean_interval
-from tacit.results.record import Record
+from tacit.results.record import Record, Trace
 
 WITHOUT_NOISE, ALONE = "without noise", "alone, same noise"
 ALONE_WITHOUT_NOISE, CONSTANT = "alone, without noise", "constant"
@@ -289,7 +289,7 @@ def _match(kind: str, metric: str, record: Record, other: Record) -> Match | Non
         return Match(kind, "worse", theirs, math.inf, math.inf, cost)
     sign = 1 if HIGHER_IS_BETTER.get(metric, False) else -1
     with np.errstate(over="ignore", invalid="ignore"):  # losses near the largest number
-        interval = mean_interval(sign * (_values(record, metric) - _values(other, metric)))
+        interval = mean_interval(sign * _differences(record, other, metric))
     half = interval.high - interval.mean
     ahead = sign * (ours - theirs)
     # A difference without spread is one, as that of a run from itself is none.
@@ -298,18 +298,26 @@ def _match(kind: str, metric: str, record: Record, other: Record) -> Match | Non
     return Match(kind, outcome, theirs, abs(ahead), half, cost)
 
 
-def _values(record: Record, metric: str) -> NDArray[np.float64]:
-    """Return independent figures of a run: those of its repeats, or of a single one the means of its blocks."""
+def _differences(record: Record, other: Record, metric: str) -> NDArray[np.float64]:
+    """Return independent differences of two runs: by repeat, or of single ones by the blocks that both recorded."""
     if record.summary["repeats"] > 1 or metric in HELD_OUT:
-        values = record.values(_key(metric))
-        assert values is not None
-        return values
-    trace = record.trace
+        ours, theirs = record.values(_key(metric)), other.values(_key(metric))
+        assert ours is not None
+        assert theirs is not None
+        return ours - theirs
+    at = np.intersect1d(record.trace.rounds, other.trace.rounds)
+    (ours, count), (theirs, others) = (_blocks(each.trace, metric, at) for each in (record, other))
+    there = (count > 0) & (others > 0)
+    return ours[there] / count[there] - theirs[there] / others[there] if there.any() else np.array([np.nan])
+
+
+def _blocks(trace: Trace, metric: str, at: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return sums of a figure, and the predictions that they are of, between some recorded rounds of a single run."""
     averages = trace.average_loss if metric == "loss" else trace.score
     assert averages is not None
     judged = trace.rounds.astype(np.float64) if trace.judged is None else trace.judged[0]
-    added = np.diff(judged, prepend=0)
-    return np.asarray(np.diff(averages[0] * judged, prepend=0)[added > 0] / added[added > 0])
+    there = np.isin(trace.rounds, at)
+    return np.diff((averages[0] * judged)[there], prepend=0), np.diff(judged[there], prepend=0)
 
 
 def _number(value: float) -> str:

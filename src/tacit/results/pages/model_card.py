@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -155,22 +157,17 @@ def _who(card: Card) -> Html:
 
 
 def _use(card: Card, file: str) -> Html:
-    commands = [f"tacit predict {file} data.csv --out predictions.csv"]
+    commands = [f"tacit predict {shlex.quote(file)} data.csv --out predictions.csv"]
     if card.owners:
-        commands.append(f"tacit predict {file} data.csv --owner {_quoted(card.owners[0])}")
+        commands.append(f"tacit predict {shlex.quote(file)} data.csv --owner {shlex.quote(card.owners[0])}")
     given = '"data.csv"' if card.preprocessing is not None else "rows"
-    python = ["import tacit", f'model = tacit.load_model("{file}")', f"model.predict({given})"]
-    if card.objective.own:
-        python[1] = f'model = tacit.load_model("{file}", objective=...)  # your own'
+    loaded = ", objective=...)  # your own" if card.objective.own else ")"
+    python = ["import tacit", f"model = tacit.load_model({json.dumps(file)}{loaded}", f"model.predict({given})"]
     if card.objective.name in ("logistic", "softmax", "cnn"):
         python.append(f"model.predict_proba({given})")
     if card.objective.name in ("logistic", "hinge", "softmax", "squared", "absolute"):
         python += ["model.to_sklearn()", 'model.to_onnx("model.onnx")']
     return html("<pre>{}</pre><p>In Python:</p><pre>{}</pre>", "\n".join(commands), "\n".join(python))
-
-
-def _quoted(name: str) -> str:
-    return name if name.replace("-", "").replace("_", "").isalnum() else f"'{name}'"
 
 
 def _made(card: Card) -> Html:
