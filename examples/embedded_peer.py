@@ -130,8 +130,7 @@ async def shop(file: Path, seed: int) -> str:
     budget = status["privacy"]["budget"]
     return (
         f"{status['name']}: right about {before:.0%} of new orders at first and {after:.0%} after round "
-        f"{status['round']}; {status['privacy']['releases']} releases booked, epsilon {budget['spent']:g} per order "
-        f"spent and {budget['left']:g} left"
+        f"{status['round']}; {status['privacy']['releases']} releases booked; {budget['words']}"
     )
 
 

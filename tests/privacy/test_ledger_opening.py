@@ -22,7 +22,7 @@ def test_budget_job_and_witness_are_fixed_at_the_beginning(tmp_path: Path) -> No
     path, witness = tmp_path / "l.db", tmp_path / "witness"
     Ledger.create(path, BUDGET, witness, job="occupancy").close()
     for other in (Budget(epsilon=2.0), Budget(epsilon=0.5), Budget(rho=1.0), Budget(epsilon=1.0, delta=1e-6)):
-        with pytest.raises(LedgerError, match="Budget\\(epsilon=1.0.*not Budget\\("):
+        with pytest.raises(LedgerError, match="epsilon = 1, not "):
             Ledger.open(path, other, witness)
     with pytest.raises(LedgerError, match="job 'occupancy', not of 'rcv1'"):
         Ledger.open(path, BUDGET, witness, job="rcv1")
