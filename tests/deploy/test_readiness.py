@@ -15,6 +15,8 @@ from tacit.deploy.check import check_peers
 from tacit.deploy.peer import Peer
 from tacit.deploy.readiness import round_costs
 from tacit.peer.node.store import PeerStore
+from tacit.peer.sources.rows import LONGEST_LINE
+from tacit.privacy import Event
 from tests.deploy.homes import LAPLACE, RING, found, job_text
 from tests.deploy.peers import ALONE, alone, start_refused
 from tests.deploy.test_check import edit
@@ -62,6 +64,19 @@ def test_a_budget_that_runs_out_says_after_how_many_rounds(tmp_path):
     report = check_peers([private(tmp_path, "epsilon = 11.0", BY_DATASET)])
     assert report.faults == []
     assert any("enough for 5 round(s)" in line for line in report.lines)
+
+
+def test_a_budget_that_was_spent_is_a_fault(tmp_path):
+    file = private(tmp_path, "epsilon = 7.0", BY_DATASET)
+    settings = load_peer(file)
+    settings.store.parent.mkdir()
+    with PeerStore.create(settings.store, settings.budget, settings.part) as store:
+        for round_ in (1, 2):
+            store.ledger.charge(f"round {round_}", Event("laplace", "laplace", 2.0, 1.0, adjacency="dataset"))
+        assert any("epsilon 4 of 7" in line and "1 more round(s)" in line for line in check_peers([file]).lines)
+        store.ledger.charge("round 3", Event("laplace", "laplace", 2.0, 1.0, adjacency="dataset"))
+    (fault,) = faults(file)
+    assert all(words in fault for words in ("[privacy]", "epsilon 6 of 7", "costs epsilon 2"))
 
 
 @pytest.mark.parametrize("mechanism", [LAPLACE, GAUSSIAN, CORRELATED], ids=["laplace", "gaussian", "correlated"])
@@ -130,7 +145,20 @@ def test_a_folder_is_no_data_file(tmp_path):
     file = following(tmp_path, None)
     file.with_name("data.csv").mkdir()
     (fault,) = faults(file)
-    assert "directory" in fault
+    assert "folder" in fault
+
+
+def test_a_pipe_keeps_nobody_waiting(tmp_path):
+    file = following(tmp_path, None)
+    os.mkfifo(file.with_name("data.csv"))
+    (fault,) = faults(file)
+    assert "pipe" in fault
+
+
+def test_a_row_without_an_end_is_not_read_as_a_whole(tmp_path):
+    file = following(tmp_path, "a,b,y\n" + "1" * (LONGEST_LINE + 2))
+    (fault,) = faults(file)
+    assert f"{LONGEST_LINE} bytes" in fault
 
 
 # -- identity, store and ports ---------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections import Counter
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from tacit.models.making import model_of, now, plain, privacy_card
 from tacit.peer.node.assignment import Plan
 from tacit.peer.node.snapshot import unpack
 from tacit.peer.node.store import PeerStore
+from tacit.peer.sources.followed_file import NO_FILE, FollowedFile
 from tacit.peer.sources.rows import CsvRows
 from tacit.privacy.accounting import guarantee
 from tacit.privacy.events import Loss, labels_in
@@ -172,9 +174,7 @@ def _preprocessing(settings: PeerSettings) -> Preprocessing | None:
 
 def _header(settings: PeerSettings, path: Path) -> list[str] | None:
     """Return the names of the features by a file's header; None where there is none yet."""
-    if not path.is_file():
-        return None
-    content = path.read_bytes()[: 2**20]
     rows = CsvRows(str(path), settings.job.form, settings.stream.label, None, settings.stream.keys)
-    header = rows.header(lambda offset, length: content[offset : offset + length])
+    with contextlib.closing(FollowedFile.opened(path)) as file:
+        header = None if file is NO_FILE else rows.header(file.read)
     return None if header is None or header.form.names is None else list(header.form.names)

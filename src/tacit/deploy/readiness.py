@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import math
 import os
@@ -20,17 +21,19 @@ from tacit.core.errors import ConfigError, DataError, TacitError
 from tacit.deploy.ledger_register import check_store
 from tacit.peer.machine.releases import BookedReleaser
 from tacit.peer.node.assignment import Plan
+from tacit.peer.sources.followed_file import NO_FILE, FollowedFile
 from tacit.peer.sources.rows import CsvRows, JsonRows, Row
 from tacit.peer.transport.doors import listening
 from tacit.privacy.accounting import Account
 from tacit.privacy.charges import Held
 from tacit.privacy.events import Event, Loss, fresh
+from tacit.privacy.ledger import inspect
 from tacit.privacy.ledger.budget_use import budget_use, spending
 from tacit.privacy.noise import NoiseSource
 
 T = TypeVar("T")
 LOOKED_AT = 100
-"""Rows of a data file that are read before a start."""
+"""Lines of a data file that are read before a start, at most."""
 
 
 def readiness(settings: PeerSettings, plan: Plan) -> tuple[list[str], list[str]]:
@@ -88,7 +91,7 @@ def round_costs(plan: Plan) -> Account:
 
 
 def check_budget(settings: PeerSettings, plan: Plan) -> Iterator[str]:
-    """Refuse a budget that not even one round of the job fits; say for how many it is enough.
+    """Refuse a budget that not even one round of the job fits, or one more; say for how many it is enough.
 
     Args:
       settings: The peer's checked settings.
@@ -107,11 +110,27 @@ def check_budget(settings: PeerSettings, plan: Plan) -> Iterator[str]:
             f"({_noise_of(settings)}), more than {unit} = {given:g}, so that nothing could ever be released; raise "
             f"{unit} in [privacy], or put more noise into the job"
         )
-    use = budget_use(budget, account)
+    use, booked = budget_use(budget, account), _booked(settings)
     if not use.runs_out:
         yield use.words
         return
-    yield f"{use.words}; enough for {_rounds(budget.limit, cost):,} round(s) at the cost of the first"
+    rounds, more = _rounds(budget.left(booked.spent()), cost), ""
+    if booked.adjacency is not None:
+        use, more = budget_use(budget, booked), "more "
+    if not rounds:
+        raise ConfigError(
+            f"{settings.file}: [privacy] {budget.words()}: {use.words}; it is spent, for one round of this job costs "
+            f"{cost.words()}; begin a new epoch of the job, with other records or with a budget of its own"
+        )
+    yield f"{use.words}; enough for {rounds:,} {more}round(s) at the cost of the first"
+
+
+def _booked(settings: PeerSettings) -> Account:
+    """Return what was spent so far; nothing of a store that cannot be read, of which `check_store` says so."""
+    if settings.store.exists():
+        with contextlib.suppress(TacitError):
+            return inspect(settings.store, lambda replay: replay.run().account)
+    return Account()
 
 
 def _rounds(limit: Loss, cost: Loss) -> int:
@@ -149,10 +168,6 @@ def check_data(settings: PeerSettings, plan: Plan) -> Iterator[str]:
     reader = make(str(path), settings.job.form, stream.label, stream.columns, stream.keys)
     try:
         rows = _first_rows(path, reader)
-    except OSError as error:
-        raise DataError(
-            f"{key}: {path} cannot be read ({error.strerror}); put the file there, or mend the path"
-        ) from error
     except DataError as error:
         raise DataError(f"{key}: {error}") from error
     bad = [row for row in rows if row.sample is None]
@@ -165,24 +180,14 @@ def check_data(settings: PeerSettings, plan: Plan) -> Iterator[str]:
 
 
 def _first_rows(path: Path, reader: CsvRows | JsonRows) -> list[Row]:
-    found: list[Row] = []
-    with path.open("rb") as file:
-
-        def read(offset: int, length: int) -> bytes:
-            file.seek(offset)
-            return file.read(length)
-
-        header = reader.header(read)
+    with contextlib.closing(FollowedFile.opened(path)) as file:
+        if file is NO_FILE:
+            raise DataError(f"{path}: No such file; put it there, or mend the path")
+        header = reader.header(file.read)
         if header is None:
             raise DataError(f"{path}: no complete header line; name the columns in its first line")
-        file.seek(header.start)
-        for number in range(header.lines, header.lines + LOOKED_AT):
-            line = file.readline()
-            if not line.endswith(b"\n"):
-                break
-            if line.strip():
-                found.append(reader.row(header, line.rstrip(b"\n"), f"{path}, line {number + 1}"))
-    return found
+        lines = file.lines(reader, header, header.start, header.lines, skipping=False)
+        return [line.row for line in itertools.islice(lines, LOOKED_AT) if line.row is not None]
 
 
 # -- store and ports ---------------------------------------------------------------------------------------------------
