@@ -96,6 +96,10 @@ exit "$failed"
 """
 
 
+AUTHORITY = "ca"
+"""Folder of a federation that holds its authority, and no member."""
+
+
 class Samples(NamedTuple):
     """Samples that a member learns from."""
 
@@ -173,12 +177,12 @@ def enrol(folder: Path, names: Sequence[str]) -> None:
     from tacit.peer.identity.authority import init_ca, issue
     from tacit.peer.identity.identity import install, request
 
-    init_ca(folder / "ca", folder.name[:64])
+    init_ca(folder / AUTHORITY, folder.name[:64])
     for name in names:
         home = folder / name
         asked = request(name, home / "identity")
-        certificate = issue(asked.csr, name, folder / "ca", home / f"{name}.crt")
-        install(certificate, folder / "ca" / "ca.crt", home / "identity")
+        certificate = issue(asked.csr, name, folder / AUTHORITY, home / f"{name}.crt")
+        install(certificate, folder / AUTHORITY / "ca.crt", home / "identity")
         certificate.unlink()
 
 
@@ -187,8 +191,13 @@ def rows_text(columns: Sequence[str], label: str, x: Any, y: Any) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*columns, label])
-    writer.writerows([*(f"{value:.6g}" for value in row), f"{each:g}"] for row, each in zip(x, y, strict=True))
+    writer.writerows([*map(_digits, row), _digits(each)] for row, each in zip(x, y, strict=True))
     return text.getvalue()
+
+
+def _digits(value: float) -> str:
+    """Return a number as short as it can be read back."""
+    return repr(float(value)).removesuffix(".0")
 
 
 def made_up_rows(seed: int, count: int) -> tuple[Any, Any]:
@@ -203,7 +212,7 @@ def member_names(owners: Sequence[str]) -> list[str]:
     """Return the owners' names as peers may be called, or say which cannot be made one."""
     names = ["".join(c if c.isascii() and (c.isalnum() or c == "-") else "-" for c in each.lower()) for each in owners]
     names = [name.strip("-") or "member" for name in names]
-    names = [name if name[0].isalpha() else f"owner-{name}" for name in names]
+    names = [name if name[0].isalpha() and name != AUTHORITY else f"owner-{name}" for name in names]
     doubled = next((name for name in names if names.count(name) > 1), None)
     if doubled is not None:
         raise ConfigError(f"two owners would both be called {doubled!r}; give them names that differ in letters")
