@@ -63,6 +63,14 @@ def read_in_training(made) -> np.ndarray:
 AS_THEY_ARE = ("[objective]", "standardise = false\n[objective]")
 
 
+@pytest.mark.parametrize("path", ['"rows.csv"', '"*.csv"', '["rows.csv", "more.csv"]'])
+def test_rows_that_are_learnt_from_judge_nobody(folder: Path, path: str) -> None:
+    (folder / "more.csv").write_text((folder / "rows.csv").read_text())
+    (folder / "same").symlink_to(folder, target_is_directory=True)
+    with pytest.raises(ConfigError, match=r"\[evaluate\].*rows\.csv"):
+        problem(folder, ('path = "rows.csv"', f"path = {path}"), ("share = 0.2", 'file = "same/rows.csv"'))
+
+
 @pytest.mark.parametrize("by", ["row", "time"])
 def test_held_out_rows_are_not_learnt_from(folder: Path, by: str) -> None:
     rounds = ("rounds = 8", "rounds = 5")

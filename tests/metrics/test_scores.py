@@ -49,6 +49,13 @@ def test_rows_are_ranked_by_probabilities_where_there_are_some() -> None:
     assert classification_scores(truth, shifted, sure)["ROC AUC"] == 1.0
 
 
+def test_classes_that_do_not_occur_are_no_failure() -> None:
+    truth = np.array([0, 2, 2, 0])
+    assert classification_scores(truth, np.eye(5)[truth])["F1"] == 1
+    # Class 3 is said of a row of class 2, and nothing else is of it: 1, 2/3 and 0.
+    assert classification_scores(truth, np.eye(5)[[0, 2, 3, 0]])["F1"] == pytest.approx((1 + 2 / 3 + 0) / 3)
+
+
 def test_scores_of_numbers() -> None:
     found = regression_scores(np.array([1.0, 2.0, 6.0]), np.array([2.0, 2.0, 4.0]))
     assert found["RMSE"] == pytest.approx(math.sqrt(5 / 3))

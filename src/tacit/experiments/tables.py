@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import Any, cast, get_args
 
 import numpy as np
@@ -21,6 +22,7 @@ from tacit.privacy.planning import planned_batch
 from tacit.streams import Preprocessing, SqlQuery, Stream, Table
 from tacit.streams.dataset import with_bias
 from tacit.streams.learnt import Kind, Learnt, declared
+from tacit.streams.reading.formats import paths_of
 from tacit.streams.reading.preprocessing import unit_rows
 from tacit.streams.reading.source import listed
 from tacit.streams.splits import IN_WORDS as HELD_IN_WORDS
@@ -56,6 +58,9 @@ class Tabular:
         with located(self.choice.place):
             published = self.choice.kind in DATASETS
             self.x = self._read_data_set("unit" in given) if published else self._read_file(config)
+        if self.evaluate is not None and self.evaluate.settings.file is not None:
+            with located(self.evaluate.place):
+                self._hold_file(self.evaluate.settings.file)
         self._batch = None if private and "batch" not in given else self.settings.batch
         self.learnt = declared((*self.learnt, *self._learnt_by_partition()), self._public())
         self.stream = functools.cache(self._stream)
@@ -113,9 +118,6 @@ class Tabular:
         if test is not None:
             test = scaled_like(test, scaled)
             self._hold(test.x, test.y, test.owner, table.owners)
-        elif self.evaluate is not None:
-            with located(self.evaluate.place):
-                self._hold_file(scaled, str(self.evaluate.settings.file))
         return scaled.x
 
     def _share(self) -> dict[str, Any] | None:
@@ -125,14 +127,19 @@ class Tabular:
         asked = self.evaluate.settings
         return {"share": asked.share, "by": asked.by, "seed": self.seed if asked.seed is None else asked.seed}
 
-    def _hold_file(self, table: Table, path: str) -> None:
-        record = table.preprocessing
+    def _hold_file(self, path: str) -> None:
+        record, judged_by = self.preprocessing, Path(path).resolve()
         assert record is not None  # of a table that was read
+        if judged_by in [each.resolve() for each in paths_of(self.settings.data)]:
+            raise ConfigError(
+                f"file = {path!r} is learnt from as well: [stream] path has it, so that its figures would be those of "
+                "training; name another file, or say share = 0.2, say, in its place"
+            )
         source = streams.open_source(path, record.reading)
         owner = None
         if record.owner is not None and record.owner in source.columns:
             owner = source.words(record.owner).numbered(record.owners)  # -1: took no part
-        self._hold(record.apply(source), record.labels(source), owner, table.owners)
+        self._hold(record.apply(source), record.labels(source), owner, record.owners)
 
     def _hold(self, x: Any, y: Any, owner: Any = None, owners: tuple[str, ...] = ()) -> None:
         """Keep rows that are not learnt from, beside the constant of those that are."""

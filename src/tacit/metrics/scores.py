@@ -41,6 +41,8 @@ def classification_scores(
 ) -> Mapping[str, float]:
     """Scores of predicted classes; of three and more, F1 and ROC AUC are means over them, each against the rest.
 
+    A class that no row has and none is given does not count in these means.
+
     Args:
       truth: Class of each row (rows,): 0, 1, 2, ...
       said: What models say: (rows,) for two classes, above 0 for the second; else (rows, classes), the largest for the
@@ -66,7 +68,7 @@ def classification_scores(
     two = said.ndim == 1
     classes = np.arange(2 if two else said.shape[1])
     chosen = (said > 0).astype(np.int64) if two else said.argmax(axis=1)
-    average = {"pos_label": 1} if two else {"labels": classes, "average": "macro"}
+    average = {"pos_label": 1} if two else {"average": "macro"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of classes that are not among these rows, of which scikit-learn tells
         found = {

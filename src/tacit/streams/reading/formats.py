@@ -65,6 +65,13 @@ def open_source(data: Any, reading: Reading = PLAIN) -> Source:
     return source
 
 
+def paths_of(data: Any) -> list[Path]:
+    """Return the files of a table: of a path, a pattern or a list; none where it is no file."""
+    if isinstance(data, str | os.PathLike):
+        return _matching(str(data)) or [Path(data)]
+    return [Path(each) for each in data] if isinstance(data, list | tuple) else []
+
+
 def is_several(data: Any) -> bool:
     """Whether a table is given as several files, each of which is an owner's."""
     return _matching(data) is not None if isinstance(data, str) else isinstance(data, list | tuple)
