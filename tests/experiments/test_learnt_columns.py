@@ -276,3 +276,20 @@ def test_classes_are_numbered_as_they_are_listed(tmp_path: Path) -> None:
     for classes, fault in ((["yes", "aha"], "'no' is not among"), (["no"], "two"), (["no", "no"], "once")):
         with pytest.raises(TacitError, match=fault):
             read(tmp_path, classes=classes)
+
+
+def test_how_many_classes_there_are_is_learnt_too(tmp_path: Path) -> None:
+    """One record of the last class decides how many a model names, whose labels are numbers already."""
+    rows = "".join(f"{k},{k % 3},{'ab'[k % 2]}\n" for k in range(12))
+    (tmp_path / "table.csv").write_text("age,ward,clinic\n" + rows)
+    noise = tacit.privacy.laplace(epsilon=1.0, clip=1.0)
+    method = tacit.algorithms.online_push_sum(tacit.objectives.softmax(3), mechanism=noise)
+
+    def run(**settings: Any) -> Any:
+        found = tacit.streams.read_table(tmp_path / "table.csv", "ward", owner="clinic", task="multiclass", **settings)
+        stream = tacit.streams.from_table(tacit.streams.scaled(found, by=None, bounds={"age": [0, 100]}))
+        return tacit.simulate(method, tacit.graphs.complete(2), stream, rounds=2, progress=False)
+
+    with pytest.raises(PrivacyError, match="'ward'.*classes = 3"):
+        run()
+    assert run(classes=3).model().card.classes == ["0", "1", "2"]

@@ -123,6 +123,13 @@ def test_read_counts_are_those_of_the_rows_themselves(setting, batch) -> None:
         np.testing.assert_array_equal(stream.reads(rounds).max(initial=0), times.max()) if rounds else None
 
 
+def test_rounds_are_no_further_passes() -> None:
+    assert from_arrays(X, Y, THREE, passes=2, rounds=3).read_counts(3).most <= 2
+    whole = from_arrays(X, Y, THREE, passes=2).rounds
+    with pytest.raises(DataError, match=f"{whole + 1}.*passes=3"):
+        from_arrays(X, Y, THREE, passes=2, rounds=whole + 1)
+
+
 def test_a_pass_lasts_as_long_as_the_most_rows_and_reads_each_row_once() -> None:
     stream = from_arrays(X + 1, Y, THREE, passes=3)
     assert (stream.rounds, stream.period) == (15, 5)

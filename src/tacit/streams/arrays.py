@@ -115,7 +115,13 @@ class ArrayStream(Stream):
         if self._exhausted == "cycle":
             return rounds
         if self._exhausted == "mask":
-            return self._passes * self._pass if rounds is None else rounds
+            whole = self._passes * self._pass
+            if self._passes > 1 and rounds is not None and rounds > whole:
+                raise DataError(
+                    f"{self.name}: rounds={rounds}, but passes={self._passes} of {self._pass} rounds are over after "
+                    f"{whole}; say passes={-(-rounds // self._pass)}, or leave rounds out"
+                )
+            return whole if rounds is None else rounds
         least = int(self.data_size.min())
         supply = least // self._batch
         if supply < max(1, rounds or 1):

@@ -1,7 +1,8 @@
 """Labels of a table: the classes that stand for -1 and +1, or for 0, 1, 2, ..., and the numbers of a regression.
 
-Labels that are already such numbers keep them, and nothing is learnt from the rows. Other classes (1 to 7, 1 and 2,
-"no" and "yes") are given in their order, or are those that the column holds, by number or by the alphabet.
+Labels that are already such numbers keep them, and nothing is learnt from the rows but how many there are, where that
+is not given. Other classes (1 to 7, 1 and 2, "no" and "yes") are given in their order, or are those that the column
+holds, by number or by the alphabet.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ def find_classes(
         source.refuse(0, name, f"{column.shown(0)!r} is a time and no class; {OF_NUMBERS}")
     known = _by_convention(column, task, given)
     if known:
-        return known, ()
+        counted = task == "multiclass" and given is None and column.values.dtype.kind != "b"
+        remedy = "their number: classes = 3, say"
+        return known, (Learnt("classes", f"how many classes label {name!r} has", remedy),) if counted else ()
     source.refuse_inexact(name, column, "write classes as words")
     different, which = column.distinct()
     values = sorted(different)
