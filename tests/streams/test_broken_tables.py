@@ -334,8 +334,11 @@ def test_queries_and_their_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     refused("row 3", "'old'", data=SqlQuery(url, "SELECT * FROM visits"))
     refused("visit", data=SqlQuery(url, "SELECT * FROM visit"))
     refused("no rows", data=SqlQuery(url, "SELECT * FROM visits WHERE cost < 0"))
-    read(SqlQuery(url, "DELETE FROM visits RETURNING *"), features=["cost"])
-    assert base.execute("SELECT count(*) FROM visits").fetchone() == (6,)  # rolled back
+    for query in ("DELETE FROM visits RETURNING *", "DROP TABLE visits", "CREATE TABLE more (a)"):
+        refused("write", data=SqlQuery(url, query))
+    assert base.execute("SELECT count(*) FROM visits").fetchone() == (6,)
+    refused("visit.db", data=SqlQuery(url.replace("visits", "visit"), "SELECT 1"))
+    assert not (tmp_path / "visit.db").exists()
     base.close()
     monkeypatch.setenv("SECRET", "hunter/2")
     for address in ("postgresql+psycopg2://me:${SECRET}@nowhere/x", "sqlite:///${SECRET}/no.db", "nonsense"):

@@ -144,6 +144,14 @@ def test_times_are_no_numbers(tmp_path: Path) -> None:
         read_table(csv_file(tmp_path, "when,y\n2015-02-04 17:51:00,1\n"), "y")
 
 
+@pytest.mark.parametrize("time", ["0001-01-01T00:00:00+05:00", "9999-12-31T23:00:00-05:00"])
+def test_times_that_greenwich_has_not_are_refused_with_their_line(tmp_path: Path, time: str) -> None:
+    (tmp_path / "a.csv").write_text(f"t,a,y\n2015-01-01T00:00:00+05:00,1,0\n{time},2,1\n")
+    for asked in ({"time": "t"}, {"time_features": {"t": ["hour"]}}):
+        with pytest.raises(DataError, match=rf"line 3, column 't'.*{time[:10]}"):
+            read_table(tmp_path / "a.csv", label="y", **asked)
+
+
 @pytest.mark.parametrize("features", [[], ["occupied"], ["light", "room"]])
 def test_features_beside_label_and_owner_are_needed(tmp_path: Path, features) -> None:
     with pytest.raises(DataError, match="at least one column"):

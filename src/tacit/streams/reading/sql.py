@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tacit.core import limits
@@ -26,7 +27,8 @@ class SqlQuery:
       url: Address as SQLAlchemy has it, e.g. ``"sqlite:///visits.db"`` or
         ``"postgresql+psycopg://reader:${DB_PASSWORD}@host/clinic"``; ``${NAME}`` stands for a variable of the
         environment. It needs ``pip install 'tacit[sql]'`` and the driver of the data base.
-      query: SELECT, whose columns are those of the table. It runs in a transaction that is rolled back.
+      query: SELECT, whose columns are those of the table. It runs in a transaction that is rolled back, in SQLite in
+        one that may not write. Some data bases keep a DROP all the same: use a login that may only read.
 
     Example:
       >>> import sqlite3, tacit, tempfile
@@ -74,6 +76,9 @@ def open_query(data: SqlQuery, reading: Reading) -> Source:
     require("pyarrow", extra="data")
     name = f"the query of {data.shown}"
     url = _url(VARIABLE.sub(_from_environment, data.url))
+    lite = url.get_backend_name() == "sqlite"
+    if lite and url.database not in (None, "", ":memory:") and not url.query and not Path(url.database).is_file():
+        raise DataError(f"{name}: there is no such file; check the URL (this folder is {Path.cwd()})")
     try:
         engine = alchemy.create_engine(url)
     except (alchemy.exc.SQLAlchemyError, ImportError) as fault:
@@ -81,6 +86,8 @@ def open_query(data: SqlQuery, reading: Reading) -> Source:
         raise ConfigError(f"{name}: no driver for {url.drivername!r} ({reason}); install it by pip") from None
     try:
         with engine.connect() as connection:
+            if lite:
+                connection.exec_driver_sql("PRAGMA query_only = ON")
             result = connection.execute(alchemy.text(data.query))
             names = tuple(result.keys())
             rows: list[Any] = []

@@ -141,15 +141,21 @@ def _times(count: int, times: dict[int, datetime], missing: NDArray[np.bool_]) -
     local, universal = np.full((2, count), "NaT", "datetime64[us]")
     for k, time in times.items():
         local[k] = time.replace(tzinfo=None)
-        universal[k] = time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else local[k]
+        universal[k] = _universal(time).replace(tzinfo=None)
     return Parsed("time", universal, missing, local)
+
+
+def _universal(time: datetime) -> datetime:
+    return time.astimezone(UTC) if time.tzinfo else time
 
 
 def _time(word: str, form: str | None) -> datetime | None:
     try:
-        if form is not None:
-            return datetime.strptime(word, form)
-        return datetime.fromisoformat(word) if ISO_TIME.fullmatch(word) else None
+        if form is None and not ISO_TIME.fullmatch(word):
+            return None
+        time = datetime.fromisoformat(word) if form is None else datetime.strptime(word, form)
+        _universal(time)  # of years 1 and 9999 it may not exist
+        return time
     except (ValueError, OverflowError):
         return None
     except re.error as fault:
