@@ -66,6 +66,12 @@ def test_headers_that_lie_are_refused(change):
         unpacked(joined(header, data), "file")
 
 
+def test_axes_beyond_all_arrays_are_refused_though_they_hold_nothing():
+    entry = {"dtype": "F32", "shape": [0, 2**47, 2**47], "data_offsets": [0, 0]}
+    with pytest.raises(ModelError, match="file.*shape"):
+        unpacked(joined({"a": entry}, b""), "file")
+
+
 @pytest.mark.parametrize(
     "content",
     [
@@ -127,6 +133,10 @@ def test_damaged_models_are_refused_or_whole(runs, file):
     assert refused > 150
 
 
+def scale_of(column, low, high):
+    return {"column": column, "by": "bounds", "numbers": [[low, high]]}
+
+
 CHANGES = {
     "version": lambda card: card | {"format": 2},
     "unknown key": lambda card: card | {"code": "import os"},
@@ -139,9 +149,24 @@ CHANGES = {
     "no owners": lambda card: card | {"owners": []},
     "objective": lambda card: card | {"objective": {"name": "os.system"}},
     "arguments": lambda card: card | {"objective": {"name": "logistic", "arguments": {"l2": -1}}},
+    "arguments beyond numbers": lambda card: card | {"objective": {"name": "logistic", "arguments": {"l2": 10**400}}},
     "huge": lambda card: card | {"objective": {"name": "cnn", "arguments": {"hidden": 10**12}}, "task": "multiclass"},
     "type": lambda card: card | {"features": "3"},
     "preprocessing": lambda card: card | {"preprocessing": {"inputs": []}},
+    "preprocessing of a later version": lambda card: card | {"preprocessing": card["preprocessing"] | {"logarithm": 1}},
+    "input of a later version": lambda card: (
+        card
+        | {
+            "preprocessing": card["preprocessing"]
+            | {"inputs": [each | {"power": 2} for each in card["preprocessing"]["inputs"]]}
+        }
+    ),
+    "bounds that are none": lambda card: (
+        card | {"preprocessing": card["preprocessing"] | {"scales": [scale_of("age", 1.0, 1.0)]}}
+    ),
+    "scaled twice": lambda card: (
+        card | {"preprocessing": card["preprocessing"] | {"scales": [scale_of("age", 0.0, 1.0)] * 2}}
+    ),
     "bias": lambda card: card | {"bias": True},
     "epsilon": lambda card: card | {"privacy": card["privacy"] | {"epsilon": -1.0}},
     "a promise without a number": lambda card: card | {"privacy": card["privacy"] | {"private": True}},

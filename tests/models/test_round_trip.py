@@ -1,5 +1,6 @@
 """One model, four ways: the simulator's arrays, a file that was read back, scikit-learn and ONNX agree."""
 
+import dataclasses
 import json
 
 import jax
@@ -91,6 +92,25 @@ def test_owner_by_row(runs, file):
             model.predict(file, owner=wrong)
     with pytest.raises(ConfigError, match="repeat = 1"):
         runs["binary"].model(repeat=1)
+
+
+def test_an_owner_may_be_called_as_the_mean_is(tmp_path):
+    rng = np.random.default_rng(0)
+    x, who = rng.normal(size=(12, 2)), np.tile(["mean", "other"], 6)
+    np.savez(tmp_path / "rows.npz", a=x[:, 0], b=x[:, 1], y=np.sign(x[:, 0]), who=who)
+    read = tacit.streams.read_table(tmp_path / "rows.npz", label="y", owner="who")
+    method = tacit.algorithms.local_online(tacit.objectives.logistic(), step=0.5)
+    model = tacit.simulate(method, tacit.graphs.ring(2), tacit.streams.from_table(read), rounds=6).model()
+    assert model.owners == ("mean", "other")
+    np.testing.assert_array_equal(model.parameters("mean"), model.owned[0])
+    np.testing.assert_array_equal(model.of("mean").parameters("mean"), model.owned[0])
+    assert not np.allclose(model.parameters(), model.owned[0])
+
+
+def test_classes_beyond_whole_numbers_of_the_machine_are_words(runs):
+    card = runs["binary"].model().card.model_copy(update={"classes": ["1", str(10**30)]})
+    model = dataclasses.replace(runs["binary"].model(), card=card)
+    assert model.classes.tolist() == ["1", str(10**30)]
 
 
 def small(objective, stream, **settings):

@@ -396,3 +396,20 @@ def test_equal_programs_of_arguments_that_differ_are_told_apart() -> None:
     for length in (2, 3):
         unused = np.zeros(length)
         assert compiled(first, np.zeros(1), unused)(np.zeros(1), unused) == 1
+
+
+@pytest.mark.parametrize("length", [1, 4000])
+def test_programs_that_differ_in_the_last_bit_of_a_constant_are_told_apart(length: int) -> None:
+    """Noise of another scale is another program, however alike the two are."""
+    from tacit.runtime.programs import compiled
+
+    scale = np.linspace(0.1, 0.2, length, dtype=np.float32)
+    other = scale.copy()
+    other[-1] = np.nextafter(other[-1], np.float32(1))
+    for constant in (scale, other, jnp.asarray(scale), jnp.asarray(other)):
+
+        def scanned(x: jax.Array, held: object = constant) -> jax.Array:
+            return jax.lax.scan(lambda sum_, _: (sum_ + x * held, None), x * 0, None, length=2)[0]
+
+        one = np.ones(length, np.float32)
+        np.testing.assert_array_equal(compiled(scanned, one)(one), 2 * np.asarray(constant))

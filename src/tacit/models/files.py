@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from tacit.core.contract import Objective, Params
 from tacit.core.errors import ConfigError, ModelError, TacitError
+from tacit.metrics.held_out import TASKS
 from tacit.models import card as cards
 from tacit.models.card import Card
 from tacit.models.model import Model
-from tacit.models.objective_names import TASKS, leaf_names, like, made
+from tacit.models.objective_names import leaf_names, like, made
 from tacit.models.tensor_file import packed, read_bytes, strict_json, unpacked
 
 MODEL = "model.safetensors"
@@ -164,7 +165,7 @@ def _check_fit(model: Model, name: str) -> None:
     card = model.card
     if len(set(card.owners)) < len(card.owners):
         raise ModelError(f"{name}: its card names an owner twice")
-    if not card.objective.own and card.task != TASKS.get(card.objective.name, "regression"):
+    if not card.objective.own and card.task != TASKS[card.objective.name]:
         raise ModelError(f"{name}: its card has the task {card.task!r} for {card.objective.name!r}")
     if card.task == "multiclass" and not card.objective.own:
         outputs = len(np.asarray(jax.tree.leaves(model.params)[-1]))

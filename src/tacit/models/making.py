@@ -13,6 +13,7 @@ import numpy as np
 
 from tacit.core.contract import Objective, Params, PrivacyStatement
 from tacit.core.errors import ConfigError
+from tacit.metrics.held_out import TASKS
 from tacit.models.card import (
     COVERED,
     MEAN,
@@ -25,7 +26,7 @@ from tacit.models.card import (
     PrivacyCard,
 )
 from tacit.models.model import Model
-from tacit.models.objective_names import TASKS, arguments_of, like
+from tacit.models.objective_names import arguments_of, like
 from tacit.streams import Preprocessing, Stream
 from tacit.streams.digests import digest
 
@@ -81,7 +82,7 @@ def model_of(
     own = arguments is None
     if own:
         notes = [*notes, f"The objective {objective.name!r} is the user's own: its code is needed to predict."]
-    task = None if own else TASKS.get(objective.name, "regression")
+    task = None if own else TASKS[objective.name]
     if not own and [leaf.shape for leaf in leaves] != [
         leaf.shape for leaf in jax.tree.leaves(like(objective, features))
     ]:

@@ -103,7 +103,7 @@ class Model:
         Args:
           owner: Its name; None: the default.
         """
-        if owner is None or owner == self.card.which:
+        if owner is None or (owner == self.card.which and owner not in self.owners):
             return self.params
         return jax.tree.map(lambda leaf: leaf[self._place(owner)], self.owned)
 
@@ -333,10 +333,10 @@ def _leaf(params: Params) -> NDArray[Any]:
 def _whole_numbers(words: Sequence[str]) -> NDArray[Any]:
     """Return classes as the numbers that they are, or else as words."""
     try:
-        numbers = [int(word) for word in words]
-    except ValueError:
+        numbers = np.array([int(word) for word in words], np.int64)
+    except (ValueError, OverflowError):
         return np.array(list(words))
-    return np.array(numbers) if [str(number) for number in numbers] == list(words) else np.array(list(words))
+    return numbers if list(map(str, numbers.tolist())) == list(words) else np.array(list(words))
 
 
 def _some(names: Sequence[str]) -> str:

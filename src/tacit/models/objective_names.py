@@ -19,13 +19,8 @@ from tacit.objectives.losses import PenalisedLoss
 from tacit.objectives.networks import Layer, Network, Weights
 from tacit.objectives.random_features import FourierModel
 from tacit.streams.stream import Batch
-from tacit.streams.validate import Task
 
 CONSTRUCTORS: Mapping[str, Callable[..., Objective]] = {**OBJECTIVES, "cnn": cnn}
-TASKS: Mapping[str, Task] = {"logistic": "binary", "hinge": "binary", "softmax": "multiclass", "cnn": "multiclass"}
-"""Name -> kind of its labels; of the others, numbers."""
-PROBABILITIES = ("logistic", "softmax", "cnn")
-"""Objectives whose predictions are logarithms of odds."""
 LINEAR = ("logistic", "hinge", "squared", "absolute", "softmax")
 """Objectives whose prediction is <x, w>, of one w or of one per class."""
 
@@ -75,7 +70,7 @@ def made(name: str, arguments: Mapping[str, Any]) -> Objective:
         raise ModelError(f"objective {name[:80]!r} is unknown; expected one of {', '.join(CONSTRUCTORS)}")
     try:
         return CONSTRUCTORS[name](**arguments)
-    except (TacitError, TypeError, ValueError) as error:
+    except (TacitError, TypeError, ValueError, OverflowError) as error:
         raise ModelError(f"objective {name!r} cannot be made with {str(dict(arguments))[:200]}: {error}") from error
 
 

@@ -124,7 +124,9 @@ def _span(entry: Any, key: str, name: str) -> tuple[int, int, np.dtype[Any], tup
                 name, f"array {key[:80]!r} has shape or offsets {str(numbers)[:60]}, expected whole numbers; {AGAIN}"
             )
     dtype = np.dtype(DTYPES[code])
-    if len(shape) > MOST_AXES or len(offsets) != 2 or offsets[1] - offsets[0] != math.prod(shape) * dtype.itemsize:
+    beyond = math.prod(max(axis, 1) for axis in shape) >= 2**48  # no array has such axes, not even one without numbers
+    wanted = math.prod(shape) * dtype.itemsize
+    if beyond or len(shape) > MOST_AXES or len(offsets) != 2 or offsets[1] - offsets[0] != wanted:
         _refuse(name, f"array {key[:80]!r} of shape {shape} does not fit its bytes {offsets}; {AGAIN}")
     return offsets[0], offsets[1], dtype, tuple(shape)
 

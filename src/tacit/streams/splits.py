@@ -106,7 +106,7 @@ def hold_out(table: Table, share: float = 0.2, by: HeldBy = "row", seed: int = 0
       [3.0, 2.0]
     """
     held = held_out_rows(len(table.y), share, by, table.owner, seed)
-    training, test = _rows(table, ~held), _rows(table, held)
+    training, test = table.rows(~held), table.rows(held)
     if by == "owner" and table.owner is not None:
         staying = np.unique(table.owner[~held])
         number = np.full(int(table.owner.max()) + 1, -1)
@@ -157,19 +157,6 @@ def scaled_like(table: Table, training: Table) -> Table:
 def _encoded(table: Table) -> Encoded:
     x = table.x.astype(np.float64) if table.exact is None else table.exact
     return Encoded(x, np.zeros(x.shape, bool) if table.absent is None else table.absent)
-
-
-def _rows(table: Table, chosen: NDArray[np.bool_]) -> Table:
-    def some(values: Any) -> Any:
-        return None if values is None else values[chosen]
-
-    return table._replace(
-        x=table.x[chosen],
-        y=table.y[chosen],
-        owner=some(table.owner),
-        absent=some(table.absent),
-        exact=some(table.exact),
-    )
 
 
 def _without_unseen_words(training: Table, test: Table) -> tuple[Table, Table]:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from tacit.core.errors import ConfigError, DataError
 from tacit.streams.learnt import Learnt
+from tacit.streams.reading.options import NO_MORE
 from tacit.streams.reading.source import Column, Source, refuse_large
 from tacit.streams.reading.words import LARGEST_WHOLE, candidates
 
@@ -55,6 +56,7 @@ class Input:
     """Whether a last column of 0 and 1 says where the value is missing; otherwise a gap is refused."""
     parts: tuple[TimePart, ...] = ()
     """Parts of a time, in the order of their columns."""
+    __pydantic_config__ = NO_MORE
 
     @property
     def columns(self) -> tuple[str, ...]:

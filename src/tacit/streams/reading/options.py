@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,6 +11,9 @@ from tacit.core.errors import ConfigError
 
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 """Separators that files have, in words."""
+
+NO_MORE: Mapping[str, str] = {"extra": "forbid"}
+"""Of records that are read from a file: one with more in it than is known here is refused, not half understood."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,8 @@ class Reading:
     """Words that stand for a gap besides NA, null and the like; None: a lone "?" or "-" is refused, since it may be."""
     time_format: str | None = None
     """Format of times as `datetime.strptime` has it, e.g. "%d.%m.%Y %H:%M"; None: 2015-02-04 17:51:00."""
+
+    __pydantic_config__ = NO_MORE
 
     def __post_init__(self) -> None:
         if self.encoding is not None:

@@ -19,7 +19,7 @@ from tacit.streams.dataset import with_bias
 from tacit.streams.reading.columns import Encoded, Input, Unknown, encoded
 from tacit.streams.reading.formats import open_source
 from tacit.streams.reading.labels import class_numbers
-from tacit.streams.reading.options import PLAIN, Reading
+from tacit.streams.reading.options import NO_MORE, PLAIN, Reading
 from tacit.streams.reading.source import Source
 from tacit.streams.validate import Origin, Task, check_features
 
@@ -40,6 +40,7 @@ class Scale:
     """Bounds, which go to -1 ... 1; or mean and deviation, of all rows or of each owner's."""
     numbers: tuple[tuple[Finite, Finite], ...]
     """(low, high) or (mean, deviation); for "owner" one pair for each owner, in their order."""
+    __pydantic_config__ = NO_MORE
 
     def scaled(self, values: NDArray[np.float64], owner: NDArray[np.int64] | None) -> NDArray[np.float64]:
         """Return the column (rows,) on its new scale; what was constant becomes 0."""
@@ -90,6 +91,7 @@ class Preprocessing:
     """Whether every row is brought to norm 1 in the end."""
     reading: Reading = PLAIN
     """How text was read: its encoding, separator, marks of decimals, gaps and times."""
+    __pydantic_config__ = NO_MORE
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -213,6 +215,8 @@ class Preprocessing:
             or len(set(names)) < len(names)
             or any(not each.columns for each in made.inputs)
             or any(each.column not in names or len(each.numbers) != pairs.get(each.by, 1) for each in made.scales)
+            or any(each.by == "bounds" and not each.numbers[0][0] < each.numbers[0][1] for each in made.scales)
+            or len({each.column for each in made.scales}) < len(made.scales)
         ):
             raise DataError("not a record of preprocessing: its columns, categories and scales do not fit each other")
         return made

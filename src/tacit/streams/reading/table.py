@@ -52,6 +52,15 @@ class Table(NamedTuple):
         owners = f", {len(self.owners)} owners" if self.owners else ""
         return f"Table({len(self.x)} rows, {len(self.columns)} columns, {self.task}{owners})"
 
+    def rows(self, chosen: NDArray[Any]) -> Table:
+        """Return a table of some of the rows, or of all in another order.
+
+        Args:
+          chosen: Their numbers; or (rows,) whether each is one of them.
+        """
+        parts = {name: getattr(self, name) for name in ("x", "y", "owner", "absent", "exact")}
+        return self._replace(**{name: part[chosen] for name, part in parts.items() if part is not None})
+
 
 def read_table(
     data: Any,
@@ -152,7 +161,7 @@ def read_table(
         record,
         given.x,
     )
-    return table if time is None else _in_order(table, columns.time_order(source, time))
+    return table if time is None else table.rows(columns.time_order(source, time))
 
 
 def read_owners(data: Any, owner: str | None = None, reading: Reading = PLAIN) -> tuple[str, ...]:
@@ -214,16 +223,3 @@ def _owners(source: Source, owner: str | None) -> tuple[NDArray[np.int64] | None
     if empty is not None:
         raise DataError(f"{source.name}: file {source.files[empty]!r} has no rows; leave it out")
     return number[source.file_of_row], tuple(source.files[k] for k in order)
-
-
-def _in_order(table: Table, order: NDArray[np.int64]) -> Table:
-    def sorted_rows(rows: Any) -> Any:
-        return None if rows is None else rows[order]
-
-    return table._replace(
-        x=table.x[order],
-        y=table.y[order],
-        owner=sorted_rows(table.owner),
-        absent=sorted_rows(table.absent),
-        exact=sorted_rows(table.exact),
-    )
