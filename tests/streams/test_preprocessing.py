@@ -147,7 +147,7 @@ def test_an_experiment_hands_it_on_with_its_streams(tmp_path: Path, extra: str) 
         ("0.5 1.5 0.5", "binary", ("0.5", "1.5"), [-1, 1, -1], True),
         ("7 1 3", "multiclass", ("1", "3", "7"), [2, 0, 1], True),
         ("10 9 -2", "multiclass", ("-2", "9", "10"), [2, 1, 0], True),
-        ("2 1 0", "multiclass", ("0", "1", "2"), [2, 1, 0], False),
+        ("2 1 0", "multiclass", ("0", "1", "2"), [2, 1, 0], True),
         ("b a c", "multiclass", ("a", "b", "c"), [1, 0, 2], True),
         ("7 1 3", "regression", (), [7, 1, 3], False),
     ],
