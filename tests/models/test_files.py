@@ -9,8 +9,9 @@ from safetensors.numpy import load
 
 import tacit
 from tacit.core.errors import ConfigError, ModelError, TacitError
-from tacit.models.card import COVERED, NOT_COVERED
+from tacit.models.card import NOT_COVERED, SIMULATED
 from tacit.models.files import model_bytes, model_of
+from tacit.models.making import privacy_card
 from tacit.models.tensor_file import LENGTH, packed, unpacked
 
 ARRAYS = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.zeros((0, 2)), "c": np.array(1.5)}
@@ -215,12 +216,22 @@ def test_places_without_a_model_say_so(tmp_path):
             tacit.load_model(place)
 
 
-def private_run(mechanism, **settings):
+def private_run(mechanism, last=1, seed=0):
     x = np.random.default_rng(0).normal(size=(40, 3))
     y = np.sign(x[:, 0])
+    y[0] = last
     stream = tacit.streams.from_arrays(x, y, [range(20), range(20, 40)], exhausted="stop")
-    method = tacit.algorithms.online_push_sum(tacit.objectives.logistic(), mechanism=mechanism, **settings)
-    return tacit.simulate(method, tacit.graphs.directed_ring(2), stream, rounds=5)
+    method = tacit.algorithms.online_push_sum(tacit.objectives.logistic(), mechanism=mechanism)
+    return tacit.simulate(method, tacit.graphs.directed_ring(2), stream, rounds=20, seed=seed)
+
+
+def test_noise_that_follows_from_a_seed_hides_nothing_and_the_card_says_so():
+    """Whoever knows all records but one, and the seed, tries the last one until the model is the same to the bit."""
+    noise = tacit.privacy.laplace(0.1, clip=1.0, norm="l1")
+    model = private_run(noise, last=-1, seed=3).model()
+    tried = {y: private_run(noise, last=y, seed=model.card.made.seed).model().params for y in (-1, 1)}
+    assert [y for y, params in tried.items() if np.array_equal(params, model.params)] == [-1]
+    assert model.card.privacy.model == SIMULATED
 
 
 def test_privacy_in_the_card_is_that_of_the_account():
@@ -228,7 +239,7 @@ def test_privacy_in_the_card_is_that_of_the_account():
     card = run.model().card
     assert card.privacy.words == run.privacy.words()
     assert (card.privacy.epsilon, card.privacy.delta) == (run.privacy.guarantee.epsilon, run.privacy.guarantee.delta)
-    assert card.privacy.model == COVERED
+    assert card.privacy.model == SIMULATED
     assert card.data.fingerprint is None
     assert run.model().without_figures().card.figures == {}
     open_run = private_run(tacit.core.contract.unprotected)
@@ -244,7 +255,7 @@ def test_models_that_hold_what_was_not_released_say_so():
     method = tacit.algorithms.consensus(tacit.objectives.logistic(), mechanism=mechanism)
     run = tacit.simulate(method, tacit.graphs.complete(3), tacit.streams.logistic_drift(3, 2), rounds=3)
     assert run.privacy.private
-    assert run.model().card.privacy.model == NOT_COVERED
+    assert privacy_card(run.privacy.statement, run.privacy.summary()).model == NOT_COVERED
 
 
 def test_large_runs_keep_their_mean_alone(runs, monkeypatch):

@@ -62,6 +62,12 @@ MUTANTS = (
                 "test_models_that_hold_what_was_not_released_say_so",
             ),
             (
+                "simulated noise passes for noise",
+                "covered = SIMULATED if simulated else covered",
+                "pass",
+                "test_noise_that_follows_from_a_seed_hides_nothing_and_the_card_says_so",
+            ),
+            (
                 "what promises nothing passes for covered",
                 "model=covered if private else NOT_PRIVATE",
                 "model=covered",

@@ -37,6 +37,11 @@ NOT_COVERED = (
     "What was spent covers the messages. The models also hold what was computed from records and never released, and "
     "nothing covers handing them on: treat this file as you treat the data."
 )
+SIMULATED = (
+    "This noise was simulated. It follows from the seed, and whoever knows or guesses that computes it again: what was "
+    "spent says what such noise costs, and covers nothing here. Treat this file as you treat the data. Models of peers "
+    "have noise that nobody can compute again."
+)
 NOT_PRIVATE = "Nothing was promised: the models may tell of single records. Treat this file as you treat the data."
 FIGURES_COST = (
     "Figures were taken from the data as they are, without noise, and no privacy account covers them; "

@@ -19,6 +19,7 @@ from tacit.models.card import (
     MEAN,
     NOT_COVERED,
     NOT_PRIVATE,
+    SIMULATED,
     Card,
     DataCard,
     MadeCard,
@@ -115,14 +116,16 @@ def model_of(
     return Model(params, owned, objective, card)
 
 
-def privacy_card(statement: PrivacyStatement, summary: Mapping[str, Any]) -> PrivacyCard:
+def privacy_card(statement: PrivacyStatement, summary: Mapping[str, Any], simulated: bool = False) -> PrivacyCard:
     """Return what was spent, and what it means for handing the model on.
 
     Where records compose in parallel the runtimes have checked, before round 0, that no state holds data by another way
-    than through a release (`tacit.runtime.data_flow`): a model is then made of released values alone.
+    than through a release (`tacit.runtime.data_flow`): a model is then made of released values alone. Of a simulation
+    not even these are covered: who knows the seed, and all records but one, tries the last one until the model fits.
     """
     private = bool(summary["private"])
     covered = COVERED if statement.composition == "parallel" else NOT_COVERED
+    covered = SIMULATED if simulated else covered
     return PrivacyCard(
         private=private,
         words=summary["words"],

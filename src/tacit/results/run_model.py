@@ -41,7 +41,7 @@ def model_of_run(run: Run, owner: str | None = None, repeat: int = 0, most: floa
         took_part=took_part if len(took_part) <= MOST_NAMES else {},
         preprocessing=stream.preprocessing,
         features=_features(run, stream),
-        privacy=privacy_card(run.privacy.statement, summary),
+        privacy=privacy_card(run.privacy.statement, summary, simulated=True),
         data=DataCard(
             description=_description(run),
             rows=int(stream.data_size.sum()) or None,
