@@ -203,6 +203,7 @@ def test_columns_of_a_frame() -> None:
         (mixed.assign(a="word"), "feature 'a' is 'word'"),
         (mixed.assign(a=[1.0, np.inf]), "feature 'a' is .*inf.* row 1"),
         (mixed.assign(z=[1.0, 2.0]), "feature 'z' .* 3 .*features=6"),
+        (pd.concat([mixed, mixed[["a"]]], axis=1), "twice"),
     ]:
         with pytest.raises(DataError, match=message):
             learner.learn_many(bad, [1.0, 2.0])

@@ -128,7 +128,7 @@ def test_rows_that_come_later() -> None:
 
 
 def test_one_pass_more_goes_on_from_the_model() -> None:
-    settings = {"standardise": False, "parameters": {"step": 0.1}, "passes": 1}
+    settings = {"standardise": False, "parameters": {"step": 0.1}}  # `passes` are those of `fit`
     parts = PeerRegressor("local_online", **settings).partial_fit(X[:1], SCORE[:1]).partial_fit(X[1:2], SCORE[1:2])
     model = np.zeros(3)
     for row, label in zip(X[:2], SCORE, strict=False):
@@ -153,6 +153,9 @@ def test_what_later_rows_cost() -> None:
         assert model.privacy_.reads == 2
         assert first.seed != model.run_.seed  # noise is never drawn twice from one seed
     model.mechanism = NOISE
+    with pytest.raises(ConfigError, match="changed"):
+        model.partial_fit(X, SCORE, owner=OWNER)
+    model.mechanism, model.algorithm = GAUSSIAN, "local_online"
     with pytest.raises(ConfigError, match="changed"):
         model.partial_fit(X, SCORE, owner=OWNER)
     bounded = PeerRegressor(mechanism=tacit.privacy.bounded_laplace(1.0, rounds=50), **GIVEN)

@@ -60,7 +60,7 @@ class PeerClassifier(ClassifierMixin, PeerEstimator):  # type: ignore[misc]
         (`tacit.privacy.planning.plan`, here `plan_`) and models averaged; None: no such noise.
       delta: Above 0 and below 1.
       mechanism: Other noise, instead of `epsilon`.
-      passes: Times that every row is read; None: five, ten with `epsilon`, one with a `mechanism`.
+      passes: Times that `fit` reads every row; None: five, ten with `epsilon`, one with a `mechanism`.
       standardise: Whether columns are scaled: by mean and deviation of all rows, which no privacy account covers; with
         `epsilon` by bounds that are found from noisy histograms, for a tenth of a record's budget.
       bounds: (low, high) by which columns are scaled to -1 ... 1 instead, one pair for all or one for each.
@@ -130,7 +130,7 @@ class PeerClassifier(ClassifierMixin, PeerEstimator):  # type: ignore[misc]
           classes: All that y may hold, in their order; None: they are learnt from y.
           sample_weight: Weight of each row, 0 or more, by which its loss is multiplied, before a clip; None: 1.
         """
-        return self._learn(X, y, owner, classes, sample_weight, True)
+        return self._learn(X, y, owner, classes, sample_weight, True, self.passes)
 
     def partial_fit(self, X: Any, y: Any, owner: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
         """Learn from more rows in one pass, from the owners' models on.
@@ -146,13 +146,15 @@ class PeerClassifier(ClassifierMixin, PeerEstimator):  # type: ignore[misc]
           sample_weight: Weight of each row, 0 or more; None: 1.
         """
         self._refuse_partial()
-        return self._learn(X, y, owner, classes, sample_weight, not hasattr(self, "models_"))
+        return self._learn(X, y, owner, classes, sample_weight, not hasattr(self, "models_"), 1)
 
     @property
     def _counted(self) -> tuple[Learnt, ...]:
         return (COUNTED,) if isinstance(self.class_weight, str) else ()
 
-    def _learn(self, X: Any, y: Any, owner: Any, classes: Any, sample_weight: Any, first: bool) -> Self:
+    def _learn(
+        self, X: Any, y: Any, owner: Any, classes: Any, sample_weight: Any, first: bool, passes: int | None
+    ) -> Self:
         given = owners_of(X, owner)
         X, y = self._rows_of(X, y, given, first)
         check_classification_targets(y)
@@ -173,7 +175,7 @@ class PeerClassifier(ClassifierMixin, PeerEstimator):  # type: ignore[misc]
         by_class = of_classes(self.class_weight, self.classes_, number)
         weight = product(checked(sample_weight, len(X)), by_class)
         if first:
-            self._fit(X, number, owners, task_of(self.objective, count), count, learnt, weight)
+            self._fit(X, number, owners, task_of(self.objective, count), count, passes, learnt, weight)
         else:
             self._fit_more(X, number, owners, weight)
         return self
@@ -232,7 +234,7 @@ class PeerRegressor(RegressorMixin, PeerEstimator):  # type: ignore[misc]
         (`tacit.privacy.planning.plan`, here `plan_`) and models averaged; None: no such noise.
       delta: Above 0 and below 1.
       mechanism: Other noise, instead of `epsilon`.
-      passes: Times that every row is read; None: five, ten with `epsilon`, one with a `mechanism`.
+      passes: Times that `fit` reads every row; None: five, ten with `epsilon`, one with a `mechanism`.
       standardise: Whether columns are scaled: by mean and deviation of all rows, which no privacy account covers; with
         `epsilon` by bounds that are found from noisy histograms, for a tenth of a record's budget.
       bounds: (low, high) by which columns are scaled to -1 ... 1 instead, one pair for all or one for each.
@@ -250,7 +252,7 @@ class PeerRegressor(RegressorMixin, PeerEstimator):  # type: ignore[misc]
           owner: Owner of each row: an array, a Series, or the name of a column of X; None: one owner, which is alone.
           sample_weight: Weight of each row, 0 or more, by which its loss is multiplied, before a clip; None: 1.
         """
-        return self._learn(X, y, owner, sample_weight, True)
+        return self._learn(X, y, owner, sample_weight, True, self.passes)
 
     def partial_fit(self, X: Any, y: Any, owner: Any = None, sample_weight: Any = None) -> Self:
         """Learn from more rows in one pass, from the owners' models on.
@@ -265,14 +267,14 @@ class PeerRegressor(RegressorMixin, PeerEstimator):  # type: ignore[misc]
           sample_weight: Weight of each row, 0 or more; None: 1.
         """
         self._refuse_partial()
-        return self._learn(X, y, owner, sample_weight, not hasattr(self, "models_"))
+        return self._learn(X, y, owner, sample_weight, not hasattr(self, "models_"), 1)
 
-    def _learn(self, X: Any, y: Any, owner: Any, sample_weight: Any, first: bool) -> Self:
+    def _learn(self, X: Any, y: Any, owner: Any, sample_weight: Any, first: bool, passes: int | None) -> Self:
         given = owners_of(X, owner)
         X, y = self._rows_of(X, y, given, first, y_numeric=True)
         owners, weight = checked_owners(given, len(X)), checked(sample_weight, len(X))
         if first:
-            self._fit(X, y, owners, "regression", 1, weight=weight)
+            self._fit(X, y, owners, "regression", 1, passes, weight=weight)
         else:
             self._fit_more(X, y, owners, weight)
         return self

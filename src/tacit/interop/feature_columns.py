@@ -78,6 +78,8 @@ class FeatureColumns:
         """
         if not hasattr(frame, "columns"):
             raise DataError(f"X is of type {type(frame).__name__}; expected a DataFrame with one column per feature")
+        if len(set(frame.columns)) < len(frame.columns):
+            raise DataError(f"X names a column twice: {', '.join(map(str, frame.columns))}; expected each name once")
         found = np.tile(self._blank, (len(frame), 1))
         new = {}
         for name in frame.columns:

@@ -114,10 +114,11 @@ class PeerEstimator(BaseEstimator):  # type: ignore[misc]
         owner: NDArray[Any] | None,
         task: Task,
         classes: int,
+        passes: int | None,
         learnt: tuple[Learnt, ...] = (),
         weight: Weights | None = None,
     ) -> None:
-        """Learn from all rows, from the first parameters on."""
+        """Learn from all rows in so many passes (None: as many as suit), from the first parameters on."""
         if self.epsilon is not None and self._noise_given is not None:
             raise ConfigError(f"epsilon={self.epsilon!r} and a mechanism: expected one of them; leave one out")
         if weight is not None and not self._noisy:  # with noise such a row has its place all the same
@@ -127,11 +128,12 @@ class PeerEstimator(BaseEstimator):  # type: ignore[misc]
         self.task_, self.outputs_, owner_of_row = task, classes, agent.astype(np.int64)
         self._scaling = self._find_scaling(x, y, owner_of_row)
         self.plan_ = self._plan(len(self._scaling.centre) + 1, owner_of_row)
-        passes = (
-            self.plan_.passes if self.plan_ else self.passes if self.passes is not None else 1 if self._noisy else 5
-        )
+        if self.plan_ is not None:
+            passes = self.plan_.passes
+        elif passes is None:
+            passes = 1 if self._noisy else 5
         check_count("passes", passes)
-        self._learnt, self._noise, self._calls = learnt, self._noise_given, 0
+        self._learnt, self._begun, self._calls = learnt, (self.algorithm, self._noise_given), 0
         self._run(x, y, owner_of_row, passes, weight)
         self.privacy_: RunPrivacy = self._spent(self.run_.privacy)
         """Privacy spent by the fit, the scaling included."""
@@ -157,8 +159,8 @@ class PeerEstimator(BaseEstimator):  # type: ignore[misc]
                 f"epsilon={self.epsilon!r} is planned over all rows of one fit, so that there is no partial_fit; use "
                 "fit, or say mechanism=... instead, of which every call is charged"
             )
-        if hasattr(self, "models_") and self._noise != self._noise_given:
-            raise ConfigError("the mechanism has changed since the first call, and its costs do not add; use fit")
+        if hasattr(self, "models_") and self._begun != (self.algorithm, self._noise_given):
+            raise ConfigError("algorithm or mechanism have changed since the first call: costs do not add; use fit")
         spent = self.privacy_.guarantee if hasattr(self, "privacy_") else None
         if spent is not None and spent.private and spent.rho == math.inf:
             raise PrivacyError(f"the costs of {self._noise_given!r} do not add up over calls; use fit, or other noise")
