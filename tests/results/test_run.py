@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ from tacit.core.errors import ConfigError
 from tacit.metrics import mean_interval
 from tacit.objectives import Ball
 from tacit.privacy.conversions import tight
-from tacit.results import Run
+from tacit.results import Run, load
 
 from .conftest import GAUSSIAN, PRIVATE
 
@@ -31,6 +32,19 @@ def test_metrics_are_means_with_intervals_over_repeats(make_run: MakeRun) -> Non
     assert metrics["final_consensus"]["values"] == run.recorded["consensus"][:, -1].tolist()
     assert metrics["messages"]["mean"] == run.rounds * 5
     assert metrics["bits_per_agent"]["mean"] == run.rounds * 5 * 96 / run.agents
+
+
+def test_a_score_that_is_lost_is_not_counted_as_none(make_run: MakeRun, tmp_path: Path) -> None:
+    run = make_run(label="lost")
+    present = np.ones((3, 40))
+    present[:, 5] = 0
+    run.per_round |= {"present": present, "present_loss": run.per_round["loss"]}
+    run.per_round["accuracy"][:, 5] = np.nan  # of nobody
+    assert run.metrics()["accuracy"]["mean"] == pytest.approx(np.nanmean(run.per_round["accuracy"]), rel=1e-6)
+    run.per_round["accuracy"][0, 30:] = np.inf  # as a squared error is, of a model that diverged
+    assert run.metrics()["accuracy"]["mean"] is None
+    record = load(run.save(tmp_path))
+    assert record.metrics["accuracy"]["values"][0] is None
 
 
 def test_regret_joins_the_metrics_once_it_was_asked_for(make_run: MakeRun) -> None:

@@ -157,7 +157,8 @@ class Run:
         if name == "loss" and "present_loss" in self.per_round:
             totals = np.asarray(self.per_round["present_loss"], np.float64)
         elif name in (self.objective.score_name, "clipped") and "present" in self.per_round:
-            totals = np.where(np.isfinite(values), values, 0) * np.asarray(self.per_round["present"], np.float64)
+            present = np.asarray(self.per_round["present"], np.float64)
+            totals = np.where(present > 0, values, 0) * present  # where nobody has a sample there is no score
         else:
             totals, judged = values, np.broadcast_to(np.arange(1.0, values.shape[1] + 1), values.shape)
         return np.asarray(np.cumsum(totals, axis=1) / np.where(judged > 0, judged, 1))
