@@ -121,6 +121,11 @@ def test_a_file_of_its_own(folder: Path) -> None:
     np.testing.assert_array_equal(made.held_out.x, [[100, 0, 1, 0, 1], [3, 1, 0, 0, 1]])
     assert made.held_out.y.tolist() == [1, -1]
     assert made.held_out.owner.tolist() == [0, -1]  # z took no part
+    (folder / "test.csv").write_text("who,again,a,ward\na,yes,1,foot\n")
+    with pytest.raises(DataError, match=r'\[evaluate\].*foot.*unknown = "ignore"'):
+        problem(folder, file)
+    ignored = problem(folder, AS_THEY_ARE, ("share = 0.2", 'file = "test.csv"\nunknown = "ignore"')).held_out
+    np.testing.assert_array_equal(ignored.x, [[1, 0, 0, 0, 1]])
     (folder / "test.csv").write_text("who,again,a,ward\na,maybe,1,hand\n")
     with pytest.raises(DataError, match=r"\[evaluate\].*maybe"):
         problem(folder, file)
@@ -152,6 +157,7 @@ def test_figures_are_saved_shown_and_read_back(folder: Path) -> None:
         ("share = 0.2", 'file = "rows.csv"\nby = "time"', r"\[evaluate\].*by"),
         ("share = 0.2", 'file = "none.csv"', r"\[evaluate\].*none\.csv"),
         ("share = 0.2", 'share = 0.2\nby = "clinic"', "by"),
+        ("share = 0.2", 'share = 0.2\nunknown = "ignore"', "unknown"),
         ("share = 0.2", 'share = 0.2\nby = "time"\nseed = 1', "seed"),
         ('owner = "who"\n[objective]', "[objective]\n[evaluate2]", "evaluate2"),
         ('path = "rows.csv"\nlabel = "again"\nowner = "who"', 'path = "rows.csv"\nlabel = "again"', "agents"),

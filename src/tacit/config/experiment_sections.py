@@ -11,6 +11,7 @@ from tacit.config.sections import Place, Section, Seeding
 from tacit.core import limits
 from tacit.graphs.channel import LONGEST_DELAY
 from tacit.streams.learnt import Kind
+from tacit.streams.reading.columns import Unknown
 from tacit.streams.reading.formats import is_several
 from tacit.streams.reading.sql import SqlQuery
 
@@ -179,6 +180,8 @@ class EvaluateSettings(Section):
     """Of the choice, which is the same in all repeats; without it that of [run]."""
     file: str | None = Field(default=None, min_length=1)
     """Rows of a file of their own instead, with the columns of that of [stream]."""
+    unknown: Unknown = "refuse"
+    """Words in that file which no row of [stream] has: refused, or none of a column's categories."""
 
     @model_validator(mode="after")
     def _one(self) -> Self:
@@ -187,6 +190,8 @@ class EvaluateSettings(Section):
         given = sorted({"by", "seed"} & self.model_fields_set)
         if self.file is not None and given:
             raise ValueError(f"{given[0]} is about a share; a file's rows are all held out; remove it")
+        if self.file is None and "unknown" in self.model_fields_set:
+            raise ValueError("unknown is about a file; a word that only held-out rows have is ignored; remove it")
         if self.by == "time" and self.seed is not None:
             raise ValueError('seed has no effect with by = "time"; remove it')
         return self

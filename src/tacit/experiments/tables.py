@@ -22,6 +22,7 @@ from tacit.privacy.planning import planned_batch
 from tacit.streams import Preprocessing, SqlQuery, Stream, Table
 from tacit.streams.dataset import with_bias
 from tacit.streams.learnt import Kind, Learnt, declared
+from tacit.streams.reading.columns import Unknown
 from tacit.streams.reading.formats import paths_of
 from tacit.streams.reading.preprocessing import unit_rows
 from tacit.streams.reading.source import listed
@@ -60,7 +61,7 @@ class Tabular:
             self.x = self._read_data_set("unit" in given) if published else self._read_file(config)
         if self.evaluate is not None and self.evaluate.settings.file is not None:
             with located(self.evaluate.place):
-                self._hold_file(self.evaluate.settings.file)
+                self._hold_file(self.evaluate.settings.file, self.evaluate.settings.unknown)
         self._batch = None if private and "batch" not in given else self.settings.batch
         self.learnt = declared((*self.learnt, *self._learnt_by_partition()), self._public())
         self.stream = functools.cache(self._stream)
@@ -127,7 +128,7 @@ class Tabular:
         asked = self.evaluate.settings
         return {"share": asked.share, "by": asked.by, "seed": self.seed if asked.seed is None else asked.seed}
 
-    def _hold_file(self, path: str) -> None:
+    def _hold_file(self, path: str, unknown: Unknown) -> None:
         record, judged_by = self.preprocessing, Path(path).resolve()
         assert record is not None  # of a table that was read
         if judged_by in [each.resolve() for each in paths_of(self.settings.data)]:
@@ -139,7 +140,7 @@ class Tabular:
         owner = None
         if record.owner is not None and record.owner in source.columns:
             owner = source.words(record.owner).numbered(record.owners)  # -1: took no part
-        self._hold(record.apply(source), record.labels(source), owner, record.owners)
+        self._hold(record.apply(source, unknown=unknown), record.labels(source), owner, record.owners)
 
     def _hold(self, x: Any, y: Any, owner: Any = None, owners: tuple[str, ...] = ()) -> None:
         """Keep rows that are not learnt from, beside the constant of those that are."""

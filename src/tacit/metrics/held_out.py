@@ -147,7 +147,8 @@ def evaluate_models(objective: Objective, models: Params, held: Sequence[HeldOut
         x = jnp.asarray(rows.x)
         own: Numbers | None = None
         scores = []
-        for agent in range(agents):
+        holders = () if rows.owner is None else np.unique(rows.owner)
+        for agent in sorted(chosen.union(int(who) for who in holders if who >= 0)):
             said = np.asarray(said_by(jax.tree.map(lambda m, r=repeat, k=agent: m[r, k], models), x), np.float64)
             own = np.zeros(said.shape) if own is None else own
             if agent in chosen:
