@@ -319,6 +319,15 @@ def test_a_frame_of_several_types_is_refused_with_its_row() -> None:
         read_table({"a": [1]}, "a")
 
 
+def test_encodings_without_their_mark_and_of_no_file_are_refused(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.csv", "a,y\n1.5,no\n2.5,yé\n".encode("utf-16-le"))
+    refused("a.csv", "utf-16-le", call=read_table, data=path, label="y", encoding="utf-16")
+    assert read_table(path, "y", encoding="utf-16-le").classes == ("no", "yé")
+    for name in ("idna", "punycode", "undefined", "unicode_escape", "raw_unicode_escape"):
+        with pytest.raises(ConfigError, match=name):
+            read_table(path, "y", encoding=name)
+
+
 def test_queries_and_their_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import sqlite3
 

@@ -12,6 +12,8 @@ from tacit.core.errors import ConfigError
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 """Separators that files have, in words."""
 
+OF_NO_FILE = frozenset({"idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape"})
+"""Encodings of Python that are of addresses and programs, and of no file."""
 NO_MORE: Mapping[str, str] = {"extra": "forbid"}
 """Of records that are read from a file: one with more in it than is known here is refused, not half understood."""
 
@@ -45,7 +47,7 @@ class Reading:
         if self.encoding is not None:
             try:
                 known = codecs.lookup(self.encoding)
-                text = getattr(known, "_is_text_encoding", True)
+                text = getattr(known, "_is_text_encoding", True) and known.name not in OF_NO_FILE
             except (LookupError, ValueError):
                 text = False
             if not text:

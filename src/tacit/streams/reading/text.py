@@ -58,6 +58,11 @@ class _Transcoded(io.RawIOBase):
                     f"{self._taken + fault.start:,} of the file, is not {self._encoding} ({fault.reason}); name the "
                     "encoding that the file was saved in, or save it as UTF-8"
                 ) from fault
+            except UnicodeError as fault:  # of UTF-16 and UTF-32, whose first bytes say in which order bytes come
+                raise DataError(
+                    f"{self._path}: not {self._encoding} ({fault}); leave encoding out, or name the order of bytes, "
+                    f"as {self._encoding}-le"
+                ) from fault
             self._taken += len(raw)
             self._lines += text.count("\n")
             self._ready = text.encode(UTF_8, "surrogatepass")
