@@ -132,11 +132,19 @@ def _span(entry: Any, key: str, name: str) -> tuple[int, int, np.dtype[Any], tup
 
 
 def strict_json(text: bytes | str, name: str) -> Any:
-    """Return what JSON says; numbers that are not finite and names that come twice are refused."""
+    """Return what JSON says, as `parsed`; `name` is the file in the error."""
+    try:
+        return parsed(text)
+    except ValueError as error:
+        raise ModelError(f"{name}: its header cannot be read ({str(error)[:200]}); {AGAIN}") from error
+
+
+def parsed(text: bytes | str) -> Any:
+    """Return what JSON says; numbers that are not finite, names that come twice and endless depth are ValueErrors."""
     try:
         return json.loads(text, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_once)
-    except (ValueError, RecursionError) as error:
-        raise ModelError(f"{name}: its header cannot be read ({str(error)[:200]}); {AGAIN}") from error
+    except RecursionError as error:
+        raise ValueError(str(error)) from error
 
 
 def _no_constant(word: str) -> NoReturn:

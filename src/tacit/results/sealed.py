@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import re
 import stat
@@ -19,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from tacit.core.errors import ResultError
+from tacit.models.tensor_file import parsed
 from tacit.privacy.ledger.store import sync
 from tacit.results.locks import STAGED, being_written, clear, writing
 
@@ -210,24 +210,13 @@ def read_file(path: Path, most: int = LARGEST) -> bytes:
 
 def _parsed(path: Path, content: bytes) -> dict[str, Any]:
     try:
-        summary = json.loads(content, parse_constant=_no_constant, parse_float=_finite)
-    except (ValueError, RecursionError) as error:
+        summary = parsed(content)
+    except ValueError as error:
         raise ResultError(f"{path} cannot be read ({error}); {AGAIN}") from error
     if not isinstance(summary, dict):
         raise ResultError(f"{path} holds a {type(summary).__name__}, expected an object; {AGAIN}")
     refuse_deep(path, summary)
     return summary
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number")
-
-
-def _finite(digits: str) -> float:
-    value = float(digits)
-    if not math.isfinite(value):
-        raise ValueError(f"{digits[:20]} is too large for a number")
-    return value
 
 
 def refuse_deep(path: Path, content: Any) -> None:
