@@ -14,7 +14,7 @@ from tacit.core.errors import ResultError
 from tacit.results import Comparison, Run, load, load_all
 from tacit.results.comparison import with_interval
 from tacit.results.pages.glossary import FIGURES, explained
-from tacit.results.record import figure
+from tacit.results.record import Refusal, figure
 from tacit.results.report import page
 
 from .conftest import PRIVATE
@@ -233,6 +233,17 @@ def test_runs_whose_states_were_recorded_at_other_rounds_are_compared_by_those_o
     said = Comparison((often.record(), seldom.record())).headline()
     assert said.startswith("A wins")
     assert "0.099 ±" in said
+
+
+def test_what_was_refused_is_read_with_what_ran(
+    make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tacit.results.plots.can_draw", lambda: False)  # pictures take seconds
+    refused = (Refusal("fedavg", "it needs a server"),)
+    folder = Comparison((make_run().record(),), refused=refused).save(tmp_path / "one")
+    found = Comparison.load([folder, folder])
+    assert found.refused[:1] == refused
+    assert "fedavg" in found.further_rows()[-1]
 
 
 def test_a_table_of_constants_without_a_loss_is_shown_all_the_same(make_run: MakeRun) -> None:

@@ -20,7 +20,6 @@ from tacit.streams.validate import Task
 Numbers = NDArray[np.float64]
 OF_CLASSES = ("accuracy", "balanced accuracy", "F1", "ROC AUC", "log loss", "calibration error")
 OF_NUMBERS = ("RMSE", "MAE", "R2")
-LOWER_IS_BETTER = frozenset({"log loss", "calibration error", "RMSE", "MAE"})
 BINS = 10
 """Of probabilities, by which calibration is judged."""
 SMALLEST = 1e-15

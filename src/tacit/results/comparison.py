@@ -68,9 +68,11 @@ class Comparison:
           directories: Directories that `save` or `tacit run` wrote.
           name: Title of the report.
         """
+        found = [(str(each), *settled(Path(each), _content_of)) for each in directories]
         return cls(
-            tuple(replace(record, beside=str(each)) for each in directories for record in load_all(each)),
+            tuple(replace(record, beside=place) for place, records, _ in found for record in records),
             name,
+            refused=tuple(refusal for *_, refused in found for refusal in refused),
         )
 
     @property
@@ -265,16 +267,18 @@ def load_all(directory: str | os.PathLike[str]) -> list[Record]:
     Returns:
       One record per run, in the order in which they were saved.
     """
-    return settled(Path(directory), _records_of)
+    return settled(Path(directory), _content_of)[0]
 
 
-def _records_of(files: Sealed) -> list[Record]:
+def _content_of(files: Sealed) -> tuple[list[Record], list[Refusal]]:
+    """Return the runs of a directory, and the methods that could not run."""
     from tacit.results import schema
 
     if "runs" not in files.summary:
-        return [store.record_of(files)]
+        return [store.record_of(files)], []
     schema.check(schema.ComparisonSummary, files.summary, files.folder / SUMMARY)
-    return [store.record_of(files.part(name)) for name in files.summary["runs"]]
+    refused = [Refusal(each["label"], each["reason"]) for each in files.summary.get("refused", [])]
+    return [store.record_of(files.part(name)) for name in files.summary["runs"]], refused
 
 
 def _against(loss: np.ndarray | None, lowest: np.ndarray) -> str:
