@@ -222,6 +222,19 @@ def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
     assert not (tmp_path / "a.toml").exists()
 
 
+@pytest.mark.parametrize(("command", "kept"), [("experiment", "experiment.csv"), ("federation", "federation/mine")])
+def test_what_others_make_meanwhile_stays(monkeypatch: pytest.MonkeyPatch, command: str, kept: str) -> None:
+    """A file of the same name comes after the first look, and before the work is done."""
+
+    def late(*paths: Path) -> None:
+        Path(kept).parent.mkdir(exist_ok=True)
+        Path(kept).write_text("mine")
+
+    monkeypatch.setattr("tacit.cli.scaffolds.files.refuse_existing", late)
+    assert give(f"new {command}") == 2
+    assert Path(kept).read_text() == "mine"
+
+
 def test_keys_of_a_file_that_is_not_plain(capsys: pytest.CaptureFixture[str]) -> None:
     lines = [
         f"{'Arlès' if k % 2 else 'Köln'};{k + 1:02d}.01.2024;{k},5;{'?' if k == 3 else k};{'ja' if k % 3 else 'nein'}"

@@ -132,6 +132,7 @@ def federation(
     for member, content in rows.items():
         settings = peers.peer_text(member, "../job.toml", links[member], samples, "rows.csv", ROUNDS)
         files |= {folder / member / "peer.toml": settings, folder / member / "rows.csv": content}
+    folder.mkdir(parents=True)  # from here on it is ours alone
     try:
         write_new({**files, folder / "start.sh": peers.START})
         peers.enrol(folder, list(rows))
@@ -189,10 +190,10 @@ def _experiment(file: Path, data: Path | None, label: str | None, owner: str | N
     _refuse_columns_without_data(data, label, owner)
     table = file.with_suffix(".csv") if data is None else data
     refuse_existing(file, *([table] if data is None else []))
+    if data is None:
+        write_new({table: made_up_table()})
+        say(f"written: {table}, made-up visits to clinics")
     try:
-        if data is None:
-            write_new({table: made_up_table()})
-            say(f"written: {table}, made-up visits to clinics")
         text = experiment_text(_look(table, label, owner), file)
         build(parse(text, file))  # what is written can be run
         write_new({file: text})
