@@ -174,6 +174,15 @@ def test_two_classes_by_softmax() -> None:
         OnlineClassifier(objective="hinge", classes=[1, 2, 3]).predict_one({"a": 1.0})
 
 
+def test_a_copy_keeps_its_classes_to_itself() -> None:
+    learner = OnlineClassifier(features=2)
+    for y in ("no", "yes"):
+        learner.learn_one({"a": 1.0}, y)
+    copy.copy(learner).learn_one({"b": 1.0}, "perhaps")
+    assert list(learner.predict_proba_one({"a": 1.0})) == ["no", "yes"]
+    assert list(learner._columns.column) == ["a"]
+
+
 def test_copies_go_on_alike() -> None:
     learner = OnlineClassifier(features=["a", "b", "c"], classes=[False, True])
     for x, y in zip(ROWS[:5], (NUMBERS > 0).tolist(), strict=False):

@@ -101,6 +101,10 @@ class OnlineLearner(ABC):
         shown = (f"{name}={getattr(value, 'name', None) or repr(value)}" for name, value in given.items())
         return f"{type(self).__name__}({', '.join(shown)})"
 
+    def __copy__(self) -> Self:
+        """Return one that shares nothing with this: names that one of them meets are not the other's."""
+        return copy.deepcopy(self)
+
     def __getstate__(self) -> dict[str, Any]:
         """Return settings and what was learnt as arrays; programs are compiled again."""
         state = self.__dict__.copy()
