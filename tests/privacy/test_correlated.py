@@ -225,12 +225,24 @@ def test_a_record_is_charged_once_for_a_block() -> None:
         [event(1, "rows 1"), event(2, "rows 1")],  # counted once where it is twice
         [event(1, "rows 1", reads=2, apart=3), event(3, "rows 1", reads=2, apart=3)],
         [event(1, fresh(1)), event(2, fresh(1))],
+        [event(1, fresh(1)), event(2, "rows 1"), event(3, fresh(1))],
+        [event(1, ""), event(2, fresh(1)), event(3, "")],
         [event(1, "rows 1", reads=2), event(2, "rows 1", reads=2, ratio=2.0)],  # twice in a batch the second time
         [event(2, "rows 1"), event(2, "rows 2")],  # noise redrawn after a restart
         [event(2, "rows 1"), event(1, "rows 2")],  # a memory that was reset
         [event(1, "rows 1", block=1), event(9, "rows 2")],
     ],
-    ids=["twice", "too soon", "fresh twice", "more copies", "drawn again", "reset", "an older block"],
+    ids=[
+        "twice",
+        "too soon",
+        "fresh twice",
+        "fresh again",
+        "all twice",
+        "more copies",
+        "drawn again",
+        "reset",
+        "an older block",
+    ],
 )
 def test_what_the_charge_does_not_cover_is_refused(events: list[Event]) -> None:
     with pytest.raises(PrivacyError):

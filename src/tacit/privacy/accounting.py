@@ -63,7 +63,7 @@ class _Seen(NamedTuple):
     ratio: float = 0.0
     """What it was charged for."""
     label: str = ""
-    """Of the last release of a series: that of its records, where these are fresh."""
+    """Of a series: the newest that is fresh, which is forgotten when the next comes."""
 
     def after(self, event: Event, series: Series, label: str) -> _Seen:
         """Return it with one more release; refuse what its charge does not cover."""
@@ -172,11 +172,11 @@ class Account:
                 f"release {series.place} of block {series.block} of the noise of {series.name} after release "
                 f"{last.place} of block {last.block}: noise that goes back was drawn twice; go on from the newest store"
             )
-        found: dict[_Key, _Seen | None] = {(series.name, last.label): None}
+        only = next((label for label in event.labels if fresh_number(label) is not None), "")
+        found: dict[_Key, _Seen | None] = {(series.name, last.label): None} if only and last.label else {}
         for label in event.labels:
             found[series.name, label] = self._seen.get((series.name, label), _Seen()).after(event, series, label)
-        only = next((label for label in event.labels if fresh_number(label) is not None), "")
-        return {**found, newest: _Seen(series.block, 1, series.place, label=only)}
+        return {**found, newest: _Seen(series.block, 1, series.place, label=only or last.label)}
 
     def _renewed(
         self, labels: tuple[str, ...], names: set[str | None]
