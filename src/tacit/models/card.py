@@ -44,8 +44,8 @@ SIMULATED = (
 )
 NOT_PRIVATE = "Nothing was promised: the models may tell of single records. Treat this file as you treat the data."
 FIGURES_COST = (
-    "Figures were taken from the data as they are, without noise, and no privacy account covers them: the model's file "
-    "is written without them unless figures=True is said, and `tacit model card --no-figures` makes this page without."
+    "Figures were taken from the data as they are, without noise, and no privacy account covers them; "
+    "Model.save(path, figures=False) leaves them out."
 )
 
 
@@ -155,7 +155,7 @@ class Card(_Part):
     data: DataCard
     """Data that the model was made of."""
     figures: dict[Name, Number | None] = {}
-    """Name -> figure, held-out ones first; no privacy account covers them, and the file of a private run has none."""
+    """Name -> figure, held-out ones first; no privacy account covers them."""
     made: MadeCard
     """How it was made."""
     notes: list[Text] = []

@@ -28,17 +28,16 @@ MEAN, OWNED = "default.", "owners."
 """Beginnings of the names of arrays: parameters that predict by default, and those of all owners."""
 
 
-def model_bytes(model: Model, figures: bool | None = None) -> bytes:
-    """Return the file of a model; the card's figures go with it if asked, or else where no privacy was promised."""
-    model = model if figures or (figures is None and not model.card.privacy.private) else model.without_figures()
+def model_bytes(model: Model) -> bytes:
+    """Return the file of a model."""
     arrays = {**_flat(model.params, MEAN), **({} if model.owned is None else _flat(model.owned, OWNED))}
     text = json.dumps(model.card.model_dump(mode="json"), sort_keys=True, allow_nan=False)
     return packed(arrays, {"format": KIND, CARD: text})
 
 
-def save(model: Model, path: Path, figures: bool | None = None, force: bool = False) -> Path:
+def save(model: Model, path: Path, force: bool = False) -> Path:
     """Write a model's file."""
-    return put_file(path, model_bytes(model, figures), force)
+    return put_file(path, model_bytes(model), force)
 
 
 def put_file(path: Path, content: bytes, force: bool = False) -> Path:

@@ -246,13 +246,12 @@ class Model:
             )
         return np.asarray(_leaf(self.parameters(owner)), np.float64)
 
-    def save(self, path: str | os.PathLike[str], *, figures: bool | None = None, force: bool = False) -> Path:
+    def save(self, path: str | os.PathLike[str], *, figures: bool = True, force: bool = False) -> Path:
         """Write the model as one safetensors file, with its card in it; it appears when it is whole.
 
         Args:
           path: File to write, usually ending in ``.safetensors``.
-          figures: Whether the card's figures go with it, which no privacy account covers; None: they do where no
-            privacy was promised.
+          figures: Whether the card's figures go with it; no privacy account covers these.
           force: Whether a file that is there is replaced.
 
         Returns:
@@ -260,7 +259,7 @@ class Model:
         """
         from tacit.models.files import save
 
-        return save(self, Path(path), figures, force)
+        return save(self if figures else self.without_figures(), Path(path), force)
 
     def without_figures(self) -> Model:
         """Return the same model with a card that has no figures."""
