@@ -96,6 +96,34 @@ def test_faults_are_named() -> None:
         evaluate_models(own, MODELS, [HeldOut(X, Y)], "binary")
 
 
+def test_rows_and_classes_that_the_models_do_not_have_are_refused() -> None:
+    """One column would be taken for all of them, by the rules of arrays."""
+    x, y = np.random.default_rng(0).normal(size=(12, 3)), np.arange(12) % 3
+    stream = tacit.streams.from_arrays(x, y, np.arange(12) % 2, task="multiclass")
+    method = tacit.algorithms.online_push_sum(tacit.objectives.softmax(3), step=0.5)
+    run = tacit.simulate(method, tacit.graphs.ring(2), stream, rounds=6)
+    for columns in (1, 2):
+        with pytest.raises(DataError, match=rf"\[{columns}\].*\[3\]"):
+            run.evaluate(x[:, :columns], y)
+    with pytest.raises(DataError, match="class 3"):
+        run.evaluate(x, y + 1)
+    beyond = tacit.streams.from_arrays(x, y + 1, np.arange(12) % 2, task="multiclass")
+    assert tacit.simulate(method, tacit.graphs.ring(2), beyond, rounds=6).constant() == {}
+
+
+def test_a_loss_of_the_users_own_need_not_be_hashable() -> None:
+    class Distance:
+        __hash__ = None  # type: ignore[assignment]
+
+        def __call__(self, params, batch):
+            return jnp.mean(jnp.square(batch.x @ params - batch.y))
+
+    objective = tacit.objectives.from_loss(Distance(), lambda batch: jnp.zeros(batch.x.shape[-1]))
+    stream = tacit.streams.from_arrays(np.ones((6, 2)), np.tile([0, 1], 3), np.arange(6) % 2)
+    method = tacit.algorithms.online_push_sum(objective, step=0.1)
+    assert tacit.simulate(method, tacit.graphs.ring(2), stream, rounds=3).record().label
+
+
 def test_who_has_no_rows_left_counts_neither_way() -> None:
     """Agents of three rows and of one: the average is over four predictions, not over six."""
     x, y = np.array([[1.0], [2.0], [3.0], [5.0]]), np.array([1, 1, 1, -1])

@@ -66,7 +66,7 @@ class HeldOut(NamedTuple):
     """Frequencies of the classes among the labels that were learnt from, or (1,) their mean; None: not known."""
 
     def beside(self, stream: Stream, rounds: int, models: Params, task: Task) -> HeldOut:
-        """Return them with the constant of the labels that a run has read.
+        """Return them with the constant of the labels that a run has read; refuse rows of another form than its own.
 
         Args:
           stream: Its data.
@@ -75,6 +75,12 @@ class HeldOut(NamedTuple):
           task: Kind of the labels.
         """
         classes = jax.tree.leaves(models)[-1].shape[2] if task == "multiclass" else 2
+        spec = stream.batch_spec()
+        shape = tuple(spec.x.shape[len(spec.y.shape) :]) if hasattr(spec, "y") else self.x.shape[1:]
+        if self.x.shape[1:] != shape:
+            raise DataError(f"rows of {list(self.x.shape[1:])} numbers; expected {list(shape)}, as of {stream.name!r}")
+        if task == "multiclass" and self.y.max(initial=0) >= classes:
+            raise DataError(f"class {int(self.y.max())} among the labels; the models have classes 0 to {classes - 1}")
         return self._replace(constant=constant_of_stream(stream, rounds, task, classes))
 
 
