@@ -175,7 +175,9 @@ def test_ticks_are_few_and_round(low: float, high: float, log: bool, ticks: list
 
 
 @pytest.mark.parametrize("log", [False, True])
-@pytest.mark.parametrize("values", [[], [np.nan], [5.0], [0.0, 0.0], [-1e150, 1e150], [1e-300, 1e150]])
+@pytest.mark.parametrize(
+    "values", [[], [np.nan], [5.0], [0.0, 0.0], [-1e150, 1e150], [1e-300, 1e150], [5e-324], [0.0, 5e-324]]
+)
 def test_any_range_has_an_axis(values: list[float], log: bool) -> None:
     for padding in (0.0, 0.05):
         scale = Scale.over([np.array(values)], log, padding)

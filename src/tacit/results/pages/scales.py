@@ -34,8 +34,9 @@ class Scale(NamedTuple):
         """
         every = np.concatenate([np.ravel(each) for each in values])
         every = every[np.isfinite(every) & ((every > 0) | (not log))]
+        every = every.clip(10.0**-FAR, 10.0**FAR) if log else every
         low, high = (float(every.min()), float(every.max())) if every.size else (1.0, 1.0)
-        if high - low <= 1e-9 * abs(high):  # all of one height, or almost: room around it
+        if high - low <= max(1e-9 * abs(high), 10.0**-FAR):  # all of one height, or almost: room around it
             low, high = low - (0.05 * abs(low) or 1.0), high + (0.05 * abs(high) or 1.0)
         if log:
             room = padding * (math.log10(high) - math.log10(low))
