@@ -41,6 +41,13 @@ def test_rows_of_nobody_are_judged_by_everybody() -> None:
         assert np.isnan(found.scores["each"]["log loss"]).all()  # a margin is no probability
 
 
+def test_a_model_that_diverged_is_not_left_out_of_a_mean() -> None:
+    models = jnp.concatenate([MODELS, MODELS.at[0, 1].set(jnp.nan)])
+    found = evaluate_models(tacit.objectives.logistic(), models, [HeldOut(X, Y, OWNER)], "binary")
+    assert np.isnan(found.scores["each"]["accuracy"]).tolist() == [False, True]
+    assert [np.isnan(each.scores["accuracy"]) for each in found.by_owner] == [False, True]
+
+
 def test_numbers_beside_the_mean_of_what_was_learnt() -> None:
     held = HeldOut(X, np.array([1.0, -1.0, 2.0]), constant=constant_of(np.array([0.0, 1.0]), "regression"))
     found = evaluate_models(tacit.objectives.squared(), MODELS[:, :1], [held], "regression")

@@ -164,7 +164,7 @@ def evaluate_models(objective: Objective, models: Params, held: Sequence[HeldOut
                 own[mine] = said[mine]
                 if mine.any() and agents * repeats <= MOST_OWNERS:
                     by_owner.setdefault(agent, []).append(_Judge(objective, rows.y[mine], task)(said[mine]))
-        found["each"].append({name: _mean([one[name] for one in scores]) for name in score_names(task)})
+        found["each"].append({name: float(np.mean([one[name] for one in scores])) for name in score_names(task)})
         if owned and own is not None:
             found["own"].append(judge(own))
         mean = jax.tree.map(lambda m, r=repeat: m[r].mean(axis=0), models)
@@ -183,7 +183,7 @@ def evaluate_models(objective: Objective, models: Params, held: Sequence[HeldOut
             OwnerScores(
                 names[agent],
                 0 if whose is None else int((whose == agent).sum()),
-                {name: _mean([one[name] for one in scores]) for name in score_names(task)},
+                {name: float(np.mean([one[name] for one in scores])) for name in score_names(task)},
             )
             for agent, scores in sorted(by_owner.items())
         ),
@@ -288,11 +288,6 @@ def _checked_owner(owner: Any, rows: int, agents: int) -> NDArray[np.int64]:
             f"owner: agent {int(found.max())}, but the run has agents 0 to {agents - 1}; -1 is nobody's row"
         )
     return found.astype(np.int64)
-
-
-def _mean(values: Sequence[float]) -> float:
-    known = [value for value in values if np.isfinite(value)]
-    return float(np.mean(known)) if known else float("nan")
 
 
 def _by_name(scores: Sequence[Mapping[str, float]]) -> dict[str, Numbers]:
