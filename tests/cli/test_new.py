@@ -8,6 +8,7 @@ import runpy
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -116,7 +117,7 @@ def test_the_objective_follows_from_the_label(lines: list[str], kind: str) -> No
         ("new algorithm 3rd", "3rd"),
         ("new peer Hospital", "Hospital"),
         ("new peer --owner x", "--owner"),
-        ("new peer --data t.csv --label word", "word"),
+        ("new peer --data t.csv --label odd", "odd"),
         ("new federation here --data t.csv --label y", "--owner"),
         ("init", "t.csv"),
     ],
@@ -124,7 +125,7 @@ def test_the_objective_follows_from_the_label(lines: list[str], kind: str) -> No
 def test_what_cannot_be_begun_is_refused_and_nothing_is_left(
     command: str, named: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows("t.csv", "x,same,word,y", *(f"{k / 3},1,{'ab'[k % 2]},{k % 2}" for k in range(20)))
+    rows("t.csv", "x,same,word,odd,y", *(f"{k / 3},1,{'ab'[k % 2]},{3 + k % 2},{k % 2}" for k in range(20)))
     rows("u.csv", "x,y", "1,2")
     assert give(command) == 2
     assert named in capsys.readouterr().err
@@ -184,6 +185,22 @@ def test_the_members_of_a_federation_agree(data: bool) -> None:
         assert [file.parent.name for file in files] == ["ward-0", "ward-1", "ward-2"]
         assert len(Path("wards/ward-1/rows.csv").read_text().splitlines()) == 11
     assert give("new federation wards") == 2
+
+
+def test_labels_of_a_federation_may_be_words_and_its_owners_have_accents() -> None:
+    rows(
+        "t.csv",
+        "town,x,back",
+        *(f"{('Köln', 'Málaga')[k % 2]},{k / 30},{('yes', 'no')[k % 3 == 0]}" for k in range(30)),
+    )
+    assert give("new federation towns --data t.csv --label back --owner town") == 0
+    files = sorted(Path("towns").glob("*/peer.toml"))
+    assert [file.parent.name for file in files] == ["koln", "malaga"]
+    assert check_peers(files).faults == []
+    assert tomllib.loads(Path("towns/job.toml").read_text())["job"]["class_names"] == ["no", "yes"]
+    assert [line.split(",")[1] for line in Path("towns/koln/rows.csv").read_text().splitlines()][:3] == [
+        "back", "no", "yes",
+    ]  # fmt: skip
 
 
 def test_the_rows_of_a_federation_keep_their_digits_and_the_authority_its_folder() -> None:

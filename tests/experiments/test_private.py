@@ -129,3 +129,5 @@ def test_owners_of_very_unequal_sizes_are_told(tmp_path: Path) -> None:
     )
     with pytest.warns(TacitWarning, match="cycle"):
         problem(text.replace("rounds = 12", "rounds = 40"), tmp_path / "x.toml")
+    passes = text.replace("exhausted = 'cycle'", "passes = 3").replace("rounds = 12", "rounds = 285")
+    assert problem(passes, tmp_path / "x.toml").plan.passes == 3  # and no warning, which would be an error

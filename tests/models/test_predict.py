@@ -100,6 +100,7 @@ def test_rows_that_cannot_be_predicted_write_nothing(directory, file, tmp_path):
     assert code == 2
     assert "line 3" in said
     assert "'x'" in said
+    assert "--unknown ignore" in said
     ignored = tmp_path / "ignored.csv"
     assert tacit_says("predict", directory, bad, "--out", ignored, "--unknown", "ignore")[0] == 0
     assert len(rows(ignored)) == 2
@@ -157,6 +158,22 @@ def test_rows_without_names_of_columns(tmp_path):
     np.testing.assert_allclose(model.predict(tmp_path / "rows.npz"), model.predict(x), rtol=1e-6)
     with pytest.raises(tacit.errors.DataError, match="3"):
         model.predict(x[:, :2])
+
+
+@pytest.mark.parametrize(("low", "known"), [("0", True), ("-1", True), ("2", False)])
+def test_a_model_of_signs_is_judged_by_0_and_1_too(low, known, tmp_path):
+    x = np.linspace(-1, 1, 20)
+    (tmp_path / "signs.csv").write_text("\n".join(["a,y", *(f"{v},{1 if v > 0 else -1}" for v in x), ""]))
+    table = tacit.streams.read_table(tmp_path / "signs.csv", label="y", task="binary")
+    stream = tacit.streams.from_table(table, np.arange(20) % 2)
+    method = tacit.algorithms.online_push_sum(tacit.objectives.logistic(), step=1.0)
+    run = tacit.simulate(method, tacit.graphs.ring(2), stream, rounds=10)
+    run.model().save(tmp_path / "m.safetensors")
+    (tmp_path / "other.csv").write_text("\n".join(["a,y", *(f"{v},{1 if v > 0 else low}" for v in x), ""]))
+    code, said = tacit_says("predict", tmp_path / "m.safetensors", tmp_path / "other.csv", "--out", tmp_path / "p.csv")
+    assert code == 0, said
+    assert ("accuracy 1," in said) is known
+    assert "learnt from a table of this name" not in said
 
 
 def test_comparisons_keep_every_model_and_name_them(file, tmp_path):

@@ -24,14 +24,22 @@ def test_request_issue_and_install_again_with_the_same_names_renew_a_running_ide
     monkeypatch.chdir(tmp_path)
     peer("init-ca", "ca")
     faults, found, watch = [], [], None
-    for _ in range(3):
+    for k in range(3):
         peer("request", "hospital-a")
         peer("issue", "hospital-a", "--csr", "identity/hospital-a.csr")
-        peer("install", "hospital-a.crt", "--ca", "ca/ca.crt")
+        peer("install", "hospital-a.crt", *(["--ca", "ca/ca.crt"] if k == 0 else []))
         watch = watch or IdentityWatch(identity_files(tmp_path / "identity"), faults.append)
         found.append(watch.current().fingerprint)
     assert len(set(found)) == 3
     assert faults == []
+
+
+def test_a_first_certificate_needs_that_of_the_authority(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as caught:
+        main(["peer", "install", "hospital-a.crt"])
+    assert caught.value.code == 2
+    assert "--ca" in capsys.readouterr().err
 
 
 def test_the_end_of_a_certificate_and_its_renewal_are_reported(tmp_path, caplog):

@@ -276,8 +276,12 @@ def test_held_out_rows_decide_where_losses_are_of_training(make_run: MakeRun, re
     records[1].summary["constant"] = {"average_loss": figure([0.69] * repeats)}
     records[1].summary["evaluation"] = {"constant": {"accuracy": figure([0.61] * repeats)}}
     assert "a constant has 0.610" in Comparison(tuple(records)).headline()
+    records[1].summary["evaluation"] = {"constant": {"accuracy": figure([0.95] * repeats)}}
+    said = Comparison(tuple(records)).headline()
+    assert "constant, which has 0.950" in said.partition(":")[0]
+    assert "wins" not in said
     records[1].summary["reads"] = records[0].summary["reads"] = None
-    assert "a constant has" in Comparison(tuple(records)).headline()
+    assert "a constant" in Comparison(tuple(records)).headline()
 
 
 def test_references_that_were_added_do_not_compete(make_run: MakeRun) -> None:

@@ -224,6 +224,7 @@ def _run_file(
 def _execute(config: Any, out: Path | None, default: Path, trackers: Sequence[Callable[[Any], object]] = ()) -> Outcome:
     from tacit.experiments import build
     from tacit.experiments.execute import execute
+    from tacit.experiments.private import steps_kept
 
     out = _writable(out, default)
     problem = build(config, strict=False)
@@ -239,6 +240,9 @@ def _execute(config: Any, out: Path | None, default: Path, trackers: Sequence[Ca
     )
     if problem.plan is not None:
         say(problem.plan.words())
+        kept = [f"{label} (step = {step:g})" for label, step in steps_kept(config).items()]
+        if kept:
+            say(f"note: the file's own step is taken, and not the planned one, by {', '.join(kept)}")
 
     def finished(run: Any) -> None:
         _print_finished(run)

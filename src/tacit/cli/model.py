@@ -45,11 +45,14 @@ def predict(
     _check_free(out, force)
     if unknown not in ("refuse", "ignore"):
         raise ConfigError(f"--unknown {unknown!r}: expected refuse or ignore")
-    found = predicted(load_model(model), data, proba=proba, owner=owner, by_owner=owner_column, unknown=unknown)  # type: ignore[arg-type]
+    used = load_model(model)
+    found = predicted(used, data, proba=proba, owner=owner, by_owner=owner_column, unknown=unknown)  # type: ignore[arg-type]
     put_file(out, found.content, force)
     say(f"{counted(found.rows, 'row')} predicted: {out} (added: {', '.join(found.added)})")
     if found.judged:
         say(", ".join(f"{name} {value:.4g}" for name, value in found.judged.items()))
+        if data.name in used.card.data.description:
+            say("note: the model learnt from a table of this name; of rows that it knows the figure promises too much")
     if found.unjudged:
         say(f"note: not compared with the labels: {found.unjudged}", err=True)
 
@@ -108,7 +111,7 @@ def onnx(
     rows: Annotated[bool, typer.Option("--rows", help="Take rows of numbers, as the model sees them.")] = False,
     force: Force = False,
 ) -> None:
-    """Write a linear model as an ONNX graph that reads the same columns (extra: tacit[onnx])."""
+    """Write a linear model as an ONNX graph that reads the same columns; needs the extra onnx."""
     say(f"ONNX: {_loaded(model).to_onnx(out, preprocess=not rows, force=force)}")
 
 

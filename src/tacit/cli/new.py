@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -145,8 +145,10 @@ def federation(
         say("note: columns are as in the table; bring them to about -1 ... 1 first, by bounds that you know")
     say(f"next: {folder}/start.sh runs all of them here, for {ROUNDS} rounds")
     first = folder / next(iter(rows))
+    say(f"then: tacit ledger show {first}/state/store.db, and tacit peer model {first}/peer.toml")
     say(
-        f"then: tacit peer status {first}/peer.toml while they run, tacit ledger show {first}/state/store.db afterwards"
+        f"they may be over in a second: without `last` in the members' peer.toml they run on until "
+        f"tacit peer stop {first}/peer.toml, and tacit peer status {first}/peer.toml has time to look"
     )
 
 
@@ -237,6 +239,7 @@ def _samples(found: Look) -> Samples:
     """Return the samples of a table that a peer can follow: numbers without gaps."""
     from tacit.cli.scaffolds.peers import Samples
     from tacit.cli.scaffolds.reading import settings_of
+    from tacit.streams.reading.labels import find_classes
 
     source, special = found.source, settings_of(found.source.reading)
     if special or not found.path.name.lower().endswith(".csv"):
@@ -255,12 +258,14 @@ def _samples(found: Look) -> Samples:
     label = source.read(found.label)
     values = {float(value) for value in label.values} if label.kind == "number" else set()
     allowed = [{0.0, 1.0}, {-1.0, 1.0}] if found.task == "binary" else [{float(k) for k in range(found.classes)}]
-    if found.task != "regression" and values not in allowed:
+    named = label.kind == "word"
+    if found.task != "regression" and values not in allowed and not named:
         raise ConfigError(
-            f"{found.path}, column {found.label!r}: classes of a peer are the numbers 0, 1, ...; write them so"
+            f"{found.path}, column {found.label!r}: classes of a peer are words or the numbers 0, 1, ...; write them so"
         )
     objective = {"binary": "logistic", "multiclass": "softmax", "regression": "squared"}[found.task]
-    return Samples(found.label, columns, objective, found.classes)
+    names = find_classes(source, found.label, found.task)[0] if named else ()
+    return Samples(found.label, columns, objective, found.classes, names)
 
 
 def _members(data: Path | None, label: str | None, owner: str | None) -> tuple[Samples, dict[str, str]]:
@@ -269,6 +274,7 @@ def _members(data: Path | None, label: str | None, owner: str | None) -> tuple[S
 
     from tacit.cli.scaffolds import peers
     from tacit.streams.reading.columns import find_owners
+    from tacit.streams.reading.labels import class_numbers
 
     if data is None:
         names = ("hospital-a", "hospital-b", "hospital-c")
@@ -282,7 +288,10 @@ def _members(data: Path | None, label: str | None, owner: str | None) -> tuple[S
     samples, source = _samples(found), found.source
     number, owners = find_owners(source, found.owner)
     x = np.stack([np.asarray(source.read(name).values, np.float64) for name in samples.columns], axis=1)
-    y = np.asarray(source.read(samples.label).values, np.float64)
+    y: Any = source.read(samples.label).values
+    if samples.names:
+        codes = class_numbers(source, samples.label, found.task, samples.names)
+        y = np.asarray(samples.names, object)[np.maximum(codes, 0).astype(int)]
     return samples, {
         name: peers.rows_text(samples.columns, samples.label, x[number == k], y[number == k])
         for k, name in enumerate(peers.member_names(owners))

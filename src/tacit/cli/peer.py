@@ -79,13 +79,20 @@ def issue(
 @reported
 def install(
     certificate: Annotated[Path, typer.Argument(help="Certificate that the authority sent.")],
-    ca: Annotated[Path, typer.Option(help="The authority's certificate.")] = Path("ca.crt"),
+    ca: Annotated[
+        Path | None, typer.Option(help="The authority's certificate; by default ca.crt, or the one in use.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="The peer's identity directory.")] = Path("identity"),
 ) -> None:
     """Put a certificate beside its key, having checked both; a running peer takes it up without a restart."""
+    from tacit.peer.identity.identity import identity_files
     from tacit.peer.identity.identity import install as put
 
-    identity = put(certificate, ca, out)
+    sent = (Path("ca.crt"), identity_files(out).ca) if ca is None else (ca,)
+    authority = next((path for path in sent if path.exists()), None)
+    if authority is None:
+        raise ConfigError(f"{sent[0]}, the authority's certificate, is not there; name it: --ca FILE")
+    identity = put(certificate, authority, out)
     say(f"{identity.name}: valid until {identity.not_after:%Y-%m-%d %H:%M} UTC")
 
 

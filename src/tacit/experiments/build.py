@@ -242,8 +242,12 @@ def none_ran(refused: Sequence[Refusal]) -> TacitError:
     reasons = {each.reason: each.label for each in refused}
     if len(reasons) == 1:
         return RequirementError(refused[0].reason)
-    listed = "\n".join(f"{label}: {reason}" for reason, label in reasons.items())
-    return RequirementError(f"none of the {len(refused)} algorithms can run:\n{listed}")
+    told: dict[str, list[str]] = {}  # what they have in common, below their first lines -> these
+    for reason, label in reasons.items():
+        first, _, rest = reason.partition("\n")
+        told.setdefault(rest or first, []).append(f"{label}: {first}")
+    listed = ["\n".join([*firsts, *([] if firsts[0].endswith(rest) else [rest])]) for rest, firsts in told.items()]
+    return RequirementError("\n".join([f"none of the {len(refused)} algorithms can run:", *listed]))
 
 
 def _check_length(config: Config, stream: Stream) -> None:

@@ -30,17 +30,21 @@ def participation(stream: Stream, rounds: int) -> tuple[int, int]:
       >>> participation(rows, 6)
       (3, 2)
     """
-    reads, apart = 1, rounds
-    for agent in np.unique(stream.alike(), return_index=True)[1].tolist():
-        numbers = stream.numbered(agent, 0, rounds)
-        if numbers is None:
-            continue
-        round_, place = np.nonzero(numbers >= 0)
-        pairs = np.unique(np.stack([numbers[round_, place], round_], axis=1), axis=0)
-        same = np.diff(pairs[:, 0]) == 0
-        reads = max(reads, int(np.unique(pairs[:, 0], return_counts=True)[1].max(initial=1)))
-        apart = min(apart, int(np.diff(pairs[:, 1])[same].min(initial=apart)))
-    return reads, apart if reads > 1 else 1
+    agents = np.unique(stream.alike(), return_index=True)[1].tolist()
+    reads, apart = zip(*(_own_participation(stream, agent, rounds) for agent in agents), strict=True)
+    return max(reads), min(apart) if max(reads) > 1 else 1
+
+
+def _own_participation(stream: Stream, agent: int, rounds: int) -> tuple[int, int]:
+    """Return the same of one agent's records; of some that are read once, all rounds lie between two reads."""
+    numbers = stream.numbered(agent, 0, rounds)
+    if numbers is None:
+        return 1, rounds
+    round_, place = np.nonzero(numbers >= 0)
+    pairs = np.unique(np.stack([numbers[round_, place], round_], axis=1), axis=0)
+    same = np.diff(pairs[:, 0]) == 0
+    reads = int(np.unique(pairs[:, 0], return_counts=True)[1].max(initial=1))
+    return reads, int(np.diff(pairs[:, 1])[same].min(initial=rounds))
 
 
 def planned(config: Config, asked: Privacy, stream: Stream) -> tuple[Config, Plan]:
@@ -61,7 +65,9 @@ def planned(config: Config, asked: Privacy, stream: Stream) -> tuple[Config, Pla
 def _warn_of_unequal_owners(stream: Stream, chosen: Plan) -> None:
     """Say where noise is fitted to an owner who reads its few records far more often than others do."""
     sizes = stream.data_size
-    if chosen.passes > 2 and sizes.min() > 0 and sizes.max() > 2 * sizes.min():
+    if chosen.passes <= 2 or sizes.min() == 0 or sizes.max() <= 2 * sizes.min():
+        return
+    if _own_participation(stream, int(sizes.argmax()), chosen.rounds)[0] < chosen.passes:
         warnings.warn(
             f"the owner with fewest records ({int(sizes.min()):,} of up to {int(sizes.max()):,}) reads each of them "
             f"{chosen.passes} times, and all noise is fitted to that: leave exhausted = 'cycle' out of [stream], "
@@ -91,10 +97,29 @@ def _plan(config: Config, asked: PrivacySettings, stream: Stream) -> Plan:
     )
 
 
+def steps_kept(config: Config) -> dict[str, float]:
+    """Return the step of each algorithm that [privacy] gives its noise, and that names a step itself.
+
+    Args:
+      config: A checked experiment, as it was before `planned`.
+    """
+    return {
+        label: choice.settings()["step"]
+        for choice, label in zip(config.algorithms, config.labels, strict=True)
+        if "step" in choice.values.model_fields_set and _takes_noise(choice)
+    }
+
+
+def _takes_noise(choice: Choice) -> bool:
+    """Whether an algorithm takes a mechanism and names none."""
+    private = getattr(choice.values, "private", None) is not False
+    return private and "mechanism" in parameters(choice.function) and "mechanism" not in choice.tables
+
+
 def _with_noise(choice: Choice, chosen: Plan) -> Choice:
     """Return an algorithm with the planned noise, step and average, except where it says otherwise."""
     settable = parameters(choice.function)
-    if getattr(choice.values, "private", None) is False or "mechanism" not in settable or "mechanism" in choice.tables:
+    if not _takes_noise(choice):
         return choice
     given = {key: value for key, value in choice.settings("name").items() if key in choice.values.model_fields_set}
     settings: dict[str, object] = {

@@ -6,6 +6,8 @@ import csv
 import io
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +17,8 @@ from tacit.core.errors import ConfigError, DataError
 from tacit.models.model import Model
 from tacit.streams.reading.columns import Unknown
 from tacit.streams.reading.formats import open_source
+from tacit.streams.reading.labels import SIGNS
+from tacit.streams.reading.preprocessing import Preprocessing
 from tacit.streams.reading.source import Source
 
 
@@ -87,14 +91,23 @@ def _judged(model: Model, source: Source, scores: NDArray[np.float64]) -> tuple[
     if record is None or record.label not in source.columns or model.task is None:
         return {}, ""
     try:
-        y = record.labels(source)
+        y = _labels(record, source)
     except DataError as error:
         return {}, str(error)
     if model.task == "regression":
-        return {"RMSE": _size(scores - y), "RMSE of the mean": _size(y - y.mean())}, ""
+        return {"RMSE": _size(scores - y), "of a constant": _size(y - y.mean())}, ""
     number = (scores > 0) * 2 - 1 if model.task == "binary" else scores.argmax(axis=1)
     _, counts = np.unique(y, return_counts=True)
-    return {"accuracy": float(np.mean(number == y)), "accuracy of the commonest": float(counts.max() / len(y))}, ""
+    return {"accuracy": float(np.mean(number == y)), "of a constant": float(counts.max() / len(y))}, ""
+
+
+def _labels(record: Preprocessing, source: Source) -> NDArray[Any]:
+    """Return the labels of a table; of a model that knows -1 and 1, 0 is -1, as for a peer."""
+    if record.task == "binary" and record.classes in SIGNS:
+        for signs in SIGNS:
+            with suppress(DataError):
+                return replace(record, classes=signs).labels(source)
+    return record.labels(source)
 
 
 def _size(differences: NDArray[Any]) -> float:

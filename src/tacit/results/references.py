@@ -145,9 +145,14 @@ def headline(records: Sequence[Record], differences: Sequence[str] = ()) -> str:
     racing = [record for record in there if record.label not in added] or there
     metric = _judged_by(racing)
     best = _first(racing, metric)
-    who, against = _who(best, [record for record in racing if record is not best], metric)
+    constant, own = _constant(best, metric), float(best.metrics[_key(metric)]["mean"])
+    better = constant is None or (own > constant if HIGHER_IS_BETTER.get(metric, False) else own < constant)
+    who, against = _who(best, [record for record in racing if record is not best], metric, better)
+    if constant is not None:
+        value = _number(constant)
+        who = f"{who}; a constant has {value}" if better else f"Nothing beats a constant, which has {value}: {who}"
     prices = [*_prices(racing, there, metric), _sent([best, *against])]
-    parts = [who, *_constant(best, metric), *_by_score(best, racing), *prices]
+    parts = [who, *_by_score(best, racing), *prices]
     if lost:
         parts.append(f"{_listed([record.label for record in lost])} diverged")
     partial = any(record.summary["partial"] for record in records)
@@ -178,7 +183,7 @@ def _first(racing: Sequence[Record], metric: str) -> Record:
     return best(racing, key=lambda record: float(record.metrics[_key(metric)]["mean"]))
 
 
-def _who(best: Record, others: Sequence[Record], metric: str) -> tuple[str, list[Record]]:
+def _who(best: Record, others: Sequence[Record], metric: str, wins: bool) -> tuple[str, list[Record]]:
     """Say who is first, and return whom it is measured against: those level with it, or else the next."""
     name, figures = _figures(best, metric)
     most, beyond = ("highest", "above") if HIGHER_IS_BETTER.get(metric, False) else ("lowest", "below")
@@ -198,16 +203,17 @@ def _who(best: Record, others: Sequence[Record], metric: str) -> tuple[str, list
         return words, [other for other, _ in level[:MOST_NAMED]]
     nearest, match = min(margins, key=lambda pair: pair[1].margin)
     margin = _margin(match.margin, match.half)
-    words = f"{best.label} wins: it has the {most} {name}, {figures}, {margin} {beyond} the next, {nearest.label}"
+    first = f"{best.label} wins: it" if wins else best.label
+    words = f"{first} has the {most} {name}, {figures}, {margin} {beyond} the next, {nearest.label}"
     return words, [nearest]
 
 
-def _constant(best: Record, metric: str) -> list[str]:
-    """Say what a constant has, without which no figure says whether anything was learnt."""
+def _constant(best: Record, metric: str) -> float | None:
+    """Return what a constant has, without which no figure says whether anything was learnt."""
     held_out = metric in HELD_OUT
     table = (best.summary.get("evaluation") or {}).get("constant") if held_out else best.summary.get("constant")
-    value = (table or {}).get(_key(metric).removeprefix("held-out "), NONE)["mean"]
-    return [] if value is None else [f"a constant has {_number(value)}"]
+    value: float | None = (table or {}).get(_key(metric).removeprefix("held-out "), NONE)["mean"]
+    return value
 
 
 def _by_score(best: Record, racing: Sequence[Record]) -> list[str]:

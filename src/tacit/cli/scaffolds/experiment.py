@@ -42,7 +42,8 @@ seed = 0
 """
 
 PRIVACY = """
-# Nothing of this is private yet: models leave as they are computed. To say what a record may cost, take the # off here.
+# Nothing of this is private yet: models leave as they are computed. To say what a record may cost, take the # off here,
+# and the lines `batch` and `step` out, which are then planned; with few rows, passes = 10 makes more of the budget.
 # A private run learns nothing from all rows that is not declared, and refuses with the keys to set (bounds, categories,
 # classes), or `public` for what everybody may know.
 # [privacy]

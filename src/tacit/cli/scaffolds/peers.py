@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import socket
+import unicodedata
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -23,7 +24,7 @@ name = {job}
 epoch = 1                  # of the graph: count it up, in every copy, with each change of members or links
 features = {features}               # numbers of a sample
 batch = {batch}                  # samples of a round; the noise on their mean shrinks with their number
-
+{names}
 [members]
 peer = {members}
 
@@ -92,6 +93,7 @@ for pid in $pids; do
   wait "$pid" || failed=1
 done
 [ "$failed" = 0 ] || echo "a member failed: see the end of its log.jsonl" >&2
+[ "$failed" = 1 ] || echo "all members have ended; next: tacit peer model MEMBER/peer.toml writes a member's model"
 exit "$failed"
 """
 
@@ -107,6 +109,8 @@ class Samples(NamedTuple):
     columns: tuple[str, ...]
     objective: str = "logistic"
     classes: int = 0
+    names: tuple[str, ...] = ()
+    """Of the classes, where the labels are words."""
 
 
 class Link(NamedTuple):
@@ -126,6 +130,7 @@ def job_text(name: str, members: Sequence[str], samples: Samples, batch: int = 4
     return JOB.format(
         job=toml(name), features=len(samples.columns), batch=batch, members=toml(list(members)),
         objective=samples.objective, classes=classes,
+        names=f"class_names = {toml(list(samples.names))}\n" if samples.names else "",
     )  # fmt: skip
 
 
@@ -195,9 +200,9 @@ def rows_text(columns: Sequence[str], label: str, x: Any, y: Any) -> str:
     return text.getvalue()
 
 
-def _digits(value: float) -> str:
-    """Return a number as short as it can be read back."""
-    return repr(float(value)).removesuffix(".0")
+def _digits(value: float | str) -> str:
+    """Return a number as short as it can be read back; the name of a class as it is."""
+    return value if isinstance(value, str) else repr(float(value)).removesuffix(".0")
 
 
 def made_up_rows(seed: int, count: int) -> tuple[Any, Any]:
@@ -210,7 +215,8 @@ def made_up_rows(seed: int, count: int) -> tuple[Any, Any]:
 
 def member_names(owners: Sequence[str]) -> list[str]:
     """Return the owners' names as peers may be called, or say which cannot be made one."""
-    names = ["".join(c if c.isascii() and (c.isalnum() or c == "-") else "-" for c in each.lower()) for each in owners]
+    plain = ["".join(c for c in unicodedata.normalize("NFKD", each) if not unicodedata.combining(c)) for each in owners]
+    names = ["".join(c if c.isascii() and (c.isalnum() or c == "-") else "-" for c in each.lower()) for each in plain]
     names = [name.strip("-") or "member" for name in names]
     names = [name if name[0].isalpha() and name != AUTHORITY else f"owner-{name}" for name in names]
     doubled = next((name for name in names if names.count(name) > 1), None)

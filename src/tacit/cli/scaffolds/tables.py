@@ -69,7 +69,7 @@ def look_at(path: Path, label: str | None = None, owner: str | None = None, owne
     """
     source = find_reading(path)
     settings = settings_of(source.reading)
-    guessed = [f"{key} = {toml(value)}, by which most of the file can be read" for key, value in settings.items()]
+    guessed = [f"{key} = {toml(value)}, found in the file (it is in the .toml)" for key, value in settings.items()]
     if label is None:
         label = _guess(source, LABELS) or next((name for name in reversed(source.columns) if name != owner), "")
         guessed.append(f"label {label!r} (--label names another column)")

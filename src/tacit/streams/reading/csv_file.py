@@ -16,7 +16,7 @@ from tacit.core.extras import require
 from tacit.streams.learnt import Learnt
 from tacit.streams.reading.options import SEPARATORS, Reading
 from tacit.streams.reading.source import Source
-from tacit.streams.reading.text import Survey, open_text, survey, text_lines
+from tacit.streams.reading.text import UTF_8, Survey, open_text, survey, text_lines
 
 UNREADABLE = (OSError, EOFError, zlib.error, csv.Error)
 
@@ -78,13 +78,27 @@ class CsvFile:
         )
         converting = arrow_csv.ConvertOptions(column_types=dict.fromkeys(names, pyarrow.large_string()))
         try:
-            with open_text(self.path, self.found.encoding) as content:
+            with self.content(pyarrow) as content:
                 table = arrow_csv.read_csv(content, parse_options=parsing, convert_options=converting)
         except (pyarrow.ArrowException, *UNREADABLE) as fault:
             self.explain(fault)
         if self.found.unclosed:
             self.refuse_unclosed()
         return table.rename_columns([name.strip() for name in table.column_names])
+
+    def content(self, pyarrow: Any) -> Any:
+        """Return the text as a file of Arrow's own.
+
+        Arrow reads ahead in threads of its own. One that still holds a Python object while the interpreter ends takes
+        the process down, after all was done.
+        """
+        if self.found.encoding == UTF_8 and not self.path.name.lower().endswith(".gz"):
+            return pyarrow.OSFile(str(self.path))
+        copy = pyarrow.BufferOutputStream()
+        with open_text(self.path, self.found.encoding) as content:
+            while part := content.read(2**20):
+                copy.write(part)
+        return pyarrow.BufferReader(copy.getvalue())
 
     def explain(self, fault: Exception) -> NoReturn:
         """Refuse a file that cannot be read, with the line that differs from the header."""

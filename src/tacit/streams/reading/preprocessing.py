@@ -26,7 +26,7 @@ from tacit.streams.validate import Origin, Task, check_features
 BIAS = "ones"
 """Name of the column that is 1 in every row."""
 SMALLEST_NORM = 1e-15
-REMEDY = 'leave that row out, or say unknown = "ignore" to have it count as none of them'
+REMEDY = 'leave that row out, or have it count as none of them: unknown="ignore" (tacit predict: --unknown ignore)'
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
