@@ -80,6 +80,7 @@ def stalled(objective, mechanism):
 """
 
 
+@pytest.mark.covered_by("test_audit.py, of an audit that has no more time")
 def test_a_method_that_stalls_gets_a_verdict(tmp_path):
     file = tmp_path / "stalled.py"
     file.write_text(STALLED)

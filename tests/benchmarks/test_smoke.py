@@ -21,7 +21,7 @@ def test_every_benchmark_is_found() -> None:
     some(
         names(),
         "algorithms/test_pao_fed.py and faults/test_processes.py, of what they measure",
-        covered=["asynchronous", "soak"],
+        covered=["asynchronous", "soak", "swarm"],
     ),
 )
 def test_it_runs(name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:

@@ -132,6 +132,7 @@ def test_what_cannot_be_begun_is_refused_and_nothing_is_left(
     assert sorted(path.name for path in Path().iterdir()) == ["t.csv", "u.csv"]
 
 
+@pytest.mark.covered_by("docs/own-algorithm.md, whose method does the same")
 def test_a_method_keeps_the_contract_and_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert give("new algorithm my-way") == 0
     assert "tacit --with my_way.py run my_way.toml" in capsys.readouterr().out

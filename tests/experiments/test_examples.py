@@ -59,6 +59,7 @@ def test_the_example_of_a_swarm_is_simulated_too() -> None:
     assert [run.record().privacy for run in made.runs(progress=False)] == ["not private", "eps 1 per record"]
 
 
+@pytest.mark.covered_by("algorithms/test_pao_fed.py")
 def test_the_asynchronous_example_shares_two_percent_and_nobody_comes_without_data() -> None:
     text = (EXAMPLES / "asynchronous.toml").read_text().replace("[250, 500, 750, 1000]", "[10, 20, 30, 40]")
     made = build(parse(text, EXAMPLES / "asynchronous.toml", rounds=40, repeats=1))

@@ -207,7 +207,11 @@ def test_scikit_learn_takes_it_for_one_of_its_own(estimator) -> None:
 
 
 @pytest.mark.parametrize(
-    "estimator", [PeerClassifier(passes=1), PeerRegressor(passes=1)], ids=["classifier", "regressor"]
+    "estimator",
+    [
+        pytest.param(PeerClassifier(passes=1), id="classifier"),
+        pytest.param(PeerRegressor(passes=1), id="regressor", marks=pytest.mark.covered_by("the classifier")),
+    ],
 )
 def test_some_of_scikit_learns_own_checks(estimator) -> None:
     from sklearn.utils.estimator_checks import estimator_checks_generator

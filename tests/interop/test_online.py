@@ -147,7 +147,12 @@ QUICK = {"check_pickling_supports_roundtrip", "check_clone_is_independent", "che
     ("learner", "quick"),
     [
         # Numbers of river's data go up to 7e5: a longer step would diverge.
-        pytest.param(OnlineRegressor(parameters={"step": 1e-14}), False, id="regressor"),
+        pytest.param(
+            OnlineRegressor(parameters={"step": 1e-14}),
+            False,
+            id="regressor",
+            marks=pytest.mark.covered_by("some of the checks, of the classifier"),
+        ),
         pytest.param(OnlineClassifier(parameters={"step": 0.01}), True, id="classifier, some"),
         pytest.param(OnlineClassifier(parameters={"step": 0.01}), False, id="classifier", marks=pytest.mark.slow),
     ],

@@ -171,6 +171,7 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Federation:
     return Federation(tmp_path_factory.mktemp("federation"), "a", "b")
 
 
+@pytest.mark.covered_by("the mutated frames on the listening side")
 def test_500_mutated_frames_over_a_real_connection(federation: Federation) -> None:
     async def story() -> None:
         hearing, rng = Checked("a", specs=(*SPECS, LARGE)), random.Random(4)

@@ -19,7 +19,7 @@ from tacit.core.contract import Correlation, Links, View
 from tacit.core.correlation import coefficients
 from tacit.core.errors import ConfigError, PrivacyError
 from tacit.peer.machine.releases import BookedReleaser, NothingBooked, remembering
-from tacit.privacy import correlated, gaussian, release, statement
+from tacit.privacy import correlated, gaussian, release, statement, strategies
 from tacit.privacy.accounting import Account
 from tacit.privacy.charges import Held
 from tacit.privacy.events import Event, Series, fresh
@@ -161,10 +161,26 @@ def assert_white(white: np.ndarray) -> None:
     assert abs(ahead) < 4.9
 
 
+@pytest.mark.parametrize(("rounds", "reads", "apart", "vectors"), [(64, 4, 16, 1), (64, 1, 1, 2), (1000, 10, 100, 3)])
+def test_no_more_vectors_are_kept_than_help(
+    rounds: int, reads: int, apart: int, vectors: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reached() -> tuple[int, float]:
+        strategies._fit_buffers.cache_clear()
+        found = strategies.fitted("blt", rounds, reads, apart)
+        return len(found.weights), strategies.error(coefficients(*found, rounds), reads, apart)
+
+    kept, error = reached()
+    monkeypatch.setattr(strategies, "SLACK", -1.0)
+    most, least = reached()
+    assert (kept, most) == (vectors, 3)
+    assert error <= (1 + 1e-3) * least
+
+
 def test_a_memory_that_rounds_too_much_is_refused() -> None:
     slow = mechanism("blt")
     assert slow.correlation is not None
-    endless = slow._replace(correlation=slow.correlation._replace(decays=(1 - 1e-9,) * 3))
+    endless = slow._replace(correlation=slow.correlation._replace(decays=(1 - 1e-9,) * len(slow.correlation.weights)))
     remembering(ReleaseSpec(slow, 100, from_data=True))
     with pytest.raises(PrivacyError, match="12 rounds"):
         remembering(ReleaseSpec(endless, 100, from_data=True))

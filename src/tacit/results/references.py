@@ -72,8 +72,7 @@ class Finding(NamedTuple):
     def sentence(self) -> str:
         """Say who won."""
         own = self.record.metrics[_key(self.metric)]["mean"]
-        training = "training " if self.record.training else ""
-        figure = "diverged" if own is None else f"has {training}{self.metric} {_number(own)}"
+        figure = "diverged" if own is None else f"has {self._judge} {_number(own)}"
         parts = []
         for outcome, word in (
             ("better", "better than"),
@@ -88,11 +87,17 @@ class Finding(NamedTuple):
     def cautions(self) -> list[str]:
         """Say what the run is worse than though it should not be."""
         worse = {match.kind: match for match in self.matches if match.outcome == "worse"}
+        by = f", by {self._judge}," if self.record.training else ""
         return [
-            f"{self.record.label} is worse than {worse[kind].words()}: {meaning}; {REMEDY}"
+            f"{self.record.label}{by} is worse than {worse[kind].words()}: {meaning}; {REMEDY}"
             for kind, meaning in CAUTIONS.items()
             if kind in worse
         ]
+
+    @property
+    def _judge(self) -> str:
+        """Name of the figure; held-out ones, which may say otherwise, stand beside it in the table."""
+        return f"training {self.metric}" if self.record.training else self.metric
 
 
 def findings(records: Sequence[Record], same: Sequence[str]) -> list[Finding]:
