@@ -93,6 +93,15 @@ def test_the_claim_of_every_private_algorithm_holds_and_is_nearly_reached(entry,
     assert 0.7 <= found.power <= 1
 
 
+@OTHER_NOISE
+def test_noise_on_the_model_of_a_method_that_keeps_data_in_its_state_costs_every_round():
+    found = audit(
+        tacit.algorithms.REGISTRY["zcdp_subgradient"], MECHANISMS["laplace"], problems=["linear"], trials=96_000
+    )
+    assert found.claim.epsilon == pytest.approx(found.problem.rounds)
+    assert 0 < found.lower_bound <= found.claim.epsilon
+
+
 @pytest.mark.covered_by("the claim of mirror_descent in its usual geometry")
 def test_the_claim_holds_in_another_geometry_and_with_push_sum():
     constructor = partial(tacit.algorithms.mirror_descent, mirror=entropy(), unbiased=True)

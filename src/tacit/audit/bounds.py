@@ -105,9 +105,10 @@ class Trials(NamedTuple):
 def strongest(trials: Trials, *, delta: float, alpha: float, curves: Sequence[Curve]) -> tuple[Test, float]:
     """Choose the test with the largest bound on the trials that it is chosen on, and return it with that bound.
 
-    So many tests are tried that the best of them is so by luck too: bounds are stricter by as much as it takes.
+    So many tests are tried that the best of them is so by luck too: bounds are stricter by as much as it takes. Of
+    equal bounds that of the smaller group is taken, which says more of where the loss is.
     """
-    best, most = None, -math.inf
+    best, most = None, (-math.inf, 0)
     other, chosen_on, strict = trials.other, trials.chosen_on, alpha * _CHOOSING
     for group, members in trials.groups.items():
         for statistic, values in trials.scores.items():
@@ -115,11 +116,11 @@ def strongest(trials: Trials, *, delta: float, alpha: float, curves: Sequence[Cu
             given, others = (np.sort(rounded[members & chosen_on & (other == world)]) for world in (False, True))
             for curve in curves:
                 found, value = _best_threshold(given, others, delta, strict, curve)
-                if found is not None and value > most:
-                    best, most = Test(statistic, group, *found, curve), value
+                if found is not None and (value, -members.sum()) > most:
+                    best, most = Test(statistic, group, *found, curve), (value, -members.sum())
     if best is None:
         raise ValueError("a part of the trials of one data set is empty")
-    return best, max(0.0, most)
+    return best, max(0.0, most[0])
 
 
 def tried(test: Test, trials: Trials, *, delta: float, alpha: float) -> Finding:

@@ -316,7 +316,3 @@ def _sentence(words: str, capital: bool = True) -> str:
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
-
-
-SUMMARY_KEYS = frozenset(RunPrivacy(PrivacyStatement.none()).summary())
-"""Keys of `RunPrivacy.summary`."""
