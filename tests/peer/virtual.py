@@ -398,7 +398,7 @@ class Network:
         while connection.queue:
             node = self.hosts[connection.receiver].node
             node.announced(connection.sender, connection.queue[0].round)
-            if node.too_early(connection.queue[0].round):
+            if node.too_early(connection.sender, connection.queue[0].round):
                 return
             self._take(connection, connection.queue.popleft())
 

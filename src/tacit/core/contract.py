@@ -61,6 +61,7 @@ __all__ = [
     "Key",
     "Links",
     "Mechanism",
+    "Membership",
     "Memory",
     "Message",
     "Missing",
@@ -213,6 +214,21 @@ Missing = Literal["wait", "renormalise", "totals"]
 arrived, if need be its own value alone (`renormalise`), or a later message makes up for it (`totals`)."""
 
 
+class Membership(NamedTuple):
+    """How agents come and go while a method runs, for methods in which the sender splits what it holds.
+
+    A leaver needs no function of its own: in its last rounds its view has weight 0 for itself, so that all it holds
+    goes to those it sends to.
+
+    Args:
+      vacant: First state -> that of an agent which joins: it holds nothing, and adds nothing to what the others hold.
+      settled: State -> whether it holds enough to learn from its own data; until then it only passes on.
+    """
+
+    vacant: Callable[[State], State]
+    settled: Callable[[State], Array]
+
+
 class Algorithm(NamedTuple):
     """A method: pure functions of one agent, and what they need of graph, channel and data.
 
@@ -242,6 +258,7 @@ class Algorithm(NamedTuple):
       horizon: T, where settings are made for so many rounds; a run of another length warns.
       diagnostics: Name -> a number or an array of a learner's state to look at (a residual, a tuned strength); it never
         leaves the agent.
+      membership: How peers join and leave within an epoch; None: members and links are fixed.
 
     Example:
       A step on the own batch, then the mean over the neighbours:
@@ -286,6 +303,7 @@ class Algorithm(NamedTuple):
     prepare: Callable[[Batch], Batch] | None = None
     horizon: int | None = None
     diagnostics: Mapping[str, Callable[[State], Array]] = MappingProxyType({})
+    membership: Membership | None = None
 
     def __repr__(self) -> str:
         return f"Algorithm({self.name})"

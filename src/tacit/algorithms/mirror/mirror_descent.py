@@ -28,6 +28,7 @@ import jax.numpy as jnp
 
 from tacit.algorithms._parts.descent import gradient_step
 from tacit.algorithms._parts.mixing import IfMissing, averaged_step, first_model, link_requirements
+from tacit.algorithms.push_sum.online_push_sum import LEAST_MASS, vacant
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import StepSize, as_rate, inverse
 from tacit.core.contract import (
@@ -37,6 +38,7 @@ from tacit.core.contract import (
     Inbox,
     Key,
     Mechanism,
+    Membership,
     Objective,
     Outbox,
     Params,
@@ -135,6 +137,7 @@ def mirror_descent(
         weights="sender" if unbiased else "receiver",
         missing=missing,
         domain=mirror,
+        membership=Membership(vacant, lambda state: state.mass >= LEAST_MASS) if unbiased else None,
     )
 
 
@@ -156,7 +159,8 @@ def _in_the_dual(objective: Objective, step: StepSize, mechanism: Mechanism, mir
         return DualState(mirror.to_dual(params), jnp.ones((), views["peers"].out.weight.dtype))
 
     def model(state: DualState) -> Params:
-        return mirror.from_dual(jax.tree.map(lambda leaf: leaf / state.mass, state.dual))
+        mass = jnp.where(state.mass > 0, state.mass, 1)
+        return mirror.from_dual(jax.tree.map(lambda leaf: leaf / mass, state.dual))
 
     def compute(key: Key, state: DualState, batch: Batch, view: View) -> tuple[DualState, Tree]:
         return state, descent.value(model(state), state.dual, batch, view)

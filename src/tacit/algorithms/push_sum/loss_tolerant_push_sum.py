@@ -20,8 +20,8 @@ import jax.numpy as jnp
 
 from tacit.algorithms._parts.descent import gradient_step
 from tacit.algorithms._parts.running_totals import Total, along, growth, increased, no_totals
+from tacit.algorithms.push_sum.online_push_sum import LEAST_MASS, ratio, vacant
 from tacit.algorithms.push_sum.online_push_sum import State as Parts
-from tacit.algorithms.push_sum.online_push_sum import ratio
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import StepSize, as_rate
 from tacit.core.contract import (
@@ -31,6 +31,7 @@ from tacit.core.contract import (
     Inbox,
     Key,
     Mechanism,
+    Membership,
     Objective,
     Outbox,
     Params,
@@ -41,9 +42,6 @@ from tacit.core.contract import (
     unprotected,
 )
 from tacit.privacy import statement
-
-LEAST_MASS = 2.0**-6
-"""Of one agent, where 1 is the mean."""
 
 
 class State(NamedTuple):
@@ -104,7 +102,8 @@ def loss_tolerant_push_sum(
         return state, descent.value(ratio(state.held), state.held.z, batch, view)
 
     def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
-        pushes = state.fresh & (state.held.mass >= LEAST_MASS)
+        leaves = (view.out.weight[0] == 0) & (view.into.degree == 0)  # for good: it keeps nothing, however little
+        pushes = leaves | (state.fresh & (state.held.mass >= LEAST_MASS))
         share = jnp.where(pushes, view.out.weight, 0).at[0].set(0)
         leaving = Parts(descent.moved(ratio(state.held), state.held.z, released, view), state.held.mass)
         parts = jax.tree.map(lambda leaf: along(share, leaf[None]).astype(leaf.dtype) * leaf, leaving)
@@ -144,4 +143,7 @@ def loss_tolerant_push_sum(
         privacy=statement(mechanism),
         weights="sender",
         missing="totals",
+        membership=Membership(
+            lambda state: state._replace(held=vacant(state.held)), lambda state: state.held.mass >= LEAST_MASS
+        ),
     )

@@ -30,6 +30,7 @@ from tacit.core.contract import (
     Inbox,
     Key,
     Mechanism,
+    Membership,
     Objective,
     Outbox,
     Params,
@@ -49,9 +50,19 @@ class State(NamedTuple):
     mass: Array
 
 
+LEAST_MASS = 2.0**-6
+"""Mass from which on an agent learns from its own data, where 1 is the mean of all agents."""
+
+
 def ratio(state: State) -> Params:
-    """Return x = z / m."""
-    return jax.tree.map(lambda leaf: leaf / state.mass, state.z)
+    """Return x = z / m, and z where there is no mass yet."""
+    mass = jnp.where(state.mass > 0, state.mass, 1)
+    return jax.tree.map(lambda leaf: leaf / mass, state.z)
+
+
+def vacant(state: Tree) -> Tree:
+    """Return the state of an agent that joins: no mass, and nothing under it."""
+    return jax.tree.map(jnp.zeros_like, state)
 
 
 @register("OPS paper, Alg. 1", title="Online push-sum (OPS)")
@@ -115,4 +126,5 @@ def online_push_sum(
             mechanism, "models instead of gradients are exchanged, which the OPS paper, sec. 4.4, calls protection"
         ),
         weights="sender",
+        membership=Membership(vacant, lambda state: state.mass >= LEAST_MASS),
     )

@@ -47,6 +47,10 @@ class Claims:
         """Take the round of a neighbour's message; an older one, sent again, says nothing new."""
         self._said[name] = max(at_round, self._said.get(name, 0))
 
+    def forget(self, name: str) -> None:
+        """Take all claims of a neighbour back: it is heard no more."""
+        self._said.pop(name, None)
+
     def is_beyond(self, name: str, round_: int) -> bool:
         """Whether a neighbour claims to be too far ahead to have kept its message of a round."""
         return self._said.get(name, 0) > round_ + FURTHEST_AHEAD

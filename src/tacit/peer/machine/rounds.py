@@ -15,7 +15,7 @@ from tacit.peer.machine.envelopes import Envelope, fits, for_slot, misfit, stack
 from tacit.peer.machine.functions import AgentFunctions
 from tacit.peer.machine.releases import Releaser, refuse_unnumbered
 from tacit.peer.machine.snapshots import Memories, Snapshot
-from tacit.peer.masking.pairing import TAG_BYTES, partners_of, unmatched
+from tacit.peer.masking.pairing import check_tags, unmatched
 from tacit.privacy.charges import Held
 from tacit.privacy.clipping import refuse_nonfinite
 from tacit.privacy.events import NO_RECORDS
@@ -186,6 +186,15 @@ class RoundMachine:
         self.round = round_
         self._received, self._masks, self._absorbed = {}, {}, set()
 
+    def revise(self, views: Views) -> None:
+        """Take other liveness of links into the round under way; slots stay."""
+        self._views = views
+
+    def forget_slot(self, slot: int) -> None:
+        """Forget what came through an in-slot, which another neighbour may get."""
+        self._received = {place: m for place, m in self._received.items() if place[2] != slot}
+        self._absorbed = {place for place in self._absorbed if place[2] != slot}
+
     def release_name(self, round_: int, phase: int) -> str:
         """Return the unique name under which the release of a phase is booked.
 
@@ -272,7 +281,7 @@ class RoundMachine:
         if again or place in self._absorbed:
             raise MessageRefused("repeated", f"round {envelope.round} of agent {envelope.sender} is here already")
         if self._is_masked(envelope.phase):
-            self._check_tags(envelope)
+            check_tags(envelope.sender, envelope.masks, self._senders(envelope.phase))
         spec = self.functions.specs[envelope.phase]
         if not (spec.addressed if envelope.message is None else fits(envelope.message, spec.message)):
             raise MessageRefused("content", misfit(envelope, spec.message))
@@ -317,16 +326,6 @@ class RoundMachine:
     def _senders(self, index: int) -> list[int]:
         agents = np.asarray(self._views[self.algorithm.phases[index].links].into.agent)[1:]
         return sorted(int(agent) for agent in agents if agent >= 0)
-
-    def _check_tags(self, envelope: Envelope) -> None:
-        """Refuse a message that was masked for another set of senders than this agent's."""
-        partners, _ = partners_of(envelope.sender, self._senders(envelope.phase))
-        if len(envelope.masks) != TAG_BYTES * len(partners):
-            raise MessageRefused(
-                "masks",
-                f"agent {envelope.sender} names {len(envelope.masks) / TAG_BYTES:g} sessions, its partners here are "
-                f"agents {', '.join(map(str, partners))}; give all peers the same co_senders",
-            )
 
     def _expired(self, phase: int, sent: int) -> bool:
         done = self.round if self._phase is None or phase < self._phase else self.round - 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
+from tacit.core.errors import MessageRefused
 from tacit.graphs import masking_sides
 
 TAG_BYTES = 8
@@ -17,6 +18,17 @@ def partners_of(own: Sender, senders: Sequence[Sender]) -> tuple[list[Sender], b
     """Return the partners of one of a receiver's senders (in the order of ids), and whether it adds the masks."""
     plus, minus = masking_sides(senders)
     return (minus, True) if own in plus else (plus, False)
+
+
+def check_tags(sender: int, tags: bytes, senders: Sequence[int]) -> None:
+    """Refuse a message that was masked for another set of senders than its receiver's."""
+    partners, _ = partners_of(sender, senders)
+    if len(tags) != TAG_BYTES * len(partners):
+        raise MessageRefused(
+            "masks",
+            f"agent {sender} names {len(tags) / TAG_BYTES:g} sessions, its partners here are agents "
+            f"{', '.join(map(str, partners))}; give all peers the same co_senders",
+        )
 
 
 def unmatched(senders: Sequence[int], tags: Mapping[int, bytes]) -> set[int]:

@@ -6,7 +6,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import jax
 import numpy as np
@@ -16,6 +16,9 @@ from tacit.core.contract import Algorithm, Batch, Key, Params
 from tacit.core.errors import DataError
 from tacit.peer.machine.rounds import Views
 from tacit.privacy.accounting import Budget
+
+if TYPE_CHECKING:
+    from tacit.peer.membership.terms import OpenLinks
 
 NOTHING_BOOKED = Budget(epsilon=sys.float_info.min)
 """Budget of a store whose peer books nothing: its ledger would refuse any charge."""
@@ -47,6 +50,8 @@ class Plan:
     key, as in the simulator: a rehearsal, or a method that has no noise."""
     co_senders: Mapping[tuple[str, str], Sequence[str]] = field(default_factory=dict)
     """(Links, receiver) -> all senders of that receiver by id, this peer included, where it sends under masks."""
+    open_links: OpenLinks | None = None
+    """Terms on which links change while the peer runs; None: they are fixed."""
     settings: str = ""
     """Hash of the job's settings alone; stores and secrets, which outlive a change of the program, are bound to it."""
 

@@ -143,7 +143,7 @@ class NodeLinks:
         if self._log.detailed:  # without its values: the logs can show that no release has two forms
             digest = hashlib.sha256(self.node.codec.pack(phase, message)).hexdigest()
             self._log.debug("message", neighbour=name, links=links, phase=phase, round=sent, digest=digest)
-        while self.node.too_early(sent):
+        while self.node.too_early(name, sent):
             await self._progress.wait()
         async with self.turn:
             self.node.receive(name, links, phase, sent, message, masks)

@@ -19,22 +19,20 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import jax.numpy as jnp
-import numpy as np
-
 from tacit import runtime
 from tacit.core.contract import Batch, Message, Params
-from tacit.core.errors import ConfigError, ContractError, MessageRefused, StoreError
+from tacit.core.errors import ContractError, MessageRefused, StoreError
 from tacit.peer.machine.claims import FURTHEST_AHEAD, Claims
 from tacit.peer.machine.envelopes import Envelope
 from tacit.peer.machine.functions import AgentFunctions
 from tacit.peer.machine.releases import BookedReleaser
 from tacit.peer.machine.rounds import HORIZON, RoundMachine
 from tacit.peer.masking.masker import Pads, masker_of
+from tacit.peer.membership.members import Members, links_of
 from tacit.peer.node.assignment import Plan
 from tacit.peer.node.exchange import Parcel, Position
 from tacit.peer.node.outbox import Outbox, parcels_of
-from tacit.peer.node.snapshot import decode, encode
+from tacit.peer.node.snapshot import decode, encode, links_in
 from tacit.peer.node.store import PeerStore
 from tacit.peer.sources.queue import Seen
 from tacit.peer.transport.codec import LAST_ROUND, Codec
@@ -65,9 +63,10 @@ class Node:
         (receiver -> key streams shared with its other senders).
         """
         self.plan, self.store, self.deadline = plan, store, deadline
-        self._places = {name: (role, k) for role, names in plan.members.items() for k, name in enumerate(names)}
+        data = store.snapshot()
         with self.plan.precision():
-            first = plan.views(0)
+            self.links = links_of(self, links_in(data))
+            first = self.links.views(0)
             if functions is None:
                 specs = runtime.settle(plan.algorithm, plan.params, plan.batch, plan.role_views)
                 functions = AgentFunctions(plan.algorithm, specs)
@@ -83,7 +82,6 @@ class Node:
             )
         self.specs = functions.specs
         self.codec = Codec(plan.job, self.specs)
-        self.hears, self.sends_to = plan.neighbours(first, "into"), plan.neighbours(first, "out")
         self.masker = masker_of(plan, self.specs, pads)
         """Masks messages as they leave; passes on those that need no masks."""
         self.cursor: Any = None
@@ -95,9 +93,24 @@ class Node:
         """Neighbour -> phases that ended without it since its last sign of life."""
         self.outbox = Outbox(self.sends_to, self.waits, plan.longest_delay)
         with self.plan.precision():
-            self._restore()
+            self._restore(data)
 
     # -- state and deadlines -------------------------------------------------------------------------------------------
+
+    @property
+    def members(self) -> Members | None:
+        """Changes of links while the peer runs; None where they are fixed."""
+        return self.links if isinstance(self.links, Members) else None
+
+    @property
+    def hears(self) -> frozenset[str]:
+        """Names of those whom this peer hears."""
+        return self.links.hears
+
+    @property
+    def sends_to(self) -> frozenset[str]:
+        """Names of those to whom this peer sends, or is about to."""
+        return self.links.sends_to
 
     @property
     def waits(self) -> bool:
@@ -135,15 +148,19 @@ class Node:
     @property
     def ready_to_begin(self) -> bool:
         """Whether the next round may begin."""
-        return self.between_rounds and not self.held_back_by
+        return self.between_rounds and self.links.may_begin and not self.held_back_by
+
+    def ready(self, now: float) -> bool:
+        """Whether the next round should begin, as far as this peer knows without its data."""
+        return self.ready_to_begin and (self.links.hurries or now >= self._phase_began + (self.deadline or 0))
 
     def missing(self) -> set[str]:
         """Return the names of the neighbours whose message of this phase has not come."""
         phase = self.machine.phase
         if phase is None:
             return set()
-        names = self.plan.members[self.plan.algorithm.phases[phase].source]
-        return {names[agent] for agent in self.machine.waiting_for()}
+        role = self.plan.algorithm.phases[phase].source
+        return {self.links.name_of(role, agent) for agent in self.machine.waiting_for()}
 
     def due(self, now: float) -> bool:
         """Whether the round should proceed: all messages are here, or the missing ones are not waited for."""
@@ -160,8 +177,9 @@ class Node:
         return given_up or (self.deadline is not None and now >= self._phase_began + self.deadline)
 
     def due_at(self) -> float | None:
-        """Return the time of the phase's deadline; None where it has none."""
-        return None if self.between_rounds or self.waits or self.deadline is None else self._phase_began + self.deadline
+        """Return the time of the phase's deadline, or of a round that does not hurry; None where there is none."""
+        no_time = self.links.hurries if self.between_rounds else self.waits
+        return None if no_time or self.deadline is None else self._phase_began + self.deadline
 
     def lag(self) -> int:
         """Return by how many rounds the furthest in-neighbour claims to be ahead."""
@@ -185,16 +203,6 @@ class Node:
         """Return the model after the last phase had no neighbour been heard."""
         with self.plan.precision():
             return self.machine.model_alone
-
-    def predict(self, x: np.ndarray) -> np.ndarray:
-        """Return the prediction of the model for x."""
-        algorithm = self.plan.algorithm
-        if not self.predicts:
-            raise ConfigError(f"a {self.plan.role!r} has no model of its own; ask a {algorithm.predictor!r}")
-        if algorithm.objective.predict is None:
-            raise ConfigError("this objective has no `predict`; give it one to ask a peer for predictions")
-        with self.plan.precision():
-            return np.asarray(algorithm.objective.predict(self.machine.model, jnp.asarray(x)))
 
     @property
     def releases_cut(self) -> int:
@@ -232,10 +240,11 @@ class Node:
         self.plan.validate_batch(batch)
         with self.plan.precision():
             self._catch_up()
-            envelopes = self.machine.begin(batch, self.plan.views(self.round + 1), records)
+            self.links.before_round()
+            envelopes = self.machine.begin(batch, self.links.views(self.round + 1), records)
             self.cursor = cursor
             self.outbox.drop_expired(self.round)
-            self._commit(parcels_of(self.plan, self.codec, self.machine, envelopes), used, seen)
+            self._commit(parcels_of(self.plan, self.codec, self.machine, envelopes, self.links.name_of), used, seen)
         self._phase_began = now
 
     def proceed(self, now: float) -> None:
@@ -244,9 +253,10 @@ class Node:
         if missing and self.waits:
             raise ContractError(f"round {self.round} cannot go on without {', '.join(sorted(missing))}: wait for them")
         with self.plan.precision():
+            self.links.take_finals()
             envelopes = self.machine.proceed()
-            parcels = parcels_of(self.plan, self.codec, self.machine, envelopes)
-            if parcels or self.store.staged.charges:
+            parcels = parcels_of(self.plan, self.codec, self.machine, envelopes, self.links.name_of)
+            if self.links.after_phase() or parcels or self.store.staged.charges:
                 self._commit(parcels)
         self._missed.update(missing)
         self._phase_began = now
@@ -267,12 +277,14 @@ class Node:
 
     def admit(self, name: str) -> None:
         """Refuse a name that is not heard on any link."""
-        if name not in self.hears:
+        if name not in self.hears and not self.links.expects(name):
             raise MessageRefused("sender", f"{name!r} is not among those whom {self.plan.name!r} hears")
 
     def greeted(self, name: str, at_round: int) -> None:
         """Note the round that an in-neighbour names as it opens its link; what it named before is taken back."""
         self._refuse_claim(name, at_round)
+        if name not in self.hears:  # it is about to ask for a link
+            return
         self.claims.greet(name, at_round)
         del self._missed[name]
 
@@ -287,22 +299,26 @@ class Node:
         if not 0 <= at_round <= LAST_ROUND:
             raise MessageRefused("round", f"round {at_round}: expected 0 to {LAST_ROUND}")
 
-    def too_early(self, sent: int) -> bool:
-        """Whether a message of that round has to be held back for now."""
-        return self.machine.too_early(sent)
+    def too_early(self, name: str, sent: int) -> bool:
+        """Whether a neighbour's message of that round has to be held back for now."""
+        return self.machine.too_early(sent) or self.links.early(name)
 
     def receive(
         self, name: str, links: str, phase: int, sent: int, message: Message | None, masks: bytes = b""
     ) -> None:
         """Take a message in, or refuse it; `name` comes from a certificate."""
+        if name not in self.hears:
+            raise MessageRefused("sender", f"{name!r} has no link to {self.plan.name!r} yet, or no longer")
         self.announced(name, sent)
-        role, agent = self._places[name]
+        role, agent = self.links.place_of(name)
         phases = self.plan.algorithm.phases
         if 0 <= phase < len(phases) and phases[phase].source != role:
             raise MessageRefused(
                 "address", f"phase {phase} comes from a {phases[phase].source!r}, {name!r} is a {role!r}"
             )
-        self.machine.receive(Envelope(links, phase, sent, agent, self.plan.agent, message, masks))
+        envelope = Envelope(links, phase, sent, agent, self.plan.agent, message, masks)
+        if not self.links.keeps(name, envelope):
+            self.machine.receive(envelope)
 
     def waiting(self, name: str) -> Sequence[Parcel]:
         """Return the unconfirmed messages to an out-neighbour that may be sent now, oldest first, under their masks.
@@ -319,28 +335,9 @@ class Node:
 
     def confirmed(self, name: str, position: Position) -> None:
         """Forget the messages that an out-neighbour needs no more; refuse a position that cannot be."""
-        before = self.outbox.positions.get(name, position)
-        if position < before:
-            raise MessageRefused(
-                "position",
-                f"{name!r} is back at {position} and was at {before}: it has lost its "
-                "store, and what it confirmed is gone here; begin a new epoch of the job",
-            )
-        if self.masker.needed and position.round > self.round + 1:
-            raise MessageRefused(
-                "position",
-                f"{name!r} is at {position}, and this peer has not sent it more than round {self.round}: an old "
-                "copy of this peer's store was put back, which would put masks that were used on other values; nothing "
-                "is sent to it: put the newest store back, or begin a new epoch of the job",
-            )
         # Under `wait` a receiver may be ahead of what it was sent, over links that come and go; and no peer follows it.
-        furthest = max(self.round, self.claims.furthest) + 1 + FURTHEST_AHEAD
-        if not self.waits and position.round > furthest:
-            raise MessageRefused(
-                "position",
-                f"{name!r} is at {position}, further than this peer and all whom it hears (round {furthest} "
-                "at most): not believed, until they are as far",
-            )
+        furthest = None if self.waits else max(self.round, self.claims.furthest) + 1 + FURTHEST_AHEAD
+        self.outbox.check(name, position, self.round if self.masker.needed else None, furthest)
         self.outbox.confirm(name, position)
 
     # ------------------------------------------------------------------------------------------------------------------
@@ -373,7 +370,7 @@ class Node:
         position = self._next_position()
         self.store.commit(
             charges=self.masker.booked(parcels),
-            snapshot=encode(self.machine.snapshot(), self.cursor),
+            snapshot=encode(self.machine.snapshot(), self.cursor, self.links.facts),
             parcels=parcels,
             drop=self.outbox.dropped(),
             used=used,
@@ -382,15 +379,18 @@ class Node:
         )
         self.outbox.committed(parcels)
         self._position = position
+        self.outbox.pinned = self.links.pinned()
+        self.links.committed()
 
     def _next_position(self) -> Position:
         phase = self.machine.phase
         return Position(self.machine.round + 1, 0) if phase is None else Position(self.machine.round, phase)
 
-    def _restore(self) -> None:
-        data = self.store.snapshot()
+    def _restore(self, data: bytes | None) -> None:
         if data is not None:
             snapshot, self.cursor = decode(data, self.machine.state, self.specs, self.plan.batch, self.machine.memories)
-            self.machine.restore(snapshot, self.plan.views(snapshot.round))
+            self.machine.restore(snapshot, self.links.views(snapshot.round))
         self.outbox.restore(self.store.outbox())
         self._position = self._next_position()
+        self.outbox.pinned = self.links.pinned()
+        self.links.began(first=data is None)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from tacit.core.errors import StoreError
+from tacit.core.errors import MessageRefused, StoreError
 from tacit.peer.machine.claims import FURTHEST_AHEAD
 from tacit.peer.machine.envelopes import Envelope
 from tacit.peer.machine.rounds import HORIZON, RoundMachine
@@ -26,6 +26,19 @@ class Outbox:
         self._notices: dict[str, Parcel] = {}
         """The one message that goes to an out-neighbour far behind, until it sends a position."""
         self._dropped: list[Parcel] = []
+        self.pinned: dict[str, int] = {}
+        """Out-neighbour -> round of the one message that is kept until its link is gone."""
+
+    def add(self, name: str) -> None:
+        """Keep messages for another neighbour too."""
+        self.parcels.setdefault(name, [])
+
+    def remove(self, name: str) -> None:
+        """Forget a neighbour and the messages to it."""
+        self.pinned.pop(name, None)
+        self._drop(self.parcels.get(name, []).copy())
+        for kept in (self.parcels, self.positions, self._notices):
+            kept.pop(name, None)
 
     def restore(self, parcels: Iterable[Parcel]) -> None:
         """Take over the parcels of a store."""
@@ -64,7 +77,9 @@ class Outbox:
         Of a method that does not wait, a neighbour that is behind gets what it can use; one that is far behind gets a
         single message that says how far. Otherwise it would have to read all that is on the way before it knows.
         """
-        parcels = tuple(self.parcels[name])  # a copy: another thread may be about to commit
+        parcels = tuple(self.parcels.get(name, ()))  # a copy: another thread may be about to commit
+        if name in self.pinned:
+            return tuple(parcel for parcel in parcels if parcel.round == self.pinned[name])
         if self._waits or name not in self.positions:
             return parcels
         latest = self.positions[name].round + HORIZON
@@ -72,8 +87,36 @@ class Outbox:
             return tuple(parcel for parcel in parcels if parcel.round <= latest)
         return (self._notices.setdefault(name, parcels[-1]),)
 
+    def check(self, name: str, position: Position, masked: int | None, furthest: int | None) -> None:
+        """Refuse a position that cannot be.
+
+        `masked` is this peer's round where messages are masked, `furthest` the furthest round that is believed, if any.
+        """
+        before = self.positions.get(name, position)
+        if position < before:
+            raise MessageRefused(
+                "position",
+                f"{name!r} is back at {position} and was at {before}: it has lost its "
+                "store, and what it confirmed is gone here; begin a new epoch of the job",
+            )
+        if masked is not None and position.round > masked + 1:
+            raise MessageRefused(
+                "position",
+                f"{name!r} is at {position}, and this peer has not sent it more than round {masked}: an old "
+                "copy of this peer's store was put back, which would put masks that were used on other values; nothing "
+                "is sent to it: put the newest store back, or begin a new epoch of the job",
+            )
+        if furthest is not None and position.round > furthest:
+            raise MessageRefused(
+                "position",
+                f"{name!r} is at {position}, further than this peer and all whom it hears (round {furthest} "
+                "at most): not believed, until they are as far",
+            )
+
     def confirm(self, name: str, position: Position) -> None:
         """Drop what an out-neighbour at this position needs no more."""
+        if name not in self.parcels:
+            return
         self.positions[name] = position
         self._notices.pop(name, None)
         self._drop([parcel for parcel in self.parcels[name] if self._is_covered(parcel, position)])
@@ -94,21 +137,31 @@ class Outbox:
         return parcel.round < position.round - self._longest_delay  # late ones may still be wanted
 
     def _drop(self, parcels: Sequence[Parcel]) -> None:
+        parcels = [parcel for parcel in parcels if self.pinned.get(parcel.receiver) != parcel.round]
         for parcel in parcels:
             self.parcels[parcel.receiver].remove(parcel)
         self._dropped += parcels
 
 
-def parcels_of(plan: Plan, codec: Codec, machine: RoundMachine, envelopes: Iterable[Envelope]) -> list[Parcel]:
-    """Return what a phase sends; neighbours that it does not call get an empty parcel, or they would wait for ever."""
+def parcels_of(
+    plan: Plan,
+    codec: Codec,
+    machine: RoundMachine,
+    envelopes: Iterable[Envelope],
+    name_of: Callable[[str, int], str],
+) -> list[Parcel]:
+    """Return what a phase sends; neighbours that it does not call get an empty parcel, or they would wait for ever.
+
+    `name_of` is from a role and an id to the name of a neighbour.
+    """
     once: dict[bytes, bytes] = {}  # a broadcast is stored once
     parcels = []
     for links, phase, round_, _, receiver, message, _ in envelopes:
-        name = plan.members[plan.algorithm.phases[phase].target][receiver]
+        name = name_of(plan.algorithm.phases[phase].target, receiver)
         content = codec.pack(phase, message)
         parcels.append(Parcel(links, phase, round_, name, once.setdefault(content, content)))
     if machine.phase is not None:
         current = plan.algorithm.phases[machine.phase]
-        names = [plan.members[current.target][agent] for agent in machine.not_called]
+        names = [name_of(current.target, agent) for agent in machine.not_called]
         parcels += [Parcel(current.links, machine.phase, machine.round, name, b"") for name in names]
     return parcels

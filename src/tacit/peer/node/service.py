@@ -30,7 +30,7 @@ from tacit.peer.operations.link_events import LinkEventLog
 from tacit.peer.operations.logs import Log
 from tacit.peer.operations.prequential import Judged, Prequential
 from tacit.peer.operations.status import CertificateWatch, distance, model_fault, predicted, status_of
-from tacit.peer.sources.batches import Feed, RoundBatch
+from tacit.peer.sources.batches import Feed, RoundBatch, empty_round
 from tacit.peer.transport.admission import DoorLimits
 from tacit.peer.transport.listener import Limits
 from tacit.privacy.ledger.open_files import shortage
@@ -219,9 +219,9 @@ class PeerService(CloseOnce):
         node = self.node
         if node.between_rounds:
             began = time.monotonic()
-            if not await self._until(lambda: node.ready_to_begin):
+            if not await self._until(lambda: node.ready(time.monotonic())):
                 return
-            given = await self._unless_stopping(self._feed.next(node.round + 1))
+            given = await self._given()
             if given is None:
                 return
             await self._step(lambda: self._begin(given))
@@ -236,6 +236,12 @@ class PeerService(CloseOnce):
             self.log.debug("phase over", round=node.round, missing=missing, over=node.between_rounds)
         if time.monotonic() < earliest:
             await self._until(lambda: time.monotonic() >= earliest, earliest)
+
+    async def _given(self) -> RoundBatch | None:
+        """Return the next round's data; None where the peer stops."""
+        if not self.node.links.learns:
+            return empty_round(self.node.plan.batch, self.node.cursor)
+        return await self._unless_stopping(self._feed.next(self.node.round + 1))
 
     def _begin(self, given: RoundBatch) -> None:
         batch, records, cursor, used, seen = given.batch, given.records, given.cursor, given.used, given.seen

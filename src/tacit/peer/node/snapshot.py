@@ -20,8 +20,8 @@ from tacit.runtime import MessageSpec
 _LENGTH = 8
 
 
-def encode(snapshot: Snapshot, cursor: Any) -> bytes:
-    """Return a snapshot as bytes, together with the cursor of the data source."""
+def encode(snapshot: Snapshot, cursor: Any, links: Mapping[str, Any] | None = None) -> bytes:
+    """Return a snapshot as bytes, together with the cursor of the data source and the book of links that change."""
     facts = {
         "round": snapshot.round,
         "phase": snapshot.phase,
@@ -33,6 +33,7 @@ def encode(snapshot: Snapshot, cursor: Any) -> bytes:
         "absorbed": snapshot.absorbed,
         "numbered": snapshot.numbered,
         "cursor": cursor,
+        **({} if links is None else {"links": links}),
     }
     leaves = jax.tree.leaves((snapshot.state, snapshot.memories, snapshot.own, snapshot.batch))
     return pack(facts, [np.asarray(leaf) for leaf in leaves])
@@ -68,6 +69,11 @@ def decode(
         raise StoreError(
             f"the snapshot does not fit this job ({error}); was the store of another peer or version put here?"
         ) from error
+
+
+def links_in(data: bytes | None) -> Mapping[str, Any] | None:
+    """Return the book of links in a snapshot; None where there is none."""
+    return None if data is None else unpack(data)[0].get("links")
 
 
 def pack(facts: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> bytes:

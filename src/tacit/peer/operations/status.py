@@ -7,10 +7,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from tacit.core.contract import Params
-from tacit.core.errors import DataError, IdentityError, ModelError
+from tacit.core.errors import ConfigError, DataError, IdentityError, ModelError
 from tacit.peer.identity.credentials import IdentityWatch
 from tacit.peer.identity.identity import Identity, expiry_warning
 from tacit.peer.node.node import Node
@@ -35,7 +36,14 @@ def model_fault(node: Node) -> str | None:
 
 def predicted(node: Node, x: np.ndarray) -> np.ndarray:
     """Return the prediction of a peer's model for x, or raise if it is not finite."""
-    said = node.predict(x)
+    algorithm = node.plan.algorithm
+    if not node.predicts:
+        raise ConfigError(f"a {node.plan.role!r} has no model of its own; ask a {algorithm.predictor!r}")
+    if algorithm.objective.predict is None:
+        raise ConfigError("this objective has no `predict`; give it one to ask a peer for predictions")
+    model = node.model()
+    with node.plan.precision():
+        said = np.asarray(algorithm.objective.predict(model, jnp.asarray(x)))
     if np.isfinite(said).all():
         return said
     fault = model_fault(node)

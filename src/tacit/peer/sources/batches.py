@@ -29,6 +29,12 @@ class RoundBatch(NamedTuple):
     """Marks by which its records are known again."""
 
 
+def empty_round(batch: Batch, cursor: Any) -> RoundBatch:
+    """Return a round without data, of the shape of a batch; the data source stays where it is."""
+    nothing = jax.tree.map(np.zeros_like, batch)
+    return RoundBatch(nothing, (-1,) * np.size(nothing.weight), cursor)
+
+
 class Feed(Protocol):
     """A source of batches."""
 

@@ -1,0 +1,266 @@
+"""Links of a peer whose method lets members come and go: who is linked, in which rounds, through which slot.
+
+The book is part of each snapshot, so that it changes in the commit of charge, state and messages. A link is first
+planned, then opening (its receiver is asked), open, closing (its receiver is told the last round), and gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from tacit import runtime
+from tacit.core.contract import Links, View
+from tacit.core.errors import ConfigError, StoreError
+from tacit.runtime.slots import NO_SLOT, Side
+
+UNASSIGNED = 0
+"""In the place of a slot: it is assigned when the next round begins."""
+
+
+@dataclass(frozen=True)
+class OutLink:
+    """A link to a neighbour."""
+
+    agent: int
+    address: str
+    first: int = 0
+    """Its first round; while it is opening, the round after which this peer waits for the receiver's answer."""
+    last: int | None = None
+    """Its last round, in which nothing is pushed any more; None: not known yet."""
+    opening: bool = False
+    planned: bool = False
+    """Whether its receiver was not asked yet."""
+    slot: int = UNASSIGNED
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is neither opening nor closing."""
+        return self.last is None and not self.planned and not self.opening
+
+    def is_live(self, t: int) -> bool:
+        """Whether a message leaves over it in a round."""
+        return not (self.planned or self.opening) and self.first <= t and (self.last is None or t <= self.last)
+
+
+@dataclass(frozen=True)
+class InLink:
+    """A link from a neighbour."""
+
+    agent: int
+    first: int
+    last: int | None = None
+    slot: int = UNASSIGNED
+
+
+@dataclass
+class LinkBook:
+    """All links of one peer."""
+
+    links: str
+    """Name of the link set."""
+    agent: int
+    """Own id."""
+    waits: bool
+    """Whether a round waits for every neighbour, so that both ends of a link count its rounds alike."""
+    out: dict[str, OutLink] = field(default_factory=dict)
+    into: dict[str, InLink] = field(default_factory=dict)
+    size: dict[Side, int] = field(default_factory=lambda: {"out": 1, "into": 1})
+    """Slots of each side, the own one included."""
+    begun: int = 0
+    """The last round that was begun."""
+    joining: bool = False
+    """Whether it holds nothing yet and nobody sends to it."""
+    leaving: bool = False
+    handed_on: int | None = None
+    """Of a leaver: the round in which all that it holds leaves."""
+    gone: bool = False
+
+    @classmethod
+    def first(
+        cls, links: str, agent: int, waits: bool, out: Mapping[str, OutLink], into: Mapping[str, InLink]
+    ) -> LinkBook:
+        """Return the book of a founder, with slots in the order of ids."""
+        book = cls(links, agent, waits, dict(out), dict(into))
+        book.assign()
+        return book
+
+    # -- as plain data -------------------------------------------------------------------------------------------------
+
+    def facts(self) -> dict[str, Any]:
+        """Return the book as plain data."""
+        return asdict(self)
+
+    @classmethod
+    def read(cls, facts: Mapping[str, Any]) -> LinkBook:
+        """Return a book from its plain data."""
+        try:
+            out = {name: OutLink(**link) for name, link in facts["out"].items()}
+            into = {name: InLink(**link) for name, link in facts["into"].items()}
+            return cls(**{**facts, "out": out, "into": into})
+        except (KeyError, TypeError, AttributeError) as error:
+            raise StoreError(
+                f"a book of links that cannot be read ({error}): it was written by another version"
+            ) from error
+
+    # -- rounds --------------------------------------------------------------------------------------------------------
+
+    def held_back_by(self, round_: int) -> set[str]:
+        """Return the neighbours whose answer has to come before the round after `round_` may begin."""
+        return {name for name, link in self.out.items() if self.waits and link.opening and link.first <= round_}
+
+    def next_is(self, t: int) -> None:
+        """Begin a round; what was to happen in the next one happens in it, for rounds may have been left out."""
+        if self.handed_on is not None and self.handed_on > self.begun:
+            self.handed_on = t
+        for name, link in self.out.items():
+            if link.last is not None and link.last > self.begun:
+                self.out[name] = replace(link, last=max(t, link.first))
+        self.begun = t
+
+    def assign(self) -> dict[Side, list[int]]:
+        """Give slots to links that have none.
+
+        Returns:
+          Side -> for each slot the one that it was before, `NO_SLOT` where a new link begins; empty where none does.
+        """
+        kept: dict[Side, list[int]] = {}
+        for side in ("out", "into"):
+            links: dict[str, Any] = getattr(self, side)
+            new = [name for name, link in links.items() if link.slot == UNASSIGNED and not self._is_pending(link)]
+            if not new:
+                continue
+            taken = {link.slot for link in links.values()}
+            free = [slot for slot in range(1, self.size[side]) if slot not in taken]
+            missing = len(new) - len(free)
+            if missing > 0:
+                grown = self.size[side] + missing if self.size[side] == 1 else 2 * (self.size[side] + missing)
+                free += range(self.size[side], grown)
+                self.size[side] = grown
+            kept[side] = [slot if slot == 0 or slot in taken else NO_SLOT for slot in range(self.size[side])]
+            for name, slot in zip(sorted(new, key=lambda name: links[name].agent), free, strict=False):
+                links[name] = replace(links[name], slot=slot)
+        return kept
+
+    @staticmethod
+    def _is_pending(link: OutLink | InLink) -> bool:
+        return isinstance(link, OutLink) and (link.planned or link.opening)
+
+    def view(self, t: int, dtype: jnp.dtype) -> View:
+        """Return this peer's view of its links in a round; round 0 is for first states, with every link."""
+        out = [link for link in self.out.values() if link.slot and (t == 0 or link.is_live(t))]
+        pushing = [link for link in out if t == 0 or link.last is None or t < link.last]
+        keeps = not (self.leaving and pushing and (self.handed_on is None or t <= self.handed_on))
+        share = 1 / (len(pushing) + keeps) if pushing else 0.0
+        shares = [link.slot for link in pushing]
+        own = 1 - sum(share for _ in shares) if keeps else 0.0
+        heard = [link for link in self.into.values() if link.slot and (t == 0 or self._hears(link, t))]
+        return runtime.make_view(
+            agent=self.agent,
+            round=t,
+            out=self._side(
+                "out", self.out, {link.slot for link in out}, {link.slot: share for link in pushing}, own, dtype
+            ),
+            into=self._side("into", self.into, {link.slot for link in heard}, {}, own, dtype),
+        )
+
+    def _hears(self, link: InLink, t: int) -> bool:
+        # The last total of a method that does not wait counts whenever it comes.
+        return link.first <= t and (link.last is None or not self.waits or t <= link.last)
+
+    def _side(
+        self,
+        side: Side,
+        links: Mapping[str, OutLink | InLink],
+        live_slots: set[int],
+        weights: Mapping[int, float],
+        own: float,
+        dtype: jnp.dtype,
+    ) -> Links:
+        size = self.size[side]
+        agent, live, weight = np.full(size, -1, np.int32), np.zeros(size, np.bool_), np.zeros(size)
+        agent[0], live[0], weight[0] = self.agent, True, own
+        for link in links.values():
+            if link.slot:
+                agent[link.slot] = link.agent
+        live[list(live_slots)] = True
+        for slot, share in weights.items():
+            weight[slot] = share
+        return Links(jnp.asarray(agent), jnp.asarray(live), jnp.asarray(weight, dtype))
+
+    # -- changes -------------------------------------------------------------------------------------------------------
+
+    def plan(self, name: str, agent: int, address: str) -> None:
+        """Plan a link to a neighbour."""
+        if name in self.out:
+            state = (
+                "is being closed: wait until `tacit peer links` no longer shows it"
+                if self.out[name].last
+                else "is there"
+            )
+            raise ConfigError(f"the link to {name!r} {state}")
+        if self.leaving:
+            raise ConfigError("this peer leaves: no link is added to it any more")
+        self.out[name] = OutLink(agent, address, planned=True)
+
+    def ask(self, name: str, round_: int) -> bool:
+        """Begin to open a planned link whose receiver can be reached; whether there was one to open."""
+        link = self.out.get(name)
+        if link is None or not link.planned or self.joining or self.leaving:
+            return False
+        self.out[name] = replace(link, planned=False, opening=True, first=round_ + AHEAD)
+        return True
+
+    def opened(self, name: str, first: int, round_: int) -> bool:
+        """Take the receiver's answer; whether it changes anything."""
+        link = self.out.get(name)
+        if link is None or not link.opening:
+            return False
+        self.out[name] = replace(link, opening=False, first=max(first, round_ + 1))
+        return True
+
+    def hear(self, name: str, agent: int, not_before: int, round_: int) -> int:
+        """Begin to hear a neighbour that asks for it, and return the first round of its link."""
+        if name not in self.into:
+            self.into[name] = InLink(agent, max(not_before, round_) + 1 if self.waits else round_ + 1)
+        return self.into[name].first
+
+    def close(self, name: str) -> None:
+        """Begin to close a link: the next round is its last, and pushes nothing over it."""
+        link = self.out.get(name)
+        if link is None:
+            raise ConfigError(f"there is no link to {name!r}; it has {', '.join(sorted(self.out)) or 'none'}")
+        if link.planned:
+            del self.out[name]
+        elif link.opening:
+            self.out[name] = replace(link, opening=False, last=0)
+        elif link.last is None:
+            self.out[name] = replace(link, last=max(self.begun + 1, link.first))
+
+    def close_in(self, name: str, last: int) -> None:
+        """Note the last round of a link from a neighbour."""
+        self.into[name] = replace(self.into[name], last=last)
+
+    def advance(self) -> bool:
+        """Take a leaver's next step, between two rounds; whether there was one."""
+        if not self.leaving or self.gone or self.into:
+            return False
+        if self.handed_on is None:
+            self.handed_on = self.begun + 1
+            return True
+        if not self.out:
+            self.gone = True
+            return True
+        if self.begun < self.handed_on or all(link.last is not None for link in self.out.values()):
+            return False
+        for name in [name for name, link in self.out.items() if link.last is None]:
+            self.close(name)
+        return True
+
+
+AHEAD = 2
+"""Rounds for which a sender that asks for a link goes on before it waits for the answer."""

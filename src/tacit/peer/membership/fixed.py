@@ -1,0 +1,69 @@
+"""Links that stay as they are for a whole epoch; the interface is that of `Members`, where they change."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from tacit.peer.machine.envelopes import Envelope
+from tacit.peer.machine.rounds import Views
+from tacit.peer.node.assignment import Plan
+
+SIDES: tuple[Literal["into", "out"], ...] = ("into", "out")
+
+
+class FixedLinks:
+    """The links of a plan."""
+
+    learns = may_begin = hurries = True
+    facts = None
+    """No book of links is kept."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self._first = plan.views(0)
+        self.hears, self.sends_to = (plan.neighbours(self._first, side) for side in SIDES)
+        self._places = {name: (role, k) for role, names in plan.members.items() for k, name in enumerate(names)}
+
+    def views(self, t: int) -> Views:
+        """Return this peer's view of its links in a round."""
+        return self.plan.views(t) if t else self._first
+
+    def name_of(self, role: str, agent: int) -> str:
+        """Return the name of a member."""
+        return self.plan.members[role][agent]
+
+    def place_of(self, name: str) -> tuple[str, int]:
+        """Return role and id of a neighbour."""
+        return self._places[name]
+
+    def expects(self, name: str) -> bool:
+        """Whether a peer that is not heard may ask for a link."""
+        return False
+
+    def early(self, name: str) -> bool:
+        """Whether a neighbour's messages have to wait for a slot."""
+        return False
+
+    def before_round(self) -> None:
+        """Nothing changes."""
+
+    def take_finals(self) -> None:
+        """No link is closed."""
+
+    def after_phase(self) -> bool:
+        """Nothing has to be committed."""
+        return False
+
+    def pinned(self) -> dict[str, int]:
+        """Return the out-neighbours whose last message is kept: none."""
+        return {}
+
+    def committed(self) -> None:
+        """No link is closed."""
+
+    def began(self, first: bool) -> None:
+        """The state is that of a founder."""
+
+    def keeps(self, name: str, envelope: Envelope) -> bool:
+        """Whether a message is the last of a link, and is kept for the next phase."""
+        return False
