@@ -44,6 +44,7 @@ label = "label"
 task = "multiclass"
 bias = false
 standardise = false
+exhausted = "cycle"
 [objective]
 kind = "softmax"
 classes = {classes}

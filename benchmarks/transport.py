@@ -109,9 +109,10 @@ async def receive_link(directory: Path, size: int, count: int) -> None:
     class Taking(Reception):
         position_interval = COMMITTED
 
-        async def take(self, name: str, phase: int, sent: int, message: Any, masks: bytes) -> None:
-            if sent % COMMITTED == 0:
-                self.at = Position(sent + 1, 0)
+        def take(self, arrival: Any) -> None:
+            arrival.decide(None)
+            if arrival.sent % COMMITTED == 0:
+                self.at = Position(arrival.sent + 1, 0)
                 self.listener.progressed()
 
     await Taking(size, Position(1, 0)).serve(directory)

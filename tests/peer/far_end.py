@@ -6,13 +6,13 @@ import asyncio
 import sys
 from pathlib import Path
 
-from tests.peer.linked import Federation, Hearing, Sending, ear, mouth
+from tests.peer.linked import LIVELY, Federation, Hearing, Sending, ear, mouth
 
 
 async def main(role: str, directory: str, address: str = "") -> None:
     federation = Federation.reopened(Path(directory), "a", "b")
     if role == "ear":
-        async with ear(federation, "b", Hearing("a")) as b:
+        async with ear(federation, "b", Hearing("a"), LIVELY) as b:
             print(b.port, flush=True)
             await asyncio.Event().wait()
     async with mouth(federation, "a", Sending(), "b", address):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
+import ssl
+import struct
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -17,20 +20,15 @@ import numpy as np
 from tacit.core.contract import Message, unprotected
 from tacit.core.errors import MessageRefused
 from tacit.peer.identity.authority import init_ca, issue
-from tacit.peer.identity.credentials import (
-    IdentityWatch,
-    channel_credentials,
-    channel_options,
-    grpc,
-    server_credentials,
-)
+from tacit.peer.identity.credentials import IdentityWatch
 from tacit.peer.identity.identity import identity_files, install, request
-from tacit.peer.node.exchange import Parcel, Position
+from tacit.peer.node.exchange import Arrival, Parcel, Position
+from tacit.peer.transport import frames as wire
 from tacit.peer.transport.codec import REASONS, Codec
-from tacit.peer.transport.dialer import LOSSES, Dialer, Settings
-from tacit.peer.transport.link import LINK
+from tacit.peer.transport.dialer import LOSSES, Dialer, Settings, _connected
+from tacit.peer.transport.handshake import Secured, shake_hands
 from tacit.peer.transport.listener import Limits, Listener
-from tacit.peer.transport.wire import tacit_pb2 as pb
+from tacit.peer.transport.reader import FrameReader
 from tacit.runtime import MessageSpec, ReleaseSpec
 
 JOB = "5f" * 32
@@ -51,6 +49,8 @@ def within(story: Coroutine[Any, Any, None], seconds: float = LIMIT) -> None:
 QUICK = Settings(connect_time=5.0, first_pause=0.02, longest_pause=0.1, ping_every=0.3, ping_timeout=60.0)
 """Nobody is taken for dead on a busy machine."""
 HURRIED = QUICK._replace(ping_timeout=0.5)
+LIVELY = Limits(ping_every=QUICK.ping_every, ping_timeout=60.0)
+"""Of a listener that gives signs of life as often."""
 
 
 def spec(*leaves: tuple[str, tuple[int, ...]], public: Sequence[tuple[str, tuple[int, ...]]] = ()) -> MessageSpec:
@@ -105,12 +105,6 @@ class Federation:
         federation = cls.__new__(cls)
         federation.directory, federation.watches = directory, {name: _watch(directory / name) for name in names}
         return federation
-
-    def server(self, name: str) -> grpc.ServerCredentials:
-        return server_credentials(self.watches[name])
-
-    def client(self, name: str) -> Callable[[], grpc.ChannelCredentials]:
-        return lambda: channel_credentials(self.watches[name].current())
 
 
 class Watched:
@@ -184,6 +178,9 @@ class Hearing(Watched):
         self.letters: list[tuple[str, str, bytes]] = []
         self.gate = asyncio.Event()
         self.gate.set()
+        self.held: list[Arrival] = []
+        self.curious = False
+        self.notices: list[tuple[str, bytes]] = []
         super().__init__()
 
     def admit(self, name: str) -> None:
@@ -196,15 +193,37 @@ class Hearing(Watched):
     def greeted(self, name: str, at_round: int) -> None:
         self.rounds[name] = at_round
 
-    async def take(self, name: str, phase: int, sent: int, message: Message | None, masks: bytes = b"") -> None:
+    def take(self, arrival: Arrival) -> None:
         self.calls += 1
+        name, phase, sent = arrival.name, arrival.phase, arrival.sent
         if (sent, phase) < self.at:
-            raise MessageRefused("stale", f"round {sent} is over")
-        if (name, phase, sent) in self.taken:
-            raise MessageRefused("repeated", f"round {sent} is here already")
-        await self.gate.wait()
-        self.taken.append((name, phase, sent))
-        self.messages.append(message)
+            arrival.decide(MessageRefused("stale", f"round {sent} is over"))
+        elif (name, phase, sent) in self.taken:
+            arrival.decide(MessageRefused("repeated", f"round {sent} is here already"))
+        elif self.gate.is_set():
+            self.let_in(arrival)
+        else:
+            self.held.append(arrival)
+        self.changed.set()
+
+    def let_in(self, arrival: Arrival) -> None:
+        if arrival.is_open:
+            self.taken.append((arrival.name, arrival.phase, arrival.sent))
+            self.messages.append(arrival.message)
+            arrival.decide(None)
+            self.changed.set()
+
+    def open_gate(self) -> None:
+        """Let in what is held back, and all that comes."""
+        self.gate.set()
+        held, self.held = self.held, []
+        for arrival in held:
+            self.let_in(arrival)
+
+    def noticed(self, name: str, payload: bytes) -> None:
+        if not self.curious:
+            raise MessageRefused("order", "no notice is expected")
+        self.notices.append((name, payload))
         self.changed.set()
 
     async def relay_key_message(self, name: str, recipient: str, payload: bytes) -> None:
@@ -222,6 +241,8 @@ class Sending(Watched):
         self.positions: list[Position] = []
         self.refusals: list[tuple[str, int, str]] = []
         self.letters: list[tuple[str, str, bytes]] = []
+        self.curious = False
+        self.notices: list[tuple[str, bytes]] = []
         super().__init__()
 
     def current_round(self) -> int:
@@ -241,6 +262,12 @@ class Sending(Watched):
 
     def key_message(self, relay: str, sender: str, payload: bytes) -> None:
         self.letters.append((relay, sender, payload))
+        self.changed.set()
+
+    def noticed(self, name: str, payload: bytes) -> None:
+        if not self.curious:
+            raise MessageRefused("order", "no notice is expected")
+        self.notices.append((name, payload))
         self.changed.set()
 
 
@@ -299,51 +326,111 @@ def far_end(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
+class Said(NamedTuple):
+    """A frame that a listener has sent."""
+
+    kind: str
+    value: Any
+
+
+PARSERS = {
+    wire.WELCOME: lambda payload: wire.parse_place(wire.WELCOME, payload),
+    wire.PROGRESS: lambda payload: wire.parse_place(wire.PROGRESS, payload),
+    wire.RECEIPT: wire.parse_receipt,
+    wire.LETTER: wire.parse_letter,
+    wire.ANSWER: wire.parse_answer,
+    wire.END: wire.parse_end,
+    wire.NOTICE: bytes,
+}
+
+
 class RawLink:
     """A link spoken by hand, for what a dialer never says."""
 
-    def __init__(self, call: Any) -> None:
-        self.call = call
+    def __init__(self, secured: Secured) -> None:
+        self.secured, self._reader, self._heard = secured, FrameReader(self), list[Said]()
+        self._loop = asyncio.get_running_loop()
 
     async def say(self, *frames: bytes) -> None:
         for frame in frames:
-            await self.call.write(frame)
+            for begin in range(0, len(frame), 2**14):
+                self.secured.tls.write(frame[begin : begin + 2**14])
+            await self._loop.sock_sendall(self.secured.connection, self.secured.outgoing.read())
 
-    async def hear(self) -> pb.Frame:
-        data = await self.call.read()
-        assert data is not grpc.aio.EOF
-        return pb.Frame.FromString(data)
+    def frame(self, kind: int, payload: memoryview) -> None:
+        if kind != wire.BEAT:
+            self._heard.append(Said(wire.KINDS[kind], PARSERS[kind](payload)))
 
-    async def rest(self) -> list[pb.Frame]:
+    async def _next(self) -> Said | None:
+        while not self._heard:
+            if self._reader.advance():
+                continue
+            space = self._reader.space()
+            try:
+                count = self.secured.tls.read(len(space), space)
+            except ssl.SSLWantReadError:
+                data = await self._loop.sock_recv(self.secured.connection, 2**16)
+                self.secured.incoming.write(data) if data else self.secured.incoming.write_eof()
+                continue
+            except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
+                return None
+            if not count:
+                return None
+            self._reader.took(int(count))
+        return self._heard.pop(0)
+
+    async def hear(self) -> Said:
+        said = await self._next()
+        assert said is not None
+        return said
+
+    async def rest(self) -> list[Said]:
         """Read all that is still said."""
         heard = []
-        with contextlib.suppress(grpc.RpcError):
-            while (data := await self.call.read()) is not grpc.aio.EOF:
-                heard.append(pb.Frame.FromString(data))
+        with contextlib.suppress(ConnectionError):
+            while (said := await self._next()) is not None:
+                heard.append(said)
         return heard
 
-    async def ending(self) -> tuple[grpc.StatusCode, str]:
-        """Read what is left and return how the link ended."""
-        await self.rest()
-        return await self.call.code(), await self.call.details()
+    async def ending(self) -> wire.End:
+        """Read what is left and return the last word."""
+        heard = await self.rest()
+        assert heard, "the link ended without a word"
+        assert heard[-1].kind == "end"
+        return heard[-1].value
+
+    async def half_close(self) -> None:
+        """Say that nothing more comes."""
+        with contextlib.suppress(ssl.SSLWantReadError):
+            self.secured.tls.unwrap()
+        await self._loop.sock_sendall(self.secured.connection, self.secured.outgoing.read())
+        self.secured.connection.shutdown(socket.SHUT_WR)
+
+    def cut(self) -> None:
+        """Break the connection."""
+        linger = struct.pack("ii", 1, 0)
+        self.secured.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        self.secured.connection.close()
 
 
 @contextlib.asynccontextmanager
-async def raw_link(federation: Federation, name: str, to: Ear, *options: Any, **channel: Any) -> AsyncIterator[RawLink]:
-    credentials = federation.client(name)()
-    opened = grpc.aio.secure_channel(to.address, credentials, options=channel_options(to.name, *options), **channel)
-    async with opened:
-        yield RawLink(opened.stream_stream(LINK)(timeout=LIMIT))
-
-
-def frame(**kind: Any) -> bytes:
-    """Return one frame as it lies on the wire."""
-    return pb.Frame(**kind).SerializeToString()
+async def raw_link(federation: Federation, name: str, to: Ear) -> AsyncIterator[RawLink]:
+    connection = await _connected(to.address)
+    try:
+        client = federation.watches[name].credentials().client
+        yield RawLink(await shake_hands(connection, client, server_side=False))
+    finally:
+        connection.close()
 
 
 def frames(parcel: Parcel, codec: Codec | None = None) -> list[bytes]:
     """Return all frames of a message."""
-    return list((codec or Codec(JOB, SPECS)).frames(parcel))
+    return [head + bytes(part) for head, part in (codec or Codec(JOB, SPECS)).frames(parcel)]
 
 
-HELLO = Codec(JOB, SPECS).hello(1)
+def chunks(content: bytes) -> list[bytes]:
+    """Return content as frames of its own."""
+    return [head + bytes(part) for head, part in wire.content_frames(content)]
+
+
+HELLO = Codec(JOB, SPECS).hello(1).frame()

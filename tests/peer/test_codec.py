@@ -17,15 +17,35 @@ from tacit.peer.node.exchange import VERSION, Parcel, Position
 from tacit.peer.transport.codec import LAST_ROUND, REASONS, Codec, Layout
 from tacit.peer.transport.frames import (
     CHUNK,
+    CONTENT,
     CONTROL_LIMIT,
+    HEADER,
     INLINE,
+    KEY_MESSAGE_LIMIT,
+    LETTER,
+    Answer,
+    End,
+    Header,
+    Hello,
+    Leaf,
+    Letter,
+    Place,
+    Receipt,
     content_frames,
-    parse_frame,
-    parse_key_message,
+    framed,
+    number,
+    number_at,
+    parse_answer,
+    parse_end,
+    parse_header,
+    parse_hello,
+    parse_letter,
+    parse_place,
+    parse_receipt,
     printable,
 )
-from tacit.peer.transport.wire import tacit_pb2 as pb
-from tests.peer.linked import HELLO, JOB, SPECS, message, parcel, spec
+from tacit.peer.transport.reader import FrameReader
+from tests.peer.linked import HELLO, JOB, SPECS, frames, message, parcel, spec
 
 CODEC = Codec(JOB, SPECS)
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int32", "uint8", "bool", "complex64")
@@ -39,12 +59,40 @@ def refusal(reason: str, text: str, action: Any, *arguments: Any) -> None:
     assert text in caught.value.detail
 
 
-def header(**changes: Any) -> pb.Header:
-    frame = parse_frame(next(CODEC.frames(parcel("b", 4))))
-    assert isinstance(frame, pb.Frame)
-    for field, value in changes.items():
-        setattr(frame.header, field, value)
-    return frame.header
+class Frames(list[tuple[int, bytes]]):
+    """All frames that a reader hands on; content lies in memory of its own."""
+
+    def frame(self, kind: int, payload: memoryview) -> None:
+        self.append((kind, bytes(payload)))
+
+    def content(self, size: int) -> memoryview:
+        self.memory = memoryview(bytearray(size))
+        return self.memory
+
+    def chunk(self, size: int) -> None:
+        self.append((CONTENT, bytes(self.memory)))
+
+
+def read(data: bytes, step: int | None = None) -> Frames:
+    """Return the frames in these bytes, which come so many at a time."""
+    found = Frames()
+    reader, place = FrameReader(found), 0
+    while True:
+        while reader.advance():
+            pass
+        if place == len(data):
+            return found
+        space = reader.space()
+        part = data[place : place + min(len(space), step or len(data))]
+        space[: len(part)] = part
+        reader.took(len(part))
+        place += len(part)
+
+
+def header(**changes: Any) -> Header:
+    ((kind, payload),) = read(frames(parcel("b", 4))[0])
+    assert kind == HEADER
+    return parse_header(memoryview(payload))._replace(**changes)
 
 
 @settings(derandomize=True, deadline=None, max_examples=60)
@@ -97,21 +145,60 @@ def test_a_message_of_its_own_that_does_not_fit_is_a_fault_of_the_algorithm(brok
 def test_a_message_of_any_size_goes_through_its_frames(size: int) -> None:
     codec = Codec(JOB, (spec(("uint8", (size,))),))
     content = np.random.default_rng(size).bytes(size)
-    frames = list(codec.frames(Parcel("peers", 0, 1, "b", content)))
-    assert len(frames) == 1 + (0 if size <= INLINE else -(-size // CHUNK))
-    assert max(map(len, frames)) <= CHUNK + 4
-    head = parse_frame(frames[0])
-    assert isinstance(head, pb.Frame)
-    assembler = codec.expect(head.header)
-    for frame in frames[1:]:
-        assert pb.Frame.FromString(frame).content  # what is written by hand is protobuf
+    sent = frames(Parcel("peers", 0, 1, "b", content), codec)
+    assert len(sent) == max(1, 0 if size <= INLINE else -(-size // CHUNK))
+    (kind, payload), *parts = read(b"".join(sent))
+    assert kind == HEADER
+    assembler = codec.expect(parse_header(memoryview(payload)))
+    for kind, part in parts:
+        assert kind == CONTENT
         if assembler.missing > CHUNK:
             refusal("truncated", f"of {size} bytes", assembler.message)
-        assembler.add(parse_frame(frame))
+        assembler.place(len(part))[:] = part
     assert assembler.missing == 0
     assert (assembler.phase, assembler.sent) == (0, 1)
     assert assembler.message().private["leaf0"].tobytes() == content
-    refusal("oversized", f"expected {size}", assembler.add, memoryview(b"x"))
+    refusal("oversized", f"expected {size}", assembler.place, 1)
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 1000, 2**14])
+def test_frames_are_the_same_however_their_bytes_come(step: int) -> None:
+    said = [HELLO, *frames(parcel("b", 1)), Letter(1, "c", bytes(range(256)) * 500).frame(), Place(2**31, 1).frame(2)]
+    said += [head + bytes(part) for head, part in content_frames(bytes(3000))]
+    said += [framed(HEADER, bytes(CONTROL_LIMIT))] * 3
+    found = read(b"".join(said), step)
+    assert [framed(kind, payload) for kind, payload in found] == said
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(st.integers(0, 2**32 - 1), st.binary(max_size=3))
+def test_numbers_are_read_as_they_are_written_and_one_way_only(value: int, behind: bytes) -> None:
+    data = number(value)
+    assert number_at(memoryview(data + behind), 0) == (value, len(data))
+    assert all(number_at(memoryview(data[:cut]), 0) is None for cut in range(len(data)))
+    if len(data) < 5:
+        at_length = bytes((*data[:-1], data[-1] | 0x80, 0))
+        refusal("malformed", "shortest", number_at, memoryview(at_length), 0)
+
+
+def test_every_frame_is_parsed_to_what_it_was_made_of() -> None:
+    for one, parse in (
+        (Receipt(1, 2**31, "stale", "l\u00e4te"), parse_receipt),
+        (Letter(7, "c", b"sealed"), parse_letter),
+        (Answer(2**32 - 1, "busy", ""), parse_answer),
+        (End("", "this peer stops"), parse_end),
+        (Header(3, 5, b"content", b"12345678", True), parse_header),
+        (Header(40, 1), parse_header),
+        (CODEC.hello(9), parse_hello),
+        (Hello(1, "", 0, ((), (Leaf("bool", (2**32 - 1, 0)),))), parse_hello),
+    ):
+        ((_, payload),) = read(one.frame())
+        assert parse(memoryview(payload)) == one
+        if parse not in (parse_letter, parse_header):  # whose last field goes on to the end
+            refusal("malformed", "1 bytes too many", parse, memoryview(payload + b"x"))
+        refusal("malformed", "", parse, memoryview(payload[:1] if parse is parse_header else payload[:-7] or b""))
+    ((kind, payload),) = read(Place(4, 1).frame(2))
+    assert parse_place(kind, memoryview(payload)) == (4, 1)
 
 
 @pytest.mark.parametrize(
@@ -136,15 +223,15 @@ def test_every_field_of_a_header_is_checked(reason: str, text: str, changes: dic
 
 def test_content_that_does_not_fit_a_frame_comes_in_frames_of_its_own() -> None:
     codec = Codec(JOB, (spec(("uint8", (INLINE + 1,))),))
-    assert codec.expect(pb.Header(round=1)).missing == INLINE + 1
-    refusal("size", "1 bytes of content with a header, expected 0", codec.expect, pb.Header(round=1, content=b"x"))
+    assert codec.expect(Header(0, 1)).missing == INLINE + 1
+    refusal("size", "1 bytes of content with a header, expected 0", codec.expect, Header(0, 1, b"x"))
 
 
 def test_a_message_says_nothing_that_hello_has_settled() -> None:
-    (data,) = CODEC.frames(parcel("b", 4))
-    assert len(data) == 28 + 6  # kind and length, round, content and its length
-    (last,) = CODEC.frames(parcel("b", LAST_ROUND, phase=1))
-    assert len(last) == 51 + 12
+    (data,) = frames(parcel("b", 4))
+    assert len(data) == 28 + 4  # kind and length, phase and round
+    (last,) = frames(parcel("b", LAST_ROUND, phase=1))
+    assert len(last) == 51 + 8
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -166,21 +253,18 @@ def test_truth_values_are_zero_or_one() -> None:
     refusal("size", "2 bytes of content, expected 3", layout.unpack, b"\0\1")
 
 
-FORMS = [layout.form for layout in CODEC.layouts]
+FORMS = CODEC.hello(1).forms
 
 
 def test_hello_says_version_job_round_and_forms() -> None:
     def heard(**changes: Any) -> int:
-        hello = pb.Hello(**{"version": VERSION, "job": JOB, "round": 3, "forms": FORMS} | changes)
-        return CODEC.check_hello(parse_frame(pb.Frame(hello=hello).SerializeToString()))
+        ((_, payload),) = read(Hello(VERSION, JOB, 3, FORMS)._replace(**changes).frame())
+        return CODEC.check_hello(parse_hello(memoryview(payload)))
 
     assert heard() == 3
-    assert CODEC.check_hello(parse_frame(CODEC.hello(5))) == 5
     refusal("version", f"version 1, this peer speaks {VERSION}", lambda: heard(version=1))
     refusal("job", f"job other, this peer works on {JOB}", lambda: heard(job="other"))
     refusal("round", "the last is", lambda: heard(round=2**31))
-    refusal("order", "header before hello", CODEC.check_hello, pb.Frame(header=header()))
-    refusal("order", "content before hello", CODEC.check_hello, memoryview(b"x"))
 
 
 @pytest.mark.parametrize(
@@ -196,54 +280,40 @@ def test_hello_says_version_job_round_and_forms() -> None:
 def test_messages_of_another_form_are_refused_at_hello(
     reason: str, text: str, leaves: list[tuple[str, list[int]]]
 ) -> None:
-    other = pb.Form(leaves=[pb.Leaf(dtype=dtype, shape=shape) for dtype, shape in leaves])
-    hello = pb.Hello(version=VERSION, job=JOB, round=3, forms=[other, FORMS[1]])
-    refusal(reason, text, CODEC.check_hello, pb.Frame(hello=hello))
-    hello = pb.Hello(version=VERSION, job=JOB, round=3, forms=FORMS[:1])
-    refusal("phase", "1 phases, expected 2", CODEC.check_hello, pb.Frame(hello=hello))
+    other = tuple(Leaf(dtype, tuple(shape)) for dtype, shape in leaves)
+    refusal(reason, text, CODEC.check_hello, Hello(VERSION, JOB, 3, (other, FORMS[1])))
+    refusal("phase", "1 phases, expected 2", CODEC.check_hello, Hello(VERSION, JOB, 3, FORMS[:1]))
 
 
 def test_positions_that_cannot_be_are_refused() -> None:
-    assert CODEC.position(pb.Progress(round=3, phase=1)) == Position(3, 1)
-    assert CODEC.position(pb.Welcome(round=LAST_ROUND, phase=2)) == Position(LAST_ROUND, 2)
-    refusal("round", "the last is", CODEC.position, pb.Progress(round=2**31))
-    refusal("phase", "phase 3 of 2", CODEC.position, pb.Welcome(round=1, phase=3))
+    assert CODEC.position(Place(3, 1)) == Position(3, 1)
+    assert CODEC.position(Place(LAST_ROUND, 2)) == Position(LAST_ROUND, 2)
+    refusal("round", "the last is", CODEC.position, Place(2**31, 0))
+    refusal("phase", "phase 3 of 2", CODEC.position, Place(1, 3))
 
 
 @pytest.mark.parametrize(
     ("reason", "data"),
     [
-        ("malformed", b""),
-        ("malformed", b"\x08"),
-        ("malformed", HELLO[:-1]),
-        ("malformed", b"\x22\x00"),
-        ("malformed", b"\x22"),
-        ("malformed", b"\x22\x05abcd"),
-        ("malformed", b"\x22\x03abcd"),
-        ("malformed", HELLO + b"\x22\x01x"),
-        ("malformed", b"\x0a\x04\x12\x02\xff\xfe"),
-        ("oversized", b"\x22\x81\x80\x40" + bytes(CHUNK + 1)),
-        ("oversized", b"\x22\xff\xff\xff\xff\x0f"),
-        ("oversized", b"\x0a" + bytes(CONTROL_LIMIT)),
-        ("compressed", b"\x1f\x8b" + bytes(10)),
-        ("compressed", b"\x78\x9c" + bytes(10)),
+        ("malformed", b"\0\0"),
+        ("malformed", b"\x0c\0"),
+        ("malformed", b"\xff\xff"),
+        ("malformed", b"\x1f\x8b" + bytes(10)),  # gzip
+        ("malformed", bytes((CONTENT, 0))),
+        ("malformed", bytes((HEADER,)) + b"\xff" * 5),
+        ("malformed", bytes((HEADER,)) + b"\x80\0"),
+        ("oversized", bytes((CONTENT,)) + number(CHUNK + 1)),
+        ("oversized", bytes((HEADER,)) + number(CONTROL_LIMIT + 1)),
+        ("oversized", bytes((LETTER,)) + number(KEY_MESSAGE_LIMIT + 1)),
     ],
 )
 def test_bytes_that_are_no_frame_are_refused(reason: str, data: bytes) -> None:
-    refusal(reason, "", parse_frame, data)
-
-
-def test_letters_have_a_limit() -> None:
-    assert (
-        parse_key_message(pb.Letter(correspondent="c", payload=b"x" * 2**20).SerializeToString()).correspondent == "c"
-    )
-    refusal("oversized", "at most", parse_key_message, pb.Letter(payload=bytes(2**20 + 2**13)).SerializeToString())
-    refusal("malformed", "no Letter", parse_key_message, b"\x0a\x05")
+    refusal(reason, "", read, data)
 
 
 def test_content_is_cut_without_a_rest() -> None:
     assert list(content_frames(b"")) == []
-    assert [len(parse_frame(f)) for f in content_frames(bytes(2 * CHUNK))] == [CHUNK, CHUNK]
+    assert [len(part) for _, part in content_frames(bytes(2 * CHUNK))] == [CHUNK, CHUNK]
 
 
 def test_texts_of_others_are_short_and_on_one_line() -> None:
@@ -254,20 +324,19 @@ def test_whoever_is_not_called_is_told_so_by_an_empty_content() -> None:
     called = spec(("float32", (3,)))._replace(addressed=True)
     codec = Codec(JOB, (called, spec(("float32", (3,)))))
     assert codec.pack(0, None) == b""
-    (frame,) = codec.frames(Parcel("peers", 0, 1, "b", b""))
-    parsed = parse_frame(frame)
-    assert isinstance(parsed, pb.Frame)
-    received = codec.expect(parsed.header)
+    (frame,) = frames(Parcel("peers", 0, 1, "b", b""), codec)
+    ((_, payload),) = read(frame)
+    parsed = parse_header(memoryview(payload))
+    received = codec.expect(parsed)
     assert received.missing == 0
     assert received.message() is None
     # Of a phase that is for everybody nothing may be left out, and a message that is cut off is none.
     with pytest.raises(ContractError, match="0 bytes"):
         list(codec.frames(Parcel("peers", 1, 1, "b", b"")))
-    assert len(frame) == 6
-    parsed.header.phase = 1
-    refusal("size", "nothing in phase 1", codec.expect, parsed.header)
-    refusal("size", "12 bytes of content", codec.expect, pb.Header(round=1, content=bytes(12), nothing=True))
-    refusal("size", "0 bytes of content with a header, expected 12", codec.expect, pb.Header(round=1))
+    assert len(frame) == 4
+    refusal("size", "nothing in phase 1", codec.expect, parsed._replace(phase=1))
+    refusal("size", "12 bytes of content", codec.expect, Header(0, 1, bytes(12), nothing=True))
+    refusal("size", "0 bytes of content with a header, expected 12", codec.expect, Header(0, 1))
     refusal("size", "4 bytes of content", codec.unpack, 0, bytes(4))
     with pytest.raises(ContractError, match="empty messages"):
         Codec(JOB, (spec()._replace(addressed=True),))

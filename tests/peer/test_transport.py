@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 
 from tacit.core.errors import ConfigError, MessageRefused, RemoteError, StoreError
-from tacit.peer.node.exchange import Parcel, Position
+from tacit.peer.node.exchange import Arrival, Parcel, Position
+from tacit.peer.transport import frames as wire
 from tacit.peer.transport.listener import Limits
-from tacit.peer.transport.wire import tacit_pb2 as pb
 from tests.peer.linked import (
     HELLO,
     HURRIED,
+    LIVELY,
     QUICK,
     Federation,
     Hearing,
@@ -121,7 +122,7 @@ def test_a_link_whose_message_is_held_back_is_replaced_in_time(federation: Feder
         async with ear(federation, "b", hearing) as b, mouth(federation, "a", sending, "b", b.address, settings) as a:
             await a.diary.until(lambda: a.diary.links.count(("b", "out", True)) == 3)
             assert a.diary.losses == []
-            hearing.gate.set()
+            hearing.open_gate()
             await hearing.until(lambda: bool(hearing.taken))
             assert hearing.taken == [("a", 0, 1)]
             assert "truncated" not in b.diary.reasons
@@ -137,9 +138,9 @@ def test_a_message_that_is_held_when_the_link_breaks_is_let_go(federation: Feder
             async with raw_link(federation, "a", b) as link:
                 await link.say(HELLO, *frames(parcel("b", 1)))
                 await link.hear()
-                await b.diary.until(lambda: bool(b.diary.into))
+                await hearing.until(lambda: bool(hearing.held))
             await b.diary.until(lambda: b.diary.links[-1] == ("a", "in", False))
-            hearing.gate.set()
+            hearing.open_gate()
             assert b.listener.connected == set()
             assert hearing.taken == []
             assert b.diary.refusals == []
@@ -153,14 +154,13 @@ def test_a_fault_of_the_receiver_ends_the_link_without_a_word_of_it(
     async def story() -> None:
         hearing = Hearing("a")
 
-        async def fail(*_: Any) -> None:
+        def fail(*_: Any) -> None:
             raise StoreError("the disk at /secret is full")
 
         hearing.take = fail  # type: ignore[method-assign]
         async with ear(federation, "b", hearing) as b, raw_link(federation, "a", b) as link:
             await link.say(HELLO, *frames(parcel("b", 1)))
-            code, details = await link.ending()
-            assert (code.name, details) == ("INTERNAL", "a fault of this peer")
+            assert await link.ending() == ("", "a fault of this peer")
             assert b.diary.refusals == []
         assert "/secret" in caplog.text
 
@@ -172,9 +172,8 @@ def test_the_listener_ends_connections_that_are_too_old(federation: Federation) 
         limits = Limits(connection_age=0.3, hello_time=0.3)
         async with ear(federation, "b", Hearing("a"), limits) as b, raw_link(federation, "a", b) as link:
             await link.say(HELLO)
-            assert (await link.hear()).WhichOneof("kind") == "welcome"
-            code, _ = await link.ending()
-            assert code.name == "UNAVAILABLE"
+            assert (await link.hear()).kind == "welcome"
+            assert (await link.ending()).reason == ""
 
     within(story())
 
@@ -185,13 +184,13 @@ def test_a_newer_link_of_the_same_peer_replaces_the_older(federation: Federation
         hearing.gate.clear()
         async with ear(federation, "b", hearing) as b, raw_link(federation, "a", b) as old:
             await old.say(HELLO, *frames(parcel("b", 1)))
-            assert (await old.hear()).WhichOneof("kind") == "welcome"
+            assert (await old.hear()).kind == "welcome"
             async with raw_link(federation, "a", b) as new:
                 await new.say(HELLO)
-                assert (await new.hear()).WhichOneof("kind") == "welcome"
-                code, details = await old.ending()
-                assert (code.name, "newer link" in details) == ("ABORTED", True)
-                hearing.gate.set()
+                assert (await new.hear()).kind == "welcome"
+                reason, detail = await old.ending()
+                assert (reason, "newer link" in detail) == ("", True)
+                hearing.open_gate()
                 await new.say(*frames(parcel("b", 1)))
                 await hearing.until(lambda: bool(hearing.taken))
                 assert hearing.taken == [("a", 0, 1)]  # that of the old link was never taken in
@@ -205,8 +204,8 @@ def test_a_newer_link_of_the_same_peer_replaces_the_older(federation: Federation
 class Forgetful(Hearing):
     """Keeps no message, so that only what is under way takes memory."""
 
-    async def take(self, *arguments: Any) -> None:
-        await super().take(*arguments)
+    def let_in(self, arrival: Arrival) -> None:
+        super().let_in(arrival)
         self.messages.clear()
 
 
@@ -221,13 +220,16 @@ def test_a_message_that_is_held_back_holds_back_the_sender(federation: Federatio
         content = bytes(size)
         sending = Sending(*(Parcel("peers", 0, t, "b", content) for t in range(1, count + 1)), specs=large)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        async with ear(federation, "b", hearing) as b, mouth(federation, "a", sending, "b", b.address, HURRIED) as a:
+        async with (
+            ear(federation, "b", hearing, LIVELY) as b,
+            mouth(federation, "a", sending, "b", b.address, HURRIED) as a,
+        ):
             with pytest.raises(TimeoutError):  # far longer than it takes to send all of it, and than two pings take
                 async with asyncio.timeout(1.5):
                     await a.diary.until(lambda: a.diary.out["b"] > 5 * size)
             assert hearing.calls == 1
             assert a.diary.losses == []
-            hearing.gate.set()
+            hearing.open_gate()
             await hearing.until(lambda: len(hearing.taken) == count)
             assert [sent for *_, sent in hearing.taken] == list(range(1, count + 1))
             assert b.diary.refusals == []
@@ -257,11 +259,11 @@ def test_steps_that_are_close_together_are_told_as_one(federation: Federation) -
         hearing = Hearing("a")
         async with ear(federation, "b", hearing) as b, raw_link(federation, "a", b) as link:
             await link.say(HELLO)
-            assert (await link.hear()).welcome.round == 1
+            assert (await link.hear()).value.round == 1
             for step in range(2, 1000):
                 hearing.at = Position(step, 0)
                 b.listener.progressed()
-            assert (await link.hear()).progress.round == 999
+            assert (await link.hear()).value.round == 999
 
     within(story())
 
@@ -275,22 +277,22 @@ def test_a_position_is_told_when_it_covers_a_message_and_otherwise_now_and_then(
             for hearing.at in positions:
                 b.listener.progressed()
                 await link.say(*frames(parcel("b", 1000)))  # refused: when that is heard, what was to be told is told
-                assert (await link.hear()).receipt.reason == "repeated"
+                assert (await link.hear()).value.reason == "repeated"
 
         async with ear(federation, "b", hearing) as b, raw_link(federation, "a", b) as link:
             await link.say(HELLO, *frames(parcel("b", 1000)))
-            assert (await link.hear()).welcome.round == 1
+            assert (await link.hear()).value.round == 1
             await hearing.until(lambda: bool(hearing.taken))
             await moves(link, Position(1, 1), Position(2, 0), Position(3, 1))
             hearing.at = Position(4, 0)
             b.listener.progressed()
-            assert (await link.hear()).progress == pb.Progress(round=4)
+            assert (await link.hear()).value == wire.Place(4, 0)
             await link.say(*frames(parcel("b", 4)))
             await hearing.until(lambda: len(hearing.taken) == 2)
             await moves(link, Position(4, 0))
             hearing.at = Position(4, 1)
             b.listener.progressed()
-            assert (await link.hear()).progress == pb.Progress(round=4, phase=1)
+            assert (await link.hear()).value == wire.Place(4, 1)
             await moves(link, Position(5, 0), Position(6, 1))
 
     within(story())
@@ -300,11 +302,11 @@ def test_what_came_by_an_older_link_or_late_is_confirmed_too(federation: Federat
     class Tolerant(Hearing):
         position_interval = 100
 
-        async def take(self, name: str, phase: int, sent: int, *rest: Any) -> None:
-            if ("a", phase, sent) in self.taken:
-                raise MessageRefused("repeated", "it is here already")
-            self.taken.append((name, phase, sent))
-            self.changed.set()
+        def take(self, arrival: Arrival) -> None:
+            if ("a", arrival.phase, arrival.sent) in self.taken:
+                arrival.decide(MessageRefused("repeated", "it is here already"))
+            else:
+                self.let_in(arrival)
 
     async def story() -> None:
         hearing = Tolerant("a")
@@ -314,43 +316,68 @@ def test_what_came_by_an_older_link_or_late_is_confirmed_too(federation: Federat
                 await hearing.until(lambda: bool(hearing.taken))
             async with raw_link(federation, "a", b) as new:
                 await new.say(HELLO, *frames(parcel("b", 5)))
-                assert (await new.hear()).welcome.round == 1
-                assert (await new.hear()).receipt.reason == "repeated"
+                assert (await new.hear()).value.round == 1
+                assert (await new.hear()).value.reason == "repeated"
                 hearing.at = Position(6, 0)
                 b.listener.progressed()
-                assert (await new.hear()).progress.round == 6
+                assert (await new.hear()).value.round == 6
                 hearing.at = Position(9, 0)
                 b.listener.progressed()
                 await new.say(*frames(parcel("b", 7)))
-                assert (await new.hear()).progress.round == 9
+                assert (await new.hear()).value.round == 9
 
     within(story())
 
 
-def test_nobody_is_welcomed_before_the_older_link_is_quite_over(federation: Federation) -> None:
-    class Slow(Hearing):
-        done = asyncio.Event()
-
-        async def take(self, *arguments: Any) -> None:
-            try:
-                await asyncio.Event().wait()
-            finally:
-                await self.done.wait()
-
+def test_what_an_older_link_brought_is_left_out_when_a_newer_one_is_welcomed(federation: Federation) -> None:
     async def story() -> None:
-        hearing = Slow("a")
+        hearing = Hearing("a")
+        hearing.gate.clear()
         async with ear(federation, "b", hearing) as b, raw_link(federation, "a", b) as old:
             await old.say(HELLO, *frames(parcel("b", 1)))
-            await old.hear()
-            await b.diary.until(lambda: bool(b.diary.into))
+            await hearing.until(lambda: bool(hearing.held))
+            (arrival,) = hearing.held
+            assert arrival.is_open
             async with raw_link(federation, "a", b) as new:
                 await new.say(HELLO)
-                answer = asyncio.ensure_future(new.hear())
-                assert (await old.ending())[0].name == "ABORTED"
-                await asyncio.wait((answer,), timeout=0.2)
-                assert not answer.done()
-                hearing.done.set()
-                assert (await answer).WhichOneof("kind") == "welcome"
+                assert (await new.hear()).kind == "welcome"
+                assert not arrival.is_open
+                hearing.open_gate()
+                assert hearing.taken == []
+                arrival.decide(None)  # too late: nobody is told
+                assert b.diary.taken == {}
+
+    within(story())
+
+
+def test_notices_travel_both_ways_where_they_are_expected(federation: Federation) -> None:
+    async def story() -> None:
+        hearing, sending = Hearing("a"), Sending()
+        hearing.curious = sending.curious = True
+        async with ear(federation, "b", hearing) as b, mouth(federation, "a", sending, "b", b.address) as a:
+            assert not a.dialer.notify(b"too early")
+            assert not b.listener.notify("a", b"too early")
+            await b.diary.until(lambda: b.listener.connected == {"a"})
+            await a.diary.until(lambda: a.dialer.connected)
+            assert a.dialer.notify(bytes(wire.CONTROL_LIMIT))
+            assert b.listener.notify("a", b"")
+            await hearing.until(lambda: bool(hearing.notices))
+            await sending.until(lambda: bool(sending.notices))
+            assert hearing.notices == [("a", bytes(wire.CONTROL_LIMIT))]
+            assert sending.notices == [("b", b"")]
+            assert not b.listener.notify("c", b"nobody")
+
+    within(story())
+
+
+def test_a_link_that_is_cut_says_why(federation: Federation) -> None:
+    async def story() -> None:
+        async with ear(federation, "b", Hearing("a")) as b, mouth(federation, "a", Sending(), "b", b.address) as a:
+            await b.diary.until(lambda: b.listener.connected == {"a"})
+            b.listener.cut("c", "sender")
+            b.listener.cut("a", "sender", "a is not heard any more")
+            await a.diary.until(lambda: bool(a.diary.losses))
+            assert a.diary.losses[0] == ("b", "turned away", "sender: a is not heard any more")
 
     within(story())
 

@@ -9,7 +9,6 @@ import shlex
 import signal
 import sys
 import time
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +19,6 @@ from tacit.core.errors import BudgetExceeded, ConfigError, TacitError
 
 if TYPE_CHECKING:
     from tacit.config.peer import PeerSettings
-    from tacit.deploy.peer import Peer
 
 app = typer.Typer(help="Run peers over mutual TLS: identities, start, look, stop.")
 
@@ -136,33 +134,19 @@ def run(
 async def _serve(file: Path) -> None:
     import asyncio
 
-    from tacit.peer.operations.logs import Log
-    from tacit.peer.transport.tls_log import HandshakeLog
+    from tacit.deploy.peer import Peer
 
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    running: list[Peer] = []
-
-    def refused(reason: str, line: str) -> None:
-        for peer in running:
-            loop.call_soon_threadsafe(peer.note_handshake, reason, line)
-
-    def said(line: str) -> None:
-        loop.call_soon_threadsafe(partial(Log().info, "grpc", line=line))
-
-    with HandshakeLog(refused, said):
-        from tacit.deploy.peer import Peer  # after the log, which has to be there before gRPC is
-
-        peer = await Peer.start(file)
-        running.append(peer)
-        working, stopping = asyncio.create_task(peer.finished()), asyncio.create_task(stop.wait())
-        try:
-            await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
-            if working.done() and isinstance(working.exception(), BudgetExceeded):
-                await stopping  # it goes on to predict, and says in /health why it learns no more
-        finally:
-            await peer.stop()
+    peer = await Peer.start(file)
+    working, stopping = asyncio.create_task(peer.finished()), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if working.done() and isinstance(working.exception(), BudgetExceeded):
+            await stopping  # it goes on to predict, and says in /health why it learns no more
+    finally:
+        await peer.stop()
         stopping.cancel()
         if working.done() and not isinstance(working.exception(), BudgetExceeded):
             working.result()

@@ -201,15 +201,6 @@ class Peer(CloseOnce):
             "rows_not_learnt": None if self._file is None else {"bad": self._file.bad, "known": self._file.known},
         }
 
-    def note_handshake(self, reason: str, line: str) -> None:
-        """Count a TLS handshake that gRPC refused; see `tacit.peer.transport.tls_log`.
-
-        Args:
-          reason: Kind of the refusal, as a label of the counter.
-          line: Line of gRPC's log.
-        """
-        self._service.note_handshake(reason, line)
-
     async def finished(self) -> None:
         """Wait until the last round is over and neighbours have its messages; raises the fault that ended rounds."""
         await self._service.finished.wait()

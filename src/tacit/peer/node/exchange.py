@@ -1,13 +1,16 @@
 """Protocol of a link: positions, parcels, and the interfaces that the transport needs of its peer.
 
-An edge A -> B is a stream that the *sender* A opens. A sends messages; B answers with its position, which tells A what
-it may forget, and with receipts of what it refused. B needs no way to call A, which may not trust it::
+An edge A -> B is a connection that the *sender* A opens. A sends messages; B answers with its position, which tells A
+what it may forget, and with receipts of what it refused. B needs no way to call A, which may not trust it::
 
     A: hello(version, job, round, forms)
     B: welcome(position)             A sends again whatever the position does not cover
     A: header, content, content ...  one message
     B: receipt(why)                  if B refuses it
     B: progress(position)            after the commit at B that covers a message of A
+    A: letter(recipient)             a sealed key message for another neighbour of B; B answers what became of it
+    B: letter(sender)                one that B passes on
+    either: notice, beat, end        a few bytes of another protocol; a sign of life; the last word
 
 A message may be a few numbers, so overhead counts: what hello has settled, or what follows from the phase (links,
 types, sizes), is not repeated, and a position that confirms nothing of A is sent only now and then.
@@ -15,13 +18,14 @@ types, sizes), is not repeated, and a position that confirms nothing of A is sen
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from tacit.core.contract import Message
+from tacit.core.errors import MessageRefused
 from tacit.runtime import MessageSpec
 
-VERSION = 2
+VERSION = 3
 """Version of the protocol; peers of different versions do not talk."""
 
 
@@ -73,6 +77,40 @@ class Parcel(NamedTuple):
     """Tags of the sessions that its masks come from; empty in the store, and where messages are not masked."""
 
 
+class Arrival:
+    """A message of a neighbour that fits its phase's spec, until the peer has taken it in or refused it."""
+
+    __slots__ = ("_on_decision", "masks", "message", "name", "phase", "sent")
+
+    def __init__(
+        self,
+        name: str,
+        phase: int,
+        sent: int,
+        message: Message | None,
+        masks: bytes,
+        on_decision: Callable[[Arrival, MessageRefused | None], None],
+    ) -> None:
+        """Take the message; `on_decision` is told the refusal, or None when it is in."""
+        self.name, self.phase, self.sent, self.message, self.masks = name, phase, sent, message, masks
+        self._on_decision: Callable[[Arrival, MessageRefused | None], None] | None = on_decision
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is neither taken in, nor refused, nor dropped with its link."""
+        return self._on_decision is not None
+
+    def decide(self, refusal: MessageRefused | None) -> None:
+        """Say what became of it."""
+        told, self._on_decision = self._on_decision, None
+        if told is not None:
+            told(self, refusal)
+
+    def drop(self) -> None:
+        """Have it left out: its link is over, and a newer one brings it again."""
+        self._on_decision = None
+
+
 class Reception(Protocol):
     """Interface of a peer to the listening side of its transport. `name` always comes from a certificate."""
 
@@ -92,15 +130,18 @@ class Reception(Protocol):
     def greeted(self, name: str, at_round: int) -> None:
         """Note the round that a neighbour names in its hello."""
 
-    async def take(self, name: str, phase: int, sent: int, message: Message | None, masks: bytes) -> None:
-        """Take in a message that fits its phase's spec; returns when it is in, or raises MessageRefused.
+    def take(self, arrival: Arrival) -> None:
+        """Take in a message, now or later, or refuse it: `arrival.decide` says so.
 
-        A message that is too early is held here until its round is near. Meanwhile nothing more is read from that
-        neighbour, so that back-pressure reaches it.
+        A message that is too early is held here until its round is near. Until it is decided, nothing more is read from
+        that neighbour, so that back-pressure reaches it. One that is no longer open must be left out.
         """
 
     async def relay_key_message(self, name: str, recipient: str, payload: bytes) -> None:
         """Pass on a sealed key-agreement message to another neighbour of this peer, or raise MessageRefused."""
+
+    def noticed(self, name: str, payload: bytes) -> None:
+        """Take a notice of an in-neighbour, or raise MessageRefused, which ends the link."""
 
 
 class Dispatch(Protocol):
@@ -123,3 +164,6 @@ class Dispatch(Protocol):
 
     def key_message(self, relay: str, sender: str, payload: bytes) -> None:
         """Take a sealed key-agreement message of another neighbour of `relay`."""
+
+    def noticed(self, name: str, payload: bytes) -> None:
+        """Take a notice of an out-neighbour, or raise MessageRefused, which ends the link."""

@@ -7,10 +7,9 @@ import hashlib
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tacit.core.contract import Message
 from tacit.core.errors import ConfigError, MessageRefused, PrivacyError, TacitError
 from tacit.peer.identity.credentials import IdentityWatch
-from tacit.peer.node.exchange import Parcel, Position
+from tacit.peer.node.exchange import Arrival, Parcel, Position
 from tacit.peer.node.node import Node
 from tacit.peer.operations.logs import Log
 from tacit.peer.transport.dialer import Dialer
@@ -25,8 +24,9 @@ if TYPE_CHECKING:
 class NodeLinks:
     """All links of one node: the `Reception` and the `Dispatch` of its transport.
 
-    The node is touched only while `turn` is held. Greetings, rounds and confirmations that come meanwhile are kept
-    until `apply_news`, which the holder of the turn calls; `wake` is set when there are some.
+    The node is touched only while nobody else holds `turn`. Messages, greetings, rounds and confirmations are kept
+    until `apply_news`, which lets them in all together: as soon as what has come at once is read, or after the step
+    under way. A message that is early stays here, and its neighbour is not read, until its time has come.
     """
 
     def __init__(
@@ -43,15 +43,17 @@ class NodeLinks:
         self.job = node.plan.job
         self.specs: Sequence[MessageSpec] = node.specs
         self.position_interval = node.position_interval
-        self.turn, self.wake = asyncio.Lock(), asyncio.Event()
-        self._progress = asyncio.Event()
+        self.turn = asyncio.Lock()
+        self._looking = False
+        self._waiters: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
+        self._inbox: list[Arrival] = []
         self._greetings: dict[str, int] = {}
         self._claims: dict[str, int] = {}
         self._doubted: set[str] = set()
         self._confirmations: dict[str, list[Position]] = {}
         self.dialers: dict[str, Dialer] = {}
         self.listener = Listener(self, watch, events, limits)
-        self._dialling: list[asyncio.Task[None]] = []
+        self._dialling: dict[str, asyncio.Task[None]] = {}
         self._secrets: list[PairwiseSecrets] = []
         self._on_key_message: dict[str, Callable[[str, bytes], None]] = {}
 
@@ -61,16 +63,56 @@ class NodeLinks:
         if missing:
             raise ConfigError(f"no address for {', '.join(sorted(missing))}, to whom this peer sends; add it")
         for name in sorted(self.node.sends_to):
-            self.dialers[name] = Dialer(self, name, addresses[name], self._watch, self._events)
-            self._dialling.append(asyncio.create_task(self.dialers[name].run()))
+            self.dial_one(name, addresses[name])
+
+    def dial_one(self, name: str, address: str) -> None:
+        """Keep a link to one more neighbour."""
+        self.dialers[name] = Dialer(self, name, address, self._watch, self._events)
+        self._dialling[name] = asyncio.create_task(self.dialers[name].run())
+
+    async def hang_up_on(self, name: str) -> None:
+        """End the link to one neighbour, and dial it no more."""
+        self.dialers.pop(name, None)
+        task = self._dialling.pop(name, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     async def hang_up(self) -> None:
         """End key agreement and the links to out-neighbours."""
         for secret in self._secrets:
             await secret.close()
-        for task in self._dialling:
-            task.cancel()
-        await asyncio.gather(*self._dialling, return_exceptions=True)
+        for name in tuple(self._dialling):
+            self._dialling[name].cancel()
+        await asyncio.gather(*self._dialling.values(), return_exceptions=True)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until a condition holds; it is checked whenever there are news, with the node at rest."""
+        if not self.turn.locked():
+            self.apply_news()
+            if condition():
+                return
+        waiter = condition, asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        try:
+            await waiter[1]
+        finally:
+            self._waiters.remove(waiter)
+
+    def look(self) -> None:
+        """Have news let in and conditions checked, once, when all that has come at once is read."""
+        if not self._looking:
+            self._looking = True
+            asyncio.get_running_loop().call_soon(self._look)
+
+    def _look(self) -> None:
+        self._looking = False
+        if self.turn.locked():
+            return  # after the step, which ends with `progressed`
+        self.apply_news()
+        for condition, waiter in self._waiters:
+            if not waiter.done() and condition():
+                waiter.set_result(None)
 
     def undelivered(self, connected: bool) -> bool:
         """Whether any out-neighbour, or any that is `connected`, has messages to confirm."""
@@ -80,14 +122,13 @@ class NodeLinks:
 
     def progressed(self) -> None:
         """Pass on that the node has done a step: early messages may fit now, and there may be new ones to send."""
-        self._progress.set()
-        self._progress = asyncio.Event()
+        self.look()
         self.listener.progressed()
         for dialer in self.dialers.values():
             dialer.wake()
 
     def apply_news(self) -> None:
-        """Let in what was heard since the last turn; called with the turn taken."""
+        """Let in what was heard since the last time; called where nobody else has the turn."""
         greetings, self._greetings = self._greetings, {}
         for name, at_round in greetings.items():
             self.node.greeted(name, at_round)
@@ -95,6 +136,7 @@ class NodeLinks:
         for name, at_round in claims.items():
             self.node.announced(name, at_round)
         self._note_doubts()
+        self._let_in()
         confirmations, self._confirmations = self._confirmations, {}
         for name, positions in confirmations.items():
             for position in positions:
@@ -104,6 +146,21 @@ class NodeLinks:
                     self._events.refused(refusal.reason, name, refusal.detail)
             if name in self.dialers:
                 self.dialers[name].wake()  # it may be sent more now
+
+    def _let_in(self) -> None:
+        """Let messages in; those that are early stay."""
+        inbox, self._inbox = self._inbox, []
+        for arrival in inbox:
+            if arrival.is_open and self.node.too_early(arrival.name, arrival.sent):
+                self._inbox.append(arrival)
+            elif arrival.is_open:
+                links = self.node.plan.algorithm.phases[arrival.phase].links
+                try:
+                    self.node.receive(arrival.name, links, arrival.phase, arrival.sent, arrival.message, arrival.masks)
+                except MessageRefused as refusal:
+                    arrival.decide(refusal)
+                else:
+                    arrival.decide(None)
 
     def _note_doubts(self) -> None:
         """Count and log neighbours that say they are far ahead, once each time that they begin to."""
@@ -132,22 +189,23 @@ class NodeLinks:
         self.node.admit(name)
         self._greetings[name] = at_round
         self._claims.pop(name, None)
-        self.wake.set()
+        self.look()
 
-    async def take(self, name: str, phase: int, sent: int, message: Message | None, masks: bytes) -> None:
-        """Let a message in between two steps; one that is early is held until its time has come."""
+    def take(self, arrival: Arrival) -> None:
+        """Keep a message for the next look; one that is early until its time has come."""
+        name, phase, sent = arrival.name, arrival.phase, arrival.sent
         self.node.admit(name)
         self._claims[name] = max(sent, self._claims.get(name, 0))
-        self.wake.set()
-        links = self.node.plan.algorithm.phases[phase].links
         if self._log.detailed:  # without its values: the logs can show that no release has two forms
-            digest = hashlib.sha256(self.node.codec.pack(phase, message)).hexdigest()
+            links = self.node.plan.algorithm.phases[phase].links
+            digest = hashlib.sha256(self.node.codec.pack(phase, arrival.message)).hexdigest()
             self._log.debug("message", neighbour=name, links=links, phase=phase, round=sent, digest=digest)
-        while self.node.too_early(name, sent):
-            await self._progress.wait()
-        async with self.turn:
-            self.node.receive(name, links, phase, sent, message, masks)
-        self.wake.set()
+        self._inbox.append(arrival)
+        self.look()
+
+    def noticed(self, name: str, payload: bytes) -> None:
+        """Refuse a notice of any neighbour: none is expected."""
+        raise MessageRefused("order", f"a notice of {len(payload)} bytes, and none is expected of {name!r}")
 
     async def relay_key_message(self, name: str, recipient: str, payload: bytes) -> None:
         """Pass on a sealed key-agreement message from one in-neighbour to another."""
@@ -168,7 +226,7 @@ class NodeLinks:
     def confirmed(self, name: str, position: Position) -> None:
         """Note a neighbour's position, for the next turn."""
         self._confirmations.setdefault(name, []).append(position)
-        self.wake.set()
+        self.look()
 
     def refused(self, name: str, parcel: Parcel, reason: str, detail: str) -> None:
         """Log what a neighbour did not accept."""

@@ -1,7 +1,7 @@
 """A whole peer without input or output of its own: round machine, store, outbox, and the rules of waiting.
 
 A shell reports events with their time (`now`, in seconds of any clock) and asks for the next step. The service drives a
-node over gRPC in real time; tests drive it over a simulated network in virtual time. Per phase there is one commit, of
+node over TLS in real time; tests drive it over a simulated network in virtual time. Per phase there is one commit, of
 charges, state and messages together, and no message leaves before it::
 
     node.begin(batch, now)                      # when node.ready_to_begin

@@ -1,4 +1,4 @@
-"""A running peer: the sans-IO node, driven over gRPC in real time.
+"""A running peer: the sans-IO node, driven over TLS in real time.
 
 The node is used by one task at a time: steps of a round run in one worker thread while the event loop answers pings and
 reads messages, which are let in between two steps (`links.py`).
@@ -113,7 +113,7 @@ class PeerService(CloseOnce):
 
     async def _close(self) -> None:
         self._stopping.set()
-        self.links.wake.set()
+        self.links.look()
         async with contextlib.AsyncExitStack() as after:  # each even if another fails; the last first
             after.callback(self._store.close)
             after.push_async_callback(self._feed.close)
@@ -144,13 +144,7 @@ class PeerService(CloseOnce):
         """Wait up to `seconds` until neighbours, or only those that are `connected`, have confirmed all messages."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while True:
-                    self.links.wake.clear()  # before the news are read: later ones must wake this task
-                    async with self.links.turn:
-                        self.links.apply_news()
-                    if not self.links.undelivered(connected):
-                        return
-                    await self.links.wake.wait()
+                await self.links.until(lambda: not self.links.undelivered(connected))
 
     # -- application --------------------------------------------------------------------------------------
 
@@ -172,10 +166,6 @@ class PeerService(CloseOnce):
             "stopping": self._stopping.is_set(),
         }
 
-    def note_handshake(self, reason: str, line: str) -> None:
-        """Count a TLS handshake that gRPC refused."""
-        self._events.refused(reason, None, line)
-
     def faults(self) -> list[str]:
         """Return what is wrong with the peer; nothing if it is well."""
         found = [] if self.fault is None else [str(self.fault)]
@@ -186,7 +176,7 @@ class PeerService(CloseOnce):
                 f"{self.node.releases_cut} release(s) went beyond what {self.node.plan.algorithm.name!r} declares and "
                 "were cut down to it: nothing leaked, but the method does not clip as it says; mend it"
             )
-        more = (model_fault(self.node), shortage(), self.links.listener.fault)
+        more = (model_fault(self.node), shortage())
         found += [fault for fault in more if fault is not None]
         identity = self._watch.current()
         if identity.not_after <= datetime.now(UTC):
@@ -209,7 +199,7 @@ class PeerService(CloseOnce):
             self.fault = TacitError(f"an error in tacit or in the algorithm: {said(error)}")
             self.log.error("rounds ended with a fault", fault=error)
         self.finished.set()
-        await self._until(lambda: False)  # what neighbours confirm is still taken in, until the peer is stopped
+        await self._stopping.wait()  # what neighbours confirm is still taken in
 
     def _is_over(self) -> bool:
         last = self.pace.last_round
@@ -295,18 +285,14 @@ class PeerService(CloseOnce):
 
     async def _until(self, condition: Callable[[], bool], at: float | None = None) -> bool:
         """Wait until a condition holds; it is checked at news, at the deadline of the phase and at the time `at`."""
-        while True:
-            self.links.wake.clear()
-            async with self.links.turn:
-                self.links.apply_news()
-                if condition():
-                    return True
+        while not condition():
             if self._stopping.is_set():
                 return False
-            times = [due for due in (self.node.due_at(), at) if due is not None and due > time.monotonic()]
+            times = [due for due in (self.node.due_at(), at) if due is not None]
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(times) - time.monotonic() if times else None):
-                    await self.links.wake.wait()
+                async with asyncio.timeout(max(0.0, min(times) - time.monotonic()) if times else None):
+                    await self.links.until(lambda: self._stopping.is_set() or condition())
+        return True
 
     async def _unless_stopping(self, coming: Any) -> RoundBatch | None:
         task, stop = asyncio.ensure_future(coming), asyncio.ensure_future(self._stopping.wait())

@@ -5,11 +5,10 @@ from __future__ import annotations
 from tacit.peer import masking
 from tacit.peer.operations.counters import Counters
 from tacit.peer.operations.logs import Log
-from tacit.peer.transport import tls_log
 from tacit.peer.transport.codec import REASONS
 from tacit.peer.transport.link import Direction
 
-REFUSALS = tuple(sorted({*REASONS, *tls_log.REASONS, *masking.REASONS, "server name", "position"}))
+REFUSALS = tuple(sorted({*REASONS, *masking.REASONS, "server name", "position"}))
 """Every reason with a series of its own."""
 
 

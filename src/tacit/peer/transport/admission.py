@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 CROWDED, UNPROVEN = "crowded", "unproven"
 """Reasons for closing a connection: to make room, or because its time was up."""
-DESCRIPTORS = 4
-"""File descriptors per connection handed on to gRPC: three, and one for those that gRPC closes late."""
+DESCRIPTORS = 2
+"""File descriptors per connection: its own, and one for another that is about to close."""
 RESERVED = 40
 """Descriptors that connections leave to files: the store and its log, the witness, data, links that this peer dials."""
 FEWEST = 4

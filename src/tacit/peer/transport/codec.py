@@ -16,15 +16,14 @@ import numpy as np
 from tacit.core.contract import Message
 from tacit.core.errors import ContractError, MessageRefused, PrivacyError
 from tacit.peer.node.exchange import VERSION, Parcel, Position
-from tacit.peer.transport import tls_log
-from tacit.peer.transport.frames import INLINE, content_frames, printable
-from tacit.peer.transport.wire import tacit_pb2 as pb
+from tacit.peer.transport import handshake
+from tacit.peer.transport.frames import INLINE, Form, Header, Hello, Leaf, Place, content_frames, printable
 from tacit.privacy.noise import hides
 from tacit.runtime import MessageSpec, same_structure
 
 REASONS = frozenset(
     {
-        *tls_log.REASONS,
+        *handshake.REASONS,
         "server name",  # the dialled server has another name
         "identity",  # a certificate with no or several names
         "sender",  # a member, but not one that this peer hears
@@ -33,7 +32,6 @@ REASONS = frozenset(
         "job",
         "order",  # frames that do not come in the order of the protocol
         "malformed",  # bytes that are no frame
-        "compressed",
         "oversized",
         "truncated",  # the stream ended within a message
         "address",  # of a phase whose messages go another way
@@ -94,7 +92,7 @@ class Layout:
         self.size = begin
         if self.optional and not self.size:
             raise ContractError("a phase that names whom it is for sends empty messages; send a number at least")
-        self.form = pb.Form(leaves=[pb.Leaf(dtype=leaf.name, shape=leaf.shape) for leaf in self.leaves])
+        self.form: Form = tuple(Leaf(leaf.name, leaf.shape) for leaf in self.leaves)
         self.inline = self.size <= INLINE
         """Whether all of the content travels in the header's own frame."""
 
@@ -147,28 +145,24 @@ class Codec:
         """Return the message of one phase in `content`, or refuse it."""
         return self.layouts[phase].unpack(content)
 
-    def hello(self, at_round: int) -> bytes:
+    def hello(self, at_round: int) -> Hello:
         """Return the first frame of a link."""
-        forms = [layout.form for layout in self.layouts]
-        return pb.Frame(hello=pb.Hello(version=VERSION, job=self.job, round=at_round, forms=forms)).SerializeToString()
+        return Hello(VERSION, self.job, at_round, tuple(layout.form for layout in self.layouts))
 
-    def check_hello(self, frame: pb.Frame | memoryview) -> int:
+    def check_hello(self, hello: Hello) -> int:
         """Return the round that a neighbour claims; refuse a hello of another job, version or form."""
-        if isinstance(frame, memoryview) or frame.WhichOneof("kind") != "hello":
-            raise MessageRefused("order", f"{kind(frame)} before hello")
-        if frame.hello.version != VERSION:
-            raise MessageRefused("version", f"version {frame.hello.version}, this peer speaks {VERSION}")
-        if frame.hello.job != self.job:
-            said = printable(frame.hello.job)
+        if hello.version != VERSION:
+            raise MessageRefused("version", f"version {hello.version}, this peer speaks {VERSION}")
+        if hello.job != self.job:
             remedy = "use the same job.toml, version of tacit and --with files: `tacit peer check` shows them"
-            raise MessageRefused("job", f"job {said}, this peer works on {self.job}; {remedy}")
-        self._check_forms(frame.hello.forms)
-        if frame.hello.round > LAST_ROUND:
-            raise MessageRefused("round", f"round {frame.hello.round}, the last is {LAST_ROUND}")
-        return frame.hello.round
+            raise MessageRefused("job", f"job {printable(hello.job)}, this peer works on {self.job}; {remedy}")
+        self._check_forms(hello.forms)
+        if hello.round > LAST_ROUND:
+            raise MessageRefused("round", f"round {hello.round}, the last is {LAST_ROUND}")
+        return hello.round
 
-    def frames(self, parcel: Parcel) -> Iterator[bytes]:
-        """Return all frames of a parcel, made as they are asked for."""
+    def frames(self, parcel: Parcel) -> Iterator[tuple[bytes, memoryview]]:
+        """Return all frames of a parcel, each with the content that follows its first bytes, in its place."""
         layout = self.layouts[parcel.phase]
         if len(parcel.content) != layout.size and not (layout.optional and not parcel.content):
             raise ContractError(
@@ -180,14 +174,16 @@ class Codec:
                 "masked; send what `Masker.masked` returns"
             )
         nothing = layout.optional and not parcel.content
-        header = pb.Header(phase=parcel.phase, round=parcel.round, masks=parcel.masks, nothing=nothing)
-        if layout.inline:
-            header.content = parcel.content
-        yield pb.Frame(header=header).SerializeToString()
-        if not layout.inline:
-            yield from content_frames(parcel.content)
+        inline = parcel.content if layout.inline else b""
+        head = Header(parcel.phase, parcel.round, inline, parcel.masks, nothing).frame()
+        if layout.inline or nothing:
+            yield head, memoryview(b"")
+            return
+        for before, part in content_frames(parcel.content):
+            yield head + before, part
+            head = b""
 
-    def expect(self, header: pb.Header) -> Assembler:
+    def expect(self, header: Header) -> Assembler:
         """Check a header and return the assembler of its content."""
         if header.phase >= len(self.layouts):
             raise MessageRefused("phase", f"phase {header.phase} of {len(self.layouts)}")
@@ -208,10 +204,10 @@ class Codec:
             raise MessageRefused("masks", f"{len(header.masks)} bytes of tags in phase {header.phase}, not {wanted}")
         assembler = Assembler(layout, header.phase, header.round, header.masks, size)
         if header.content:
-            assembler.add(memoryview(header.content))
+            assembler.place(len(header.content))[:] = header.content
         return assembler
 
-    def position(self, said: pb.Welcome | pb.Progress) -> Position:
+    def position(self, said: Place) -> Position:
         """Return a neighbour's position, or refuse one that cannot be."""
         if said.round > LAST_ROUND + 1:
             raise MessageRefused("round", f"a position in round {said.round}, the last is {LAST_ROUND + 1}")
@@ -219,7 +215,7 @@ class Codec:
             raise MessageRefused("phase", f"a position in phase {said.phase} of {len(self.layouts)}")
         return Position(said.round, said.phase)
 
-    def _check_forms(self, forms: Sequence[pb.Form]) -> None:
+    def _check_forms(self, forms: Sequence[Form]) -> None:
         """Refuse a neighbour whose messages have another form."""
         if len(forms) != len(self.layouts):
             raise MessageRefused("phase", f"{len(forms)} phases, expected {len(self.layouts)}")
@@ -244,13 +240,13 @@ class Assembler:
         """Bytes that have not come yet."""
         return self._size - self._filled
 
-    def add(self, chunk: memoryview) -> None:
-        """Take the next chunk."""
-        end = self._filled + len(chunk)
+    def place(self, size: int) -> memoryview:
+        """Return the memory of the next chunk, to be filled before anything else is asked for."""
+        begin, end = self._filled, self._filled + size
         if end > self._size:
             raise MessageRefused("oversized", f"at least {end} bytes of content, expected {self._size}")
-        self._view[self._filled : end] = chunk
         self._filled = end
+        return self._view[begin:end]
 
     def message(self) -> Message | None:
         """Return the complete message, with finite numbers; None: this peer is not called."""
@@ -259,20 +255,15 @@ class Assembler:
         return self._layout.unpack(self._buffer)
 
 
-def kind(frame: pb.Frame | memoryview) -> str:
-    """Name the kind of a frame."""
-    return "content" if isinstance(frame, memoryview) else str(frame.WhichOneof("kind"))
-
-
-def _check_leaves(phase: int, form: pb.Form, layout: Layout) -> None:
-    if len(form.leaves) != len(layout.leaves):
-        raise MessageRefused("shape", f"{len(form.leaves)} leaves, expected {len(layout.leaves)} in phase {phase}")
-    for number, (said, leaf) in enumerate(zip(form.leaves, layout.leaves, strict=True)):
+def _check_leaves(phase: int, form: Form, layout: Layout) -> None:
+    if len(form) != len(layout.leaves):
+        raise MessageRefused("shape", f"{len(form)} leaves, expected {len(layout.leaves)} in phase {phase}")
+    for number, (said, leaf) in enumerate(zip(form, layout.leaves, strict=True)):
         where = f"leaf {number} of phase {phase}"
         if said.dtype != leaf.name:
             expected = f"expected {leaf.name}; give all peers the same dtype"
             raise MessageRefused("dtype", f"{where} is of type {printable(said.dtype)}, {expected}")
-        if len(said.shape) != len(leaf.shape) or tuple(said.shape) != leaf.shape:
+        if said.shape != leaf.shape:
             raise MessageRefused(
                 "shape", f"{where} is of shape {_sizes(said.shape[:8])}, expected {_sizes(leaf.shape)}"
             )

@@ -1,23 +1,15 @@
 """Listening socket that admits connections, per address and in all, before a byte of them is read.
 
-`admission` decides which connections may stay; here are the sockets. gRPC has no hook for that, so it listens on a Unix
-socket in a folder of this user alone, and the bytes of admitted connections are handed on to it as they are.
+`admission` decides which connections may stay; here are the sockets.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import shutil
 import socket
-import tempfile
-import urllib.parse
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from pathlib import Path
 
-from tacit.core.errors import ConfigError
 from tacit.peer.transport.admission import CROWDED, UNPROVEN, Admission
 from tacit.privacy.ledger.open_files import SHORT
 
@@ -25,8 +17,6 @@ BACKLOG, AT_ONCE = 1024, 16
 """Connections that wait in the kernel, and those that are accepted before anything else is done."""
 PAUSE = 0.2
 """Seconds without accepting connections, where no descriptor is left."""
-CLOSING_TIME = 1.0
-"""Seconds for the last bytes of connections when the door closes."""
 
 Attend = Callable[[socket.socket, int], Awaitable[None]]
 """Serves a connection with this ticket, and closes its socket."""
@@ -89,11 +79,11 @@ class Door:
             self._end(ticket, None)
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def settle(self) -> None:
-        """Wait a moment for connections that are ending by themselves."""
+    async def settle(self, seconds: float) -> None:
+        """Wait for connections that are ending by themselves, no longer than `seconds`."""
         tasks = [visit.task for visit in self._visits.values() if visit.task is not None]
         if tasks:
-            await asyncio.wait(tasks, timeout=CLOSING_TIME)
+            await asyncio.wait(tasks, timeout=seconds)
 
     # ------------------------------------------------------------------------------------------------------------------
 
@@ -184,108 +174,10 @@ class Door:
         self._timer = None if at is None else asyncio.get_running_loop().call_at(at, self._watch)
 
 
-class Inner:
-    """Private Unix socket on which gRPC listens, and to which connections are handed on."""
-
-    def __init__(self) -> None:
-        try:
-            self._folder = Path(tempfile.mkdtemp(prefix="tacit-"))  # for this user alone
-        except OSError as error:
-            raise ConfigError(f"no folder for a socket can be made ({error}); name one by TMPDIR") from error
-        if len(os.fsencode(self._folder)) > 80:  # 108 bytes are all that a socket's name may have
-            self.remove()
-            raise ConfigError(f"{self._folder} is too long for a socket; name a shorter folder by TMPDIR")
-
-    @property
-    def target(self) -> str:
-        """The address, as gRPC takes it."""
-        return f"unix:{self._folder / 'grpc'}"
-
-    @property
-    def fault(self) -> str | None:
-        """Fault by which gRPC cannot be reached; None while it can."""
-        if (self._folder / "grpc").exists():
-            return None
-        return f"{self._folder} was removed, and no neighbour can connect: restart, with a TMPDIR that nothing cleans"
-
-    def ticket(self, peer: str) -> int | None:
-        """Return the ticket of a connection that was handed on, from gRPC's name of its other end."""
-        folder, _, name = urllib.parse.unquote(peer).removeprefix("unix:").rpartition("/")
-        return int(name) if folder == str(self._folder) and name.isdecimal() else None
-
-    async def hand_on(self, connection: socket.socket, ticket: int) -> None:
-        """Carry the bytes of a connection both ways until either end closes."""
-        loop, name = asyncio.get_running_loop(), self._folder / str(ticket)
-        ends = _Half(), _Half()
-        ends[0].other, ends[1].other = ends[1], ends[0]
-        with socket.socket(socket.AF_UNIX) as inner, contextlib.suppress(OSError):
-            inner.setblocking(False)
-            inner.bind(str(name))  # by which gRPC tells whose connection it is
-            try:
-                await loop.sock_connect(inner, str(self._folder / "grpc"))
-            finally:
-                name.unlink()
-            try:
-                await loop.connect_accepted_socket(lambda: ends[1], inner)
-                await loop.connect_accepted_socket(lambda: ends[0], connection)
-                await asyncio.gather(ends[0].ended, ends[1].ended)
-            finally:
-                for end in ends:
-                    end.abort()
-
-    def remove(self) -> None:
-        """Remove the folder."""
-        shutil.rmtree(self._folder, ignore_errors=True)
-
-
-class _Half(asyncio.Protocol):
-    """One of two transports that forward to each other; the slower one sets the pace."""
-
-    other: _Half
-
-    def __init__(self) -> None:
-        self.ended = asyncio.get_running_loop().create_future()
-        self._transport: asyncio.Transport | None = None
-        self._early: list[bytes] = []
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        for data in self.other._early:
-            transport.write(data)
-        if self.other.ended.done():
-            transport.close()
-
-    def data_received(self, data: bytes) -> None:
-        if self.other._transport is None:
-            self._early.append(data)
-        else:
-            self.other._transport.write(data)
-
-    def pause_writing(self) -> None:
-        if self.other._transport is not None:
-            self.other._transport.pause_reading()
-
-    def resume_writing(self) -> None:
-        if self.other._transport is not None:
-            self.other._transport.resume_reading()
-
-    def connection_lost(self, _: Exception | None) -> None:
-        if not self.ended.done():
-            self.ended.set_result(None)
-        if self.other._transport is not None:
-            self.other._transport.close()  # when what is still to be written is out
-
-    def abort(self) -> None:
-        """End it now; what was not written is lost."""
-        if self._transport is not None:
-            self._transport.abort()
-
-
 def listening(host: str, port: int) -> socket.socket:
     """Return a socket that listens; OSError says that it cannot."""
     host = host.strip("[]")
-    if host in ("0.0.0.0", "::") and socket.has_dualstack_ipv6():  # as gRPC has it: both
+    if host in ("0.0.0.0", "::") and socket.has_dualstack_ipv6():  # both
         return socket.create_server(("::", port), family=socket.AF_INET6, backlog=BACKLOG, dualstack_ipv6=True)
     family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     return socket.create_server(address, family=family, backlog=BACKLOG)

@@ -1,22 +1,21 @@
-"""Frames: parsing of untrusted bytes, and serialisation of content.
+"""Frames: what lies on the wire, written and parsed.
 
-Content is read and written in place. It is an ordinary protobuf field, but protobuf would copy every chunk twice on
-either side; and this way no frame that is large can be anything but content.
+A frame is a byte for its kind, the length of its payload and the payload. Numbers are little-endian in groups of seven
+bits, the shortest way; texts and bytes have their length before them, but for the last bytes of a payload, which need
+none. No frame says who sent it: the sender is whom its certificate names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-
-from google.protobuf.message import DecodeError
+from typing import NamedTuple
 
 from tacit.core.errors import MessageRefused
-from tacit.peer.transport.wire import tacit_pb2 as pb
 
 CHUNK = 2**20
 """Bytes of content in a frame, at most."""
 CONTROL_LIMIT = 2**16
-"""Bytes of a frame that is neither content nor a key message, at most."""
+"""Bytes of the payload of a frame that is neither content nor a key message, at most."""
 INLINE = 2**15
 """Content up to this size travels in the header's own frame."""
 KEY_MESSAGE_LIMIT = 2**20 + 2**12
@@ -24,45 +23,178 @@ KEY_MESSAGE_LIMIT = 2**20 + 2**12
 TEXT_LIMIT = 500
 """Characters of a text from another peer that are looked at."""
 
-_CONTENT_TAG = 0x22  # field 4, length-delimited
-_LENGTH_BYTES = 3  # of a varint up to CHUNK
-_COMPRESSED = (b"\x1f\x8b", b"\x78")  # gzip and zlib; no frame of ours begins like this
+HELLO, WELCOME, HEADER, CONTENT, RECEIPT, PROGRESS, LETTER, ANSWER, NOTICE, BEAT, END = range(1, 12)
+KINDS = {
+    HELLO: "hello",
+    WELCOME: "welcome",
+    HEADER: "header",
+    CONTENT: "content",
+    RECEIPT: "receipt",
+    PROGRESS: "progress",
+    LETTER: "letter",
+    ANSWER: "answer",
+    NOTICE: "notice",
+    BEAT: "beat",
+    END: "end",
+}
+"""Names of the kinds of frames."""
+LIMITS = dict.fromkeys(KINDS, CONTROL_LIMIT) | {CONTENT: CHUNK, LETTER: KEY_MESSAGE_LIMIT, BEAT: 0}
+"""Bytes of a payload, at most, by kind."""
+_NUMBER_BYTES, _LARGEST = 5, 2**32 - 1
 
 
-def parse_frame(data: bytes, limit: int = CONTROL_LIMIT) -> pb.Frame | memoryview:
-    """Return content as a view of the bytes, or any other frame with its kind set; refuse everything else.
+class Leaf(NamedTuple):
+    """Type and shape of one array of a message."""
 
-    `limit` is for frames that are not content.
-    """
-    if data[:1] == b"\x22":
-        return _content_of(data)
-    frame = pb.Frame()
-    _parse_into(frame, data, limit)
-    if frame.WhichOneof("kind") in (None, "content"):
-        raise MessageRefused("malformed", f"a frame of {len(data)} bytes without a kind, or content that is not alone")
-    return frame
+    dtype: str
+    shape: tuple[int, ...]
 
 
-def parse_key_message(data: bytes) -> pb.Letter:
-    """Return a key-agreement message that is well-formed and not too long."""
-    letter = pb.Letter()
-    _parse_into(letter, data, KEY_MESSAGE_LIMIT)
-    return letter
+Form = tuple[Leaf, ...]
+"""What a phase sends."""
 
 
-def parse_receipt(data: bytes) -> pb.Receipt:
-    """Return a receipt that is well-formed."""
-    receipt = pb.Receipt()
-    _parse_into(receipt, data, CONTROL_LIMIT)
-    return receipt
+class Hello(NamedTuple):
+    """First frame of a link, of the end that opens it."""
+
+    version: int
+    job: str
+    round: int
+    """In which the sender is."""
+    forms: tuple[Form, ...]
+    """What each phase sends: said once, and not with every message."""
+
+    def frame(self) -> bytes:
+        """Return the frame."""
+        parts = [number(self.version), _text(self.job), number(self.round), number(len(self.forms))]
+        for form in self.forms:
+            parts.append(number(len(form)))
+            for dtype, shape in form:
+                parts += [_text(dtype), number(len(shape)), *map(number, shape)]
+        return framed(HELLO, b"".join(parts))
 
 
-def content_frames(content: bytes) -> Iterator[bytes]:
-    """Cut content into frames, one copy each."""
+class Header(NamedTuple):
+    """Beginning of a message; links, sizes and types follow from its phase."""
+
+    phase: int = 0
+    round: int = 0
+    """In which it was sent."""
+    content: bytes | memoryview = b""
+    """All of it where it is short; otherwise none, and it follows in frames of its own."""
+    masks: bytes = b""
+    """Where messages are masked: 8 bytes of the session shared with each partner, by the partners' ids."""
+    nothing: bool = False
+    """Of a phase that names whom it is for: not for the receiver."""
+
+    def frame(self) -> bytes:
+        """Return the frame."""
+        marked = self.phase << 2 | self.nothing << 1 | bool(self.masks)
+        tags = number(len(self.masks)) + self.masks if self.masks else b""
+        return framed(HEADER, number(marked), number(self.round), tags, self.content)
+
+
+class Receipt(NamedTuple):
+    """Refusal of a message."""
+
+    phase: int
+    round: int
+    reason: str
+    detail: str
+
+    def frame(self) -> bytes:
+        """Return the frame."""
+        return framed(RECEIPT, number(self.phase), number(self.round), _text(self.reason), _text(self.detail))
+
+
+class Letter(NamedTuple):
+    """A sealed key message."""
+
+    number: int
+    """By which it is answered; 0 on its way down."""
+    correspondent: str
+    """Up: for whom it is; down: whose it is, as the relay says."""
+    payload: bytes
+
+    def frame(self) -> bytes:
+        """Return the frame."""
+        return framed(LETTER, number(self.number), _text(self.correspondent), self.payload)
+
+
+class Answer(NamedTuple):
+    """What became of a key message; no reason: it was passed on."""
+
+    number: int
+    reason: str = ""
+    detail: str = ""
+
+    def frame(self) -> bytes:
+        """Return the frame."""
+        return framed(ANSWER, number(self.number), _text(self.reason), _text(self.detail))
+
+
+class End(NamedTuple):
+    """Last frame of a link, of either end; the reason is that of a refusal, or empty."""
+
+    reason: str = ""
+    detail: str = ""
+
+    def frame(self) -> bytes:
+        """Return the frame."""
+        return framed(END, _text(self.reason), _text(self.detail))
+
+
+class Place(NamedTuple):
+    """A position as it was said, not checked yet."""
+
+    round: int
+    phase: int
+
+    def frame(self, kind: int) -> bytes:
+        """Return the frame, a welcome or progress."""
+        return framed(kind, number(self.round), number(self.phase))
+
+
+BEAT_FRAME = bytes((BEAT, 0))
+
+
+def framed(kind: int, *parts: bytes | memoryview) -> bytes:
+    """Return a frame whose payload are these parts."""
+    return b"".join((bytes((kind,)), number(sum(map(len, parts))), *parts))
+
+
+def content_frames(content: bytes) -> Iterator[tuple[bytes, memoryview]]:
+    """Cut content into frames: the bytes before a chunk, and the chunk in its place."""
     view = memoryview(content)
     for begin in range(0, len(view), CHUNK):
         part = view[begin : begin + CHUNK]
-        yield b"".join((bytes((_CONTENT_TAG,)), _varint(len(part)), part))
+        yield bytes((CONTENT,)) + number(len(part)), part
+
+
+def number(value: int) -> bytes:
+    """Return a number as it lies on the wire."""
+    if value < 0x80:
+        return bytes((value,))
+    digits = []
+    while value >= 0x80:
+        digits.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes((*digits, value))
+
+
+def number_at(data: memoryview, place: int) -> tuple[int, int] | None:
+    """Return the number at a place and the place behind it; None where it is not all there yet."""
+    value = shift = 0
+    for behind, byte in enumerate(data[place : place + _NUMBER_BYTES], place + 1):
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value > _LARGEST or (byte == 0 and shift):
+                raise MessageRefused("malformed", f"the number {value}, too large or not written the shortest way")
+            return value, behind
+        shift += 7
+    if shift == 7 * _NUMBER_BYTES:
+        raise MessageRefused("malformed", f"a number of more than {_NUMBER_BYTES} bytes")
+    return None
 
 
 def printable(text: str) -> str:
@@ -70,37 +202,121 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text[:TEXT_LIMIT])
 
 
-def _parse_into(message: pb.Frame | pb.Letter | pb.Receipt, data: bytes, limit: int) -> None:
-    if data.startswith(_COMPRESSED):
-        raise MessageRefused("compressed", f"{len(data)} compressed bytes; send them as they are")
-    if len(data) > limit:
-        raise MessageRefused("oversized", f"{len(data)} bytes that are not content; at most {limit}")
-    try:
-        message.ParseFromString(data)
-    except DecodeError as error:
-        raise MessageRefused("malformed", f"{len(data)} bytes that are no {message.DESCRIPTOR.name}: {error}") from None
+class Fields:
+    """The fields of a payload, one after the other; what is no field is refused."""
+
+    def __init__(self, kind: int, payload: memoryview) -> None:
+        self._kind, self._payload, self._place = kind, payload, 0
+
+    def number(self) -> int:
+        """Take a number."""
+        found = number_at(self._payload, self._place)
+        if found is None:
+            raise self._cut()
+        value, self._place = found
+        return value
+
+    def data(self) -> bytes:
+        """Take bytes with their length before them."""
+        size = self.number()
+        begin, self._place = self._place, self._place + size
+        if self._place > len(self._payload):
+            raise self._cut()
+        return bytes(self._payload[begin : self._place])
+
+    def text(self) -> str:
+        """Take a text."""
+        try:
+            return self.data().decode()
+        except UnicodeDecodeError:
+            raise MessageRefused("malformed", f"{KINDS[self._kind]} with a text that is none") from None
+
+    def rest(self) -> memoryview:
+        """Take all that is left, in its place."""
+        begin, self._place = self._place, len(self._payload)
+        return self._payload[begin:]
+
+    def end(self) -> None:
+        """Refuse a payload that goes on."""
+        left = len(self._payload) - self._place
+        if left:
+            raise MessageRefused("malformed", f"{KINDS[self._kind]} with {left} bytes too many")
+
+    def _cut(self) -> MessageRefused:
+        return MessageRefused("malformed", f"{KINDS[self._kind]} of {len(self._payload)} bytes that is cut off")
 
 
-def _content_of(data: bytes) -> memoryview:
-    length = 0
-    for place in range(_LENGTH_BYTES):
-        byte = data[place + 1] if place + 1 < len(data) else 0
-        length |= (byte & 0x7F) << (7 * place)
-        if byte < 0x80:
-            begin = place + 2
-            break
-    else:
-        raise MessageRefused("oversized", f"a frame with more than {CHUNK} bytes of content; send it in parts")
-    if length > CHUNK:
-        raise MessageRefused("oversized", f"a frame with {length} bytes of content; at most {CHUNK}")
-    if len(data) - begin != length or length == 0:
-        raise MessageRefused("malformed", f"a frame of {len(data)} bytes that announces {length} bytes of content")
-    return memoryview(data)[begin:]
+def parse_hello(payload: memoryview) -> Hello:
+    """Return a hello that is well-formed."""
+    fields = Fields(HELLO, payload)
+    version, job, at_round = fields.number(), fields.text(), fields.number()
+    forms = []
+    for _ in range(_some(fields)):
+        leaves = []
+        for _ in range(_some(fields)):
+            dtype = fields.text()
+            leaves.append(Leaf(dtype, tuple(fields.number() for _ in range(_some(fields)))))
+        forms.append(tuple(leaves))
+    fields.end()
+    return Hello(version, job, at_round, tuple(forms))
 
 
-def _varint(number: int) -> bytes:
-    digits = []
-    while number >= 0x80:
-        digits.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes((*digits, number))
+def parse_header(payload: memoryview) -> Header:
+    """Return a header that is well-formed; its content is a view of the payload."""
+    fields = Fields(HEADER, payload)
+    marked, sent = fields.number(), fields.number()
+    masks = fields.data() if marked & 1 else b""
+    if marked & 1 and not masks:
+        raise MessageRefused("malformed", "a header that announces masks and has none")
+    return Header(marked >> 2, sent, fields.rest(), masks, bool(marked & 2))
+
+
+def parse_receipt(payload: memoryview) -> Receipt:
+    """Return a receipt that is well-formed."""
+    fields = Fields(RECEIPT, payload)
+    found = Receipt(fields.number(), fields.number(), fields.text(), fields.text())
+    fields.end()
+    return found
+
+
+def parse_letter(payload: memoryview) -> Letter:
+    """Return a key message that is well-formed."""
+    fields = Fields(LETTER, payload)
+    return Letter(fields.number(), fields.text(), bytes(fields.rest()))
+
+
+def parse_answer(payload: memoryview) -> Answer:
+    """Return an answer that is well-formed."""
+    fields = Fields(ANSWER, payload)
+    found = Answer(fields.number(), fields.text(), fields.text())
+    fields.end()
+    return found
+
+
+def parse_end(payload: memoryview) -> End:
+    """Return an end that is well-formed."""
+    fields = Fields(END, payload)
+    found = End(fields.text(), fields.text())
+    fields.end()
+    return found
+
+
+def parse_place(kind: int, payload: memoryview) -> Place:
+    """Return a position that is well-formed."""
+    fields = Fields(kind, payload)
+    found = Place(fields.number(), fields.number())
+    fields.end()
+    return found
+
+
+def _text(text: str) -> bytes:
+    data = text.encode(errors="replace")
+    return number(len(data)) + data
+
+
+def _some(fields: Fields) -> int:
+    """Take the number of things that follow, each of a byte at least."""
+    count = fields.number()
+    if count > CONTROL_LIMIT:
+        raise MessageRefused("malformed", f"a hello that announces {count} things")
+    return count

@@ -30,8 +30,8 @@ class SocketBytes(NamedTuple):
 def tcp_bytes(ports: Collection[int] = ()) -> SocketBytes | None:
     """Return what this process's open TCP connections have carried so far, all together; None if that is unknown.
 
-    With `ports` only those that have one of their ends there. gRPC does not give its sockets away, so they are found
-    among the process's open files. That needs Linux.
+    With `ports` only those that have one of their ends there. They are found among the process's open files. That needs
+    Linux.
     """
     if sys.platform != "linux" or not _DESCRIPTORS.is_dir():
         return None

@@ -1,9 +1,8 @@
 """Forecast of the bytes that a run sends through its sockets, overhead included.
 
-Frames are made and their bytes counted. The overhead of gRPC, HTTP/2 and TLS 1.3 follows from their formats, or was
-measured where it is a habit of gRPC (1.85). Headers of TCP and IP and repetitions after a broken link are not counted.
-Neither are pings, which go by the clock: on an idle link both ends ping and answer every two seconds, 156 bytes in all,
-so that a slow run of few messages takes more than the forecast.
+Frames are made and their bytes counted; TLS 1.3 adds 22 bytes to each record. Headers of TCP and IP and repetitions
+after a broken link are not counted. Neither are signs of life, which go by the clock: on an idle link both ends send 24
+bytes every two seconds, so that a slow run of few messages takes more than the forecast.
 """
 
 from __future__ import annotations
@@ -17,22 +16,15 @@ import numpy as np
 from tacit.core.contract import Algorithm
 from tacit.peer.node.exchange import Parcel
 from tacit.peer.transport.codec import Codec
-from tacit.peer.transport.frames import CHUNK
-from tacit.peer.transport.wire import tacit_pb2 as pb
+from tacit.peer.transport.frames import PROGRESS, Place
+from tacit.peer.transport.stream import RECORD
 from tacit.peer.views import AgentViews
 from tacit.runtime import MessageSpec
 
-PREFIX = 5
-"""gRPC, per frame of ours: whether it is compressed, and its length."""
-DATA_FRAME = 9
-"""HTTP/2, per frame of at most CHUNK bytes."""
-RECORD, RECORD_LIMIT = 22, 16284
-"""TLS 1.3 per record (header 5, type 1, tag 16), and what gRPC puts into one."""
-WINDOW_UPDATES = 26
-"""HTTP/2: two frames of 13 bytes, for the stream and for the connection. gRPC (measured) adds them to the first thing
-that it writes after it has read something, however little that was."""
-CONNECTION = 5_850
-"""Both directions (measured): handshake with a certificate each way, settings, metadata, hello and welcome."""
+RECORD_OVERHEAD = 22
+"""TLS 1.3, per record: header 5, type 1, tag 16."""
+CONNECTION = 3_000
+"""Both directions (measured): handshake with a certificate each way, hello and welcome, and the last words."""
 
 Pair = tuple[str, int, str, int]
 """Role and id of the sender, and of the receiver: they have one connection, whatever the links."""
@@ -62,22 +54,20 @@ class Forecast(NamedTuple):
 
 
 def frame_bytes(size: int) -> int:
-    """Return the bytes at the socket of a frame of `size` bytes, alone in its records."""
-    prefixed = PREFIX + size
-    framed = prefixed + DATA_FRAME * -(-prefixed // CHUNK)
-    return framed + RECORD * -(-framed // RECORD_LIMIT)
+    """Return the bytes at the socket of a frame of `size` bytes."""
+    return size + RECORD_OVERHEAD * -(-size // RECORD)
 
 
 def message_bytes(codec: Codec, phase: int, at_round: int, *, empty: bool = False) -> int:
     """Return the bytes at the socket of a message without masks; `empty`: to a neighbour that is not called."""
     content = b"" if empty else bytes(codec.layouts[phase].size)
     frames = codec.frames(Parcel("", phase, at_round, "", content))
-    return WINDOW_UPDATES + sum(frame_bytes(len(frame)) for frame in frames)
+    return sum(frame_bytes(len(head) + len(part)) for head, part in frames)
 
 
 def position_bytes(at_round: int) -> int:
-    """Return the bytes at the socket of a position."""
-    return frame_bytes(pb.Frame(progress=pb.Progress(round=at_round)).ByteSize())
+    """Return the bytes at the socket of a position between two rounds."""
+    return frame_bytes(len(Place(at_round, 0).frame(PROGRESS)))
 
 
 def forecast(
@@ -105,7 +95,7 @@ def forecast(
             found["bytes"] += count * message_bytes(codec, index, t)
             found["bytes"] += empty * (message_bytes(codec, index, t, empty=True) if empty else 0)
             found["confirmations"] += count + empty
-            found["bytes"] += (count + empty) * (position_bytes(t + 1) + WINDOW_UPDATES)
+            found["bytes"] += (count + empty) * position_bytes(t + 1)
             spoken |= _on(phase.links, phase.source, phase.target, views, live)
         for pair in spoken:
             told[pair] = t + 1
