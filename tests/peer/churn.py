@@ -244,13 +244,13 @@ class ChurnNetwork(Network):
         """A notice of a sender arrives."""
         if connection.alive:
             host = self.hosts[connection.receiver]
-            self._acting(host, lambda one: one.node.members.heard_from_sender(connection.sender, payload))
+            self._acting(host, lambda one: one.node.members.heard(connection.sender, payload))
 
     def _back(self, connection: Connection, payload: bytes) -> None:
         """A notice of a receiver arrives."""
         if connection.alive:
             host = self.hosts[connection.sender]
-            self._acting(host, lambda one: one.node.members.heard_from_receiver(connection.receiver, payload))
+            self._acting(host, lambda one: one.node.members.heard(connection.receiver, payload))
 
     def _read(self, connection: Connection) -> None:
         if self.hosts[connection.receiver].node is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shlex
@@ -14,19 +13,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tacit.cli import peer_links
 from tacit.cli.common import print_table, reported, say
+from tacit.cli.running_peer import ConfigFile, asked, runs
 from tacit.core.errors import BudgetExceeded, ConfigError, TacitError
 
 if TYPE_CHECKING:
     from tacit.config.peer import PeerSettings
 
-app = typer.Typer(help="Run peers over mutual TLS: identities, start, look, stop.")
+app = typer.Typer(help="Run peers over mutual TLS: identities, start, look, change links, stop.")
+app.add_typer(peer_links.app, name="links")
+app.command(epilog="Example: tacit peer leave hospital-d/peer.toml")(peer_links.leave)
 
-ConfigFile = Annotated[Path, typer.Argument(help="The peer's TOML file.", show_default=False)]
 LONGEST_STOP = 60.0
 """Seconds that `stop` waits for a peer to end."""
-ANSWER_TIME = 5.0
-"""Seconds for a running peer to say where it stands."""
 
 
 @app.command("init-ca", epilog='Example: tacit peer init-ca ca --name "ward study"')
@@ -177,7 +177,7 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Say where a running peer on this host stands."""
-    found = _asked(_settings(file))
+    found = asked(_settings(file))
     if as_json:
         say(json.dumps(found, indent=2))
         return
@@ -206,14 +206,14 @@ def model(
 def stop(file: ConfigFile) -> None:
     """Stop a running peer on this host: it commits, lets neighbours confirm, and ends."""
     settings = _settings(file)
-    found = _asked(settings)
+    found = asked(settings)
     name, pid = found["name"], found["pid"]
     try:
         os.kill(pid, signal.SIGTERM)
     except PermissionError:
         raise ConfigError(f"process {pid} of {name} belongs to another user; stop it as that user or as root") from None
     deadline = time.monotonic() + LONGEST_STOP
-    while settings.control.exists() and _runs(pid):
+    while settings.control.exists() and runs(pid):
         if time.monotonic() > deadline:
             raise TacitError(f"process {pid} of {name} still runs after {LONGEST_STOP:g} s; see its log")
         time.sleep(0.05)
@@ -241,48 +241,10 @@ def set_round(
     )
 
 
-def _runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 def _settings(file: Path) -> PeerSettings:
     from tacit.config.peer import load_peer
 
     return load_peer(file)
-
-
-def _asked(settings: PeerSettings) -> dict[str, Any]:
-    """Ask the running peer for its status, and make sure that it is the one that is meant."""
-    import http.client
-    import urllib.request
-
-    name, path = settings.peer.name, settings.control
-    try:
-        control = json.loads(path.read_text(encoding="utf-8"))
-        pid, port = int(control["pid"]), int(control["port"])
-    except FileNotFoundError:
-        raise ConfigError(f"{name} does not run here: there is no {path}; start it with `tacit peer run`") from None
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); ask as the user that runs the peer") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{path} was not written by a peer; remove it, and start the peer again") from error
-    found: Any = None
-    no_proxy = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with (
-        contextlib.suppress(OSError, ValueError, http.client.HTTPException),
-        no_proxy.open(f"http://127.0.0.1:{port}/status", timeout=ANSWER_TIME) as answer,
-    ):
-        found = json.load(answer)
-    if not isinstance(found, dict) or (found.get("name"), found.get("pid")) != (name, pid):
-        raise ConfigError(
-            f"{name} does not answer: process {pid} was killed, or is frozen; start it again with `tacit peer run`, "
-            "and it goes on from its store"
-        )
-    return found
 
 
 def _shown(value: Any) -> str:

@@ -54,6 +54,8 @@ class PeerTable(Section):
     listen: str = "0.0.0.0:7443"
     """Port 0 takes a free one, which the log names."""
     store: str = "state/store.db"
+    joins: bool = False
+    """Whether it joins peers that run already: it begins with nothing, when the first of them sends to it."""
 
 
 class IdentityTable(Section):
@@ -67,6 +69,8 @@ class LinksTable(Section):
 
     sends_to: list[str] = Field(default_factory=list)
     hears: list[str] = Field(default_factory=list)
+    accepts: list[str] | Literal["members"] = Field(default_factory=list)
+    """Who besides `hears` may open a link to this peer while it runs; "members": whoever the authority has named."""
     weight_to: Weights = Field(default_factory=dict)
     """W[receiver, this peer], where the rule does not give it."""
     weight_from: Weights = Field(default_factory=dict)
@@ -154,6 +158,14 @@ class PeerSettings:
         return self.booked or any(hides(phase.mechanism) for phase in self.job.algorithm.phases)
 
     @property
+    def links_change(self) -> bool:
+        """Whether links may change while the peer runs: the method allows it, and no weight or mask stands against it."""
+        algorithm = self.job.algorithm
+        masked = any(hides(phase.mechanism) for phase in algorithm.phases)
+        weighed = any(one.weight_to for one in self.links.values())
+        return algorithm.membership is not None and not masked and not weighed
+
+    @property
     def account(self) -> str:
         """Name under which an identity has one ledger: job and member."""
         return f"{self.job.settings_hash} as {self.peer.name}"
@@ -164,6 +176,8 @@ class PeerSettings:
 
         It goes on under a new version and new code: a new store would forget what was spent.
         """
+        if self.links_change:
+            return f"{self.account} with links that change"
         links = {name: (sorted(table.sends_to), sorted(table.hears)) for name, table in self.links.items()}
         digest = hashlib.sha256(json.dumps(links, sort_keys=True).encode()).hexdigest()[:16]
         return f"{self.account} with links {digest}"
@@ -194,7 +208,7 @@ def load_peer(path: Path) -> PeerSettings:
     peer = section("peer", PeerTable, required=True)
     with located(Place(str(path), "[peer] name")):
         job.role_of(peer.name)
-    _check_address(peer.listen, Place(str(path), "[peer] listen"), lowest_port=0)
+    validate_address(peer.listen, Place(str(path), "[peer] listen"), lowest_port=0)
     links = _links(table_of(data, "links", path, required=False), job, peer.name, path)
     addresses = _addresses(table_of(data, "addresses", path, required=False), links, path)
     privacy = section("privacy", PrivacyTable)
@@ -281,6 +295,11 @@ def _links(table: Mapping[str, Any], job: Job, name: str, path: Path) -> dict[st
                 if not 0 < weight <= 1:
                     raise ConfigError(f"{place} {key}.{other} = {weight!r}: expected a weight above 0 and at most 1")
         _check_co_senders(place, one, name, job, links, source)
+        if one.accepts and (job.algorithm.membership is None or one.weight_to):
+            raise ConfigError(
+                f"{place} accepts = {toml_text(one.accepts)}: links of {job.algorithm.name!r} with these settings are "
+                "fixed within an epoch, so that it would do nothing; remove it"
+            )
         found[links] = one
     return found
 
@@ -324,14 +343,16 @@ def _addresses(table: Mapping[str, Any], links: Mapping[str, LinksTable], path: 
             f"{path}: [addresses] {name}: this peer does not send to it; remove it, or add it to sends_to"
         )
     for name, address in table.items():
-        _check_address(address, Place(str(path), f"[addresses] {name}"))
+        validate_address(address, Place(str(path), f"[addresses] {name}"))
     return dict(table)
 
 
-def _check_address(address: Any, place: Place, lowest_port: int = 1) -> None:
+def validate_address(address: Any, place: Place | str, lowest_port: int = 1) -> str:
+    """Return "host:port", or refuse what is none."""
     found = ADDRESS.fullmatch(address) if isinstance(address, str) else None
     if found is None or not lowest_port <= int(found["port"]) <= 65535:
         raise ConfigError(
             f'{place} = {toml_text(address)}: expected "host:port" with a port from {lowest_port} to 65535, '
             'e.g. "10.0.0.2:7443" or "[fd00::2]:7443"'
         )
+    return str(address)

@@ -13,8 +13,10 @@ from tacit import runtime
 from tacit.config.peer import LinksTable, PeerSettings
 from tacit.config.sections import toml_text
 from tacit.core.contract import Algorithm, Links, View
-from tacit.core.errors import ConfigError
+from tacit.core.errors import ConfigError, MessageRefused
 from tacit.peer.machine.rounds import Views
+from tacit.peer.membership.book import InLink, OutLink
+from tacit.peer.membership.terms import OpenLinks
 from tacit.peer.node.assignment import Plan
 from tacit.privacy.noise import hides
 
@@ -63,6 +65,30 @@ def plan_of(settings: PeerSettings) -> Plan:
         booked=settings.booked,
         co_senders=_co_senders(settings, role, ends),
         settings=job.settings_hash,
+        open_links=_open_links(settings, role) if settings.links_change else None,
+    )
+
+
+def _open_links(settings: PeerSettings, role: str) -> OpenLinks:
+    """Return the terms on which a peer's links may change."""
+    ((links, table),) = settings.links.items()
+    order = settings.job.members[role]
+
+    def agent_of(name: str, invitation: bytes) -> int:
+        if name not in order:
+            raise MessageRefused("sender", f"{name!r} is no member of the job, and shows no invitation")
+        return order.index(name)
+
+    def expects(name: str) -> bool:
+        return name in table.hears or table.accepts == "members" or name in table.accepts
+
+    return OpenLinks(
+        links,
+        {name: OutLink(order.index(name), settings.addresses[name], first=1) for name in table.sends_to},
+        {name: InLink(order.index(name), 1) for name in table.hears},
+        settings.peer.joins,
+        agent_of,
+        expects,
     )
 
 

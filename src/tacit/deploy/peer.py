@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import json
 import os
+import secrets
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from tacit.config.peer import PeerSettings, load_peer
 from tacit.config.sections import Place, located
 from tacit.core.errors import ConfigError, DataError, IdentityError
 from tacit.deploy.assignment import plan_of
+from tacit.deploy.control import obeyed
 from tacit.deploy.ledger_register import open_store
 from tacit.deploy.readiness import check_budget, check_data
 from tacit.peer.identity.credentials import IdentityWatch
@@ -70,11 +72,17 @@ class Peer(CloseOnce):
         source = feed.source if isinstance(feed, SampleFeed) else None
         self._queue = source if isinstance(source, SampleQueue) else None
         self._file = source if isinstance(source, FileTail) else None
+        self._token = secrets.token_hex(16)
         self.operations_port = 0
         """Where this host finds health, metrics and status."""
         self._local = LocalServer(
             Handlers(
-                health=self._health, status=self._status, metrics=self._metrics, learn=self._push, predict=self._predict
+                health=self._health,
+                status=self._status,
+                metrics=self._metrics,
+                learn=self._push,
+                predict=self._predict,
+                control=self._control,
             )
         )
 
@@ -250,10 +258,14 @@ class Peer(CloseOnce):
     async def _predict(self, x: object) -> dict[str, Any]:
         return await asyncio.to_thread(self.prediction, x)
 
+    async def _control(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        return await obeyed(self._service, asked, self._token)
+
     def _write_control(self) -> None:
-        """Tell `tacit peer status` and `stop` how to reach this process."""
+        """Tell `tacit peer status`, `stop`, `links` and `leave` how to reach this process; only its user may read it."""
         path = self.settings.control
-        text = json.dumps({"pid": os.getpid(), "port": self.operations_port, "name": self.name})
+        said = {"pid": os.getpid(), "port": self.operations_port, "name": self.name, "token": self._token}
+        text = json.dumps(said)
         descriptor, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         with os.fdopen(descriptor, "w") as file:
             file.write(text + "\n")

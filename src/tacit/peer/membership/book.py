@@ -71,6 +71,8 @@ class LinkBook:
     into: dict[str, InLink] = field(default_factory=dict)
     size: dict[Side, int] = field(default_factory=lambda: {"out": 1, "into": 1})
     """Slots of each side, the own one included."""
+    filed: list[str] = field(default_factory=list)
+    """Out-neighbours that the peer's file named at its last start."""
     begun: int = 0
     """The last round that was begun."""
     joining: bool = False
@@ -82,10 +84,16 @@ class LinkBook:
 
     @classmethod
     def first(
-        cls, links: str, agent: int, waits: bool, out: Mapping[str, OutLink], into: Mapping[str, InLink]
+        cls,
+        links: str,
+        agent: int,
+        waits: bool,
+        out: Mapping[str, OutLink],
+        into: Mapping[str, InLink],
+        filed: list[str],
     ) -> LinkBook:
         """Return the book of a founder, with slots in the order of ids."""
-        book = cls(links, agent, waits, dict(out), dict(into))
+        book = cls(links, agent, waits, dict(out), dict(into), filed=filed)
         book.assign()
         return book
 
@@ -94,6 +102,18 @@ class LinkBook:
     def facts(self) -> dict[str, Any]:
         """Return the book as plain data."""
         return asdict(self)
+
+    def table(self) -> list[dict[str, Any]]:
+        """Return all links as rows, for people."""
+        rows: list[dict[str, Any]] = []
+        for name, link in sorted(self.out.items()):
+            stages = {"planned": link.planned, "opening": link.opening, "closing": link.last is not None}
+            state = next((stage for stage, holds in stages.items() if holds), "open")
+            rows.append({"way": "out", "name": name, "state": state, "since": link.first, "address": link.address})
+        for name, heard in sorted(self.into.items()):
+            state = "open" if heard.last is None else "closing"
+            rows.append({"way": "in", "name": name, "state": state, "since": heard.first})
+        return rows
 
     @classmethod
     def read(cls, facts: Mapping[str, Any]) -> LinkBook:
@@ -193,6 +213,18 @@ class LinkBook:
         return Links(jnp.asarray(agent), jnp.asarray(live), jnp.asarray(weight, dtype))
 
     # -- changes -------------------------------------------------------------------------------------------------------
+
+    def file_says(self, out: Mapping[str, OutLink]) -> bool:
+        """Take up what has changed in the peer's file since its last start; whether anything has."""
+        before = self.facts()
+        for name in [name for name in self.filed if name not in out and name in self.out]:
+            self.close(name)
+        for name in [name for name in out if name not in self.filed and name not in self.out]:
+            self.plan(name, out[name].agent, out[name].address)
+        for name in out.keys() & self.out.keys():
+            self.out[name] = replace(self.out[name], address=out[name].address)
+        self.filed = sorted(out)
+        return before != self.facts()
 
     def plan(self, name: str, agent: int, address: str) -> None:
         """Plan a link to a neighbour."""

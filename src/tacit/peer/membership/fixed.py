@@ -20,6 +20,8 @@ class FixedLinks:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
+        self.addresses: dict[str, str] = {}
+        """Of out-neighbours, where the book of links has them."""
         self._first = plan.views(0)
         self.hears, self.sends_to = (plan.neighbours(self._first, side) for side in SIDES)
         self._places = {name: (role, k) for role, names in plan.members.items() for k, name in enumerate(names)}

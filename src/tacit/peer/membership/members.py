@@ -76,6 +76,11 @@ class Members:
         return frozenset(self.book.out)
 
     @property
+    def addresses(self) -> dict[str, str]:
+        """Addresses of out-neighbours."""
+        return {name: link.address for name, link in self.book.out.items()}
+
+    @property
     def facts(self) -> dict[str, Any]:
         """The book as plain data."""
         return self.book.facts()
@@ -85,7 +90,7 @@ class Members:
         return self.terms.expects(name)
 
     def began(self, first: bool) -> None:
-        """Empty the state of a peer that joins, at its first start or after it has left."""
+        """Empty the state of a peer that joins, for the first time or again; take up what has changed in its file."""
         node, book = self.node, self.book
         terms = node.plan.algorithm.membership
         assert terms is not None
@@ -99,6 +104,10 @@ class Members:
             )
             node.machine.revise(self.views(node.round))
             for name in self.book.out:
+                node.outbox.add(name)
+            node.flush()
+        elif not book.leaving and book.file_says(self.terms.out):
+            for name in book.out:
                 node.outbox.add(name)
             node.flush()
 
@@ -295,22 +304,23 @@ class Members:
     def to_sender(self, name: str) -> list[bytes]:
         """Return what an in-neighbour is to be told beside its answers, each once per connection."""
         link = self.book.into.get(name)
-        return [Notice(Kind.LEAVE).packed()] if self.book.leaving and link is not None and link.last is None else []
+        unwanted = self.book.leaving or not self.terms.expects(name)
+        return [Notice(Kind.LEAVE).packed()] if unwanted and link is not None and link.last is None else []
 
     def _answer(self, name: str, notice: Notice) -> None:
         self.answers.setdefault(name, []).append(notice.packed())
 
     # -- what is heard -------------------------------------------------------------------------------------------------
 
-    def heard_from_sender(self, name: str, payload: bytes) -> None:
-        """Take a notice of a peer that sends to this one, or would."""
+    def heard(self, name: str, payload: bytes) -> None:
+        """Take a notice of a neighbour, or of a peer that wants to be one."""
         notice = Notice.read(payload)
         if notice.kind is Kind.OPEN:
             self._asked_to_open(name, notice)
         elif notice.kind is Kind.CLOSE:
             self._asked_to_close(name, notice.round)
-        else:
-            raise MessageRefused("order", f"{notice.kind.name.lower()} from the sender of a link")
+        elif name in self.book.out:
+            self._heard_from_receiver(name, self.book.out[name], notice)
 
     def _asked_to_open(self, name: str, notice: Notice) -> None:
         book, node = self.book, self.node
@@ -318,8 +328,9 @@ class Members:
             raise MessageRefused("order", "a link is opened while it is being closed")
         if name not in book.into:
             try:
-                if book.leaving:
-                    raise MessageRefused("sender", "this peer leaves")
+                if book.leaving or not self.terms.expects(name):
+                    why = "this peer leaves" if book.leaving else f"{node.plan.name!r} does not hear {name!r}"
+                    raise MessageRefused("sender", why)
                 agent = self.terms.agent_of(name, notice.text)
             except MessageRefused as refusal:
                 self._answer(name, Notice(Kind.REFUSED, text=refusal.detail.encode()[:1000]))
@@ -341,12 +352,7 @@ class Members:
         self._update()
         self.committed()
 
-    def heard_from_receiver(self, name: str, payload: bytes) -> None:
-        """Take a notice of a peer to which this one sends, or would."""
-        notice = Notice.read(payload)
-        link = self.book.out.get(name)
-        if link is None:
-            return
+    def _heard_from_receiver(self, name: str, link: OutLink, notice: Notice) -> None:
         if notice.kind is Kind.OPENED:
             if self.book.waits and link.opening and notice.round <= self.node.round:
                 raise MessageRefused("round", f"a link from round {notice.round} on, and it is round {self.node.round}")
@@ -357,10 +363,8 @@ class Members:
                 self._drop_out(name)
         elif notice.kind is Kind.LEAVE:
             self._asked_to_stop(name, link)
-        elif notice.kind is Kind.REFUSED:
-            self._refused(name, link, notice.text)
         else:
-            raise MessageRefused("order", f"{notice.kind.name.lower()} from the receiver of a link")
+            self._refused(name, link, notice.text)
 
     def _asked_to_stop(self, name: str, link: OutLink) -> None:
         others = [other for other, one in self.book.out.items() if other != name and one.is_open]

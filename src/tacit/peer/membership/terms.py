@@ -20,17 +20,18 @@ class OpenLinks:
     joins: bool
     """Whether it joins: it begins with nothing."""
     agent_of: Callable[[str, bytes], int]
-    """Name of a peer that wants to be heard, and its invitation -> its id; MessageRefused where it is not wanted."""
+    """Name and invitation of a peer -> its id; MessageRefused where it is no member."""
     expects: Callable[[str], bool]
-    """Whether a name may open a link at all."""
+    """Whether a peer is to be heard if it asks for it."""
     invitation: bytes = b""
     """Own invitation, shown to those to whom links are opened."""
 
     def book(self, agent: int, waits: bool, joins: bool) -> LinkBook:
         """Return the first book: of a founder with all links, of a joiner with plans."""
+        filed = sorted(self.out)
         if not joins:
-            return LinkBook.first(self.links, agent, waits, self.out, self.into)
-        book = LinkBook(self.links, agent, waits, joining=True)
+            return LinkBook.first(self.links, agent, waits, self.out, self.into, filed)
+        book = LinkBook(self.links, agent, waits, joining=True, filed=filed)
         for name, link in self.out.items():
             book.plan(name, link.agent, link.address)
         return book

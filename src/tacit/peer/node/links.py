@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tacit.core.errors import ConfigError, MessageRefused, PrivacyError, TacitError
 from tacit.peer.identity.credentials import IdentityWatch
+from tacit.peer.membership.talk import LinkTalk
 from tacit.peer.node.exchange import Arrival, Parcel, Position
 from tacit.peer.node.node import Node
 from tacit.peer.operations.logs import Log
@@ -39,7 +40,7 @@ class NodeLinks:
         on_fault: Callable[[TacitError], None],
     ) -> None:
         """Take the node; `on_fault` is told of errors after which the peer cannot go on."""
-        self.node, self._watch, self._events, self._log, self._on_fault = node, watch, events, log, on_fault
+        self.node, self._watch, self._events, self.log, self._on_fault = node, watch, events, log, on_fault
         self.job = node.plan.job
         self.specs: Sequence[MessageSpec] = node.specs
         self.position_interval = node.position_interval
@@ -54,16 +55,18 @@ class NodeLinks:
         self.dialers: dict[str, Dialer] = {}
         self.listener = Listener(self, watch, events, limits)
         self._dialling: dict[str, asyncio.Task[None]] = {}
+        self._talk = None if node.members is None else LinkTalk(self, node.members)
         self._secrets: list[PairwiseSecrets] = []
         self._on_key_message: dict[str, Callable[[str, bytes], None]] = {}
 
     def dial(self, addresses: Mapping[str, str]) -> None:
         """Keep a link to every out-neighbour at its address."""
-        missing = self.node.sends_to - addresses.keys()
+        known = {**self.node.links.addresses, **addresses}
+        missing = self.node.sends_to - known.keys()
         if missing:
             raise ConfigError(f"no address for {', '.join(sorted(missing))}, to whom this peer sends; add it")
         for name in sorted(self.node.sends_to):
-            self.dial_one(name, addresses[name])
+            self.dial_one(name, known[name])
 
     def dial_one(self, name: str, address: str) -> None:
         """Keep a link to one more neighbour."""
@@ -122,6 +125,8 @@ class NodeLinks:
 
     def progressed(self) -> None:
         """Pass on that the node has done a step: early messages may fit now, and there may be new ones to send."""
+        if self._talk is not None and not self.turn.locked():
+            self._talk.apply()
         self.look()
         self.listener.progressed()
         for dialer in self.dialers.values():
@@ -143,9 +148,11 @@ class NodeLinks:
                 try:
                     self.node.confirmed(name, position)
                 except MessageRefused as refusal:
-                    self._events.refused(refusal.reason, name, refusal.detail)
+                    self.refuse(name, refusal)
             if name in self.dialers:
                 self.dialers[name].wake()  # it may be sent more now
+        if self._talk is not None:
+            self._talk.apply()
 
     def _let_in(self) -> None:
         """Let messages in; those that are early stay."""
@@ -196,16 +203,28 @@ class NodeLinks:
         name, phase, sent = arrival.name, arrival.phase, arrival.sent
         self.node.admit(name)
         self._claims[name] = max(sent, self._claims.get(name, 0))
-        if self._log.detailed:  # without its values: the logs can show that no release has two forms
+        if self.log.detailed:  # without its values: the logs can show that no release has two forms
             links = self.node.plan.algorithm.phases[phase].links
             digest = hashlib.sha256(self.node.codec.pack(phase, arrival.message)).hexdigest()
-            self._log.debug("message", neighbour=name, links=links, phase=phase, round=sent, digest=digest)
+            self.log.debug("message", neighbour=name, links=links, phase=phase, round=sent, digest=digest)
         self._inbox.append(arrival)
         self.look()
 
     def noticed(self, name: str, payload: bytes) -> None:
-        """Refuse a notice of any neighbour: none is expected."""
-        raise MessageRefused("order", f"a notice of {len(payload)} bytes, and none is expected of {name!r}")
+        """Keep a notice about a link for the next look; where links are fixed, there are none."""
+        if self._talk is None:
+            raise MessageRefused("order", f"a notice of {len(payload)} bytes, and none is expected of {name!r}")
+        self._talk.hear(name, payload)
+        self.look()
+
+    def refuse(self, name: str, refusal: MessageRefused) -> None:
+        """Count and log what a neighbour said that cannot be."""
+        self._events.refused(refusal.reason, name, refusal.detail)
+
+    def failed(self, event: str, error: TacitError) -> None:
+        """Note an error after which the peer cannot go on."""
+        self._on_fault(error)
+        self.log.error(event, reason=str(error))
 
     async def relay_key_message(self, name: str, recipient: str, payload: bytes) -> None:
         """Pass on a sealed key-agreement message from one in-neighbour to another."""
@@ -221,7 +240,7 @@ class NodeLinks:
 
     def waiting(self, name: str) -> tuple[Parcel, ...]:
         """Return what a neighbour has not confirmed."""
-        return tuple(self.node.waiting(name))
+        return () if self._talk is not None and not self._talk.may_send(name) else tuple(self.node.waiting(name))
 
     def confirmed(self, name: str, position: Position) -> None:
         """Note a neighbour's position, for the next turn."""
@@ -231,7 +250,7 @@ class NodeLinks:
     def refused(self, name: str, parcel: Parcel, reason: str, detail: str) -> None:
         """Log what a neighbour did not accept."""
         where = {"neighbour": name, "round": parcel.round, "phase": parcel.phase}
-        self._log.seldom(f"refused by {name} {reason}", "refused by a neighbour", reason=reason, detail=detail, **where)
+        self.log.seldom(f"refused by {name} {reason}", "refused by a neighbour", reason=reason, detail=detail, **where)
 
     def key_message(self, relay: str, sender: str, payload: bytes) -> None:
         """Hand a key-agreement message to the key agreement at its relay."""
@@ -242,8 +261,7 @@ class NodeLinks:
         try:
             take(sender, payload)
         except PrivacyError as error:  # the store could not keep a key, and is closed for good
-            self._on_fault(error)
-            self._log.error("a key could not be kept", reason=str(error))
+            self.failed("a key could not be kept", error)
 
     # -- key agreement -------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ import numpy as np
 from tacit.core.contract import Batch, Params
 from tacit.core.errors import BudgetExceeded, ConfigError, PrivacyError, TacitError, said
 from tacit.peer.identity.credentials import IdentityWatch
+from tacit.peer.membership.members import Members
 from tacit.peer.node.assignment import Pace, Plan
 from tacit.peer.node.closing import CloseOnce
 from tacit.peer.node.links import NodeLinks
@@ -159,12 +160,32 @@ class PeerService(CloseOnce):
             "pid": os.getpid(),
             "port": self.port,
             "doors": self.links.listener.doors,
+            "links": self.link_table(),
             "hears": {name: name in self.links.listener.connected for name in sorted(self.node.hears)},
             "sends_to": {name: dialer.connected for name, dialer in sorted(self.links.dialers.items())},
             "prequential": self.prequential.status(),
             "fault": None if self.fault is None else str(self.fault),
             "stopping": self._stopping.is_set(),
         }
+
+    def link_table(self) -> list[dict[str, Any]]:
+        """Return all links of this peer, as plain data."""
+        if self.node.members is not None:
+            return self.node.members.book.table()
+        sides = (("out", self.node.sends_to), ("in", self.node.hears))
+        return [{"way": way, "name": name, "state": "open"} for way, names in sides for name in sorted(names)]
+
+    async def change(self, act: Callable[[Members], None]) -> None:
+        """Change this peer's links, between two steps; what is refused is a ConfigError."""
+        members = self.node.members
+        if members is None:
+            raise ConfigError(
+                f"links of {self.node.plan.algorithm.name!r} are fixed within an epoch: change them in the peers' "
+                "files, with the job's epoch counted up"
+            )
+        async with self.links.turn:
+            await self._in_worker(lambda: act(members))
+        self._moved()
 
     def faults(self) -> list[str]:
         """Return what is wrong with the peer; nothing if it is well."""
@@ -203,13 +224,18 @@ class PeerService(CloseOnce):
 
     def _is_over(self) -> bool:
         last = self.pace.last_round
-        return last is not None and self.node.between_rounds and self.node.round >= last
+        return self.left or (last is not None and self.node.between_rounds and self.node.round >= last)
+
+    @property
+    def left(self) -> bool:
+        """Whether the peer has left, and everything that it held is with others."""
+        return self.node.members is not None and self.node.members.book.gone
 
     async def _one_round(self) -> None:
         node = self.node
         if node.between_rounds:
             began = time.monotonic()
-            if not await self._until(lambda: node.ready(time.monotonic())):
+            if not await self._until(lambda: self.left or node.ready(time.monotonic())) or self.left:
                 return
             given = await self._given()
             if given is None:

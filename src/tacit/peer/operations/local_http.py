@@ -46,6 +46,8 @@ class Handlers(NamedTuple):
     """Samples (x, y) as JSON gave them, all or none; False where there is no room now."""
     predict: Callable[[object], Awaitable[Mapping[str, Any]]]
     """Features as JSON gave them -> named fields; see `predictions`."""
+    control: Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]] | None = None
+    """Acts of the operator, who knows the token in the control file; None: there are none."""
 
 
 class Answer(NamedTuple):
@@ -71,6 +73,7 @@ class LocalServer:
             "/status": ("GET", self._status),
             "/learn": ("POST", self._learn),
             "/predict": ("POST", self._predict),
+            "/control": ("POST", self._control),
         }
 
     @property
@@ -222,6 +225,12 @@ class LocalServer:
     async def _predict(self, body: bytes) -> Answer:
         (x,) = _members(_parsed(body), ("x",), "the request")
         return _json(HTTPStatus.OK, dict(await self._handlers.predict(x)))
+
+    async def _control(self, body: bytes) -> Answer:
+        asked = _parsed(body)
+        if not isinstance(asked, dict) or self._handlers.control is None:
+            raise DataError("expected a JSON object, as `tacit peer links` and `tacit peer leave` send it")
+        return _json(HTTPStatus.OK, dict(await self._handlers.control(asked)))
 
 
 def loopback_address(host: str) -> str:

@@ -64,6 +64,11 @@ class Dialer:
         """Whether the link is up."""
         return self._link is not None and self._link.welcomed
 
+    @property
+    def connection(self) -> object | None:
+        """The connection in use, to tell it from later ones; None while the link is down."""
+        return self._link if self.connected else None
+
     def wake(self) -> None:
         """Note that there is more to send."""
         if self._link is not None:

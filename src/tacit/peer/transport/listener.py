@@ -62,6 +62,11 @@ class Listener:
         """Names of the neighbours whose link is up."""
         return frozenset(name for name, link in self._links.items() if link.welcomed)
 
+    def connection(self, name: str) -> object | None:
+        """Return the connection of a neighbour, to tell it from later ones; None while its link is down."""
+        link = self._links.get(name)
+        return link if link is not None and link.welcomed else None
+
     @property
     def doors(self) -> dict[str, float]:
         """Number of strangers, and their limits."""

@@ -1,0 +1,43 @@
+"""Acts of a running peer's operator: links are added and removed, and the peer leaves."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from typing import Any
+
+from tacit.config.peer import validate_address
+from tacit.core.errors import DataError, TacitError
+from tacit.peer.membership.members import Members
+from tacit.peer.node.service import PeerService
+
+ACTS = ("list", "add", "remove", "leave")
+
+
+async def obeyed(service: PeerService, asked: Mapping[str, Any], token: str) -> dict[str, Any]:
+    """Carry out what the operator asks for, and return the links as they are then; a fault is a DataError.
+
+    Args:
+      service: The running peer.
+      asked: ``token``, ``act`` (one of `ACTS`), and ``name``, ``address`` and ``invitation`` where it needs them.
+      token: From the control file, which only the peer's user can read.
+    """
+    given = {key: value for key, value in asked.items() if isinstance(value, str)}
+    if not hmac.compare_digest(given.get("token", "").encode(), token.encode()):
+        raise DataError("the token is not the one in the control file: ask as the user that runs the peer")
+    act, name = given.get("act"), given.get("name", "")
+    try:
+        if act == "add":
+            address, invitation = validate_address(given.get("address"), "--address"), given.get("invitation", "")
+            await service.change(lambda members: members.add(name, address, invitation.encode()))
+        elif act == "remove":
+            await service.change(lambda members: members.remove(name))
+        elif act == "leave":
+            await service.change(Members.leave)
+        elif act != "list":
+            raise DataError(f"act = {act!r}: expected one of {', '.join(ACTS)}")
+    except DataError:
+        raise
+    except TacitError as fault:
+        raise DataError(str(fault)) from fault
+    return {"links": service.link_table()}

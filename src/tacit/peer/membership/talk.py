@@ -1,0 +1,97 @@
+"""Notices of a running peer: let in between two steps, and said once per connection."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tacit.core.errors import MessageRefused, TacitError
+from tacit.peer.membership.members import Members
+from tacit.peer.membership.notices import Kind, Notice
+
+if TYPE_CHECKING:
+    from tacit.peer.node.links import NodeLinks
+
+
+class LinkTalk:
+    """Talk about the links of one running node."""
+
+    def __init__(self, links: NodeLinks, members: Members) -> None:
+        self._links, self._members = links, members
+        self._heard: list[tuple[str, bytes]] = []
+        self._said: dict[tuple[str, str], tuple[object, set[bytes]]] = {}
+        """Side and neighbour -> its connection, and what was said on it."""
+        self._ending: set[asyncio.Task[None]] = set()
+
+    def hear(self, name: str, payload: bytes) -> None:
+        """Keep a neighbour's notice until the node is at rest."""
+        Notice.read(payload)
+        self._heard.append((name, payload))
+
+    def apply(self) -> None:
+        """Let in what was heard, say what is to be said, and dial whom the book names; the node is at rest."""
+        heard, self._heard = self._heard, []
+        try:
+            for name, payload in heard:
+                self._take(name, payload)
+            for name, dialer in self._links.dialers.items():
+                if dialer.connection is not None:
+                    self._members.reached(name)
+        except TacitError as error:  # the store could not keep it, and is closed for good
+            self._links.failed("a change of links could not be kept", error)
+            return
+        self._speak()
+        self._dial()
+
+    def _take(self, name: str, payload: bytes) -> None:
+        try:
+            self._members.heard(name, payload)
+        except MessageRefused as refusal:
+            self._links.refuse(name, refusal)
+        refusals, self._members.refusals = self._members.refusals, []
+        for receiver, why in refusals:
+            self._links.log.warning("a link was refused", neighbour=receiver, reason=why)
+
+    def _speak(self) -> None:
+        for name, dialer in self._links.dialers.items():
+            for payload in self._members.to_receiver(name):
+                if self._is_new("out", name, dialer.connection, payload) and dialer.notify(payload):
+                    self._note("out", name, payload)
+                    dialer.wake()
+        listener = self._links.listener
+        for name in list(self._members.answers):
+            kept = [payload for payload in self._members.answers.pop(name) if not listener.notify(name, payload)]
+            if kept and listener.connection(name) is not None:
+                self._members.answers[name] = kept  # there was no room
+        for name in self._members.hears:
+            for payload in self._members.to_sender(name):
+                if self._is_new("into", name, listener.connection(name), payload) and listener.notify(name, payload):
+                    self._note("into", name, payload)
+
+    def _is_new(self, side: str, name: str, connection: object, payload: bytes) -> bool:
+        known, said = self._said.get((side, name), (None, set()))
+        if known is not connection:
+            self._said[side, name] = connection, set()
+            return connection is not None
+        return connection is not None and payload not in said
+
+    def _note(self, side: str, name: str, payload: bytes) -> None:
+        self._said[side, name][1].add(payload)
+
+    def may_send(self, name: str) -> bool:
+        """Whether messages to a neighbour may leave: the last of a link follows the notice that it is the last."""
+        if name not in self._links.node.outbox.pinned:
+            return True
+        connection, said = self._said.get(("out", name), (None, set()))
+        dialer = self._links.dialers.get(name)
+        same = dialer is not None and dialer.connection is connection
+        return same and any(Notice.read(payload).kind is Kind.CLOSE for payload in said)
+
+    def _dial(self) -> None:
+        wanted = self._members.book.out
+        for name in wanted.keys() - self._links.dialers.keys():
+            self._links.dial_one(name, wanted[name].address)
+        for name in self._links.dialers.keys() - wanted.keys():
+            task = asyncio.get_running_loop().create_task(self._links.hang_up_on(name))
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
