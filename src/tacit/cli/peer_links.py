@@ -39,9 +39,7 @@ def add(
     try:
         shown = "" if invitation is None else invitation.read_text(encoding="ascii")
     except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"--invitation {invitation}: cannot be read ({error}); name the file of the authority"
-        ) from error
+        raise ConfigError(f"--invitation {invitation}: cannot be read ({error}); name the authority's file") from error
     _show(_told(file, act="add", name=name, address=address, invitation=shown))
 
 

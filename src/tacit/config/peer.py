@@ -159,7 +159,7 @@ class PeerSettings:
 
     @property
     def links_change(self) -> bool:
-        """Whether links may change while the peer runs: the method allows it, and no weight or mask stands against it."""
+        """Whether links may change while the peer runs: the method allows it, and no weight or mask forbids it."""
         algorithm = self.job.algorithm
         masked = any(hides(phase.mechanism) for phase in algorithm.phases)
         weighed = any(one.weight_to for one in self.links.values())

@@ -262,7 +262,7 @@ class Peer(CloseOnce):
         return await obeyed(self._service, asked, self._token)
 
     def _write_control(self) -> None:
-        """Tell `tacit peer status`, `stop`, `links` and `leave` how to reach this process; only its user may read it."""
+        """Tell commands on this host how to reach this process; only its user may read it."""
         path = self.settings.control
         said = {"pid": os.getpid(), "port": self.operations_port, "name": self.name, "token": self._token}
         text = json.dumps(said)

@@ -28,7 +28,7 @@ import jax.numpy as jnp
 
 from tacit.algorithms._parts.descent import gradient_step
 from tacit.algorithms._parts.mixing import IfMissing, averaged_step, first_model, link_requirements
-from tacit.algorithms.push_sum.online_push_sum import LEAST_MASS, vacant
+from tacit.algorithms.push_sum.online_push_sum import LEAST_MASS, unless_passing_on, vacant
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import StepSize, as_rate, inverse
 from tacit.core.contract import (
@@ -167,7 +167,7 @@ def _in_the_dual(objective: Objective, step: StepSize, mechanism: Mechanism, mir
 
     def emit(state: DualState, released: Tree, view: View) -> tuple[DualState, Outbox]:
         moved = if_present(view, descent.moved(model(state), state.dual, released, view), state.dual)
-        return state, push(private=moved, public=state.mass)
+        return state, push(private=unless_passing_on(view, state.mass, moved, state.dual), public=state.mass)
 
     def absorb(key: Key, state: DualState, inbox: Inbox, view: View) -> DualState:
         parts = inbox.mix()

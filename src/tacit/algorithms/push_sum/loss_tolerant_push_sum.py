@@ -20,7 +20,7 @@ import jax.numpy as jnp
 
 from tacit.algorithms._parts.descent import gradient_step
 from tacit.algorithms._parts.running_totals import Total, along, growth, increased, no_totals
-from tacit.algorithms.push_sum.online_push_sum import LEAST_MASS, ratio, vacant
+from tacit.algorithms.push_sum.online_push_sum import LEAST_MASS, ratio, unless_passing_on, vacant
 from tacit.algorithms.push_sum.online_push_sum import State as Parts
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import StepSize, as_rate
@@ -105,7 +105,8 @@ def loss_tolerant_push_sum(
         leaves = (view.out.weight[0] == 0) & (view.into.degree == 0)  # for good: it keeps nothing, however little
         pushes = leaves | (state.fresh & (state.held.mass >= LEAST_MASS))
         share = jnp.where(pushes, view.out.weight, 0).at[0].set(0)
-        leaving = Parts(descent.moved(ratio(state.held), state.held.z, released, view), state.held.mass)
+        moved = descent.moved(ratio(state.held), state.held.z, released, view)
+        leaving = Parts(unless_passing_on(view, state.held.mass, moved, state.held.z), state.held.mass)
         parts = jax.tree.map(lambda leaf: along(share, leaf[None]).astype(leaf.dtype) * leaf, leaving)
         total = increased(state.sent, parts)
         kept = jnp.where(pushes, view.out.weight[0], 1)

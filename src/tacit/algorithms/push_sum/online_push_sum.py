@@ -60,6 +60,15 @@ def ratio(state: State) -> Params:
     return jax.tree.map(lambda leaf: leaf / mass, state.z)
 
 
+def unless_passing_on(view: View, mass: Array, moved: Params, held: Params) -> Params:
+    """Return what a step came to, and what was held where an agent without data only joins or leaves.
+
+    Its step would be noise alone, under a mass that may be next to nothing.
+    """
+    passes_on = jnp.logical_not(view.fresh) & ((mass < LEAST_MASS) | (view.out.weight[0] == 0))
+    return jax.tree.map(lambda after, before: jnp.where(passes_on, before, after), moved, held)
+
+
 def vacant(state: Tree) -> Tree:
     """Return the state of an agent that joins: no mass, and nothing under it."""
     return jax.tree.map(jnp.zeros_like, state)
@@ -109,7 +118,8 @@ def online_push_sum(
         return state, descent.value(ratio(state), state.z, batch, view)
 
     def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
-        return state, push(private=descent.moved(ratio(state), state.z, released, view), public=state.mass)
+        moved = descent.moved(ratio(state), state.z, released, view)
+        return state, push(private=unless_passing_on(view, state.mass, moved, state.z), public=state.mass)
 
     def absorb(key: Key, state: State, inbox: Inbox, view: View) -> State:
         parts = inbox.mix()

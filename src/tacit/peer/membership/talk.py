@@ -22,6 +22,7 @@ class LinkTalk:
         self._said: dict[tuple[str, str], tuple[object, set[bytes]]] = {}
         """Side and neighbour -> its connection, and what was said on it."""
         self._ending: set[asyncio.Task[None]] = set()
+        self._told = self._states()
 
     def hear(self, name: str, payload: bytes) -> None:
         """Keep a neighbour's notice until the node is at rest."""
@@ -42,6 +43,20 @@ class LinkTalk:
             return
         self._speak()
         self._dial()
+        self._report()
+
+    def _states(self) -> dict[tuple[str, str], str]:
+        return {(row["way"], row["name"]): row["state"] for row in self._members.book.table()}
+
+    def _report(self) -> None:
+        """Log links whose state has changed."""
+        states = self._states()
+        for way, name in sorted(self._told.keys() | states.keys()):
+            state = states.get((way, name), "gone")
+            if self._told.get((way, name), "gone") != state:
+                direction = "out" if way == "out" else "in"
+                self._links.log.info("link changed", neighbour=name, direction=direction, state=state)
+        self._told = states
 
     def _take(self, name: str, payload: bytes) -> None:
         try:
