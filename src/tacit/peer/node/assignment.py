@@ -49,6 +49,8 @@ class Plan:
     """(Links, receiver) -> all senders of that receiver by id, this peer included, where it sends under masks."""
     settings: str = ""
     """Hash of the job's settings alone; stores and secrets, which outlive a change of the program, are bound to it."""
+    following: runtime.Following = runtime.every_round
+    """Round -> the next one that this peer takes part in; None: none."""
 
     @property
     def name(self) -> str:
