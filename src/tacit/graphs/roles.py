@@ -133,9 +133,7 @@ class Shifts:
           agent: Agent, counted from 0.
           t: Round, 0, 1, ...
         """
-        first, last, period, rounds = (
-            int(getattr(self, name)[agent]) for name in ("first", "last", "period", "rounds")
-        )
+        first, last, period, rounds = (int(a[agent]) for a in (self.first, self.last, self.period, self.rounds))
         coming = max(t + 1, first)
         within = (coming - first) % period
         if within >= rounds:
@@ -241,11 +239,8 @@ def joined_availability(parts: Sequence[Availability | None]) -> Availability | 
     tables = [part.arrivals for part in known if part.arrivals is not None]
     shapes = {table.shape[0] for table in tables}
     turns = [part.shifts for part in known if part.shifts is not None]
-    if (
-        len(known) < len(parts)
-        or len(turns) not in (0, len(known))
-        or (tables and (len(tables) < len(known) or len(shapes) > 1))
-    ):
+    mixed = any(0 < len(some) < len(known) for some in (tables, turns))
+    if len(known) < len(parts) or mixed or len(shapes) > 1:
         raise GraphError(
             f"a union of {len(parts)} topologies, of which {len(known)} say who is there and {len(tables)} when data "
             f"come (over {sorted(shapes)} rounds): give all of them the same form"

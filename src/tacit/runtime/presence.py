@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 import jax
@@ -33,14 +33,13 @@ def rounds_of(availability: Availability | None, root: Key, role: str, agent: in
     if availability is None or availability.shifts is None:
         return every_round
     shifts, certain = availability.shifts, bool(np.all(availability.probability[agent] == 1))
-    known: dict[int, np.ndarray] = {}
+
+    @lru_cache(maxsize=4)
+    def block(number: int) -> np.ndarray:
+        return np.asarray(presence(availability, root, role, number * AT_ONCE, AT_ONCE))[:, agent]
 
     def drawn(t: int) -> bool:
-        if t // AT_ONCE not in known:
-            known.clear()
-            first = t // AT_ONCE * AT_ONCE
-            known[t // AT_ONCE] = np.asarray(presence(availability, root, role, first, AT_ONCE))[:, agent]
-        return bool(known[t // AT_ONCE][t % AT_ONCE])
+        return bool(block(t // AT_ONCE)[t % AT_ONCE])
 
     def following(t: int) -> int | None:
         coming = shifts.after(agent, t)

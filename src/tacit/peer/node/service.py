@@ -24,6 +24,7 @@ from tacit.peer.node.assignment import Pace, Plan
 from tacit.peer.node.closing import CloseOnce
 from tacit.peer.node.links import NodeLinks
 from tacit.peer.node.node import Node
+from tacit.peer.node.resting import is_due, rest_of
 from tacit.peer.node.store import PeerStore
 from tacit.peer.operations.counters import Counters
 from tacit.peer.operations.link_events import LinkEventLog
@@ -212,16 +213,17 @@ class PeerService(CloseOnce):
         await self._until(lambda: False)  # what neighbours confirm is still taken in, until the peer is stopped
 
     def _is_over(self) -> bool:
-        last = self.pace.last_round
-        return last is not None and self.node.between_rounds and self.node.round >= last
+        last, following = self.pace.last_round, self.node.next_round
+        return self.node.between_rounds and (following is None or (last is not None and following > last))
 
     async def _one_round(self) -> None:
         node = self.node
         if node.between_rounds:
             began = time.monotonic()
-            if not await self._until(lambda: node.ready_to_begin):
+            rest = rest_of(node, self.pace.interval)
+            if not await self._until(lambda: is_due(node, time.monotonic(), began + rest), began + rest):
                 return
-            given = await self._unless_stopping(self._feed.next(node.round + 1))
+            given = await self._unless_stopping(self._feed.next(node.next_round or 0))
             if given is None:
                 return
             await self._step(lambda: self._begin(given))
