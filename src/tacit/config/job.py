@@ -3,6 +3,8 @@
     [job]        name, epoch, features, bias, class_names, batch, dtype, longest_delay, seed
     [members]    role = names in order, e.g. peer = ["hospital-a", "hospital-b"]
     [clusters]   name = number, of every member of a role that is in clusters; optional
+    [dynamics]   kind and its parameters, of links that come and go; optional
+    [[availability]]  members, and the rounds in which they are there; optional
     [objective]  kind and its parameters
     [algorithm]  name and its parameters; [algorithm.mechanism] for its noise; average = "mean", ... of its models
 
@@ -16,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,6 +31,7 @@ from tacit import runtime
 from tacit.config import sections
 from tacit.config.choices import choose, choose_method, make_method, task_of
 from tacit.config.own_code import Program, program
+from tacit.config.schedule import JobSchedule, job_schedule
 from tacit.config.sections import Place, Section, check, located, toml_text
 from tacit.core import limits
 from tacit.core.contract import Algorithm
@@ -40,7 +43,7 @@ from tacit.peer.node.exchange import VERSION
 from tacit.peer.sources.queue import SampleForm
 from tacit.streams import Batch
 
-TABLES = ("job", "members", "clusters", "objective", "algorithm")
+TABLES = ("job", "members", "clusters", "dynamics", "availability", "objective", "algorithm")
 
 
 LARGEST = 2**31 - 1
@@ -83,11 +86,14 @@ class Job:
 
     program: Program
     """The code that runs it."""
+    schedule: JobSchedule = field(default_factory=JobSchedule)
+    """Which links are up and which members are there, in every round."""
 
     @property
     def hash(self) -> str:
         """Hash that peers compare, in hexadecimal: settings and program."""
-        return _hashed({"settings": self.settings_hash, **self.program.facts()})
+        draws = {"draws": self.schedule.draws} if self.schedule.draws else {}
+        return _hashed({"settings": self.settings_hash, **draws, **self.program.facts()})
 
     @property
     def settings_hash(self) -> str:
@@ -175,18 +181,20 @@ def _job(data: Mapping[str, Any], path: Path) -> Job:
         )
     members = _members(table_of(data, "members", path), algorithm, Place(str(path), "[members]"))
     clusters = _clusters(table_of(data, "clusters", path, required=False), members, Place(str(path), "[clusters]"))
+    schedule = job_schedule(data, members, algorithm, settings.seed, path)
     described = {
         "job": settings.model_dump(
             exclude_none=True
         ),  # a key that nobody gave leaves old hashes, and stores, as they are
         "members": {role: list(names) for role, names in members.items()},
         **({"clusters": {role: labels.tolist() for role, labels in clusters.items()}} if clusters else {}),
+        **schedule.described,
         "objective": objective.settings(),
         "algorithm": method.settings("name"),
     }
     with located(Place(str(path), "[job]")):
         form = SampleForm.of(settings.features, *task_of(objective), class_names=settings.class_names)
-    job = Job(settings, members, form, algorithm, described, clusters, program([method.function]))
+    job = Job(settings, members, form, algorithm, described, clusters, program([method.function]), schedule)
     with located(objective.place):
         _check_start(job)
     return job
