@@ -15,8 +15,10 @@ from tacit import runtime
 from tacit.config.job import load_job
 from tacit.config.peer import load_peer
 from tacit.core.errors import ConfigError
+from tacit.deploy import comparison
 from tacit.deploy.assignment import plan_of
 from tacit.deploy.check import check_peers
+from tacit.deploy.swarm import Swarm
 from tacit.graphs import LinkDrop, Rotation, Shifts, Timetable
 from tacit.peer import run_in_process
 from tacit.peer.views import AgentViews
@@ -142,3 +144,89 @@ def test_both_ends_agree_on_every_link_in_every_round(tmp_path_factory, dynamics
             assert float(jnp.sum(jnp.where(view.out.live, view.out.weight, 0))) == pytest.approx(1, abs=1e-6)
         assert sent == heard
         assert all(made[order[a]].following(t - 1) == t for pair in sent for a in pair)
+
+
+ROUNDS = 11
+STREAM = tacit.streams.logistic_drift(4, 2, drift=0.0, seed=3)
+WORKED = {"a": 11, "b": 7, "c": 5, "d": 9}
+
+
+def rounds_of(plan, last=ROUNDS):
+    return [t for t in range(1, last + 1) if plan.following(t - 1) == t]
+
+
+def simulated():
+    """Models of machines in memory after each round, having compared them with the simulator."""
+    graph = graph_of(ALL).with_dynamics(Rotation([1, 2, 3]))
+    topology = tacit.graphs.as_topology(graph).available("peer", **IN_SHIFTS)
+    method = tacit.algorithms.online_push_sum(tacit.objectives.logistic(), step=0.5)
+    run = tacit.simulate(method, topology, STREAM, rounds=ROUNDS, seed=7, progress=False)
+    memory = run_in_process(method, topology, STREAM, rounds=ROUNDS, seed=7)
+    np.testing.assert_allclose(run.per_round["loss"][0], memory.loss, atol=1e-6)
+    np.testing.assert_allclose(run.models[0], memory.models[-1], atol=1e-6)
+    return np.asarray(memory.models)
+
+
+def test_peers_over_tls_have_the_trajectory_of_the_simulator(tmp_path):
+    job = with_schedule(job_text("online_push_sum", ALL, seed=7, bias="false"), TURNS + SHIFTS)
+    files = found(tmp_path, job, ALL, rounds=f"last = {ROUNDS}\npatience = 5.0")
+    assert not check_peers(list(files.values())).faults
+    worked = {name: rounds_of(plan) for name, plan in plans(files).items()}
+    assert {name: len(rounds) for name, rounds in worked.items()} == WORKED
+    models_of, models = simulated(), learnt_together(files, STREAM.chunk(0, ROUNDS), worked)
+    for agent, name in enumerate(NAMES):
+        expected = models_of[[t - 1 for t in worked[name]], agent]
+        np.testing.assert_allclose(np.stack(models[name]), expected, atol=1e-6)
+
+
+EXPERIMENT = """
+[run]
+name = "shifts"
+rounds = 12
+seed = 4
+regret_points = 0
+[graph]
+kind = "complete"
+agents = 4
+dynamics = { kind = "rotation", hops = [1, 2, 3] }
+[[graph.availability]]
+agents = [1]
+period = 5
+rounds = 3
+[[graph.availability]]
+agents = [2]
+first = 3
+probability = 0.7
+[stream]
+kind = "logistic_drift"
+dim = 3
+[objective]
+kind = "logistic"
+[[algorithm]]
+name = "online_push_sum"
+"""
+
+
+def experiment(folder, text=EXPERIMENT):
+    file = folder / "shifts.toml"
+    file.write_text(text)
+    return tacit.experiments.build(tacit.experiments.load(file))
+
+
+def test_an_experiment_says_it_in_the_same_words(tmp_path):
+    problem = experiment(tmp_path)
+    (run,) = problem.runs(progress=False)
+    memory = run_in_process(problem.algorithms[0], problem.graph(4), problem.stream(4), rounds=12, seed=4)
+    np.testing.assert_allclose(run.models[0], memory.models[-1], atol=1e-6)
+    assert np.array_equal(memory.models[3, 1], memory.models[4, 1])  # in round 5 it rests
+    again = problem.config.settings()["graph"]
+    assert again["availability"][0]["agents"] == [1] and again["dynamics"]["hops"] == [1, 2, 3]
+
+
+@pytest.mark.slow
+def test_a_swarm_of_processes_has_the_trajectory_of_the_simulator(tmp_path):
+    problem = experiment(tmp_path)
+    with Swarm(problem, 0, tmp_path / "swarm", record=True) as swarm:
+        swarm.wait(300)
+        models = swarm.models()
+    assert np.max(np.abs(np.asarray(models) - np.asarray(comparison.rounds_of(problem, 0)[0]))) < 1e-6
