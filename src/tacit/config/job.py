@@ -18,30 +18,31 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from pydantic import Field
 
-from tacit import runtime
+from tacit import graphs, runtime  # graphs are lazy
 from tacit.config import sections
 from tacit.config.choices import choose, choose_method, make_method, task_of
 from tacit.config.own_code import Program, program
-from tacit.config.schedule import JobSchedule, job_schedule
 from tacit.config.sections import Place, Section, check, located, toml_text
 from tacit.core import limits
 from tacit.core.contract import Algorithm
 from tacit.core.errors import ConfigError, GraphError, IdentityError
-from tacit.graphs import validate_clusters
 from tacit.objectives import OBJECTIVES
 from tacit.peer.identity.identity import validate_peer_name
 from tacit.peer.node.exchange import VERSION
 from tacit.peer.sources.queue import SampleForm
 from tacit.streams import Batch
+
+if TYPE_CHECKING:
+    from tacit.config.schedule import JobSchedule
 
 TABLES = ("job", "members", "clusters", "dynamics", "availability", "objective", "algorithm")
 
@@ -86,13 +87,13 @@ class Job:
 
     program: Program
     """The code that runs it."""
-    schedule: JobSchedule = field(default_factory=JobSchedule)
-    """Which links are up and which members are there, in every round."""
+    schedule: JobSchedule | None = None
+    """Which links are up and which members are there; None: all, in every round."""
 
     @property
     def hash(self) -> str:
         """Hash that peers compare, in hexadecimal: settings and program."""
-        draws = {"draws": self.schedule.draws} if self.schedule.draws else {}
+        draws = {"draws": self.schedule.draws} if self.schedule is not None and self.schedule.draws else {}
         return _hashed({"settings": self.settings_hash, **draws, **self.program.facts()})
 
     @property
@@ -181,14 +182,14 @@ def _job(data: Mapping[str, Any], path: Path) -> Job:
         )
     members = _members(table_of(data, "members", path), algorithm, Place(str(path), "[members]"))
     clusters = _clusters(table_of(data, "clusters", path, required=False), members, Place(str(path), "[clusters]"))
-    schedule = job_schedule(data, members, algorithm, settings.seed, path)
+    schedule = _schedule(data, members, algorithm, settings.seed, path)
     described = {
         "job": settings.model_dump(
             exclude_none=True
         ),  # a key that nobody gave leaves old hashes, and stores, as they are
         "members": {role: list(names) for role, names in members.items()},
         **({"clusters": {role: labels.tolist() for role, labels in clusters.items()}} if clusters else {}),
-        **schedule.described,
+        **({} if schedule is None else schedule.described),
         "objective": objective.settings(),
         "algorithm": method.settings("name"),
     }
@@ -198,6 +199,16 @@ def _job(data: Mapping[str, Any], path: Path) -> Job:
     with located(objective.place):
         _check_start(job)
     return job
+
+
+def _schedule(
+    data: Mapping[str, Any], members: Mapping[str, tuple[str, ...]], algorithm: Algorithm, seed: int, path: Path
+) -> JobSchedule | None:
+    if not {"dynamics", "availability"} & data.keys():
+        return None
+    from tacit.config.schedule import job_schedule  # graphs, which other peers do without
+
+    return job_schedule(data, members, algorithm, seed, path)
 
 
 def _members(table: Mapping[str, Any], algorithm: Algorithm, place: Place) -> dict[str, tuple[str, ...]]:
@@ -242,7 +253,9 @@ def _clusters(table: Mapping[str, Any], members: Mapping[str, tuple[str, ...]], 
                 f"{place} has no {missing[0]!r}, but other members of role {role!r}; say of each which cluster it is in"
             )
         try:
-            found[role] = validate_clusters([table[name] for name in names], len(names), f"members of role {role!r}")
+            found[role] = graphs.validate_clusters(
+                [table[name] for name in names], len(names), f"members of role {role!r}"
+            )
         except GraphError as error:
             raise ConfigError(f"{place}: {error}") from error
     return found

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -139,15 +139,15 @@ def _kinds() -> Mapping[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class JobSchedule:
-    """Dynamics and availability of a job; nothing where links and members are always there."""
+    """Dynamics and availability of a job."""
 
-    dynamics: LinkDrop | Schedule | None = None
-    availability: Mapping[str, Availability] = field(default_factory=dict)
+    dynamics: LinkDrop | Schedule | None
+    availability: Mapping[str, Availability]
     """Role -> who of it is there when; of a role that is left out, everybody always."""
-    place: Place = field(default=Place("", "[dynamics]"))
-    described: Mapping[str, Any] = field(default_factory=dict)
+    place: Place
+    described: Mapping[str, Any]
     """Both tables as plain data, defaults spelt out."""
-    draws: str = ""
+    draws: str
     """Digest of draws from the job's seed, where there are any: peers whose libraries draw otherwise do not talk."""
 
     def on(self, source: str, target: str) -> LinkDrop | Schedule | None:
@@ -165,8 +165,6 @@ def job_schedule(
     """Read [dynamics] and [[availability]] of a job; refuse those that its method cannot have."""
     place = Place(str(path), "[dynamics]")
     table, rules = data.get("dynamics"), data.get("availability")
-    if table is None and rules is None:
-        return JobSchedule()
     if table is not None and not isinstance(table, dict):
         raise ConfigError(f"{path}: dynamics = {toml_text(table)} is no table; write [dynamics] on a line of its own")
     choice = None if table is None else choose(_kinds(), table, place)

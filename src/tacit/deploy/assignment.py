@@ -59,6 +59,7 @@ def plan_of(settings: PeerSettings) -> Plan:
         for name, (out, into) in sides.items():
             _check_weights(settings, name, specs, algorithm, out, into)
         root = jax.random.key(job.settings.seed)
+        there = {} if job.schedule is None else job.schedule.availability
         key = runtime.agent_key(root, list(algorithm.init).index(role), 0, agent)
     return Plan(
         job=job.hash,
@@ -76,7 +77,7 @@ def plan_of(settings: PeerSettings) -> Plan:
         booked=settings.booked,
         co_senders=_co_senders(settings, role, ends),
         settings=job.settings_hash,
-        following=runtime.rounds_of(job.schedule.availability.get(role), root, role, agent),
+        following=runtime.rounds_of(there.get(role), root, role, agent),
     )
 
 
@@ -88,15 +89,17 @@ def _varying(
     sides: Mapping[str, tuple[Links, Links]],
 ) -> dict[str, VaryingLinks]:
     """Return the link sets that come and go by the job's schedule."""
-    rule = settings.job.algorithm.weights
+    rule, schedule = settings.job.algorithm.weights, settings.job.schedule
+    if schedule is None:
+        return {}
+    from tacit.deploy.varying import VaryingLinks
+
     found = {}
     for index, (name, pair) in enumerate(ends.items()):
-        if name in sides and settings.job.schedule.varies(*pair):
-            from tacit.deploy.varying import VaryingLinks
-
+        if name in sides and schedule.varies(*pair):
             table = settings.links[name]
             given = rule == "metropolis" or bool(table.weight_to if rule == "sender" else table.weight_from)
-            found[name] = VaryingLinks(settings, name, role, agent, pair, *sides[name], index, given)
+            found[name] = VaryingLinks(settings, schedule, name, role, agent, pair, *sides[name], index, given)
     return found
 
 

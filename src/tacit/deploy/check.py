@@ -128,7 +128,7 @@ def _check_schedule(peers: Sequence[PeerSettings], fixed: Topology, report: Chec
     """Check the links of every round, where they come and go: requirements, and the window of the method."""
     job = peers[0].job
     schedule = job.schedule
-    if not schedule.described:
+    if schedule is None:
         return
     varying = {}
     for links, (source, target) in runtime.link_ends(job.algorithm).items():

@@ -20,6 +20,7 @@ from tacit.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from tacit.config.peer import PeerSettings
+    from tacit.config.schedule import JobSchedule
 
 
 class VaryingLinks:
@@ -28,6 +29,7 @@ class VaryingLinks:
     def __init__(
         self,
         settings: PeerSettings,
+        schedule: JobSchedule,
         name: str,
         role: str,
         agent: int,
@@ -43,7 +45,7 @@ class VaryingLinks:
         goes to the agent's own. Otherwise they follow from the number of links that are up.
         """
         job = settings.job
-        self._schedule, self._ends, self._index = job.schedule, ends, index
+        self._schedule, self._ends, self._index = schedule, ends, index
         self._root, self._role, self._agent = jax.random.key(job.settings.seed), role, agent
         self._out, self._into = out, into
         source, target = ends

@@ -231,9 +231,7 @@ class Node:
         known again: all of it is committed together with the batch's messages.
         """
         if not self.ready_to_begin:
-            raise ContractError(
-                f"the next round cannot begin: round {self.round} is not over, not confirmed, or the last"
-            )
+            raise ContractError(f"the next round cannot begin: {self.round} is not over, not confirmed, or the last")
         self.plan.validate_batch(batch)
         with self.plan.precision():
             self._catch_up()
