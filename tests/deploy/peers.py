@@ -86,15 +86,19 @@ def opens_again(file):
     PeerStore.open(loaded.store, loaded.budget, loaded.part).close()
 
 
-def learnt_together(files, chunk):
-    """Push samples (rounds, agents) one by one to peers from files; returns each one's model after every round."""
+def learnt_together(files, chunk, rounds=None):
+    """Push samples (rounds, agents) one by one to peers from files; returns each one's model after every round.
+
+    `rounds` are those that each peer takes part in, counted from 1; by default all.
+    """
     models = {name: [] for name in files}
 
     async def one(name, agent):
         peer = await Peer.start(files[name])
         try:
             peer._service._after_round = lambda t, model: models[name].append(np.asarray(model))
-            for x, y in zip(chunk.x[:, agent], chunk.y[:, agent], strict=True):
+            mine = slice(None) if rounds is None else [t - 1 for t in rounds[name]]
+            for x, y in zip(chunk.x[mine, agent], chunk.y[mine, agent], strict=True):
                 await peer.learn(x, float(y))
             await peer.finished()
         finally:

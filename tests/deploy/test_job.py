@@ -44,7 +44,7 @@ def with_objective(lines):
     ("text", "said"),
     [
         ("[job\n", ["not valid TOML", "line 1"]),
-        (job_text().replace("[members]", "[member]"), ["[member] is unknown", "job, members, clusters, objective"]),
+        (job_text().replace("[members]", "[member]"), ["[member] is unknown", "job, members, clusters, dynamics"]),
         (job_text().replace("[objective]\n", "").replace('kind = "logistic"\n', ""), ["no [objective]"]),
         ("job = 3\n" + job_text().replace("[job]\n", "[x]\n"), ["unknown"]),
         ("job = 3\n", ["job = 3 is no table", "write [job]"]),

@@ -21,13 +21,13 @@ import numpy as np
 
 from tacit import graphs, objectives, privacy, streams
 from tacit.algorithms import distributed_online, fedavg, loss_tolerant_push_sum, online_push_sum
-from tacit.graphs import LinkDrop
+from tacit.graphs import LinkDrop, Shifts, as_topology
 from tacit.peer.machine.claims import FURTHEST_AHEAD, LONGEST_LEAP, REST
 from tacit.peer.machine.rounds import HORIZON
 from tacit.privacy.events import Series
 from tacit.privacy.ledger import inspect
 from tests.peer.settings import Setting
-from tests.peer.virtual import Network
+from tests.peer.virtual import Network, rested
 from tests.peer.weather import DEADLINE, BrokenInvariantError, Host
 from tests.simulator import specimens
 
@@ -38,6 +38,8 @@ CALM_TIME = 60.0
 """Virtual seconds after the faults within which all rounds must be done."""
 HEALED = 8.0
 """Virtual seconds after the faults in which methods that do not wait must have found each other again."""
+LONGEST_REST = 5
+"""Rounds of a shift of methods that do not wait."""
 UNLEARNT = 16.0
 """The same, more, where somebody lied: a lie is believed until the link is made anew, and after a leap everybody rests
 for rounds, one behind the other."""
@@ -78,6 +80,16 @@ def _digraph():
 
 def _changing():
     return graphs.ring(5).with_dynamics(LinkDrop(0.3, symmetric=True))
+
+
+def _in_shifts(graph, period=14):
+    """Absences of several lengths, one of them at the beginning and some by chance."""
+    shifts = Shifts.of(5, first=[1, 1, 1, 3, 1], period=[6, 1, 5, 1, period], rounds=[5, 1, 3, 1, 2])
+    return as_topology(graph).available("peer", [1, 0.7, 1, 1, 1], shifts=shifts)
+
+
+def _in_turn():
+    return _in_shifts(graphs.complete(5).with_dynamics(graphs.Rotation([1, 3], symmetric=True)))
 
 
 SETTINGS: dict[str, Callable[[], Setting]] = {
@@ -129,6 +141,12 @@ SETTINGS: dict[str, Callable[[], Setting]] = {
     ),
     "ops, correlated": _setting("ops, correlated", _ops(mechanism=_correlated()), _digraph, booked=True),
     "totals, correlated": _setting("totals, correlated", _totals(_correlated), _digraph, booked=True),
+    "ops, in shifts": _setting("ops, in shifts", _ops(), lambda: _in_shifts(_digraph())),
+    "ops, in shifts, booked": _setting(
+        "ops, in shifts, booked", _ops(mechanism=_correlated()), lambda: _in_shifts(_digraph()), booked=True
+    ),
+    "dola, in turn and shifts": _setting("dola, in turn and shifts", _dola(), _in_turn),
+    "totals, in shifts": _setting("totals, in shifts", _totals(), lambda: _in_shifts(_digraph(), 5), booked=True),
     "a cohort, correlated": functools.cache(
         lambda: Setting(
             "a cohort, correlated",
@@ -171,7 +189,9 @@ class Invariants:
             if host.node is None or host.node.round == before:
                 continue
             truth = max(round_ for other, round_ in self.rounds.items() if other != name)
-            excess = max(0, host.node.round - max(before + 1, truth))
+            following = self.setting.plans[name].following
+            due = following(max(following(before) or before, truth) - 1) or truth  # rounds of rest are nobody's lie
+            excess = max(0, host.node.round - due - (LONGEST_REST if self.setting.rests else 0))
             self.rounds[name] = host.node.round
             self.own[name] += 1
             self.carried[name] += excess
@@ -203,7 +223,7 @@ class Invariants:
             if node is None:
                 continue
             data = host.ready[node.cursor or 0] if node.between_rounds else 0.0
-            since = max(host.progressed, data)
+            since = max(rested(host), data)
             if self.network.now > since + DEADLINE + 3 * host.work + 1e-6:
                 self.network.fail(f"{host.name} has not got on since {since:.3f}, and need not wait for anybody")
 
@@ -245,8 +265,13 @@ class Invariants:
     def together_again(self) -> None:
         """After the faults everybody is in about the same round, and nobody's messages come too late."""
         rounds = {h.name: h.round for h in self.network.hosts.values()}
+        furthest = max(rounds.values())
+        for host in self.network.hosts.values():
+            if host.node is not None and host.node.between_rounds:  # it may rest until one of its rounds
+                rounds[host.name] = min(furthest, max(host.round, (host.node.next_round or furthest + 1) - 1))
         # Round an edge, a peer hears one that is at most a round ahead of what it has heard itself.
-        if max(rounds.values()) - min(rounds.values()) >= len(rounds):
+        apart = len(rounds) + (LONGEST_REST if self.setting.rests else 0)
+        if max(rounds.values()) - min(rounds.values()) >= apart:
             self.network.fail(f"the peers are in rounds {rounds}")
         silent = self.network.latencies.keys() - {
             edge for edge, when in self.network.in_time.items() if when > healed(self.network)
@@ -265,9 +290,19 @@ class Invariants:
                 for sender, _, at_round, phase, _ in self.network.committed
                 if sender == host.name and self.setting.books(phase)
             }
-            if sorted(booked) != sorted(expected):
+            if self.setting.rests:
+                self.nothing_at_rest(host, set(booked), expected)
+            elif sorted(booked) != sorted(expected):
                 self.network.fail(f"{host.name} has booked {sorted(booked)}, and made {sorted(expected)}")
             self.noise_goes_on(host, [series for series in booked.values() if series is not None])
+
+    def nothing_at_rest(self, host: Host, booked: set[str], expected: set[str]) -> None:
+        """Nothing was booked in a round in which a peer rests; in others also what no neighbour was there to hear."""
+        plan = self.setting.plans[host.name]
+        rounds = {int(release.split()[3]) for release in booked}
+        resting = sorted(t for t in rounds if plan.following(t - 1) != t)
+        if resting or not expected <= booked:
+            self.network.fail(f"{host.name} has booked {sorted(booked)}, rests in {resting}, made {sorted(expected)}")
 
     def noise_goes_on(self, host: Host, booked: list[Series]) -> None:
         """Correlated noise was drawn once for every place of its blocks, and the memory knows of all of them."""
@@ -326,7 +361,9 @@ def run_seed(seed: int, directory: Path, verbose: bool = False) -> Network:
         if setting.waits:
             network.run(network.weather.until + CALM_TIME, invariants.after_event)
         else:
-            network.run(healed(network) + 2.0, invariants.after_event)
+            network.run(
+                healed(network) + (LONGEST_REST * DEADLINE + 4.0 if setting.rests else 2.0), invariants.after_event
+            )
         invariants.at_end()
     finally:
         network.close()

@@ -37,6 +37,7 @@ class Setting:
         self.name, self.algorithm, self.stream, self.rounds = name, algorithm, stream, rounds
         self.longest_delay, self.dtype, self.booked = longest_delay, dtype, booked
         self.waits = algorithm.missing == "wait"
+        self.rests = isinstance(graph, Topology) and any(there.rests for there in graph.availability.values())
         self.channel = Channel(delay=Delay(0.0, longest_delay)) if longest_delay else Channel()
         self.graph = graph
         with self._precision():
@@ -64,6 +65,7 @@ class Setting:
                     longest_delay,
                     dtype,
                     booked,
+                    following=self.world.rounds_of(role, agent),
                 )
                 for index, role in enumerate(algorithm.init)
                 for agent, name in enumerate(self.members[role])

@@ -25,6 +25,7 @@ from tacit.peer.machine.snapshots import Memories
 from tacit.peer.node.assignment import NOTHING_BOOKED
 from tacit.peer.node.exchange import KnownPosition, Position
 from tacit.peer.node.node import Node
+from tacit.peer.node.resting import is_due, rest_of
 from tacit.peer.node.store import PeerStore
 from tests.peer.liar import Liar
 from tests.peer.settings import Setting
@@ -123,9 +124,13 @@ class Network:
         if not self.setting.waits:
             return False
         return all(
-            host.node is not None and host.node.between_rounds and host.node.round == self.setting.rounds
+            host.node is not None and host.node.between_rounds and not self._has_more(host)
             for host in self.hosts.values()
         )
+
+    def _has_more(self, host: Host) -> bool:
+        following = host.node.next_round
+        return following is not None and (not self.setting.waits or following <= self.setting.rounds)
 
     def close(self) -> None:
         """Close all stores."""
@@ -223,11 +228,12 @@ class Network:
                 if host.ready[used] > self.now:
                     self._alarm(host, host.ready[used])
                     return
-                batch = self.setting.batch(host.name, used)
+                # Under `wait` the rounds are those of the reference, some of which a peer may rest in.
+                batch = self.setting.batch(host.name, node.next_round - 1 if self.setting.waits else used)
                 node.begin(batch, self.now, cursor=used + 1)
                 host.began.append((self.now, node.round))
             else:
-                due = node.due_at()
+                due = node.due_at() if rested(host) <= self.now else rested(host)
                 if due is not None:
                     self._alarm(host, max(due, self.now))
                 return
@@ -238,8 +244,7 @@ class Network:
         self._moved(host)
 
     def _can_begin(self, host: Host) -> bool:
-        more = not self.setting.waits or host.node.round < self.setting.rounds
-        return host.node.ready_to_begin and more
+        return is_due(host.node, self.now, rested(host)) and self._has_more(host)
 
     def _moved(self, host: Host) -> None:
         """Something may have changed at a peer: look at its position, tell it, send, read on, and go on."""
@@ -418,6 +423,11 @@ class Network:
                 connection.told.holds(parcel.round, parcel.phase)
             self.in_time[connection.sender, connection.receiver] = self.now
         self._alarm(host, self.now + host.work)
+
+
+def rested(host: Host) -> float:
+    """Return until when a peer rests at most, between two rounds."""
+    return host.progressed + (rest_of(host.node) if host.node.between_rounds else 0.0)
 
 
 def _same(one: Memories, other: Memories) -> bool:

@@ -40,6 +40,7 @@ from tacit.config.experiment_sections import (
     TableSettings,
 )
 from tacit.config.extensions import Extensions
+from tacit.config.schedule import availability_of_agents
 from tacit.config.sections import Place, Section, beside, check, located, read_text, read_toml
 from tacit.core import limits
 from tacit.core.errors import ConfigError
@@ -70,6 +71,8 @@ DYNAMICS: Mapping[str, Callable[..., Any]] = {
     "opt_out": graphs.OptOut,
     "attendance": graphs.attendance,
     "random_matching": graphs.RandomMatching,
+    "rotation": graphs.Rotation,
+    "timetable": graphs.Timetable,
 }
 SYNTHETIC: Mapping[str, Callable[..., Stream]] = ChainMap(
     {
@@ -243,7 +246,9 @@ def _check_sections(data: Mapping[str, Any], file: Path) -> None:
 def _graph(data: Mapping[str, Any], file: Path) -> tuple[Choice, Choice | None]:
     place = Place(str(file), "[graph]")
     graph = choose_graph(_with_path(data, file), place)
-    dynamics = getattr(graph.values, "dynamics", None)
+    dynamics, there = (getattr(graph.values, key, None) for key in ("dynamics", "availability"))
+    if isinstance(there, list):
+        availability_of_agents(there, Place(str(file), "[[graph.availability]]"))
     if dynamics is None:
         return graph, None
     return graph, choose(DYNAMICS, dynamics, Place(str(file), "[graph.dynamics]"))

@@ -69,9 +69,9 @@ class GraphSettings(Section):
     dynamics: dict[str, Any] | None = None
     clusters: list[int] | None = None
     """Which cluster each agent belongs to, counted from 0."""
-    availability: float | list[float] | None = None
+    availability: float | list[float | dict[str, Any]] | None = None
     """Probability that an agent is there in a round: one for all, or one for each. Where the stream says when data
-    come, no agent is there without."""
+    come, no agent is there without. Tables say in which rounds agents are there, and rest in all others."""
 
 
 class SeededGraph(GraphSettings):

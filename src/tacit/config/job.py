@@ -3,6 +3,8 @@
     [job]        name, epoch, features, bias, class_names, batch, dtype, longest_delay, seed
     [members]    role = names in order, e.g. peer = ["hospital-a", "hospital-b"]
     [clusters]   name = number, of every member of a role that is in clusters; optional
+    [dynamics]   kind and its parameters, of links that come and go; optional
+    [[availability]]  members, and the rounds in which they are there; optional
     [objective]  kind and its parameters
     [algorithm]  name and its parameters; [algorithm.mechanism] for its noise; average = "mean", ... of its models
 
@@ -18,14 +20,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from pydantic import Field
 
-from tacit import runtime
+from tacit import graphs, runtime  # graphs are lazy
 from tacit.config import sections
 from tacit.config.choices import choose, choose_method, make_method, task_of
 from tacit.config.own_code import Program, program
@@ -33,14 +35,16 @@ from tacit.config.sections import Place, Section, check, located, toml_text
 from tacit.core import limits
 from tacit.core.contract import Algorithm
 from tacit.core.errors import ConfigError, GraphError, IdentityError
-from tacit.graphs import validate_clusters
 from tacit.objectives import OBJECTIVES
 from tacit.peer.identity.identity import validate_peer_name
 from tacit.peer.node.exchange import VERSION
 from tacit.peer.sources.queue import SampleForm
 from tacit.streams import Batch
 
-TABLES = ("job", "members", "clusters", "objective", "algorithm")
+if TYPE_CHECKING:
+    from tacit.config.schedule import JobSchedule
+
+TABLES = ("job", "members", "clusters", "dynamics", "availability", "objective", "algorithm")
 
 
 LARGEST = 2**31 - 1
@@ -83,11 +87,14 @@ class Job:
 
     program: Program
     """The code that runs it."""
+    schedule: JobSchedule | None = None
+    """Which links are up and which members are there; None: all, in every round."""
 
     @property
     def hash(self) -> str:
         """Hash that peers compare, in hexadecimal: settings and program."""
-        return _hashed({"settings": self.settings_hash, **self.program.facts()})
+        draws = {"draws": self.schedule.draws} if self.schedule is not None and self.schedule.draws else {}
+        return _hashed({"settings": self.settings_hash, **draws, **self.program.facts()})
 
     @property
     def settings_hash(self) -> str:
@@ -175,21 +182,33 @@ def _job(data: Mapping[str, Any], path: Path) -> Job:
         )
     members = _members(table_of(data, "members", path), algorithm, Place(str(path), "[members]"))
     clusters = _clusters(table_of(data, "clusters", path, required=False), members, Place(str(path), "[clusters]"))
+    schedule = _schedule(data, members, algorithm, settings.seed, path)
     described = {
         "job": settings.model_dump(
             exclude_none=True
         ),  # a key that nobody gave leaves old hashes, and stores, as they are
         "members": {role: list(names) for role, names in members.items()},
         **({"clusters": {role: labels.tolist() for role, labels in clusters.items()}} if clusters else {}),
+        **({} if schedule is None else schedule.described),
         "objective": objective.settings(),
         "algorithm": method.settings("name"),
     }
     with located(Place(str(path), "[job]")):
         form = SampleForm.of(settings.features, *task_of(objective), class_names=settings.class_names)
-    job = Job(settings, members, form, algorithm, described, clusters, program([method.function]))
+    job = Job(settings, members, form, algorithm, described, clusters, program([method.function]), schedule)
     with located(objective.place):
         _check_start(job)
     return job
+
+
+def _schedule(
+    data: Mapping[str, Any], members: Mapping[str, tuple[str, ...]], algorithm: Algorithm, seed: int, path: Path
+) -> JobSchedule | None:
+    if not {"dynamics", "availability"} & data.keys():
+        return None
+    from tacit.config.schedule import job_schedule  # graphs, which other peers do without
+
+    return job_schedule(data, members, algorithm, seed, path)
 
 
 def _members(table: Mapping[str, Any], algorithm: Algorithm, place: Place) -> dict[str, tuple[str, ...]]:
@@ -234,7 +253,9 @@ def _clusters(table: Mapping[str, Any], members: Mapping[str, tuple[str, ...]], 
                 f"{place} has no {missing[0]!r}, but other members of role {role!r}; say of each which cluster it is in"
             )
         try:
-            found[role] = validate_clusters([table[name] for name in names], len(names), f"members of role {role!r}")
+            found[role] = graphs.validate_clusters(
+                [table[name] for name in names], len(names), f"members of role {role!r}"
+            )
         except GraphError as error:
             raise ConfigError(f"{place}: {error}") from error
     return found

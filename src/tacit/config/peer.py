@@ -159,11 +159,11 @@ class PeerSettings:
 
     @property
     def links_change(self) -> bool:
-        """Whether links may change while the peer runs: the method allows it, and no weight or mask forbids it."""
+        """Whether links may change while the peer runs; a schedule, weights by hand and masks forbid it."""
         algorithm = self.job.algorithm
         masked = any(hides(phase.mechanism) for phase in algorithm.phases)
         weighed = any(one.weight_to for one in self.links.values())
-        return algorithm.membership is not None and not masked and not weighed
+        return algorithm.membership is not None and self.job.schedule is None and not masked and not weighed
 
     @property
     def account(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +20,9 @@ from tacit.peer.membership.book import InLink, OutLink
 from tacit.peer.membership.terms import OpenLinks
 from tacit.peer.node.assignment import Plan
 from tacit.privacy.noise import hides
+
+if TYPE_CHECKING:
+    from tacit.deploy.varying import VaryingLinks
 
 
 def plan_of(settings: PeerSettings) -> Plan:
@@ -36,8 +40,16 @@ def plan_of(settings: PeerSettings) -> Plan:
 
         cluster = int(job.clusters[role][agent]) if role in job.clusters else 0
 
+        varying = _varying(settings, role, agent, ends, sides)
+
         def views(t: int) -> Views:
-            return {name: _view(agent, t, *both, cluster) for name, both in sides.items()}
+            found = {name: _view(agent, t, *both, cluster) for name, both in sides.items() if name not in varying}
+            for name, links in varying.items():
+                present, out, into = links.now(jnp.int32(t)) if t else links.at_first()
+                found[name] = runtime.make_view(
+                    agent=agent, round=t, present=present, out=out, into=into, cluster=cluster
+                )
+            return {name: found[name] for name in sides}
 
         role_views = {
             other: {name: _view(0, 0, *_stand_in(precision), 0) for name, pair in ends.items() if other in pair}
@@ -48,7 +60,9 @@ def plan_of(settings: PeerSettings) -> Plan:
         specs = runtime.settle(algorithm, params, job.empty_batch, role_views)
         for name, (out, into) in sides.items():
             _check_weights(settings, name, specs, algorithm, out, into)
-        key = runtime.agent_key(jax.random.key(job.settings.seed), list(algorithm.init).index(role), 0, agent)
+        root = jax.random.key(job.settings.seed)
+        there = {} if job.schedule is None else job.schedule.availability
+        key = runtime.agent_key(root, list(algorithm.init).index(role), 0, agent)
     return Plan(
         job=job.hash,
         algorithm=algorithm,
@@ -65,6 +79,7 @@ def plan_of(settings: PeerSettings) -> Plan:
         booked=settings.booked,
         co_senders=_co_senders(settings, role, ends),
         settings=job.settings_hash,
+        following=runtime.rounds_of(there.get(role), root, role, agent),
         open_links=_open_links(settings, role) if settings.links_change else None,
     )
 
@@ -90,6 +105,28 @@ def _open_links(settings: PeerSettings, role: str) -> OpenLinks:
         agent_of,
         expects,
     )
+
+
+def _varying(
+    settings: PeerSettings,
+    role: str,
+    agent: int,
+    ends: Mapping[str, tuple[str, str]],
+    sides: Mapping[str, tuple[Links, Links]],
+) -> dict[str, VaryingLinks]:
+    """Return the link sets that come and go by the job's schedule."""
+    rule, schedule = settings.job.algorithm.weights, settings.job.schedule
+    if schedule is None:
+        return {}
+    from tacit.deploy.varying import VaryingLinks
+
+    found = {}
+    for index, (name, pair) in enumerate(ends.items()):
+        if name in sides and schedule.varies(*pair):
+            table = settings.links[name]
+            given = rule == "metropolis" or bool(table.weight_to if rule == "sender" else table.weight_from)
+            found[name] = VaryingLinks(settings, schedule, name, role, agent, pair, *sides[name], index, given)
+    return found
 
 
 def _co_senders(

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
+import numpy as np
+
 from tacit import runtime
 from tacit.config.job import Job
 from tacit.config.peer import PeerSettings, load_peer
+from tacit.config.sections import located
 from tacit.core.errors import ConfigError, TacitError
 from tacit.deploy.assignment import plan_of
 from tacit.deploy.readiness import readiness
 from tacit.graphs import Graph, Topology
 from tacit.peer.identity.identity import expiry_warning, identity_files, load_identity
 from tacit.privacy.noise import hides
+
+LOOKED_AT = 1000
+"""Rounds of a schedule that are looked at, or as many as the peers do."""
 
 
 class CheckReport(NamedTuple):
@@ -84,7 +92,7 @@ def _check_alone(peer: PeerSettings, report: CheckReport, here: bool) -> None:
 
 def _check_links(peers: Sequence[PeerSettings], report: CheckReport) -> None:
     job = peers[0].job
-    graphs = {}
+    fixed = {}
     for links, (source, target) in runtime.link_ends(job.algorithm).items():
         said = {(p.peer.name, to) for p in peers if links in p.links for to in p.links[links].sends_to}
         heard = {(frm, p.peer.name) for p in peers if links in p.links for frm in p.links[links].hears}
@@ -94,7 +102,7 @@ def _check_links(peers: Sequence[PeerSettings], report: CheckReport) -> None:
             report.faults.append(f"{receiver} hears {sender} over {links!r}, but {sender} does not send to {receiver}")
         ids = {name: k for role in (source, target) for k, name in enumerate(job.members[role])}
         edges = sorted((ids[a], ids[b]) for a, b in said & heard)
-        graphs[links] = Graph.from_edges(
+        fixed[links] = Graph.from_edges(
             len(job.members[target]),
             [a for a, _ in edges],
             [b for _, b in edges],
@@ -106,13 +114,40 @@ def _check_links(peers: Sequence[PeerSettings], report: CheckReport) -> None:
         return
     roles = {role: len(names) for role, names in job.members.items()}
     try:
-        topology = runtime.prepared_topology(job.algorithm, Topology(roles, graphs, job.clusters))
+        topology = runtime.prepared_topology(job.algorithm, Topology(roles, fixed, job.clusters))
+        _check_schedule(peers, topology, report)
     except TacitError as error:
         report.faults.append(str(error))
         return
     report.lines.append(f"{job.algorithm.name!r} may run on this graph")
     _suggest_weights(peers, topology, report)
     _suggest_co_senders(peers, topology, report)
+
+
+def _check_schedule(peers: Sequence[PeerSettings], fixed: Topology, report: CheckReport) -> None:
+    """Check the links of every round, where they come and go: requirements, and the window of the method."""
+    job = peers[0].job
+    schedule = job.schedule
+    if schedule is None:
+        return
+    varying = {}
+    for links, (source, target) in runtime.link_ends(job.algorithm).items():
+        graph = fixed.links[links]
+        if job.algorithm.weights == "metropolis" and source == target and schedule.varies(source, target):
+            graph = graph.with_weights(graph.matrix())  # as the peers have them: that of a link that is down stays here
+        with located(schedule.place):
+            varying[links] = graph.with_dynamics(schedule.on(source, target))
+    topology = replace(fixed, links=varying, availability=schedule.availability)
+    ready = runtime.prepared_topology(job.algorithm, topology)
+    rounds = min([LOOKED_AT, *(peer.rounds.last for peer in peers if peer.rounds.last is not None)])
+    root = jax.random.key(job.settings.seed)
+    runtime.check_window(job.algorithm, ready, root, rounds)
+    if job.algorithm.window is not None:
+        report.lines.append(f"the links of every {job.algorithm.window} of the first {rounds} rounds connect everybody")
+    for role, there in schedule.availability.items():
+        present = np.asarray(runtime.presence(there, root, role, 1, rounds)).mean(axis=0)
+        shares = ", ".join(f"{name} {share:.0%}" for name, share in zip(job.members[role], present, strict=True))
+        report.lines.append(f"there in the first {rounds} rounds: {shares}")
 
 
 def _compare_addresses(peers: Sequence[PeerSettings], report: CheckReport) -> None:

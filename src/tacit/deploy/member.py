@@ -103,13 +103,15 @@ class _Recorder:
 
     def __call__(self, round_: int, model: Any) -> None:
         self.last = time.monotonic()
-        if self._record:
-            self._write(round_, model)
+        self.write(round_, model)
         if self.first is None:
             self.first = self.last
             tell(event="round", round=round_, at=self.last)
 
-    def _write(self, round_: int, model: Any) -> None:
+    def write(self, round_: int, model: Any) -> None:
+        """Write the model of a round, where models are written."""
+        if not self._record:
+            return
         import jax
         import numpy as np
 
@@ -167,6 +169,8 @@ async def member(directory: Path) -> int:
         log=log,
         after_round=recorder,
     )
+    if service.node.round == 0 and service.node.predicts:
+        recorder.write(0, service.node.model())
     try:
         await _take_part(service, settings, directory / "addresses.json", heard, recorder)
     finally:

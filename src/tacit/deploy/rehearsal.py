@@ -83,6 +83,7 @@ def plans(
                 dtype,
                 booked,
                 world.co_senders(role, agent, members),
+                following=world.rounds_of(role, agent),
             )
             for index, (role, names) in enumerate(members.items())
             for agent, name in enumerate(names)

@@ -212,10 +212,7 @@ class Swarm:
     def models(self) -> Params:
         """Return the recorded models, leading axes (rounds, agents)."""
         rounds, algorithm = self.problem.config.run.rounds, self.problem.algorithms[self.algorithm]
-        files = [
-            [self.directory / name / "models" / f"{t:08d}.npz" for name in self._predictors]
-            for t in range(1, rounds + 1)
-        ]
+        files = [[self._written(name, t) for name in self._predictors] for t in range(1, rounds + 1)]
         leaves = zip(*(_arrays(file) for row in files for file in row), strict=True)
         stacked = [np.stack(leaf).reshape(rounds, len(self._predictors), *leaf[0].shape) for leaf in leaves]
         stream = self.problem.stream(self.problem.config.run.seed)
@@ -224,6 +221,11 @@ class Swarm:
         return found
 
     # ------------------------------------------------------------------------------------------------------------------
+
+    def _written(self, name: str, t: int) -> Path:
+        """Return the file of a member's model after a round: of one in which it rests, that of the last before it."""
+        files = (self.directory / name / "models" / f"{before:08d}.npz" for before in range(t, -1, -1))
+        return next(file for file in files if file.exists())
 
     def _enrol(self) -> None:
         if self.directory.exists() and any(self.directory.iterdir()):

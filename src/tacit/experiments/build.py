@@ -11,7 +11,8 @@ from typing import Any
 from tacit import runtime
 from tacit.config.choices import Choice, task_of
 from tacit.config.experiment import SYNTHETIC, Config
-from tacit.config.sections import in_words_of_a_file, located
+from tacit.config.schedule import availability_of_agents, shifts_of
+from tacit.config.sections import Place, in_words_of_a_file, located
 from tacit.core import limits
 from tacit.core.contract import Algorithm, Objective
 from tacit.core.errors import DataError, RequirementError, TacitError
@@ -293,8 +294,15 @@ def _there(
     if probability is None:
         return graph
 
+    place = Place(choice.place.file, "[[graph.availability]]")
+    tables = availability_of_agents(probability, place) if isinstance(probability, list) else None
+
     @functools.cache
     def topology(seed: int) -> Topology:
+        if tables is not None:
+            given = as_topology(graph(seed))
+            rules = [(table.agents, table) for table in tables]
+            return replace(given, availability={"peer": shifts_of(rules, given.roles["peer"], place)})
         given, arrivals = as_topology(graph(seed)), stream(seed).arrivals
         with located(choice.place):
             return given.available("peer", probability, arrivals)

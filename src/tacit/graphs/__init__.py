@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from tacit.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from tacit.graphs.build import Rotation as Rotation
+    from tacit.graphs.build import Timetable as Timetable
     from tacit.graphs.build import complete as complete
     from tacit.graphs.build import directed_ring as directed_ring
     from tacit.graphs.build import exponential as exponential
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from tacit.graphs.dynamics import OptOut as OptOut
     from tacit.graphs.dynamics import Periodic as Periodic
     from tacit.graphs.dynamics import RandomMatching as RandomMatching
+    from tacit.graphs.dynamics import Schedule as Schedule
     from tacit.graphs.dynamics import attendance as attendance
     from tacit.graphs.graph import Graph as Graph
     from tacit.graphs.graph import RoundGraph as RoundGraph
@@ -59,6 +62,7 @@ if TYPE_CHECKING:
     from tacit.graphs.requirements import check_requirements as check_requirements
     from tacit.graphs.requirements import require as require
     from tacit.graphs.roles import Availability as Availability
+    from tacit.graphs.roles import Shifts as Shifts
     from tacit.graphs.roles import validate_clusters as validate_clusters
     from tacit.graphs.topology import Topology as Topology
     from tacit.graphs.topology import as_topology as as_topology
@@ -78,20 +82,20 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
-        "build": "complete directed_ring exponential one_peer_exponential periodic ring star",
+        "build": "Rotation Timetable complete directed_ring exponential one_peer_exponential periodic ring star",
         "channel": "Channel Delay",
         "checks": (
             "Perron column_sums doubly_stochastic is_strongly_connected is_symmetric missing_path "
             "one_sided_edge one_sided_share perron receiver_normalised row_sums sender_normalised spectral_gap"
         ),
         "convert": "from_edge_list from_matrix from_networkx to_networkx",
-        "dynamics": "Attendance Dynamics LinkDrop OptOut Periodic RandomMatching attendance",
+        "dynamics": "Attendance Dynamics LinkDrop OptOut Periodic RandomMatching Schedule attendance",
         "graph": "Graph RoundGraph from_edges",
         "masking": "MaskingPairs masking_pairs masking_sides",
         "random_graphs": "erdos_renyi geometric k_regular random_digraph small_world",
         "report": "GraphReport describe",
         "requirements": "check_channel check_requirements require",
-        "roles": "Availability validate_clusters",
+        "roles": "Availability Shifts validate_clusters",
         "topology": "Topology as_topology federation star_roles",
         "weights": "Weights by_rule evaluate given",
         "windows": "Gap Window connection_window first_gap first_gap_of_run live_rounds",

@@ -5,15 +5,19 @@ Random graphs are in `random_graphs`, graphs from files and other libraries in `
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from tacit.core.errors import GraphError
-from tacit.graphs.dynamics import Periodic
-from tacit.graphs.edges import BoolArray, complete_edges, edge_keys, refuse_large, split_keys
+from tacit.graphs.dynamics import Periodic, Schedule
+from tacit.graphs.edges import BoolArray, IntArray, complete_edges, edge_keys, refuse_large, split_keys
 from tacit.graphs.graph import Graph, first_of_equal_sizes
 from tacit.graphs.weights import Weights, given
+
+LONGEST_PERIOD = 10_000
+"""Rounds of a schedule."""
 
 
 def ring(n: int) -> Graph:
@@ -142,6 +146,110 @@ def periodic(graphs: Sequence[Graph], *, name: str = "periodic") -> Graph:
     weights = _weights_in_turn(graphs, places, len(union))
     graph = graph.with_dynamics(Periodic(table))
     return graph if weights is None else graph.with_weights(weights)
+
+
+@dataclass(frozen=True)
+class Rotation(Schedule):
+    """Links played in turn by the distance of their ends: in round t, i sends to i + hops[(t - 1) mod P] mod n alone.
+
+    Each end knows from the two ids whether a link is up. The hops 2, 4, ..., 1 are a one-peer exponential graph; all
+    of 1, ..., n - 1 have everybody send to one other after the other.
+
+    Args:
+      hops: Distances, one for each round of the period; of links that the graph has not, none is up.
+      symmetric: Whether i also sends to i - hop, so that links that lead both ways are up both ways.
+
+    Example:
+      >>> import tacit
+      >>> graph = tacit.graphs.exponential(8).with_dynamics(tacit.graphs.Rotation([2, 4, 1]))
+      >>> [int(graph.live_at(t).sum()) for t in (1, 2, 3)]
+      [8, 8, 8]
+    """
+
+    hops: list[int]
+    symmetric: bool = False
+
+    def __post_init__(self) -> None:
+        _check_rounds("Rotation hops", len(self.hops))
+        for hop in self.hops:
+            if not 1 <= hop <= np.iinfo(np.int32).max:
+                raise GraphError(f"Rotation hops: {hop} is no distance; expected whole numbers from 1 to agents - 1")
+
+    def table(self, senders: IntArray, receivers: IntArray, agents: int) -> BoolArray:
+        """Return (P, E) which links are up in each round of the period."""
+        hops = np.asarray(self.hops, np.int64)[:, None]
+        ahead = (receivers.astype(np.int64) - senders) % agents
+        up: BoolArray = ahead == hops
+        return up | (agents - ahead == hops) if self.symmetric else up
+
+    def check(self, senders: IntArray, receivers: IntArray, agents: int, of: Collection[int]) -> None:
+        """Raise where a hop leads round, or where a link is never up."""
+        if max(self.hops) >= agents > 1:
+            raise GraphError(f"Rotation hops: {max(self.hops)} leads round {agents} agents; expected 1 to {agents - 1}")
+        idle = np.flatnonzero(~self.table(senders, receivers, agents).any(axis=0))
+        if idle.size:
+            a, b = int(senders[idle[0]]), int(receivers[idle[0]])
+            raise GraphError(
+                f"Rotation: the link {a} -> {b} is up in no round, for {(b - a) % agents} is not among the hops "
+                f"{self.hops}; add it to them, or remove the link"
+            )
+
+
+@dataclass(frozen=True)
+class Timetable(Schedule):
+    """Links played in turn by a list: row (t - 1) mod P has those that are up in round t, as (sender, receiver).
+
+    Args:
+      rounds: For each round of the period its links, each a pair of ids; every link of the graph is in one of them.
+      symmetric: Whether a pair stands for both directions.
+
+    Example:
+      >>> import tacit
+      >>> turns = tacit.graphs.Timetable([[[0, 1], [1, 2]], [[2, 0]]])
+      >>> tacit.graphs.directed_ring(3).with_dynamics(turns).live_at(2).sum()
+      np.int64(1)
+    """
+
+    rounds: list[list[list[int]]]
+    symmetric: bool = False
+
+    def __post_init__(self) -> None:
+        _check_rounds("Timetable rounds", len(self.rounds))
+        for number, links in enumerate(self.rounds, 1):
+            for link in links:
+                if len(link) != 2 or min(link) < 0 or max(link) > np.iinfo(np.int32).max or link[0] == link[1]:
+                    raise GraphError(f"Timetable round {number}: {link} is no link; expected [sender, receiver]")
+
+    def pairs(self, links: list[list[int]]) -> set[tuple[int, int]]:
+        """Return all links of a row, both directions where a pair stands for both.
+
+        Args:
+          links: A row of `rounds`.
+        """
+        listed = {(a, b) for a, b in links}
+        return listed | {(b, a) for a, b in listed} if self.symmetric else listed
+
+    def table(self, senders: IntArray, receivers: IntArray, agents: int) -> BoolArray:
+        """Return (P, E) which links are up in each round of the period."""
+        ends = list(zip(senders.tolist(), receivers.tolist(), strict=True))
+        rows = [self.pairs(links) for links in self.rounds]
+        return np.array([[end in row for end in ends] for row in rows], dtype=bool).reshape(len(rows), len(ends))
+
+    def check(self, senders: IntArray, receivers: IntArray, agents: int, of: Collection[int]) -> None:
+        """Raise where a link that is listed is not there, or the other way round."""
+        there = set(zip(senders.tolist(), receivers.tolist(), strict=True))
+        listed = {pair for links in self.rounds for pair in self.pairs(links) if pair[0] in of or pair[1] in of}
+        for a, b in sorted({pair for links in self.rounds for pair in self.pairs(links) if max(pair) >= agents}):
+            raise GraphError(f"Timetable: {a} -> {b} is listed, and there are {agents} agents, counted from 0")
+        for a, b in sorted(listed - there):
+            raise GraphError(f"Timetable: {a} -> {b} is listed and is no link; remove it, or add the link")
+        for a, b in sorted(there - listed):
+            raise GraphError(f"Timetable: the link {a} -> {b} is up in no round; list it in one, or remove the link")
+
+
+def _check_rounds(what: str, count: int) -> None:
+    if not 1 <= count <= LONGEST_PERIOD:
+        raise GraphError(f"{what}: a period of {count:,} rounds; expected 1 to {LONGEST_PERIOD:,}")
 
 
 def _weights_in_turn(graphs: Sequence[Graph], places: Iterable[np.ndarray], edges: int) -> Weights | None:

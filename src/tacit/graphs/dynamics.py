@@ -7,6 +7,8 @@ disjoint union of repeats have other ids, hence independent draws.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -184,6 +186,41 @@ def attendance(table: list[list[bool]]) -> Attendance:
 
 Scheduled = Periodic | Attendance
 """Dynamics that are known in advance, and repeat."""
+
+
+class Schedule(ABC):
+    """Links that are played in turn by a rule: what `Graph.with_dynamics` makes a `Periodic` of."""
+
+    @abstractmethod
+    def table(self, senders: IntArray, receivers: IntArray, agents: int) -> BoolArray:
+        """Return (P, E) which links are up in each round of the period; of each link by its two ends alone.
+
+        Args:
+          senders: (E,) sender of each link, counted from 0.
+          receivers: (E,) receiver of each link.
+          agents: Number of agents n.
+        """
+
+    @abstractmethod
+    def check(self, senders: IntArray, receivers: IntArray, agents: int, of: Collection[int]) -> None:
+        """Raise where the schedule does not fit links: one that is never up, or that is not there.
+
+        Args:
+          senders: (E,) sender of each link.
+          receivers: (E,) receiver of each link.
+          agents: Number of agents n.
+          of: Agents of which these are all links.
+        """
+
+    def on(self, graph: Graph) -> Periodic:
+        """Return the dynamics of a graph, having checked that the schedule fits it.
+
+        Args:
+          graph: Graph with all of its links.
+        """
+        _refuse_two_roles(graph, type(self).__name__)
+        self.check(graph.senders, graph.receivers, graph.agents, range(graph.agents))
+        return Periodic(self.table(graph.senders, graph.receivers, graph.agents))
 
 
 @jax.tree_util.register_dataclass

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from tacit.core.errors import GraphError
 from tacit.graphs import edges as edge_lists
-from tacit.graphs.dynamics import Attendance, Dynamics, Periodic, Scheduled, joined_dynamics
+from tacit.graphs.dynamics import Attendance, Dynamics, Periodic, Schedule, Scheduled, joined_dynamics
 from tacit.graphs.edges import BoolArray, IntArray
 from tacit.graphs.roles import joined_clusters, validate_clusters
 from tacit.graphs.weights import (
@@ -260,13 +260,14 @@ class Graph:
         fitted = chosen.fitted(self.senders, self.receivers, self.agents, self.sources)
         return validate_weights(replace(self, weights=fitted))
 
-    def with_dynamics(self, dynamics: Dynamics | None) -> Graph:
+    def with_dynamics(self, dynamics: Dynamics | Schedule | None) -> Graph:
         """Return the graph with other dynamics, checked against its links and weights.
 
         Args:
           dynamics: In place of its own; None: the same in every round.
         """
-        return validate_weights(replace(self, dynamics=dynamics))
+        settled = dynamics.on(self) if isinstance(dynamics, Schedule) else dynamics
+        return validate_weights(replace(self, dynamics=settled))
 
     def with_clusters(self, clusters: npt.ArrayLike) -> Graph:
         """Return the graph with its agents in clusters.

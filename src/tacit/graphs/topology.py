@@ -11,7 +11,7 @@ import numpy.typing as npt
 from tacit.core.errors import GraphError
 from tacit.graphs.edges import IntArray, refuse_large
 from tacit.graphs.graph import Graph
-from tacit.graphs.roles import Availability, joined_availability, joined_clusters, validate_clusters
+from tacit.graphs.roles import Availability, Shifts, joined_availability, joined_clusters, validate_clusters
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -62,17 +62,24 @@ class Topology:
         links = ", ".join(f"{name} {graph.edges}" for name, graph in self.links.items())
         return f"Topology({roles}; links {links})"
 
-    def available(self, role: str, probability: npt.ArrayLike, arrivals: npt.ArrayLike | None = None) -> Topology:
-        """Return the topology with agents of a role that are there by chance, on all of their links.
+    def available(
+        self,
+        role: str,
+        probability: npt.ArrayLike,
+        arrivals: npt.ArrayLike | None = None,
+        shifts: Shifts | None = None,
+    ) -> Topology:
+        """Return the topology with agents of a role that are there by chance or by schedule, on all of their links.
 
         Args:
           role: Name of the role.
           probability: One for all of its agents, or one for each; above 0 and up to 1.
           arrivals: (rounds, agents) bool of a stream: no agent is there without new data. None: not asked.
+          shifts: Rounds in which each agent works; it rests in all others, and when chance keeps it away.
         """
         if role not in self.roles:
             raise GraphError(f"there is no role {role!r}; expected one of {', '.join(map(repr, self.roles))}")
-        made = Availability.of(self.roles[role], probability, arrivals)
+        made = Availability.of(self.roles[role], probability, arrivals, shifts)
         return replace(self, availability={**self.availability, role: made})
 
     @staticmethod

@@ -118,7 +118,9 @@ def first_gap(graph: Graph, live: BoolArray, window: int, *, parts: int = 1) -> 
     return _first_gap(graph, lambda first, last: live[first - 1 : last], len(live), window, parts)
 
 
-def first_gap_of_run(graph: Graph, keys: jax.Array, window: int, *, parts: int = 1) -> Gap | None:
+def first_gap_of_run(
+    graph: Graph, keys: jax.Array, window: int, *, parts: int = 1, there: Rows | None = None
+) -> Gap | None:
     """First gap of a run of rounds 1, 2, ..., drawn as the run will draw them, or None.
 
     Args:
@@ -126,6 +128,7 @@ def first_gap_of_run(graph: Graph, keys: jax.Array, window: int, *, parts: int =
       keys: (T,) keys of the rounds' dynamics.
       window: Rounds of a window.
       parts: Number of repeats of which the graph is the union.
+      there: (first, last) -> (rounds, agents) which agents are there; None: all, always.
 
     Example:
       >>> import jax, tacit
@@ -134,13 +137,17 @@ def first_gap_of_run(graph: Graph, keys: jax.Array, window: int, *, parts: int =
       None
     """
     different = len(keys)
-    if graph.dynamics is None:
+    if there is None and graph.dynamics is None:
         different = window
-    elif isinstance(graph.dynamics, Scheduled):
+    elif there is None and isinstance(graph.dynamics, Scheduled):
         different = graph.dynamics.period + window - 1
 
     def rows(first: int, last: int) -> BoolArray:
-        return live_rounds(graph, keys[first - 1 : last], first)
+        up = live_rounds(graph, keys[first - 1 : last], first)
+        if there is None:
+            return up
+        present = there(first, last)
+        return up & present[:, graph.senders] & present[:, graph.receivers]
 
     return _first_gap(graph, rows, min(len(keys), different), window, parts)
 

@@ -219,6 +219,10 @@ class _Run:
         masked = any(hides(phase.mechanism) for phase in algorithm.phases)
         self._masks = _Masks(algorithm, views, functions.specs, seed) if masked else None
         self._loss = jax.jit(algorithm.objective.loss)
+        self._following = {
+            role: [views.rounds_of(role, agent) for agent in range(len(agents))]
+            for role, agents in self.machines.items()
+        }
         self._speakers = speakers(algorithm, views.topology)
         self._refused = 0
 
@@ -233,7 +237,8 @@ class _Run:
         for index in range(len(algorithm.phases)):
             sent += len(outgoing)
             self._deliver(index, t, outgoing)
-            outgoing = [e for agents in self.machines.values() for machine in agents for e in machine.proceed()]
+            working = [m for agents in self.machines.values() for m in agents if not m.between_rounds]
+            outgoing = [e for machine in working for e in machine.proceed()]
         return _Round([jax.tree.map(np.asarray, machine.model) for machine in predictors], loss, sent)
 
     def _begun(self, t: int, batches: Sequence[Batch]) -> list[Envelope]:
@@ -243,6 +248,9 @@ class _Run:
         for role, agents in self.machines.items():
             learns = role == self._algorithm.learner
             for agent, machine in enumerate(agents):
+                if self._following[role][agent](t - 1) != t:  # it rests
+                    machine.skip_to(t)
+                    continue
                 view = self._views.views(role, agent, t, int(self._sizes[role][agent]), now)
                 batch: Batch = batches[agent] if learns else ()
                 outgoing += machine.begin(batch, view, stream.records_in_round(agent, t) if learns else None)
@@ -256,8 +264,11 @@ class _Run:
         masks = self._masks
         self._network.send(index, t, outgoing if masks is None else [masks.applied(envelope) for envelope in outgoing])
         for envelope in self._network.arriving(index, t):
+            machine = self.machines[self._algorithm.phases[index].target][envelope.receiver]
+            if machine.between_rounds:  # what comes to an agent that rests is lost
+                continue
             try:
-                self.machines[self._algorithm.phases[index].target][envelope.receiver].receive(envelope)
+                machine.receive(envelope)
             except MessageRefused:
                 self._refused += 1
 

@@ -94,6 +94,10 @@ class AgentViews:
         availability = self.topology.availability.get(role)
         return None if availability is None else availability.present(t, runtime.presence_key(self.root, role, t))
 
+    def rounds_of(self, role: str, agent: int) -> runtime.Following:
+        """Return the rounds in which an agent begins anything, one after the other."""
+        return runtime.rounds_of(self.topology.availability.get(role), self.root, role, agent)
+
     def views(self, role: str, agent: int, t: int, size: int, now: dict[str, RoundGraph]) -> Views:
         """Return an agent's view of each of its link sets in round t."""
         result = {}

@@ -5,6 +5,7 @@
 - `calls`: one agent's compute, release, emit and absorb.
 - `messages`, `data_flow`: what each phase sends, and what of it depends on data, found before round 0.
 - `topology`, `start`: graphs made ready, first parameters.
+- `presence`: rounds in which an agent is there.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from tacit.runtime.keys import (
     presence_key,
 )
 from tacit.runtime.messages import MessageSpec, ReleaseSpec, settle
+from tacit.runtime.presence import Following, every_round, presence, rounds_of
 from tacit.runtime.start import FirstParams, first_params, model_bytes, starting_points
 from tacit.runtime.topology import check_horizon, check_window, is_answered, link_ends, prepared_topology
 from tacit.runtime.views import empty_links, make_view
@@ -43,6 +45,7 @@ from tacit.runtime.views import empty_links, make_view
 __all__ = [
     "Declared",
     "FirstParams",
+    "Following",
     "MessageSpec",
     "Prepared",
     "ReleaseSpec",
@@ -60,6 +63,7 @@ __all__ = [
     "declare",
     "emit",
     "empty_links",
+    "every_round",
     "finish",
     "first_params",
     "init_key",
@@ -71,7 +75,9 @@ __all__ = [
     "model_bytes",
     "prepare",
     "prepared_topology",
+    "presence",
     "presence_key",
+    "rounds_of",
     "same_structure",
     "self_contained",
     "settle",

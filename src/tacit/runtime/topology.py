@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from tacit import graphs  # lazy: a peer knows its own links and loads no graph
 from tacit.core.contract import Algorithm, Key
 from tacit.core.errors import ConfigError, ContractError, RequirementError, TacitWarning
 from tacit.runtime.keys import links_key
+from tacit.runtime.presence import presence
 
 if TYPE_CHECKING:
-    from tacit.graphs import Channel, Graph, Topology
+    from tacit.graphs import Availability, Channel, Graph, Topology
 
 
 def link_ends(algorithm: Algorithm) -> Mapping[str, tuple[str, str]]:
@@ -87,23 +89,31 @@ def check_window(algorithm: Algorithm, topology: Topology, root: Key, rounds: in
     """
     if algorithm.window is None:
         return
-    if topology.availability:
+    if not all(there.rests for there in topology.availability.values()):
         raise RequirementError(
             f"{algorithm.name} requires that the links of every {algorithm.window} rounds in a row connect everybody, "
-            "which agents that are there by chance do not promise: say who is there with graphs.Attendance"
+            "which agents that are there by chance do not promise: say who is there with graphs.Attendance, or shifts"
         )
     window = min(algorithm.window, rounds)
+    ends = link_ends(algorithm)
     for index, (name, graph) in enumerate(topology.links.items()):
         if graph.sources is not None:
             continue
         keys = jax.vmap(partial(links_key, root, index))(jnp.arange(1, rounds + 1))
-        gap = graphs.first_gap_of_run(graph, keys, window, parts=repeats)
+        role = ends[name][0]
+        there = topology.availability.get(role)
+        rows = None if there is None else partial(_there, there, root, role)
+        gap = graphs.first_gap_of_run(graph, keys, window, parts=repeats, there=rows)
         if gap is not None:
             where = f" (repeat {gap.part})" if repeats > 1 else ""
             raise RequirementError(
                 f"{algorithm.name} requires that the links of every {window} rounds in a row connect everybody, but of "
                 f"{name!r} {gap}{where}: let fewer agents stay away at a time, add links, or declare a longer window"
             )
+
+
+def _there(availability: Availability, root: Key, role: str, first: int, last: int) -> np.ndarray:
+    return np.asarray(presence(availability, root, role, first, last + 1 - first))
 
 
 def check_horizon(algorithm: Algorithm, rounds: int) -> None:

@@ -168,10 +168,10 @@ class Engine:
         return jax.vmap(self.algorithm.model)(mine)
 
     def books_answers(self, index: int) -> bool:
-        """Whether it has to be known who took part in a phase: learners that answer, and something is promised."""
-        phase = self.algorithm.phases[index]
+        """Whether it has to be known who took part in a phase: learners that answer or rest, where it is promised."""
+        phase, learner = self.algorithm.phases[index], self.algorithm.learner
         promised = self.algorithm.privacy.private and self.specs[index].release.from_data
-        return phase.answers is not None and phase.source == self.algorithm.learner and promised
+        return phase.source == learner and promised and (phase.answers is not None or self.setup.rests(learner))
 
     @property
     def counts_vary(self) -> bool:
@@ -196,8 +196,9 @@ class Engine:
             {role: [{}] * len(packed) for role, packed in loop.states.items()},
         )
         links = {name: self.setup.links_now(network, name, t) for name in network.links}
+        working = self.setup.working(network, t)
         for index, phase in enumerate(self.algorithm.phases):
-            at = PhaseContext(index, phase, network, links[phase.links])
+            at = PhaseContext(index, phase, network, links[phase.links], working)
             memories = loop.memories[index]
             if phase.answers in context.cohorts:
                 self._run_answer(at, context, buffers[index], memories)
@@ -224,7 +225,7 @@ class Engine:
     ) -> None:
         """Run a phase for all agents of its roles."""
         phase, states = at.phase, context.states
-        takes_part = None if phase.answers is None else context.reached[phase.answers]
+        takes_part = at.taking_part(None if phase.answers is None else context.reached[phase.answers])
         if takes_part is not None and self.books_answers(at.index):
             context.took_part.append(takes_part)
         sent = self._send(at, states[phase.source], context.batch, buffer, memories, takes_part)
@@ -371,6 +372,8 @@ class Engine:
             )
             if runtime.is_answered(self.algorithm, index):
                 new = where(jnp.any(entry.arrived[1:], axis=0), new, state)
+            if target in at.working:
+                new = where(at.working[target][self.layout.roles[target].buckets[b]], new, state)
             result.append(new)
             padding.append(columns)
         return tuple(result), padding

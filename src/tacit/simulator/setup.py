@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +46,15 @@ class PhaseContext:
     network: Network
     links: LinksNow
     """The phase's own link set in this round."""
+    working: Mapping[str, Array]
+    """Role -> which of its agents do not rest, by position; a role of which none ever does is not there."""
+
+    def taking_part(self, reached: Array | None) -> Array | None:
+        """Return which sources take part, given those that a call has reached where it takes one; None: all."""
+        working = self.working.get(self.phase.source)
+        if reached is None or working is None:
+            return working if reached is None else reached
+        return reached & working
 
 
 class Setup:
@@ -261,6 +271,16 @@ class Setup:
         """Who of a role is there, by id in the union; None: all."""
         availability = network.availability.get(role)
         return None if availability is None else availability.present(t, runtime.presence_key(network.root, role, t))
+
+    def working(self, network: Network, t: Array) -> dict[str, Array]:
+        """Return, of each role whose agents rest where they are away, which do not in round t, by position."""
+        there = {role: self._there(network, role, t) for role in network.members if self.rests(role)}
+        return {role: who[self.layout.roles[role].order] for role, who in there.items() if who is not None}
+
+    def rests(self, role: str) -> bool:
+        """Whether agents of a role rest where they are away."""
+        availability = self.layout.roles[role].availability
+        return availability is not None and availability.rests
 
     def view(self, role: str, links: LinksNow, bucket: int, members: Members, chosen: Array | None = None) -> View:
         """Return the views of a bucket's agents; `members` may be those `chosen`, by their places in the bucket."""

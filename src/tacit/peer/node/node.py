@@ -114,7 +114,7 @@ class Node:
 
     @property
     def waits(self) -> bool:
-        """Whether a round waits for every neighbour, however long that takes."""
+        """Whether a round waits for every neighbour, however long it takes."""
         return self.deadline is None or self.plan.algorithm.missing == "wait"
 
     @property
@@ -146,9 +146,14 @@ class Node:
         return self.outbox.held_back_by(self.round)
 
     @property
+    def next_round(self) -> int | None:
+        """The next round of this peer by the job's schedule; None: none."""
+        return self.plan.following(self.round)
+
+    @property
     def ready_to_begin(self) -> bool:
         """Whether the next round may begin."""
-        return self.between_rounds and self.links.may_begin and not self.held_back_by
+        return self.between_rounds and self.links.may_begin and self.next_round is not None and not self.held_back_by
 
     def ready(self, now: float) -> bool:
         """Whether the next round should begin, as far as this peer knows without its data."""
@@ -183,7 +188,7 @@ class Node:
 
     def lag(self) -> int:
         """Return by how many rounds the furthest in-neighbour claims to be ahead."""
-        return max(0, self.claims.furthest - self.round)
+        return max(0, self.claims.furthest - max(self.round, (self.next_round or 0) - 1))
 
     def doubted(self) -> dict[str, int]:
         """Return in-neighbours whose claimed round is too far ahead to be followed at once, with that round."""
@@ -234,9 +239,7 @@ class Node:
         known again: all of it is committed together with the batch's messages.
         """
         if not self.ready_to_begin:
-            raise ContractError(
-                f"round {self.round + 1} cannot begin: round {self.round} is not over, or not confirmed"
-            )
+            raise ContractError(f"the next round cannot begin: {self.round} is not over, not confirmed, or the last")
         self.plan.validate_batch(batch)
         with self.plan.precision():
             self._catch_up()
@@ -248,7 +251,7 @@ class Node:
         self._phase_began = now
 
     def proceed(self, now: float) -> None:
-        """Absorb the messages received, and go on to the next phase or to the end of the round."""
+        """Absorb what was received, and go on to the next phase or the round's end; who rests then confirms at once."""
         missing = self.missing()
         if missing and self.waits:
             raise ContractError(f"round {self.round} cannot go on without {', '.join(sorted(missing))}: wait for them")
@@ -256,7 +259,8 @@ class Node:
             self.links.take_finals()
             envelopes = self.machine.proceed()
             parcels = parcels_of(self.plan, self.codec, self.machine, envelopes, self.links.name_of)
-            if self.links.after_phase() or parcels or self.store.staged.charges:
+            rests = self.between_rounds and self.next_round != self.round + 1
+            if self.links.after_phase() or parcels or rests or self.store.staged.charges:
                 self._commit(parcels)
         self._missed.update(missing)
         self._phase_began = now
@@ -340,17 +344,16 @@ class Node:
         self.outbox.check(name, position, self.round if self.masker.needed else None, furthest)
         self.outbox.confirm(name, position)
 
-    # ------------------------------------------------------------------------------------------------------------------
-
     def _catch_up(self) -> None:
-        """Rejoin at the current round after an absence; under `wait` no round was missed."""
-        self.refuse_exhausted()
+        """Go on with the next round of the schedule; under `wait` no other was missed, else at the current one."""
+        coming = self.next_round or LAST_ROUND
         if not self.waits:
-            following = self.claims.next_round(self.round)
+            following = self.claims.next_round(coming - 1)
             while following <= LAST_ROUND and self._was_done(following):
                 following += 1  # before it was put back (`set_round.py`)
-            self.machine.skip_to(following - 1)
-            self.refuse_exhausted()
+            coming = self.plan.following(following - 1) or coming
+        self.machine.skip_to(coming - 1)
+        self.refuse_exhausted()
 
     def _was_done(self, round_: int) -> bool:
         """Whether a release of this round is booked."""

@@ -25,6 +25,7 @@ from tacit.peer.node.assignment import Pace, Plan
 from tacit.peer.node.closing import CloseOnce
 from tacit.peer.node.links import NodeLinks
 from tacit.peer.node.node import Node
+from tacit.peer.node.resting import is_due, rest_of
 from tacit.peer.node.store import PeerStore
 from tacit.peer.operations.counters import Counters
 from tacit.peer.operations.link_events import LinkEventLog
@@ -223,8 +224,10 @@ class PeerService(CloseOnce):
         await self._stopping.wait()  # what neighbours confirm is still taken in
 
     def _is_over(self) -> bool:
-        last = self.pace.last_round
-        return self.left or (last is not None and self.node.between_rounds and self.node.round >= last)
+        last, following = self.pace.last_round, self.node.next_round
+        return self.left or (
+            self.node.between_rounds and (following is None or (last is not None and following > last))
+        )
 
     @property
     def left(self) -> bool:
@@ -235,7 +238,13 @@ class PeerService(CloseOnce):
         node = self.node
         if node.between_rounds:
             began = time.monotonic()
-            if not await self._until(lambda: self.left or node.ready(time.monotonic())) or self.left:
+            rest = rest_of(node, self.pace.interval)
+
+            def due() -> bool:
+                now = time.monotonic()
+                return self.left or (node.ready(now) and is_due(node, now, began + rest))
+
+            if not await self._until(due, began + rest) or self.left:
                 return
             given = await self._given()
             if given is None:
@@ -257,7 +266,7 @@ class PeerService(CloseOnce):
         """Return the next round's data; None where the peer stops."""
         if not self.node.links.learns:
             return empty_round(self.node.plan.batch, self.node.cursor)
-        return await self._unless_stopping(self._feed.next(self.node.round + 1))
+        return await self._unless_stopping(self._feed.next(self.node.next_round or 0))
 
     def _begin(self, given: RoundBatch) -> None:
         batch, records, cursor, used, seen = given.batch, given.records, given.cursor, given.used, given.seen

@@ -63,6 +63,7 @@ def status_of(node: Node, ledger: Ledger, identity: Identity) -> dict[str, Any]:
         "algorithm": plan.algorithm.name,
         "on_missing_neighbour": plan.algorithm.missing,
         "round": node.round,
+        "next_round": node.next_round,
         "position": list(node.position),
         "waiting_for": sorted(node.missing()),
         "held_back_by": sorted(node.held_back_by),
