@@ -44,8 +44,8 @@ from tacit.peer.transport.frames import (
     parse_receipt,
     printable,
 )
-from tacit.peer.transport.reader import FrameReader
 from tests.peer.linked import HELLO, JOB, SPECS, frames, message, parcel, spec
+from tests.peer.mutated_frames import read
 
 CODEC = Codec(JOB, SPECS)
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int32", "uint8", "bool", "complex64")
@@ -57,36 +57,6 @@ def refusal(reason: str, text: str, action: Any, *arguments: Any) -> None:
         action(*arguments)
     assert caught.value.reason == reason
     assert text in caught.value.detail
-
-
-class Frames(list[tuple[int, bytes]]):
-    """All frames that a reader hands on; content lies in memory of its own."""
-
-    def frame(self, kind: int, payload: memoryview) -> None:
-        self.append((kind, bytes(payload)))
-
-    def content(self, size: int) -> memoryview:
-        self.memory = memoryview(bytearray(size))
-        return self.memory
-
-    def chunk(self, size: int) -> None:
-        self.append((CONTENT, bytes(self.memory)))
-
-
-def read(data: bytes, step: int | None = None) -> Frames:
-    """Return the frames in these bytes, which come so many at a time."""
-    found = Frames()
-    reader, place = FrameReader(found), 0
-    while True:
-        while reader.advance():
-            pass
-        if place == len(data):
-            return found
-        space = reader.space()
-        part = data[place : place + min(len(space), step or len(data))]
-        space[: len(part)] = part
-        reader.took(len(part))
-        place += len(part)
 
 
 def header(**changes: Any) -> Header:

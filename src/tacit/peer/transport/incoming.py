@@ -84,9 +84,9 @@ class IncomingLink:
         """End the link with a last word, if the neighbour can still hear one."""
         if self.over.done():
             return
-        if last is None and self.welcomed and not self._gone:
-            if self._receiving is not None or not self.stream.is_between_frames:
-                self._count(MessageRefused("truncated", "the link ended within a message"))
+        within = self._receiving is not None or not self.stream.is_between_frames
+        if within and last is None and self.welcomed and not self._gone:
+            self._count(MessageRefused("truncated", "the link ended within a message"))
         self.over.set_result(last)
         self._hello_time.cancel()
         self._age.cancel()
