@@ -11,7 +11,7 @@ from scipy import stats
 
 from tacit import graphs
 from tacit.core.errors import TacitError
-from tacit.peer.transport.frames import HEADER, parse_header
+from tacit.peer.transport.frames import HEADER, parse
 from tacit.peer.transport.outgoing import OutgoingLink
 from tests.peer.masked import (
     AGENTS,
@@ -69,7 +69,7 @@ class Watched(Federation):
                 ((kind, payload),) = read(b"".join(parts))
                 if kind != HEADER:
                     return
-                header = parse_header(memoryview(payload))  # these messages are short: a frame is a message
+                header = parse(HEADER, memoryview(payload))  # these messages are short: a frame is a message
                 federation.frames.append(Sent(sender, name, header.round, header.masks, bytes(header.content)))
                 if federation.doomed.get((sender, header.round)) == "sent":
                     federation._strike(sender, header.round)
