@@ -9,7 +9,7 @@ STAMP  := $(VENV)/.installed
 WORKERS ?= 2
 DAILY  := not slow and not covered_by
 
-.PHONY: setup demo docs test test-slow coverage check proto bench wheels lock clean
+.PHONY: setup demo docs test test-slow coverage check bench wheels lock clean
 
 setup: $(STAMP)
 
@@ -42,9 +42,6 @@ test-slow: setup  # what takes minutes: docs/deploy.md in network namespaces (as
 coverage: setup  # which lines of src the daily tests run, in the processes that they start too
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "$(DAILY)" --cov --cov-report=term-missing:skip-covered \
 	  --deselect tests/cli/test_peer_commands.py::test_a_fault_in_its_rounds_is_its_exit_code
-
-proto: setup  # after a change of tacit.proto
-	$(BIN)/python -m grpc_tools.protoc -I src/tacit/peer/transport --python_out=src/tacit/peer/transport/wire --pyi_out=src/tacit/peer/transport/wire src/tacit/peer/transport/tacit.proto
 
 bench: setup  # all of them run; fails at the end if one failed or missed its goal
 	$(BIN)/python -m benchmarks

@@ -19,7 +19,6 @@ from tacit.deploy.check import check_peers
 from tacit.deploy.rehearsal import job_hash
 from tacit.experiments import load
 from tacit.peer.transport.codec import Codec
-from tacit.peer.transport.frames import parse_frame
 from tests.deploy.homes import found, job_text
 from tests.docs.pages import ROOT
 
@@ -166,7 +165,7 @@ def test_check_says_what_the_hash_is_made_of(tmp_path):
 
 
 def test_whoever_is_turned_away_is_told_what_to_compare():
-    hello = parse_frame(Codec("a" * 64, ()).hello(0))
+    hello = Codec("a" * 64, ()).hello(0)
     with pytest.raises(MessageRefused) as caught:
         Codec("b" * 64, ()).check_hello(hello)
     assert caught.value.reason == "job"

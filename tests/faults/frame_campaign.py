@@ -23,18 +23,28 @@ import numpy as np
 
 from tacit.core.errors import MessageRefused
 from tacit.peer.machine.claims import LONGEST_LEAP, REST
-from tacit.peer.node.exchange import Parcel, Position
+from tacit.peer.node.exchange import Arrival, Parcel, Position
 from tacit.peer.node.node import Node
 from tacit.peer.node.store import PeerStore
 from tacit.peer.operations.link_events import REFUSALS
 from tacit.peer.transport.codec import LAST_ROUND, REASONS
-from tacit.peer.transport.dialer import Dialer, _TurnedAwayError
-from tacit.peer.transport.frames import content_frames
+from tacit.peer.transport.frames import (
+    HEADER,
+    PROGRESS,
+    WELCOME,
+    Header,
+    Letter,
+    Place,
+    Receipt,
+    framed,
+    number,
+)
 from tacit.peer.transport.incoming import IncomingLink
-from tacit.peer.transport.listener import Listener
-from tacit.peer.transport.wire import tacit_pb2 as pb
+from tacit.peer.transport.listener import Limits
+from tacit.peer.transport.outgoing import OutgoingLink
 from tests.faults.network_campaign import SETTINGS
-from tests.peer.mutated_frames import Wire, mutated
+from tests.peer.linked import chunks
+from tests.peer.mutated_frames import feed, mutated, secured
 from tests.peer.weather import BUDGET, BrokenInvariantError
 
 OWN, LIAR, HONEST = "peer-0", "peer-1", "peer-4"
@@ -43,14 +53,6 @@ ROUNDS_AFTER = 20
 FALSE_ROUNDS = (0, 1, LAST_ROUND - 1, LAST_ROUND, LAST_ROUND + 1, LAST_ROUND + 2, 2**32 - 1, 2**30, 10**6)
 RAW_ROUNDS = (2**32, 2**32 + 5, 2**63, 2**64 - 1)
 """More than the field holds: -1 is the last of them."""
-
-
-def _varint(number: int) -> bytes:
-    digits = bytearray()
-    while number >= 0x80:
-        digits.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes((*digits, number))
 
 
 class Peer:
@@ -77,9 +79,17 @@ class Peer:
     def greeted(self, name: str, at_round: int) -> None:
         self.node.greeted(name, at_round)
 
-    async def take(self, name: str, phase: int, sent: int, message: Any, masks: bytes) -> None:
-        links = self.node.plan.algorithm.phases[phase].links
-        self.node.receive(name, links, phase, sent, message, masks)
+    def take(self, arrival: Arrival) -> None:
+        links = self.node.plan.algorithm.phases[arrival.phase].links
+        try:
+            self.node.receive(arrival.name, links, arrival.phase, arrival.sent, arrival.message, arrival.masks)
+        except MessageRefused as refusal:
+            arrival.decide(refusal)
+        else:
+            arrival.decide(None)
+
+    def noticed(self, name: str, payload: bytes) -> None:
+        raise MessageRefused("order", "no notice is expected here")
 
     async def relay_key_message(self, name: str, recipient: str, payload: bytes) -> None:
         raise MessageRefused("recipient", "nobody writes letters here")
@@ -93,6 +103,7 @@ class Peer:
     def confirmed(self, name: str, position: Position) -> None:
         try:
             self.node.confirmed(name, position)
+            self.before = self.state_now()
         except MessageRefused as refusal:
             self.refused(refusal.reason, name, refusal.detail)
 
@@ -101,7 +112,9 @@ class Peer:
 
     # -- LinkEvents ---------------------------------------------------------------------------------------------------------
 
-    def refused(self, reason: str, name: str | None, detail: str) -> None:
+    def refused(self, reason: str, name: Any, detail: str, *parcel: str) -> None:
+        if parcel:  # a neighbour says that it refused one
+            return
         if reason not in REFUSALS:
             raise BrokenInvariantError(f"refused for {reason!r}, which is not declared")
         self.refusals[reason] += 1
@@ -110,8 +123,13 @@ class Peer:
 
     def accepted(self, name: str) -> None:
         self.taken += 1
+        self.before = self.state_now()  # what comes behind it may be refused
 
     def received(self, name: str, size: int) -> None: ...
+
+    def sent(self, name: str, size: int) -> None: ...
+
+    def lost(self, name: str, reason: str, detail: str) -> None: ...
 
     def linked(self, name: str, direction: str, up: bool) -> None: ...
 
@@ -147,18 +165,6 @@ class Peer:
             raise BrokenInvariantError("the model is not finite")
 
 
-class NotedWire(Wire):
-    """Notes how the peer stands before each frame."""
-
-    def __init__(self, said: list[bytes], peer: Peer) -> None:
-        super().__init__(said)
-        self.peer = peer
-
-    async def read(self) -> Any:
-        self.peer.before = self.peer.state_now()
-        return await super().read()
-
-
 class Flood:
     """What the liar says."""
 
@@ -173,62 +179,65 @@ class Flood:
         return self.rng.choice((*FALSE_ROUNDS, *[max(0, near)] * 9))
 
     def header(self, round_: int) -> bytes:
-        header = pb.Header(phase=0, round=round_, content=self.rng.choice(self.contents))
-        return pb.Frame(header=header).SerializeToString()
+        return Header(0, round_, self.rng.choice(self.contents)).frame()
 
     def hello(self, round_: int) -> bytes:
-        frame = pb.Frame.FromString(self.codec.hello(0))
-        frame.hello.round = round_
-        return frame.SerializeToString()
+        return self.codec.hello(round_).frame()
 
     def told(self, round_: int) -> list[bytes]:
         """Return frames of one that is heard by this peer."""
-        raw = b"\x08\x00\x10" + _varint(self.rng.choice(RAW_ROUNDS)) + b"\x1a" + bytes((len(self.contents[0]),))
-        raw += self.contents[0]
-        return [self.header(round_), *content_frames(self.contents[0]), b"\x1a" + _varint(len(raw)) + raw]
+        raw = framed(HEADER, b"\0", number(self.rng.choice(RAW_ROUNDS)), self.contents[0])
+        return [self.header(round_), *chunks(self.contents[0]), raw]
 
     def answered(self, round_: int) -> list[bytes]:
         """Return frames of one that hears this peer."""
         phase = self.rng.choice((0, 0, 1, 2))
-        raw = b"\x08" + _varint(self.rng.choice(RAW_ROUNDS))
         return [
-            pb.Frame(progress=pb.Progress(round=round_, phase=phase)).SerializeToString(),
-            pb.Frame(receipt=pb.Receipt(round=round_, reason="stale", detail="late")).SerializeToString(),
-            pb.Frame(letter=pb.Letter(correspondent="c", payload=b"sealed")).SerializeToString(),
-            b"\x32" + _varint(len(raw)) + raw,
+            Place(round_, phase).frame(PROGRESS),
+            Receipt(0, round_, "stale", "late").frame(),
+            Letter(0, "c", b"sealed").frame(),
+            framed(PROGRESS, number(self.rng.choice(RAW_ROUNDS)), b"\0"),
         ]
 
-    def conversation(self, first: bytes, frames: list[bytes]) -> NotedWire:
+    def conversation(self, first: bytes, frames: list[bytes]) -> list[bytes]:
         said = [first if self.rng.random() < 0.9 else mutated(self.rng, [first])]
         said += [
             self.rng.choice(frames) if self.rng.random() < 0.4 else mutated(self.rng, [first, *frames])
             for _ in range(self.rng.randrange(4, 16))
         ]
-        return NotedWire(said, self.peer)
+        return said
+
+    def say(self, link: IncomingLink | OutgoingLink, said: list[bytes]) -> None:
+        """Let a link hear frame after frame, as long as it reads; how the peer stands before each is noted."""
+        for frame in said:
+            self.peer.before = self.peer.state_now()
+            self.sent += 1
+            if not feed(link, frame):
+                break
 
     async def run(self, frames: int) -> None:
         """Say so many frames, on one end of a link and on the other in turn."""
-        listener = Listener(self.peer, object(), self.peer)
-        dialer = Dialer(self.peer, LIAR, "127.0.0.1:1", object, self.peer)
+        peer = self.peer
         while self.sent < frames:
             rounds = self.sent // FRAMES_PER_ROUND
-            wire = self.conversation(self.hello(self.any_round()), self.told(self.any_round()))
-            refusal = await listener._converse(IncomingLink(LIAR, wire))
-            if refusal is not None and refusal.reason not in REASONS:
-                raise BrokenInvariantError(f"a link ended for {refusal.reason!r}, which is not declared")
-            self.sent += wire.read_so_far
-            welcome = pb.Frame(welcome=pb.Welcome(round=self.any_round())).SerializeToString()
-            wire = self.conversation(welcome, self.answered(self.any_round()))
-            try:
-                await dialer._greet(wire)
-                await dialer._listen(wire, {})
-            except MessageRefused as refused:
-                self.peer.refused(refused.reason, LIAR, refused.detail)
-            except _TurnedAwayError:
-                self.peer.refusals["turned away"] += 1
-            self.sent += wire.read_so_far
+            answers = secured("welcome", "progress", "receipt", "answer", "end")
+            heard = IncomingLink(LIAR, answers, self.codec, peer, peer, Limits())
+            heard.start()
+            self.say(heard, self.conversation(self.hello(self.any_round()), self.told(self.any_round())))
+            peer.before = peer.state_now()
+            await asyncio.sleep(0)
+            heard.end(None)
+            heard.stream.close()
+            last = heard.over.result()
+            if last is not None and last.reason and last.reason not in REASONS:
+                raise BrokenInvariantError(f"a link ended for {last.reason!r}, which is not declared")
+            dialled = OutgoingLink(LIAR, secured("hello", "header", "content"), self.codec, peer, peer)
+            dialled.start(60.0, 60.0)
+            welcome = Place(self.any_round(), 0).frame(WELCOME)
+            self.say(dialled, self.conversation(welcome, self.answered(self.any_round())))
+            dialled.close()
             if self.sent // FRAMES_PER_ROUND > rounds:
-                self.peer.round()
+                peer.round()
 
 
 def flood(frames: int, seed: int, directory: Path) -> Peer:

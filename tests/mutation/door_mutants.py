@@ -10,44 +10,85 @@ ADMISSION = "tests/peer/test_admission.py"
 
 MUTANTS = (
     *of(
-        "peer/transport/listener.py",
+        "peer/identity/credentials.py",
         SUBORDINATES,
+        [("any certificate is direct", "    if not direct:\n", "    if False:\n")],
+    ),
+    *of(
+        "peer/identity/credentials.py",
+        "tests/peer/test_credentials.py",
         [
             (
-                "a caller of a subordinate authority is heard",
-                "            require_direct_issue(caller_certificate(context.auth_context()), self._watch.current())\n",
-                "",
-                "test_a_dialler_of_a_subordinate_authority_is_not_heard",
+                "older TLS is taken",
+                "    context.minimum_version = ssl.TLSVersion.TLSv1_3\n",
+                "    context.minimum_version = ssl.TLSVersion.TLSv1_2\n",
+                "test_refused_counted_and_never_served",
+            ),
+            (
+                "nobody has to show a certificate",
+                "    context.verify_mode = ssl.CERT_REQUIRED\n",
+                "    context.verify_mode = ssl.CERT_OPTIONAL if server else ssl.CERT_REQUIRED\n",
+                "test_refused_counted_and_never_served",
+            ),
+            (
+                "sessions may be resumed",
+                "        context.num_tickets = 0\n",
+                "        context.num_tickets = 2\n",
+                "test_no_session_can_be_resumed",
             ),
         ],
     ),
     *of(
         "peer/transport/dialer.py",
-        SUBORDINATES,
+        "tests/peer/test_credentials.py",
         [
             (
-                "a server of a subordinate authority is sent to",
-                "            self._check_server(identity)\n",
-                "",
-                "test_nothing_is_sent_to_a_listener_of_a_subordinate_authority",
-            ),
-            (
-                "the word of a server counts before its certificate",
-                "            self._check_server(identity)\n            self._dispatch.confirmed(self._name, position)\n",
-                "            self._dispatch.confirmed(self._name, position)\n            self._check_server(identity)\n",
-                "test_nothing_is_sent_to_a_listener_of_a_subordinate_authority",
+                "any peer may answer at an address",
+                "            if name != self._name:\n",
+                "            if False:\n",
+                "test_another_peer_at_the_address_is_not_taken_for_the_one_expected",
             ),
         ],
     ),
     *of(
-        "peer/identity/credentials.py",
-        SUBORDINATES,
+        "peer/transport/listener.py",
+        "tests/peer/test_refusals.py",
         [
-            ("any certificate is direct", "    if not direct:\n", "    if False:\n"),
             (
-                "no server has a certificate to look at",
-                "                found.append(base64",
-                "                str(base64",
+                "any member is heard",
+                "            self._reception.admit(name)\n",
+                "",
+                "test_a_member_that_is_no_neighbour_gets_no_word_in",
+            ),
+        ],
+    ),
+    *of(
+        "peer/transport/incoming.py",
+        "tests/peer/test_transport.py",
+        [
+            (
+                "what an older link brought comes in late",
+                "            self._waiting.drop()\n",
+                "            pass\n",
+                "test_what_an_older_link_brought_is_left_out_when_a_newer_one_is_welcomed",
+            ),
+            (
+                "nobody is held back",
+                "        if self._waiting is not None or self.stream.pending > FULL or self.over.done():\n",
+                "        if False:\n",
+                "test_a_message_that_is_held_back_holds_back_the_sender",
+            ),
+        ],
+    ),
+    *of(
+        "peer/transport/incoming.py",
+        "tests/peer/test_refusals.py",
+        [
+            (
+                "who does not read is read",
+                "self.stream.pending > FULL or self.over.done()",
+                "self.over.done()",
+                "test_who_does_not_read_its_answers_is_not_read_either",
             ),
         ],
     ),
@@ -140,10 +181,16 @@ MUTANTS = (
                 "",
                 "test_a_door_without_descriptors_lets_one_go_and_goes_on",
             ),
+        ],
+    ),
+    *of(
+        "peer/transport/listener.py",
+        "tests/peer/test_doors.py",
+        [
             (
                 "a ticket is nobody's",
-                "        return int(name) if folder == str(self._folder) and name.isdecimal() else None\n",
-                "        return None\n",
+                "            self._door.prove(ticket, name)\n",
+                "            pass\n",
                 "test_who_does_not_prove_itself_in_time_is_closed_and_a_neighbour_is_not",
             ),
         ],

@@ -13,7 +13,7 @@ from tacit.core.errors import MessageRefused
 from tacit.peer.machine.rounds import HORIZON
 from tacit.peer.node.exchange import Position
 from tacit.peer.transport.codec import LAST_ROUND
-from tacit.peer.transport.wire import tacit_pb2 as pb
+from tacit.peer.transport.frames import HELLO, PROGRESS, Place, parse
 
 IMPOSSIBLE = (-1, -(2**31), LAST_ROUND + 2, 2**32 - 1, 2**32, 2**63, 2**64)
 """Rounds that no frame of a peer may name."""
@@ -37,16 +37,15 @@ def as_hello(codec, at_round: int) -> int:
     """Return the round of a hello that came as bytes, or refuse it."""
     if not 0 <= at_round < 2**32:  # no field holds it: what stands in its place is another number
         raise MessageRefused("round", str(at_round))
-    frame = pb.Frame.FromString(codec.hello(0))
-    frame.hello.round = at_round
-    return codec.check_hello(pb.Frame.FromString(frame.SerializeToString()))
+    frame = codec.hello(at_round).frame()
+    return codec.check_hello(parse(HELLO, memoryview(frame)[2 if frame[1] < 0x80 else 3 :]))
 
 
 def as_position(codec, at_round: int) -> Position:
     """Return a position that came as bytes, or refuse it."""
     if not 0 <= at_round < 2**32:
         raise MessageRefused("round", str(at_round))
-    return codec.position(pb.Progress.FromString(pb.Progress(round=at_round).SerializeToString()))
+    return codec.position(parse(PROGRESS, memoryview(Place(at_round, 0).frame(PROGRESS))[2:]))
 
 
 class Liar:

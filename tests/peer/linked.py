@@ -333,17 +333,6 @@ class Said(NamedTuple):
     value: Any
 
 
-PARSERS = {
-    wire.WELCOME: lambda payload: wire.parse_place(wire.WELCOME, payload),
-    wire.PROGRESS: lambda payload: wire.parse_place(wire.PROGRESS, payload),
-    wire.RECEIPT: wire.parse_receipt,
-    wire.LETTER: wire.parse_letter,
-    wire.ANSWER: wire.parse_answer,
-    wire.END: wire.parse_end,
-    wire.NOTICE: bytes,
-}
-
-
 class RawLink:
     """A link spoken by hand, for what a dialer never says."""
 
@@ -359,7 +348,8 @@ class RawLink:
 
     def frame(self, kind: int, payload: memoryview) -> None:
         if kind != wire.BEAT:
-            self._heard.append(Said(wire.KINDS[kind], PARSERS[kind](payload)))
+            value = bytes(payload) if kind == wire.NOTICE else wire.parse(kind, payload)
+            self._heard.append(Said(wire.KINDS[kind], value))
 
     async def _next(self) -> Said | None:
         while not self._heard:

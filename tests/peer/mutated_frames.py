@@ -1,4 +1,4 @@
-"""Frames that somebody has damaged, and links that are fed with them by hand."""
+"""Frames that are read, or damaged, by hand, and links that are fed with them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tacit.core.errors import MessageRefused
-from tacit.peer.transport.frames import KINDS
+from tacit.peer.transport.frames import CONTENT, KINDS
 from tacit.peer.transport.handshake import Secured
 from tacit.peer.transport.reader import FrameReader
 
@@ -99,6 +99,36 @@ def feed(link: Any, data: bytes) -> bool:
             return True
         space = reader.space()
         part = data[place : place + len(space)]
+        space[: len(part)] = part
+        reader.took(len(part))
+        place += len(part)
+
+
+class Frames(list[tuple[int, bytes]]):
+    """All frames that a reader hands on; content lies in memory of its own."""
+
+    def frame(self, kind: int, payload: memoryview) -> None:
+        self.append((kind, bytes(payload)))
+
+    def content(self, size: int) -> memoryview:
+        self.memory = memoryview(bytearray(size))
+        return self.memory
+
+    def chunk(self, size: int) -> None:
+        self.append((CONTENT, bytes(self.memory)))
+
+
+def read(data: bytes, step: int | None = None) -> Frames:
+    """Return the frames in these bytes, which come so many at a time."""
+    found = Frames()
+    reader, place = FrameReader(found), 0
+    while True:
+        while reader.advance():
+            pass
+        if place == len(data):
+            return found
+        space = reader.space()
+        part = data[place : place + min(len(space), step or len(data))]
         space[: len(part)] = part
         reader.took(len(part))
         place += len(part)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tacit.core.contract import Message
 from tacit.core.errors import ContractError, MessageRefused
 from tacit.peer.node.exchange import VERSION, Parcel, Position
+from tacit.peer.transport import frames as wire
 from tacit.peer.transport.codec import LAST_ROUND, REASONS, Codec, Layout
 from tacit.peer.transport.frames import (
     CHUNK,
@@ -35,17 +36,11 @@ from tacit.peer.transport.frames import (
     framed,
     number,
     number_at,
-    parse_answer,
-    parse_end,
-    parse_header,
-    parse_hello,
-    parse_letter,
-    parse_place,
-    parse_receipt,
+    parse,
     printable,
 )
-from tacit.peer.transport.reader import FrameReader
 from tests.peer.linked import HELLO, JOB, SPECS, frames, message, parcel, spec
+from tests.peer.mutated_frames import read
 
 CODEC = Codec(JOB, SPECS)
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int32", "uint8", "bool", "complex64")
@@ -59,40 +54,10 @@ def refusal(reason: str, text: str, action: Any, *arguments: Any) -> None:
     assert text in caught.value.detail
 
 
-class Frames(list[tuple[int, bytes]]):
-    """All frames that a reader hands on; content lies in memory of its own."""
-
-    def frame(self, kind: int, payload: memoryview) -> None:
-        self.append((kind, bytes(payload)))
-
-    def content(self, size: int) -> memoryview:
-        self.memory = memoryview(bytearray(size))
-        return self.memory
-
-    def chunk(self, size: int) -> None:
-        self.append((CONTENT, bytes(self.memory)))
-
-
-def read(data: bytes, step: int | None = None) -> Frames:
-    """Return the frames in these bytes, which come so many at a time."""
-    found = Frames()
-    reader, place = FrameReader(found), 0
-    while True:
-        while reader.advance():
-            pass
-        if place == len(data):
-            return found
-        space = reader.space()
-        part = data[place : place + min(len(space), step or len(data))]
-        space[: len(part)] = part
-        reader.took(len(part))
-        place += len(part)
-
-
 def header(**changes: Any) -> Header:
     ((kind, payload),) = read(frames(parcel("b", 4))[0])
     assert kind == HEADER
-    return parse_header(memoryview(payload))._replace(**changes)
+    return parse(HEADER, memoryview(payload))._replace(**changes)
 
 
 @settings(derandomize=True, deadline=None, max_examples=60)
@@ -149,7 +114,7 @@ def test_a_message_of_any_size_goes_through_its_frames(size: int) -> None:
     assert len(sent) == max(1, 0 if size <= INLINE else -(-size // CHUNK))
     (kind, payload), *parts = read(b"".join(sent))
     assert kind == HEADER
-    assembler = codec.expect(parse_header(memoryview(payload)))
+    assembler = codec.expect(parse(HEADER, memoryview(payload)))
     for kind, part in parts:
         assert kind == CONTENT
         if assembler.missing > CHUNK:
@@ -182,23 +147,23 @@ def test_numbers_are_read_as_they_are_written_and_one_way_only(value: int, behin
 
 
 def test_every_frame_is_parsed_to_what_it_was_made_of() -> None:
-    for one, parse in (
-        (Receipt(1, 2**31, "stale", "l\u00e4te"), parse_receipt),
-        (Letter(7, "c", b"sealed"), parse_letter),
-        (Answer(2**32 - 1, "busy", ""), parse_answer),
-        (End("", "this peer stops"), parse_end),
-        (Header(3, 5, b"content", b"12345678", True), parse_header),
-        (Header(40, 1), parse_header),
-        (CODEC.hello(9), parse_hello),
-        (Hello(1, "", 0, ((), (Leaf("bool", (2**32 - 1, 0)),))), parse_hello),
+    for one in (
+        Receipt(1, 2**31, "stale", "l\u00e4te"),
+        Letter(7, "c", b"sealed"),
+        Answer(2**32 - 1, "busy", ""),
+        End("", "this peer stops"),
+        Header(3, 5, b"content", b"12345678", True),
+        Header(40, 1),
+        CODEC.hello(9),
+        Hello(1, "", 0, ((), (Leaf("bool", (2**32 - 1, 0)),))),
     ):
-        ((_, payload),) = read(one.frame())
-        assert parse(memoryview(payload)) == one
-        if parse not in (parse_letter, parse_header):  # whose last field goes on to the end
-            refusal("malformed", "1 bytes too many", parse, memoryview(payload + b"x"))
-        refusal("malformed", "", parse, memoryview(payload[:1] if parse is parse_header else payload[:-7] or b""))
+        ((kind, payload),) = read(one.frame())
+        assert parse(kind, memoryview(payload)) == one
+        if kind not in (LETTER, HEADER):  # whose last field goes on to the end
+            refusal("malformed", "1 bytes too many", parse, kind, memoryview(payload + b"x"))
+        refusal("malformed", "", parse, kind, memoryview(payload[:1] if kind == HEADER else payload[:-7] or b""))
     ((kind, payload),) = read(Place(4, 1).frame(2))
-    assert parse_place(kind, memoryview(payload)) == (4, 1)
+    assert parse(kind, memoryview(payload)) == (4, 1)
 
 
 @pytest.mark.parametrize(
@@ -259,7 +224,7 @@ FORMS = CODEC.hello(1).forms
 def test_hello_says_version_job_round_and_forms() -> None:
     def heard(**changes: Any) -> int:
         ((_, payload),) = read(Hello(VERSION, JOB, 3, FORMS)._replace(**changes).frame())
-        return CODEC.check_hello(parse_hello(memoryview(payload)))
+        return CODEC.check_hello(parse(wire.HELLO, memoryview(payload)))
 
     assert heard() == 3
     refusal("version", f"version 1, this peer speaks {VERSION}", lambda: heard(version=1))
@@ -326,7 +291,7 @@ def test_whoever_is_not_called_is_told_so_by_an_empty_content() -> None:
     assert codec.pack(0, None) == b""
     (frame,) = frames(Parcel("peers", 0, 1, "b", b""), codec)
     ((_, payload),) = read(frame)
-    parsed = parse_header(memoryview(payload))
+    parsed = parse(HEADER, memoryview(payload))
     received = codec.expect(parsed)
     assert received.missing == 0
     assert received.message() is None

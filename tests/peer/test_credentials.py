@@ -1,39 +1,30 @@
-"""Who gets in over real sockets, and that whoever does not is counted with the reason."""
+"""Mutual TLS between peers: who gets in, who does not and how it is counted, and certificates that are renewed."""
 
 import contextlib
 import queue
 import re
 import socket
 import ssl
-import subprocess
-import sys
 import threading
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from tacit.core.errors import IdentityError, MessageRefused
 from tacit.peer.identity import credentials
 from tacit.peer.identity.authority import init_ca
-from tacit.peer.identity.credentials import (
-    IdentityWatch,
-    channel_options,
-    grpc,
-    peer_name,
-    refused_server,
-    server_options,
-)
+from tacit.peer.identity.credentials import IdentityWatch, load_credentials, name_in
 from tacit.peer.identity.identity import identity_files
 from tests.peer.enrolment import DAY, NAME, certificate, enrol
-from tests.peer.handshakes import LIMIT, PREFACE, SERVER, WITHOUT_SETTINGS, Federation, ping
+from tests.peer.handshakes import LIMIT, SERVER, Federation, heard
+from tests.peer.linked import HELLO
 
 
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory):
     with contextlib.closing(Federation(tmp_path_factory.mktemp("federation"))) as federation:
-        federation.port = federation.listener.event()["port"]
         yield federation
 
 
@@ -42,63 +33,62 @@ def federation(tmp_path_factory):
 
 def test_a_peer_gets_in_and_is_known_by_its_certificate(federation):
     assert federation.dial() == {"answer": "welcome"}
-    assert federation.listener.event() == {"called": NAME}
+    assert federation.event() == {"called": NAME}
 
 
 def test_tls13_with_a_certificate_gets_in(federation):
     """So that the refusals below are not of something that never works."""
     with federation.tls(identity_files(federation.peer)) as connection:
         assert connection.version() == "TLSv1.3"
-        ping(connection)
+        assert connection.compression() is None
+        connection.sendall(HELLO)
+        assert heard(connection)
+    assert federation.event() == {"called": NAME}
 
 
 # --- who does not
 
 
-def grpc_client(federation, files=None, secure=True):
-    """Any gRPC client, with the certificate that it likes."""
-    pair = (files.key.read_bytes(), files.certificate.read_bytes()) if files else (None, None)
-    options, address = [("grpc.ssl_target_name_override", SERVER)], f"127.0.0.1:{federation.port}"
-    roots = (federation.ca / "ca.crt").read_bytes()
-    if secure:
-        channel = grpc.secure_channel(address, grpc.ssl_channel_credentials(roots, *pair), options)
-    else:
-        channel = grpc.insecure_channel(address)
-    with channel, pytest.raises(grpc.RpcError) as caught:
-        channel.unary_unary("/t/call")(b"", timeout=LIMIT)
-    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+def client(federation, files=None):
+    """Any client of TLS 1.3, with the certificate that it likes."""
+    # It is ready before the server has looked at its certificate; the refusal comes when it reads.
+    with contextlib.suppress(ssl.SSLError, ConnectionError), federation.tls(files) as connection:
+        connection.sendall(HELLO)
+        assert heard(connection) == b""
 
 
 def raw_bytes(content):
     def attack(federation):
         with socket.create_connection(("127.0.0.1", federation.port), LIMIT) as connection:
             connection.sendall(content)
-            assert connection.recv(100) == b""
+            with contextlib.suppress(ConnectionError):
+                while connection.recv(100):  # an alert, at most
+                    pass
 
     return attack
 
 
 def made(**how):
-    return lambda federation: grpc_client(federation, certificate(federation.root / "bad", federation.ca, **how))
+    return lambda federation: client(federation, certificate(federation.root / "bad", federation.ca, **how))
 
 
 def other_authority(name):
     def attack(federation):
         ca = federation.root / f"other {name}"
         init_ca(ca, name)
-        grpc_client(federation, certificate(federation.root / "bad", ca))
+        client(federation, certificate(federation.root / "bad", ca))
 
     return attack
 
 
 def signed_by_a_peer(federation):
     key = load_pem_private_key(identity_files(federation.peer).key.read_bytes(), None)
-    grpc_client(federation, certificate(federation.root / "bad", federation.ca, signer=key))
+    client(federation, certificate(federation.root / "bad", federation.ca, signer=key))
 
 
 def signed_by_itself(federation):
     key = ec.generate_private_key(ec.SECP256R1())
-    grpc_client(federation, certificate(federation.root / "bad", federation.ca, key=key, signer=key))
+    client(federation, certificate(federation.root / "bad", federation.ca, key=key, signer=key))
 
 
 def old_tls(federation):
@@ -106,11 +96,14 @@ def old_tls(federation):
         federation.tls(identity_files(federation.peer), ssl.TLSVersion.TLSv1_2)
 
 
-def no_certificate_tls13(federation):
-    # In TLS 1.3 the client is ready before the server has looked at its certificate; the refusal comes when it reads.
-    with federation.tls() as connection, contextlib.suppress(ssl.SSLError, ConnectionError):
-        connection.sendall(PREFACE)
-        assert connection.recv(100) == b""
+def cut_off(federation):
+    """A whole hello of TLS, and then another record that cannot come there."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context.wrap_bio(incoming, outgoing).do_handshake()
+    raw_bytes(outgoing.read() + b"\x17\x03\x03\x00\x20" + bytes(32))(federation)
 
 
 SERVER_ONLY = [x509.oid.ExtendedKeyUsageOID.SERVER_AUTH]
@@ -119,8 +112,7 @@ SERVER_ONLY = [x509.oid.ExtendedKeyUsageOID.SERVER_AUTH]
 @pytest.mark.parametrize(
     ("attack", "reason"),
     [
-        pytest.param(grpc_client, "no certificate", id="no certificate"),
-        pytest.param(no_certificate_tls13, "no certificate", id="no certificate, other client"),
+        pytest.param(client, "no certificate", id="no certificate"),
         pytest.param(other_authority("federation"), "unknown authority", id="other authority of the same name"),
         pytest.param(other_authority("others"), "unknown authority", id="other authority"),
         pytest.param(signed_by_itself, "unknown authority", id="signed by itself"),
@@ -128,17 +120,19 @@ SERVER_ONLY = [x509.oid.ExtendedKeyUsageOID.SERVER_AUTH]
         pytest.param(made(start=-2 * DAY, end=-DAY), "expired", id="expired"),
         pytest.param(made(start=DAY, end=2 * DAY), "not yet valid", id="not yet valid"),
         pytest.param(made(uses=SERVER_ONLY), "certificate", id="not for clients"),
-        pytest.param(lambda federation: grpc_client(federation, secure=False), "plaintext", id="plaintext gRPC"),
+        pytest.param(raw_bytes(HELLO), "plaintext", id="frames without TLS"),
+        pytest.param(raw_bytes(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), "plaintext", id="plaintext HTTP/2"),
         pytest.param(raw_bytes(b"GET / HTTP/1.1\r\nHost: server\r\n\r\n"), "plaintext", id="plaintext HTTP/1"),
         pytest.param(raw_bytes(bytes(range(200, 256))), "plaintext", id="noise"),
         pytest.param(old_tls, "old tls", id="TLS 1.2"),
+        pytest.param(cut_off, "handshake", id="a handshake that goes wrong"),
     ],
 )
 def test_refused_counted_and_never_served(federation, attack, reason):
     attack(federation)
-    assert federation.listener.event() == {"refused": reason}
+    assert federation.event() == {"refused": reason}
     assert federation.dial() == {"answer": "welcome"}
-    assert federation.listener.event() == {"called": NAME}, "that was the only call and the only refusal"
+    assert federation.event() == {"called": NAME}, "that was the only call and the only refusal"
 
 
 @pytest.mark.parametrize(
@@ -146,60 +140,50 @@ def test_refused_counted_and_never_served(federation, attack, reason):
     [None, [x509.DNSName("hospital-b"), x509.DNSName(NAME)], [x509.DNSName("*.b")], [x509.RFC822Name(NAME)]],
     ids=["none", "two", "wildcard", "mail"],
 )
-def test_a_certificate_of_our_authority_without_one_name_is_refused_in_the_call(federation, names):
-    files = certificate(federation.root / "bad", federation.ca, names=names)
-    roots, pair = files.ca.read_bytes(), (files.key.read_bytes(), files.certificate.read_bytes())
-    options = [("grpc.ssl_target_name_override", SERVER)]
-    address = f"127.0.0.1:{federation.port}"
-    with grpc.secure_channel(address, grpc.ssl_channel_credentials(roots, *pair), options) as channel:
-        with pytest.raises(grpc.RpcError) as caught:
-            channel.unary_unary("/t/call")(b"", timeout=LIMIT)
-        assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
-    assert federation.listener.event() == {"refused": "identity"}
+def test_a_certificate_of_our_authority_without_one_name_is_refused(federation, names):
+    client_with(federation, certificate(federation.root / "bad", federation.ca, names=names))
+    assert federation.event() == {"refused": "identity"}
 
 
-def test_a_resumed_session_is_refused(federation):
-    """It would get in after its certificate has ended: the server looks at that only in a full handshake."""
-    from grpc.experimental.session_cache import ssl_session_cache_lru  # not above: credentials come before gRPC
+def client_with(federation, files):
+    """A client that TLS lets in, and that is told why it has to go."""
+    with federation.tls(files) as connection:
+        connection.sendall(HELLO)
+        assert b"identity" in heard(connection)
 
-    files = identity_files(federation.peer)
-    pair = (files.key.read_bytes(), files.certificate.read_bytes())
-    options = [
-        ("grpc.ssl_target_name_override", SERVER),
-        ("grpc.ssl_session_cache", ssl_session_cache_lru(1)),
-        ("grpc.use_local_subchannel_pool", 1),
-    ]
 
-    def call():
-        key = grpc.ssl_channel_credentials(files.ca.read_bytes(), *pair)
-        with grpc.secure_channel(f"127.0.0.1:{federation.port}", key, options) as channel:
-            return channel.unary_unary("/t/call")(b"", timeout=LIMIT)
-
-    assert call() == b"welcome"
-    assert federation.listener.event() == {"called": NAME}
-    with pytest.raises(grpc.RpcError) as caught:
-        call()
-    assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
-    assert federation.listener.event() == {"refused": "identity"}
+def test_no_session_can_be_resumed(federation):
+    """It would get in after its certificate has ended: a server looks at that only in a full handshake."""
+    context = federation.context(identity_files(federation.peer))
+    with federation.tls(context=context) as connection:
+        connection.sendall(HELLO)
+        assert heard(connection)
+        session = connection.session
+    assert federation.event() == {"called": NAME}
+    assert session is None or not session.has_ticket
+    if session is not None:
+        with federation.tls(context=context, session=session) as connection:
+            connection.sendall(HELLO)
+            assert not connection.session_reused
+            assert heard(connection)
+        assert federation.event() == {"called": NAME}
 
 
 # --- whom we do not dial
 
 
 def test_another_peer_at_the_address_is_not_taken_for_the_one_expected(federation):
-    answer = federation.dial(expect="hospital-b")
-    assert answer["refused"] == "server name", answer
-    # The server did nothing wrong, and sees only that the connection ended.
+    assert federation.dial(expect="hospital-b") == {"refused": "server name", "lost": "untrusted"}
+    assert federation.event() == {"refused": "hello"}  # of one that went away
     assert federation.dial() == {"answer": "welcome"}
-    assert federation.listener.event() == {"called": NAME}
+    assert federation.event() == {"called": NAME}
 
 
 def test_a_server_of_another_authority_is_refused(federation, tmp_path):
     init_ca(tmp_path / "ca", "federation")
     enrol(tmp_path / "peer", tmp_path / "ca")
-    answer = federation.dial(home=tmp_path / "peer")
-    assert answer["refused"] == "unknown authority", answer
-    assert (federation.logged or [federation.dialler.event()]) == [{"refused": "unknown authority"}]
+    assert federation.dial(home=tmp_path / "peer") == {"refused": "unknown authority", "lost": "untrusted"}
+    assert federation.event() == {"refused": "handshake"}  # by the alert of one that went away
 
 
 def served_once(context):
@@ -226,11 +210,40 @@ def test_a_server_of_old_tls_is_refused(federation, version, made, kind):
     files = certificate(federation.root / "old", federation.ca, names=[x509.DNSName(SERVER)], key=key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(files.certificate, files.key)
-    context.set_alpn_protocols(["h2"])
     context.maximum_version = version
     port, result = served_once(context)
-    assert "answer" not in federation.dial(port=port)
+    found = federation.dial(port=port)
     assert result.get(timeout=LIMIT) == made
+    assert found == (
+        {"refused": "old tls", "lost": "untrusted"} if made is None else {"refused": None, "lost": "ended"}
+    )
+
+
+@pytest.mark.parametrize("names", [[x509.DNSName("*.b")], [x509.DNSName(SERVER), x509.DNSName("x.b")]])
+def test_a_server_with_a_wildcard_or_with_several_names_is_nobody(federation, names):
+    files = certificate(federation.root / "many", federation.ca, names=names)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files.certificate, files.key)
+    port, result = served_once(context)
+    expect = "x.b" if len(names) == 1 else SERVER
+    assert federation.dial(port=port, expect=expect) == {"refused": "identity", "lost": "untrusted"}
+    assert result.get(timeout=LIMIT) == "TLSv1.3"
+
+
+def test_a_server_without_tls_is_told_apart_from_nobody(federation):
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer():
+            connection, _ = listening.accept()
+            with connection:
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                connection.recv(10_000)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        found = federation.dial(port=listening.getsockname()[1])
+        thread.join(LIMIT)
+    assert found == {"refused": "plaintext", "lost": "untrusted"}
 
 
 # --- rotation
@@ -240,13 +253,14 @@ def test_renewed_without_restart(federation):
     before = federation.serial()
     with federation.tls(identity_files(federation.peer)) as old:
         after = federation.renew(federation.home, SERVER)
+        old.sendall(HELLO)
+        assert heard(old), "what was open before goes on"
+        assert federation.event() == {"called": NAME}
         assert before != after == federation.serial()
-        ping(old)
     home = identity_files(federation.home)
     good = home.certificate.read_bytes()
     home.certificate.write_bytes(b"junk")
-    assert federation.serial() == after, "what cannot be used does not replace what can"
-    assert "no usable" in federation.listener.event()["fault"]
+    assert dialled_fault(federation), "what cannot be used does not replace what can"
     assert federation.serial() == after
     home.certificate.write_bytes(good)
     newest = federation.renew(federation.home, SERVER)
@@ -254,7 +268,14 @@ def test_renewed_without_restart(federation):
     # The fault was reported once: the next event is this call. It also shows that a renewed peer gets in.
     federation.renew(federation.peer, NAME)
     assert federation.dial() == {"answer": "welcome"}
-    assert federation.listener.event() == {"called": NAME}
+    assert federation.event() == {"called": NAME}
+
+
+def dialled_fault(federation):
+    assert federation.dial() == {"answer": "welcome"}
+    found = [federation.event(), federation.event()]
+    assert {"called": NAME} in found
+    return any("no usable" in event.get("fault", "") for event in found)
 
 
 @pytest.fixture
@@ -306,75 +327,50 @@ def test_watch_needs_good_files_at_the_start(enrolled):
         IdentityWatch(identity_files(enrolled / "home"), print)
 
 
+def test_a_key_under_a_password_is_a_fault_and_nobody_is_asked_for_it(enrolled, monkeypatch):
+    files = identity_files(enrolled / "home")
+    monkeypatch.setattr(credentials, "load_identity", lambda files, known=load_credentials(files).identity: known)
+    text = files.certificate.read_text()
+    begin, end = text.index("-----BEGIN CERT"), text.index("-----END CERT")
+    files.certificate.write_text(text[begin:end] + "-----END CERTIFICATE-----\n" + "no key")
+    with pytest.raises(IdentityError, match="install them again"):
+        load_credentials(files)
+
+
 # --- names of the other end
 
 
-def context(*names, dns=None, **more):
-    encoded = [name.encode() for name in names]
-    return {"x509_subject_alternative_name": encoded, "peer_dns": encoded if dns is None else dns, **more}
+def named(root, ca, names):
+    files = certificate(root / "named", ca, names=names)
+    return x509.load_pem_x509_certificate(files.certificate.read_bytes()).public_bytes(Encoding.DER)
 
 
-def test_name_is_the_only_one_in_the_certificate():
-    assert peer_name(context(NAME, x509_common_name=[b"somebody-else"], ssl_tls_version=[b"TLSv1.3"])) == NAME
-    assert peer_name(context(NAME)) == NAME
+def test_name_is_the_only_one_in_the_certificate(enrolled):
+    identity = load_credentials(identity_files(enrolled / "home")).identity
+    assert name_in(named(enrolled, enrolled / "ca", [x509.DNSName("hospital-b")]), identity) == "hospital-b"
 
 
 @pytest.mark.parametrize(
-    "auth_context",
+    "names",
     [
-        {},
-        {"x509_common_name": [b"hospital-a"]},
-        context(NAME, "hospital-b"),
-        context(NAME, NAME),
-        context(NAME, dns=[]),
-        context(NAME, "spiffe://x/y", dns=[NAME.encode()]),
-        context("*.a"),
-        context("Hospital-A"),
-        context("h\u00f6spital"),
-        context(NAME, ssl_tls_version=[b"TLSv1.2"]),
+        None,
+        [x509.DNSName(NAME), x509.DNSName("hospital-b")],
+        [x509.DNSName(NAME), x509.DNSName(NAME)],
+        [x509.RFC822Name(NAME)],
+        [x509.DNSName(NAME), x509.UniformResourceIdentifier("spiffe://x/y")],
+        [x509.DNSName("*.a")],
+        [x509.DNSName("Hospital-A")],
     ],
 )
-def test_anything_else_is_no_name(auth_context):
+def test_anything_else_is_no_name(enrolled, names):
+    identity = load_credentials(identity_files(enrolled / "home")).identity
     with pytest.raises(MessageRefused) as caught:
-        peer_name(auth_context)
+        name_in(named(enrolled, enrolled / "ca", names), identity)
     assert caught.value.reason == "identity"
 
 
-def test_channel_options_check_the_name_they_expect():
-    options = channel_options(NAME, ("grpc.keepalive_time_ms", 5))
-    assert ("grpc.ssl_target_name_override", NAME) in options
-    assert ("grpc.keepalive_time_ms", 5) in options
-    with pytest.raises(IdentityError, match="peer name"):
-        channel_options("*")
-
-
-def test_details_of_a_failed_call_that_refused_nobody():
-    assert refused_server("failed to connect to all addresses; last error: UNAVAILABLE: Socket closed") is None
-    assert refused_server("Deadline Exceeded") is None
-
-
-@pytest.mark.parametrize(
-    ("variable", "expected"), [(None, "TLS 1.2 and older cannot be ruled out"), (credentials.NO_OLD_CIPHERS, "fine")]
-)
-def test_credentials_are_refused_where_grpc_came_first(enrolled, variable, expected):
-    program = (
-        "import sys, grpc, pathlib\n"
-        "from tacit.core.errors import IdentityError\n"
-        "from tacit.peer.identity import credentials, identity\n"
-        "watch = credentials.IdentityWatch(identity.identity_files(pathlib.Path(sys.argv[1])), print)\n"
-        "for make, of in (credentials.server_credentials, watch), (credentials.channel_credentials, watch.current()):\n"
-        "    try: make(of); print('fine')\n"
-        "    except IdentityError as error: print(error)\n"
-    )
-    environment = WITHOUT_SETTINGS | ({credentials.CIPHERS_VARIABLE: variable} if variable else {})
-    command = [sys.executable, "-c", program, str(enrolled / "home")]
-    lines = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT, check=True).stdout
-    assert len(lines.splitlines()) == 2
-    assert all(expected in line for line in lines.splitlines())
-
-
-def test_server_options_limit_the_handshake():
-    assert server_options(("grpc.so_reuseport", 0)) == [
-        ("grpc.server_handshake_timeout_ms", 10_000),
-        ("grpc.so_reuseport", 0),
-    ]
+def test_a_certificate_that_cannot_be_read_has_no_authority(enrolled):
+    identity = load_credentials(identity_files(enrolled / "home")).identity
+    with pytest.raises(MessageRefused) as caught:
+        name_in(b"junk", identity)
+    assert caught.value.reason == "unknown authority"

@@ -11,8 +11,8 @@ from scipy import stats
 
 from tacit import graphs
 from tacit.core.errors import TacitError
-from tacit.peer.transport.dialer import Dialer
-from tacit.peer.transport.frames import parse_frame
+from tacit.peer.transport.frames import HEADER, parse
+from tacit.peer.transport.outgoing import OutgoingLink
 from tests.peer.masked import (
     AGENTS,
     NOISE_STD,
@@ -24,6 +24,7 @@ from tests.peer.masked import (
     sum_of_two,
     true_shares,
 )
+from tests.peer.mutated_frames import read
 from tests.peer.services import Federation, plans
 
 ROUNDS, DIM = 6, 250
@@ -47,7 +48,7 @@ class KilledError(TacitError):
 
 
 class Watched(Federation):
-    """A federation of whose links every frame is kept as it is handed to gRPC, and whose peers can be killed."""
+    """A federation of whose links every frame is kept as it is handed to TLS, and whose peers can be killed."""
 
     def __init__(self, directory, monkeypatch):
         super().__init__(
@@ -57,23 +58,25 @@ class Watched(Federation):
         self.doomed: dict[tuple[str, int], str] = {}
         """(Name, round) -> when in that round it is to be killed."""
         self.struck = asyncio.Queue()
-        federation, send_waiting = self, Dialer._send_waiting
+        federation, made = self, OutgoingLink.__init__
 
-        class Tapped:
-            def __init__(self, call, sender, receiver):
-                self.call, self.edge = call, (sender, receiver)
+        def tapped(link, name, secured, codec, dispatch, events):
+            made(link, name, secured, codec, dispatch, events)
+            sender, put = dispatch.node.plan.name, link.stream.put
 
-            async def write(self, data):
-                header = parse_frame(data).header  # these messages are short: a frame is a message
-                federation.frames.append(Sent(*self.edge, header.round, header.masks, header.content))
-                await self.call.write(data)
-                if federation.doomed.get((self.edge[0], header.round)) == "sent":
-                    federation._strike(self.edge[0], header.round)
+            def noted(*parts):
+                put(*parts)
+                ((kind, payload),) = read(b"".join(parts))
+                if kind != HEADER:
+                    return
+                header = parse(HEADER, memoryview(payload))  # these messages are short: a frame is a message
+                federation.frames.append(Sent(sender, name, header.round, header.masks, bytes(header.content)))
+                if federation.doomed.get((sender, header.round)) == "sent":
+                    federation._strike(sender, header.round)
 
-        async def tapped(dialer, call, sent):
-            await send_waiting(dialer, Tapped(call, dialer._dispatch.node.plan.name, dialer._name), sent)
+            link.stream.put = noted
 
-        monkeypatch.setattr(Dialer, "_send_waiting", tapped)
+        monkeypatch.setattr(OutgoingLink, "__init__", tapped)
 
     def _strike(self, name, at_round):
         del self.doomed[name, at_round]

@@ -24,7 +24,7 @@ from tacit.peer.node.node import Node
 from tacit.peer.node.service import PeerService
 from tacit.peer.node.store import PeerStore
 from tacit.peer.transport.codec import Codec
-from tacit.peer.transport.wire import tacit_pb2 as pb
+from tacit.peer.transport.frames import Header
 from tests.peer.masked import AGENTS, HandPads, algorithm, noise_on, partners_at, session_name, setting, stream
 from tests.peer.masked import true_shares as shares_of
 from tests.peer.settings import SEED, Setting
@@ -207,10 +207,11 @@ class TestNodes:
         links = SimpleNamespace(
             node=node,
             dialers={B: SimpleNamespace(connected=True)},
-            wake=asyncio.Event(),
             turn=asyncio.Lock(),
             apply_news=lambda: None,
+            _waiters=[],
         )
+        links.until = partial(NodeLinks.until, links)
         links.undelivered = partial(NodeLinks.undelivered, links)
         service = SimpleNamespace(links=links)
 
@@ -346,7 +347,7 @@ class TestRefusals:
         plain = Setting("plain", distributed_online(algorithm().objective), graphs.complete(AGENTS), stream(3), 1)
         for codec, masks in ((bench[0][FIRST].codec, b""), (Codec("job", plain.functions.specs), bytes(8))):
             layout = codec.layouts[0]
-            header = pb.Header(round=1, content=bytes(layout.size), masks=masks)
+            header = Header(0, 1, bytes(layout.size), masks)
             with pytest.raises(MessageRefused, match=rf"masks\): {len(masks)} bytes of tags"):
                 codec.expect(header)
 

@@ -1,7 +1,8 @@
-"""Certificates of a subordinate authority: TLS takes them, despite `pathlen:0`, and a peer must not."""
+"""Certificates of a subordinate authority: a peer takes none, even where its TLS would."""
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,7 +14,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 from cryptography.x509.oid import NameOID
 
-from tacit.peer.identity.identity import Identity
+from tacit.peer.identity import credentials
+from tacit.peer.identity.credentials import Credentials
+from tacit.peer.identity.identity import IdentityFiles
 from tacit.peer.identity.pem_files import key_pem
 from tests.peer.linked import Federation, Hearing, Sending, ear, mouth, parcel, within
 
@@ -21,13 +24,13 @@ DAY = timedelta(days=1)
 
 
 class Given:
-    """An identity that no file holds."""
+    """Credentials that no peer would load."""
 
-    def __init__(self, identity: Identity) -> None:
-        self._identity = identity
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
 
-    def current(self) -> Identity:
-        return self._identity
+    def credentials(self) -> Credentials:
+        return self._credentials
 
 
 def signed(
@@ -55,7 +58,20 @@ def of_a_subordinate(federation: Federation, name: str) -> Given:
     subordinate = signed(other, authority.subject, middle, signer, x509.BasicConstraints(ca=True, path_length=None))
     leaf = signed(x509.Name([]), other, key, middle, x509.SubjectAlternativeName([x509.DNSName(name)]))
     known = federation.watches["a"].current()
-    return Given(replace(known, name=name, certificate_pem=leaf + subordinate, key_pem=key_pem(key)))
+    identity = replace(known, name=name, certificate_pem=leaf + subordinate, key_pem=key_pem(key))
+    (federation.directory / "subordinate.crt").write_bytes(subordinate)
+    pair = federation.directory / "subordinate.pem"
+    pair.write_bytes(key_pem(key) + leaf + subordinate)
+    files = IdentityFiles(pair, pair, ca / "ca.crt")
+    return Given(Credentials(identity, *(credentials._context(files, identity, server=s) for s in (True, False))))
+
+
+def trust_the_subordinate(federation: Federation, name: str) -> None:
+    """Have a member's TLS take what its authority's path length rules out; its own look must do then."""
+    found = federation.watches[name].credentials()
+    for context in (found.server, found.client):
+        context.load_verify_locations(federation.directory / "subordinate.crt")
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
 
 
 @pytest.fixture
@@ -64,8 +80,11 @@ def deceived(tmp_path: Path) -> Federation:
     return Federation(tmp_path, "a", "b", "c")
 
 
-def test_a_dialler_of_a_subordinate_authority_is_not_heard(deceived: Federation) -> None:
+@pytest.mark.parametrize("taken", [False, True], ids=["by TLS", "by the peer"])
+def test_a_dialler_of_a_subordinate_authority_is_not_heard(deceived: Federation, taken: bool) -> None:
     deceived.watches["c"] = of_a_subordinate(deceived, "c")  # type: ignore[assignment]
+    if taken:
+        trust_the_subordinate(deceived, "b")
 
     async def story() -> None:
         async with ear(deceived, "b", Hearing("a", "c")) as b:
@@ -79,8 +98,11 @@ def test_a_dialler_of_a_subordinate_authority_is_not_heard(deceived: Federation)
     within(story())
 
 
-def test_nothing_is_sent_to_a_listener_of_a_subordinate_authority(deceived: Federation) -> None:
+@pytest.mark.parametrize("taken", [False, True], ids=["by TLS", "by the peer"])
+def test_nothing_is_sent_to_a_listener_of_a_subordinate_authority(deceived: Federation, taken: bool) -> None:
     deceived.watches["b"] = of_a_subordinate(deceived, "b")  # type: ignore[assignment]
+    if taken:
+        trust_the_subordinate(deceived, "a")
 
     async def story() -> None:
         async with (

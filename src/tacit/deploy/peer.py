@@ -37,11 +37,11 @@ from tacit.peer.operations.local_http import Handlers, LocalServer
 from tacit.peer.operations.logs import Log
 from tacit.peer.operations.predictions import named_prediction
 from tacit.peer.sources.batches import Feed, SampleFeed, StreamFeed, with_one
-from tacit.peer.sources.file_follower import FileTail
 from tacit.peer.sources.queue import SampleQueue
 
 if TYPE_CHECKING:
     from tacit.peer.node.set_round import Moved
+    from tacit.peer.sources.file_follower import FileTail
 
 LONGEST_DELIVERY, SHORT_DELIVERY = 60.0, 5.0
 """Seconds for which a peer whose last round is over waits for neighbours to confirm, if they cannot do without it, and
@@ -71,7 +71,7 @@ class Peer(CloseOnce):
         self.settings, self._service, self._feed, self._worker = settings, service, feed, worker
         source = feed.source if isinstance(feed, SampleFeed) else None
         self._queue = source if isinstance(source, SampleQueue) else None
-        self._file = source if isinstance(source, FileTail) else None
+        self._file: FileTail | None = None if source is self._queue else source  # type: ignore[assignment]
         self._token = secrets.token_hex(16)
         self.operations_port = 0
         """Where this host finds health, metrics and status."""
@@ -294,6 +294,8 @@ def _feed(
     if stream.kind == "push":
         source = SampleQueue(store, job.form, worker, stream.capacity)
     else:
+        from tacit.peer.sources.file_follower import FileTail
+
         assert stream.path is not None  # checked with the settings
         path = settings.beside(stream.path)
         source = FileTail(

@@ -7,8 +7,8 @@ none. No frame says who sent it: the sender is whom its certificate names.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 from tacit.core.errors import MessageRefused
 
@@ -24,19 +24,8 @@ TEXT_LIMIT = 500
 """Characters of a text from another peer that are looked at."""
 
 HELLO, WELCOME, HEADER, CONTENT, RECEIPT, PROGRESS, LETTER, ANSWER, NOTICE, BEAT, END = range(1, 12)
-KINDS = {
-    HELLO: "hello",
-    WELCOME: "welcome",
-    HEADER: "header",
-    CONTENT: "content",
-    RECEIPT: "receipt",
-    PROGRESS: "progress",
-    LETTER: "letter",
-    ANSWER: "answer",
-    NOTICE: "notice",
-    BEAT: "beat",
-    END: "end",
-}
+_NAMES = ("hello", "welcome", "header", "content", "receipt", "progress", "letter", "answer", "notice", "beat", "end")
+KINDS = dict(enumerate(_NAMES, HELLO))
 """Names of the kinds of frames."""
 LIMITS = dict.fromkeys(KINDS, CONTROL_LIMIT) | {CONTENT: CHUNK, LETTER: KEY_MESSAGE_LIMIT, BEAT: 0}
 """Bytes of a payload, at most, by kind."""
@@ -71,7 +60,7 @@ class Hello(NamedTuple):
             parts.append(number(len(form)))
             for dtype, shape in form:
                 parts += [_text(dtype), number(len(shape)), *map(number, shape)]
-        return framed(HELLO, b"".join(parts))
+        return framed(HELLO, *parts)
 
 
 class Header(NamedTuple):
@@ -89,9 +78,9 @@ class Header(NamedTuple):
 
     def frame(self) -> bytes:
         """Return the frame."""
-        marked = self.phase << 2 | self.nothing << 1 | bool(self.masks)
+        marked = number(self.phase << 2 | self.nothing << 1 | bool(self.masks))
         tags = number(len(self.masks)) + self.masks if self.masks else b""
-        return framed(HEADER, number(marked), number(self.round), tags, self.content)
+        return framed(HEADER, marked, number(self.round), tags, self.content)
 
 
 class Receipt(NamedTuple):
@@ -202,121 +191,91 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text[:TEXT_LIMIT])
 
 
-class Fields:
+class _Fields:
     """The fields of a payload, one after the other; what is no field is refused."""
 
     def __init__(self, kind: int, payload: memoryview) -> None:
         self._kind, self._payload, self._place = kind, payload, 0
 
     def number(self) -> int:
-        """Take a number."""
         found = number_at(self._payload, self._place)
         if found is None:
-            raise self._cut()
+            raise self._malformed("is cut off")
         value, self._place = found
         return value
 
     def data(self) -> bytes:
-        """Take bytes with their length before them."""
         size = self.number()
         begin, self._place = self._place, self._place + size
         if self._place > len(self._payload):
-            raise self._cut()
+            raise self._malformed("is cut off")
         return bytes(self._payload[begin : self._place])
 
     def text(self) -> str:
-        """Take a text."""
         try:
             return self.data().decode()
         except UnicodeDecodeError:
-            raise MessageRefused("malformed", f"{KINDS[self._kind]} with a text that is none") from None
+            raise self._malformed("has a text that is none") from None
+
+    def some(self) -> range:
+        """Take the number of things that follow, each of a byte at least."""
+        count = self.number()
+        if count > len(self._payload):
+            raise self._malformed(f"announces {count} things")
+        return range(count)
 
     def rest(self) -> memoryview:
-        """Take all that is left, in its place."""
         begin, self._place = self._place, len(self._payload)
         return self._payload[begin:]
 
     def end(self) -> None:
-        """Refuse a payload that goes on."""
         left = len(self._payload) - self._place
         if left:
-            raise MessageRefused("malformed", f"{KINDS[self._kind]} with {left} bytes too many")
+            raise self._malformed(f"has {left} bytes too many")
 
-    def _cut(self) -> MessageRefused:
-        return MessageRefused("malformed", f"{KINDS[self._kind]} of {len(self._payload)} bytes that is cut off")
+    def _malformed(self, how: str) -> MessageRefused:
+        return MessageRefused("malformed", f"{KINDS[self._kind]} of {len(self._payload)} bytes that {how}")
 
 
-def parse_hello(payload: memoryview) -> Hello:
-    """Return a hello that is well-formed."""
-    fields = Fields(HELLO, payload)
-    version, job, at_round = fields.number(), fields.text(), fields.number()
-    forms = []
-    for _ in range(_some(fields)):
-        leaves = []
-        for _ in range(_some(fields)):
-            dtype = fields.text()
-            leaves.append(Leaf(dtype, tuple(fields.number() for _ in range(_some(fields)))))
-        forms.append(tuple(leaves))
+def parse(kind: int, payload: memoryview) -> Any:
+    """Return what a frame says, of a kind with fields; refuse one that is not well-formed."""
+    fields = _Fields(kind, payload)
+    found = _PARSERS[kind](fields)
     fields.end()
-    return Hello(version, job, at_round, tuple(forms))
+    return found
 
 
-def parse_header(payload: memoryview) -> Header:
-    """Return a header that is well-formed; its content is a view of the payload."""
-    fields = Fields(HEADER, payload)
-    marked, sent = fields.number(), fields.number()
-    masks = fields.data() if marked & 1 else b""
+def _hello(take: _Fields) -> Hello:
+    version, job, at_round = take.number(), take.text(), take.number()
+    forms = tuple(tuple(_leaf(take) for _ in take.some()) for _ in take.some())
+    return Hello(version, job, at_round, forms)
+
+
+def _leaf(take: _Fields) -> Leaf:
+    return Leaf(take.text(), tuple(take.number() for _ in take.some()))
+
+
+def _header(take: _Fields) -> Header:
+    """Take a header; its content is a view of the payload."""
+    marked, sent = take.number(), take.number()
+    masks = take.data() if marked & 1 else b""
     if marked & 1 and not masks:
         raise MessageRefused("malformed", "a header that announces masks and has none")
-    return Header(marked >> 2, sent, fields.rest(), masks, bool(marked & 2))
+    return Header(marked >> 2, sent, take.rest(), masks, bool(marked & 2))
 
 
-def parse_receipt(payload: memoryview) -> Receipt:
-    """Return a receipt that is well-formed."""
-    fields = Fields(RECEIPT, payload)
-    found = Receipt(fields.number(), fields.number(), fields.text(), fields.text())
-    fields.end()
-    return found
-
-
-def parse_letter(payload: memoryview) -> Letter:
-    """Return a key message that is well-formed."""
-    fields = Fields(LETTER, payload)
-    return Letter(fields.number(), fields.text(), bytes(fields.rest()))
-
-
-def parse_answer(payload: memoryview) -> Answer:
-    """Return an answer that is well-formed."""
-    fields = Fields(ANSWER, payload)
-    found = Answer(fields.number(), fields.text(), fields.text())
-    fields.end()
-    return found
-
-
-def parse_end(payload: memoryview) -> End:
-    """Return an end that is well-formed."""
-    fields = Fields(END, payload)
-    found = End(fields.text(), fields.text())
-    fields.end()
-    return found
-
-
-def parse_place(kind: int, payload: memoryview) -> Place:
-    """Return a position that is well-formed."""
-    fields = Fields(kind, payload)
-    found = Place(fields.number(), fields.number())
-    fields.end()
-    return found
+_PARSERS: dict[int, Callable[[_Fields], NamedTuple]] = {
+    HELLO: _hello,
+    HEADER: _header,
+    WELCOME: lambda take: Place(take.number(), take.number()),
+    PROGRESS: lambda take: Place(take.number(), take.number()),
+    RECEIPT: lambda take: Receipt(take.number(), take.number(), take.text(), take.text()),
+    LETTER: lambda take: Letter(take.number(), take.text(), bytes(take.rest())),
+    ANSWER: lambda take: Answer(take.number(), take.text(), take.text()),
+    END: lambda take: End(take.text(), take.text()),
+}
 
 
 def _text(text: str) -> bytes:
     data = text.encode(errors="replace")
     return number(len(data)) + data
-
-
-def _some(fields: Fields) -> int:
-    """Take the number of things that follow, each of a byte at least."""
-    count = fields.number()
-    if count > CONTROL_LIMIT:
-        raise MessageRefused("malformed", f"a hello that announces {count} things")
-    return count

@@ -10,30 +10,9 @@ from typing import TYPE_CHECKING
 
 from tacit.core.errors import MessageRefused
 from tacit.peer.node.exchange import Arrival, KnownPosition, Position, Reception
+from tacit.peer.transport import frames as wire
 from tacit.peer.transport.codec import Assembler, Codec
-from tacit.peer.transport.frames import (
-    BEAT,
-    END,
-    HEADER,
-    HELLO,
-    KINDS,
-    LETTER,
-    NOTICE,
-    PROGRESS,
-    WELCOME,
-    Answer,
-    End,
-    Header,
-    Letter,
-    Place,
-    Receipt,
-    framed,
-    parse_end,
-    parse_header,
-    parse_hello,
-    parse_letter,
-    printable,
-)
+from tacit.peer.transport.frames import KINDS, Answer, End, Header, Letter, Place, Receipt, framed, parse, printable
 from tacit.peer.transport.handshake import Secured
 from tacit.peer.transport.link import FULL, LinkEvents
 from tacit.peer.transport.stream import Stream
@@ -85,7 +64,7 @@ class IncomingLink:
         if self.over.done():
             return
         within = self._receiving is not None or not self.stream.is_between_frames
-        if last is None and self.welcomed and not self._gone and within:
+        if within and last is None and self.welcomed and not self._gone:
             self._count(MessageRefused("truncated", "the link ended within a message"))
         self.over.set_result(last)
         self._hello_time.cancel()
@@ -127,7 +106,7 @@ class IncomingLink:
         position = self._reception.position(self.name)
         if self.welcomed and position != self._told.position:
             self._told.tell(position)
-            self.send(Place(*position).frame(PROGRESS))
+            self.send(Place(*position).frame(wire.PROGRESS))
 
     def _tell(self) -> None:
         self._telling = False
@@ -139,20 +118,20 @@ class IncomingLink:
 
     def frame(self, kind: int, payload: memoryview) -> None:
         """Take a frame that is not content."""
-        if kind == HEADER and self.welcomed:
-            self._header(parse_header(payload))
+        if kind == wire.HEADER and self.welcomed:
+            self._header(parse(kind, payload))
         elif not self.welcomed:
-            if kind != HELLO:
+            if kind != wire.HELLO:
                 raise MessageRefused("order", f"{KINDS[kind]} before hello")
-            self._greet(self._codec.check_hello(parse_hello(payload)))
-        elif kind == LETTER:
-            self._relay(parse_letter(payload))
-        elif kind == NOTICE:
+            self._greet(self._codec.check_hello(parse(kind, payload)))
+        elif kind == wire.LETTER:
+            self._relay(parse(kind, payload))
+        elif kind == wire.NOTICE:
             self._reception.noticed(self.name, bytes(payload))
-        elif kind == END:
-            parse_end(payload)
+        elif kind == wire.END:
+            parse(kind, payload)
             self._retire()
-        elif kind != BEAT:
+        elif kind != wire.BEAT:
             raise MessageRefused("order", f"{KINDS[kind]} where a message was expected")
 
     def content(self, size: int) -> memoryview:
@@ -214,7 +193,7 @@ class IncomingLink:
         self._reception.greeted(self.name, at_round)
         position = self._reception.position(self.name)
         self._told, self.welcomed = KnownPosition(position, self._reception.position_interval), True
-        self.send(Place(*position).frame(WELCOME))
+        self.send(Place(*position).frame(wire.WELCOME))
         self._events.linked(self.name, "in", True)
 
     def _header(self, header: Header) -> None:
@@ -292,7 +271,7 @@ class IncomingLink:
         """Send a notice; returns whether there was room for it."""
         if not self.welcomed or self.stream.pending > FULL:
             return False
-        self.send(framed(NOTICE, payload))
+        self.send(framed(wire.NOTICE, payload))
         return True
 
     # -- key messages --------------------------------------------------------------------------------------------------

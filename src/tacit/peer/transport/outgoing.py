@@ -10,29 +10,9 @@ from typing import NamedTuple
 
 from tacit.core.errors import MessageRefused, RemoteError
 from tacit.peer.node.exchange import Dispatch, Parcel
+from tacit.peer.transport import frames as wire
 from tacit.peer.transport.codec import REASONS, Codec
-from tacit.peer.transport.frames import (
-    ANSWER,
-    BEAT,
-    CONTENT,
-    END,
-    KINDS,
-    LETTER,
-    NOTICE,
-    PROGRESS,
-    RECEIPT,
-    WELCOME,
-    End,
-    Letter,
-    Receipt,
-    framed,
-    parse_answer,
-    parse_end,
-    parse_letter,
-    parse_place,
-    parse_receipt,
-    printable,
-)
+from tacit.peer.transport.frames import KINDS, End, Letter, Receipt, framed, parse, printable
 from tacit.peer.transport.handshake import Secured
 from tacit.peer.transport.link import FULL, LinkEvents
 from tacit.peer.transport.stream import Stream
@@ -118,7 +98,7 @@ class OutgoingLink:
         """Send a notice; returns whether there was room for it."""
         if not self.welcomed or self._retiring or self.stream.pending > FULL:
             return False
-        self.stream.send(framed(NOTICE, payload))
+        self.stream.send(framed(wire.NOTICE, payload))
         return True
 
     async def send_key_message(self, recipient: str, payload: bytes, seconds: float) -> None:
@@ -141,38 +121,38 @@ class OutgoingLink:
 
     def frame(self, kind: int, payload: memoryview) -> None:
         """Take a frame that is not content."""
-        if kind == END:
-            self._end(parse_end(payload))
+        if kind == wire.END:
+            self._end(parse(kind, payload))
         elif not self.welcomed:
-            if kind != WELCOME:
+            if kind != wire.WELCOME:
                 raise MessageRefused("order", f"{KINDS[kind]} instead of a welcome")
-            position = self._codec.position(parse_place(kind, payload))
+            position = self._codec.position(parse(kind, payload))
             self.welcomed = self.was_welcomed = True
             self._events.linked(self._name, "out", True)
             self._dispatch.confirmed(self._name, position)
             self._changed.set()
             self.send_waiting()
-        elif kind == PROGRESS:
-            self._dispatch.confirmed(self._name, self._codec.position(parse_place(kind, payload)))
+        elif kind == wire.PROGRESS:
+            self._dispatch.confirmed(self._name, self._codec.position(parse(kind, payload)))
             self.send_waiting()  # so that what was confirmed is let go
-        elif kind == RECEIPT:
-            self._note_refusal(parse_receipt(payload))
-        elif kind == LETTER:
-            self._deliver(parse_letter(payload))
-        elif kind == ANSWER:
-            number, reason, detail = parse_answer(payload)
+        elif kind == wire.RECEIPT:
+            self._note_refusal(parse(kind, payload))
+        elif kind == wire.LETTER:
+            self._deliver(parse(kind, payload))
+        elif kind == wire.ANSWER:
+            number, reason, detail = parse(kind, payload)
             answer = self._answers.get(number)
             if answer is not None and not answer.done():
                 refusal = MessageRefused(known(reason), f"{self._name} says: {printable(detail)}")
                 answer.set_exception(refusal) if reason else answer.set_result(None)
-        elif kind == NOTICE:
+        elif kind == wire.NOTICE:
             self._dispatch.noticed(self._name, bytes(payload))
-        elif kind != BEAT:
+        elif kind != wire.BEAT:
             raise MessageRefused("order", f"{KINDS[kind]} where a receipt, progress or a letter was expected")
 
     def content(self, size: int) -> memoryview:
         """Refuse content, which nobody sends this way."""
-        raise MessageRefused("order", f"{KINDS[CONTENT]} where a receipt, progress or a letter was expected")
+        raise MessageRefused("order", f"{KINDS[wire.CONTENT]} where a receipt, progress or a letter was expected")
 
     def chunk(self, size: int) -> None:
         """Never called: content is refused before."""

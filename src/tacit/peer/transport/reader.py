@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import numpy as np
+
 from tacit.core.errors import MessageRefused
 from tacit.peer.transport.frames import CONTENT, KINDS, LIMITS, number_at
 
@@ -29,7 +31,7 @@ class FrameReader:
 
     def __init__(self, owner: FrameOwner) -> None:
         self._owner = owner
-        self._buffer = memoryview(bytearray(_CAPACITY))
+        self._buffer = np.empty(_CAPACITY, np.uint8).data
         self._begin = self._end = 0
         self._kind, self._filled = 0, 0
         self._target: memoryview | None = None

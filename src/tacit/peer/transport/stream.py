@@ -14,6 +14,8 @@ import ssl
 from collections import deque
 from typing import Protocol
 
+import numpy as np
+
 from tacit.core.errors import MessageRefused
 from tacit.peer.transport.frames import BEAT_FRAME
 from tacit.peer.transport.handshake import Secured, said_of
@@ -52,7 +54,7 @@ class Stream:
         self._socket, self._tls, self._incoming, self._outgoing = secured
         self._owner, self._reader = owner, FrameReader(owner)
         self._loop = asyncio.get_running_loop()
-        self._received = memoryview(bytearray(_RECEIVED))
+        self._received = np.empty(_RECEIVED, np.uint8).data
         self._records: deque[bytes | memoryview] = deque()
         self._waiting = 0
         """Bytes in records that are not encrypted yet."""
