@@ -91,7 +91,7 @@ def test_the_patients_are_samples_of_the_job(tmp_path, script):
 
     samples = asyncio.run(read())
     assert len(samples) == 5 * peer.job.settings.batch
-    assert tail.bad == 0
+    assert tail.not_learnt.bad == 0
     assert {sample.y for sample in samples} == {-1.0, 1.0}
 
 

@@ -17,7 +17,9 @@ import numpy as np
 from tacit import runtime
 from tacit.config.peer import PeerSettings
 from tacit.config.sections import toml_text
+from tacit.config.stream import FileStream
 from tacit.core.errors import ConfigError, DataError, TacitError
+from tacit.deploy.feeds import check_reach
 from tacit.deploy.ledger_register import check_store
 from tacit.peer.machine.releases import BookedReleaser
 from tacit.peer.node.assignment import Plan
@@ -48,7 +50,7 @@ def readiness(settings: PeerSettings, plan: Plan) -> tuple[list[str], list[str]]
     """
     lines: list[str] = []
     faults: list[str] = []
-    for look in (check_budget, check_data, _check_folders, _check_ports):
+    for look in (check_budget, check_data, _check_reach, _check_folders, _check_ports):
         try:
             lines += [f"{settings.peer.name}: {line}" for line in look(settings, plan)]
         except TacitError as error:
@@ -161,7 +163,7 @@ def check_data(settings: PeerSettings, plan: Plan) -> Iterator[str]:
       plan: Its assignment.
     """
     stream = settings.stream
-    if stream.path is None or plan.role != plan.algorithm.learner:
+    if not isinstance(stream, FileStream) or plan.role != plan.algorithm.learner:
         return
     path, key = settings.beside(stream.path), f"{settings.file}: [stream] path = {stream.path!r}"
     make = CsvRows if stream.kind == "csv" else JsonRows
@@ -188,6 +190,11 @@ def _first_rows(path: Path, reader: CsvRows | JsonRows) -> list[Row]:
             raise DataError(f"{path}: no complete header line; name the columns in its first line")
         lines = file.lines(reader, header, header.start, header.lines, skipping=False)
         return [line.row for line in itertools.islice(lines, LOOKED_AT) if line.row is not None]
+
+
+def _check_reach(settings: PeerSettings, plan: Plan) -> Iterator[str]:
+    if plan.role == plan.algorithm.learner:
+        yield from check_reach(settings)
 
 
 # -- store and ports ---------------------------------------------------------------------------------------------------

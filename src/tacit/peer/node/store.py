@@ -8,9 +8,8 @@ So noise may be drawn before the commit. What was drawn and not committed has be
 never been drawn, costs nothing, and the phase is done again with fresh noise under the same name. What was committed is
 booked, and never drawn again.
 
-State and ledger are tied together by a seal over the ledger's last entry, the snapshot, the rows of the outbox, the
-numbers of the samples, the keys of masks and the digests of the records that were used. It has no key itself: it finds
-damage and mistakes, and the ledger's witness finds old copies.
+State and ledger are tied together by a seal over the ledger's last entry, the snapshot, the outbox, the numbers of the
+samples, the keys of masks and the digests of used records. It has no key: it finds damage, the witness old copies.
 """
 
 from __future__ import annotations
@@ -210,8 +209,8 @@ class PeerStore:
 
         self.ledger.charge_all((), write)
 
-    def append_samples(self, contents: Sequence[bytes]) -> int:
-        """Put samples at the end of the queue, and return the number of the last; they count from 1."""
+    def append_samples(self, contents: Sequence[bytes], seen: Sequence[Seen] = ()) -> int:
+        """Put samples at the end of the queue, and return the number of the last; their records are known then."""
         last = self._state.appended
 
         def write(connection: sqlite3.Connection) -> int:
@@ -222,9 +221,10 @@ class PeerStore:
                 first, pieces, _ = self._put(connection, content)
                 row = (last, first, pieces, _sample_digest(last, first, pieces, content))
                 connection.execute("INSERT INTO sample (number, first, pieces, digest) VALUES (?, ?, ?, ?)", row)
-            self._state = self._state._replace(appended=last)
+            records = record_table.add(connection, self._state.records, seen)
+            self._state = self._state._replace(appended=last, records=records)
             _write_state(connection, self._state)
-            return sum(map(len, contents)) + BYTES_PER_ROW * len(contents)
+            return sum(map(len, contents)) + BYTES_PER_ROW * (len(contents) + len(seen))
 
         if contents:
             self.ledger.charge_all((), write)
