@@ -159,7 +159,7 @@ def stream_of(data: Mapping[str, Any], job: Job, file: Path) -> Stream:
     ]
     if needless:
         raise ConfigError(
-            f"{place} {', '.join(needless)}: kind = {kind!r} takes none of it; remove it, or choose another kind"
+            f"{place}: kind = {kind!r} takes no {', no '.join(sorted(needless))}; remove it, or choose another kind"
         )
     stream: Stream = check(KINDS[kind], data, place)
     for key in PATHS:
