@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli.common import print_table, reported, say
+from tacit.cli.peer_init import init_peer
 from tacit.core.errors import BudgetExceeded, ConfigError, TacitError
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ LONGEST_STOP = 60.0
 """Seconds that `stop` waits for a peer to end."""
 ANSWER_TIME = 5.0
 """Seconds for a running peer to say where it stands."""
+
+
+app.command("init", epilog="Example: tacit peer init hospital-a --stream kafka")(init_peer)
 
 
 @app.command("init-ca", epilog='Example: tacit peer init-ca ca --name "ward study"')
@@ -137,6 +141,7 @@ async def _serve(file: Path) -> None:
     import asyncio
 
     from tacit.peer.operations.logs import Log
+    from tacit.peer.operations.service_manager import notify
     from tacit.peer.transport.tls_log import HandshakeLog
 
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
@@ -156,12 +161,14 @@ async def _serve(file: Path) -> None:
 
         peer = await Peer.start(file)
         running.append(peer)
+        notify("READY=1")
         working, stopping = asyncio.create_task(peer.finished()), asyncio.create_task(stop.wait())
         try:
             await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
             if working.done() and isinstance(working.exception(), BudgetExceeded):
                 await stopping  # it goes on to predict, and says in /health why it learns no more
         finally:
+            notify("STOPPING=1")
             await peer.stop()
         stopping.cancel()
         if working.done() and not isinstance(working.exception(), BudgetExceeded):

@@ -17,10 +17,7 @@ from tacit.peer.node.store import PeerStore
 from tacit.peer.operations.counters import Counters
 from tacit.peer.operations.logs import Log
 from tacit.peer.sources.batches import Feed, SampleFeed, StreamFeed
-from tacit.peer.sources.file_follower import FileTail
-from tacit.peer.sources.not_learnt import NotLearnt
 from tacit.peer.sources.queue import SampleQueue, Source
-from tacit.peer.sources.rows import JsonRows, QueryRows
 
 if TYPE_CHECKING:
     from tacit.peer.sources.mqtt import MqttAccess
@@ -61,6 +58,8 @@ def _source(settings: PeerSettings, store: PeerStore, worker: ThreadPoolExecutor
     stream, form = settings.stream, settings.job.form
     if isinstance(stream, PushStream):
         return SampleQueue(store, form, worker, stream.capacity)
+    from tacit.peer.sources.not_learnt import NotLearnt
+    from tacit.peer.sources.rows import JsonRows, QueryRows
 
     def counted(outcome: str) -> Callable[[int], None]:
         return lambda count: counters.add("tacit_samples_total", count, outcome=outcome)
@@ -69,6 +68,8 @@ def _source(settings: PeerSettings, store: PeerStore, worker: ThreadPoolExecutor
         return NotLearnt(name, lambda fault: counted("bad")(1), counted("known"))
 
     if isinstance(stream, FileStream):
+        from tacit.peer.sources.file_follower import FileTail
+
         path = settings.beside(stream.path)
         return FileTail(
             path,

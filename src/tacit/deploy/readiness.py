@@ -9,7 +9,7 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import jax
 import numpy as np
@@ -23,8 +23,6 @@ from tacit.deploy.feeds import check_reach
 from tacit.deploy.ledger_register import check_store
 from tacit.peer.machine.releases import BookedReleaser
 from tacit.peer.node.assignment import Plan
-from tacit.peer.sources.followed_file import NO_FILE, FollowedFile
-from tacit.peer.sources.rows import CsvRows, JsonRows, Row
 from tacit.peer.transport.doors import listening
 from tacit.privacy.accounting import Account
 from tacit.privacy.charges import Held
@@ -32,6 +30,9 @@ from tacit.privacy.events import Event, Loss, fresh
 from tacit.privacy.ledger import inspect
 from tacit.privacy.ledger.budget_use import budget_use, spending
 from tacit.privacy.noise import NoiseSource
+
+if TYPE_CHECKING:
+    from tacit.peer.sources.rows import CsvRows, JsonRows, Row
 
 T = TypeVar("T")
 LOOKED_AT = 100
@@ -165,6 +166,8 @@ def check_data(settings: PeerSettings, plan: Plan) -> Iterator[str]:
     stream = settings.stream
     if not isinstance(stream, FileStream) or plan.role != plan.algorithm.learner:
         return
+    from tacit.peer.sources.rows import CsvRows, JsonRows
+
     path, key = settings.beside(stream.path), f"{settings.file}: [stream] path = {stream.path!r}"
     make = CsvRows if stream.kind == "csv" else JsonRows
     reader = make(str(path), settings.job.form, stream.label, stream.columns, stream.keys)
@@ -182,6 +185,8 @@ def check_data(settings: PeerSettings, plan: Plan) -> Iterator[str]:
 
 
 def _first_rows(path: Path, reader: CsvRows | JsonRows) -> list[Row]:
+    from tacit.peer.sources.followed_file import NO_FILE, FollowedFile
+
     with contextlib.closing(FollowedFile.opened(path)) as file:
         if file is NO_FILE:
             raise DataError(f"{path}: No such file; put it there, or mend the path")
