@@ -10,7 +10,7 @@
     [privacy]    epsilon, or rho, or epsilon and delta; witness. Or unprotected = true, said aloud
     [stream]     kind = "push", "csv", "jsonl", "kafka", "mqtt" or "sql", and its parameters (`stream.py`)
     [rounds]     deadline, patience, interval, last
-    [operations] port (loopback), log, level, progress
+    [operations] port (loopback), log, level, progress, traces
     [limits]     connections, per_address, proof_time: of connections that have not proved an identity
 
 Every path is taken to start beside the file. Every fault is a ConfigError that names file, key, value and remedy.
@@ -42,6 +42,7 @@ from tacit.runtime import link_ends
 TABLES = ("job", "peer", "identity", "links", "addresses", "privacy", "stream", "rounds", "operations", "limits")
 Weights = dict[str, float]
 ADDRESS = re.compile(r"([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+(%\w+)?\]):(?P<port>[0-9]{1,5})")
+COLLECTOR = re.compile(r"https?://([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[A-Za-z0-9_./-]*)?")
 LONGEST_WAIT = 7 * 24 * 3600.0
 """Seconds."""
 
@@ -93,6 +94,8 @@ class OperationsTable(Section):
     level: Literal["debug", "info", "warning", "error"] = "info"
     progress: int = Field(default=100, ge=0, le=1_000_000)
     """Rounds over which loss and accuracy are taken, and after which a line of the log has them; 0: neither."""
+    traces: str | None = None
+    """URL of an OTLP collector over HTTP; none: no traces, unless a variable of OpenTelemetry names one."""
 
 
 class LimitsTable(Section):
@@ -186,6 +189,12 @@ def load_peer(path: Path) -> PeerSettings:
         ("[privacy] witness", privacy.witness),
     ):
         check_path(value, Place(str(path), key))
+    operations = section("operations", OperationsTable)
+    if operations.traces is not None and not COLLECTOR.fullmatch(operations.traces):
+        raise ConfigError(
+            f"{path}: [operations] traces: expected the URL of a collector without user or password, as "
+            '"http://127.0.0.1:4318/v1/traces"'
+        )
     home = path.parent.resolve()
     return PeerSettings(
         file=path.resolve(),
@@ -199,7 +208,7 @@ def load_peer(path: Path) -> PeerSettings:
         witness=None if privacy.witness is None else home / privacy.witness,
         stream=stream_of(table_of(data, "stream", path, required=False), job, path),
         rounds=section("rounds", RoundsTable),
-        operations=section("operations", OperationsTable),
+        operations=operations,
         limits=DoorLimits(**section("limits", LimitsTable).model_dump()),
     )
 

@@ -34,6 +34,7 @@ from tacit.peer.operations.link_events import REFUSALS
 from tacit.peer.operations.local_http import Handlers, LocalServer
 from tacit.peer.operations.logs import Log
 from tacit.peer.operations.predictions import named_prediction
+from tacit.peer.operations.traces import NO_TRACES, Traces, traces_of
 from tacit.peer.sources.batches import Feed, SampleFeed, with_one
 from tacit.peer.sources.queue import SampleQueue
 
@@ -56,6 +57,7 @@ class Peer(CloseOnce):
       service: Rounds and links.
       feed: Source of samples.
       worker: The one thread in which rounds are computed.
+      traces: Where spans of its work go.
 
     Example:
       >>> async def application():
@@ -64,8 +66,16 @@ class Peer(CloseOnce):
       ...         return peer.predict([0.5, 1.0])
     """
 
-    def __init__(self, settings: PeerSettings, service: PeerService, feed: Feed, worker: ThreadPoolExecutor) -> None:
+    def __init__(
+        self,
+        settings: PeerSettings,
+        service: PeerService,
+        feed: Feed,
+        worker: ThreadPoolExecutor,
+        traces: Traces = NO_TRACES,
+    ) -> None:
         self.settings, self._service, self._feed, self._worker = settings, service, feed, worker
+        self._traces = traces
         source = feed.source if isinstance(feed, SampleFeed) else None
         self._queue = source if isinstance(source, SampleQueue) else None
         self._source = source
@@ -105,6 +115,8 @@ class Peer(CloseOnce):
                 list(check_data(settings, plan))
             except DataError as fault:  # it may come later
                 log.warning("the data file cannot be used yet", reason=str(fault))
+            traces = traces_of(settings.operations.traces, settings.peer.name)
+            undo.callback(traces.close)
             pace = Pace(settings.rounds.deadline, settings.rounds.interval, last_round=settings.rounds.last)
             service = PeerService(
                 plan,
@@ -117,9 +129,10 @@ class Peer(CloseOnce):
                 log=log,
                 doors=settings.limits,
                 progress=settings.operations.progress,
+                traces=traces,
             )
             undo.push_async_callback(service.stop)
-            peer = cls(settings, service, feed, worker)
+            peer = cls(settings, service, feed, worker, traces)
             undo.push_async_callback(peer._local.close)
             await service.listen(settings.peer.listen)
             with located(Place(str(settings.file), "[operations] port")):
@@ -219,6 +232,7 @@ class Peer(CloseOnce):
     async def _close(self) -> None:
         async with contextlib.AsyncExitStack() as after:  # each of them whatever became of the others, the last first
             after.callback(self.settings.control.unlink, missing_ok=True)
+            after.push_async_callback(asyncio.to_thread, self._traces.close)
             after.callback(self._worker.shutdown)
             after.push_async_callback(self._local.close)
             await self._service.stop()

@@ -27,6 +27,7 @@ from tacit.peer.masking.key_store import KeyRing, Pair, PairKey, read_keys
 from tacit.peer.node import record_table
 from tacit.peer.node.exchange import Parcel
 from tacit.peer.node.staging import StagedLedger
+from tacit.peer.operations.traces import NO_TRACES
 from tacit.peer.sources.queue import Seen
 from tacit.privacy.accounting import Budget
 from tacit.privacy.events import Event
@@ -105,7 +106,7 @@ class PeerStore:
         """Take over an open ledger; use `PeerStore.open` or `PeerStore.create`."""
         self.ledger = ledger
         self.staged = StagedLedger(ledger)
-        self.records = record_table.UsedRecords(ledger)
+        self.records, self.traces = record_table.UsedRecords(ledger), NO_TRACES
         self._state, self._next = self._verified()
 
     @classmethod
@@ -152,10 +153,8 @@ class PeerStore:
         """Make all of it durable together; what was staged is booked with it.
 
         A snapshot replaces the one before. `drop` (receiver, links, round, phase) takes parcels out of the outbox, and
-        passes over those that are not there: a receiver may confirm twice. Samples up to number `used` are used up, and
-        records that are `seen` are known from here on. Rounds before `oldest` need no masks any more, and their keys
-        are forgotten.
-        After a failed write (LedgerError) the store is closed for good: open it anew, and it is as before or as after.
+        passes over those that are not there: a receiver may confirm twice. Samples up to number `used` are used up,
+        `seen` records known from here on, and keys of masks for rounds before `oldest` forgotten. After a failed write (LedgerError) the store is closed for good: open it anew, and it is as before or as after.
         """
         self._refuse_repeated(parcels, drop)
         self._refuse_unknown(used)
@@ -191,7 +190,8 @@ class PeerStore:
             _write_state(connection, self._state)
             return written + BYTES_PER_ROW * (len(gone) + len(staged) + len(charges) + len(aged) + len(seen))
 
-        self.ledger.charge_all([*staged, *charges], write)
+        with self.traces.span("commit", messages=len(parcels)):
+            self.ledger.charge_all([*staged, *charges], write)
         self.staged.booked(len(staged))
 
     @property
