@@ -154,7 +154,8 @@ class PeerStore:
 
         A snapshot replaces the one before. `drop` (receiver, links, round, phase) takes parcels out of the outbox, and
         passes over those that are not there: a receiver may confirm twice. Samples up to number `used` are used up,
-        `seen` records known from here on, and keys of masks for rounds before `oldest` forgotten. After a failed write (LedgerError) the store is closed for good: open it anew, and it is as before or as after.
+        `seen` records known from here on, and keys of masks for rounds before `oldest` forgotten. After a failed write
+        (LedgerError) the store is closed for good: open it anew, and it is as before or as after.
         """
         self._refuse_repeated(parcels, drop)
         self._refuse_unknown(used)
