@@ -152,10 +152,9 @@ class PeerStore:
     ) -> None:
         """Make all of it durable together; what was staged is booked with it.
 
-        A snapshot replaces the one before. `drop` (receiver, links, round, phase) takes parcels out of the outbox, and
-        passes over those that are not there: a receiver may confirm twice. Samples up to number `used` are used up,
-        `seen` records known from here on, and keys of masks for rounds before `oldest` forgotten. After a failed write
-        (LedgerError) the store is closed for good: open it anew, and it is as before or as after.
+        A snapshot replaces the one before. `drop` takes parcels out of the outbox, those that are there: a receiver may
+        confirm twice. Samples up to number `used` are used up, `seen` records known, and keys of masks for rounds before
+        `oldest` forgotten. After a failed write (LedgerError) the store is closed for good, as it was before or after.
         """
         self._refuse_repeated(parcels, drop)
         self._refuse_unknown(used)
