@@ -153,7 +153,7 @@ class PeerStore:
         """Make all of it durable together; what was staged is booked with it.
 
         A snapshot replaces the one before. `drop` takes parcels out of the outbox, those that are there: a receiver may
-        confirm twice. Samples up to number `used` are used up, `seen` records known, and keys of masks for rounds before
+        confirm twice. Samples up to number `used` are used up, `seen` records known, keys of masks for rounds before
         `oldest` forgotten. After a failed write (LedgerError) the store is closed for good, as it was before or after.
         """
         self._refuse_repeated(parcels, drop)
