@@ -7,7 +7,11 @@ from pathlib import Path
 from tests.bare import EXTRAS, LIBRARIES, run_bare
 
 ROOT = Path(__file__).parents[1]
-IMPORT_NAMES = {"scikit-learn": "sklearn", "tomli-w": "tomli_w", "dp-accounting": "dp_accounting"}
+IMPORT_NAMES = {
+    "scikit-learn": "sklearn", "tomli-w": "tomli_w", "dp-accounting": "dp_accounting",
+    "confluent-kafka": "confluent_kafka", "paho-mqtt": "paho", "opentelemetry-sdk": "opentelemetry",
+    "opentelemetry-exporter-otlp-proto-http": "opentelemetry",
+}  # fmt: skip
 A_RUN = """
 import tacit
 method = tacit.algorithms.online_push_sum(tacit.objectives.logistic(), step=0.3)

@@ -20,6 +20,7 @@ from tacit.audit import check_contract
 from tacit.cli import main
 from tacit.config import own_code
 from tacit.config.own_code import import_file
+from tacit.config.peer import load_peer
 from tacit.core.errors import TacitError
 from tacit.deploy.check import check_peers
 from tacit.experiments import build, load
@@ -116,7 +117,8 @@ def test_the_objective_follows_from_the_label(lines: list[str], kind: str) -> No
         ("new algorithm online_push_sum", "online_push_sum"),
         ("new algorithm 3rd", "3rd"),
         ("new peer Hospital", "Hospital"),
-        ("new peer --owner x", "--owner"),
+        ("peer init --stream carrier-pigeon", "carrier-pigeon"),
+        ("peer init --stream kafka --data t.csv", "--data"),
         ("new peer --data t.csv --label odd", "odd"),
         ("new federation here --data t.csv --label y", "--owner"),
         ("init", "t.csv"),
@@ -157,21 +159,37 @@ def test_a_method_on_a_table() -> None:
 
 
 def test_a_peer_passes_its_check_after_the_commands_that_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert give("new peer ward-7") == 0
+    assert give("peer init ward-7") == 0
     printed = re.findall(r"^  tacit (.*)$", capsys.readouterr().out, re.MULTILINE)
-    assert printed[-1] == "peer run peer.toml"
+    assert printed[-1] == "peer run ward-7/peer.toml"
     for command in printed[:-1]:
         assert give(command) == 0, command
-    assert check_peers([Path("peer.toml")]).faults == []
-    assert give("new peer") == 2
+    assert check_peers([Path("ward-7/peer.toml")]).faults == []
+    assert give("new peer ward-7") == 2  # the same command
 
 
 def test_a_peer_that_follows_a_table() -> None:
     rows("t.csv", "age,word,back", *(f"{k / 3},{'ab'[k % 2]},{k % 2}" for k in range(20)))
     assert give("new peer ward-7 --data t.csv") == 0
-    text = Path("peer.toml").read_text()
+    text = Path("ward-7/peer.toml").read_text()
     assert 'columns = ["age"]' in text
     assert 'label = "back"' in text
+
+
+@pytest.mark.parametrize("kind", ["push", "csv", "jsonl", "kafka", "mqtt", "sql"])
+def test_a_peer_of_every_kind_of_stream_can_be_loaded(kind: str) -> None:
+    assert give(f"peer init ward-7 --stream {kind} --out here") == 0
+    assert load_peer(Path("here/peer.toml")).stream.kind == kind
+    assert Path("here/identity/ward-7.csr").exists()
+
+
+def test_a_peer_of_a_job_that_is_there() -> None:
+    assert give("new federation wards") == 0
+    assert give("peer init hospital-c --job wards/job.toml --stream mqtt") == 0
+    made = load_peer(Path("hospital-c/peer.toml"))
+    assert (made.links["peers"].sends_to, made.links["peers"].hears) == (["hospital-a"], ["hospital-b"])
+    assert give("peer init ward-7 --job wards/job.toml") == 2  # no member
+    assert not Path("ward-7").exists()
 
 
 @pytest.mark.parametrize("data", [False, True])

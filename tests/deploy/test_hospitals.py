@@ -2,9 +2,13 @@
 
 import asyncio
 import configparser
+import json
 import os
 import re
 import shlex
+import shutil
+import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -14,8 +18,10 @@ import pytest
 from tacit.config.peer import load_peer
 from tacit.deploy.assignment import plan_of
 from tacit.deploy.check import check_peers
+from tacit.peer.operations.service_manager import notify
 from tacit.peer.sources.file_follower import FileTail
-from tests.deploy.homes import certify
+from tests.deploy.homes import certify, found, job_text
+from tests.deploy.peers import alone
 from tests.peer.followed import Records
 
 HERE = Path(__file__).parents[2] / "examples" / "hospitals"
@@ -91,7 +97,7 @@ def test_the_patients_are_samples_of_the_job(tmp_path, script):
 
     samples = asyncio.run(read())
     assert len(samples) == 5 * peer.job.settings.batch
-    assert tail.bad == 0
+    assert tail.not_learnt.bad == 0
     assert {sample.y for sample in samples} == {-1.0, 1.0}
 
 
@@ -118,13 +124,84 @@ def test_what_is_there_is_not_overwritten(tmp_path, script):
     assert "is there already" in done.stderr
 
 
-def test_the_unit_runs_the_command_that_there_is():
+def unit_of_the_service():
     unit = configparser.ConfigParser(strict=True, interpolation=None)
     unit.optionxform = str
     unit.read_string((HERE / "tacit-peer@.service").read_text())
-    service = unit["Service"]
+    return unit["Service"]
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze on the path")
+def test_systemd_knows_every_setting_of_the_unit(tmp_path):
+    text = (HERE / "tacit-peer@.service").read_text().replace("/opt/tacit/bin/tacit", sys.executable)
+    unit = tmp_path / "tacit-peer@x.service"
+    unit.write_text(text)
+    done = subprocess.run(["systemd-analyze", "verify", unit], check=False, capture_output=True, text=True, timeout=120)
+    assert [line for line in done.stderr.splitlines() if unit.name in line] == []
+
+
+def test_the_units_command_says_when_it_is_ready_and_ends_well(tmp_path):
+    """What systemd does with the unit: its ExecStart, umask and folder, a socket for READY=1, and SIGTERM."""
+    service, file = unit_of_the_service(), alone(tmp_path)
+    told = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    told.bind(str(tmp_path / "notify"))
+    told.settimeout(300)
+    _, *arguments = shlex.split(service["ExecStart"].replace("/etc/tacit/%i/peer.toml", str(file)))
+    name, value = service["Environment"].split("=")
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from tacit.cli import main; main()", *arguments],
+        env={"PATH": os.environ["PATH"], "NOTIFY_SOCKET": str(tmp_path / "notify"), name: value},
+        umask=int(service["UMask"], 8), cwd=file.parent, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert told.recv(4096) == b"READY=1"
+        process.send_signal(signal.SIGTERM)
+        assert told.recv(4096) == b"STOPPING=1"
+        _, log = process.communicate(timeout=int(service["TimeoutStopSec"]))
+    finally:
+        process.kill()
+        process.wait()
+        told.close()
+    assert process.returncode == 0
+    lines = [json.loads(line) for line in log.splitlines()]
+    assert all({"time", "level", "event"} <= line.keys() for line in lines)
+    assert lines[-1]["event"] == "peer stopped"
+    assert not [path for path in (file.parent / "state").iterdir() if path.stat().st_mode & 0o077]
+
+
+def test_a_service_manager_that_does_not_listen_is_no_fault(monkeypatch, tmp_path):
+    for address in (str(tmp_path / "nobody"), "@nobody", "", "vsock:1"):
+        monkeypatch.setenv("NOTIFY_SOCKET", address)
+        notify("READY=1")
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_containers_run_three_members(tmp_path):
+    """There may be no engine of containers here: each command as it stands in compose.yaml, with its volumes' paths."""
+    names = NAMES[:3]
+    files = found(
+        tmp_path, job_text(), privacy="unprotected = true", rounds="patience = 0.05\ndeadline = 1.0\nlast = 5"
+    )
+    commands = re.findall(r"command: \[(.*)\]", (HERE / "compose.yaml").read_text())[:3]
+    run = "from tacit.cli import main; main()"
+    processes = []
+    for command in commands:
+        arguments = [part.strip().replace("/federation", str(tmp_path)) for part in command.split(",")]
+        processes.append(subprocess.Popen([sys.executable, "-c", run, *arguments], stderr=subprocess.DEVNULL))
+    assert set(files) == set(names)
+    try:
+        assert [process.wait(300) for process in processes] == [0, 0, 0]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def test_the_unit_runs_the_command_that_there_is():
+    service = unit_of_the_service()
     assert shlex.split(service["ExecStart"])[1:] == ["peer", "run", "/etc/tacit/%i/peer.toml"]
     assert service["Restart"] == "on-failure"
+    assert (service["Type"], service["NotifyAccess"]) == ("notify", "main")
     assert int(service["TimeoutStopSec"]) > 60  # what `tacit peer stop` waits at most
     assert "MemoryDenyWriteExecute" not in service  # XLA compiles
 

@@ -51,6 +51,11 @@ SENDS, HEARS = 'sends_to = ["hospital-b"]', 'hears = ["hospital-c"]'
 LISTEN, DIAL = 'listen = "127.0.0.1:7501"', 'hospital-b = "127.0.0.1:7502"'
 
 
+KAFKA = 'kind = "kafka"\nbrokers = "b:9092"\ntopic = "visits"\n'
+MQTT = 'kind = "mqtt"\nbroker = "b:1883"\ntopic = "ward/#"\n'
+SQL = 'kind = "sql"\nurl = "postgresql+psycopg://u:${PW}@h/d"\ntable = "visits"\norder = "id"\n'
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -92,8 +97,8 @@ LISTEN, DIAL = 'listen = "127.0.0.1:7501"', 'hospital-b = "127.0.0.1:7502"'
         (put("links.peers", "weight_to = { hospital-c = 0.5 }"), ["weight_to.hospital-c", "not in sends_to"]),
         (put("links.peers", "weight_from = { hospital-b = 0.5 }"), ["weight_from.hospital-b", "not in hears"]),
         (put("links.peers", "weight_to = 0.5"), ["weight_to = 0.5"]),
-        (put("stream", 'kind = "tsv"'), ["[stream] kind = 'tsv'", "'push', 'csv' or 'jsonl'"]),
-        (put("stream", 'kind = "csv"'), ["[stream]: kind = 'csv' has no path", 'add path = "..."']),
+        (put("stream", 'kind = "tsv"'), ["[stream] kind = 'tsv'", "push, csv, jsonl", "kafka"]),
+        (put("stream", 'kind = "csv"'), ["[stream] has no 'path'", "add path = ..."]),
         (put("stream", 'kind = "csv"\npath = ""'), ["[stream] path = ''"]),
         (put("stream", 'path = "x.csv"'), ["[stream]: kind = 'push' takes no path", "remove it"]),
         (put("stream", 'label = "z"'), ["[stream]: kind = 'push' takes no label"]),
@@ -103,6 +108,27 @@ LISTEN, DIAL = 'listen = "127.0.0.1:7501"', 'hospital-b = "127.0.0.1:7502"'
         (put("stream", 'kind = "csv"\npath = "x"\ncolumns = ["a", "a"]'), ["each once"]),
         (put("stream", 'kind = "csv"\npath = "x"\ncolumns = ["a", "b", "a"]'), ["expected 2 names"]),
         (put("stream", 'kind = "csv"\npath = "x"\ncolumns = ["a", "y"]'), ["label = 'y'", "not among them"]),
+        (put("stream", KAFKA + 'path = "x"'), ["kind = 'kafka' takes no path"]),
+        (put("stream", KAFKA.replace("b:9092", "b")), ["brokers = 'b'", "host:port"]),
+        (put("stream", KAFKA.replace("b:9092", "b:0")), ["brokers = 'b:0'", "65535"]),
+        (put("stream", 'kind = "kafka"\nbrokers = []\ntopic = "t"'), ["brokers", "host:port"]),
+        (put("stream", KAFKA.replace('"visits"', '"a b"')), ["topic = 'a b'"]),
+        (put("stream", KAFKA + "partitions = [1, 1]"), ["partitions = [1, 1]", "each once"]),
+        (put("stream", KAFKA + "partitions = []"), ["partitions = []"]),
+        (put("stream", KAFKA + 'start = "now"'), ["start = 'now'", "'earliest' or 'latest'"]),
+        (put("stream", KAFKA + 'ca = "ca.pem"'), ["ca = 'ca.pem' needs tls = true"]),
+        (put("stream", KAFKA + 'tls = true\ncertificate = "c.pem"'), ["certificate = 'c.pem' needs private_key"]),
+        (put("stream", KAFKA + 'username = "u"'), ["username = 'u' needs password_file"]),
+        (put("stream", KAFKA + 'username = "u"\npassword_file = "p"'), ["password_file = 'p' needs tls = true"]),
+        (put("stream", KAFKA + 'password = "geheim"'), ["[stream] password = ", "unknown key"]),
+        (put("stream", MQTT + "qos = 2"), ["[stream] qos = 2", "unknown key"]),
+        (put("stream", MQTT.replace("ward/#", "ward/#/x")), ["topic = 'ward/#/x'", "filter"]),
+        (put("stream", MQTT.replace("ward/#", "ward+")), ["topic = 'ward+'"]),
+        (put("stream", SQL + 'url_file = "f"'), ["one of url and url_file"]),
+        (put("stream", SQL + 'query = "SELECT 1"'), ["one of table and query"]),
+        (put("stream", SQL.replace('order = "id"', "")), ["[stream] has no 'order'"]),
+        (put("stream", SQL + "poll = 0"), ["[stream] poll = 0"]),
+        (put("stream", SQL.replace("${PW}", "geheim")), ["url: a password", "url_file"]),
         (put("stream", 'key = "id"'), ["[stream]: kind = 'push' takes no key"]),
         (put("stream", 'kind = "csv"\npath = "x"\nkey = 3'), ["[stream] key = 3"]),
         (put("stream", 'kind = "csv"\npath = "x"\nkey = ""'), ["key = ''", "tell records apart"]),

@@ -31,6 +31,7 @@ from tacit.config import experiment as config
 from tacit.config import experiment_sections as sections
 from tacit.config import job as jobs
 from tacit.config import peer as peers
+from tacit.config import stream as streams
 from tacit.core.errors import TacitError, TacitWarning
 from tacit.experiments import build, parse
 from tests.deploy.homes import LAPLACE, job_text, peer_text
@@ -187,6 +188,15 @@ def job_documents() -> Iterator[tuple[dict[str, Any], Path_, list[str]]]:
     yield from methods(lambda method: {**whole, "algorithm": method}, ("algorithm",))
 
 
+STREAMS: list[dict[str, Any]] = [
+    {"kind": "push"},
+    {"kind": "csv", "path": "rows.csv"},
+    {"kind": "kafka", "brokers": ["localhost:9092"], "topic": "visits"},
+    {"kind": "mqtt", "broker": "localhost:1883", "topic": "ward/+/visits"},
+    {"kind": "sql", "url_file": "url", "table": "visits", "order": "id"},
+]
+
+
 def peer_documents() -> Iterator[tuple[dict[str, Any], Path_, list[str]]]:
     """Yield peers' files, likewise."""
     ports = {"hospital-a": 7501, "hospital-b": 7502, "hospital-c": 7503}
@@ -201,13 +211,13 @@ def peer_documents() -> Iterator[tuple[dict[str, Any], Path_, list[str]]]:
         ("peer", peers.PeerTable),
         ("identity", peers.IdentityTable),
         ("privacy", peers.PrivacyTable),
-        ("stream", peers.StreamTable),
         ("rounds", peers.RoundsTable),
         ("operations", peers.OperationsTable),
     ):
         yield whole, (name,), list(model.model_fields)
-    followed = {**whole, "stream": {"kind": "csv", "path": "rows.csv"}}
-    yield followed, ("stream",), list(peers.StreamTable.model_fields)
+    for stream in STREAMS:
+        keys = {key for kind in streams.KINDS.values() for key in kind.model_fields}
+        yield {**whole, "stream": stream}, ("stream",), sorted(keys)
 
 
 def all_cases(run: bool = False) -> list[Case]:

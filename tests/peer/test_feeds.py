@@ -104,7 +104,7 @@ def test_queued_samples_are_used_up_by_the_commit_only_where_there_were_any():
         def __init__(self):
             self.rows = []
 
-        def append_samples(self, contents):
+        def append_samples(self, contents, seen=()):
             self.rows += contents
             return len(self.rows)
 

@@ -73,7 +73,7 @@ def test_a_huge_line_is_skipped_even_across_a_restart(path, cut):
     append(path, b"7" * 10 + b"\n" + rows(2).encode())
     again = reopened(path, first.cursor)
     assert ys(first) + ys(take(again, 5, 1)) == [1, None, 2]  # it takes a place
-    assert source.bad + again.bad == 1
+    assert source.not_learnt.bad + again.not_learnt.bad == 1
     last = take(again)
     assert last.cursor["line"] == 4
     assert last.cursor["offset"] == path.stat().st_size
@@ -86,7 +86,7 @@ def test_a_line_may_be_as_long_as_the_limit(path):
     assert take(source).samples == []
     append(path, b"\n" + row + b" " * (LONGEST_LINE - len(row) + 1) + b"\n")
     assert ys(take(source, 2, 1)) == [3, None]
-    assert source.bad == 1
+    assert source.not_learnt.bad == 1
 
 
 def test_memory_stays_bounded(path):
@@ -108,7 +108,7 @@ def test_rotation_finishes_the_old_file_and_begins_the_new(path, source):
     path.write_text("b,y,a\n" + "0,9,0\n")
     append(path.with_name("data.csv.1"), rows(4) + "5,5,")
     assert ys(take(source, 10, 1)) == [3, 4, None]
-    assert source.bad == 1  # the line without an end
+    assert source.not_learnt.bad == 1  # the line without an end
     assert ys(take(source, 10, 1)) == [9]  # another file is met when all before it is used
     append(path, "0,10,0\n")
     assert ys(take(source)) == [10]

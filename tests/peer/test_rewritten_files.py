@@ -263,7 +263,7 @@ def test_with_a_key_a_repetition_takes_a_place_and_is_not_learnt(peer):
     one = peer(HEADER + lines(1, 2) + lines(1, b=5.0) + lines(3, 3, 4), key=["a"])
     one.rounds()
     assert [place[0] for place in places(one.batches)][:6] == [1, 2, 0, 3, 0, 4]
-    assert one.tail.known == 2
+    assert one.tail.not_learnt.known == 2
     one.again()
     with one.path.open("a") as file:
         file.write(lines(4, 5))
@@ -358,7 +358,7 @@ def test_a_record_replaced_by_an_unusable_one_shifts_no_other(folder, k, bad):
         one = Learner(place)
         one.rounds()
         one.close()
-        assert one.tail.bad == changed
+        assert one.tail.not_learnt.bad == changed
         assert one.released.total() == 12 - changed
         found.append(places(one.batches))
     plain, other = (batches[:12] for batches in found)

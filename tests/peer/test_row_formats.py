@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from tacit.core.errors import ConfigError, DataError
+from tacit.peer.sources.not_learnt import NotLearnt
 from tacit.peer.sources.rows import LONGEST_LINE
 from tests.peer.followed import HEADER, append, rows, tail, take, ys
 
@@ -47,12 +48,12 @@ def test_json_lines(tmp_path):
 )
 def test_bad_rows_are_counted_and_take_a_place(tmp_path, line, fault):
     path, faults = tmp_path / "data.csv", []
-    source = tail(path, on_bad=faults.append)
+    source = tail(path, not_learnt=NotLearnt("rows", faults.append))
     append(path, HEADER + rows(1))
     append(path, line)
     append(path, "\n" + rows(2))
     assert ys(take(source)) == [1, None, 2]
-    assert source.bad == len(faults) == 1
+    assert source.not_learnt.bad == len(faults) == 1
     assert fault in str(faults[0])
     assert "secret" not in str(faults[0])
     asyncio.run(source.close())
@@ -70,7 +71,7 @@ def test_bad_json_lines_are_counted_and_take_a_place(tmp_path, line):
     source = tail(path, format="jsonl")
     append(path, line + '\n{"x": [1, 2], "y": 3}\n')
     assert ys(take(source, patience=1)) == [None, 3]
-    assert source.bad == 1
+    assert source.not_learnt.bad == 1
     asyncio.run(source.close())
 
 
@@ -178,7 +179,7 @@ def test_a_key_is_no_feature_unless_it_is_named(tmp_path):
 def test_a_row_without_its_key_is_not_used(tmp_path, format, rows):
     path, faults = tmp_path / "data", []
     path.write_text(rows)
-    source = tail(path, format=format, features=["a", "b"], key=["id"], on_bad=faults.append)
+    source = tail(path, format=format, features=["a", "b"], key=["id"], not_learnt=NotLearnt("rows", faults.append))
     assert ys(take(source)) == [None, None, 3]
     assert all("'id'" in str(fault) for fault in faults)
     assert len(faults) == 2

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tacit.core.errors import ConfigError, DataError
 from tacit.objectives import logistic
 from tacit.peer.node.store import PeerStore
-from tacit.peer.sources.queue import QueueClosed, Sample, SampleForm, SampleQueue, batch_of, decode, encode
+from tacit.peer.sources.queue import QueueClosed, Sample, SampleForm, SampleQueue, Taken, batch_of, decode, encode
 from tacit.privacy.accounting import Budget
 
 FORM = SampleForm.of(2)
@@ -32,7 +32,7 @@ class MemoryStore:
         self.go_on.set()
         self.fault = None
 
-    def append_samples(self, contents):
+    def append_samples(self, contents, seen=()):
         if contents:
             assert self.go_on.wait(120)
             if self.fault is not None:
@@ -193,7 +193,7 @@ def test_what_is_learnt_is_durable_and_comes_out_in_order():
         assert (ys(first), first.cursor, ys(second), second.cursor) == ([1, 2], 2, [3], 3)
         np.testing.assert_array_equal(first.samples[1].x, [3, 4])
         store.commit(3)
-        assert await queue.take(2, 0) == ([], 3, ())
+        assert await queue.take(2, 0) == Taken([], 3)
         assert queue.depth == 0
 
     with_queue(work)

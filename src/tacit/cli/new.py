@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli.common import counted, reported, say
+from tacit.cli.peer_init import BATCH, FEATURES, init_peer
 from tacit.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,12 +24,8 @@ Data = Annotated[Path | None, typer.Option(help='A table of your own: CSV, Parqu
 Label = Annotated[str | None, typer.Option(help="Its column to predict; by default the last one.")]
 Owner = Annotated[str | None, typer.Option(help="Its column that says whose row it is.")]
 ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".npz")
-FEATURES = ("x0", "x1", "x2")
-"""Columns of a peer's samples, where there is no table."""
 ROUNDS = 40
 """After which the members of a new federation end."""
-BATCH = 4
-"""Samples that a peer takes in a round."""
 
 
 @app.command(epilog="Example: tacit new experiment --data visits.csv --label readmitted --owner clinic")
@@ -57,10 +54,10 @@ def algorithm(
     from tacit.cli.scaffolds.files import write_new
 
     name = method_name(name)
-    _refuse_columns_without_data(data, label, owner)
+    refuse_columns_without_data(data, label, owner)
     text = None
     if data is not None:
-        found = _look(data, label, owner)
+        found = look(data, label, owner)
         text = experiment_text(found, Path(f"{name}.toml"), METHODS.replace("NAME", name), mutual=True)
     files = method_files(name, text)
     write_new(files)
@@ -69,44 +66,7 @@ def algorithm(
     say(f"then: python {name}.py checks the contract, and tacit --with {name}.py audit {name} attacks its privacy")
 
 
-@app.command(epilog="Example: tacit new peer hospital-a")
-@reported
-def peer(
-    name: Annotated[str, typer.Argument(help="The peer's name in the federation.")] = "hospital-a",
-    data: Data = None,
-    label: Label = None,
-    owner: Owner = None,
-) -> None:
-    """Write job.toml, on which all members agree, and peer.toml, this one's own settings."""
-    from tacit.cli.scaffolds import peers
-    from tacit.cli.scaffolds.files import write_new
-
-    if owner is not None:
-        raise ConfigError(
-            "--owner is for experiments and federations: a peer holds the rows of one owner; leave it out"
-        )
-    _refuse_columns_without_data(data, label, owner)
-    samples, path = peers.Samples("y", FEATURES), None
-    if data is not None:
-        samples, path = _samples(_look(data, label, None, owned=False)), data.as_posix()
-    other = "hospital-b" if name != "hospital-b" else "hospital-a"
-    link = peers.Link("0.0.0.0:7443", {other: f"{other}.example.org:7443"}, [other])
-    files = {
-        Path("job.toml"): peers.job_text("a study", [name, other], samples, BATCH),
-        Path("peer.toml"): peers.peer_text(name, "job.toml", link, samples, path),
-    }
-    write_new(files)
-    say(f"written: job.toml, peer.toml; {other} at {other}.example.org stands for the others: name yours in both")
-    say("next, for an identity (on one host here; the key never leaves it):")
-    for command in (
-        "peer init-ca ca",
-        f"peer request {name}",
-        f"peer issue {name} --csr identity/{name}.csr",
-        f"peer install {name}.crt --ca ca/ca.crt",
-        "peer check peer.toml",
-        "peer run peer.toml",
-    ):
-        say(f"  tacit {command}")
+app.command("peer", epilog="Example: tacit new peer hospital-a --stream csv")(init_peer)
 
 
 @app.command(epilog="Example: tacit new federation wards --data visits.csv --label readmitted --owner clinic")
@@ -122,15 +82,17 @@ def federation(
 
     from tacit.cli.scaffolds import peers
     from tacit.cli.scaffolds.files import refuse_existing, write_new
+    from tacit.cli.scaffolds.streams import stream_text
 
-    _refuse_columns_without_data(data, label, owner)
+    refuse_columns_without_data(data, label, owner)
     folder = Path(name)
     refuse_existing(folder)
     samples, rows = _members(data, label, owner)
     links = peers.ring(list(rows), peers.free_ports(len(rows)))
     files = {folder / "job.toml": peers.job_text(folder.name, list(rows), samples, BATCH)}
     for member, content in rows.items():
-        settings = peers.peer_text(member, "../job.toml", links[member], samples, "rows.csv", ROUNDS)
+        stream = stream_text("csv", samples.label, samples.columns, "rows.csv")
+        settings = peers.peer_text(member, "../job.toml", {"peers": links[member]}, stream, ROUNDS)
         files |= {folder / member / "peer.toml": settings, folder / member / "rows.csv": content}
     folder.mkdir(parents=True)  # from here on it is ours alone
     try:
@@ -189,14 +151,14 @@ def _experiment(file: Path, data: Path | None, label: str | None, owner: str | N
     from tacit.cli.scaffolds.files import refuse_existing, write_new
     from tacit.experiments import build, parse
 
-    _refuse_columns_without_data(data, label, owner)
+    refuse_columns_without_data(data, label, owner)
     table = file.with_suffix(".csv") if data is None else data
     refuse_existing(file, *([table] if data is None else []))
     if data is None:
         write_new({table: made_up_table()})
         say(f"written: {table}, made-up visits to clinics")
     try:
-        text = experiment_text(_look(table, label, owner), file)
+        text = experiment_text(look(table, label, owner), file)
         build(parse(text, file))  # what is written can be run
         write_new({file: text})
     except BaseException:
@@ -215,12 +177,14 @@ def _toml(name: str) -> Path:
     return Path(name if name.endswith(".toml") else f"{name}.toml")
 
 
-def _refuse_columns_without_data(data: Path | None, label: str | None, owner: str | None) -> None:
+def refuse_columns_without_data(data: Path | None, label: str | None, owner: str | None) -> None:
+    """Refuse names of columns where there is no table."""
     if data is None and (label is not None or owner is not None):
         raise ConfigError("--label and --owner name columns of a table; give it too: --data FILE.csv")
 
 
-def _look(data: Path, label: str | None, owner: str | None, owned: bool = True) -> Look:
+def look(data: Path, label: str | None, owner: str | None, owned: bool = True) -> Look:
+    """Find out how a table is written, and say so."""
     from tacit.cli.scaffolds.tables import look_at
 
     found = look_at(data, label, owner, owned)
@@ -235,7 +199,7 @@ def _look(data: Path, label: str | None, owner: str | None, owned: bool = True) 
     return found
 
 
-def _samples(found: Look) -> Samples:
+def samples_of(found: Look) -> Samples:
     """Return the samples of a table that a peer can follow: numbers without gaps."""
     from tacit.cli.scaffolds.peers import Samples
     from tacit.cli.scaffolds.reading import settings_of
@@ -282,10 +246,10 @@ def _members(data: Path | None, label: str | None, owner: str | None) -> tuple[S
         return peers.Samples("y", FEATURES), {
             name: peers.rows_text(FEATURES, "y", *given) for name, given in made.items()
         }
-    found = _look(data, label, owner)
+    found = look(data, label, owner)
     if found.owner is None:
         raise ConfigError(f"{data}: name the column that says whose row it is: --owner COLUMN")
-    samples, source = _samples(found), found.source
+    samples, source = samples_of(found), found.source
     number, owners = find_owners(source, found.owner)
     x = np.stack([np.asarray(source.read(name).values, np.float64) for name in samples.columns], axis=1)
     y: Any = source.read(samples.label).values

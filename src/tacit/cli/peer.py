@@ -15,6 +15,7 @@ import typer
 
 from tacit.cli import peer_links
 from tacit.cli.common import print_table, reported, say
+from tacit.cli.peer_init import init_peer
 from tacit.cli.running_peer import ConfigFile, asked, runs
 from tacit.core.errors import BudgetExceeded, ConfigError, TacitError
 
@@ -27,6 +28,9 @@ app.command(epilog="Example: tacit peer leave hospital-d/peer.toml")(peer_links.
 
 LONGEST_STOP = 60.0
 """Seconds that `stop` waits for a peer to end."""
+
+
+app.command("init", epilog="Example: tacit peer init hospital-a --stream kafka")(init_peer)
 
 
 @app.command("init-ca", epilog='Example: tacit peer init-ca ca --name "ward study"')
@@ -135,17 +139,20 @@ async def _serve(file: Path) -> None:
     import asyncio
 
     from tacit.deploy.peer import Peer
+    from tacit.peer.operations.service_manager import notify
 
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     peer = await Peer.start(file)
+    notify("READY=1")
     working, stopping = asyncio.create_task(peer.finished()), asyncio.create_task(stop.wait())
     try:
         await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
         if working.done() and isinstance(working.exception(), BudgetExceeded):
             await stopping  # it goes on to predict, and says in /health why it learns no more
     finally:
+        notify("STOPPING=1")
         await peer.stop()
         stopping.cancel()
         if working.done() and not isinstance(working.exception(), BudgetExceeded):

@@ -8,9 +8,9 @@
                  co_senders where messages are masked
     [addresses]  NAME = "host:port" of every peer to which it sends
     [privacy]    epsilon, or rho, or epsilon and delta; witness. Or unprotected = true, said aloud
-    [stream]     kind = "push", "csv" or "jsonl", and its parameters; key: columns by which a file's records are known
+    [stream]     kind = "push", "csv", "jsonl", "kafka", "mqtt" or "sql", and its parameters (`stream.py`)
     [rounds]     deadline, patience, interval, last
-    [operations] port (loopback), log, level, progress
+    [operations] port (loopback), log, level, progress, traces
     [limits]     connections, per_address, proof_time: of connections that have not proved an identity
 
 Every path is taken to start beside the file. Every fault is a ConfigError that names file, key, value and remedy.
@@ -30,7 +30,8 @@ from pydantic import Field
 
 from tacit.config.budget import PrivacyTable, budget_of
 from tacit.config.job import Job, load_job, read_toml, refuse_unknown, table_of
-from tacit.config.sections import Place, Section, beside, check, located, toml_text
+from tacit.config.sections import Place, Section, beside, check, check_path, located, toml_text
+from tacit.config.stream import Stream, stream_of
 from tacit.core import limits
 from tacit.core.errors import ConfigError
 from tacit.peer.transport.admission import DoorLimits
@@ -41,10 +42,9 @@ from tacit.runtime import link_ends
 TABLES = ("job", "peer", "identity", "links", "addresses", "privacy", "stream", "rounds", "operations", "limits")
 Weights = dict[str, float]
 ADDRESS = re.compile(r"([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+(%\w+)?\]):(?P<port>[0-9]{1,5})")
+COLLECTOR = re.compile(r"https?://([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[A-Za-z0-9_./-]*)?")
 LONGEST_WAIT = 7 * 24 * 3600.0
 """Seconds."""
-OF_PUSH, OF_FILES = {"capacity"}, {"path", "label", "columns", "key"}
-"""Keys of [stream] that mean something for one kind only."""
 
 
 class PeerTable(Section):
@@ -79,26 +79,6 @@ class LinksTable(Section):
     """Receiver -> whom else it hears, where messages are masked: those with whom this peer shares masks are there."""
 
 
-class StreamTable(Section):
-    """[stream]: where samples come from."""
-
-    kind: Literal["push", "csv", "jsonl"] = "push"
-    path: str | None = None
-    label: str = "y"
-    """Column, or key, of what is to be predicted."""
-    columns: list[str] | None = None
-    """Columns, or keys, of the features; by default all others."""
-    key: str | list[str] = Field(default_factory=list)
-    """Column, or columns, by which a record is known when it comes again; by default all."""
-    capacity: int = Field(default=10_000, ge=1, le=limits.MOST_ROUNDS)
-    """Of "push": samples that may wait."""
-
-    @property
-    def keys(self) -> list[str]:
-        """All columns of `key`."""
-        return [self.key] if isinstance(self.key, str) else self.key
-
-
 class RoundsTable(Section):
     """[rounds]: times in seconds."""
 
@@ -118,6 +98,8 @@ class OperationsTable(Section):
     level: Literal["debug", "info", "warning", "error"] = "info"
     progress: int = Field(default=100, ge=0, le=1_000_000)
     """Rounds over which loss and accuracy are taken, and after which a line of the log has them; 0: neither."""
+    traces: str | None = None
+    """URL of an OTLP collector over HTTP; none: no traces, unless a variable of OpenTelemetry names one."""
 
 
 class LimitsTable(Section):
@@ -142,7 +124,7 @@ class PeerSettings:
     budget: Budget
     booked: bool
     witness: Path | None
-    stream: StreamTable
+    stream: Stream
     rounds: RoundsTable
     operations: OperationsTable
     limits: DoorLimits
@@ -214,17 +196,19 @@ def load_peer(path: Path) -> PeerSettings:
     privacy = section("privacy", PrivacyTable)
     with located(Place(str(path), "[privacy]")):
         booked, budget = budget_of(privacy, job.algorithm)
-    stream, identity = section("stream", StreamTable), section("identity", IdentityTable)
+    identity = section("identity", IdentityTable)
     for key, value in (
         ("[peer] store", peer.store),
         ("[identity] directory", identity.directory),
         ("[privacy] witness", privacy.witness),
-        ("[stream] path", stream.path),
     ):
-        if value is not None and (value == "" or "\0" in value):
-            raise ConfigError(f"{path}: {key} = {value!r}: expected a path; leave the key out for the default")
-    with located(Place(str(path), "[stream]")):
-        _check_stream(stream, job)
+        check_path(value, Place(str(path), key))
+    operations = section("operations", OperationsTable)
+    if operations.traces is not None and not COLLECTOR.fullmatch(operations.traces):
+        raise ConfigError(
+            f"{path}: [operations] traces: expected the URL of a collector without user or password, as "
+            '"http://127.0.0.1:4318/v1/traces"'
+        )
     home = path.parent.resolve()
     return PeerSettings(
         file=path.resolve(),
@@ -236,33 +220,11 @@ def load_peer(path: Path) -> PeerSettings:
         budget=budget,
         booked=booked,
         witness=None if privacy.witness is None else home / privacy.witness,
-        stream=stream,
+        stream=stream_of(table_of(data, "stream", path, required=False), job, path),
         rounds=section("rounds", RoundsTable),
-        operations=section("operations", OperationsTable),
+        operations=operations,
         limits=DoorLimits(**section("limits", LimitsTable).model_dump()),
     )
-
-
-def _check_stream(stream: StreamTable, job: Job) -> None:
-    needless = stream.model_fields_set & (OF_FILES if stream.kind == "push" else OF_PUSH)
-    if needless:
-        raise ConfigError(
-            f"kind = {stream.kind!r} takes no {', no '.join(sorted(needless))}; remove it, or choose another kind"
-        )
-    if stream.kind != "push" and stream.path is None:
-        raise ConfigError(f'kind = {stream.kind!r} has no path of the file that it follows; add path = "..."')
-    if stream.columns is not None:
-        given, wanted = stream.columns, job.settings.features
-        if len(given) != wanted or len({*given, stream.label}) != wanted + 1:
-            raise ConfigError(
-                f"columns = {toml_text(given)}, label = {stream.label!r}: expected {wanted} names, as many as the job "
-                "has features, each once and the label not among them"
-            )
-    if stream.keys and ("" in stream.keys or len({*stream.keys, stream.label}) != len(stream.keys) + 1):
-        raise ConfigError(
-            f"key = {toml_text(stream.key)}, label = {stream.label!r}: expected names of columns that tell records "
-            "apart, each once and the label not among them"
-        )
 
 
 def _links(table: Mapping[str, Any], job: Job, name: str, path: Path) -> dict[str, LinksTable]:

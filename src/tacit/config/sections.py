@@ -78,6 +78,12 @@ def beside(file: Path, path: str, place: Place) -> Path:
         raise ConfigError(f"{place} = {path!r}: no path ({error}); name a file") from error
 
 
+def check_path(path: str | None, place: Place) -> None:
+    """Refuse a text that is no path."""
+    if path is not None and (path == "" or "\0" in path):
+        raise ConfigError(f"{place} = {path!r}: expected a path; leave the key out for the default")
+
+
 class Section(BaseModel):
     """A table of a configuration: no unknown keys, and no value is bent into another type."""
 

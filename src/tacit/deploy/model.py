@@ -15,6 +15,7 @@ import numpy as np
 
 from tacit import runtime
 from tacit.config.peer import PeerSettings, load_peer
+from tacit.config.stream import FileStream, PushStream
 from tacit.core.contract import Adjacency, Params
 from tacit.core.errors import ConfigError, LedgerError, ModelError
 from tacit.deploy.assignment import plan_of
@@ -97,7 +98,7 @@ def peer_model(path: Path, command: str | None = None) -> Model:
         features=job.model_features,
         bias=record is None and job.settings.bias,
         classes=() if job.form.task == "regression" else [str(name) for name in job.form.labels],
-        label=None if settings.stream.kind == "push" else settings.stream.label,
+        label=None if isinstance(settings.stream, PushStream) else settings.stream.label,
         privacy=privacy_card(statement, _spent(settings, found).summary()),
         data=DataCard(description=f"samples of {name}, in the federation {job.settings.name!r}"),
         made=MadeCard(
@@ -162,9 +163,12 @@ def _spent(settings: PeerSettings, found: _Read) -> RunPrivacy:
 def _preprocessing(settings: PeerSettings) -> Preprocessing | None:
     """Return how columns of the peer's file become rows; None where samples have no names."""
     job, stream = settings.job, settings.stream
+    if isinstance(stream, PushStream):
+        return None
     names = stream.columns
-    if names is None and stream.kind == "csv" and stream.path is not None:
-        names = _header(settings, settings.beside(stream.path))
+    if names is None and isinstance(stream, FileStream) and stream.kind == "csv":
+        path = settings.beside(stream.path)
+        names = _header(CsvRows(str(path), job.form, stream.label, None, stream.keys), path)
     if names is None:
         return None
     form = job.form
@@ -172,9 +176,8 @@ def _preprocessing(settings: PeerSettings) -> Preprocessing | None:
     return Preprocessing(inputs, stream.label, form.task, tuple(map(str, form.labels)), bias=job.settings.bias)
 
 
-def _header(settings: PeerSettings, path: Path) -> list[str] | None:
+def _header(rows: CsvRows, path: Path) -> list[str] | None:
     """Return the names of the features by a file's header; None where there is none yet."""
-    rows = CsvRows(str(path), settings.job.form, settings.stream.label, None, settings.stream.keys)
     with contextlib.closing(FollowedFile.opened(path)) as file:
         header = None if file is NO_FILE else rows.header(file.read)
     return None if header is None or header.form.names is None else list(header.form.names)

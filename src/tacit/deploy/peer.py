@@ -23,25 +23,25 @@ from tacit.config.sections import Place, located
 from tacit.core.errors import ConfigError, DataError, IdentityError
 from tacit.deploy.assignment import plan_of
 from tacit.deploy.control import obeyed
+from tacit.deploy.feeds import feed_of
 from tacit.deploy.ledger_register import open_store
 from tacit.deploy.readiness import check_budget, check_data
 from tacit.peer.identity.credentials import IdentityWatch
 from tacit.peer.identity.identity import identity_files
-from tacit.peer.node.assignment import Pace, Plan
+from tacit.peer.node.assignment import Pace
 from tacit.peer.node.closing import CloseOnce
 from tacit.peer.node.service import PeerService
-from tacit.peer.node.store import PeerStore
 from tacit.peer.operations.counters import Counters
 from tacit.peer.operations.link_events import REFUSALS
 from tacit.peer.operations.local_http import Handlers, LocalServer
 from tacit.peer.operations.logs import Log
 from tacit.peer.operations.predictions import named_prediction
-from tacit.peer.sources.batches import Feed, SampleFeed, StreamFeed, with_one
+from tacit.peer.operations.traces import NO_TRACES, Traces, traces_of
+from tacit.peer.sources.batches import Feed, SampleFeed, with_one
 from tacit.peer.sources.queue import SampleQueue
 
 if TYPE_CHECKING:
     from tacit.peer.node.set_round import Moved
-    from tacit.peer.sources.file_follower import FileTail
 
 LONGEST_DELIVERY, SHORT_DELIVERY = 60.0, 5.0
 """Seconds for which a peer whose last round is over waits for neighbours to confirm, if they cannot do without it, and
@@ -59,6 +59,7 @@ class Peer(CloseOnce):
       service: Rounds and links.
       feed: Source of samples.
       worker: The one thread in which rounds are computed.
+      traces: Where spans of its work go.
 
     Example:
       >>> async def application():
@@ -67,11 +68,19 @@ class Peer(CloseOnce):
       ...         return peer.predict([0.5, 1.0])
     """
 
-    def __init__(self, settings: PeerSettings, service: PeerService, feed: Feed, worker: ThreadPoolExecutor) -> None:
+    def __init__(
+        self,
+        settings: PeerSettings,
+        service: PeerService,
+        feed: Feed,
+        worker: ThreadPoolExecutor,
+        traces: Traces = NO_TRACES,
+    ) -> None:
         self.settings, self._service, self._feed, self._worker = settings, service, feed, worker
+        self._traces = traces
         source = feed.source if isinstance(feed, SampleFeed) else None
         self._queue = source if isinstance(source, SampleQueue) else None
-        self._file: FileTail | None = None if source is self._queue else source  # type: ignore[assignment]
+        self._source = source
         self._token = secrets.token_hex(16)
         self.operations_port = 0
         """Where this host finds health, metrics and status."""
@@ -109,11 +118,13 @@ class Peer(CloseOnce):
             watch = IdentityWatch(identity_files(settings.identity), partial(_report_identity, log))
             store = open_store(settings)
             undo.callback(store.close)
-            feed = _feed(settings, plan, store, worker, counters, log)
+            feed = feed_of(settings, plan, store, worker, counters, log)
             try:
                 list(check_data(settings, plan))
             except DataError as fault:  # it may come later
                 log.warning("the data file cannot be used yet", reason=str(fault))
+            traces = traces_of(settings.operations.traces, settings.peer.name)
+            undo.callback(traces.close)
             pace = Pace(settings.rounds.deadline, settings.rounds.interval, last_round=settings.rounds.last)
             service = PeerService(
                 plan,
@@ -126,9 +137,10 @@ class Peer(CloseOnce):
                 log=log,
                 doors=settings.limits,
                 progress=settings.operations.progress,
+                traces=traces,
             )
             undo.push_async_callback(service.stop)
-            peer = cls(settings, service, feed, worker)
+            peer = cls(settings, service, feed, worker, traces)
             undo.push_async_callback(peer._local.close)
             await service.listen(settings.peer.listen)
             with located(Place(str(settings.file), "[operations] port")):
@@ -200,13 +212,13 @@ class Peer(CloseOnce):
     def status(self) -> dict[str, Any]:
         """Return round, links, budget and queues of the peer, as plain data."""
         found = self._service.status()
-        waiting = None if self._queue is None else self._queue.depth
+        not_learnt = getattr(self._source, "not_learnt", None)
         return {
             **found,
             "job_made_of": self.settings.job.ingredients,
             "operations_port": self.operations_port,
-            "samples_waiting": waiting,
-            "rows_not_learnt": None if self._file is None else {"bad": self._file.bad, "known": self._file.known},
+            "samples_waiting": getattr(self._source, "depth", None),
+            "rows_not_learnt": None if not_learnt is None else {"bad": not_learnt.bad, "known": not_learnt.known},
         }
 
     async def finished(self) -> None:
@@ -219,6 +231,7 @@ class Peer(CloseOnce):
     async def _close(self) -> None:
         async with contextlib.AsyncExitStack() as after:  # each of them whatever became of the others, the last first
             after.callback(self.settings.control.unlink, missing_ok=True)
+            after.push_async_callback(asyncio.to_thread, self._traces.close)
             after.callback(self._worker.shutdown)
             after.push_async_callback(self._local.close)
             await self._service.stop()
@@ -236,7 +249,7 @@ class Peer(CloseOnce):
     def _queued(self) -> SampleQueue:
         if self._queue is None:
             kind = self.settings.stream.kind
-            raise DataError(f'this peer follows a file ([stream] kind = {kind!r}); append to it, or set kind = "push"')
+            raise DataError(f'this peer has a source of its own ([stream] kind = {kind!r}); set kind = "push" instead')
         return self._queue
 
     async def _health(self) -> Sequence[str]:
@@ -282,42 +295,6 @@ def set_round(path: Path, next_round: int | None) -> Moved:
     plan = plan_of(settings)
     with open_store(settings) as store:
         return moved_to(plan, store, next_round)
-
-
-def _feed(
-    settings: PeerSettings, plan: Plan, store: PeerStore, worker: ThreadPoolExecutor, counters: Counters, log: Log
-) -> Feed:
-    job, stream = settings.job, settings.stream
-    if plan.role != plan.algorithm.learner:
-        return StreamFeed(None, plan.agent, plan.dtype)
-    source: SampleQueue | FileTail
-    if stream.kind == "push":
-        source = SampleQueue(store, job.form, worker, stream.capacity)
-    else:
-        from tacit.peer.sources.file_follower import FileTail
-
-        assert stream.path is not None  # checked with the settings
-        path = settings.beside(stream.path)
-        source = FileTail(
-            path,
-            job.form,
-            format=stream.kind,
-            label=stream.label,
-            known=store.records,
-            features=stream.columns,
-            key=stream.keys,
-            on_bad=lambda fault: counters.add("tacit_samples_total", outcome="bad"),
-            on_known=lambda rows: counters.add("tacit_samples_total", rows, outcome="known"),
-        )
-    return SampleFeed(
-        source,
-        job.form,
-        size=job.settings.batch,
-        dtype=job.settings.dtype,
-        patience=settings.rounds.patience,
-        bias=job.settings.bias,
-        on_fault=lambda fault: log.seldom("stream", "the stream cannot be used", reason=str(fault)),
-    )
 
 
 def _report_identity(log: Log, fault: IdentityError) -> None:

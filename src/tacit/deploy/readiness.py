@@ -9,7 +9,7 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import jax
 import numpy as np
@@ -17,12 +17,12 @@ import numpy as np
 from tacit import runtime
 from tacit.config.peer import PeerSettings
 from tacit.config.sections import toml_text
+from tacit.config.stream import FileStream
 from tacit.core.errors import ConfigError, DataError, TacitError
+from tacit.deploy.feeds import check_reach
 from tacit.deploy.ledger_register import check_store
 from tacit.peer.machine.releases import BookedReleaser
 from tacit.peer.node.assignment import Plan
-from tacit.peer.sources.followed_file import NO_FILE, FollowedFile
-from tacit.peer.sources.rows import CsvRows, JsonRows, Row
 from tacit.peer.transport.doors import listening
 from tacit.privacy.accounting import Account
 from tacit.privacy.charges import Held
@@ -30,6 +30,9 @@ from tacit.privacy.events import Event, Loss, fresh
 from tacit.privacy.ledger import inspect
 from tacit.privacy.ledger.budget_use import budget_use, spending
 from tacit.privacy.noise import NoiseSource
+
+if TYPE_CHECKING:
+    from tacit.peer.sources.rows import CsvRows, JsonRows, Row
 
 T = TypeVar("T")
 LOOKED_AT = 100
@@ -48,7 +51,7 @@ def readiness(settings: PeerSettings, plan: Plan) -> tuple[list[str], list[str]]
     """
     lines: list[str] = []
     faults: list[str] = []
-    for look in (check_budget, check_data, _check_folders, _check_ports):
+    for look in (check_budget, check_data, _check_reach, _check_folders, _check_ports):
         try:
             lines += [f"{settings.peer.name}: {line}" for line in look(settings, plan)]
         except TacitError as error:
@@ -161,8 +164,10 @@ def check_data(settings: PeerSettings, plan: Plan) -> Iterator[str]:
       plan: Its assignment.
     """
     stream = settings.stream
-    if stream.path is None or plan.role != plan.algorithm.learner:
+    if not isinstance(stream, FileStream) or plan.role != plan.algorithm.learner:
         return
+    from tacit.peer.sources.rows import CsvRows, JsonRows
+
     path, key = settings.beside(stream.path), f"{settings.file}: [stream] path = {stream.path!r}"
     make = CsvRows if stream.kind == "csv" else JsonRows
     reader = make(str(path), settings.job.form, stream.label, stream.columns, stream.keys)
@@ -180,6 +185,8 @@ def check_data(settings: PeerSettings, plan: Plan) -> Iterator[str]:
 
 
 def _first_rows(path: Path, reader: CsvRows | JsonRows) -> list[Row]:
+    from tacit.peer.sources.followed_file import NO_FILE, FollowedFile
+
     with contextlib.closing(FollowedFile.opened(path)) as file:
         if file is NO_FILE:
             raise DataError(f"{path}: No such file; put it there, or mend the path")
@@ -188,6 +195,11 @@ def _first_rows(path: Path, reader: CsvRows | JsonRows) -> list[Row]:
             raise DataError(f"{path}: no complete header line; name the columns in its first line")
         lines = file.lines(reader, header, header.start, header.lines, skipping=False)
         return [line.row for line in itertools.islice(lines, LOOKED_AT) if line.row is not None]
+
+
+def _check_reach(settings: PeerSettings, plan: Plan) -> Iterator[str]:
+    if plan.role == plan.algorithm.learner:
+        yield from check_reach(settings)
 
 
 # -- store and ports ---------------------------------------------------------------------------------------------------

@@ -41,6 +41,11 @@ def toml(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+def toml_key(name: str) -> str:
+    """Return a key as TOML writes it: a name with dots is in quotes."""
+    return toml(name) if "." in name else name
+
+
 def comment(words: str) -> str:
     """Return words as comment lines."""
     return "\n".join(textwrap.wrap(" ".join(words.split()), WIDTH, initial_indent="# ", subsequent_indent="#   "))

@@ -6,14 +6,15 @@ import csv
 import io
 import socket
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tacit.cli.scaffolds.files import toml
+from tacit.cli.scaffolds.files import toml, toml_key
+from tacit.cli.scaffolds.streams import PORT
 from tacit.core.errors import ConfigError
 from tacit.peer.identity.identity import validate_peer_name
 
@@ -49,18 +50,14 @@ job = {job}
 name = "{name}"
 listen = "{listen}"
 
-[links.peers]              # a link is there when the sender names the receiver and the receiver the sender
-sends_to = {sends_to}
-hears = {hears}
-
+{links}
 [addresses]                # of those to whom it sends
 {addresses}
 
 [privacy]                  # what may be spent on a record of this peer: one release, since each is used in one round
-epsilon = 4.0
+{budget}
 witness = "witness.json"   # against a ledger that was rolled back; on another disk, where there is one
 
-[stream]                   # {where}
 {stream}
 
 [rounds]
@@ -68,12 +65,6 @@ witness = "witness.json"   # against a ledger that was rolled back; on another d
 
 [operations]               # on 127.0.0.1: /health, /metrics, /status, /predict and /learn
 port = {port}
-"""
-
-PUSHED = "samples come by HTTP on this host, or by `peer.learn` in an application"
-FOLLOWED = "the peer follows the file, which may grow"
-LEARN = """# curl -s -H 'Content-Type: application/json' -d '{{"x": {x}, "y": 1}}' http://127.0.0.1:{port}/learn
-kind = "push"
 """
 
 START = """#!/bin/sh
@@ -134,27 +125,32 @@ def job_text(name: str, members: Sequence[str], samples: Samples, batch: int = 4
     )  # fmt: skip
 
 
-def peer_text(name: str, job: str, link: Link, samples: Samples, path: str | None, last: int | None = None) -> str:
-    """Return a peer's settings; without a path of a file its samples are pushed."""
-    port = 0 if last is not None else 9443
-    addresses = "\n".join(f'{other} = "{address}"' for other, address in link.sends_to.items())
-    numbers = toml([round(0.1 * (k + 1), 1) for k in range(len(samples.columns))])
-    followed = (
-        f'kind = "csv"\npath = {toml(path)}\nlabel = {toml(samples.label)}\ncolumns = {toml(list(samples.columns))}'
-    )
+def peer_text(
+    name: str,
+    job: str,
+    links: Mapping[str, Link],
+    stream: str,
+    last: int | None = None,
+    budget: str = "epsilon = 4.0",
+) -> str:
+    """Return a peer's settings: its neighbours by link set, and its [stream] as `stream_text` writes it."""
+    addresses = {other: address for link in links.values() for other, address in link.sends_to.items()}
+    tables = [
+        f"[links.{links_name}]\nsends_to = {toml(list(link.sends_to))}\nhears = {toml(link.hears)}\n"
+        for links_name, link in links.items()
+    ]
     return PEER.format(
         name=name,
         job=toml(job),
-        listen=link.listen,
-        sends_to=toml(list(link.sends_to)),
-        hears=toml(link.hears),
-        addresses=addresses,
-        where=PUSHED if path is None else FOLLOWED,
-        stream=LEARN.format(x=numbers, port=port).rstrip() if path is None else followed,
+        listen=next((link.listen for link in links.values()), "0.0.0.0:7443"),
+        links="# A link is there when the sender names the receiver and the receiver the sender.\n" + "\n".join(tables),
+        addresses="\n".join(f'{toml_key(other)} = "{address}"' for other, address in addresses.items()),
+        budget=budget,
+        stream=stream.rstrip(),
         rounds="# last = 100             # end after so many rounds"
         if last is None
         else f"deadline = 2.0\nlast = {last}",
-        port=port,
+        port=0 if last is not None else PORT,
     )
 
 

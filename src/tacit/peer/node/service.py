@@ -32,6 +32,7 @@ from tacit.peer.operations.link_events import LinkEventLog
 from tacit.peer.operations.logs import Log
 from tacit.peer.operations.prequential import Judged, Prequential
 from tacit.peer.operations.status import CertificateWatch, distance, model_fault, predicted, status_of
+from tacit.peer.operations.traces import NO_TRACES, Traces
 from tacit.peer.sources.batches import Feed, RoundBatch, empty_round
 from tacit.peer.transport.admission import DoorLimits
 from tacit.peer.transport.listener import Limits
@@ -58,6 +59,7 @@ class PeerService(CloseOnce):
         doors: DoorLimits | None = None,
         after_round: Callable[[int, Params], None] = lambda round_, model: None,
         progress: int = 0,
+        traces: Traces = NO_TRACES,
     ) -> None:
         """Take the parts of a peer; `after_round` is called in the worker with each round's model.
 
@@ -83,7 +85,8 @@ class PeerService(CloseOnce):
         self._stopping = asyncio.Event()
         self._rounds: asyncio.Task[None] | None = None
         self._certificate: asyncio.Task[None] | None = None
-        self._events = LinkEventLog(counters, self.log)
+        self._traces = store.traces = traces
+        self._events = LinkEventLog(counters, self.log, traces)
         limits = Limits(door=doors or DoorLimits(), neighbours=len(self.node.hears))
         self.links = NodeLinks(self.node, watch, self._events, self.log, limits, self._note_fault)
         self.port = 0
@@ -210,7 +213,8 @@ class PeerService(CloseOnce):
     async def _run(self) -> None:
         try:
             while not self._stopping.is_set() and not self._is_over():
-                await self._one_round()
+                with self._traces.span("round", round=self.node.round + self.node.between_rounds):
+                    await self._one_round()
             if self._is_over():
                 await self._step(self.node.flush)
         except TacitError as error:
@@ -254,10 +258,13 @@ class PeerService(CloseOnce):
         else:
             earliest = time.monotonic()
         while not node.between_rounds:
+            since = time.monotonic()
             if not await self._until(lambda: node.due(time.monotonic())):
                 return
-            missing = sorted(node.missing())
-            await self._step(self._proceed)
+            missing, waited = sorted(node.missing()), time.monotonic() - since
+            at = {"round": node.round, "phase": node.machine.phase or 0, "missing": len(missing), "waited": waited}
+            with self._traces.span("phase", **at):
+                await self._step(self._proceed)
             self.log.debug("phase over", round=node.round, missing=missing, over=node.between_rounds)
         if time.monotonic() < earliest:
             await self._until(lambda: time.monotonic() >= earliest, earliest)

@@ -8,9 +8,8 @@ So noise may be drawn before the commit. What was drawn and not committed has be
 never been drawn, costs nothing, and the phase is done again with fresh noise under the same name. What was committed is
 booked, and never drawn again.
 
-State and ledger are tied together by a seal over the ledger's last entry, the snapshot, the rows of the outbox, the
-numbers of the samples, the keys of masks and the digests of the records that were used. It has no key itself: it finds
-damage and mistakes, and the ledger's witness finds old copies.
+State and ledger are tied together by a seal over the ledger's last entry, the snapshot, the outbox, the numbers of the
+samples, the keys of masks and the digests of used records. It has no key: it finds damage, the witness old copies.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from tacit.peer.masking.key_store import KeyRing, Pair, PairKey, read_keys
 from tacit.peer.node import record_table
 from tacit.peer.node.exchange import Parcel
 from tacit.peer.node.staging import StagedLedger
+from tacit.peer.operations.traces import NO_TRACES
 from tacit.peer.sources.queue import Seen
 from tacit.privacy.accounting import Budget
 from tacit.privacy.events import Event
@@ -106,7 +106,7 @@ class PeerStore:
         """Take over an open ledger; use `PeerStore.open` or `PeerStore.create`."""
         self.ledger = ledger
         self.staged = StagedLedger(ledger)
-        self.records = record_table.UsedRecords(ledger)
+        self.records, self.traces = record_table.UsedRecords(ledger), NO_TRACES
         self._state, self._next = self._verified()
 
     @classmethod
@@ -152,11 +152,9 @@ class PeerStore:
     ) -> None:
         """Make all of it durable together; what was staged is booked with it.
 
-        A snapshot replaces the one before. `drop` (receiver, links, round, phase) takes parcels out of the outbox, and
-        passes over those that are not there: a receiver may confirm twice. Samples up to number `used` are used up, and
-        records that are `seen` are known from here on. Rounds before `oldest` need no masks any more, and their keys
-        are forgotten.
-        After a failed write (LedgerError) the store is closed for good: open it anew, and it is as before or as after.
+        A snapshot replaces the one before. `drop` takes parcels out of the outbox, those that are there: a receiver may
+        confirm twice. Samples up to number `used` are used up, `seen` records known, keys of masks for rounds before
+        `oldest` forgotten. After a failed write (LedgerError) the store is closed for good, as it was before or after.
         """
         self._refuse_repeated(parcels, drop)
         self._refuse_unknown(used)
@@ -192,7 +190,8 @@ class PeerStore:
             _write_state(connection, self._state)
             return written + BYTES_PER_ROW * (len(gone) + len(staged) + len(charges) + len(aged) + len(seen))
 
-        self.ledger.charge_all([*staged, *charges], write)
+        with self.traces.span("commit", messages=len(parcels)):
+            self.ledger.charge_all([*staged, *charges], write)
         self.staged.booked(len(staged))
 
     @property
@@ -210,8 +209,8 @@ class PeerStore:
 
         self.ledger.charge_all((), write)
 
-    def append_samples(self, contents: Sequence[bytes]) -> int:
-        """Put samples at the end of the queue, and return the number of the last; they count from 1."""
+    def append_samples(self, contents: Sequence[bytes], seen: Sequence[Seen] = ()) -> int:
+        """Put samples at the end of the queue, and return the number of the last; their records are known then."""
         last = self._state.appended
 
         def write(connection: sqlite3.Connection) -> int:
@@ -222,9 +221,10 @@ class PeerStore:
                 first, pieces, _ = self._put(connection, content)
                 row = (last, first, pieces, _sample_digest(last, first, pieces, content))
                 connection.execute("INSERT INTO sample (number, first, pieces, digest) VALUES (?, ?, ?, ?)", row)
-            self._state = self._state._replace(appended=last)
+            records = record_table.add(connection, self._state.records, seen)
+            self._state = self._state._replace(appended=last, records=records)
             _write_state(connection, self._state)
-            return sum(map(len, contents)) + BYTES_PER_ROW * len(contents)
+            return sum(map(len, contents)) + BYTES_PER_ROW * (len(contents) + len(seen))
 
         if contents:
             self.ledger.charge_all((), write)

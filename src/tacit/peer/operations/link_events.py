@@ -5,6 +5,7 @@ from __future__ import annotations
 from tacit.peer import masking
 from tacit.peer.operations.counters import Counters
 from tacit.peer.operations.logs import Log
+from tacit.peer.operations.traces import NO_TRACES, Traces
 from tacit.peer.transport.codec import REASONS
 from tacit.peer.transport.link import Direction
 
@@ -15,8 +16,8 @@ REFUSALS = tuple(sorted({*REASONS, *masking.REASONS, "server name", "position"})
 class LinkEventLog:
     """Link events as metrics and log entries; see `tacit.peer.transport.link.LinkEvents`."""
 
-    def __init__(self, counters: Counters, log: Log) -> None:
-        self._counters, self._log = counters, log
+    def __init__(self, counters: Counters, log: Log, traces: Traces = NO_TRACES) -> None:
+        self._counters, self._log, self._traces = counters, log, traces
 
     def refused(self, reason: str, name: str | None, detail: str) -> None:
         """Count a refusal of this peer."""
@@ -31,6 +32,8 @@ class LinkEventLog:
         """Count a message that went out."""
         self._counters.add("tacit_messages_sent_total", to=name)
         self._counters.add("tacit_sent_bytes_total", size, to=name)
+        with self._traces.span("send", to=name, bytes=size):  # the moment when it went out
+            pass
 
     def received(self, name: str, size: int) -> None:
         """Count bytes that came in."""

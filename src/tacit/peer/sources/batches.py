@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit.core.contract import Batch
 from tacit.core.errors import DataError
-from tacit.peer.sources.queue import Sample, SampleForm, SampleQueue, Seen, Source, batch_of
+from tacit.peer.sources.queue import SampleForm, Seen, Source, Taken, batch_of
 from tacit.streams import Stream
 
 
@@ -80,21 +80,19 @@ class SampleFeed:
 
     async def next(self, round_: int) -> RoundBatch:
         """Return the samples that have come."""
-        samples: Sequence[Sample | None] = ()
-        seen: Sequence[Seen] = ()
+        taken = Taken((), self._cursor)
         try:
-            samples, self._cursor, seen = await self.source.take(self._size, self._patience)
-            self.fault = None
+            taken = await self.source.take(self._size, self._patience)
+            self._cursor, self.fault = taken.cursor, None
         except DataError as fault:
             self.fault = fault
             self._on_fault(fault)
             await asyncio.sleep(self._patience)
-        batch = batch_of(samples, self._size, self._form.features, self._dtype)
+        batch = batch_of(taken.samples, self._size, self._form.features, self._dtype)
         if self._bias:
             batch = batch._replace(x=with_one(batch.x, np.asarray(batch.weight) > 0))
-        queued = isinstance(self.source, SampleQueue) and samples
-        usable = sum(sample is not None for sample in samples)
-        return RoundBatch(batch, cursor=self._cursor, used=self._cursor if queued else None, samples=usable, seen=seen)
+        usable = sum(sample is not None for sample in taken.samples)
+        return RoundBatch(batch, cursor=self._cursor, used=taken.used, samples=usable, seen=taken.seen)
 
     async def close(self) -> None:
         """Close the source."""

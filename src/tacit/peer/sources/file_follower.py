@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Literal
 
 from tacit.core.errors import ConfigError, DataError
-from tacit.peer.operations.logs import Log
 from tacit.peer.sources.followed_file import NO_FILE, NOT_SCANNED, FollowedFile, Line, Place
 from tacit.peer.sources.known_records import FileScan, KnownRecords
+from tacit.peer.sources.not_learnt import NotLearnt
 from tacit.peer.sources.queue import Cursor, Sample, SampleForm, Seen, Taken
 from tacit.peer.sources.rows import CsvRows, Header, JsonRows
 from tacit.privacy.ledger.open_files import SHORT
@@ -69,8 +69,7 @@ class FileTail:
         known: KnownRecords,
         features: Sequence[str] | None = None,
         key: Sequence[str] = (),
-        on_bad: Callable[[DataError], None] | None = None,
-        on_known: Callable[[int], None] | None = None,
+        not_learnt: NotLearnt | None = None,
         poll: float = 0.05,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -79,8 +78,7 @@ class FileTail:
 
         Without `features` a CSV file's are all columns but the label and the key, in the order of its header line; a
         JSON line's are the list under "x". `known` are the records that were used; `key` names the columns by which
-        they are known, all unless given. `on_bad` gets the fault of each row that cannot be used, `on_known` how many
-        rows were passed over.
+        they are known, all unless given.
         """
         if format not in ("csv", "jsonl"):
             raise ConfigError(f"format {format!r}: expected csv or jsonl")
@@ -89,13 +87,11 @@ class FileTail:
         if features is not None and (label in features or len(set(features)) != len(features)):
             raise ConfigError(f"features {', '.join(features)}: name each column once, and the label {label!r} apart")
         self.path = Path(path)
-        self.bad = self.known = 0
-        """Rows that could not be used, and rows that had been used before, since the start."""
+        self.not_learnt = not_learnt or NotLearnt(str(path))
         self._rows = (CsvRows if format == "csv" else JsonRows)(str(path), form, label, features, key)
         self._known, self._key = known, tuple(key)
-        self._on_bad, self._on_known = on_bad, on_known
         self._poll, self._clock, self._sleep = poll, clock, sleep
-        self._log, self._lock = Log(), threading.Lock()
+        self._lock = threading.Lock()
         self._place, self._file = Place(key=self._key), NO_FILE
         self._scan: FileScan | None = None
         self._refused: tuple[tuple[int, ...], str] | None = None
@@ -138,7 +134,7 @@ class FileTail:
             place = step.place
             samples += step.samples
             seen += step.seen
-            self._report(step)
+            self.not_learnt.report(step.faults, step.known)
             left, more = deadline - self._clock(), place != before or step.busy
             # A batch is not cut short while rows are there, or the length of one would move others into other batches.
             if len(samples) >= limit or step.over or (left <= 0 and not (more and samples)):
@@ -153,18 +149,6 @@ class FileTail:
         """Close the file."""
         with self._lock:
             self._leave()
-
-    def _report(self, step: _Step) -> None:
-        for fault in step.faults:
-            self.bad += 1
-            self._log.seldom(f"row of {self.path}", "row not used", fault=str(fault), bad=self.bad)
-            if self._on_bad is not None:
-                self._on_bad(fault)
-        if step.known:
-            self.known += step.known
-            self._log.seldom(f"known in {self.path}", "rows were used before", known=self.known)
-            if self._on_known is not None:
-                self._on_known(step.known)
 
     # -- which file ----------------------------------------------------------------------------------------------------
 

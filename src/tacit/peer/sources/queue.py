@@ -38,10 +38,10 @@ class Sample(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """Mark of a used file record in the store, by which it is known when it comes again."""
+    """Mark of a used record in the store, by which it is known when it comes again."""
 
     file: int
-    """Number of the file that it came from."""
+    """Number of the file that it came from; 1 for every other source."""
     digest: bytes
 
 
@@ -53,6 +53,8 @@ class Taken(NamedTuple):
     cursor: Cursor
     seen: Sequence[Seen] = ()
     """Marks to store in the transaction that uses the samples."""
+    used: int | None = None
+    """Number up to which that transaction uses up the store's queue."""
 
 
 class Source(Protocol):
@@ -204,15 +206,23 @@ def batch_of(samples: Sequence[Sample | None], size: int, features: int, dtype: 
 
 _LAYOUT = struct.Struct("<BId")
 _VERSION = 1
+_NO_SAMPLE = b"\0"
 
 
-def encode(sample: Sample) -> bytes:
-    """Return a sample as bytes: version (1), number of features (4), y (8), x (8 each), little-endian."""
+def encode(sample: Sample | None) -> bytes:
+    """Return a sample as bytes: version (1), number of features (4), y (8), x (8 each), little-endian.
+
+    None, an unusable record that takes its place, is one byte.
+    """
+    if sample is None:
+        return _NO_SAMPLE
     return _LAYOUT.pack(_VERSION, len(sample.x), sample.y) + sample.x.astype("<f8").tobytes()
 
 
-def decode(content: bytes) -> Sample:
+def decode(content: bytes) -> Sample | None:
     """Return the sample that `encode` wrote."""
+    if content == _NO_SAMPLE:
+        return None
     if len(content) >= _LAYOUT.size:
         version, features, y = _LAYOUT.unpack_from(content)
         if version == _VERSION and len(content) == _LAYOUT.size + 8 * features:
@@ -226,16 +236,19 @@ def decode(content: bytes) -> Sample:
 class SampleStore(Protocol):
     """Interface of the peer's store to the queue. Calls block, and are made in the executor's threads."""
 
-    def append_samples(self, contents: Sequence[bytes]) -> int:
+    def append_samples(self, contents: Sequence[bytes], seen: Sequence[Seen] = ()) -> int:
         """Add samples in one transaction; return the number of the last ever added when they are durable.
 
-        They are numbered 1, 2, ... without a gap. For no samples it returns that number at once.
+        They are numbered 1, 2, ... without a gap. For no samples it returns that number at once. `seen` are the marks
+        of their records, which are known from then on.
         """
 
     def samples(self, limit: int) -> list[tuple[int, bytes]]:
         """Return the oldest samples that no commit has used yet, with their numbers."""
 
 
+_Entry = tuple[bytes, Seen | None]
+"""A sample as bytes, with the mark of its record."""
 _Result = TypeVar("_Result")
 
 
@@ -253,7 +266,7 @@ class SampleQueue:
         """Take the open store and the executor whose threads may use it; at most `capacity` samples wait."""
         check_count("capacity", capacity)
         self._store, self._form, self._executor, self.capacity = store, form, executor, capacity
-        self._waiting: list[tuple[bytes, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[_Entry, asyncio.Future[None]]] = []
         self._unwritten = 0
         self._writer: asyncio.Task[None] | None = None
         self._closed = False
@@ -282,14 +295,25 @@ class SampleQueue:
         If the caller is cancelled, the sample may have been added or not.
         """
         content = encode(self._form.check(x, y))
+        await self.has_room()
+        await self._add([(content, None)])
+
+    async def has_room(self) -> None:
+        """Wait while the queue is full."""
         while self.depth >= self.capacity and not self._closed:
             self._room.clear()
             await self._room.wait()
-        await self._add([content])
+
+    async def deliver(self, records: Sequence[tuple[Sample | None, Seen | None]]) -> None:
+        """Add records with their marks, all in one commit; None in the place of one that cannot be used.
+
+        They are let in even where the queue is full: `has_room` waits.
+        """
+        await self._add([(encode(sample), seen) for sample, seen in records])
 
     async def push(self, samples: Sequence[tuple[object, object]]) -> bool:
         """Add samples, all or none; False where there is no room for them now."""
-        contents = [encode(self._form.check(x, y, f"sample {i}")) for i, (x, y) in enumerate(samples)]
+        contents = [(encode(self._form.check(x, y, f"sample {i}")), None) for i, (x, y) in enumerate(samples)]
         if len(contents) > self.capacity:
             raise DataError(f"{len(contents)} samples at once; expected at most {self.capacity}: send them in parts")
         if self.depth + len(contents) > self.capacity and not self._closed:
@@ -313,7 +337,7 @@ class SampleQueue:
         samples = [decode(content) for _, content in rows]
         self._taken = rows[-1][0]
         self._room.set()
-        return Taken(samples, self._taken)
+        return Taken(samples, self._taken, used=self._taken)
 
     async def close(self) -> None:
         """Write the samples that wait, and refuse new ones."""
@@ -332,7 +356,7 @@ class SampleQueue:
                 return rows
             ask *= 2
 
-    async def _add(self, contents: list[bytes]) -> None:
+    async def _add(self, contents: Sequence[_Entry]) -> None:
         if self._closed:
             raise QueueClosed("the peer is stopping and takes no more samples; send them again when it runs")
         written = [asyncio.get_running_loop().create_future() for _ in contents]
@@ -346,7 +370,8 @@ class SampleQueue:
         """Write all samples that wait in one commit, and again while more have come meanwhile."""
         while self._waiting:
             batch, self._waiting = self._waiting, []
-            append = partial(self._store.append_samples, [content for content, _ in batch])
+            seen = [mark for (_, mark), _ in batch if mark is not None]
+            append = partial(self._store.append_samples, [content for (content, _), _ in batch], seen)
             fault: Exception | None = None
             try:
                 self._appended = await self._in_thread(append)

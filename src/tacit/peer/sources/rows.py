@@ -1,4 +1,4 @@
-"""Rows of a text file as samples: CSV with a header line, and JSON lines.
+"""Records as samples: CSV with a header line, JSON lines, messages of a broker, rows of a query.
 
 A row has an identity, by which its record is known when it comes again. It is made of all fields with their names, or
 of the key's alone, in a form that does not depend on line ends, blanks around a field, quotes, the order of the columns
@@ -14,7 +14,7 @@ import hashlib
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple
@@ -64,13 +64,34 @@ class Header:
     """CSV: of all fields of a row."""
 
 
-class Rows(ABC):
-    """Reader of a format."""
+class Records(ABC):
+    """Maker of samples from fields with names, and of the digests by which their records are known."""
 
     def __init__(
         self, name: str, form: SampleForm, label: str, features: Sequence[str] | None, key: Sequence[str] = ()
     ) -> None:
         self.name, self.form, self.label, self.features, self.key = name, form, label, features, tuple(key)
+
+    def _made(self, header: Header, fields: list[tuple[str, Any]], line: bytes, where: str) -> Row:
+        """Return the row of some fields; it is known by `line` where its key is missing."""
+        named = sorted(((name, _canonical(value)) for name, value in fields), key=repr)
+        key = [[value for other, value in named if other == name] for name in self.key]
+        for name, values in zip(self.key, key, strict=True):
+            if values in ([], [""]):
+                text = f"{where}, column {name!r}: the key is missing, by which the record is known; fill it in"
+                return Row.unreadable(line, DataError(text))
+        found = _digest(b"key " if self.key else b"row ", _text(key or named)), _columns(tuple(n for n, _ in named))
+        try:
+            return Row(*found, self._sample(header, fields, where))
+        except DataError as bad:
+            return Row(*found, None, bad)
+
+    @abstractmethod
+    def _sample(self, header: Header, fields: list[tuple[str, Any]], where: str) -> Sample: ...
+
+
+class Rows(Records):
+    """Reader of a format of lines."""
 
     def header(self, read: Read) -> Header | None:
         """Return the header; None where it is not complete yet. A file that cannot be used is refused."""
@@ -90,24 +111,11 @@ class Rows(ABC):
             return Row.unreadable(line, bad)
         except DataError as bad:
             return Row.unreadable(line, bad)
-        named = sorted(((name, _canonical(value)) for name, value in fields), key=repr)
-        key = [[value for other, value in named if other == name] for name in self.key]
-        for name, values in zip(self.key, key, strict=True):
-            if values in ([], [""]):
-                text = f"{where}, column {name!r}: the key is missing, by which the record is known; fill it in"
-                return Row.unreadable(line, DataError(text))
-        found = _digest(b"key " if self.key else b"row ", _text(key or named)), _columns(tuple(n for n, _ in named))
-        try:
-            return Row(*found, self._sample(header, fields, where))
-        except DataError as bad:
-            return Row(*found, None, bad)
+        return self._made(header, fields, line, where)
 
     @abstractmethod
     def _read(self, header: Header, text: str, where: str) -> list[tuple[str, Any]]:
         """Return the fields of a line with their names."""
-
-    @abstractmethod
-    def _sample(self, header: Header, fields: list[tuple[str, Any]], where: str) -> Sample: ...
 
 
 class CsvRows(Rows):
@@ -159,9 +167,19 @@ class CsvRows(Rows):
 
 
 class JsonRows(Rows):
-    """An object per line."""
+    """An object per line, or per message of a broker."""
+
+    def message(self, payload: bytes | None, where: str) -> Row:
+        """Return the content of a message."""
+        payload = payload or b""
+        if len(payload) > LONGEST_LINE:
+            return Row.unreadable(payload, DataError(f"{where}: longer than {LONGEST_LINE} bytes"))
+        return self.row(self._own_header(), payload, where)
 
     def _header(self, read: Read) -> Header | None:
+        return self._own_header()
+
+    def _own_header(self) -> Header:
         names = None if self.features is None else tuple(self.features)
         return Header(0, 0, self.form if names is None else self.form._replace(names=names))
 
@@ -183,6 +201,48 @@ class JsonRows(Rows):
                 raise DataError(f"{where}, column {name!r}: it is missing; fill it in, or leave the row out")
         x = row["x"] if self.features is None else [row[name] for name in names]
         return header.form.check(x, row[self.label], where)
+
+
+class QueryRows(Records):
+    """Rows of a query, whose columns have names and values of their own types."""
+
+    def __init__(
+        self,
+        name: str,
+        form: SampleForm,
+        label: str,
+        features: Sequence[str] | None,
+        key: Sequence[str],
+        apart: Sequence[str] = (),
+    ) -> None:
+        """Take columns that are `apart`: no features, besides the label and the key."""
+        super().__init__(name, form, label, features, key)
+        self._apart = {label, *key, *apart}
+
+    def record(self, row: Mapping[str, Any], where: str) -> Row:
+        """Return the content of a row."""
+        fields = [(name, _of_data_base(value)) for name, value in row.items()]
+        names = self.features
+        if names is None:
+            names = [name for name in row if name not in self._apart]
+        header = Header(0, 0, self.form._replace(names=tuple(names)))
+        return self._made(header, fields, _text([[name, str(value)] for name, value in fields]), where)
+
+    def _sample(self, header: Header, fields: list[tuple[str, Any]], where: str) -> Sample:
+        row, names = dict(fields), header.form.names or ()
+        for name in (*names, self.label):
+            if name not in row:
+                raise DataError(f"{where}: the query has no column {name!r}; name those of the query in [stream]")
+        return header.form.check([row[name] for name in names], row[self.label], where)
+
+
+def _of_data_base(value: Any) -> Any:
+    """Return a value of a data base as JSON would have it."""
+    if isinstance(value, Decimal) and value.is_finite():
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, bool | float):
+        return int(value) if isinstance(value, bool) else _plain(value)
+    return value if value is None or isinstance(value, int | str) else str(value)
 
 
 def _text(content: object) -> bytes:

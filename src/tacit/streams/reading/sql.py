@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,11 +53,67 @@ class SqlQuery:
     @property
     def shown(self) -> str:
         """Kind, host and name of the data base: no user, no password."""
+        return shown(self.url)
+
+
+class DataBase:
+    """A data base by its URL, of which messages show neither user nor password."""
+
+    def __init__(self, url: str, name: str | None = None) -> None:
+        """Take a URL as `SqlQuery` has it; `name` is how messages call the data base."""
+        self.shown = name or shown(url)
+        self._url = _url(VARIABLE.sub(_from_environment, url))
+        self._lite = self._url.get_backend_name() == "sqlite"
+
+    def engine(self) -> Any:
+        """Return SQLAlchemy's engine; the driver has to be installed, and a file to be there."""
+        alchemy = require("sqlalchemy", extra="sql", purpose="a query")
+        file = self._url.database
+        if self._lite and file not in (None, "", ":memory:") and not self._url.query and not Path(file).is_file():
+            raise DataError(f"{self.shown}: there is no such file; check the URL (this folder is {Path.cwd()})")
         try:
-            url = _url(self.url)
-        except ConfigError:
-            return "a data base"
-        return f"{url.drivername}://{url.host or ''}/{url.database or ''}"
+            return alchemy.create_engine(self._url, hide_parameters=True)
+        except (alchemy.exc.SQLAlchemyError, ImportError) as fault:
+            reason = getattr(fault, "name", None) or type(fault).__name__
+            raise ConfigError(
+                f"{self.shown}: no driver for {self._url.drivername!r} ({reason}); install it by pip (of PostgreSQL: "
+                "pip install 'tacit[postgres]')"
+            ) from None
+
+    @contextmanager
+    def reading(self, engine: Any) -> Iterator[Any]:
+        """Open a connection whose transaction is rolled back, in SQLite one that may not write."""
+        alchemy = require("sqlalchemy", extra="sql", purpose="a query")
+        try:
+            with engine.connect() as connection:
+                if self._lite:
+                    connection.exec_driver_sql("PRAGMA query_only = ON")
+                yield connection
+                connection.rollback()
+        except alchemy.exc.SQLAlchemyError as fault:
+            said = str(getattr(fault, "orig", None) or fault).partition("\n")[0]
+            password = self._url.password
+            said = said.replace(str(password), "***") if password else said
+            raise DataError(f"{self.shown}: {said}; mend the query or the URL") from None
+
+    def probe(self, engine: Any) -> None:
+        """Connect, or say why that is not possible."""
+        with self.reading(engine):
+            pass
+
+    def rows(self, engine: Any, statement: Any) -> list[dict[str, Any]]:
+        """Return all rows of a statement by the names of their columns."""
+        with self.reading(engine) as connection:
+            return [dict(row) for row in connection.execute(statement).mappings()]
+
+
+def shown(url: str) -> str:
+    """Return kind, host and name of a data base: no user, no password."""
+    try:
+        found = _url(url)
+    except ConfigError:
+        return "a data base"
+    return f"{found.drivername}://{found.host or ''}/{found.database or ''}"
 
 
 def has_password(url: str) -> bool:
@@ -72,34 +130,19 @@ def open_query(data: SqlQuery, reading: Reading) -> Source:
       data: URL and query.
       reading: Marks in columns of text.
     """
-    alchemy = require("sqlalchemy", extra="sql", purpose="a query")
+    require("sqlalchemy", extra="sql", purpose="a query")
     require("pyarrow", extra="data")
     name = f"the query of {data.shown}"
-    url = _url(VARIABLE.sub(_from_environment, data.url))
-    lite = url.get_backend_name() == "sqlite"
-    if lite and url.database not in (None, "", ":memory:") and not url.query and not Path(url.database).is_file():
-        raise DataError(f"{name}: there is no such file; check the URL (this folder is {Path.cwd()})")
+    base = DataBase(data.url, name)
+    engine = base.engine()
+    rows: list[Any] = []
     try:
-        engine = alchemy.create_engine(url)
-    except (alchemy.exc.SQLAlchemyError, ImportError) as fault:
-        reason = getattr(fault, "name", None) or type(fault).__name__
-        raise ConfigError(f"{name}: no driver for {url.drivername!r} ({reason}); install it by pip") from None
-    try:
-        with engine.connect() as connection:
-            if lite:
-                connection.exec_driver_sql("PRAGMA query_only = ON")
-            result = connection.execute(alchemy.text(data.query))
+        with base.reading(engine) as connection:
+            result = connection.execute(require("sqlalchemy", extra="sql").text(data.query))
             names = tuple(result.keys())
-            rows: list[Any] = []
             while some := result.fetchmany(ROWS_AT_ONCE):
                 rows += some
                 limits.refuse_beyond(len(rows) * len(names) * VALUE_BYTES, f"{name}: {len(rows):,} rows", DataError)
-            connection.rollback()
-    except alchemy.exc.SQLAlchemyError as fault:
-        said = str(getattr(fault, "orig", None) or fault).partition("\n")[0]
-        password = url.password
-        said = said.replace(str(password), "***") if password else said
-        raise DataError(f"{name}: {said}; mend the query or the URL") from None
     finally:
         engine.dispose()
     if len(set(names)) < len(names):
