@@ -53,6 +53,15 @@ class ChurnNetwork(Network):
                 self.latencies.setdefault((name, other), self.weather.latency)
         self._at(self.pause, self._shuffle)
 
+    def resume(self, seconds: float) -> None:
+        """Let members come and go again, after a quiet point."""
+        self.weather = dataclasses.replace(self.weather, until=self.now + seconds)
+        self.last_round = 10**9
+        self._at(self.now, self._part)
+        self._at(self.now + self.pause, self._shuffle)
+        for host in self.hosts.values():
+            self._alarm(host, self.now)
+
     def _host(self, name: str, directory: Path) -> Host:
         host = super()._host(name, directory)
         host.ready = list(self.weather.data_gap * np.arange(20_000))

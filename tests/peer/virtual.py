@@ -47,6 +47,8 @@ from tests.peer.weather import (
 class Network:
     """Peers of one setting under one seed."""
 
+    budget = BUDGET
+
     def __init__(self, setting: Setting, seed: int, directory: Path, weather: Weather | None = None, verbose=False):
         self.setting, self.seed, self.verbose = setting, seed, verbose
         self.chance = random.Random(f"{setting.name} {seed}")
@@ -150,7 +152,7 @@ class Network:
     # -- peers ---------------------------------------------------------------------------------------------------------
 
     def _start(self, host: Host) -> None:
-        budget = BUDGET if self.setting.booked else NOTHING_BOOKED
+        budget = self.budget if self.setting.booked else NOTHING_BOOKED
         make = PeerStore.open if host.path.exists() else PeerStore.create
         host.store = make(host.path, budget, "job")
         host.node = Node(self.setting.plans[host.name], host.store, DEADLINE, self.now, self.setting.functions)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from tacit.core.contract import Algorithm, Key, Links, Params, State, View
 from tacit.core.errors import ContractError
@@ -51,13 +52,14 @@ def moved_state(
 
 
 def _taken_over(old: Any, new: Any, axis: int, sources: Sequence[int]) -> Any:
-    known = jnp.asarray([0 <= source < old.shape[axis] for source in sources])
-    rows = jnp.take(old, jnp.asarray([max(source, 0) for source in sources]), axis=axis, mode="clip")
+    before, fresh = np.asarray(old), np.asarray(new)
+    known = [0 <= source < before.shape[axis] for source in sources]
+    rows = np.take(before, [source if there else 0 for source, there in zip(sources, known, strict=True)], axis)
+    # What init gives to a slot does not depend on which slot it is.
+    first = np.take(fresh, [0], axis)
     shape = [1] * rows.ndim
     shape[axis] = len(sources)
-    others = [slice(None)] * rows.ndim
-    others[axis] = slice(0, 1)  # what init gives to a slot does not depend on which it is
-    return jnp.where(known.reshape(shape), rows, new[tuple(others)]).astype(old.dtype)
+    return jnp.asarray(np.where(np.reshape(known, shape), rows, first).astype(before.dtype))
 
 
 def _axes(

@@ -18,6 +18,8 @@ from tacit.core.contract import Links, View
 from tacit.core.errors import ConfigError, StoreError
 from tacit.runtime.slots import NO_SLOT, Side
 
+FEWEST_SLOTS = 4
+"""Of each side, beside the own one."""
 UNASSIGNED = 0
 """In the place of a slot: it is assigned when the next round begins."""
 
@@ -156,11 +158,12 @@ class LinkBook:
                 continue
             taken = {link.slot for link in links.values()}
             free = [slot for slot in range(1, self.size[side]) if slot not in taken]
-            missing = len(new) - len(free)
-            if missing > 0:
-                grown = self.size[side] + missing if self.size[side] == 1 else 2 * (self.size[side] + missing)
-                free += range(self.size[side], grown)
-                self.size[side] = grown
+            room = FEWEST_SLOTS
+            while room < len(taken - {UNASSIGNED}) + len(new):
+                room *= 2
+            if 1 + room > self.size[side]:  # few sizes, since functions are compiled for each
+                free += range(self.size[side], 1 + room)
+                self.size[side] = 1 + room
             kept[side] = [slot if slot == 0 or slot in taken else NO_SLOT for slot in range(self.size[side])]
             for name, slot in zip(sorted(new, key=lambda name: links[name].agent), free, strict=False):
                 links[name] = replace(links[name], slot=slot)
