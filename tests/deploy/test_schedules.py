@@ -1,9 +1,5 @@
 """Schedules of a job: what each peer works out for itself is what the simulator has, and both ends of a link agree."""
 
-import re
-from pathlib import Path
-
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -14,6 +10,8 @@ import tacit
 from tacit import runtime
 from tacit.config.job import load_job
 from tacit.config.peer import load_peer
+from tacit.config.schedule import refuse_method
+from tacit.config.sections import Place
 from tacit.core.errors import ConfigError
 from tacit.deploy import comparison
 from tacit.deploy.assignment import plan_of
@@ -22,9 +20,12 @@ from tacit.deploy.swarm import Swarm
 from tacit.graphs import LinkDrop, Rotation, Shifts, Timetable
 from tacit.peer import run_in_process
 from tacit.peer.views import AgentViews
-from tests.deploy.homes import LAPLACE, found, job_text
+from tests.deploy.homes import found, job_text
 from tests.deploy.peers import learnt_together
 from tests.deploy.test_plan import add_weights, graph_of, plans
+from tests.faults.network_campaign import SETTINGS
+from tests.peer.virtual import Network
+from tests.peer.weather import CALM
 
 NAMES = ("a", "b", "c", "d")
 UNEVEN = {"a": ["b", "c", "d"], "b": ["c"], "c": ["d", "a"], "d": ["a"]}
@@ -125,7 +126,7 @@ def shift(name):
     )
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     dynamics=st.sampled_from(["", TURNS, CHANCE, CHANCE.replace("true", "false")]),
     tables=st.tuples(*(st.just("") | shift(name) for name in NAMES)).map("".join),
@@ -220,7 +221,123 @@ def test_an_experiment_says_it_in_the_same_words(tmp_path):
     np.testing.assert_allclose(run.models[0], memory.models[-1], atol=1e-6)
     assert np.array_equal(memory.models[3, 1], memory.models[4, 1])  # in round 5 it rests
     again = problem.config.settings()["graph"]
-    assert again["availability"][0]["agents"] == [1] and again["dynamics"]["hops"] == [1, 2, 3]
+    assert again["availability"][0]["agents"] == [1]
+    assert again["dynamics"]["hops"] == [1, 2, 3]
+
+
+FAULTS = [
+    ('[dynamics]\nkind = "opt_out"\nprobability = 0.5', ["[dynamics] kind", "opt_out", "rotation"]),
+    ('[dynamics]\nkind = "link_drop"\nprobability = 1.0', ["[dynamics]", "1.0"]),
+    ('[dynamics]\nkind = "rotation"\nhops = []', ["[dynamics]", "period of 0"]),
+    ('[dynamics]\nkind = "rotation"\nhops = [0]', ["[dynamics]", "0 is no distance"]),
+    ('[dynamics]\nkind = "rotation"\nhops = [1, 2]', ["[links.peers]", "3 is not among the hops [1, 2]"]),
+    ('[dynamics]\nkind = "rotation"\nhops = [1, 2, 3, 4]', ["4 leads round 4"]),
+    ('[dynamics]\nkind = "timetable"\nrounds = [[["a", "x"]]]', ["[dynamics]", "'x' is not a member"]),
+    ('[dynamics]\nkind = "timetable"\nrounds = [[["a", "b", "c"]]]', ["[dynamics]", "round 1", "[0, 1, 2]"]),
+    ('[dynamics]\nkind = "timetable"\nrounds = [[["a", "b"]]]', ["[links.peers]", "up in no round"]),
+    ("dynamics = 3", ["dynamics = 3"]),
+    ("availability = 0.5", ["[[availability]] = 0.5"]),
+    ('[[availability]]\nmembers = ["x"]', ["[[availability]] members", "'x'"]),
+    ('[[availability]]\nmembers = ["a"]\n[[availability]]\nmembers = ["a"]', ["[[availability]]", "twice"]),
+    ("[[availability]]\nfirst = 2\n[[availability]]\nlast = 4", ["[[availability]]", "2 tables"]),
+    ("[[availability]]\nfirst = 5\nlast = 4", ["[[availability]]", "last = 4"]),
+    ("[[availability]]\nperiod = 5", ["[[availability]]", "period and rounds"]),
+    ("[[availability]]\nperiod = 5\nrounds = 6", ["[[availability]]", "rounds = 6"]),
+    ("[[availability]]\nprobability = 0.0", ["[[availability]] probability = 0.0"]),
+    ("[[availability]]\nweekdays = 5", ["[[availability]] weekdays"]),
+]
+
+
+@pytest.mark.parametrize(("schedule", "said"), FAULTS)
+def test_a_fault_names_key_value_and_remedy(tmp_path, schedule, said):
+    job = job_text("online_push_sum", ALL)
+    job = f"{schedule}\n{job}" if "[" not in schedule else with_schedule(job, schedule)
+    files = found(tmp_path, job, ALL, identities=False)
+    with pytest.raises(ConfigError) as caught:
+        plan_of(load_peer(files["a"]))
+    assert all(word in str(caught.value) for word in said), caught.value
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "schedule", "said"),
+    [
+        ("distributed_online", CHANCE.replace("true", "false"), "symmetric = true"),
+        ("distributed_online", '[dynamics]\nkind = "rotation"\nhops = [1, 2, 3]\n', "symmetric = true"),
+        ("zcdp_admm", "[[availability]]\nlast = 4\n", "the same in every round"),
+    ],
+)
+def test_a_method_that_cannot_have_it_is_refused(tmp_path, algorithm, schedule, said):
+    job = with_schedule(job_text(algorithm, ALL).replace("step = 0.5\n", ""), schedule)
+    files = found(tmp_path, job, ALL, links="", identities=False)
+    with pytest.raises(ConfigError, match=said):
+        plan_of(load_peer(files["a"]))
+
+
+def test_masks_need_the_same_senders_in_every_round():
+    method = tacit.algorithms.online_push_sum(tacit.objectives.logistic())
+    noise = tacit.privacy.local_graph_homomorphic(1.0)
+    hidden = method._replace(phases=(method.phases[0]._replace(mechanism=noise),))
+    with pytest.raises(ConfigError, match="masks"):
+        refuse_method(hidden, Place("job.toml", "[dynamics]"))
+
+
+def test_a_schedule_is_in_the_hash(tmp_path):
+    text = job_text("online_push_sum", ALL, seed=7)
+    hashes = set()
+    for k, schedule in enumerate(["", TURNS, CHANCE, SHIFTS, CHANCE + SHIFTS]):
+        file = tmp_path / f"{k}.toml"
+        file.write_text(with_schedule(text, schedule))
+        hashes.add(load_job(file).hash)
+    assert len(hashes) == 5
+
+
+def test_check_looks_at_every_round(tmp_path):
+    files = federation(tmp_path, "online_push_sum", ALL, TURNS + SHIFTS)
+    report = check_peers(list(files.values()))
+    assert not report.faults, report.faults
+    assert any("b 60%" in line for line in report.lines)
+
+
+@pytest.mark.parametrize("rests", [False, True])
+def test_who_rests_is_charged_nothing_in_the_simulator(rests):
+    noisy = tacit.privacy.laplace(epsilon=1.0, clip=1.0)
+    method = tacit.algorithms.online_push_sum(tacit.objectives.logistic(), step=0.5, mechanism=noisy)
+    stream = tacit.streams.from_arrays(np.eye(3, 2), np.ones(3), [[0], [1], [2]], exhausted="cycle")
+    topology = tacit.graphs.as_topology(tacit.graphs.ring(3))
+    if rests:
+        topology = topology.available("peer", 1.0, shifts=Shifts.of(3, period=5, rounds=2))
+    run = tacit.simulate(method, topology, stream, rounds=10, progress=False)
+    assert run.privacy.summary()["epsilon"] == pytest.approx(4.0 if rests else 10.0)
+
+
+def test_a_peer_charges_nothing_where_it_rests(tmp_path):
+    setting = SETTINGS["ops, in shifts, booked"]()
+    network = Network(setting, 0, tmp_path, CALM)
+    try:
+        network.run(60.0)
+        assert network.finished
+        for name, host in network.hosts.items():
+            assert host.store.ledger.releases == len(rounds_of(setting.plans[name], setting.rounds))
+        assert network.hosts["peer-4"].store.ledger.releases == 2
+    finally:
+        network.close()
+
+
+def test_a_peer_that_is_killed_where_it_rests_goes_on_in_its_next_round(tmp_path):
+    setting = SETTINGS["ops, in shifts"]()
+    network = Network(setting, 1, tmp_path, CALM)
+    try:
+        while (network.hosts["peer-2"].round, network.hosts["peer-2"].node.between_rounds) != (3, True):
+            network.step()
+        rests = network.hosts["peer-2"]
+        assert (rests.node.next_round, rests.node.position.round) == (6, 4)  # it has confirmed before it rests
+        network._kill(rests)
+        network.run(60.0)
+        assert network.finished
+        expected = np.asarray(setting.reference)[2]
+        np.testing.assert_array_equal(np.asarray(network.hosts["peer-2"].node.model()), expected)
+    finally:
+        network.close()
 
 
 @pytest.mark.slow

@@ -32,6 +32,7 @@ from tacit.config import experiment_sections as sections
 from tacit.config import job as jobs
 from tacit.config import peer as peers
 from tacit.config import stream as streams
+from tacit.config.schedule import AgentShift, MemberShift
 from tacit.core.errors import TacitError, TacitWarning
 from tacit.experiments import build, parse
 from tests.deploy.homes import LAPLACE, job_text, peer_text
@@ -45,7 +46,7 @@ EXAMPLES: Mapping[str, Any] = {
     "probability": 0.5, "table": [[True] * 5], "dim": 3, "label": "y", "shards_per_agent": 1, "alpha": 1.0,
     "fraction": 0.5, "smallest": 1, "largest": 2, "classes": 2, "epsilon": 1.0, "clip": 1.0, "noise_multiplier": 1.0,
     "decay": 0.5, "rounds": 2, "delta": 1e-5, "noise_std": 1.0, "limit": 1.0, "cohort": 2, "clusters": 1,
-    "constraints": {"kind": "size_limit", "limit": 1.0},
+    "constraints": {"kind": "size_limit", "limit": 1.0}, "hops": [1, 4],
 }  # fmt: skip
 """Values of keys that have to be there."""
 BASE: Mapping[str, Any] = {
@@ -135,8 +136,11 @@ def documents() -> Iterator[tuple[dict[str, Any], Path_, list[str]]]:
         yield made(graph=graph), ("graph",), ["kind", *keys, *sections.SeededGraph.model_fields]
     for kind, function in config.DYNAMICS.items():
         given, keys = required(function, frozenset())
+        given |= {"rounds": [[[k, (k + way) % 5] for k in range(5)] for way in (1, -1)]} if kind == "timetable" else {}
         graph = {"kind": "ring", "agents": 5, "dynamics": {"kind": kind, **given}}
         yield made(graph=graph), ("graph", "dynamics"), ["kind", *keys]
+    graph = {"kind": "ring", "agents": 5, "availability": [{"agents": [1], "period": 3, "rounds": 2}]}
+    yield made(graph=graph), ("graph", "availability", 0), list(AgentShift.model_fields)
     for kind, function in config.SYNTHETIC.items():
         given, keys = required(function, config.OF_THE_RUN)
         yield made(stream={"kind": kind, **given}), ("stream",), ["kind", "seed", *keys]
@@ -185,6 +189,15 @@ def job_documents() -> Iterator[tuple[dict[str, Any], Path_, list[str]]]:
     yield whole, ("members",), ["peer", "server"]
     yield whole, ("clusters",), ["hospital-a"]
     yield whole, ("objective",), ["kind", "l1", "l2"]
+    link = ["hospital-a", "hospital-b"]
+    for dynamics in (
+        {"kind": "link_drop", "probability": 0.5, "symmetric": True},
+        {"kind": "rotation", "hops": [1, 2], "symmetric": True},
+        {"kind": "timetable", "rounds": [[link], [link[::-1]]], "symmetric": False},
+    ):
+        yield {**whole, "dynamics": dynamics}, ("dynamics",), list(dynamics)
+    shift = {"members": ["hospital-a"], "period": 3, "rounds": 2}
+    yield {**whole, "availability": [shift]}, ("availability", 0), list(MemberShift.model_fields)
     yield from methods(lambda method: {**whole, "algorithm": method}, ("algorithm",))
 
 

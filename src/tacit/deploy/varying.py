@@ -14,9 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit import graphs, runtime
-from tacit.config.sections import Place, located
 from tacit.core.contract import Links
-from tacit.core.errors import ConfigError
+from tacit.core.errors import ConfigError, GraphError
 
 if TYPE_CHECKING:
     from tacit.config.peer import PeerSettings
@@ -69,11 +68,15 @@ class VaryingLinks:
         source, target = self._ends
         algorithm, size = settings.job.algorithm, self._sizes[0]
         chosen: Any = self._schedule.on(source, target)
-        here = Place(str(settings.file), f"[links.{name}]")
-        with located(here):
-            if isinstance(chosen, graphs.Schedule):
+        if isinstance(chosen, graphs.Schedule):
+            try:
                 chosen.check(self._senders, self._receivers, size, {self._agent})
-                chosen = graphs.Periodic(chosen.table(self._senders, self._receivers, size))
+            except GraphError as error:
+                raise ConfigError(
+                    f"{settings.file}: [links.{name}] and {self._schedule.place.section} of the job: {error} (members "
+                    "are counted from 0, in the order of [members])"
+                ) from error
+            chosen = graphs.Periodic(chosen.table(self._senders, self._receivers, size))
         if chosen is None or source != target or not {"symmetric", "doubly_stochastic"} & algorithm.requires:
             return chosen
         if self._leaves_one_way(chosen):
