@@ -243,6 +243,8 @@ class Sending(Watched):
         self.letters: list[tuple[str, str, bytes]] = []
         self.curious = False
         self.notices: list[tuple[str, bytes]] = []
+        self.wake: Callable[[], None] = lambda: None
+        """Of the dialer, which has to let go what is confirmed."""
         super().__init__()
 
     def current_round(self) -> int:
@@ -254,6 +256,7 @@ class Sending(Watched):
     def confirmed(self, name: str, position: Position) -> None:
         self.positions.append(position)
         self.parcels = [p for p in self.parcels if p.receiver != name or (p.round, p.phase) >= position]
+        self.wake()
         self.changed.set()
 
     def refused(self, name: str, parcel: Parcel, reason: str, detail: str) -> None:
@@ -304,6 +307,7 @@ class Mouth:
     ) -> None:
         self.sending, self.diary = sending, Diary()
         self.dialer = Dialer(sending, to, address, federation.watches[name], self.diary, settings)
+        sending.wake = self.dialer.wake
 
 
 @contextlib.asynccontextmanager

@@ -260,7 +260,7 @@ class Peer(CloseOnce):
         return self.status()
 
     async def _metrics(self) -> str:
-        self._service.prequential.publish()
+        await self._service.publish()
         return self.counters.render()
 
     async def _push(self, samples: Sequence[tuple[object, object]]) -> bool:

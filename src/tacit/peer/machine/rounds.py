@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import jax.numpy as jnp
 import numpy as np
@@ -117,18 +117,18 @@ class RoundMachine:
         """Parameters to predict with now."""
         return self.functions.model(self.state)
 
-    @property
-    def model_alone(self) -> Params:
-        """Model after the last phase had only the agent's own message arrived."""
-        if self._last is None:
-            return self.model
-        index, state, own, view = self._last
-        alone = np.zeros(view.into.weight.shape)
-        alone[0] = 1
-        inbox = self._inbox(index, {} if own is None else {0: own}, view)
-        if inbox.weight is not None:
-            inbox.weight = jnp.asarray(alone, inbox.weight.dtype)
-        return self.functions.model(self.functions.absorb(index, self.key, state, inbox, view))
+    def comparison(self) -> Callable[[], tuple[Params, Params]]:
+        """Return a function that computes the model without and with what neighbours sent in the last phase."""
+        functions, state, (index, before, own, view) = self.functions, self.state, self._last or (0, None, None, None)
+
+        def compared() -> tuple[Params, Params]:
+            if view is None:
+                return functions.model(state), functions.model(state)
+            inbox = self._inbox(index, {} if own is None else {0: own}, view)
+            inbox.weight = None if inbox.weight is None else jnp.zeros_like(inbox.weight).at[0].set(1)
+            return functions.model(functions.absorb(index, self.key, before, inbox, view)), functions.model(state)
+
+        return compared
 
     def begin(self, batch: Batch, views: Views, records: Iterable[int] | None = None) -> list[Envelope]:
         """Start the next round.

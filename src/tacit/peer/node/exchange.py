@@ -157,7 +157,7 @@ class Dispatch(Protocol):
         """Return the unconfirmed parcels to a neighbour that may leave now, oldest first."""
 
     def confirmed(self, name: str, position: Position) -> None:
-        """Forget the parcels that a neighbour at this position needs no more."""
+        """Forget the parcels that a neighbour at this position needs no more, and wake its dialer then."""
 
     def refused(self, name: str, parcel: Parcel, reason: str, detail: str) -> None:
         """Note that a neighbour did not accept a parcel."""

@@ -204,10 +204,9 @@ class Node:
         """Whether an agent of this role has a model."""
         return self.plan.role == self.plan.algorithm.predictor
 
-    def model_alone(self) -> Params:
-        """Return the model after the last phase had no neighbour been heard."""
-        with self.plan.precision():
-            return self.machine.model_alone
+    def comparison(self) -> Callable[[], tuple[Params, Params]]:
+        """Return a function that computes the model had no neighbour been heard in the last phase, and as it is."""
+        return self.machine.comparison()
 
     @property
     def releases_cut(self) -> int:

@@ -57,7 +57,7 @@ class PeerService(CloseOnce):
         counters: Counters,
         log: Log | None = None,
         doors: DoorLimits | None = None,
-        after_round: Callable[[int, Params], None] = lambda round_, model: None,
+        after_round: Callable[[int, Params], None] | None = None,
         progress: int = 0,
         traces: Traces = NO_TRACES,
     ) -> None:
@@ -71,6 +71,8 @@ class PeerService(CloseOnce):
         self._watch, self._feed, self.pace = watch, feed, pace
         self.log, self.counters = log or Log(), counters
         self._after_round = after_round
+        self._compared: Callable[[], tuple[Params, Params]] | None = None
+        """Computes the model without and with its neighbours, of the last round."""
         self._worker = worker
         self._store = store
         self._pads: dict[str, PairwiseSecrets] = {}
@@ -191,6 +193,17 @@ class PeerService(CloseOnce):
             await self._in_worker(lambda: act(members))
         self._moved()
 
+    async def publish(self) -> None:
+        """Set the figures that are computed when somebody asks for them."""
+        self.prequential.publish()
+        compared = self._compared
+        if compared is not None:
+            await asyncio.to_thread(self._publish_distance, compared)
+
+    def _publish_distance(self, compared: Callable[[], tuple[Params, Params]]) -> None:
+        with self.node.plan.precision():
+            self.counters.set("tacit_consensus_distance", distance(*compared()))
+
     def faults(self) -> list[str]:
         """Return what is wrong with the peer; nothing if it is well."""
         found = [] if self.fault is None else [str(self.fault)]
@@ -299,9 +312,9 @@ class PeerService(CloseOnce):
         node = self.node
         node.proceed(time.monotonic())
         if node.between_rounds and node.predicts:
-            model = node.model()
-            self._after_round(node.round, model)
-            self.counters.set("tacit_consensus_distance", distance(node.model_alone(), model))
+            self._compared = node.comparison()
+            if self._after_round is not None:
+                self._after_round(node.round, node.model())
 
     async def _step(self, work: Callable[[], None]) -> None:
         async with self.links.turn:

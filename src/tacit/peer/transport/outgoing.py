@@ -134,7 +134,6 @@ class OutgoingLink:
             self.send_waiting()
         elif kind == wire.PROGRESS:
             self._dispatch.confirmed(self._name, self._codec.position(parse(kind, payload)))
-            self.send_waiting()  # so that what was confirmed is let go
         elif kind == wire.RECEIPT:
             self._note_refusal(parse(kind, payload))
         elif kind == wire.LETTER:
