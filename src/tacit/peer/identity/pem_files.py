@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import secrets
 from collections.abc import Iterator, Sequence
@@ -109,6 +110,21 @@ def replace_file(path: Path, content: bytes, mode: int) -> None:
     """Write a file, whole or not at all, in place of an existing one."""
     with _written_aside(path, content, mode) as aside:
         aside.replace(path)
+
+
+@contextlib.contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Wait until no other process changes a file, and keep others from it."""
+    lock = path.with_name(f"{path.name}.lock")
+    try:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise IdentityError(f"{lock} cannot be written ({error.strerror}): let this user write there") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager
