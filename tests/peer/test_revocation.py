@@ -159,6 +159,11 @@ def test_a_renewed_peer_gets_in_and_its_old_certificate_does_not(authority):
     authority.revoke("a")
     authority.send("b")
     authority.enrol("a")
+    issued = [load_certificates(path)[0] for path in (authority.ca / "issued").iterdir()]
+    assert {f"{one.serial_number:x}.crt" for one in issued} == {
+        path.name for path in (authority.ca / "issued").iterdir()
+    }
+    assert len(issued) == 4  # the old one is there too, to be revoked
     assert federation.watches["a"].current().fingerprint != old.watches["a"]._credentials.identity.fingerprint
     old.watches["a"].credentials = lambda kept=old.watches["a"]._credentials: kept  # the thief of the old key
     old.watches["a"].current = lambda kept=old.watches["a"]._credentials.identity: kept

@@ -50,3 +50,28 @@ def revoke(
         for serial, one in known.entries.items()
     ]
     print_table(("name", "serial number", "since (UTC)", ""), rows)
+
+
+@app.command(epilog="Example: tacit peer invite hospital-d --job job.toml --ca ca")
+@reported
+def invite(
+    name: Annotated[str, typer.Argument(help="The peer's name, as in its certificate.")],
+    job: Annotated[Path, typer.Option(help="The job's file, as its members have it.")] = Path("job.toml"),
+    ca: Authority = Path("ca"),
+    out: Annotated[Path | None, typer.Option(help="File to write; by default NAME.invitation.")] = None,
+    number: Annotated[
+        int | None, typer.Option(min=0, help="Its number in the job; by default its own, or the next that is free.")
+    ] = None,
+    days: Annotated[int, typer.Option(min=1, help="Until the time to join ends.")] = 30,
+) -> None:
+    """Invite a peer that is not among a job's members to join it within the epoch."""
+    from tacit.config.job import load_job
+    from tacit.peer.identity.invitation import invite as sign
+
+    found = load_job(job)
+    found.refuse_invited(name)
+    role = found.algorithm.learner
+    path = out or Path(f"{name}.invitation")
+    made = sign(name, found.settings_hash, role, len(found.members[role]), ca, path, days, number)
+    say(f"{name} is {role} {made.number} of {found.settings.name!r}, epoch {found.settings.epoch}")
+    say(f'send {path} to it; there: invitation = "{path.name}" in [peer], until {made.until:%Y-%m-%d %H:%M} UTC')

@@ -18,7 +18,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -39,6 +39,9 @@ from tacit.peer.identity.identity import validate_peer_name
 from tacit.peer.node.exchange import VERSION
 from tacit.peer.sources.queue import SampleForm
 from tacit.streams import Batch
+
+if TYPE_CHECKING:
+    from tacit.peer.identity.invitation import Invitation
 
 TABLES = ("job", "members", "clusters", "objective", "algorithm")
 
@@ -83,6 +86,8 @@ class Job:
 
     program: Program
     """The code that runs it."""
+    invited: Invitation | None = None
+    """Of a peer that is not among the members, in its own copy; no part of the hash."""
 
     @property
     def hash(self) -> str:
@@ -117,8 +122,20 @@ class Job:
         for role, names in self.members.items():
             if name in names:
                 return role, names.index(name)
+        if self.invited is not None and self.invited.name == name:
+            return self.invited.role, self.invited.number
         everyone = ", ".join(name for names in self.members.values() for name in names)
         raise ConfigError(f"{name!r} is not a member of the job; its members are {everyone}")
+
+    def refuse_invited(self, name: str) -> None:
+        """Refuse to let a name join by an invitation where it needs none, or where members are fixed."""
+        if self.algorithm.membership is None:
+            raise ConfigError(
+                f"members of {self.algorithm.name!r} are fixed within an epoch, so that nobody joins by an invitation: "
+                f"add {name!r} to [members] of the job, and count the epoch up"
+            )
+        if any(name in names for names in self.members.values()):
+            raise ConfigError(f"{name!r} is a member of the job, and needs no invitation")
 
 
 def _hashed(facts: Mapping[str, Any]) -> str:

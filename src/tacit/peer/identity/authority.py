@@ -59,7 +59,8 @@ def issue(csr_path: Path, name: str, ca_directory: Path, out: Path, days: int = 
     """Sign the request of the peer that is to be called `name`; writes and returns the certificate `out`.
 
     The request may hold only a P-256 key and that one name: anything else is refused, not dropped. A certificate that
-    this authority issued to the same name makes room, as in a renewal; nothing else is overwritten.
+    this authority issued to the same name makes room, as in a renewal; nothing else is overwritten. A copy, which
+    `revoke` can take back later, stays in ca/issued under the certificate's serial number.
     """
     validate_peer_name(name)
     public_key = _validate_request(csr_path, name)
@@ -80,8 +81,12 @@ def issue(csr_path: Path, name: str, ca_directory: Path, out: Path, days: int = 
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
         .sign(ca_key, hashes.SHA256())
     )
+    issued = ca_directory / "issued"
+    issued.mkdir(mode=0o700, exist_ok=True)
+    content = certificate.public_bytes(Encoding.PEM)
     write = replace_file if _is_renewed(out, name, ca) else write_new
-    write(out, certificate.public_bytes(Encoding.PEM), 0o644)
+    write(out, content, 0o644)
+    write_new(issued / f"{certificate.serial_number:x}.crt", content, 0o644)
     return out
 
 

@@ -129,7 +129,7 @@ def alone(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _written_aside(path: Path, content: bytes, mode: int) -> Iterator[Path]:
-    aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    aside = path.with_name(f".{secrets.token_hex(8)}.part")  # short, as the name may be as long as names can be
     try:
         descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
