@@ -107,6 +107,9 @@ def test_credentials_are_asked_for_each_connection_and_may_fail_for_a_while(fede
                     raise IdentityError("the certificate has ended: renew it")
                 return federation.watches["a"].credentials()
 
+            def current(self) -> Any:
+                return federation.watches["a"].current()
+
         async with ear(federation, "b", Hearing("a")) as b:
             one = Mouth(federation, "a", Sending(), "b", b.address, QUICK._replace(lifetime=0.05))
             one.dialer = Dialer(one.sending, "b", b.address, Watch(), one.diary, QUICK._replace(lifetime=0.05))

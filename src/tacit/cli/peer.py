@@ -80,16 +80,22 @@ def issue(
 @app.command(epilog="Example: tacit peer install hospital-a.crt --ca ca.crt --out identity")
 @reported
 def install(
-    certificate: Annotated[Path, typer.Argument(help="Certificate that the authority sent.")],
+    certificate: Annotated[Path, typer.Argument(help="Certificate, or revocation list, that the authority sent.")],
     ca: Annotated[
         Path | None, typer.Option(help="The authority's certificate; by default ca.crt, or the one in use.")
     ] = None,
     out: Annotated[Path, typer.Option(help="The peer's identity directory.")] = Path("identity"),
 ) -> None:
-    """Put a certificate beside its key, having checked both; a running peer takes it up without a restart."""
+    """Put a certificate beside its key, or a newer revocation list; a running peer takes it up without a restart."""
     from tacit.peer.identity.identity import identity_files
     from tacit.peer.identity.identity import install as put
+    from tacit.peer.identity.pem_files import read_file
+    from tacit.peer.identity.revocation import install_list, is_list
 
+    if certificate.exists() and is_list(read_file(certificate)):
+        listed = install_list(certificate, out)
+        say(f"revocation list {listed.number}: {', '.join(listed.names)}")
+        return
     sent = (Path("ca.crt"), identity_files(out).ca) if ca is None else (ca,)
     authority = next((path for path in sent if path.exists()), None)
     if authority is None:

@@ -43,6 +43,7 @@ from tacit.streams import Batch
 
 if TYPE_CHECKING:
     from tacit.config.schedule import JobSchedule
+    from tacit.peer.identity.invitation import Invitation
 
 TABLES = ("job", "members", "clusters", "dynamics", "availability", "objective", "algorithm")
 
@@ -89,6 +90,8 @@ class Job:
     """The code that runs it."""
     schedule: JobSchedule | None = None
     """Which links are up and which members are there; None: all, in every round."""
+    invited: Invitation | None = None
+    """Of a peer that is not among the members, in its own copy; no part of the hash."""
 
     @property
     def hash(self) -> str:
@@ -124,8 +127,20 @@ class Job:
         for role, names in self.members.items():
             if name in names:
                 return role, names.index(name)
+        if self.invited is not None and self.invited.name == name:
+            return self.invited.role, self.invited.number
         everyone = ", ".join(name for names in self.members.values() for name in names)
         raise ConfigError(f"{name!r} is not a member of the job; its members are {everyone}")
+
+    def refuse_invited(self, name: str) -> None:
+        """Refuse to let a name join by an invitation where it needs none, or where members are fixed."""
+        if self.algorithm.membership is None:
+            raise ConfigError(
+                f"members of {self.algorithm.name!r} are fixed within an epoch, so that nobody joins by an invitation: "
+                f"add {name!r} to [members] of the job, and count the epoch up"
+            )
+        if any(name in names for names in self.members.values()):
+            raise ConfigError(f"{name!r} is a member of the job, and needs no invitation")
 
 
 def _hashed(facts: Mapping[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
     job = "job.toml"        the job's file, beside this one unless the path is absolute
 
-    [peer]       name, listen, store
+    [peer]       name, listen, store; invitation: file of the authority, of a peer that is not among [members]
     [identity]   directory: where `tacit peer install` put certificate and key
     [links.X]    per link set: sends_to, hears; weight_to, weight_from where the weight rule needs more than it knows;
                  co_senders where messages are masked
@@ -22,9 +22,9 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
@@ -33,11 +33,14 @@ from tacit.config.job import Job, load_job, read_toml, refuse_unknown, table_of
 from tacit.config.sections import Place, Section, beside, check, check_path, located, toml_text
 from tacit.config.stream import Stream, stream_of
 from tacit.core import limits
-from tacit.core.errors import ConfigError
+from tacit.core.errors import ConfigError, IdentityError
 from tacit.peer.transport.admission import DoorLimits
 from tacit.privacy.accounting import Budget
 from tacit.privacy.noise import hides
 from tacit.runtime import link_ends
+
+if TYPE_CHECKING:
+    from tacit.peer.identity.invitation import Invitation
 
 TABLES = ("job", "peer", "identity", "links", "addresses", "privacy", "stream", "rounds", "operations", "limits")
 Weights = dict[str, float]
@@ -56,6 +59,8 @@ class PeerTable(Section):
     store: str = "state/store.db"
     joins: bool = False
     """Whether it joins peers that run already: it begins with nothing, when the first of them sends to it."""
+    invitation: str | None = None
+    """The authority's file, of a peer that joins and is not among the job's members."""
 
 
 class IdentityTable(Section):
@@ -130,6 +135,11 @@ class PeerSettings:
     limits: DoorLimits
 
     @property
+    def invitation(self) -> Invitation | None:
+        """Invitation of a peer that is not among the job's members, verified."""
+        return self.job.invited
+
+    @property
     def store(self) -> Path:
         """Path of the store."""
         return self.beside(self.peer.store)
@@ -188,6 +198,16 @@ def load_peer(path: Path) -> PeerSettings:
         return check(model, table_of(data, name, path, required), Place(str(path), f"[{name}]"))
 
     peer = section("peer", PeerTable, required=True)
+    identity = section("identity", IdentityTable)
+    for key, value in (
+        ("[peer] store", peer.store),
+        ("[peer] invitation", peer.invitation),
+        ("[identity] directory", identity.directory),
+    ):
+        check_path(value, Place(str(path), key))
+    if peer.invitation is not None:
+        with located(Place(str(path), "[peer] invitation")):
+            job = _invited(job, peer.name, path.parent / peer.invitation, path.parent / identity.directory)
     with located(Place(str(path), "[peer] name")):
         job.role_of(peer.name)
     validate_address(peer.listen, Place(str(path), "[peer] listen"), lowest_port=0)
@@ -196,13 +216,7 @@ def load_peer(path: Path) -> PeerSettings:
     privacy = section("privacy", PrivacyTable)
     with located(Place(str(path), "[privacy]")):
         booked, budget = budget_of(privacy, job.algorithm)
-    identity = section("identity", IdentityTable)
-    for key, value in (
-        ("[peer] store", peer.store),
-        ("[identity] directory", identity.directory),
-        ("[privacy] witness", privacy.witness),
-    ):
-        check_path(value, Place(str(path), key))
+    check_path(privacy.witness, Place(str(path), "[privacy] witness"))
     operations = section("operations", OperationsTable)
     if operations.traces is not None and not COLLECTOR.fullmatch(operations.traces):
         raise ConfigError(
@@ -225,6 +239,23 @@ def load_peer(path: Path) -> PeerSettings:
         operations=operations,
         limits=DoorLimits(**section("limits", LimitsTable).model_dump()),
     )
+
+
+def _invited(job: Job, name: str, invitation: Path, identity: Path) -> Job:
+    """Return the job with its invited peer; the end of an invitation is looked at by those whom it joins."""
+    from tacit.peer.identity.identity import identity_files
+    from tacit.peer.identity.invitation import read_invitation
+    from tacit.peer.identity.pem_files import load_certificates, read_file
+
+    job.refuse_invited(name)
+    try:
+        authorities = load_certificates(identity_files(identity).ca)
+        found = read_invitation(read_file(invitation), authorities, job.settings_hash, None)
+    except IdentityError as error:
+        raise ConfigError(str(error)) from error
+    if found.name != name or found.role not in job.members:
+        raise ConfigError(f"{invitation} invites {found.name!r} as {found.role!r}, not {name!r}: use its own")
+    return replace(job, invited=found)
 
 
 def _links(table: Mapping[str, Any], job: Job, name: str, path: Path) -> dict[str, LinksTable]:

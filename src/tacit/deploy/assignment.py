@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import jax
@@ -14,7 +15,9 @@ from tacit import runtime
 from tacit.config.peer import LinksTable, PeerSettings
 from tacit.config.sections import toml_text
 from tacit.core.contract import Algorithm, Links, View
-from tacit.core.errors import ConfigError, MessageRefused
+from tacit.core.errors import ConfigError, IdentityError, MessageRefused
+from tacit.peer.identity.identity import identity_files
+from tacit.peer.identity.pem_files import load_certificates, read_file
 from tacit.peer.machine.rounds import Views
 from tacit.peer.membership.book import InLink, OutLink
 from tacit.peer.membership.terms import OpenLinks
@@ -68,7 +71,7 @@ def plan_of(settings: PeerSettings) -> Plan:
         algorithm=algorithm,
         role=role,
         agent=agent,
-        members=job.members,
+        members={**job.members, role: _with_own(job.members[role], agent, settings.peer.name)},
         key=key,
         params=params,
         batch=job.empty_batch if role == algorithm.learner else (),
@@ -84,15 +87,18 @@ def plan_of(settings: PeerSettings) -> Plan:
     )
 
 
+def _with_own(names: tuple[str, ...], agent: int, own: str) -> tuple[str, ...]:
+    """Return the members of a role, with a peer that was invited at its own number."""
+    return names if agent < len(names) else (*names, *[""] * (agent - len(names)), own)
+
+
 def _open_links(settings: PeerSettings, role: str) -> OpenLinks:
     """Return the terms on which a peer's links may change."""
     ((links, table),) = settings.links.items()
     order = settings.job.members[role]
 
     def agent_of(name: str, invitation: bytes) -> int:
-        if name not in order:
-            raise MessageRefused("sender", f"{name!r} is no member of the job, and shows no invitation")
-        return order.index(name)
+        return order.index(name) if name in order else _invited_number(settings, name, invitation)
 
     def expects(name: str) -> bool:
         return name in table.hears or table.accepts == "members" or name in table.accepts
@@ -101,10 +107,27 @@ def _open_links(settings: PeerSettings, role: str) -> OpenLinks:
         links,
         {name: OutLink(order.index(name), settings.addresses[name], first=1) for name in table.sends_to},
         {name: InLink(order.index(name), 1) for name in table.hears},
-        settings.peer.joins,
+        settings.peer.joins or settings.invitation is not None,
         agent_of,
         expects,
+        b"" if settings.peer.invitation is None else read_file(settings.beside(settings.peer.invitation)),
     )
+
+
+def _invited_number(settings: PeerSettings, name: str, invitation: bytes) -> int:
+    """Return the id of a peer that is not among the job's members, by the invitation that it shows."""
+    if not invitation:
+        raise MessageRefused("sender", f"{name!r} is no member of the job, and shows no invitation")
+    from tacit.peer.identity.invitation import read_invitation
+
+    try:
+        authorities = load_certificates(identity_files(settings.identity).ca)
+        found = read_invitation(invitation, authorities, settings.job.settings_hash, datetime.now(UTC))
+    except IdentityError as error:
+        raise MessageRefused("sender", str(error)) from error
+    if found.name != name:
+        raise MessageRefused("sender", f"{name!r} shows the invitation of {found.name!r}")
+    return found.number
 
 
 def _varying(

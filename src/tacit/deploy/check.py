@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +20,9 @@ from tacit.core.errors import ConfigError, TacitError
 from tacit.deploy.assignment import plan_of
 from tacit.deploy.readiness import readiness
 from tacit.graphs import Graph, Topology
-from tacit.peer.identity.identity import expiry_warning, identity_files, load_identity
+from tacit.peer.identity.identity import Identity, IdentityFiles, expiry_warning, identity_files, load_identity
+from tacit.peer.identity.pem_files import load_certificates
+from tacit.peer.identity.revocation import load_list, own_revocation
 from tacit.privacy.noise import hides
 
 LOOKED_AT = 1000
@@ -71,10 +73,12 @@ def _check_alone(peer: PeerSettings, report: CheckReport, here: bool) -> None:
     name, before = peer.peer.name, len(report.faults)
     warning = None
     try:
-        identity = load_identity(identity_files(peer.identity))
+        files = identity_files(peer.identity)
+        identity = load_identity(files)
         if identity.name != name:
             raise ConfigError(f"the certificate in {peer.identity} names {identity.name!r}, not {name!r}")
         warning = expiry_warning(identity, datetime.now(UTC))
+        report.lines.extend(_revocations(name, identity, files))
     except TacitError as error:
         report.faults.append(f"{name}: {error}")
     try:
@@ -88,6 +92,18 @@ def _check_alone(peer: PeerSettings, report: CheckReport, here: bool) -> None:
         report.faults.extend(faults)
     if len(report.faults) == before:
         report.lines.append(f"{name}: {warning or 'ok'}")
+
+
+def _revocations(name: str, identity: Identity, files: IdentityFiles) -> Iterator[str]:
+    """Say which revocation list a peer has; refuse a peer that is on it."""
+    assert files.revoked is not None
+    listed = load_list(files.revoked, load_certificates(files.ca))
+    if listed is None:
+        return
+    taken_back = own_revocation(replace(identity, revoked=listed))
+    if taken_back is not None:
+        raise ConfigError(taken_back)
+    yield f"{name}: revocation list {listed.number} names {', '.join(listed.names)}"
 
 
 def _check_links(peers: Sequence[PeerSettings], report: CheckReport) -> None:

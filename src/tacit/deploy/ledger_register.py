@@ -7,18 +7,14 @@ by an explicit act (`tacit peer new-ledger`), which stays on record.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
-import os
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from tacit.config.peer import PeerSettings
 from tacit.core.errors import ConfigError, said
-from tacit.peer.identity.pem_files import replace_file
+from tacit.peer.identity.pem_files import alone, replace_file
 from tacit.peer.node.store import PeerStore
 from tacit.privacy.ledger import Replay, inspect
 from tacit.privacy.ledger.entries import Genesis
@@ -51,7 +47,7 @@ class Register:
 
     def put(self, account: str, entry: Registered, known: Registered | None) -> None:
         """Register in the place of what was known; when this returns it is on the disk."""
-        with self._alone():
+        with alone(self._path):  # one identity may have several jobs
             entries = self._all()
             if entries.get(account) != known:
                 raise ConfigError(
@@ -60,20 +56,6 @@ class Register:
                 )
             text = json.dumps({name: asdict(one) for name, one in {**entries, account: entry}.items()}, indent=1)
             replace_file(self._path, (text + "\n").encode(), 0o600)
-
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Wait until no other process writes: one identity may have several jobs."""
-        lock = self._path.with_name(f"{self._path.name}.lock")
-        try:
-            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise ConfigError(f"{lock} cannot be written ({error.strerror}); let the peer write there") from error
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
 
     def _all(self) -> dict[str, Registered]:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tacit.core.errors import IdentityError
 from tacit.peer.identity.identity import PEER_USES, issued_by, only_name, validate_peer_name
 from tacit.peer.identity.pem_files import (
     UNREADABLE,
+    alone,
     key_pem,
     load_certificate,
     load_key,
@@ -24,6 +26,7 @@ from tacit.peer.identity.pem_files import (
     validate_p256,
     write_new,
 )
+from tacit.peer.identity.revocation import RevocationList, Revoked, load_list, named, read_list
 
 CLOCK_SKEW = timedelta(hours=1)
 """Certificates are back-dated by this much, so that a peer whose clock is behind accepts a new one."""
@@ -56,11 +59,12 @@ def issue(csr_path: Path, name: str, ca_directory: Path, out: Path, days: int = 
     """Sign the request of the peer that is to be called `name`; writes and returns the certificate `out`.
 
     The request may hold only a P-256 key and that one name: anything else is refused, not dropped. A certificate that
-    this authority issued to the same name makes room, as in a renewal; nothing else is overwritten.
+    this authority issued to the same name makes room, as in a renewal; nothing else is overwritten. A copy, which
+    `revoke` can take back later, stays in ca/issued under the certificate's serial number.
     """
     validate_peer_name(name)
     public_key = _validate_request(csr_path, name)
-    ca_key, ca = _load_authority(ca_directory)
+    ca_key, ca = load_authority(ca_directory)
     start = datetime.now(UTC) - CLOCK_SKEW
     end = _end(start, days)
     if end > ca.not_valid_after_utc:
@@ -77,8 +81,12 @@ def issue(csr_path: Path, name: str, ca_directory: Path, out: Path, days: int = 
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
         .sign(ca_key, hashes.SHA256())
     )
+    issued = ca_directory / "issued"
+    issued.mkdir(mode=0o700, exist_ok=True)
+    content = certificate.public_bytes(Encoding.PEM)
     write = replace_file if _is_renewed(out, name, ca) else write_new
-    write(out, certificate.public_bytes(Encoding.PEM), 0o644)
+    write(out, content, 0o644)
+    write_new(issued / f"{certificate.serial_number:x}.crt", content, 0o644)
     return out
 
 
@@ -122,7 +130,53 @@ def _validate_request(path: Path, name: str) -> ec.EllipticCurvePublicKey:
     return validate_p256(public_key, path)
 
 
-def _load_authority(directory: Path) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+def revoke(certificates: Sequence[Path], ca_directory: Path, *, replaced: bool = False) -> RevocationList:
+    """Take certificates back that this authority issued: they are added to its list, ca/revoked.crl.
+
+    Args:
+      certificates: Files of the certificates. A renewed one of the same name has another serial number and stays good.
+      ca_directory: The authority's directory.
+      replaced: The peers stay members, with other certificates. Said of one that is on the list already, it is noted.
+
+    Returns:
+      The new list, which every peer has to install.
+    """
+    key, ca = load_authority(ca_directory)
+    added = {}
+    for path in certificates:
+        certificate = load_certificate(path)
+        if certificate == ca or not issued_by(certificate, ca):
+            raise IdentityError(f"{path} is no peer's certificate of this authority: name one that it issued")
+        added[certificate.serial_number] = Revoked(only_name(certificate, path), datetime.now(UTC), replaced)
+    path = ca_directory / "revoked.crl"
+    with alone(path):
+        known = load_list(path, [ca])
+        before = {} if known is None else known.entries
+        entries = {**before, **{serial: one for serial, one in added.items() if serial not in before or replaced}}
+        builder = x509.CertificateRevocationListBuilder(ca.subject).last_update(datetime.now(UTC))
+        builder = builder.next_update(ca.not_valid_after_utc)  # it does not lapse: see `revocation.py`
+        number = x509.CRLNumber(1 if known is None else known.number + 1)
+        signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key())
+        builder = builder.add_extension(number, critical=False).add_extension(signer, critical=False)
+        for serial, one in entries.items():
+            builder = builder.add_revoked_certificate(_revoked(serial, one))
+        content = builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)
+        found = read_list(content, [ca], path)
+        replace_file(path, content, 0o644)
+    return found
+
+
+def _revoked(serial: int, one: Revoked) -> x509.RevokedCertificate:
+    builder = x509.RevokedCertificateBuilder(serial, one.since)
+    if one.name is not None:
+        builder = builder.add_extension(named(one.name), critical=False)
+    if one.replaced:
+        builder = builder.add_extension(x509.CRLReason(x509.ReasonFlags.superseded), critical=False)
+    return builder.build()
+
+
+def load_authority(directory: Path) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+    """Return key and certificate of the authority in a directory."""
     key, certificate = load_key(directory / "ca.key"), load_certificate(directory / "ca.crt")
     if public_bytes(certificate.public_key()) != public_bytes(key.public_key()):
         raise IdentityError(f"ca.key and ca.crt in {directory} do not fit: put back the pair that init-ca made")

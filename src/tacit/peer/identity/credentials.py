@@ -5,15 +5,19 @@ from __future__ import annotations
 import ssl
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from cryptography import x509
 
 from tacit.core.errors import IdentityError, MessageRefused, said
 from tacit.peer.identity.identity import Identity, IdentityFiles, issued_by, load_identity, only_name
-from tacit.peer.identity.pem_files import UNREADABLE
+from tacit.peer.identity.pem_files import UNREADABLE, read_file
+from tacit.peer.identity.revocation import RevocationList, read_list, refuse_older
 from tacit.privacy.ledger.open_files import SHORT
+
+T = TypeVar("T")
 
 
 class Credentials(NamedTuple):
@@ -24,18 +28,45 @@ class Credentials(NamedTuple):
     client: ssl.SSLContext
 
 
-class IdentityWatch:
-    """A peer's identity as its files have it now; may be used from any thread.
+class _Followed(Generic[T]):
+    """Content of files, read again when they have changed; what cannot be used does not replace what can."""
 
-    Files that have changed are read again. If what they hold now cannot be used, the identity that was in use stays,
-    and the fault is reported once for each change.
+    def __init__(self, load: Callable[[T | None], T], *paths: Path | None) -> None:
+        self._load, self._paths = load, paths
+        self._seen = self._stamps()
+        self.content = load(None)
+
+    def look(self) -> IdentityError | None:
+        """Read again what has changed; returns why it cannot be used, once for each change."""
+        stamps = self._stamps()
+        if stamps == self._seen:
+            return None
+        self._seen = stamps  # as they were before reading: a change meanwhile is seen the next time
+        try:
+            self.content = self._load(self.content)
+        except IdentityError as error:
+            if getattr(error.__cause__, "errno", None) not in SHORT:
+                return error
+            self._seen = []  # the files may be good: look again
+        return None
+
+    def _stamps(self) -> list[tuple[int, int, int] | None]:
+        return [None if path is None else _stamp(path) for path in self._paths]
+
+
+class IdentityWatch:
+    """A peer's identity and revocation list as their files have them now; may be used from any thread.
+
+    Files that have changed are read again. If what they hold now cannot be used, the identity and the list that were in
+    use stay, and the fault is reported once for each change.
     """
 
     def __init__(self, files: IdentityFiles, on_fault: Callable[[IdentityError], None]) -> None:
         """Read the files, which must be good at the start; later faults go to `on_fault`, from any thread."""
         self._files, self._on_fault, self._lock = files, on_fault, threading.Lock()
-        self._seen = _stamps(files)
-        self._credentials = load_credentials(files)
+        self._own = _Followed(self._load, files.certificate, files.key, files.ca)
+        self._list = _Followed(self._load_list, files.revoked)
+        self._credentials = self._joined()
 
     def current(self) -> Identity:
         """Return the identity to use for a new connection."""
@@ -44,29 +75,37 @@ class IdentityWatch:
     def credentials(self) -> Credentials:
         """Return the credentials to use for a new connection."""
         with self._lock:
-            stamps = _stamps(self._files)
-            if stamps == self._seen:
-                return self._credentials
-            self._seen = stamps  # as they were before reading: a change meanwhile is seen the next time
-            try:
-                self._credentials = self._same_peer(load_credentials(self._files))
-                return self._credentials
-            except IdentityError as error:
-                fault, credentials = error, self._credentials
-                if getattr(error.__cause__, "errno", None) in SHORT:  # the files may be good: look again
-                    self._seen = []
-                    return credentials
-        self._on_fault(fault)
+            before = self._own.content, self._list.content
+            faults = self._own.look(), self._list.look()
+            if before != (self._own.content, self._list.content):
+                self._credentials = self._joined()
+            credentials = self._credentials
+        for fault in faults:
+            if fault is not None:
+                self._on_fault(fault)
         return credentials
 
-    def _same_peer(self, found: Credentials) -> Credentials:
-        known = self._credentials.identity.name
-        if found.identity.name == known:
+    def _joined(self) -> Credentials:
+        own = self._own.content
+        return own._replace(identity=replace(own.identity, revoked=self._list.content))
+
+    def _load(self, known: Credentials | None) -> Credentials:
+        found = load_credentials(self._files)
+        if known is None or found.identity.name == known.identity.name:
             return found
         raise IdentityError(
             f"{self._files.certificate} now holds the name {found.identity.name!r}, this peer runs as "
-            f"{known!r}: put its own certificate back, or restart it under the new name"
+            f"{known.identity.name!r}: put its own certificate back, or restart it under the new name"
         )
+
+    def _load_list(self, known: RevocationList | None) -> RevocationList | None:
+        path = self._files.revoked
+        if path is None or (known is None and not path.exists()):
+            return None
+        found = read_list(read_file(path), x509.load_pem_x509_certificates(self._own.content.identity.ca_pem), path)
+        if known is not None:
+            refuse_older(found, known, path)
+        return found
 
 
 def load_credentials(files: IdentityFiles) -> Credentials:
@@ -98,7 +137,8 @@ def peer_of(tls: ssl.SSLObject, identity: Identity) -> str:
     """Return the name of the peer at the other end: the only one in its certificate, signed by our own authority.
 
     TLS has verified the certificate; this refuses what TLS lets pass: a resumed session, in which nobody has looked at
-    it, a chain through a subordinate authority, and a certificate with several names, or other ones.
+    it, a chain through a subordinate authority, a certificate with several names, or other ones, and one that the
+    authority has revoked.
     """
     if tls.version() != "TLSv1.3" or tls.session_reused:
         raise MessageRefused("identity", f"a connection by {tls.version()}, or resumed: expected a new one by TLS 1.3")
@@ -119,17 +159,16 @@ def name_in(der: bytes, identity: Identity) -> str:
     if not direct:
         raise MessageRefused("unknown authority", "a certificate that the federation's authority did not sign itself")
     try:
-        return only_name(certificate, Path("its certificate"))
+        name = only_name(certificate, Path("its certificate"))
     except (IdentityError, *UNREADABLE) as error:
         raise MessageRefused("identity", said(error)) from error
+    if identity.revoked is not None and identity.revoked.revokes(der):
+        raise MessageRefused("revoked", f"the certificate of {name!r} that the authority has revoked")
+    return name
 
 
 def _no_password() -> str:
     return ""  # a key under a password is a fault, and nobody is asked for it
-
-
-def _stamps(files: IdentityFiles) -> list[tuple[int, int, int] | None]:
-    return [_stamp(path) for path in files]
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:

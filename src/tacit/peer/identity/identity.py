@@ -22,7 +22,7 @@ import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -42,6 +42,9 @@ from tacit.peer.identity.pem_files import (
     write_new,
 )
 
+if TYPE_CHECKING:
+    from tacit.peer.identity.revocation import RevocationList
+
 WARNING_SHARE, WARNING_TIME = 0.3, timedelta(days=21)
 """A warning is due when this share of a certificate's life is left, or this time where that is shorter."""
 
@@ -57,6 +60,8 @@ class IdentityFiles(NamedTuple):
     certificate: Path
     key: Path
     ca: Path
+    revoked: Path | None = None
+    """Revocation list, which need not be there."""
 
 
 class Request(NamedTuple):
@@ -81,11 +86,14 @@ class Identity:
     certificate_pem: bytes = field(repr=False)
     key_pem: bytes = field(repr=False)
     ca_pem: bytes = field(repr=False)
+    revoked: RevocationList | None = field(default=None, repr=False)
+    """Certificates that are not to be trusted any more; None: the authority has sent no list."""
 
 
 def identity_files(directory: Path) -> IdentityFiles:
     """Return the files of an identity that `install` wrote."""
-    return IdentityFiles(directory / "identity.pem", directory / "identity.pem", directory / "ca.crt")
+    own = directory / "identity.pem"
+    return IdentityFiles(own, own, directory / "ca.crt", directory / "revoked.crl")
 
 
 def validate_peer_name(name: str) -> str:

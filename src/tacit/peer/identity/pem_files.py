@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import secrets
 from collections.abc import Iterator, Sequence
@@ -112,8 +113,23 @@ def replace_file(path: Path, content: bytes, mode: int) -> None:
 
 
 @contextlib.contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Wait until no other process changes a file, and keep others from it."""
+    lock = path.with_name(f"{path.name}.lock")
+    try:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise IdentityError(f"{lock} cannot be written ({error.strerror}): let this user write there") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
 def _written_aside(path: Path, content: bytes, mode: int) -> Iterator[Path]:
-    aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    aside = path.with_name(f".{secrets.token_hex(8)}.part")  # short, as the name may be as long as names can be
     try:
         descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:

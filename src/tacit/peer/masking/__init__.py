@@ -1,7 +1,19 @@
 """Masks that cancel at a receiver, and the keys that its senders share."""
 
 REASONS = frozenset(
-    {"content", "version", "address", "sender", "receiver", "job", "certificate", "signature", "key", "stale"}
+    {
+        "content",
+        "version",
+        "address",
+        "sender",
+        "receiver",
+        "job",
+        "certificate",
+        "revoked",
+        "signature",
+        "key",
+        "stale",
+    }
 )
 """Every `MessageRefused.reason` of a key agreement, whose modules only a peer with masks imports."""
 LARGEST_PAD = 1 << 28

@@ -104,7 +104,7 @@ class PairwiseParty:
             store.keep_keys(made)
 
     def renew(self, identity: Identity, now: datetime.datetime) -> None:
-        """Sign with another certificate, and trust its authorities, from now on; secrets stay."""
+        """Sign with another certificate, and trust by its authorities and its list, from now on; secrets stay."""
         authorities = x509.load_pem_x509_certificates(identity.ca_pem)
         certificate = x509.load_pem_x509_certificate(identity.certificate_pem).public_bytes(Encoding.DER)
         private_key = load_pem_private_key(identity.key_pem, password=None)
@@ -115,6 +115,7 @@ class PairwiseParty:
         if not isinstance(private_key, ec.EllipticCurvePrivateKey) or private_key.public_key() != public:
             raise IdentityError(f"the certificate of {self.name!r} is for another key: take two that belong together")
         self._authorities, self._certificate, self._private_key = authorities, certificate, private_key
+        self._revoked = identity.revoked
 
     def offer(self, to: str) -> bytes:
         """Return a hello with this end's key, for a partner whose own is not known."""
@@ -220,6 +221,8 @@ class PairwiseParty:
             raise MessageRefused("job", f"job {header.job.hex()}, this is job {self._job.hex()}")
         offer = reader.offer(header)
         public = _certified_key(offer.certificate, offer.header.sender, self._authorities, now)
+        if self._revoked is not None and self._revoked.revokes(offer.certificate):
+            raise MessageRefused("revoked", f"the authority has revoked this certificate of {offer.header.sender!r}")
         try:
             public.verify(offer.signature, _SIGNED + offer.signed(), ec.ECDSA(SHA256()))
         except InvalidSignature:

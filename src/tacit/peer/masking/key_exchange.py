@@ -51,7 +51,7 @@ class PairwiseSecrets:
         self._party = PairwiseParty(identity(), bytes.fromhex(job), receiver, partners, store, datetime.now(UTC))
         self._identity, self._refused, self._retry = identity, refused, retry
         self._on_change = changed
-        self._known = self._identity().fingerprint
+        self._known = self._identity()
         self._send = channels.open_key_channel(receiver, self._take)
         self._changed = asyncio.Event()
         self._replies: set[asyncio.Task[None]] = set()
@@ -84,9 +84,9 @@ class PairwiseSecrets:
     async def _offer(self) -> None:
         while True:
             identity = self._identity()
-            if identity.fingerprint != self._known:
+            if identity is not self._known:
                 self._party.renew(identity, datetime.now(UTC))
-                self._known = identity.fingerprint
+                self._known = identity
             for partner in self._party.unsettled():
                 await self._post(partner, self._party.offer(partner))
             await asyncio.sleep(self._retry)

@@ -23,11 +23,16 @@ class LinkTalk:
         """Side and neighbour -> its connection, and what was said on it."""
         self._ending: set[asyncio.Task[None]] = set()
         self._told = self._states()
+        self._expelled: set[str] = set()
 
     def hear(self, name: str, payload: bytes) -> None:
         """Keep a neighbour's notice until the node is at rest."""
         Notice.read(payload)
         self._heard.append((name, payload))
+
+    def expel(self, name: str) -> None:
+        """Drop all links with a peer, when the node is at rest."""
+        self._expelled.add(name)
 
     def apply(self) -> None:
         """Let in what was heard, say what is to be said, and dial whom the book names; the node is at rest."""
@@ -35,6 +40,9 @@ class LinkTalk:
         try:
             for name, payload in heard:
                 self._take(name, payload)
+            expelled, self._expelled = self._expelled, set()
+            for name in sorted(expelled):
+                self._members.expel(name)
             for name, dialer in self._links.dialers.items():
                 if dialer.connection is not None:
                     self._members.reached(name)

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tacit.core.errors import ConfigError, MessageRefused, PrivacyError, TacitError
+from tacit.core.errors import ConfigError, IdentityError, MessageRefused, PrivacyError, TacitError
 from tacit.peer.identity.credentials import IdentityWatch
 from tacit.peer.membership.talk import LinkTalk
 from tacit.peer.node.exchange import Arrival, Parcel, Position
@@ -58,6 +58,8 @@ class NodeLinks:
         self._talk = None if node.members is None else LinkTalk(self, node.members)
         self._secrets: list[PairwiseSecrets] = []
         self._on_key_message: dict[str, Callable[[str, bytes], None]] = {}
+        self._revoked: frozenset[int] = frozenset()
+        """Serial numbers on the list that was looked at last."""
 
     def dial(self, addresses: Mapping[str, str]) -> None:
         """Keep a link to every out-neighbour at its address."""
@@ -180,6 +182,39 @@ class NodeLinks:
                 "says so: it is followed a little at a time",
             )
         self._doubted = set(doubted)
+
+    # -- revocation ----------------------------------------------------------------------------------------------------
+
+    def end_revoked(self) -> None:
+        """Cut links by certificates that the list in use has come to hold, and tell of neighbours that it takes out."""
+        listed = self._watch.current().revoked
+        if listed is None or listed.entries.keys() <= self._revoked:
+            return
+        new, self._revoked = listed.entries.keys() - self._revoked, frozenset(listed.entries)
+        self.listener.cut_revoked(listed)
+        for dialer in self.dialers.values():
+            dialer.cut_revoked(listed)
+        # A link that is up was made with another certificate: its peer was renewed before the old one was revoked.
+        renewed = self.listener.connected | {name for name, dialer in self.dialers.items() if dialer.connected}
+        out = {listed.entries[serial].name for serial in new if not listed.entries[serial].replaced}
+        for name in sorted((self.node.hears | self.node.sends_to) & out - renewed):
+            try:
+                self.revoked(name)
+            except TacitError as error:
+                self._on_fault(error)
+        self.look()
+
+    def revoked(self, name: str) -> None:
+        """Take note of a neighbour that is a member no longer; where rounds would wait for it, end them."""
+        self.log.warning("a neighbour's certificate was revoked", neighbour=name)
+        if self._talk is not None:
+            self._talk.expel(name)
+        elif self.node.waits:
+            raise IdentityError(
+                f"the authority has revoked the certificate of {name!r}, and {self.node.plan.algorithm.name!r} waits "
+                "for every neighbour: begin a new epoch of the job without it. If it has a new certificate and stays, "
+                "have the authority say so (tacit peer revoke --replaced), install that list and start this peer again"
+            )
 
     # -- Reception -----------------------------------------------------------------------------------------------------
 

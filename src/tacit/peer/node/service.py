@@ -20,6 +20,7 @@ import numpy as np
 from tacit.core.contract import Batch, Params
 from tacit.core.errors import BudgetExceeded, ConfigError, PrivacyError, TacitError, said
 from tacit.peer.identity.credentials import IdentityWatch
+from tacit.peer.identity.revocation import own_revocation
 from tacit.peer.membership.members import Members
 from tacit.peer.node.assignment import Pace, Plan
 from tacit.peer.node.closing import CloseOnce
@@ -110,7 +111,9 @@ class PeerService(CloseOnce):
         self.links.dial(addresses)
         for name, partners in self.node.masker.partners().items():
             self._pads[name] = self.links.secrets(name, partners, changed=self.links.dialers[name].wake)
-        self._certificate = asyncio.create_task(CertificateWatch(self._watch, self.counters, self.log).run())
+        self._certificate = asyncio.create_task(
+            CertificateWatch(self._watch, self.counters, self.log).run(self.links.end_revoked)
+        )
         self.prequential.start()
         self._rounds = asyncio.create_task(self._run())
         position = self.node.position
@@ -219,6 +222,9 @@ class PeerService(CloseOnce):
         identity = self._watch.current()
         if identity.not_after <= datetime.now(UTC):
             found.append(f"the certificate expired at {identity.not_after.isoformat()}; install a new one")
+        taken_back = own_revocation(identity)
+        if taken_back is not None:
+            found.append(taken_back)
         return found
 
     # -- rounds --------------------------------------------------------------------------------------------------------
@@ -228,6 +234,8 @@ class PeerService(CloseOnce):
             while not self._stopping.is_set() and not self._is_over():
                 with self._traces.span("round", round=self.node.round + self.node.between_rounds):
                     await self._one_round()
+                if self.fault is not None:
+                    raise self.fault
             if self._is_over():
                 await self._step(self.node.flush)
         except TacitError as error:
@@ -341,12 +349,12 @@ class PeerService(CloseOnce):
     async def _until(self, condition: Callable[[], bool], at: float | None = None) -> bool:
         """Wait until a condition holds; it is checked at news, at the deadline of the phase and at the time `at`."""
         while not condition():
-            if self._stopping.is_set():
+            if self._stopping.is_set() or self.fault is not None:
                 return False
             times = [due for due in (self.node.due_at(), at) if due is not None]
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, min(times) - time.monotonic()) if times else None):
-                    await self.links.until(lambda: self._stopping.is_set() or condition())
+                    await self.links.until(lambda: self._stopping.is_set() or self.fault is not None or condition())
         return True
 
     async def _unless_stopping(self, coming: Any) -> RoundBatch | None:

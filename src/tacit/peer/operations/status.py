@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,14 +16,15 @@ from tacit.core.contract import Params
 from tacit.core.errors import ConfigError, DataError, IdentityError, ModelError
 from tacit.peer.identity.credentials import IdentityWatch
 from tacit.peer.identity.identity import Identity, expiry_warning
+from tacit.peer.identity.revocation import list_status, own_revocation
 from tacit.peer.node.node import Node
 from tacit.peer.operations.counters import Counters
 from tacit.peer.operations.logs import Log
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise import hides
 
-LOOK_AT_CERTIFICATE = 60.0
-"""Seconds between two looks."""
+LOOK_AT_CERTIFICATE, LOOK_AT_LIST = 60.0, 2.0
+"""Seconds between two looks at a certificate, and at the files of identity and revocation list."""
 
 
 def model_fault(node: Node) -> str | None:
@@ -80,6 +83,7 @@ def status_of(node: Node, ledger: Ledger, identity: Identity) -> dict[str, Any]:
         },
         "model_fault": model_fault(node),
         "certificate": certificate_status(identity, datetime.now(UTC)),
+        "revoked": list_status(identity.revoked),
     }
 
 
@@ -92,7 +96,7 @@ def certificate_status(identity: Identity, now: datetime) -> dict[str, Any]:
     return {
         "expires": identity.not_after.isoformat(),
         "days_left": round((identity.not_after - now) / timedelta(days=1), 1),
-        "warning": warning,
+        "warning": own_revocation(identity) or warning,
         "fingerprint": identity.fingerprint,
     }
 
@@ -115,11 +119,13 @@ class CertificateWatch:
         if found["warning"] is not None:
             self._log.seldom("certificate", "certificate", warning=found["warning"])
 
-    async def run(self) -> None:
-        """Look now and then, until cancelled."""
-        while True:
-            self.look(datetime.now(UTC))
-            await asyncio.sleep(LOOK_AT_CERTIFICATE)
+    async def run(self, then: Callable[[], None]) -> None:
+        """Look now and then, until cancelled; `then`, which looks at the revocation list, is called more often."""
+        for k in itertools.count():
+            if k % round(LOOK_AT_CERTIFICATE / LOOK_AT_LIST) == 0:
+                self.look(datetime.now(UTC))
+            then()
+            await asyncio.sleep(LOOK_AT_LIST)
 
 
 def distance(alone: Params, together: Params) -> float:

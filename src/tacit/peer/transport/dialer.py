@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from tacit.core.errors import IdentityError, MessageRefused, RemoteError, said
 from tacit.peer.identity.credentials import Credentials, IdentityWatch, peer_of
+from tacit.peer.identity.revocation import RevocationList
 from tacit.peer.node.exchange import Dispatch
 from tacit.peer.transport.codec import Codec
 from tacit.peer.transport.frames import printable
@@ -77,6 +78,13 @@ class Dialer:
     def notify(self, payload: bytes) -> bool:
         """Send a notice; returns whether the link was up and had room for it."""
         return self._link is not None and self._link.notify(payload)
+
+    def cut_revoked(self, listed: RevocationList) -> None:
+        """End the link if the neighbour's certificate is on a list."""
+        if self._link is not None and listed.revokes(self._link.stream.certificate):
+            detail = f"the authority has revoked the certificate of {self._name!r}"
+            self._events.refused("revoked", self._name, detail)
+            self._link.distrust(detail)
 
     async def run(self) -> None:
         """Keep the link up until cancelled."""
@@ -153,7 +161,7 @@ class Dialer:
     async def _verified(self, connection: socket.socket, credentials: Credentials) -> Secured:
         try:
             secured = await shake_hands(connection, credentials.client, server_side=False)
-            name = peer_of(secured.tls, credentials.identity)
+            name = peer_of(secured.tls, self._watch.current())  # by the list of now, not of before the handshake
             if name != self._name:
                 raise MessageRefused("server name", f"{self._address} is {name!r}, expected {self._name!r}")
         except ssl.SSLError as error:

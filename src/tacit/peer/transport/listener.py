@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from tacit.core.errors import ConfigError, MessageRefused, said
 from tacit.peer.identity.credentials import IdentityWatch, peer_of
+from tacit.peer.identity.revocation import RevocationList
 from tacit.peer.node.exchange import Reception
 from tacit.peer.transport.admission import Admission, DoorLimits
 from tacit.peer.transport.codec import Codec
@@ -108,6 +109,14 @@ class Listener:
         if link is not None:
             link.end(End(reason, detail))
 
+    def cut_revoked(self, listed: RevocationList) -> None:
+        """End the links of neighbours whose certificates are on a list."""
+        for name, link in tuple(self._links.items()):
+            if listed.revokes(link.stream.certificate):
+                detail = f"the authority has revoked the certificate of {name!r}"
+                self._events.refused("revoked", name, detail)
+                self.cut(name, "revoked", detail)
+
     def notify(self, name: str, payload: bytes) -> bool:
         """Send a notice to an in-neighbour; returns whether its link was up and had room for it."""
         link = self._links.get(name)
@@ -160,7 +169,7 @@ class Listener:
             return None
         name = None
         try:
-            name = peer_of(secured.tls, credentials.identity)
+            name = peer_of(secured.tls, self._watch.current())  # by the list of now, not of before the handshake
             self._reception.admit(name)
         except MessageRefused as refusal:
             self._events.refused(refusal.reason, name, printable(f"{refusal.detail}, from {where}"))

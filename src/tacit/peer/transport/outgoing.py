@@ -68,6 +68,10 @@ class OutgoingLink:
         self._retiring = True
         self.stream.send(End().frame())
 
+    def distrust(self, detail: str) -> None:
+        """End the link to a neighbour that is not to be trusted any more."""
+        self._over(Loss("untrusted", detail))
+
     def close(self) -> None:
         """Close the connection now."""
         self._over(Loss("ended", "closed here"))

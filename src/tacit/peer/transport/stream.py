@@ -70,6 +70,11 @@ class Stream:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     @property
+    def certificate(self) -> bytes | None:
+        """Certificate that the other end has shown, as DER."""
+        return self._tls.getpeercert(binary_form=True)
+
+    @property
     def pending(self) -> int:
         """Bytes that the other end has not taken."""
         return self._waiting + len(self._rest)
