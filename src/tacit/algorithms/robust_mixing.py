@@ -293,8 +293,9 @@ def _shaped(vector: Array, like: Tree) -> Tree:
 
 def _judged(standing: Standing, length: Array, others: Array, slot: Array, size: Array) -> Standing:
     """Note how far each message lay from the outcome, beside what is usual; rounding errors are not far."""
-    usual = usual_distance(length, others) + 1e-5 * size + jnp.finfo(length.dtype).tiny
-    ratio = jnp.minimum(jnp.where(others, length / usual, 0), FURTHEST).astype(standing.score.dtype)
+    usual = usual_distance(length, others) + 1e-5 * size
+    ratio = jnp.where(others & (length > 0), length / usual, 0)
+    ratio = jnp.minimum(ratio, FURTHEST).astype(standing.score.dtype)
 
     def moved(old: Array, new: Array) -> Array:
         return old.at[slot].add(jnp.where(others, RATE * (new.astype(old.dtype) - old[slot]), 0))

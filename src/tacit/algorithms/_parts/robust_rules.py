@@ -93,7 +93,7 @@ def clipped(liars: int = 1, tau: float | None = None) -> Rule:
         others = rows.here & ~rows.own
         longest = _of_rank(length, others, jnp.sum(others) - 1 - 2 * liars) if tau is None else jnp.asarray(tau)
         # A length beyond the largest number is infinite: such a row has no say at all.
-        share = jnp.where(length <= longest, 1, longest / jnp.maximum(length, jnp.finfo(length.dtype).tiny))
+        share = jnp.where(length <= longest, 1, longest / jnp.where(length > 0, length, 1))
         share = jnp.where(rows.here & jnp.isfinite(length), share, 0).astype(rows.x.dtype)
         moved = jnp.where(share[:, None] > 0, rows.x - centre, 0)
         return centre + jnp.sum((rows.weight * share)[:, None] * moved, axis=0)
