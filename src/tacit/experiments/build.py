@@ -128,7 +128,8 @@ class Problem:
             run.regret(settings.regret_points, settings.regret_window if run.constraints else None, told=told)
 
     def _run(self, algorithm: Algorithm, progress: bool | None) -> Run:
-        settings = self.config.run
+        settings, liars = self.config.run, self.config.liars
+        numbers = [] if liars is None else liars.settings.numbers(self.stream(settings.seed).agents)
         with limits.memory(settings.memory), in_words_of_a_file():
             return simulate(
                 algorithm,
@@ -142,6 +143,7 @@ class Problem:
                 node_loss=settings.node_loss,
                 record_every=settings.record_every,
                 progress=progress,
+                liars={} if liars is None else dict.fromkeys(numbers, liars.attack),
             )
 
     def _listed(self) -> list[tuple[Algorithm, str, dict[str, Any]]]:
