@@ -125,7 +125,7 @@ def robust(
       >>> method = tacit.algorithms.distributed_online(tacit.objectives.logistic(), step=0.3)
       >>> wary = tacit.algorithms.robust(method, "trimmed_mean", liars=1)
       >>> stream = tacit.streams.logistic_drift(agents=8, dim=5)
-      >>> graph = tacit.graphs.small_world(8, 4, 0.0)
+      >>> graph = tacit.graphs.small_world(8, 4, 0.0, seed=0)
       >>> liars = {3: tacit.attacks.sign_flip()}
       >>> tacit.simulate(wary, graph, stream, rounds=20, liars=liars).algorithm
       'distributed_online, robust (trimmed_mean)'
