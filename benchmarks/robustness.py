@@ -136,7 +136,7 @@ def cell(problem: Problem, rule: str, attack: str, noisy: bool, seed: int = 0) -
         liars={} if made is None else dict.fromkeys(LIARS, made),
         progress=False,
     )
-    accuracy = np.array([np.mean([_right(objective, model, rows) for model in own]) for own in np.asarray(run.models)])
+    accuracy = np.array([np.mean([_right(model, rows) for model in own]) for own in np.asarray(run.models)])
     return {
         "rule": rule,
         "attack": attack,
@@ -146,8 +146,8 @@ def cell(problem: Problem, rule: str, attack: str, noisy: bool, seed: int = 0) -
     }
 
 
-def _right(objective: Any, model: Any, rows: Rows) -> float:
-    said = np.asarray(jax.vmap(lambda x: objective.predict(model, x))(rows.test_x))
+def _right(model: NDArray[Any], rows: Rows) -> float:
+    said = rows.test_x @ model.T
     return float(np.mean(np.where(said > 0, 1, -1) == rows.test_y if said.ndim == 1 else said.argmax(1) == rows.test_y))
 
 

@@ -10,6 +10,7 @@ import tacit
 from tacit.attacks import ATTACKS
 from tacit.core.errors import ConfigError
 from tacit.graphs import Channel, Delay
+from tacit.simulator import inbox
 from tests.daily import some
 
 AGENTS, DIM, LIARS = 8, 3, (1, 6)
@@ -153,6 +154,15 @@ def test_clients_of_a_server_lie():
     plain = simulate(method, star, rounds=6, **lying)
     wary = simulate(tacit.algorithms.robust(method, "median", liars=2), star, rounds=6, **lying)
     assert np.abs(plain.models).max() > 1e3 > np.abs(wary.models).max()
+
+
+def test_raw_messages_of_many_agents_are_gathered_in_blocks(monkeypatch):
+    """Two agents at a time."""
+    wary = tacit.algorithms.robust(OTHERS["lost and late"], "median", liars=1)
+    settings = {"graph": tacit.graphs.small_world(AGENTS, 6, 0.3, seed=0), "repeats": 2, "channel": Channel(loss=0.2)}
+    whole = simulate(wary, **settings)
+    monkeypatch.setattr(inbox, "BLOCK_BYTES", 3 * 2 * 7 * 8 * DIM)
+    np.testing.assert_allclose(simulate(wary, **settings).models, whole.models, rtol=1e-12)
 
 
 @pytest.mark.parametrize(

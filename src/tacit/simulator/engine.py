@@ -22,7 +22,7 @@ from tacit.core.contract import Algorithm, Array, Batch, Key, Memory, Params, Ph
 from tacit.graphs import Channel
 from tacit.simulator.cohorts import Cohort, Cohorts, OneSent, Pick
 from tacit.simulator.delivery import Delivery
-from tacit.simulator.inbox import GatheredInbox, Packed
+from tacit.simulator.inbox import GatheredInbox, Packed, over_agents
 from tacit.simulator.layout import Layout
 from tacit.simulator.loop_state import (
     Entries,
@@ -356,7 +356,7 @@ class Engine:
             def one(
                 key: Key, state: State, view: View, place: Array, arrived: Array, pushed: Array, repeat: Array,
                 complete: bool = entry.complete,
-            ) -> tuple[State, Packed]:  # fmt: skip
+            ) -> tuple[State, GatheredInbox]:  # fmt: skip
                 inbox = GatheredInbox(
                     self.setup.packings[index],
                     entries.rows,
@@ -368,12 +368,12 @@ class Engine:
                     complete=complete,
                     everyone=None if totals is None else {name: v[repeat] for name, v in totals.items()},
                 )
-                return runtime.absorb(self.algorithm, index, key, state, inbox, view), inbox.padding
+                return runtime.absorb(self.algorithm, index, key, state, inbox, view), inbox
 
             view = self.setup.view(target, at.links, b, members)
-            new, columns = jax.vmap(one, in_axes=(0, 0, VIEW_AXES, 1, 1, 1, 0))(
-                members.key, state, view, entry.place, entry.arrived, entry.weight, members.repeat
-            )
+            arguments = (members.key, state, view, entry.place, entry.arrived, entry.weight, members.repeat)
+            raw = entry.place.size * self.setup.packings[index].bytes
+            new, columns = over_agents(one, (0, 0, VIEW_AXES, 1, 1, 1, 0), arguments, raw)
             if runtime.is_answered(self.algorithm, index):
                 new = where(jnp.any(entry.arrived[1:], axis=0), new, state)
             result.append(new)
