@@ -144,6 +144,7 @@ def algorithms(
 ) -> None:
     """List the algorithms: where each comes from, what it requires and which parameters it has."""
     from tacit.algorithms import REGISTRY
+    from tacit.algorithms._parts.robust_rules import RULES
     from tacit.algorithms.model_average import AVERAGES
 
     facts = [_facts(entry) for entry in REGISTRY.values()]
@@ -172,6 +173,10 @@ def algorithms(
     say(
         f"average: every method can predict with an average of its models ({', '.join(AVERAGES)}), by "
         'average = "tail" or a table [algorithm.average]; help(tacit.algorithms.averaged) explains it.'
+    )
+    say(
+        f"robust: methods that share can combine by a rule that liars do not lead astray ({', '.join(RULES)}), by "
+        'robust = {rule = "clipped", liars = 1}; help(tacit.algorithms.robust) explains it.'
     )
     say("help(tacit.algorithms.NAME) in Python explains a method and all its parameters.")
 

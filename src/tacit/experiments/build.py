@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tacit import runtime
+from tacit.attacks.crew import validate_liars
+from tacit.attacks.kinds import Attack
 from tacit.config.choices import Choice, task_of
 from tacit.config.experiment import SYNTHETIC, Config
 from tacit.config.sections import in_words_of_a_file, located
@@ -52,6 +54,19 @@ class Problem:
     one that cannot run stops everything."""
     held_out: HeldOut | None = None
     """Rows that final models are judged by."""
+
+    def liars_of(self, seed: int) -> dict[int, Attack]:
+        """Return the agents that lie, by number, and how.
+
+        Args:
+          seed: Of a repeat; it is the same agents in all of them.
+        """
+        asked = self.config.liars
+        if asked is None:
+            return {}
+        agents = self.stream(seed).agents
+        with located(asked.place):
+            return validate_liars(dict.fromkeys(asked.settings.numbers(agents), asked.attack), agents)
 
     def check(self, choice: Choice, algorithm: Algorithm) -> None:
         """Refuse a method that cannot run, before any has begun.
@@ -128,8 +143,7 @@ class Problem:
             run.regret(settings.regret_points, settings.regret_window if run.constraints else None, told=told)
 
     def _run(self, algorithm: Algorithm, progress: bool | None) -> Run:
-        settings, liars = self.config.run, self.config.liars
-        numbers = [] if liars is None else liars.settings.numbers(self.stream(settings.seed).agents)
+        settings = self.config.run
         with limits.memory(settings.memory), in_words_of_a_file():
             return simulate(
                 algorithm,
@@ -143,7 +157,7 @@ class Problem:
                 node_loss=settings.node_loss,
                 record_every=settings.record_every,
                 progress=progress,
-                liars={} if liars is None else dict.fromkeys(numbers, liars.attack),
+                liars=self.liars_of(settings.seed),
             )
 
     def _listed(self) -> list[tuple[Algorithm, str, dict[str, Any]]]:
@@ -218,7 +232,7 @@ def _built(config: Config, strict: bool) -> Problem:
         config, plan = planned(config, config.privacy, stream(config.run.seed))
     held_out = None if tabular is None else tabular.held_out
     bare = Problem(config, _there(config.graph, graph, stream), stream, objective, (), channel, plan, None, held_out)
-    for common in (bare.graph, bare.stream):  # whose faults are no method's
+    for common in (bare.graph, bare.stream, bare.liars_of):  # whose faults are no method's
         common(config.run.seed)
     kept: list[tuple[Choice, str, Algorithm]] = []
     refused: list[Refusal] = []
