@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.algorithms._parts.robust_rules import RULES, Rows
 from tacit.core.errors import ConfigError, RequirementError
+from tacit.core.robust_rules import RULES, Rows
 
 LARGEST = np.finfo(np.float32).max
 

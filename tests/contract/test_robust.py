@@ -7,9 +7,9 @@ import pytest
 
 import tacit
 from tacit.algorithms import averaged, robust
-from tacit.algorithms._parts.robust_rules import RULES
 from tacit.audit import conformance
 from tacit.core.errors import ConfigError, RequirementError
+from tacit.core.robust_rules import RULES
 from tacit.graphs import Channel, Graph, LinkDrop
 from tacit.peer import run_in_process
 from tests.contract.cases import AGENTS, CASES, MECHANISMS, Case, build, stream

@@ -25,7 +25,6 @@ from typing import Any, NamedTuple
 import tomli_w
 
 from tacit.algorithms import REGISTRY
-from tacit.algorithms._parts.robust_rules import RULES
 from tacit.algorithms.model_average import AVERAGES
 from tacit.attacks import ATTACKS
 from tacit.config import choices
@@ -34,6 +33,7 @@ from tacit.config import experiment_sections as sections
 from tacit.config import job as jobs
 from tacit.config import peer as peers
 from tacit.core.errors import TacitError, TacitWarning
+from tacit.core.robust_rules import RULES
 from tacit.experiments import build, parse
 from tests.deploy.homes import LAPLACE, job_text, peer_text
 

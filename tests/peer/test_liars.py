@@ -12,7 +12,7 @@ from tacit.attacks import ATTACKS
 from tacit.core.standing import standings
 from tacit.peer.node.node import Node
 from tacit.peer.node.store import PeerStore
-from tacit.peer.operations.status import neighbour_standing
+from tacit.peer.operations.standing import neighbour_standing
 from tacit.privacy.accounting import Budget
 from tests.daily import some
 from tests.peer.liar import lying, with_false_labels

@@ -28,10 +28,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit.algorithms._parts.robust_rules import RULES, Rows, Rule, distances, usual_distance
 from tacit.core.contract import Algorithm, Array, Inbox, Key, Message, Phase, State, Tree, View
 from tacit.core.errors import ConfigError, RequirementError, nearest
 from tacit.core.lifted import Carrying, lift
+from tacit.core.robust_rules import RULES, Rows, Rule, distances, usual_distance
 from tacit.core.standing import Standing
 
 RATE, FAR, FURTHEST, THRESHOLD = 0.05, 3.0, 1000.0, 0.9
@@ -98,7 +98,7 @@ def robust(
     so are masks and noise that cancels in a plain sum, and methods that take messages in by themselves. An agent that
     hears others must hear more than `2 * liars`. Whoever hears a single server trusts it.
 
-    Each agent keeps a standing of its neighbours, from what it received itself (`tacit.core.standing`).
+    Each agent keeps a standing of its neighbours, from what it received itself, which a peer shows in its status.
 
     Privacy: statement, account and ledger stay as they are, since a rule works on released values.
 

@@ -144,8 +144,8 @@ def algorithms(
 ) -> None:
     """List the algorithms: where each comes from, what it requires and which parameters it has."""
     from tacit.algorithms import REGISTRY
-    from tacit.algorithms._parts.robust_rules import RULES
     from tacit.algorithms.model_average import AVERAGES
+    from tacit.core.robust_rules import RULES
 
     facts = [_facts(entry) for entry in REGISTRY.values()]
     if as_json:

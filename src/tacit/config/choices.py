@@ -192,7 +192,7 @@ def _with_rule(choice: Choice) -> Choice:
     rule = getattr(choice.values, "robust", None)
     if rule is None or "robust" in choice.own:
         return choice
-    from tacit.algorithms._parts.robust_rules import RULES
+    from tacit.core.robust_rules import RULES
 
     place = choice.place.table("robust")
     chosen = choose(RULES, {"rule": rule} if isinstance(rule, str) else rule, place, common=RobustSettings, key="rule")

@@ -29,7 +29,7 @@ from tacit.peer.operations.counters import Counters
 from tacit.peer.operations.link_events import LinkEventLog
 from tacit.peer.operations.logs import Log
 from tacit.peer.operations.prequential import Judged, Prequential
-from tacit.peer.operations.status import CertificateWatch, StandingWatch, distance, model_fault, predicted, status_of
+from tacit.peer.operations.status import CertificateWatch, distance, model_fault, predicted, status_of
 from tacit.peer.sources.batches import Feed, RoundBatch
 from tacit.peer.transport.admission import DoorLimits
 from tacit.peer.transport.listener import Limits
@@ -37,6 +37,7 @@ from tacit.privacy.ledger.open_files import shortage
 
 if TYPE_CHECKING:
     from tacit.peer.masking.key_exchange import PairwiseSecrets
+    from tacit.peer.operations.standing import StandingWatch
 
 
 class PeerService(CloseOnce):
@@ -81,7 +82,12 @@ class PeerService(CloseOnce):
         self._stopping = asyncio.Event()
         self._rounds: asyncio.Task[None] | None = None
         self._certificate: asyncio.Task[None] | None = None
-        self._events, self._standing = LinkEventLog(counters, self.log), StandingWatch(counters, self.log)
+        self._events = LinkEventLog(counters, self.log)
+        self._standing: StandingWatch | None = None
+        if hasattr(self.node.machine.state, "carried"):
+            from tacit.peer.operations import standing
+
+            self._standing = standing.StandingWatch(counters, self.log)
         limits = Limits(door=doors or DoorLimits(), neighbours=len(self.node.hears))
         self.links = NodeLinks(self.node, watch, self._events, self.log, limits, self._note_fault)
         self.port = 0
@@ -264,7 +270,7 @@ class PeerService(CloseOnce):
             model = node.model()
             self._after_round(node.round, model)
             self.counters.set("tacit_consensus_distance", distance(node.model_alone(), model))
-        if node.between_rounds:
+        if node.between_rounds and self._standing is not None:
             self._standing.look(node)
 
     async def _step(self, work: Callable[[], None]) -> None:

@@ -9,10 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from tacit import runtime
 from tacit.core.contract import Params
 from tacit.core.errors import DataError, IdentityError, ModelError
-from tacit.core.standing import standings
 from tacit.peer.identity.credentials import IdentityWatch
 from tacit.peer.identity.identity import Identity, expiry_warning
 from tacit.peer.node.node import Node
@@ -46,46 +44,6 @@ def predicted(node: Node, x: np.ndarray) -> np.ndarray:
     raise DataError("the prediction of this x is not finite: its values are too large; give smaller ones")
 
 
-def neighbour_standing(node: Node) -> dict[str, dict[str, Any]]:
-    """Return the evidence against in-neighbours, by name; the worst where one is heard on several link sets.
-
-    It stands in the peer's own state, made of what it received itself. Nothing where the job has no robust rule.
-    """
-    ends, found = runtime.link_ends(node.plan.algorithm), dict[str, dict[str, Any]]()
-    for links, standing in standings(node.machine.state).items():
-        names, agents = node.plan.members[ends[links][0]], np.asarray(node.plan.views(0)[links].into.agent)
-        score, far, until = map(np.asarray, standing)
-        for slot in np.flatnonzero(agents[1:] >= 0) + 1:
-            name, held = names[agents[slot]], int(until[slot]) > node.round
-            if name not in found or found[name]["score"] < score[slot]:
-                found[name] = {
-                    "score": round(float(score[slot]), 4),
-                    "distance": round(float(far[slot]), 3),
-                    "quarantined_until": int(until[slot]) if held else None,
-                }
-    return dict(sorted(found.items()))
-
-
-class StandingWatch:
-    """Reports on the neighbours' standing: figures after every round, and quarantines in the log."""
-
-    def __init__(self, counters: Counters, log: Log) -> None:
-        self._counters, self._log = counters, log
-        self._held: set[str] = set()
-
-    def look(self, node: Node) -> None:
-        """Report on the standing after a round."""
-        found = neighbour_standing(node)
-        for name, standing in found.items():
-            self._counters.set("tacit_neighbour_score", standing["score"], neighbour=name)
-        held = {name for name, standing in found.items() if standing["quarantined_until"] is not None}
-        for name in sorted(held - self._held):
-            self._log.warning("a neighbour is in quarantine", neighbour=name, round=node.round, **found[name])
-        for name in sorted(self._held - held):
-            self._log.info("a neighbour is heard again", neighbour=name, round=node.round)
-        self._held = held
-
-
 def status_of(node: Node, ledger: Ledger, identity: Identity) -> dict[str, Any]:
     """Return the status of a peer, as plain data."""
     plan = node.plan
@@ -111,10 +69,18 @@ def status_of(node: Node, ledger: Ledger, identity: Identity) -> dict[str, Any]:
             "cut": node.releases_cut,
             "budget": ledger.use()._asdict() if plan.booked else None,
         },
-        "neighbours": neighbour_standing(node),
+        "neighbours": _standing(node),
         "model_fault": model_fault(node),
         "certificate": certificate_status(identity, datetime.now(UTC)),
     }
+
+
+def _standing(node: Node) -> dict[str, dict[str, Any]]:
+    if not hasattr(node.machine.state, "carried"):  # most methods have no rule, and load nothing for one
+        return {}
+    from tacit.peer.operations.standing import neighbour_standing
+
+    return neighbour_standing(node)
 
 
 def certificate_status(identity: Identity, now: datetime) -> dict[str, Any]:
