@@ -10,6 +10,7 @@ from tacit.version import __version__ as __version__
 if TYPE_CHECKING:
     from tacit import (
         algorithms,
+        attacks,
         audit,
         experiments,
         graphs,
@@ -33,6 +34,7 @@ _HOMES = {
     "Peer": "tacit.deploy.peer:Peer",
     "Run": "tacit.results:Run",
     "algorithms": "tacit.algorithms",
+    "attacks": "tacit.attacks",
     "audit": "tacit.audit",
     "compare": "tacit.experiments.references:compare",
     "contract": "tacit.core.contract",
@@ -57,6 +59,7 @@ __all__ = [
     "Peer",
     "Run",
     "algorithms",
+    "attacks",
     "audit",
     "compare",
     "contract",

@@ -48,6 +48,7 @@ def with_objective(lines):
         (job_text().replace("[objective]\n", "").replace('kind = "logistic"\n', ""), ["no [objective]"]),
         ("job = 3\n" + job_text().replace("[job]\n", "[x]\n"), ["unknown"]),
         ("job = 3\n", ["job = 3 is no table", "write [job]"]),
+        (job_text(mechanism='robust = "medan"'), ["[algorithm.robust]", "rule = 'medan'", "did you mean 'median'?"]),
         (job_text(mechanism='average = "men"'), ["[algorithm] average = 'men'", "did you mean 'mean'?"]),
         (in_job("epochs = 2"), ["[job] epochs = 2", "did you mean 'epoch'?"]),
         (in_job("epoch = 0"), ["[job] epoch = 0", "greater than or equal to 1"]),

@@ -24,6 +24,7 @@ sys.path.pop(0)
 
 MODULES = [
     "tacit.algorithms",
+    "tacit.attacks",
     "tacit.audit",
     "tacit.core.contract",
     "tacit.core.errors",

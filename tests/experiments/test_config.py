@@ -156,6 +156,49 @@ def test_a_method_may_predict_with_an_average_of_its_models() -> None:
     assert parse(config_bytes(config.settings()).decode(), FILE).settings() == config.settings()
 
 
+def test_a_method_may_combine_by_a_robust_rule() -> None:
+    """A rule, or a table of it with settings; below an average, where there is one."""
+    text = EXPERIMENT.replace('name = "local_online"\nlabel = "alone"', 'name = "distributed_online"\n%s')
+    given = 'average = "mean"\nrobust = {rule = "geometric_median", liars = 0, iterations = 4}'
+    config = parse(text % given, FILE)
+    assert config.labels[1] == "distributed_online, robust (geometric_median), averaged (mean)"
+    table = config.settings()["algorithm"][1]["robust"]
+    assert table == {"rule": "geometric_median", "liars": 0, "iterations": 4, "smoothing": 1e-6, "quarantine": False, "release": 500}  # fmt: skip
+    assert parse(config_bytes(config.settings()).decode(), FILE).settings() == config.settings()
+    assert "tau" not in parse(text % 'robust = "clipped"', FILE).settings()["algorithm"][1]["robust"]
+    for wrong, named in (
+        ('"medan"', "did you mean 'median'"),
+        ('{rule = "median", tau = 1.0}', "tau"),
+        ("{liars = 1}", "rule"),
+    ):
+        with pytest.raises(ConfigError, match=named):
+            parse(text % f"robust = {wrong}", FILE)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ("count = 1", "attack"),
+        ('attack = "sign_flip"', "count"),
+        ('count = 1\nagents = [1]\nattack = "sign_flip"', "one of them"),
+        ('count = 1\nattack = "sing_flip"', "did you mean 'sign_flip'"),
+        ('count = 1\nattack = {kind = "sign_flip", scale = -1.0}', "scale"),
+        ('agents = [900]\nattack = "sign_flip"', "900"),
+        ('count = 900\nattack = "sign_flip"', "nobody"),
+    ],
+)
+def test_liars_that_cannot_be_are_refused_in_the_words_of_the_file(given: str, named: str) -> None:
+    with pytest.raises(ConfigError, match=rf"\[liars.*{named}"):
+        build(parse(f"{EXPERIMENT}\n[liars]\n{given}\n", FILE))
+
+
+def test_liars_lie_in_every_method_of_a_file() -> None:
+    config = parse(f'{EXPERIMENT}\n[liars]\ncount = 2\nattack = "large_values"\n', FILE, rounds=3)
+    assert parse(config_bytes(config.settings()).decode(), FILE).settings() == config.settings()
+    for run in build(config).runs(progress=False):
+        assert "agents lie (large_values)" in run.stream
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"nowhere\.toml: cannot be read"):
         load(tmp_path / "nowhere.toml")

@@ -26,6 +26,7 @@ import tomli_w
 
 from tacit.algorithms import REGISTRY
 from tacit.algorithms.model_average import AVERAGES
+from tacit.attacks import ATTACKS
 from tacit.config import choices
 from tacit.config import experiment as config
 from tacit.config import experiment_sections as sections
@@ -34,6 +35,7 @@ from tacit.config import peer as peers
 from tacit.config import stream as streams
 from tacit.config.schedule import AgentShift, MemberShift
 from tacit.core.errors import TacitError, TacitWarning
+from tacit.core.robust_rules import RULES
 from tacit.experiments import build, parse
 from tests.deploy.homes import LAPLACE, job_text, peer_text
 
@@ -161,6 +163,11 @@ def documents() -> Iterator[tuple[dict[str, Any], Path_, list[str]]]:
     yield made(privacy={"epsilon": 1.0}), ("privacy",), list(sections.PrivacySettings.model_fields)
     evaluated = made(stream={**table, "exhausted": "cycle"}, evaluate={"share": 0.2})
     yield evaluated, ("evaluate",), list(sections.EvaluateSettings.model_fields)
+    lying = made(liars={"count": 1, "attack": "sign_flip"})
+    yield lying, ("liars",), list(sections.LiarSettings.model_fields)
+    for kind, function in ATTACKS.items():
+        _, keys = required(function, frozenset())
+        yield made(liars={"count": 1, "attack": {"kind": kind}}), ("liars", "attack"), ["kind", *keys]
     yield from methods(lambda method: made(algorithm=[method]), ("algorithm", 0))
 
 
@@ -168,7 +175,7 @@ def methods(made: Callable[[dict[str, Any]], dict[str, Any]], at: Path_) -> Iter
     """Yield files with every method, every mechanism, geometry and constraint."""
     for name, entry in REGISTRY.items():
         given, keys = required(entry.constructor, frozenset())
-        yield made({"name": name, **given}), at, ["name", "label", "average", *keys]
+        yield made({"name": name, **given}), at, ["name", "label", "average", "robust", *keys]
     yield made({"name": "online_push_sum"}), (*at, "step"), ["schedule", "scale"]
     for inner, method, kinds in (
         ("mechanism", "online_push_sum", choices.MECHANISMS),
@@ -179,6 +186,10 @@ def methods(made: Callable[[dict[str, Any]], dict[str, Any]], at: Path_) -> Iter
         for kind, function in kinds.items():
             given, keys = required(function, frozenset())
             yield made({"name": method, inner: {"kind": kind, **given}}), (*at, inner), ["kind", *keys]
+    for rule, function in RULES.items():
+        _, keys = required(function, frozenset())
+        wary = {"name": "local_online", "robust": {"rule": rule}}
+        yield made(wary), (*at, "robust"), ["rule", "quarantine", "release", *keys]
 
 
 def job_documents() -> Iterator[tuple[dict[str, Any], Path_, list[str]]]:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     )
     from tacit.algorithms.push_sum.loss_tolerant_push_sum import loss_tolerant_push_sum
     from tacit.algorithms.push_sum.online_push_sum import online_push_sum
+    from tacit.algorithms.robust_mixing import robust
     from tacit.algorithms.schedules import inverse, inverse_sqrt
 
 _MODULES = {
@@ -51,6 +52,7 @@ _MODULES = {
     "inverse": "schedules",
     "inverse_sqrt": "schedules",
     "optimal_shares": "federated._importance",
+    "robust": "robust_mixing",
     "saddle_constants": "mirror.constrained_mirror_descent",
 }
 """Public name -> its module."""
@@ -96,6 +98,7 @@ __all__ = [
     "private_admm",
     "pso_fed",
     "register",
+    "robust",
     "saddle_constants",
     "sign_sgd",
     "zcdp_admm",

@@ -172,7 +172,7 @@ def averaged(algorithm: Algorithm, kind: str = "mean", **settings: float) -> Alg
     except TypeError as error:
         raise ConfigError(f"{kind} average of {', '.join(settings)}: {error}; see help(averaged)") from error
     role, model = algorithm.predictor, algorithm.model
-    lifted = lift(algorithm, role, lambda state: average.first(model(state)))
+    lifted = lift(algorithm, role, lambda state, views: average.first(model(state)))
     return lifted._replace(
         name=averaged_name(algorithm.name, kind),
         phases=_noting(lifted, lambda carrying: average.add(carrying.carried, model(carrying.state))),

@@ -146,6 +146,7 @@ def algorithms(
     """List the algorithms: where each comes from, what it requires and which parameters it has."""
     from tacit.algorithms import REGISTRY
     from tacit.algorithms.model_average import AVERAGES
+    from tacit.core.robust_rules import RULES
 
     facts = [_facts(entry) for entry in REGISTRY.values()]
     if as_json:
@@ -173,6 +174,10 @@ def algorithms(
     say(
         f"average: every method can predict with an average of its models ({', '.join(AVERAGES)}), by "
         'average = "tail" or a table [algorithm.average]; help(tacit.algorithms.averaged) explains it.'
+    )
+    say(
+        f"robust: methods that share can combine by a rule that liars do not lead astray ({', '.join(RULES)}), by "
+        'robust = {rule = "clipped", liars = 1}; help(tacit.algorithms.robust) explains it.'
     )
     say("help(tacit.algorithms.NAME) in Python explains a method and all its parameters.")
 

@@ -159,11 +159,21 @@ class MethodSettings(Section):
     average: str | dict[str, Any] | None = None
     """With which average of its models it predicts: a kind, or a table of kind and settings; see
     `tacit.algorithms.averaged`."""
+    robust: str | dict[str, Any] | None = None
+    """By which rule it combines what it hears: its name, or a table of rule and settings; see
+    `tacit.algorithms.robust`."""
+
+
+class RobustSettings(Section):
+    """Settings of every rule, besides its own parameters."""
+
+    quarantine: bool = False
+    release: int = Field(default=500, ge=1, lt=2**30)
 
 
 def choose_method(data: Mapping[str, Any], place: Place, common: type[MethodSettings] = MethodSettings) -> Choice:
     """Check a section that names a method and sets its parameters."""
-    choice = choose(CONSTRUCTORS, data, place, common=common, key="name")
+    choice = _with_rule(choose(CONSTRUCTORS, data, place, common=common, key="name"))
     average = getattr(choice.values, "average", None)
     if average is None or "average" in choice.own:
         return choice
@@ -177,35 +187,58 @@ def choose_method(data: Mapping[str, Any], place: Place, common: type[MethodSett
     return choice._replace(tables={**choice.tables, "average": table})
 
 
-def _average(choice: Choice) -> dict[str, Any] | None:
-    """Return kind and settings of the average that a method was given, other than by a parameter of its own."""
-    if "average" in choice.own or "average" not in choice.tables:
+def _with_rule(choice: Choice) -> Choice:
+    """Check the rule by which a method is to combine."""
+    rule = getattr(choice.values, "robust", None)
+    if rule is None or "robust" in choice.own:
+        return choice
+    from tacit.core.robust_rules import RULES
+
+    place = choice.place.table("robust")
+    chosen = choose(RULES, {"rule": rule} if isinstance(rule, str) else rule, place, common=RobustSettings, key="rule")
+    with located(place):
+        table = Table(chosen.settings("rule"), chosen.function(**chosen.arguments()))
+    return choice._replace(tables={**choice.tables, "robust": table})
+
+
+def _wrapper(choice: Choice, key: str) -> dict[str, Any] | None:
+    """Return the table of what is put around a method, other than by a parameter of its own; None: nothing is."""
+    if key in choice.own or key not in choice.tables:
         return None
-    settings = choice.tables["average"].settings
+    settings = choice.tables[key].settings
     assert isinstance(settings, dict)  # one table, not several
     return settings
 
 
 def method_name(choice: Choice) -> str:
     """Return what the method that was chosen is called in tables."""
-    average = _average(choice)
-    if average is None:
-        return choice.kind
-    from tacit.algorithms.model_average import averaged_name
+    name, rule, average = choice.kind, _wrapper(choice, "robust"), _wrapper(choice, "average")
+    if rule is not None:
+        from tacit.algorithms.robust_mixing import robust_name
 
-    return averaged_name(choice.kind, average["kind"])
+        name = robust_name(name, rule["rule"])
+    if average is not None:
+        from tacit.algorithms.model_average import averaged_name
+
+        name = averaged_name(name, average["kind"])
+    return name
 
 
 def make_method(choice: Choice, objective: Objective) -> Algorithm:
-    """Return the method that was chosen; it predicts with an average of its models where one was asked for."""
+    """Return the method that was chosen, with the rule and the average of its models that were asked for."""
     with located(choice.place):
         made: Algorithm = choice.function(objective, **choice.arguments())
-    average = _average(choice)
-    if average is None:
-        return made
-    from tacit.algorithms import averaged
+    rule, average = _wrapper(choice, "robust"), _wrapper(choice, "average")
+    if rule is not None:
+        from tacit.algorithms import robust
 
-    return averaged(made, **average)
+        with located(choice.place.table("robust")):
+            made = robust(made, **rule)
+    if average is not None:
+        from tacit.algorithms import averaged
+
+        made = averaged(made, **average)
+    return made
 
 
 def _table(

@@ -31,6 +31,7 @@ from tacit.config.experiment_sections import (
     EvaluateSettings,
     FileSettings,
     GraphSettings,
+    Liars,
     Privacy,
     PrivacySettings,
     RunSettings,
@@ -38,6 +39,7 @@ from tacit.config.experiment_sections import (
     SqlSettings,
     SyntheticSettings,
     TableSettings,
+    liars_of,
 )
 from tacit.config.extensions import Extensions
 from tacit.config.schedule import availability_of_agents
@@ -99,7 +101,7 @@ OF_THE_RUN = frozenset({"agents", "rounds", "seed", "name", "data"})
 OF_THE_DATA = frozenset({"rows", "x", "y", "agents", "seed"})
 WHAT = "an experiment's file"
 SECTIONS = ("run", "graph", "stream", "objective", "algorithm")
-OPTIONAL = ("privacy", "evaluate")
+OPTIONAL = ("privacy", "evaluate", "liars")
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,8 @@ class Config:
     """Whether the number of classes was counted in the stream's table."""
     evaluate: Evaluate | None = None
     """Rows that are held out."""
+    liars: Liars | None = None
+    """Agents that lie."""
 
     def settings(self, only: int | None = None) -> dict[str, Any]:
         """Return the experiment as it would stand in a file, defaults spelt out.
@@ -154,6 +158,7 @@ class Config:
             "objective": self.objective.settings(),
             **({} if self.privacy is None else {"privacy": self.privacy.settings.model_dump()}),
             **({} if self.evaluate is None else {"evaluate": self.evaluate.settings.model_dump(exclude_none=True)}),
+            **({} if self.liars is None else {"liars": self.liars.settings.model_dump(exclude_none=True)}),
             "algorithm": tables,
         }
 
@@ -198,7 +203,8 @@ def parse(text: str, file: Path, **overrides: int | None) -> Config:
     if "privacy" in data:
         privacy = Privacy(check(PrivacySettings, data["privacy"], place), place)
     found = "classes" in counted and "classes" not in {**data["objective"], **data["stream"]}
-    return Config(file, run, graph, dynamics, stream, shares, objective, algorithms, labels, privacy, found, evaluate)
+    made = (file, run, graph, dynamics, stream, shares, objective, algorithms, labels, privacy, found, evaluate)
+    return Config(*made, None if "liars" not in data else liars_of(data["liars"], Place(str(file), "[liars]")))
 
 
 def load_graph(path: str | os.PathLike[str]) -> tuple[Choice, Choice | None]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from tacit.config.choices import MethodSettings
-from tacit.config.sections import Place, Section, Seeding
+from tacit.attacks.kinds import ATTACKS, Attack
+from tacit.config.choices import MethodSettings, choose
+from tacit.config.sections import Place, Section, Seeding, check, located
 from tacit.core import limits
 from tacit.graphs.channel import LONGEST_DELAY
 from tacit.streams.learnt import Kind
@@ -167,6 +169,47 @@ class AlgorithmSettings(MethodSettings):
     """Whether every agent runs it by itself: the same method on a network without links."""
     private: bool | None = None
     """False: [privacy] is not for it."""
+
+
+class LiarSettings(Section):
+    """[liars]: agents that lie, in every repeat, and how; figures are then those of the others."""
+
+    agents: list[int] | None = Field(default=None, min_length=1)
+    """Their numbers, from 0 on."""
+    count: int | None = Field(default=None, ge=1)
+    """How many, spread evenly over the numbers; instead of `agents`."""
+    attack: str | dict[str, Any]
+    """Its kind, or a table of kind and settings: see `tacit.attacks`."""
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.agents is None) == (self.count is None):
+            raise ValueError("expected agents = [2, 7], say, or count = 2; give one of them")
+        return self
+
+    def numbers(self, agents: int) -> list[int]:
+        """Return who lies, of so many agents."""
+        if self.agents is not None:
+            return self.agents
+        count = self.count or 0
+        return [k * agents // count for k in range(count)]
+
+
+class Liars(NamedTuple):
+    """The section [liars], where it stands, and the attack that was made of it."""
+
+    settings: LiarSettings
+    place: Place
+    attack: Attack
+
+
+def liars_of(data: Mapping[str, Any], place: Place) -> Liars:
+    """Check the section [liars]."""
+    settings = check(LiarSettings, data, place)
+    asked = {"kind": settings.attack} if isinstance(settings.attack, str) else settings.attack
+    chosen = choose(ATTACKS, asked, place.table("attack"))
+    with located(chosen.place):
+        return Liars(settings, place, chosen.function(**chosen.arguments()))
 
 
 class EvaluateSettings(Section):

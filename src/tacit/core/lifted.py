@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from tacit.core.contract import (
@@ -11,6 +11,7 @@ from tacit.core.contract import (
     Inbox,
     Key,
     Outbox,
+    Params,
     Phase,
     State,
     Tree,
@@ -33,7 +34,7 @@ def own_part(state: State) -> State:
     return state
 
 
-def lift(algorithm: Algorithm, role: str, first: Callable[[State], Tree]) -> Algorithm:
+def lift(algorithm: Algorithm, role: str, first: Callable[[State, Mapping[str, View]], Tree]) -> Algorithm:
     """Return the algorithm with states of one role that carry something along, which its functions do not see.
 
     All that takes or gives such a state (init, compute, emit, absorb, model, diagnostics) works on the method's own
@@ -42,7 +43,7 @@ def lift(algorithm: Algorithm, role: str, first: Callable[[State], Tree]) -> Alg
     Args:
       algorithm: The method.
       role: Whose states: a key of `algorithm.init`.
-      first: First state of an agent -> what it carries at first.
+      first: First state of an agent and its views -> what it carries at first.
 
     Returns:
       The same method on states that are `Carrying`; the other roles' states stay as they are.
@@ -50,7 +51,7 @@ def lift(algorithm: Algorithm, role: str, first: Callable[[State], Tree]) -> Alg
     Example:
       >>> import tacit
       >>> method = tacit.algorithms.local_online(tacit.objectives.logistic())
-      >>> counting = lift(method, "peer", lambda state: 0)
+      >>> counting = lift(method, "peer", lambda state, views: 0)
       >>> counting.init["peer"](None, [0.5, 0.5], {})
       Carrying(state=[0.5, 0.5], carried=0)
     """
@@ -59,9 +60,9 @@ def lift(algorithm: Algorithm, role: str, first: Callable[[State], Tree]) -> Alg
     def on_own_part(function: Callable[[State], Tree]) -> Callable[[Carrying], Tree]:
         return lambda carrying: function(carrying.state)
 
-    def lifted_init(*arguments: Tree) -> Carrying:
-        state = init(*arguments)
-        return Carrying(state, first(state))
+    def lifted_init(key: Key, params: Params, views: Mapping[str, View]) -> Carrying:
+        state = init(key, params, views)
+        return Carrying(state, first(state, views))
 
     model, diagnostics = algorithm.model, algorithm.diagnostics
     return algorithm._replace(

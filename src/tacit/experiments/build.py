@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tacit import runtime
+from tacit.attacks.crew import validate_liars
+from tacit.attacks.kinds import Attack
 from tacit.config.choices import Choice, task_of
 from tacit.config.experiment import SYNTHETIC, Config
 from tacit.config.schedule import availability_of_agents, shifts_of
@@ -53,6 +55,19 @@ class Problem:
     one that cannot run stops everything."""
     held_out: HeldOut | None = None
     """Rows that final models are judged by."""
+
+    def liars_of(self, seed: int) -> dict[int, Attack]:
+        """Return the agents that lie, by number, and how.
+
+        Args:
+          seed: Of a repeat; it is the same agents in all of them.
+        """
+        asked = self.config.liars
+        if asked is None:
+            return {}
+        agents = self.stream(seed).agents
+        with located(asked.place):
+            return validate_liars(dict.fromkeys(asked.settings.numbers(agents), asked.attack), agents)
 
     def check(self, choice: Choice, algorithm: Algorithm) -> None:
         """Refuse a method that cannot run, before any has begun.
@@ -143,6 +158,7 @@ class Problem:
                 node_loss=settings.node_loss,
                 record_every=settings.record_every,
                 progress=progress,
+                liars=self.liars_of(settings.seed),
             )
 
     def _listed(self) -> list[tuple[Algorithm, str, dict[str, Any]]]:
@@ -217,7 +233,7 @@ def _built(config: Config, strict: bool) -> Problem:
         config, plan = planned(config, config.privacy, stream(config.run.seed))
     held_out = None if tabular is None else tabular.held_out
     bare = Problem(config, _there(config.graph, graph, stream), stream, objective, (), channel, plan, None, held_out)
-    for common in (bare.graph, bare.stream):  # whose faults are no method's
+    for common in (bare.graph, bare.stream, bare.liars_of):  # whose faults are no method's
         common(config.run.seed)
     kept: list[tuple[Choice, str, Algorithm]] = []
     refused: list[Refusal] = []

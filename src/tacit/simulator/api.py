@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tacit.attacks.kinds import Attack
 from tacit.core import limits
 from tacit.core.contract import Algorithm, Params
 from tacit.core.errors import ConfigError, TacitWarning
@@ -25,6 +26,7 @@ NOTED_BYTES = 32
 REPEAT_BYTES = 4096
 """Of a repeat, however small: its graph and its stream."""
 NOTHING: Mapping[str, Any] = {}
+HONEST: Mapping[int, Attack] = {}
 
 
 def simulate(
@@ -45,6 +47,7 @@ def simulate(
     record_every: int | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
+    liars: Mapping[int, Attack] = HONEST,
 ) -> Run:
     """Run an algorithm over a graph and a stream, all agents and repeats at once.
 
@@ -79,6 +82,8 @@ def simulate(
       checkpoint: File to which the state is saved on the way. A run that finds it goes on from there and ends with the
         same figures as one that was never stopped; it is refused for another run or other data.
       progress: Whether to show a bar; None: on a terminal.
+      liars: Number of a learner -> how it lies, e.g. ``{3: tacit.attacks.sign_flip()}``. All figures, models and
+        regrets of the run are then those of the others.
 
     Returns:
       The run: figures per round, models, traffic and what privacy was spent (:class:`tacit.results.Run`).
@@ -117,6 +122,7 @@ def simulate(
             record_every=record_every,
             checkpoint=None if checkpoint is None else Path(checkpoint),
             progress=progress,
+            liars=liars,
         )
         run = Simulation(algorithm, graph, stream, options).run()
     _warn_of_equal_repeats(run)

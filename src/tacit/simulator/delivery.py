@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit import runtime
-from tacit.core.contract import Array
+from tacit.core.contract import Array, Phase
 from tacit.privacy.noise import noise_words
 from tacit.privacy.noise.fixed_point import mask_draws
 from tacit.simulator.inbox import Packed
-from tacit.simulator.loop_state import Departure, Entries, Entry, InFlight, Masks, Slots
+from tacit.simulator.loop_state import Departure, Entries, Entry, InFlight, Masks, Slots, fixed_weights
 from tacit.simulator.setup import PhaseContext, Setup
 
 
@@ -31,6 +31,16 @@ class Delivery:
             draw = mask_draws(words, masks.scale[name], (masks.adds.size, values.shape[1]), values.dtype)
             masked[name] = values.at[masks.adds].add(draw).at[masks.subtracts].add(-draw)
         return masked
+
+    def told(self, at: PhaseContext, rows: Packed, kept: Packed | None) -> tuple[Packed, Packed | None]:
+        """Return the messages with the lies behind them, and what liars keep for later rounds."""
+        crew = self.setup.crews.get(at.phase.links)
+        if crew is None:
+            return rows, None
+        per_slot = self.setup.specs[at.index].delivery == "per_slot"
+        weights, order = [links.weight for links in at.links.into], self.setup.layout.roles[at.phase.source].order
+        lies, kept = crew.lies(jnp.asarray(at.links.round), rows, kept, weights, per_slot, order)
+        return {name: jnp.concatenate([values, lies[name]]) for name, values in rows.items()}, kept
 
     def departures(self, at: PhaseContext, addressed: Array | None, takes_part: Array | None) -> list[Departure] | None:
         """Return what leaves in this phase, per target bucket; None: every live slot hears at once.
@@ -93,7 +103,9 @@ class Delivery:
     def _at_once(self, at: PhaseContext, rows: Packed, departures: list[Departure] | None) -> Entries:
         """Return the entries of messages that are not delayed."""
         # Padding reads the agent's own row; between two roles it has none, so that entries must be masked.
-        complete = departures is None and self.setup.layout.links[at.phase.links].graph.sources is None
+        links = at.phase.links
+        one_role = self.setup.layout.links[links].graph.sources is None
+        complete = departures is None and one_role and links not in self.setup.crews
         buckets = []
         for b, (slots, now) in enumerate(zip(at.network.links[at.phase.links].into, at.links.into, strict=True)):
             arrived = now.live if departures is None else departures[b].delay == 0
@@ -104,7 +116,7 @@ class Delivery:
         """Rows from which to read: one per sender, or one per link."""
         rows = slots.slot_row if self.setup.specs[at.index].delivery == "per_slot" else slots.row
         assert rows is not None  # put on the device where a phase needs them
-        return rows
+        return rows if slots.lie is None else jnp.where(slots.lie < 0, rows, self.setup.row_count(at.index) + slots.lie)
 
     def count_sent(self, at: PhaseContext, departures: list[Departure] | None) -> Array:
         """Messages that left in this phase, per repeat: what is lost on the way was sent all the same."""
@@ -118,3 +130,22 @@ class Delivery:
             per_agent = jnp.sum(departure.left[1:], axis=0, dtype=jnp.int32)
             counts = counts.at[members.repeat].add(per_agent)
         return counts
+
+    def everyone(self, phase: Phase, entries: Entries) -> Packed | None:
+        """Where all hear all with one weight, the mix is one sum per repeat."""
+        layout = self.setup.layout.links[phase.links]
+        if not layout.uniform or self.setup.varying[phase.links] or not entries.buckets[0].complete:
+            return None
+        edge, own = fixed_weights(layout.graph)
+        weights = np.concatenate([edge, own])
+        if np.ptp(weights) > 0 or any(s.delivery == "per_slot" for s in self.setup.specs):
+            return None
+        role, repeats = self.setup.layout.roles[phase.source], self.setup.layout.repeats
+
+        def total(rows: Array) -> Array:
+            if len(role.buckets) == 1:
+                return jnp.sum(rows.reshape(repeats, -1, rows.shape[-1]), axis=1, dtype=rows.dtype)
+            return jax.ops.segment_sum(rows, role.order // role.agents, repeats)
+
+        scale = jnp.asarray(weights[0])
+        return {name: scale.astype(rows.dtype) * total(rows) for name, rows in entries.rows.items()}

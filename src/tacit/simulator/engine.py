@@ -6,9 +6,10 @@ that they are nothing but more agents.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -16,11 +17,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit import runtime
+from tacit.attacks.kinds import Attack
 from tacit.core.contract import Algorithm, Array, Batch, Key, Memory, Params, Phase, State, View
 from tacit.graphs import Channel
 from tacit.simulator.cohorts import Cohort, Cohorts, OneSent, Pick
 from tacit.simulator.delivery import Delivery
-from tacit.simulator.inbox import GatheredInbox, Packed
+from tacit.simulator.inbox import GatheredInbox, Packed, over_agents
 from tacit.simulator.layout import Layout
 from tacit.simulator.loop_state import (
     Entries,
@@ -29,7 +31,6 @@ from tacit.simulator.loop_state import (
     Network,
     PackedState,
     SendBuffers,
-    fixed_weights,
     joined,
     slices,
     where,
@@ -91,6 +92,7 @@ class RoundContext:
     messages: list[Array] = field(default_factory=list)
     memories: list[Memories] = field(default_factory=list)
     sizes: list[Array] = field(default_factory=list)
+    lies: list[Packed | None] = field(default_factory=list)
 
     def note(self, buffer: Packed, ratio: Array, in_flight: InFlight | None, messages: Array, after: Memories) -> None:
         """Note what a phase leaves behind."""
@@ -123,10 +125,11 @@ class Engine:
     """The round of one algorithm on one layout, compiled once."""
 
     def __init__(
-        self, algorithm: Algorithm, layout: Layout, channel: Channel, dtype: jnp.dtype, params: Params, batch: Batch
-    ) -> None:
+        self, algorithm: Algorithm, layout: Layout, channel: Channel, dtype: jnp.dtype, params: Params, batch: Batch,
+        liars: Mapping[int, Attack] = MappingProxyType({}),
+    ) -> None:  # fmt: skip
         """Make it ready for first parameters and batches of these shapes; refuse a method that breaks its promises."""
-        self.setup = Setup(algorithm, layout, channel, dtype, params, batch)
+        self.setup = Setup(algorithm, layout, channel, dtype, params, batch, liars)
         self.cohorts, self.delivery = Cohorts(self.setup), Delivery(self.setup)
         self.algorithm, self.layout, self.specs = self.setup.algorithm, layout, self.setup.specs
 
@@ -194,6 +197,7 @@ class Engine:
             pick,
             {role: self.states(role, loop) for role in loop.states},
             {role: [{}] * len(packed) for role, packed in loop.states.items()},
+            lies=[None] * len(self.specs),
         )
         links = {name: self.setup.links_now(network, name, t) for name in network.links}
         working = self.setup.working(network, t)
@@ -205,7 +209,7 @@ class Engine:
             elif self.cohorts.calls(index):
                 self._run_call(at, context, buffers[index], memories)
             else:
-                self._run_phase(at, context, buffers[index], memories, loop.in_flight[index])
+                self._run_phase(at, context, buffers[index], memories, loop)
         packed = {
             role: tuple(map(PackedState.of, states, context.padding[role])) for role, states in context.states.items()
         }
@@ -217,11 +221,11 @@ class Engine:
             tuple(context.took_part),
             sum(context.sizes, jnp.zeros((2, self.layout.repeats), self.setup.dtype)),
         )
-        after = LoopState(t, packed, tuple(context.in_flight), tuple(context.memories))
+        after = LoopState(t, packed, tuple(context.in_flight), tuple(context.memories), tuple(context.lies))
         return after, tuple(context.buffers), tally
 
     def _run_phase(
-        self, at: PhaseContext, context: RoundContext, buffer: Packed, memories: Memories, in_flight: InFlight | None
+        self, at: PhaseContext, context: RoundContext, buffer: Packed, memories: Memories, loop: LoopState
     ) -> None:
         """Run a phase for all agents of its roles."""
         phase, states = at.phase, context.states
@@ -233,7 +237,8 @@ class Engine:
         role = self.layout.roles[phase.source]
         self._note_sizes(at, context, sent.sizes, None if len(role.buckets) == 1 else role.order // role.agents)
         departures = self.delivery.departures(at, sent.addressed, takes_part)
-        in_flight, entries = self.delivery.arrivals(at, sent.rows, departures, in_flight)
+        heard, context.lies[at.index] = self.delivery.told(at, sent.rows, loop.lies[at.index])
+        in_flight, entries = self.delivery.arrivals(at, heard, departures, loop.in_flight[at.index])
         context.note(sent.rows, sent.cost, in_flight, self.delivery.count_sent(at, departures), sent.memories)
         states[phase.target], context.padding[phase.target] = self._absorb(at, states[phase.target], entries)
         if any(p.answers == phase.links for p in self.algorithm.phases):
@@ -344,7 +349,7 @@ class Engine:
     ) -> tuple[tuple[State, ...], list[Packed]]:
         """Return the receivers' next states, and the padding columns of their mixes."""
         index, target = at.index, at.phase.target
-        totals, ages = self._everyone(at.phase, entries), self.setup.channel.on(at.phase.links).ages
+        totals, ages = self.delivery.everyone(at.phase, entries), self.setup.channel.on(at.phase.links).ages
         result, padding = [], []
         for b, (members, state) in enumerate(zip(at.network.members[target], states, strict=True)):
             entry = entries.buckets[b]
@@ -352,7 +357,7 @@ class Engine:
             def one(
                 key: Key, state: State, view: View, place: Array, arrived: Array, pushed: Array, repeat: Array,
                 complete: bool = entry.complete,
-            ) -> tuple[State, Packed]:  # fmt: skip
+            ) -> tuple[State, GatheredInbox]:  # fmt: skip
                 inbox = GatheredInbox(
                     self.setup.packings[index],
                     entries.rows,
@@ -364,12 +369,12 @@ class Engine:
                     complete=complete,
                     everyone=None if totals is None else {name: v[repeat] for name, v in totals.items()},
                 )
-                return runtime.absorb(self.algorithm, index, key, state, inbox, view), inbox.padding
+                return runtime.absorb(self.algorithm, index, key, state, inbox, view), inbox
 
             view = self.setup.view(target, at.links, b, members)
-            new, columns = jax.vmap(one, in_axes=(0, 0, VIEW_AXES, 1, 1, 1, 0))(
-                members.key, state, view, entry.place, entry.arrived, entry.weight, members.repeat
-            )
+            arguments = (members.key, state, view, entry.place, entry.arrived, entry.weight, members.repeat)
+            raw = entry.place.size * self.setup.packings[index].bytes
+            new, columns = over_agents(one, (0, 0, VIEW_AXES, 1, 1, 1, 0), arguments, raw)
             if runtime.is_answered(self.algorithm, index):
                 new = where(jnp.any(entry.arrived[1:], axis=0), new, state)
             if target in at.working:
@@ -377,22 +382,3 @@ class Engine:
             result.append(new)
             padding.append(columns)
         return tuple(result), padding
-
-    def _everyone(self, phase: Phase, entries: Entries) -> Packed | None:
-        """Where all hear all with one weight, the mix is one sum per repeat."""
-        layout = self.layout.links[phase.links]
-        if not layout.uniform or self.setup.varying[phase.links] or not entries.buckets[0].complete:
-            return None
-        edge, own = fixed_weights(layout.graph)
-        weights = np.concatenate([edge, own])
-        if np.ptp(weights) > 0 or any(s.delivery == "per_slot" for s in self.specs):
-            return None
-        role, repeats = self.layout.roles[phase.source], self.layout.repeats
-
-        def total(rows: Array) -> Array:
-            if len(role.buckets) == 1:
-                return jnp.sum(rows.reshape(repeats, -1, rows.shape[-1]), axis=1, dtype=rows.dtype)
-            return jax.ops.segment_sum(rows, role.order // role.agents, repeats)
-
-        scale = jnp.asarray(weights[0])
-        return {name: scale.astype(rows.dtype) * total(rows) for name, rows in entries.rows.items()}

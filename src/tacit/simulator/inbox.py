@@ -7,17 +7,21 @@ gather per slot from an array that stands in memory, which is what XLA compiles 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.extend.core import get_opaque_trace_state
 
-from tacit.core.contract import Array, Inbox, Message
+from tacit.core.contract import Array, Inbox, Message, Tree
 from tacit.runtime import MessageSpec
 
 UNROLL = 64
 """In-slots up to which a sum is unrolled; beyond it, a loop over slots keeps the program small."""
+
+BLOCK_BYTES = 2**28
+"""Raw entries that are gathered at once, if a method asks for them: those of more agents are taken in by blocks."""
 
 Packed = Mapping[str, Array]
 """Element type -> every leaf of that type, side by side."""
@@ -39,6 +43,8 @@ class Packing:
             used[leaf.dtype.name] = used.get(leaf.dtype.name, 0) + math.prod(leaf.shape)
         self._padding = {name: padding_width(width) for name, width in used.items()}
         self.widths = {name: width + self._padding[name] for name, width in used.items()}
+        self.bytes = sum(width * jnp.dtype(name).itemsize for name, width in self.widths.items())
+        """Of one message."""
 
     def pack(self, message: Message) -> Packed:
         """One agent's message; with a leading axis over slots where these differ."""
@@ -99,12 +105,15 @@ class GatheredInbox(Inbox):
         self.weight = None if self._push else weight
         self._mixing = pushed if self._push else weight
         self._complete, self._everyone = complete, everyone
+        self.gathered = False
+        """Whether raw entries were asked for."""
         self.padding: Packed = {}
         """Padding columns of the mix, once it was asked for: see `PackedState`."""
         self._made_in = get_opaque_trace_state(convention="nnx")
 
     def values(self) -> Message:
         """Gather every entry: one copy per link, only on demand."""
+        self.gathered = True
 
         def gather(rows: Array) -> Array:
             taken = rows.at[self._index].get(mode="promise_in_bounds")
@@ -171,6 +180,40 @@ class GatheredInbox(Inbox):
         if get_opaque_trace_state(convention="nnx") == self._made_in:
             self.padding = self._packing.padding(combined)
         return self._packing.unpack(combined)
+
+
+def over_agents(
+    one: Callable[..., tuple[Tree, GatheredInbox]], axes: tuple[Any, ...], arguments: tuple[Tree, ...], raw: int
+) -> tuple[Tree, Packed]:
+    """Let all agents of a bucket take in what they heard: at once, or by blocks where raw entries would be too many.
+
+    `one` returns an agent's state and the inbox that it read; `raw` are the bytes of all raw entries of the bucket,
+    which stand in memory some three times while they are worked on.
+    """
+
+    def outcome(*own: Tree) -> tuple[Tree, Packed]:
+        state, inbox = one(*own)
+        asked.append(inbox.gathered)
+        return state, inbox.padding
+
+    asked: list[bool] = []
+    mapped = jax.vmap(outcome, in_axes=axes)
+    if 3 * raw > BLOCK_BYTES:
+        jax.eval_shape(mapped, *arguments)
+    if not any(asked):
+        return mapped(*arguments)
+
+    def of(number: Array) -> tuple[Tree, Packed]:
+        def pick(axis: int | None, given: Tree) -> Tree:
+            return given if axis is None else jax.tree.map(lambda leaf: jnp.take(leaf, number, axis=axis), given)
+
+        return outcome(*jax.tree.map(pick, axes, arguments, is_leaf=lambda axis: axis is None))
+
+    agents = jax.tree.leaves(arguments[0])[0].shape[0]
+    found: tuple[Tree, Packed] = jax.lax.map(
+        of, jnp.arange(agents), batch_size=max(1, agents * BLOCK_BYTES // (3 * raw))
+    )
+    return found
 
 
 class CalledInbox(Inbox):

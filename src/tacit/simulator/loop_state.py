@@ -26,6 +26,8 @@ class Slots(NamedTuple):
     row: Array
     edge: Array | None
     slot_row: Array | None
+    lie: Array | None = None
+    """In-side: which of the liars' links it is, -1 where the sender is honest; None: nobody lies."""
 
 
 class LinkArrays(NamedTuple):
@@ -169,6 +171,8 @@ class LoopState(NamedTuple):
     """Per phase; None where messages arrive at once."""
     memories: tuple[tuple[Memory, ...] | None, ...]
     """Per phase, the memories of its sources' noise, bucket by bucket; None where draws are independent."""
+    lies: tuple[Packed | None, ...] = ()
+    """Per phase, what liars keep for later rounds; None where they keep nothing."""
 
 
 class LinksNow(NamedTuple):

@@ -54,11 +54,12 @@ class RoundMetrics:
         dtype: jnp.dtype,
         clip: Clip | None = None,
         gaps: bool = False,
+        honest: np.ndarray | None = None,
     ) -> None:
         self.objective, self.learners, self.repeats, self.node, self.dtype = objective, learners, repeats, node, dtype
         self.also = also
         score = [] if objective.score is None else [objective.score_name]
-        self.gaps = gaps
+        self.gaps, self.honest = gaps, None if honest is None else honest[learners.order % learners.agents]
         own = ["loss", *score, *([] if node is None else ["node_loss"]), *([PRESENT, PRESENT_LOSS] if gaps else [])]
         double = sorted(set(also) & (TAKEN | set(own)))
         if double:
@@ -119,7 +120,9 @@ class RoundMetrics:
         return self._per_repeat(jnp.where(present, scores, 0)) / there
 
     def _per_repeat(self, values: Array) -> Array:
-        """Mean over the agents of each repeat of an array in internal order."""
+        """Mean over the agents of each repeat of an array in internal order; of the honest ones, where some lie."""
+        if self.honest is not None:
+            values = jnp.where(self.honest, values, 0) * (self.honest.size / self.honest.sum()).astype(values.dtype)
         if self.repeats == 1:
             return jnp.mean(values)[None]
         if len(self.learners.buckets) == 1:

@@ -11,12 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit import runtime
+from tacit.attacks.crew import Crew
+from tacit.attacks.kinds import Attack
 from tacit.core import limits
 from tacit.core.contract import Algorithm, Array, Batch, Links, Memory, Params, Phase, View
 from tacit.core.errors import ConfigError, ContractError
 from tacit.graphs import Channel, masking_pairs
 from tacit.privacy.noise.fixed_point import GRID_TYPES, fixed_point_step
-from tacit.simulator.inbox import Packing
+from tacit.simulator.inbox import Packed, Packing
 from tacit.simulator.layout import Layout, SlotTable
 from tacit.simulator.loop_state import (
     Called,
@@ -61,11 +63,18 @@ class Setup:
     """One algorithm on one layout, ready to start."""
 
     def __init__(
-        self, algorithm: Algorithm, layout: Layout, channel: Channel, dtype: jnp.dtype, params: Params, batch: Batch
+        self,
+        algorithm: Algorithm,
+        layout: Layout,
+        channel: Channel,
+        dtype: jnp.dtype,
+        params: Params,
+        batch: Batch,
+        liars: Mapping[int, Attack],
     ) -> None:
         """Find out what each phase sends, for first parameters and the shapes of one learner's batch."""
         self.algorithm = runtime.self_contained(algorithm)
-        self.layout, self.channel, self.dtype = layout, channel, dtype
+        self.layout, self.channel, self.dtype, self.liars = layout, channel, dtype, liars
         self.ends = runtime.link_ends(algorithm)
         self._role_index = {role: k for k, role in enumerate(algorithm.init)}
         self._links_index = {name: k for k, name in enumerate(layout.links)}
@@ -75,6 +84,13 @@ class Setup:
             or (links.graph.weights is not None and links.graph.weights.period is not None)
             for name, links in layout.links.items()
         }
+        lying = {number: attack for number, attack in liars.items() if attack.lie is not None}
+        self.crews = {
+            name: Crew(lying, layout.links[name].into, layout.roles[source].agents, source == target)
+            for name, (source, target) in self.ends.items()
+            if lying and source == algorithm.learner
+        }
+        """Link set -> the liars that send over it."""
         views = {
             role: {links: self._abstract_view(role, links) for links, pair in self.ends.items() if role in pair}
             for role in self.algorithm.init
@@ -144,17 +160,21 @@ class Setup:
             others = [own, [0.0]] if layout.graph.sources is None else [[0.0]]
             at_first = np.concatenate([edge, *others])
 
-        def on_device(table: SlotTable) -> Slots:
+        crew = self.crews.get(name)
+        lies = [None] * len(layout.into) if crew is None else [jnp.asarray(p.number) for p in crew.places]
+
+        def on_device(table: SlotTable, lie: Array | None = None) -> Slots:
             weight = jnp.asarray(at_first[table.edge] if not varying else np.zeros(table.edge.shape), self.dtype)
             return Slots(
                 Links(jnp.asarray(table.agent), jnp.asarray(table.live), weight),
                 jnp.asarray(table.row),
                 jnp.asarray(table.edge) if needs_edge else None,
                 jnp.asarray(table.slot_row) if self._needs_slot_rows(name) else None,
+                lie,
             )
 
         return LinkArrays(
-            tuple(map(on_device, layout.into)),
+            tuple(map(on_device, layout.into, lies)),
             tuple(map(on_device, layout.out)),
             jax.tree.map(jnp.asarray, layout.graph) if varying else None,
         )
@@ -199,8 +219,18 @@ class Setup:
             states[role] = tuple(per_bucket)
         phases = range(len(self.specs))
         return LoopState(
-            jnp.int32(0), states, tuple(map(self._nothing_in_flight, phases)), tuple(map(self._no_memories, phases))
+            jnp.int32(0),
+            states,
+            tuple(map(self._nothing_in_flight, phases)),
+            tuple(map(self._no_memories, phases)),
+            tuple(map(self._nothing_kept, phases)),
         )
+
+    def _nothing_kept(self, index: int) -> Packed | None:
+        crew = self.crews.get(self.algorithm.phases[index].links)
+        if crew is None or not crew.keeps:
+            return None
+        return {name: jnp.zeros((crew.links, width), name) for name, width in self.packings[index].widths.items()}
 
     def _no_memories(self, index: int) -> tuple[Memory, ...] | None:
         """Return the empty memories of a phase's sources; None where draws are independent."""
@@ -226,6 +256,7 @@ class Setup:
             return None
         spec, layout = self.specs[index], self.layout.links[links]
         count, widths = self.row_count(index), self.packings[index].widths
+        count += self.crews[links].links if links in self.crews else 0
         width = sum(width * jnp.dtype(name).itemsize for name, width in widths.items())
         slots = sum(table.live.size for table in layout.into)
         limits.refuse_beyond(

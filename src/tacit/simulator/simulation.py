@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit import runtime
+from tacit.attacks.crew import labels_of, told_of, validate_liars
+from tacit.attacks.kinds import Attack
 from tacit.core import limits
 from tacit.core.contract import Algorithm, Array, Params, Tree
 from tacit.core.errors import ConfigError, DataError, ResultError
@@ -36,6 +38,7 @@ from tacit.simulator.readings import readings_of
 from tacit.simulator.round_metrics import Noted, RoundMetrics, all_noted, private_clip
 from tacit.streams import Stream
 from tacit.streams.learnt import public_of, refuse_undeclared
+from tacit.streams.parts import part_of, relabelled
 
 CHECKED_ROUNDS, CHECKED_BATCHES = 512, 1 << 17
 """How much of a stream a method's `check_data` gets: so many rounds, and so many batches in all."""
@@ -64,6 +67,7 @@ class Options:
     record_every: int | None
     checkpoint: Path | None
     progress: bool | None
+    liars: Mapping[int, Attack]
 
     @property
     def every(self) -> int:
@@ -104,10 +108,12 @@ class Simulation:
         repeats, dtype = options.repeats, options.dtype
         runtime.check_horizon(algorithm, options.rounds)
         parts = self._topologies(graph)
-        seeds = range(options.seed, options.seed + repeats)
-        self.streams = [stream(s) for s in seeds] if callable(stream) else [stream]
+        self.streams = [stream(options.seed + r) for r in range(repeats)] if callable(stream) else [stream]
         self.graph_name = ", ".join(g.name for g in parts[0].links.values())
         self._check_streams(parts[0])
+        self.liars = validate_liars(options.liars, self.streams[0].agents)
+        self.honest = np.array([k not in self.liars for k in range(self.streams[0].agents)])
+        self.given, self.streams = self.streams, [relabelled(s, labels_of(self.liars)) for s in self.streams]
         together = Topology.union(parts)
         runtime.check_window(algorithm, together, jax.random.key(options.seed), options.rounds, repeats)
         layout = lay_out(together, runtime.link_ends(algorithm), repeats)
@@ -117,13 +123,12 @@ class Simulation:
         self.params, own = runtime.starting_points(
             algorithm, self.data.spec, dtype, options.start, self.learners.agents
         )
-        models = repeats * self.learners.agents
-        what = f"{models:,} models of {algorithm.objective.name!r}"
-        limits.refuse_beyond(models * runtime.model_bytes(self.params), what)
+        models, what = repeats * self.learners.agents, f"models of {algorithm.objective.name!r}"
+        limits.refuse_beyond(models * runtime.model_bytes(self.params), f"{models:,} {what}")
         self.own_params = None if own is None else jax.tree.map(lambda *leaves: jnp.stack(leaves), *own)
         # Data that stay where they are put are prepared there, once.
         ready = algorithm._replace(prepare=None)
-        self.engine = Engine(ready, layout, options.channel, dtype, self.params, self.data.spec)
+        self.engine = Engine(ready, layout, options.channel, dtype, self.params, self.data.spec, self.liars)
         self.answering = [k for k in range(len(algorithm.phases)) if self.engine.books_answers(k)]
         self._check_participation()
         sizes = np.concatenate([s.data_size for s in self.streams])
@@ -138,6 +143,7 @@ class Simulation:
             dtype,
             private_clip(algorithm),
             gaps=options.evaluate == "everyone" and getattr(self.data.spec, "weight", None) is not None,
+            honest=self.honest if self.liars else None,
         )
         self._check_evaluate()
         self._diagnostics: Callable[[LoopState], dict[str, Array]] = jax.jit(self._shown)
@@ -255,9 +261,9 @@ class Simulation:
         return {name: self._by_repeat(joined([jax.vmap(f)(state) for state in states])) for name, f in shown}
 
     def _by_repeat(self, values: Tree) -> Tree:
-        """Put values in internal order into the order of the graph, repeat by repeat."""
-        lead = (self.options.repeats, self.learners.agents)
-        return jax.tree.map(lambda m: m[self.learners.position].reshape(*lead, *m.shape[1:]), values)
+        """Put values in internal order into the order of the graph, repeat by repeat, without those of liars."""
+        place = self.learners.position.reshape(self.options.repeats, -1)[:, self.honest]
+        return jax.tree.map(lambda m: m[place], values)
 
     def _recorded_names(self) -> list[str]:
         return ["consensus", *self.algorithm.diagnostics, *self.options.record]
@@ -361,15 +367,14 @@ class Simulation:
             )
             for name in dict.fromkeys(names)
         }
-        streams: Sequence[Stream] = self.streams
         releases = [spec.release for spec in self.engine.specs]
         in_sequence = any(release.in_sequence for release in releases if release.from_data)
-        readings = readings_of(streams, self.learners, self.answering, log.took_part(), log.ratios(), in_sequence)
+        readings = readings_of(self.streams, self.learners, self.answering, log.took_part(), log.ratios(), in_sequence)
         spent = spent_in_run(self.algorithm.privacy, releases, log.ratios(), readings)
         return Run(
             algorithm=self.algorithm.name,
             objective=self.algorithm.objective,
-            agents=self.learners.agents,
+            agents=int(self.honest.sum()),
             rounds=log.rounds,
             repeats=self.options.repeats,
             seed=self.options.seed,
@@ -381,10 +386,10 @@ class Simulation:
                 for name, values in log.recorded.items()
             },
             models=models,
-            privacy=RunPrivacy(self.algorithm.privacy, *spent, public_of(streams)),
-            streams=streams,
+            privacy=RunPrivacy(self.algorithm.privacy, *spent, public_of(self.given)),
+            streams=[part_of(s, tuple(np.flatnonzero(self.honest))) if self.liars else s for s in self.given],
             graph=self.graph_name,
-            stream=self.streams[0].description,
+            stream=told_of(self.streams[0].description, self.liars, self.learners.agents),
             seconds=seconds,
             compile_seconds=compile_seconds,
             partial=log.rounds < self.options.rounds,

@@ -41,6 +41,7 @@ from tacit.privacy.ledger.open_files import shortage
 
 if TYPE_CHECKING:
     from tacit.peer.masking.key_exchange import PairwiseSecrets
+    from tacit.peer.operations.standing import StandingWatch
 
 
 class PeerService(CloseOnce):
@@ -90,6 +91,11 @@ class PeerService(CloseOnce):
         self._certificate: asyncio.Task[None] | None = None
         self._traces = store.traces = traces
         self._events = LinkEventLog(counters, self.log, traces)
+        self._standing: StandingWatch | None = None
+        if hasattr(self.node.machine.state, "carried"):
+            from tacit.peer.operations import standing
+
+            self._standing = standing.StandingWatch(counters, self.log)
         limits = Limits(door=doors or DoorLimits(), neighbours=len(self.node.hears))
         self.links = NodeLinks(self.node, watch, self._events, self.log, limits, self._note_fault)
         self.port = 0
@@ -323,6 +329,8 @@ class PeerService(CloseOnce):
             self._compared = node.comparison()
             if self._after_round is not None:
                 self._after_round(node.round, node.model())
+        if node.between_rounds and self._standing is not None:
+            self._standing.look(node)
 
     async def _step(self, work: Callable[[], None]) -> None:
         async with self.links.turn:

@@ -82,6 +82,12 @@ METRICS = (
             ("mse", "Mean squared error"),
         )
     ),
+    Metric(
+        "tacit_neighbour_score",
+        "gauge",
+        "Share of a neighbour's latest messages that lay far from the others'; only of jobs with a robust rule.",
+        ("neighbour",),
+    ),
     Metric("tacit_samples_total", "counter", "Samples by what became of them.", ("outcome",)),
     Metric("tacit_certificate_expiry_seconds", "gauge", "Seconds until this peer's certificate expires."),
 )

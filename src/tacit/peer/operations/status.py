@@ -81,10 +81,19 @@ def status_of(node: Node, ledger: Ledger, identity: Identity) -> dict[str, Any]:
             "cut": node.releases_cut,
             "budget": ledger.use()._asdict() if plan.booked else None,
         },
+        "neighbours": _standing(node),
         "model_fault": model_fault(node),
         "certificate": certificate_status(identity, datetime.now(UTC)),
         "revoked": list_status(identity.revoked),
     }
+
+
+def _standing(node: Node) -> dict[str, dict[str, Any]]:
+    if not hasattr(node.machine.state, "carried"):  # most methods have no rule, and load nothing for one
+        return {}
+    from tacit.peer.operations.standing import neighbour_standing
+
+    return neighbour_standing(node)
 
 
 def certificate_status(identity: Identity, now: datetime) -> dict[str, Any]:
