@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from tacit.cli import graph, ledger, model, new, peer, peer_authority, privacy, swarm
+from tacit.cli import graph, ledger, model, new, peer, privacy, swarm
 from tacit.cli.added import add_extensions
 from tacit.cli.audit import audit
 from tacit.cli.common import INTERRUPTED, check_directory, counted, print_table, reported, say
@@ -43,7 +43,6 @@ app.add_typer(model.app, name="model")
 app.add_typer(graph.app, name="graph")
 app.add_typer(privacy.app, name="privacy")
 app.add_typer(ledger.app, name="ledger")
-peer.app.add_typer(peer_authority.app)
 app.add_typer(peer.app, name="peer")
 app.add_typer(swarm.app, name="swarm")
 

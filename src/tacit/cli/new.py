@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli.common import counted, reported, say
-from tacit.cli.peer_init import BATCH, FEATURES, init_peer
+from tacit.cli.peers.init import BATCH, FEATURES, init_peer
 from tacit.core.errors import ConfigError
 
 if TYPE_CHECKING:

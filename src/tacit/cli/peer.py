@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli import peer_links
 from tacit.cli.common import print_table, reported, say
-from tacit.cli.peer_init import init_peer
-from tacit.cli.running_peer import ConfigFile, asked, runs
+from tacit.cli.peers import authority, links
+from tacit.cli.peers.init import init_peer
+from tacit.cli.peers.running import ConfigFile, asked, runs
 from tacit.core.errors import BudgetExceeded, ConfigError, TacitError
 
 if TYPE_CHECKING:
     from tacit.config.peer import PeerSettings
 
 app = typer.Typer(help="Run peers over mutual TLS: identities, start, look, change links, stop.")
-app.add_typer(peer_links.app, name="links")
-app.command(epilog="Example: tacit peer leave hospital-d/peer.toml")(peer_links.leave)
+app.add_typer(authority.app)
+app.add_typer(links.app, name="links")
+app.command(epilog="Example: tacit peer leave hospital-d/peer.toml")(links.leave)
 
 LONGEST_STOP = 60.0
 """Seconds that `stop` waits for a peer to end."""

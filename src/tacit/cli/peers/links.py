@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from tacit.cli.common import print_table, reported, say
-from tacit.cli.running_peer import ANSWER_TIME, ConfigFile, asked, control_of, runs
+from tacit.cli.peers.running import ANSWER_TIME, ConfigFile, asked, control_of, runs
 from tacit.core.errors import ConfigError, TacitError
 
 app = typer.Typer(help="Links of a running peer: look, add, remove.")

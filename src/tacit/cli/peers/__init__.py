@@ -1,0 +1,1 @@
+"""Commands of `tacit peer` beside running one: the authority, a folder to begin with, links."""
