@@ -305,7 +305,7 @@ def test_who_rests_is_charged_nothing_in_the_simulator(rests):
     stream = tacit.streams.from_arrays(np.eye(3, 2), np.ones(3), [[0], [1], [2]], exhausted="cycle")
     topology = tacit.graphs.as_topology(tacit.graphs.ring(3))
     if rests:
-        topology = topology.available("peer", 1.0, shifts=Shifts.of(3, period=5, rounds=2))
+        topology = topology.available("peer", 1.0, shifts=Shifts.of(3, first=[1, 2, 3], period=5, rounds=2))
     run = tacit.simulate(method, topology, stream, rounds=10, progress=False)
     assert run.privacy.summary()["epsilon"] == pytest.approx(4.0 if rests else 10.0)
 

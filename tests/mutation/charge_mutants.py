@@ -247,6 +247,7 @@ READINGS = of(
         ),
     ],
 )
+RESTING = "tests/deploy/test_schedules.py::test_who_rests_is_charged_nothing_in_the_simulator"
 CALLED = "tests/simulator/test_calls.py::test_whoever_is_not_called_is_not_charged"
 OWNERS = "tests/contract/test_accounts.py::test_owners_of_other_sizes_do_not_make_a_record_look_new"
 KNOWS = "test_a_machine_knows_which_records_its_batch_holds"
@@ -273,7 +274,13 @@ ON_THE_WAY = (
                 "took_part.append(jnp.zeros_like(cohort.position))",
                 CALLED,
             ),
-            ("nobody knows who was called", "return phase.answers is not None and", "return False and", CALLED),
+            (
+                "nobody knows who was called",
+                "return phase.source == learner and promised and",
+                "return False and",
+                CALLED,
+            ),
+            ("who rests is charged", " or self.setup.rests(learner))", ")", RESTING),
         ],
     ),
     *of(
