@@ -220,7 +220,7 @@ def test_a_file_is_read_on_from_where_it_was(tmp_path):
             await until(lambda: peer.round >= 4)  # rounds without samples keep the cursor
             with pytest.raises(DataError, match="source of its own"):
                 await peer.learn([1.0, 2.0], 1)
-            assert "append to it" in await ask(peer, "/learn", {"x": [1, 2], "y": 1}, code=400)
+            assert "put samples there" in await ask(peer, "/learn", {"x": [1, 2], "y": 1}, code=400)
         before = peer.round
         with data.open("a") as more:
             more.write("5,6,1\n")

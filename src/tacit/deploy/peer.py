@@ -249,7 +249,9 @@ class Peer(CloseOnce):
     def _queued(self) -> SampleQueue:
         if self._queue is None:
             kind = self.settings.stream.kind
-            raise DataError(f'this peer has a source of its own ([stream] kind = {kind!r}); set kind = "push" instead')
+            raise DataError(
+                f'this peer has a source of its own ([stream] kind = {kind!r}); put samples there, or set kind = "push"'
+            )
         return self._queue
 
     async def _health(self) -> Sequence[str]:
