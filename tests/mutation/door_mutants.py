@@ -267,8 +267,8 @@ MUTANTS = (
             ),
             (
                 "registers are written side by side",
-                "            fcntl.flock(descriptor, fcntl.LOCK_EX)\n",
-                "",
+                "        with alone(self._path):  # one identity may have several jobs\n",
+                "        if True:\n",
                 "test_two_jobs_that_register_at_once_are_both_on_record",
             ),
             (

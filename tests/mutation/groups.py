@@ -10,6 +10,7 @@ from tests.mutation import (
     door_mutants,
     enforcement_mutants,
     event_mutants,
+    identity_mutants,
     interop_mutants,
     ledger_mutants,
     model_mutants,
@@ -38,6 +39,7 @@ GROUPS = {
     "rounds": round_mutants.MUTANTS,
     "tracing": tracing_mutants.MUTANTS,
     "doors": door_mutants.MUTANTS,
+    "identity": identity_mutants.MUTANTS,
     "wrappers": interop_mutants.MUTANTS,
     "models": model_mutants.MUTANTS,
 }

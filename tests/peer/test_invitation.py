@@ -17,6 +17,7 @@ from tacit.cli import main
 from tacit.config.job import load_job
 from tacit.config.peer import load_peer
 from tacit.core.errors import ConfigError, IdentityError
+from tacit.deploy.check import check_peers
 from tacit.peer.identity.authority import init_ca
 from tacit.peer.identity.invitation import LARGEST, Invitation, invite, read_invitation
 from tacit.peer.identity.pem_files import load_certificates
@@ -229,6 +230,7 @@ def test_an_invited_peer_has_its_role_and_number(home):
     assert peer.job.hash == load_job(home.parent.parent / "job.toml").hash
     with pytest.raises(ConfigError, match="not a member"):
         peer.job.role_of("hospital-e")
+    assert any("peer 3" in line for line in check_peers([home]).lines)
 
 
 @pytest.mark.parametrize(

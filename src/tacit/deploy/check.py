@@ -81,6 +81,12 @@ def _check_alone(peer: PeerSettings, report: CheckReport, here: bool) -> None:
         report.lines.extend(_revocations(name, identity, files))
     except TacitError as error:
         report.faults.append(f"{name}: {error}")
+    if peer.invitation is not None:
+        one = peer.invitation
+        ended = ", which is over" if one.until < datetime.now(UTC) else ""
+        report.lines.append(
+            f"{name}: invited as {one.role} {one.number}, to join until {one.until:%Y-%m-%d %H:%M} UTC{ended}"
+        )
     try:
         plan = plan_of(peer)
     except TacitError as error:
