@@ -102,9 +102,7 @@ def test_a_changed_file_changes_links_at_the_next_start(tmp_path):
 
 
 def test_a_peer_with_no_link_cannot_leave_and_one_of_a_fixed_method_changes_none(tmp_path):
-    for number, (algorithm, words) in enumerate(
-        (("online_push_sum", "links add"), ("distributed_online", "epoch"))
-    ):
+    for number, (algorithm, words) in enumerate((("online_push_sum", "links add"), ("distributed_online", "epoch"))):
         folder = tmp_path / str(number)
         folder.mkdir()
         job = job_text(algorithm, members=("hospital-a",))
