@@ -10,8 +10,8 @@ from tests.deploy.homes import LAPLACE, found, job_text
 
 ALONE = {"hospital-a": []}
 ROUNDS = 3
-MOST_LINES = 20_000
-"""Of this package's source in the memory of a peer."""
+MOST_LINES = {"online_push_sum": 21_200, "distributed_online": 20_500}
+"""Of this package's source in the memory of a peer; more where members may come and go."""
 FORBIDDEN = ("simulator", "metrics", "models", "results", "audit", "experiments", "interop", "cli", "config.experiment")
 NOT_LOADED = {*LIBRARIES, "scipy", "typer", "rich"}
 """Gaussian noise under a budget of (epsilon, delta) is the one thing in a peer that takes scipy, which jax brings."""
@@ -32,10 +32,13 @@ print(json.dumps({name: getattr(module, "__file__", None) for name, module in sy
 PRIVACY = {"drawn": ("", "unprotected = true"), "laplace": (LAPLACE, "epsilon = 100.0")}
 
 
-@pytest.mark.parametrize("kind", PRIVACY)
-def test_a_running_peer_is_lean(tmp_path, kind):
+@pytest.mark.parametrize(
+    ("kind", "algorithm"),
+    [("drawn", "online_push_sum"), ("laplace", "online_push_sum"), ("drawn", "distributed_online")],
+)
+def test_a_running_peer_is_lean(tmp_path, kind, algorithm):
     mechanism, privacy = PRIVACY[kind]
-    job = job_text(members=ALONE, mechanism=mechanism)
+    job = job_text(algorithm, members=ALONE, mechanism=mechanism)
     rounds = f"patience = 0.05\nlast = {ROUNDS}"
     file = found(tmp_path, job, ALONE, privacy=privacy, rounds=rounds)["hospital-a"]
     modules = json.loads(run_bare(PEER, file, ROUNDS).splitlines()[-1])
@@ -43,4 +46,4 @@ def test_a_running_peer_is_lean(tmp_path, kind):
     assert [name for name in own if name.removeprefix("tacit.").startswith(FORBIDDEN)] == []
     assert {name.partition(".")[0] for name in modules} & {*NOT_LOADED, "tacit_reproduction"} == set()
     lines = sum(len(Path(where).read_text().splitlines()) for where in own.values() if where)
-    assert lines <= MOST_LINES, lines
+    assert lines <= MOST_LINES[algorithm], lines

@@ -41,19 +41,6 @@ NODE = of(
     "peer/node/node.py",
     LIES,
     [
-        (
-            "a receiver's position is believed whatever it is",
-            "if not self.waits and position.round > furthest:",
-            "if False:",
-        ),
-        (
-            "a position is taken before it is looked at",
-            "        before = self.outbox.positions.get(name, position)\n",
-            "        before = max(position, self.outbox.positions.get(name, position))\n"
-            "        self.outbox.positions[name] = before\n",
-            LIES,
-            FLOOD,
-        ),
         ("a round after the last is begun", "if self.round >= LAST_ROUND:", "if False:"),
         ("impossible rounds are noted", "if not 0 <= at_round <= LAST_ROUND:", "if False:"),
         ("strangers are believed", "        self.admit(name)\n        if not 0 <=", "        if not 0 <="),
@@ -71,6 +58,62 @@ NODE = of(
             f"{BACK}::test_who_comes_again_to_rounds_that_were_done_leaves_them_out",
         ),
     ],
+)
+OUTBOX = of(
+    "peer/node/outbox.py",
+    LIES,
+    [
+        (
+            "a receiver's position is believed whatever it is",
+            "if furthest is not None and position.round > furthest:",
+            "if False:",
+        ),
+        (
+            "a position is taken before it is looked at",
+            "        before = self.positions.get(name, position)\n",
+            "        before = max(position, self.positions.get(name, position))\n        self.positions[name] = before\n",
+            LIES,
+            FLOOD,
+        ),
+    ],
+)
+CHURN = "tests/peer/test_churn.py"
+MEMBERSHIP = (
+    *of(
+        "peer/membership/members.py",
+        CHURN,
+        [
+            (
+                "a link is dropped before its last total is absorbed",
+                "        return name in self._absorbed\n",
+                "        return True\n",
+            ),
+            ("the last total is lost", "            self._finals[name] = envelope\n", ""),
+            (
+                "a sender forgets a link before its receiver has all",
+                "            if link.last == notice.round:\n",
+                "            if True:\n",
+            ),
+            (
+                "a joiner begins with mass",
+                "            node.machine.state = terms.vacant(node.machine.state)\n        elif",
+                "            pass\n        elif",
+            ),
+        ],
+    ),
+    *of(
+        "peer/membership/book.py",
+        CHURN,
+        [
+            ("a leaver keeps its share", "keeps = not (self.leaving and", "keeps = not (False and"),
+            ("a used slot is not emptied", "slot if slot == 0 or slot in taken else NO_SLOT", "slot"),
+            (
+                "a leaver goes while others send to it",
+                "if not self.leaving or self.gone or self.into:",
+                "if not self.leaving or self.gone:",
+            ),
+        ],
+    ),
 )
 SERVICE = of(
     "peer/node/service.py",
@@ -129,4 +172,4 @@ RECOVERY = (
         ],
     ),
 )
-MUTANTS = (*CLAIMS, *NODE, *SERVICE, *LINKS, *RECOVERY)
+MUTANTS = (*CLAIMS, *NODE, *OUTBOX, *MEMBERSHIP, *SERVICE, *LINKS, *RECOVERY)

@@ -19,13 +19,15 @@ from tacit.core.errors import ConfigError, IdentityError, MessageRefused
 from tacit.peer.identity.identity import identity_files
 from tacit.peer.identity.pem_files import load_certificates, read_file
 from tacit.peer.machine.rounds import Views
-from tacit.peer.membership.book import InLink, OutLink
-from tacit.peer.membership.terms import OpenLinks
 from tacit.peer.node.assignment import Plan
 from tacit.privacy.noise import hides
 
 if TYPE_CHECKING:
     from tacit.deploy.varying import VaryingLinks
+
+
+if TYPE_CHECKING:
+    from tacit.peer.membership.terms import OpenLinks
 
 
 def plan_of(settings: PeerSettings) -> Plan:
@@ -94,6 +96,9 @@ def _with_own(names: tuple[str, ...], agent: int, own: str) -> tuple[str, ...]:
 
 def _open_links(settings: PeerSettings, role: str) -> OpenLinks:
     """Return the terms on which a peer's links may change."""
+    from tacit.peer.membership.book import InLink, OutLink
+    from tacit.peer.membership.terms import OpenLinks
+
     ((links, table),) = settings.links.items()
     order = settings.job.members[role]
 

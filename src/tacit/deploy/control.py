@@ -8,7 +8,6 @@ from typing import Any
 
 from tacit.config.peer import validate_address
 from tacit.core.errors import DataError, TacitError
-from tacit.peer.membership.members import Members
 from tacit.peer.node.service import PeerService
 
 ACTS = ("list", "add", "remove", "leave")
@@ -33,7 +32,7 @@ async def obeyed(service: PeerService, asked: Mapping[str, Any], token: str) -> 
         elif act == "remove":
             await service.change(lambda members: members.remove(name))
         elif act == "leave":
-            await service.change(Members.leave)
+            await service.change(lambda members: members.leave())
         elif act != "list":
             raise DataError(f"act = {act!r}: expected one of {', '.join(ACTS)}")
     except DataError:

@@ -18,7 +18,7 @@ from tacit.objectives import OBJECTIVES, cnn
 from tacit.objectives.losses import PenalisedLoss
 from tacit.objectives.networks import Layer, Network, Weights
 from tacit.objectives.random_features import FourierModel
-from tacit.streams.stream import Batch
+from tacit.streams.batch import Batch
 
 CONSTRUCTORS: Mapping[str, Callable[..., Objective]] = {**OBJECTIVES, "cnn": cnn}
 LINEAR = ("logistic", "hinge", "squared", "absolute", "softmax")

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from tacit.streams.arrays import whole as whole
     from tacit.streams.arrivals import AutoregressiveStream as AutoregressiveStream
     from tacit.streams.arrivals import autoregressive as autoregressive
+    from tacit.streams.batch import Batch as Batch
     from tacit.streams.dataset import Dataset as Dataset
     from tacit.streams.held_out import with_validation as with_validation
     from tacit.streams.reading.formats import open_source as open_source
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from tacit.streams.splits import held_out_rows as held_out_rows
     from tacit.streams.splits import hold_out as hold_out
     from tacit.streams.splits import scaled_like as scaled_like
-    from tacit.streams.stream import Batch as Batch
     from tacit.streams.stream import Stream as Stream
     from tacit.streams.stream import from_function as from_function
     from tacit.streams.synthetic import DriftStream as DriftStream
@@ -39,6 +39,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
     {
         "arrays": "from_arrays whole",
         "arrivals": "AutoregressiveStream autoregressive",
+        "batch": "Batch",
         "dataset": "Dataset",
         "held_out": "with_validation",
         "partition": "partition",
@@ -49,7 +50,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "reading.table": "Table read_classes read_owners read_table",
         "regression": "LinearRegression linear_regression",
         "splits": "held_out_rows hold_out scaled_like",
-        "stream": "Batch Stream from_function",
+        "stream": "Stream from_function",
         "synthetic": "DriftStream linear_drift logistic_drift",
         "tables": "from_table scaled",
     },

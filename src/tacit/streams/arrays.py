@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from tacit.core import limits
 from tacit.core.contract import Tree
 from tacit.core.errors import ConfigError, DataError
-from tacit.streams.stream import INT32_MAX, Batch, ReadCounts, Stream, leaf_spec
+from tacit.streams.batch import Batch
+from tacit.streams.stream import INT32_MAX, ReadCounts, Stream, leaf_spec
 from tacit.streams.validate import (
     Assignment,
     Task,

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from tacit.core import limits
 from tacit.core.contract import Tree
 from tacit.core.errors import ConfigError
-from tacit.streams.stream import Batch, Stream, leaf_spec
+from tacit.streams.batch import Batch
+from tacit.streams.stream import Stream, leaf_spec
 from tacit.streams.validate import check_count
 
 

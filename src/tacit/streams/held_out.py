@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from tacit.core.contract import Array, Tree
 from tacit.core.errors import DataError
-from tacit.streams.stream import Batch, Stream
+from tacit.streams.batch import Batch
+from tacit.streams.stream import Stream
 
 
 class ValidatedBatch(NamedTuple):

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.contract import Array, Tree
+from tacit.core.contract import Tree
 from tacit.core.errors import DataError
 from tacit.streams.learnt import Learnt
 from tacit.streams.validate import check_count
@@ -30,24 +30,6 @@ INT32_MAX = np.iinfo(np.int32).max
 def leaf_spec(shape: tuple[int, ...], dtype: Any) -> Any:
     """Return the shape and type of one leaf of a batch, a `jax.ShapeDtypeStruct`."""
     return jax.ShapeDtypeStruct(shape, np.dtype(dtype))
-
-
-class Batch(NamedTuple):
-    """One agent's samples of one round; the streams here give these, a stream of yours any pytree.
-
-    Example:
-      >>> import tacit
-      >>> tacit.streams.logistic_drift(agents=8, dim=5, batch=3).batch_spec().x.shape
-      (3, 5)
-    """
-
-    x: Array | NDArray[Any]
-    """(d,) where a round brings one sample, (b, d) where it brings b; d may be any shape, as for images."""
-    y: Array | NDArray[Any]
-    """() or (b,)."""
-    weight: Array | NDArray[Any] | None = None
-    """() or (b,): 0 where there is no sample in this round (x and y are then zeros), below 0 where there is one that
-    cannot be used; None: all are there."""
 
 
 class ReadCounts(NamedTuple):

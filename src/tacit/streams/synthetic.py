@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from tacit.core import limits
 from tacit.core.contract import Tree
 from tacit.core.errors import ConfigError
-from tacit.streams.stream import INT32_MAX, Batch, Stream, leaf_spec
+from tacit.streams.batch import Batch
+from tacit.streams.stream import INT32_MAX, Stream, leaf_spec
 from tacit.streams.validate import check_count
 
 # What a random stream is for: labels' noise must not depend on how many features were drawn before it.

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from tacit.core.errors import ConfigError, DataError
 from tacit.streams.arrivals import ArrivalStream, check_rounds
+from tacit.streams.batch import Batch
 from tacit.streams.learnt import Learnt
 from tacit.streams.reading.npz import read_npz
-from tacit.streams.stream import Batch
 from tacit.streams.validate import check_count
 from tacit_reproduction.datasets import fetch as datasets
 

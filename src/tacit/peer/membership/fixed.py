@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 from tacit.peer.machine.envelopes import Envelope
 from tacit.peer.machine.rounds import Views
 from tacit.peer.node.assignment import Plan
+
+if TYPE_CHECKING:
+    from tacit.peer.membership.members import Members
+    from tacit.peer.node.node import Node
 
 SIDES: tuple[Literal["into", "out"], ...] = ("into", "out")
 
@@ -69,3 +74,18 @@ class FixedLinks:
     def keeps(self, name: str, envelope: Envelope) -> bool:
         """Whether a message is the last of a link, and is kept for the next phase."""
         return False
+
+
+def links_of(node: Node, book: Mapping[str, Any] | None) -> Members | FixedLinks:
+    """Return the links of a node, from the book in its snapshot where they change."""
+    terms = node.plan.open_links
+    if terms is None:
+        return FixedLinks(node.plan)
+    from tacit.peer.membership.book import LinkBook
+    from tacit.peer.membership.members import Members
+
+    if book is None:
+        return Members(node, terms, terms.book(node.plan.agent, node.waits, terms.joins))
+    found = LinkBook.read(book)
+    found.waits = node.waits
+    return Members(node, terms, found)

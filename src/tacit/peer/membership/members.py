@@ -16,7 +16,6 @@ with running totals the last message is kept until it is absorbed, in whichever 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -26,25 +25,12 @@ from tacit.core.errors import ConfigError, ContractError, MessageRefused
 from tacit.peer.machine.envelopes import Envelope
 from tacit.peer.machine.rounds import Views
 from tacit.peer.membership.book import UNASSIGNED, InLink, LinkBook, OutLink
-from tacit.peer.membership.fixed import FixedLinks
 from tacit.peer.membership.notices import Kind, Notice
 from tacit.peer.membership.terms import OpenLinks
 from tacit.runtime.slots import NO_SLOT, moved_state
 
 if TYPE_CHECKING:
     from tacit.peer.node.node import Node
-
-
-def links_of(node: Node, book: Mapping[str, Any] | None) -> Members | FixedLinks:
-    """Return the links of a node, from the book in its snapshot where they change."""
-    terms = node.plan.open_links
-    if terms is None:
-        return FixedLinks(node.plan)
-    if book is None:
-        return Members(node, terms, terms.book(node.plan.agent, node.waits, terms.joins))
-    found = LinkBook.read(book)
-    found.waits = node.waits
-    return Members(node, terms, found)
 
 
 @dataclass(eq=False)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from tacit.core.errors import ConfigError, IdentityError, MessageRefused, PrivacyError, TacitError
 from tacit.peer.identity.credentials import IdentityWatch
-from tacit.peer.membership.talk import LinkTalk
 from tacit.peer.node.exchange import Arrival, Parcel, Position
 from tacit.peer.node.node import Node
 from tacit.peer.operations.logs import Log
@@ -20,6 +19,8 @@ from tacit.runtime import MessageSpec
 
 if TYPE_CHECKING:
     from tacit.peer.masking.key_exchange import PairwiseSecrets
+    from tacit.peer.membership.members import Members
+    from tacit.peer.membership.talk import LinkTalk
 
 
 class NodeLinks:
@@ -55,11 +56,18 @@ class NodeLinks:
         self.dialers: dict[str, Dialer] = {}
         self.listener = Listener(self, watch, events, limits)
         self._dialling: dict[str, asyncio.Task[None]] = {}
-        self._talk = None if node.members is None else LinkTalk(self, node.members)
+        self._talk = self._talk_of(node.members)
         self._secrets: list[PairwiseSecrets] = []
         self._on_key_message: dict[str, Callable[[str, bytes], None]] = {}
         self._revoked: frozenset[int] = frozenset()
         """Serial numbers on the list that was looked at last."""
+
+    def _talk_of(self, members: Members | None) -> LinkTalk | None:
+        if members is None:
+            return None
+        from tacit.peer.membership.talk import LinkTalk
+
+        return LinkTalk(self, members)
 
     def dial(self, addresses: Mapping[str, str]) -> None:
         """Keep a link to every out-neighbour at its address."""

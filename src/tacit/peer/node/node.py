@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tacit import runtime
 from tacit.core.contract import Batch, Message, Params
@@ -27,8 +27,8 @@ from tacit.peer.machine.envelopes import Envelope
 from tacit.peer.machine.functions import AgentFunctions
 from tacit.peer.machine.releases import BookedReleaser
 from tacit.peer.machine.rounds import HORIZON, RoundMachine
-from tacit.peer.masking.masker import Pads, masker_of
-from tacit.peer.membership.members import Members, links_of
+from tacit.peer.masking.no_masks import masks_of
+from tacit.peer.membership.fixed import FixedLinks, links_of
 from tacit.peer.node.assignment import Plan
 from tacit.peer.node.exchange import Parcel, Position
 from tacit.peer.node.outbox import Outbox, parcels_of
@@ -38,6 +38,10 @@ from tacit.peer.sources.queue import Seen
 from tacit.peer.transport.codec import LAST_ROUND, Codec
 from tacit.privacy.ledger.store import number_of
 from tacit.privacy.noise import NoiseSource
+
+if TYPE_CHECKING:
+    from tacit.peer.masking.masker import Pads
+    from tacit.peer.membership.members import Members
 
 GIVEN_UP_AFTER = 3
 """After this many phases without a message of a neighbour the next ones do not wait for it, until it is heard again.
@@ -82,7 +86,7 @@ class Node:
             )
         self.specs = functions.specs
         self.codec = Codec(plan.job, self.specs)
-        self.masker = masker_of(plan, self.specs, pads)
+        self.masker = masks_of(plan, self.specs, pads)
         """Masks messages as they leave; passes on those that need no masks."""
         self.cursor: Any = None
         """Cursor of the data source, as of the last round that began."""
@@ -100,7 +104,7 @@ class Node:
     @property
     def members(self) -> Members | None:
         """Changes of links while the peer runs; None where they are fixed."""
-        return self.links if isinstance(self.links, Members) else None
+        return None if isinstance(self.links, FixedLinks) else self.links
 
     @property
     def hears(self) -> frozenset[str]:
@@ -275,8 +279,6 @@ class Node:
         self.machine.restart_after(next_round - 1)
         self.outbox.drop_from(next_round)
         self._commit([])
-
-    # -- links ---------------------------------------------------------------------------------------------------------
 
     def admit(self, name: str) -> None:
         """Refuse a name that is not heard on any link."""

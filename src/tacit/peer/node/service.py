@@ -21,7 +21,6 @@ from tacit.core.contract import Batch, Params
 from tacit.core.errors import BudgetExceeded, ConfigError, PrivacyError, TacitError, said
 from tacit.peer.identity.credentials import IdentityWatch
 from tacit.peer.identity.revocation import own_revocation
-from tacit.peer.membership.members import Members
 from tacit.peer.node.assignment import Pace, Plan
 from tacit.peer.node.closing import CloseOnce
 from tacit.peer.node.links import NodeLinks
@@ -41,6 +40,7 @@ from tacit.privacy.ledger.open_files import shortage
 
 if TYPE_CHECKING:
     from tacit.peer.masking.key_exchange import PairwiseSecrets
+    from tacit.peer.membership.members import Members
     from tacit.peer.operations.standing import StandingWatch
 
 

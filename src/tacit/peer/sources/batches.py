@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -12,7 +12,9 @@ import numpy as np
 from tacit.core.contract import Batch
 from tacit.core.errors import DataError
 from tacit.peer.sources.queue import SampleForm, Seen, Source, Taken, batch_of
-from tacit.streams import Stream
+
+if TYPE_CHECKING:
+    from tacit.streams import Stream
 
 
 class RoundBatch(NamedTuple):
