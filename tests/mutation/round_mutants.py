@@ -88,7 +88,7 @@ MEMBERSHIP = (
                 "        return name in self._absorbed\n",
                 "        return True\n",
             ),
-            ("the last total is lost", "            self._finals[name] = envelope\n", ""),
+            ("the last total is lost", "            self._finals[name] = envelope\n", "            pass\n"),
             (
                 "a sender forgets a link before its receiver has all",
                 "            if link.last == notice.round:\n",
