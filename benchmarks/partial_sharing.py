@@ -154,7 +154,7 @@ def main() -> int:
             cells = (f"{share:,}", f"{size:,}", f"{part.out:,.1f}", f"{whole.out:,.1f}")
             shares = (f"{row['ratio_sent']:.2%}", f"{row['ratio_both_ways']:.2%}", f"{off:.1%}")
             print("  ".join(f"{cell:>17}" for cell in (*cells, *shares)), flush=True)
-    write("partial_sharing", {"rows": rows}, "grpcio")
+    write("partial_sharing", {"rows": rows}, "jax")
     return 0 if all(row["prediction_error"] <= CLOSE for row in rows) else 1
 
 

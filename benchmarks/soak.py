@@ -151,7 +151,7 @@ def main() -> int:
     print(
         f"memory grows in {', '.join(sorted(set(growing)))}" if growing else f"memory is flat (within {FLAT} MiB/min)"
     )
-    write("soak", {**found, "mean_own_slope": mean}, "jax", "grpcio")
+    write("soak", {**found, "mean_own_slope": mean}, "jax")
     return 1 if growing or found["faults"] or any(found["exit_codes"].values()) else 0
 
 

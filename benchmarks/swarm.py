@@ -1,10 +1,11 @@
-"""Rounds per second of eight peers, beside bare gRPC among as many processes: `python -m benchmarks.swarm`.
+"""Rounds per second of eight peers, beside a bare exchange among as many processes: `python -m benchmarks.swarm`.
 
 Peers are processes of their own with mutual TLS and a store each; they run online push-sum on a graph in which everyone
-sends to four others, with models of 10 KB and of 1 MB. Bare gRPC is eight processes that send each other as many bytes,
-over the same links with the same certificates, and go on to the next round when all of a round has arrived: an echo
-with four others at once, with no arithmetic, no disk and nothing checked. Both are counted from the end of the first
-round, and run in turn; the median of the repetitions counts. Prints a table and writes benchmarks/results/swarm.json.
+sends to four others, with models of 10 KB and of 1 MB. The bare exchange is eight processes that send each other as
+many bytes over asyncio's own TLS, by the same links with the same certificates, and go on to the next round when all of
+a round has arrived: an echo with four others at once, with no arithmetic, no disk and nothing checked. Both are counted
+from the end of the first round, and run in turn; the median of the repetitions counts. Prints a table and writes
+benchmarks/results/swarm.json.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import write
-from benchmarks.transport import watch
+from benchmarks.transport import BareEnd, watch
 
 AGENTS, DEGREE = 8, 4
 WORKLOADS = {"10 KB": (25, 100, 300), "1 MB": (250, 1000, 30)}
@@ -82,63 +83,52 @@ class Bare:
     """One process of the bare exchange."""
 
     def __init__(self, directory: Path, name: str, size: int) -> None:
-        self.watch, self.name, self.content = watch(directory, name), name, os.urandom(size)
-        self.got: dict[str, int] = {}
-        self.news = asyncio.Event()
+        self.watch, self.content = watch(directory, name), os.urandom(size)
+        self.got: list[int] = []
+        self.due, self.news = 0, asyncio.Event()
 
-    async def take(self, _: Any, context: Any) -> None:
-        """Count the bytes of one neighbour."""
-        from tacit.peer.identity.credentials import grpc, peer_name
+    def end(self) -> BareEnd:
+        """Count the messages of one neighbour."""
+        place = len(self.got)
+        self.got.append(0)
+        return BareEnd(len(self.content), lambda count: self.arrived(place, count))
 
-        sender = peer_name(context.auth_context())
-        while (data := await context.read()) is not grpc.aio.EOF:
-            self.got[sender] = self.got.get(sender, 0) + len(data)
+    def arrived(self, place: int, count: int) -> None:
+        self.got[place] = count
+        if min(self.got) >= self.due:
             self.news.set()
 
-    async def run(self, rounds: int) -> float:
-        """Exchange with neighbours; returns the seconds of all rounds but the first."""
-        from tacit.peer.identity.credentials import channel_credentials, channel_options, grpc, server_credentials
-        from tacit.peer.transport.frames import CHUNK
-        from tacit.peer.transport.link import common_options
-
-        server = grpc.aio.server(options=common_options(2.0, 4.0))
-        handlers = {"Link": grpc.stream_stream_rpc_method_handler(self.take)}
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bare", handlers),))
-        print(server.add_secure_port("127.0.0.1:0", server_credentials(self.watch)), flush=True)
-        await server.start()
-        plan = json.loads(await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline))
-        chunks = [self.content[begin : begin + CHUNK] for begin in range(0, len(self.content), CHUNK)]
-        channels = [
-            grpc.aio.secure_channel(
-                address,
-                channel_credentials(self.watch.current()),
-                options=channel_options(name, *common_options(2.0, 4.0)),
+    async def run(self, rounds: int) -> None:
+        """Exchange with neighbours; prints the seconds of all rounds but the first."""
+        loop, credentials = asyncio.get_running_loop(), self.watch.credentials()
+        server = await loop.create_server(self.end, "127.0.0.1", 0, ssl=credentials.server)
+        print(server.sockets[0].getsockname()[1], flush=True)
+        plan = json.loads(await loop.run_in_executor(None, sys.stdin.readline))
+        ends = []
+        for address in plan["sends_to"].values():
+            host, _, port = address.rpartition(":")
+            made = await loop.create_connection(
+                lambda: BareEnd(1, lambda count: None), host, int(port), ssl=credentials.client
             )
-            for name, address in plan["sends_to"].items()
-        ]
-        calls = [channel.stream_stream("/bare/Link")(wait_for_ready=True) for channel in channels]
-
-        async def send(call: Any) -> None:
-            for chunk in chunks:
-                await call.write(chunk)
-
+            ends.append(made[1])
+        while len(self.got) < len(plan["hears"]):
+            await asyncio.sleep(0.01)
         begun = 0.0
         for t in range(1, rounds + 1):
-            await asyncio.gather(*map(send, calls))
-            while any(self.got.get(name, 0) < t * len(self.content) for name in plan["hears"]):
+            self.news.clear()
+            self.due = t
+            for end in ends:
+                end.transport.write(self.content)
+            while min(self.got) < t:
                 self.news.clear()
                 await self.news.wait()
             if t == 1:
                 begun = time.perf_counter()
-        seconds = time.perf_counter() - begun
-        print(json.dumps(seconds), flush=True)
-        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
-        for call in calls:
-            await call.done_writing()
-        await server.stop(5)  # neighbours end their calls at the same time
-        for channel in channels:
-            await channel.close()
-        return seconds
+        print(json.dumps(time.perf_counter() - begun), flush=True)
+        await loop.run_in_executor(None, sys.stdin.read)
+        for end in ends:
+            end.transport.close()
+        server.close()
 
 
 def bare(problem: Any, directory: Path, size: int) -> float:
@@ -186,7 +176,7 @@ def main() -> int:
         asyncio.run(_bare_process(Path(directory), name, int(size), int(rounds)))
         return 0
     rows = []
-    print(f"{'model':>6}  {'peers':>14}  {'bare gRPC':>14}  ratio   peers send")
+    print(f"{'model':>6}  {'peers':>14}  {'bare TLS':>14}  ratio   peers send")
     for label, (features, classes, rounds) in WORKLOADS.items():
         size = features * classes * 4
         found: dict[str, list[float]] = {"peers": [], "bare": []}
@@ -203,7 +193,7 @@ def main() -> int:
         cells = "  ".join(f"{rates[kind]:>8.1f} /s   " for kind in ("peers", "bare"))
         sent = rates["peers"] * edges * size / 1e6
         print(f"{label:>6}  {cells}  {rates['peers'] / rates['bare']:.2f}  {sent:>8,.0f} MB/s", flush=True)
-    write("swarm", {"agents": AGENTS, "neighbours": DEGREE, "rows": rows}, "grpcio")
+    write("swarm", {"agents": AGENTS, "neighbours": DEGREE, "rows": rows}, "jax")
     return 0
 
 

@@ -39,13 +39,7 @@ autodoc_type_aliases = {name: name for name in TYPE_NAMES.split()}
 nitpicky = True
 # Types of other libraries, parameters, and calls in backticks; internal modules that a docstring points at.
 nitpick_ignore_regex = [("py:class", ".*"), ("py:obj", r"(?!tacit\.).*|.*\(.*")]
-nitpick_ignore = [
-    ("py:obj", name)
-    for name in (
-        "tacit.streams.validate.check_labels",
-        "tacit.peer.transport.tls_log",
-    )
-]
+nitpick_ignore = [("py:obj", name) for name in ("tacit.streams.validate.check_labels",)]
 toc_object_entries = False  # each page begins with tables of what is on it
 
 # Pages: nothing is fetched from elsewhere when they are read.

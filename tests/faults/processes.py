@@ -97,7 +97,7 @@ class Member:
         for line in whole.splitlines():
             try:
                 event = json.loads(line)
-            except ValueError:  # a line that a kill cut short, or what gRPC or Python have to say
+            except ValueError:  # a line that a kill cut short, or what Python has to say
                 event = {"event": "(not an event)", "level": "note", "text": line.decode(errors="replace")}
             event["at"] = datetime.fromisoformat(event["time"]).timestamp() if "time" in event else self.spawned
             news.append(event)
