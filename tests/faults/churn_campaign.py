@@ -32,7 +32,6 @@ SEGMENT = 12.0
 LONGEST = 600.0
 """Virtual seconds within which a quiet point must come."""
 METHODS = {"ops": online_push_sum, "totals": loss_tolerant_push_sum}
-SMOKE = {"peers": 5, "rounds": 12, "methods": ["ops"], "segment": 1.0}
 
 
 def stream_of(peers: int, rounds: int = 400) -> streams.Stream:

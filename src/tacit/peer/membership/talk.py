@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from tacit.peer.node.links import NodeLinks
 
 
+MOST_HEARD = 16
+"""Notices of one neighbour that are kept until the node is at rest."""
+
+
 class LinkTalk:
     """Talk about the links of one running node."""
 
@@ -28,6 +32,8 @@ class LinkTalk:
     def hear(self, name: str, payload: bytes) -> None:
         """Keep a neighbour's notice until the node is at rest."""
         Notice.read(payload)
+        if sum(known == name for known, _ in self._heard) >= MOST_HEARD:
+            raise MessageRefused("busy", f"more than {MOST_HEARD} notices before this peer could look at them")
         self._heard.append((name, payload))
 
     def expel(self, name: str) -> None:
