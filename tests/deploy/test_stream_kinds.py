@@ -71,6 +71,7 @@ def test_passwords_come_from_files_and_are_in_no_message(tmp_path):
     file = alone(tmp_path, stream=STREAMS["kafka"] + more)
     assert any("password_file = 'secret'" in fault for fault in check_peers([file]).faults)
     (file.parent / "secret").write_text("geheim\n")
+    (file.parent / "secret").chmod(0o644)
     report = check_peers([file])
     assert any("chmod 600" in line for line in report.lines)
     assert "geheim" not in str(report)

@@ -8,6 +8,8 @@ import os
 import shutil
 import sqlite3
 import subprocess
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -189,7 +191,8 @@ class Postgres:
     def __init__(self, folder):
         self.data, (self.port,) = folder / "data", free_ports(1)
         self.user = None if os.getuid() else "postgres"  # the server refuses to run as root
-        folder.chmod(0o777)
+        if self.user is not None:
+            shutil.chown(folder, self.user)
         self.call(PROGRAMS[0], "-D", self.data, "-U", "postgres", "-A", "trust", "--no-sync")
 
     def call(self, *command):
@@ -209,12 +212,11 @@ class Postgres:
 
 
 @pytest.mark.skipif(None in PROGRAMS, reason="needs initdb, pg_ctl and psql of PostgreSQL on the path")
-def test_postgresql_is_killed_and_restarted_and_a_transaction_comes_late(tmp_path):
+def test_postgresql_is_killed_and_restarted_and_a_transaction_comes_late(tmp_path, request):
     psycopg = pytest.importorskip("psycopg")
-    (tmp_path / "server").mkdir()
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
-    server = Postgres(tmp_path / "server")
+    folder = tempfile.TemporaryDirectory()  # where the server's user may enter, as it may not at `tmp_path`
+    request.addfinalizer(folder.cleanup)
+    server = Postgres(Path(folder.name))
     server.start()
     address = f"host=127.0.0.1 port={server.port} user=postgres dbname=postgres"
     made = reader(tmp_path, server.url, table="public.visits")
