@@ -10,6 +10,7 @@ from tacit.core.contract import (
     Batch,
     Inbox,
     Key,
+    Membership,
     Outbox,
     Params,
     Phase,
@@ -72,7 +73,15 @@ def lift(algorithm: Algorithm, role: str, first: Callable[[State, Mapping[str, V
         diagnostics={name: on_own_part(function) for name, function in diagnostics.items()}
         if role == algorithm.learner
         else diagnostics,
+        membership=None if algorithm.membership is None else _lifted_membership(algorithm.membership),
     )
+
+
+def _lifted_membership(terms: Membership) -> Membership:
+    def vacant(carrying: Carrying) -> Carrying:
+        return carrying._replace(state=terms.vacant(carrying.state))
+
+    return Membership(vacant, lambda carrying: terms.settled(carrying.state))
 
 
 def _lifted(phase: Phase, role: str) -> Phase:
