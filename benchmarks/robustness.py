@@ -191,7 +191,7 @@ def main() -> int:
             print(f"{name}, {noise} noise", flush=True)
             found = table(problem, noise == "with")
             write(f"robustness_{name}_{noise}_noise", found, "jax")
-            # With noise no goal is set: liars hide in it (docs/robustness.md).
+            # With noise no goal is set: it is missed at these steps (docs/robustness.md).
             if noise == "without" and found["best_held"] < min(ENOUGH, found["attacks"]):
                 missed.append(name)
     print(f"missed: {', '.join(missed)}" if missed else "all goals are met")
