@@ -57,6 +57,8 @@ class InLink:
     first: int
     last: int | None = None
     slot: int = UNASSIGNED
+    asked: int = 0
+    """Round that its sender named when it asked for it; 0: it is there from the beginning."""
 
 
 @dataclass
@@ -138,7 +140,8 @@ class LinkBook:
     def next_is(self, t: int) -> None:
         """Begin a round; what was to happen in the next one happens in it, for rounds may have been left out."""
         if self.handed_on is not None and self.handed_on > self.begun:
-            self.handed_on = t
+            self.handed_on = self._first_push(t)
+            self.leaving = self.handed_on is not None
         for name, link in self.out.items():
             if link.last is not None and link.last > self.begun:
                 self.out[name] = replace(link, last=max(t, link.first))
@@ -193,7 +196,7 @@ class LinkBook:
 
     def _hears(self, link: InLink, t: int) -> bool:
         # The last total of a method that does not wait counts whenever it comes.
-        return link.first <= t and (link.last is None or not self.waits or t <= link.last)
+        return link.first <= t and (link.last is None or t <= link.last or (link.last > 0 and not self.waits))
 
     def _side(
         self,
@@ -261,7 +264,8 @@ class LinkBook:
     def hear(self, name: str, agent: int, not_before: int, round_: int) -> int:
         """Begin to hear a neighbour that asks for it, and return the first round of its link."""
         if name not in self.into:
-            self.into[name] = InLink(agent, max(not_before, round_) + 1 if self.waits else round_ + 1)
+            first = max(not_before, round_) + 1 if self.waits else round_ + 1
+            self.into[name] = InLink(agent, first, asked=not_before)
         return self.into[name].first
 
     def close(self, name: str) -> None:
@@ -284,17 +288,35 @@ class LinkBook:
         """Take a leaver's next step, between two rounds; whether there was one."""
         if not self.leaving or self.gone or self.into:
             return False
-        if self.handed_on is None:
-            self.handed_on = self.begun + 1
+        if self.handed_on is None or (self.handed_on > self.begun and not self.out):
+            self.handed_on = self._first_push(self.begun + 1)
+            self.leaving = self.handed_on is not None  # else there is nobody left to hand anything to
             return True
+        if self.begun < self.handed_on:
+            return False
         if not self.out:
             self.gone = True
             return True
-        if self.begun < self.handed_on or all(link.last is not None for link in self.out.values()):
-            return False
-        for name in [name for name, link in self.out.items() if link.last is None]:
+        still = [name for name, link in self.out.items() if link.last is None]
+        for name in still:
             self.close(name)
-        return True
+        return bool(still)
+
+    def _first_push(self, t: int) -> int | None:
+        """Return the first round from t on in which something can be pushed; None where no link is open."""
+        return max(t, min(link.first for link in self.out.values() if link.is_open)) if self._has_open else None
+
+    @property
+    def _has_open(self) -> bool:
+        return any(link.is_open for link in self.out.values())
+
+    def restart_at(self, t: int) -> None:
+        """Take the rounds of all links back to one that begins before them."""
+        for name, link in self.out.items():
+            last = None if link.last is None else min(link.last, t)
+            self.out[name] = replace(link, first=min(link.first, t), last=last)
+        self.into = {name: replace(link, first=min(link.first, t)) for name, link in self.into.items()}
+        self.begun = t - 1
 
 
 AHEAD = 2

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+from tacit.core.contract import Batch
 from tacit.peer.machine.envelopes import Envelope
 from tacit.peer.machine.rounds import Views
-from tacit.peer.node.assignment import Plan
 
 if TYPE_CHECKING:
     from tacit.peer.membership.members import Members
@@ -23,8 +23,9 @@ class FixedLinks:
     facts = None
     """No book of links is kept."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+    def __init__(self, node: Node) -> None:
+        self._node, self.plan = node, node.plan
+        plan = node.plan
         self.addresses: dict[str, str] = {}
         """Of out-neighbours, where the book of links has them."""
         self._first = plan.views(0)
@@ -51,8 +52,12 @@ class FixedLinks:
         """Whether a neighbour's messages have to wait for a slot."""
         return False
 
-    def before_round(self) -> None:
-        """Nothing changes."""
+    def begin(self, batch: Batch, records: Iterable[int] | None) -> list[Envelope]:
+        """Begin the next round of the machine."""
+        return self._node.machine.begin(batch, self.views(self._node.round + 1), records)
+
+    def restart_at(self, round_: int) -> None:
+        """Nothing depends on the round."""
 
     def take_finals(self) -> None:
         """No link is closed."""
@@ -80,7 +85,7 @@ def links_of(node: Node, book: Mapping[str, Any] | None) -> Members | FixedLinks
     """Return the links of a node, from the book in its snapshot where they change."""
     terms = node.plan.open_links
     if terms is None:
-        return FixedLinks(node.plan)
+        return FixedLinks(node)
     from tacit.peer.membership.book import LinkBook
     from tacit.peer.membership.members import Members
 

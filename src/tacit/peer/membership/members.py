@@ -16,21 +16,27 @@ with running totals the last message is kept until it is absorbed, in whichever 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 
+from tacit.core.contract import Batch
 from tacit.core.errors import ConfigError, ContractError, MessageRefused
+from tacit.peer.machine.claims import LONGEST_LEAP
 from tacit.peer.machine.envelopes import Envelope
 from tacit.peer.machine.rounds import Views
 from tacit.peer.membership.book import UNASSIGNED, InLink, LinkBook, OutLink
 from tacit.peer.membership.notices import Kind, Notice
+from tacit.peer.membership.states import give_slots, holds_nothing, membership_of, vacant_state
 from tacit.peer.membership.terms import OpenLinks
-from tacit.runtime.slots import NO_SLOT, moved_state
 
 if TYPE_CHECKING:
     from tacit.peer.node.node import Node
+
+FURTHEST_ASKED = 2**30
+"""Round from which on no link may be asked for, so that no liar carries a joiner to the end of all rounds."""
 
 
 @dataclass(eq=False)
@@ -44,6 +50,8 @@ class Members:
     """In-neighbour -> answers that it has not been sent."""
     refusals: list[tuple[str, str]] = field(default_factory=list)
     """Links that their receivers refused, with the reason, for the log."""
+    strangers: set[str] = field(default_factory=set)
+    """Peers that send over a link which this one does not have (any more), and are asked to close it."""
     _closing: set[str] = field(default_factory=set)
     """In-neighbours that have asked to close their link, and wait for the answer."""
     _finals: dict[str, Envelope] = field(default_factory=dict)
@@ -72,30 +80,24 @@ class Members:
         return self.book.facts()
 
     def expects(self, name: str) -> bool:
-        """Whether a peer that is not heard may ask for a link."""
-        return self.terms.expects(name)
+        """Whether a peer that is not heard may speak of links: whoever is certified, or none could be closed."""
+        return True
 
     def began(self, first: bool) -> None:
         """Empty the state of a peer that joins, for the first time or again; take up what has changed in its file."""
         node, book = self.node, self.book
-        terms = node.plan.algorithm.membership
-        assert terms is not None
         if first and book.joining:
-            node.machine.state = terms.vacant(node.machine.state)
-        elif book.gone:
-            self.book = self.terms.book(book.agent, book.waits, joins=True)
-            fresh = self.views(0)
-            node.machine.state = terms.vacant(
-                node.machine.functions.init[node.plan.role](node.plan.key, node.plan.params, fresh)
-            )
+            node.machine.state = membership_of(node).vacant(node.machine.state)
+            return
+        if book.gone:
+            self.book = book = self.terms.book(book.agent, book.waits, joins=True)
+            node.machine.state = vacant_state(node, self.views(0))
             node.machine.revise(self.views(node.round))
-            for name in self.book.out:
-                node.outbox.add(name)
-            node.flush()
-        elif not book.leaving and book.file_says(self.terms.out):
-            for name in book.out:
-                node.outbox.add(name)
-            node.flush()
+        elif book.leaving or not book.file_says(self.terms.out):
+            return
+        for name in book.out:
+            node.outbox.add(name)
+        node.flush()
 
     def place_of(self, name: str) -> tuple[str, int]:
         """Return role and id of an in-neighbour."""
@@ -119,10 +121,9 @@ class Members:
     @property
     def learns(self) -> bool:
         """Whether the next round takes data: a leaver and a joiner that holds too little only pass on."""
-        terms = self.node.plan.algorithm.membership
-        assert terms is not None
         with self.node.plan.precision():
-            return not (self.book.leaving or self.book.joining) and bool(terms.settled(self.node.machine.state))
+            settled = bool(membership_of(self.node).settled(self.node.machine.state))
+        return settled and not (self.book.leaving or self.book.joining)
 
     @property
     def may_begin(self) -> bool:
@@ -146,18 +147,21 @@ class Members:
         """Whether a leaver has nothing more to do than to hear that its links are closed."""
         return all(link.last is not None and self.book.begun >= link.last for link in self.book.out.values())
 
-    def before_round(self) -> None:
-        """Give new links their slots, and the state its memories of them."""
-        machine, plan = self.node.machine, self.node.plan
-        self.book.next_is(machine.round + 1)
-        kept = self.book.assign()
-        if not kept:
-            return
-        for slot in (slot for slot, old in enumerate(kept.get("into", ())) if old == NO_SLOT):
-            machine.forget_slot(slot)
-        machine.state = moved_state(
-            plan.algorithm, plan.role, plan.key, plan.params, machine.state, self.views(0), {self.book.links: kept}
-        )
+    def begin(self, batch: Batch, records: Iterable[int] | None) -> list[Envelope]:
+        """Begin the next round; where it cannot, for want of budget, the book stays as it was."""
+        machine, before = self.node.machine, (self.book.facts(), self.node.machine.state)
+        try:
+            self.book.next_is(machine.round + 1)
+            give_slots(self.node, self.book, self.views)
+            return machine.begin(batch, self.views(machine.round + 1), records)
+        except BaseException:
+            self.book, machine.state = LinkBook.read(before[0]), before[1]
+            raise
+
+    def restart_at(self, round_: int) -> None:
+        """Take links of absurd rounds back to the round that the peer is put to (`set_round.py`)."""
+        self.book.restart_at(round_)
+        self.node.outbox.pinned = {}
 
     def take_finals(self) -> None:
         """Put the last totals of closed links among the messages that are about to be absorbed."""
@@ -178,6 +182,8 @@ class Members:
         """Drop links whose last message the commit covers, and let their senders know."""
         over = [name for name in sorted(self._closing) if self._is_over(name, self.book.into[name])]
         lasts = [self._drop_in(name) for name in over]
+        if over:
+            self._update()
         if over or (self.node.between_rounds and self.book.advance()):
             self.node.flush()  # a sender that knows its link closed may open it anew
         for name, last in zip(over, lasts, strict=True):
@@ -197,6 +203,7 @@ class Members:
         self._absorbed.discard(name)
         self._finals.pop(name, None)
         self.node.claims.forget(name)
+        self.book.joining = not self.book.into and not self.book.leaving and holds_nothing(self.node)
         return link.last or 0
 
     def keeps(self, name: str, envelope: Envelope) -> bool:
@@ -228,6 +235,8 @@ class Members:
             agent = self.terms.agent_of(name, invitation)
         except MessageRefused as refusal:
             raise ConfigError(refusal.detail) from None
+        if name == self.node.plan.name:
+            raise ConfigError(f"{name!r} is this peer itself, which it sends to anyway; name another")
         self.book.plan(name, agent, address)
         self.node.outbox.add(name)
         self.node.flush()
@@ -290,8 +299,10 @@ class Members:
     def to_sender(self, name: str) -> list[bytes]:
         """Return what an in-neighbour is to be told beside its answers, each once per connection."""
         link = self.book.into.get(name)
+        if link is None:
+            return [Notice(Kind.LEAVE).packed()] if name in self.strangers else []
         unwanted = self.book.leaving or not self.terms.expects(name)
-        return [Notice(Kind.LEAVE).packed()] if unwanted and link is not None and link.last is None else []
+        return [Notice(Kind.LEAVE).packed()] if unwanted and link.last is None else []
 
     def _answer(self, name: str, notice: Notice) -> None:
         self.answers.setdefault(name, []).append(notice.packed())
@@ -310,10 +321,13 @@ class Members:
 
     def _asked_to_open(self, name: str, notice: Notice) -> None:
         book, node = self.book, self.node
-        if name in book.into and book.into[name].last is not None:
-            raise MessageRefused("order", "a link is opened while it is being closed")
+        if name in book.into and book.into[name].asked != notice.round:
+            self._drop_in(name)  # its sender has forgotten it, and what was under way on it
+            self._update()
         if name not in book.into:
             try:
+                if notice.round > FURTHEST_ASKED:
+                    raise MessageRefused("round", f"round {notice.round} is further than any run gets")
                 if book.leaving or not self.terms.expects(name):
                     why = "this peer leaves" if book.leaving else f"{node.plan.name!r} does not hear {name!r}"
                     raise MessageRefused("sender", why)
@@ -321,6 +335,7 @@ class Members:
             except MessageRefused as refusal:
                 self._answer(name, Notice(Kind.REFUSED, text=refusal.detail.encode()[:1000]))
                 return
+            self.strangers.discard(name)
             first = book.hear(name, agent, notice.round, node.round)
             if book.joining:
                 book.joining = False
@@ -342,7 +357,11 @@ class Members:
         if notice.kind is Kind.OPENED:
             if self.book.waits and link.opening and notice.round <= self.node.round:
                 raise MessageRefused("round", f"a link from round {notice.round} on, and it is round {self.node.round}")
-            if self.book.opened(name, notice.round, self.node.round):
+            if link.opening and notice.round > link.first + LONGEST_LEAP:
+                self.book.close(name)
+                self.refusals.append((name, f"it would begin with round {notice.round}, which is far away"))
+                self.node.flush()
+            elif self.book.opened(name, notice.round, self.node.round):
                 self.node.flush()
         elif notice.kind is Kind.CLOSED:
             if link.last == notice.round:

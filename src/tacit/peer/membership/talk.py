@@ -40,9 +40,11 @@ class LinkTalk:
         """Drop all links with a peer, when the node is at rest."""
         self._expelled.add(name)
 
-    def apply(self) -> None:
-        """Let in what was heard, say what is to be said, and dial whom the book names; the node is at rest."""
+    def take(self) -> None:
+        """Let in what was heard; the node is at rest."""
         heard, self._heard = self._heard, []
+        if self._links.frozen:
+            return
         try:
             for name, payload in heard:
                 self._take(name, payload)
@@ -54,6 +56,10 @@ class LinkTalk:
                     self._members.reached(name)
         except TacitError as error:  # the store could not keep it, and is closed for good
             self._links.failed("a change of links could not be kept", error)
+
+    def speak(self) -> None:
+        """Say what is to be said, and dial whom the book names; the node is at rest."""
+        if self._links.frozen:
             return
         self._speak()
         self._dial()
@@ -92,7 +98,7 @@ class LinkTalk:
             kept = [payload for payload in self._members.answers.pop(name) if not listener.notify(name, payload)]
             if kept and listener.connection(name) is not None:
                 self._members.answers[name] = kept  # there was no room
-        for name in self._members.hears:
+        for name in self._members.hears | self._members.strangers:
             for payload in self._members.to_sender(name):
                 if self._is_new("into", name, listener.connection(name), payload) and listener.notify(name, payload):
                     self._note("into", name, payload)

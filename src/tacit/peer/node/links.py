@@ -46,6 +46,8 @@ class NodeLinks:
         self.specs: Sequence[MessageSpec] = node.specs
         self.position_interval = node.position_interval
         self.turn = asyncio.Lock()
+        self.frozen = False
+        """Whether rounds have ended by a fault: the last commit is the truth, and no link changes any more."""
         self._looking = False
         self._waiters: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
         self._inbox: list[Arrival] = []
@@ -136,7 +138,8 @@ class NodeLinks:
     def progressed(self) -> None:
         """Pass on that the node has done a step: early messages may fit now, and there may be new ones to send."""
         if self._talk is not None and not self.turn.locked():
-            self._talk.apply()
+            self._talk.take()
+            self._talk.speak()
         self.look()
         self.listener.progressed()
         for dialer in self.dialers.values():
@@ -151,6 +154,8 @@ class NodeLinks:
         for name, at_round in claims.items():
             self.node.announced(name, at_round)
         self._note_doubts()
+        if self._talk is not None:
+            self._talk.take()  # before messages: the last one of a link comes after the word that it is the last
         self._let_in()
         confirmations, self._confirmations = self._confirmations, {}
         for name, positions in confirmations.items():
@@ -162,7 +167,7 @@ class NodeLinks:
             if name in self.dialers:
                 self.dialers[name].wake()  # it may be sent more now
         if self._talk is not None:
-            self._talk.apply()
+            self._talk.speak()
 
     def _let_in(self) -> None:
         """Let messages in; those that are early stay."""
@@ -175,6 +180,8 @@ class NodeLinks:
                 try:
                     self.node.receive(arrival.name, links, arrival.phase, arrival.sent, arrival.message, arrival.masks)
                 except MessageRefused as refusal:
+                    if self.node.members is not None and arrival.name not in self.node.hears:
+                        self.node.members.strangers.add(arrival.name)
                     arrival.decide(refusal)
                 else:
                     arrival.decide(None)
@@ -266,6 +273,7 @@ class NodeLinks:
 
     def failed(self, event: str, error: TacitError) -> None:
         """Note an error after which the peer cannot go on."""
+        self.frozen = True
         self._on_fault(error)
         self.log.error(event, reason=str(error))
 

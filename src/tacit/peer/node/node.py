@@ -223,8 +223,6 @@ class Node:
         with self.plan.precision():
             self.machine.compile(self.plan.batch)
 
-    # -- rounds --------------------------------------------------------------------------------------------------------
-
     def begin(
         self,
         batch: Batch,
@@ -246,8 +244,7 @@ class Node:
         self.plan.validate_batch(batch)
         with self.plan.precision():
             self._catch_up()
-            self.links.before_round()
-            envelopes = self.machine.begin(batch, self.links.views(self.round + 1), records)
+            envelopes = self.links.begin(batch, records)
             self.cursor = cursor
             self.outbox.drop_expired(self.round)
             self._commit(parcels_of(self.plan, self.codec, self.machine, envelopes, self.links.name_of), used, seen)
@@ -277,6 +274,7 @@ class Node:
         while not self.between_rounds:  # as at a deadline without any message
             self.proceed(0.0)
         self.machine.restart_after(next_round - 1)
+        self.links.restart_at(next_round)
         self.outbox.drop_from(next_round)
         self._commit([])
 
@@ -287,22 +285,24 @@ class Node:
 
     def greeted(self, name: str, at_round: int) -> None:
         """Note the round that an in-neighbour names as it opens its link; what it named before is taken back."""
-        self._refuse_claim(name, at_round)
-        if name not in self.hears:  # it is about to ask for a link
-            return
-        self.claims.greet(name, at_round)
-        del self._missed[name]
+        if self._is_claim(name, at_round):
+            self.claims.greet(name, at_round)
+            del self._missed[name]
 
     def announced(self, name: str, at_round: int) -> None:
         """Note the round of an in-neighbour's message."""
-        self._refuse_claim(name, at_round)
-        self.claims.raise_to(name, at_round)
-        del self._missed[name]
+        if self._is_claim(name, at_round):
+            self.claims.raise_to(name, at_round)
+            del self._missed[name]
 
-    def _refuse_claim(self, name: str, at_round: int) -> None:
+    def _is_claim(self, name: str, at_round: int) -> bool:
+        """Whether a round counts; it does not where a link is yet to be opened, or was closed meanwhile."""
+        if self.members is not None and name not in self.hears:
+            return False
         self.admit(name)
         if not 0 <= at_round <= LAST_ROUND:
             raise MessageRefused("round", f"round {at_round}: expected 0 to {LAST_ROUND}")
+        return True
 
     def too_early(self, name: str, sent: int) -> bool:
         """Whether a neighbour's message of that round has to be held back for now."""

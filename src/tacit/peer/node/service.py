@@ -199,7 +199,7 @@ class PeerService(CloseOnce):
                 "files, with the job's epoch counted up"
             )
         async with self.links.turn:
-            await self._in_worker(lambda: act(members))
+            act(members)  # here, and not in the worker: whoever asks may go away meanwhile
         self._moved()
 
     async def publish(self) -> None:
@@ -245,11 +245,12 @@ class PeerService(CloseOnce):
             if self._is_over():
                 await self._step(self.node.flush)
         except TacitError as error:
-            self.fault = error
+            self.fault, self.links.frozen = error, True
             event = "the budget is spent" if isinstance(error, BudgetExceeded) else "rounds ended with a fault"
             self.log.error(event, reason=str(error))
         except Exception as error:
             self.fault = TacitError(f"an error in tacit or in the algorithm: {said(error)}")
+            self.links.frozen = True
             self.log.error("rounds ended with a fault", fault=error)
         self.finished.set()
         await self._stopping.wait()  # what neighbours confirm is still taken in
