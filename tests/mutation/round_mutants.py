@@ -96,8 +96,8 @@ MEMBERSHIP = (
             ),
             (
                 "a joiner begins with mass",
-                "            node.machine.state = terms.vacant(node.machine.state)\n        elif",
-                "            pass\n        elif",
+                "            node.machine.state = membership_of(node).vacant(node.machine.state)\n",
+                "            pass\n",
             ),
         ],
     ),
