@@ -4,8 +4,10 @@
     python -m tests.faults.door_campaign --connections 200 --files 128 --seconds 5
 
 Three peers learn in a ring. One of them may have few files open; idle connections, and others that stop in the middle of a
-handshake, are held at its port and at its loopback port. Meanwhile its neighbour is killed and comes back. Prints
-rounds per second before, during and after, and what the doors did; the exit code is 1 if rounds stopped.
+handshake, are held at its port and at its loopback port. It also sends to two that are no peers: one reads nothing and
+says that it lives, the other falls silent, again and again. Meanwhile its neighbour is killed and comes back. Prints
+rounds per second before, during and after, and what the doors did; the exit code is 1 if rounds stopped, or were slower
+than `--share` of before.
 """
 
 from __future__ import annotations
@@ -21,10 +23,12 @@ import urllib.request
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.faults.bad_neighbours import DEAF, MUTE, BadNeighbours
 from tests.faults.crowd import HALF_A_HELLO, Crowd
 from tests.faults.processes import Federation, PeerFailedError
 
 RING = {"a": ["b"], "b": ["c"], "c": ["a"]}
+BAD = {"d": DEAF, "e": MUTE}
 VICTIM, CALLER = "a", "c"
 """Who is crowded, and who dials it."""
 STRANGERS = tuple(f"127.0.0.{k}" for k in range(2, 18))
@@ -47,6 +51,10 @@ class Figures(NamedTuple):
     refusals: dict[str, int]
     files: int
     """Most descriptors that were seen in use."""
+    welcomes: dict[str, int]
+    """Links that each bad neighbour has taken."""
+    growth: float
+    """MiB by which the peer's memory grew in the crowd."""
 
 
 def limited(files: int) -> list[str]:
@@ -89,29 +97,34 @@ def besieged(
     directory: Path, connections: int, files: int | None, seconds: float, *, alone: bool = False, kill: bool = True
 ) -> Figures:
     """Let peers learn before, in and after a crowd."""
-    graph = {VICTIM: []} if alone else RING
+    graph = {VICTIM: []} if alone else {**RING, VICTIM: [*RING[VICTIM], *BAD], **{name: [] for name in BAD}}
     inside = {VICTIM: limited(files)} if files else {}
     with Federation(
         directory, graph, "loss_tolerant_push_sum", inside=lambda name: inside.get(name, ()), interval=0.05
     ) as federation:
-        federation.start()
+        bad = {name: kind for name, kind in BAD.items() if name in graph}
+        federation.start(without=bad)
         before = pace(federation, seconds)
         victim = federation.members[VICTIM]
         port = int(victim.settings().peer.listen.rpartition(":")[2])
         local = json.loads(victim.settings().control.read_text())["port"]
         with contextlib.ExitStack() as stack:
+            small = _memory(victim.pid)
+            neighbours = stack.enter_context(BadNeighbours({n: _place(federation, n, k) for n, k in bad.items()}))
             idle = stack.enter_context(Crowd(port, connections, sources=STRANGERS))
             stack.enter_context(Crowd(port, connections // 4, says=HALF_A_HELLO, sources=STRANGERS))
             stack.enter_context(Crowd(local, connections // 4))
             during = pace(federation, seconds)
             used = len(list(Path(f"/proc/{victim.pid}/fd").iterdir()))
             back = _come_back(federation) if kill and not alone else None
-            counted = refusals(federation)
+            counted, growth = refusals(federation), _memory(victim.pid) - small
         after = pace(federation, seconds)
         codes = federation.stop()
         if any(codes.values()):
             raise PeerFailedError(f"exit codes {codes}")
-    return Figures(before, during, after, idle.opened, idle.closed, idle.most, back, counted, used)
+    return Figures(
+        before, during, after, idle.opened, idle.closed, idle.most, back, counted, used, neighbours.welcomed, growth
+    )
 
 
 def _come_back(federation: Federation) -> float:
@@ -121,6 +134,16 @@ def _come_back(federation: Federation) -> float:
     return federation.await_heard(CALLER, VICTIM, caller.spawned, LONGEST_WAIT) - caller.spawned
 
 
+def _place(federation: Federation, name: str, kind: str) -> tuple[Path, str, str]:
+    settings = federation.members[name].settings()
+    return settings.identity, settings.peer.listen, kind
+
+
+def _memory(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.split("VmRSS:")[1].split()[0]) / 1024
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults.door_campaign", description=__doc__)
     parser.add_argument("--connections", type=int, default=5000)
@@ -128,6 +151,7 @@ def main() -> int:
         "--files", type=int, help="open files that the crowded peer may have; by default as many as here"
     )
     parser.add_argument("--seconds", type=float, default=10.0, help="of each part (10)")
+    parser.add_argument("--share", type=float, default=0.0, help="of the speed before that is expected in the crowd")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="doors-") as folder:
         try:
@@ -137,7 +161,7 @@ def main() -> int:
             return 1
     for name, value in found._asdict().items():
         print(f"{name:>9}: {value:.1f}" if isinstance(value, float) else f"{name:>9}: {value}")
-    return 0
+    return 0 if found.during >= options.share * found.before else 1
 
 
 if __name__ == "__main__":

@@ -28,3 +28,5 @@ def test_five_thousand_idle_connections_keep_nobody_from_a_peer(tmp_path: Path) 
     assert found.during > found.before / 4
     assert found.back is not None
     assert found.refusals["crowded"] > 0
+    assert all(found.welcomes.values())
+    assert found.growth < 100

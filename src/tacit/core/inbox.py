@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from tacit.core.contract import Array, Inbox, Message
 
@@ -14,8 +15,8 @@ class StackedInbox(Inbox):
 
     def __init__(self, entries: Message, arrived: Array, weight: Array | None, slots: int) -> None:
         self._entries, self.arrived, self.weight, self.slots = entries, arrived, weight, slots
-        index = jnp.arange(arrived.shape[0], dtype=jnp.int32)
-        self.slot, self.age = index % slots, index // slots
+        index = np.arange(arrived.shape[0], dtype=np.int32)  # by NumPy: no operation is dispatched
+        self.slot, self.age = jnp.asarray(index % slots), jnp.asarray(index // slots)
 
     def values(self) -> Message:
         """Every entry; zeros where nothing arrived."""

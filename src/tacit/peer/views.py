@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit import runtime
-from tacit.core.contract import Algorithm, Links
+from tacit.core.contract import Algorithm, Links, View
 from tacit.graphs import Graph, RoundGraph, Topology
 from tacit.peer.machine.rounds import Views
 from tacit.privacy.noise import hides
@@ -64,6 +64,7 @@ class AgentViews:
         }
         self._fixed: dict[str, RoundGraph] = {}
         self._fixed_links: dict[tuple[str, str, int], Links] = {}
+        self._fixed_views: dict[tuple[str, str, int, int], View] = {}
         self._none = runtime.empty_links((1,), dtype)
 
     def at_first(self) -> dict[str, RoundGraph]:
@@ -104,17 +105,25 @@ class AgentViews:
         for name, (source, target) in self.ends.items():
             if role not in (source, target):
                 continue
-            present = bool((now[name].present if role == target else now[name].senders_present)[agent])
-            result[name] = runtime.make_view(
-                agent=agent,
-                round=t,
-                present=present,
-                data_size=size,
-                out=self._links(name, "out", agent, now[name]) if role == source else self._none,
-                into=self._links(name, "into", agent, now[name]) if role == target else self._none,
-                cluster=self.topology.clusters[role][agent] if role in self.topology.clusters else 0,
-            )
+            known = self._fixed_views.get((name, role, agent, size))
+            if known is None or t == 0:
+                known = self._view(name, role, agent, t, size, now[name])
+                if name not in self._varying and t:
+                    self._fixed_views[name, role, agent, size] = known
+            result[name] = known._replace(round=jnp.asarray(np.int32(t)))
         return result
+
+    def _view(self, name: str, role: str, agent: int, t: int, size: int, now: RoundGraph) -> View:
+        source, target = self.ends[name]
+        return runtime.make_view(
+            agent=agent,
+            round=t,
+            present=bool((now.present if role == target else now.senders_present)[agent]),
+            data_size=size,
+            out=self._links(name, "out", agent, now) if role == source else self._none,
+            into=self._links(name, "into", agent, now) if role == target else self._none,
+            cluster=self.topology.clusters[role][agent] if role in self.topology.clusters else 0,
+        )
 
     def co_senders(
         self, role: str, agent: int, members: Mapping[str, Sequence[str]]

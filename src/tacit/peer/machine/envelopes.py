@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from tacit import runtime
@@ -100,4 +99,4 @@ def stacked(spec: runtime.MessageSpec, found: Mapping[int, Message], view: View,
 
     values = jax.tree.map(stack, spec.message, *found.values())
     weight = None if spec.delivery == "push" else view.into.weight
-    return StackedInbox(values, jnp.asarray(arrived), weight, slots)
+    return StackedInbox(values, cast("Array", arrived), weight, slots)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import ssl
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tacit.core.errors import MessageRefused
@@ -35,15 +36,16 @@ class IncomingLink:
         reception: Reception,
         events: LinkEvents,
         limits: Limits,
+        moved: Callable[[], None] = lambda: None,
     ) -> None:
-        """Take over a connection of `name`."""
+        """Take over a connection of `name`; `moved` is called when a position may be due."""
         self.name, self._codec, self._reception, self._events, self._limits = name, codec, reception, events, limits
-        self.welcomed = False
+        self.welcomed, self._moved = False, moved
         self.over: asyncio.Future[End | None] = asyncio.get_running_loop().create_future()
         """Done when the link is; with the last word to the neighbour, if it can still hear one."""
         self.stream = Stream(secured, self)
         self._told = KnownPosition(Position(0, 0), 1)
-        self._telling = self._retiring = self._gone = False
+        self._retiring = self._gone = False
         self._waiting: Arrival | None = None
         self._receiving: Assembler | None = None
         self._about = _NO_MESSAGE
@@ -95,12 +97,6 @@ class IncomingLink:
 
     # -- what is to be told --------------------------------------------------------------------------------------------
 
-    def moved(self) -> None:
-        """Send the position soon, if it is due; several steps close together are sent as one."""
-        if not self._telling:
-            self._telling = True
-            asyncio.get_running_loop().call_soon(self._tell)
-
     def tell(self) -> None:
         """Send the position now, if it is not known."""
         position = self._reception.position(self.name)
@@ -108,8 +104,8 @@ class IncomingLink:
             self._told.tell(position)
             self.send(Place(*position).frame(wire.PROGRESS))
 
-    def _tell(self) -> None:
-        self._telling = False
+    def tell_if_due(self) -> None:
+        """Send the position if it covers a message, or is the first in a while."""
         # One that does not read hears the last position, when it does.
         if self.welcomed and not self.stream.pending and self._told.is_due(self._reception.position(self.name)):
             self.tell()
@@ -181,7 +177,7 @@ class IncomingLink:
     def drained(self) -> None:
         """Go on, now that the neighbour has read all."""
         self._set_pace()
-        self._tell()
+        self.tell_if_due()
 
     # ------------------------------------------------------------------------------------------------------------------
 
@@ -233,7 +229,7 @@ class IncomingLink:
             self._told.holds(arrival.sent, arrival.phase)
         if refusal is not None:
             self._refuse(refusal, Header(arrival.phase, arrival.sent))
-        self.moved()  # a late one may be covered already
+        self._moved()  # a late one may be covered already
         self._set_pace()
         if self._retiring:
             self._retire()

@@ -57,6 +57,7 @@ class Listener:
         self._codec = Codec(reception.job, reception.specs)
         self._links: dict[str, IncomingLink] = {}
         self._door: Door | None = None
+        self._telling = False
 
     @property
     def connected(self) -> frozenset[str]:
@@ -100,8 +101,14 @@ class Listener:
 
     def progressed(self) -> None:
         """Send the new position where it is due; several steps close together are sent as one."""
-        for link in self._links.values():
-            link.moved()
+        if not self._telling:
+            self._telling = True
+            asyncio.get_running_loop().call_soon(self._tell)
+
+    def _tell(self) -> None:
+        self._telling = False
+        for link in tuple(self._links.values()):
+            link.tell_if_due()
 
     def cut(self, name: str, reason: str, detail: str = "") -> None:
         """End the link of a neighbour, if it has one, with the reason that it is told."""
@@ -184,7 +191,7 @@ class Listener:
         """Hold the link of a neighbour while it lasts; a newer one takes the place of an older one."""
         if self._door is not None:
             self._door.prove(ticket, name)
-        link = IncomingLink(name, secured, self._codec, self._reception, self._events, self._limits)
+        link = IncomingLink(name, secured, self._codec, self._reception, self._events, self._limits, self.progressed)
         older, self._links[name] = self._links.get(name), link
         try:
             if older is not None:  # half-open, perhaps

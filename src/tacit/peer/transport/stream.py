@@ -161,9 +161,12 @@ class Stream:
 
     def resume(self) -> None:
         """Read again, soon."""
-        if self._paused:
-            self._paused = False
-            self._heard = self._loop.time()
+        if not self._paused:
+            return
+        self._paused = False
+        self._heard = self._loop.time()
+        waits = self._incoming.pending or self._tls.pending() or not self._reader.is_between
+        if waits or not self._listening:  # else what comes next is heard anyway
             self._loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
