@@ -3,7 +3,7 @@
 Peers leave and join at random and are killed, over a simulated network in virtual time. At every quiet point, when
 nobody joins or leaves and all are between two rounds, the mass that is held, and with running totals what is under way,
 must be as at the start to 1e-9 (float64). Every release is booked under a budget that allows a record one release. At
-the end the average loss is compared with that of the same peers without any coming and going.
+the end the average loss, over rounds and over those who learn in them, is compared with that of the same peers without any coming and going.
 """
 
 from __future__ import annotations
@@ -88,7 +88,10 @@ def run(name: str, peers: int, rounds: int, seed: int, comes_and_goes: bool, seg
                     network.last_round = rounds
             spent = max(host.store.ledger.use().spent for host in network.hosts.values())
             killed = sum(count for what, count in network.faults.items() if what.startswith("killed"))
-            loss = float(np.mean([loss for at, loss in network.losses if at <= rounds]))
+            by_round: dict[int, list[float]] = {}
+            for at, loss in network.losses:
+                by_round.setdefault(at, []).append(loss)
+            average = float(np.mean([np.mean(losses) for at, losses in by_round.items() if at <= rounds]))
         finally:
             network.close()
     return {
@@ -98,7 +101,7 @@ def run(name: str, peers: int, rounds: int, seed: int, comes_and_goes: bool, seg
         "quiet points": points,
         "mass off by": worst,
         "spent": spent,
-        "loss": loss,
+        "loss": average,
         "seconds": time.perf_counter() - began,
     }
 
