@@ -226,7 +226,7 @@ def test_the_rows_of_a_federation_keep_their_digits_and_the_authority_its_folder
     rows("t.csv", "state,x,y", *(f"{('CA', 'NY')[k % 2]},{k / 7!r},{1234567.25 + k!r}" for k in range(30)))
     assert give("new federation states --data t.csv --label y --owner state") == 0
     assert sorted(path.parent.name for path in Path("states").glob("*/peer.toml")) == ["ny", "owner-ca"]
-    assert sorted(path.name for path in Path("states/ca").iterdir()) == ["ca.crt", "ca.key"]
+    assert sorted(path.name for path in Path("states/ca").iterdir()) == ["ca.crt", "ca.key", "issued"]
     header, *lines = Path("states/ny/rows.csv").read_text().splitlines()
     assert header == "x,y"
     assert [[float(n) for n in line.split(",")] for line in lines] == [[k / 7, 1234567.25 + k] for k in range(1, 30, 2)]

@@ -93,7 +93,6 @@ def test_a_store_is_opened_only_as_what_it_is(tmp_path):
 
     changed("epsilon = 2.5", "epsilon = 3.0", LedgerError, "budget")
     changed('witness = "witness.json"', "", LedgerError, "has a witness")
-    changed('hears = ["hospital-c"]', 'hears = ["hospital-b"]', LedgerError, "with links")
     (tmp_path / "job.toml").write_text(job.replace("step = 0.5", "step = 0.4"))
     start_refused(file, LedgerError, "is the ledger of job")
     (tmp_path / "job.toml").write_text(job)

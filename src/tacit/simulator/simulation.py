@@ -17,6 +17,7 @@ import numpy as np
 from tacit import runtime
 from tacit.attacks.crew import labels_of, told_of, validate_liars
 from tacit.attacks.kinds import Attack
+from tacit.attacks.parts import part_of, relabelled
 from tacit.core import limits
 from tacit.core.contract import Algorithm, Array, Params, Tree
 from tacit.core.errors import ConfigError, DataError, ResultError
@@ -38,7 +39,6 @@ from tacit.simulator.readings import readings_of
 from tacit.simulator.round_metrics import Noted, RoundMetrics, all_noted, private_clip
 from tacit.streams import Stream
 from tacit.streams.learnt import public_of, refuse_undeclared
-from tacit.streams.parts import part_of, relabelled
 
 CHECKED_ROUNDS, CHECKED_BATCHES = 512, 1 << 17
 """How much of a stream a method's `check_data` gets: so many rounds, and so many batches in all."""

@@ -186,11 +186,11 @@ class RoundMachine:
         self.round = round_
         self._received, self._masks, self._absorbed = {}, {}, set()
 
-    def revise(self, views: Views) -> None:
+    def _revise(self, views: Views) -> None:
         """Take other liveness of links into the round under way; slots stay."""
         self._views = views
 
-    def forget_slot(self, slot: int) -> None:
+    def _forget_slot(self, slot: int) -> None:
         """Forget what came through an in-slot, which another neighbour may get."""
         self._received = {place: m for place, m in self._received.items() if place[2] != slot}
         self._absorbed = {place for place in self._absorbed if place[2] != slot}

@@ -92,7 +92,7 @@ class Members:
         if book.gone:
             self.book = book = self.terms.book(book.agent, book.waits, joins=True)
             node.machine.state = vacant_state(node, self.views(0))
-            node.machine.revise(self.views(node.round))
+            node.machine._revise(self.views(node.round))
         elif book.leaving or not book.file_says(self.terms.out):
             return
         for name in book.out:
@@ -169,7 +169,7 @@ class Members:
         for name, envelope in self._finals.items():
             link = self.book.into.get(name)
             if link is not None and machine.phase == 0:
-                machine.forget_slot(link.slot)
+                machine._forget_slot(link.slot)
                 machine.receive(envelope._replace(round=machine.round))
                 self._absorbed.add(name)
         self._finals = {name: final for name, final in self._finals.items() if name not in self._absorbed}
@@ -392,4 +392,4 @@ class Members:
     def _update(self) -> None:
         """Let the round under way know which links it has still to wait for; slots stay."""
         if not self.node.between_rounds:
-            self.node.machine.revise(self.views(self.node.round))
+            self.node.machine._revise(self.views(self.node.round))

@@ -45,7 +45,7 @@ def give_slots(node: Node, book: LinkBook, views: Callable[[int], Views]) -> Non
     if not kept:
         return
     for slot in (slot for slot, old in enumerate(kept.get("into", ())) if old == NO_SLOT):
-        machine.forget_slot(slot)
+        machine._forget_slot(slot)
     machine.state = moved_state(
         plan.algorithm, plan.role, plan.key, plan.params, machine.state, views(0), {book.links: kept}
     )
