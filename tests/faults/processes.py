@@ -186,7 +186,7 @@ class Federation:
     def look(self) -> None:
         """Read all logs on; a peer that ended by itself, or an error in a log, ends the campaign."""
         for member in self.members.values():
-            for event in member.look() if member.process is not None else ():
+            for event in member.look() if (member.directory / "log.jsonl").exists() else ():
                 if event["level"] == "error" or "Traceback" in event.get("text", ""):
                     raise PeerFailedError(f"{member.name} logged {event}")
 
