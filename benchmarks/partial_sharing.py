@@ -22,6 +22,8 @@ MODELS = ((4, 200), (40, 2_000), (400, 20_000), (4_000, 200_000))
 """Numbers that are shared, and of how many."""
 MESSAGES, FIRST = 50, 200
 """How many are sent, from which round on."""
+PATIENCE = 300.0
+"""Seconds for all messages of one size."""
 CLOSE = 0.1
 """How far from the prediction a measurement may be."""
 
@@ -42,8 +44,9 @@ async def receive(directory: Path, numbers: int) -> None:
     from tacit.peer.node.exchange import Position
 
     class Taking(Reception):
-        async def take(self, name: str, phase: int, sent: int, message: Any, masks: bytes) -> None:
-            self.at = Position(sent + 1, 0)
+        def take(self, arrival: Any) -> None:
+            arrival.decide(None)
+            self.at = Position(arrival.sent + 1, 0)
             asyncio.get_running_loop().call_soon(self.listener.progressed)  # when it is noted that it was taken in
 
     await Taking(4 * numbers, Position(FIRST, 0)).serve(directory)
@@ -69,6 +72,7 @@ async def send(directory: Path, port: int, numbers: int) -> Cost:
         def confirmed(self, name: str, position: Position) -> None:
             self.at = position.round
             self.changed.set()
+            dialer.wake()
 
         async def until(self, round_: int) -> None:
             while self.at < round_:
@@ -98,18 +102,21 @@ def measure(directory: Path, numbers: int) -> Cost:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as receiver:
         assert receiver.stdin is not None
         assert receiver.stdout is not None
-        cost = asyncio.run(send(directory, int(receiver.stdout.readline()), numbers))
-        receiver.stdin.close()
+        try:
+            port = int(receiver.stdout.readline())
+            cost = asyncio.run(asyncio.wait_for(send(directory, port, numbers), PATIENCE))
+        finally:
+            receiver.stdin.close()
     return cost
 
 
 def predict(numbers: int) -> Cost:
     """Return what it should be."""
     from tacit.peer.transport.codec import Codec
-    from tacit.peer.transport.traffic import CONNECTION, WINDOW_UPDATES, message_bytes, position_bytes
+    from tacit.peer.transport.traffic import CONNECTION, message_bytes, position_bytes
 
     codec = Codec(JOB, specs(4 * numbers))
-    return Cost(message_bytes(codec, 0, FIRST), position_bytes(FIRST) + WINDOW_UPDATES, CONNECTION)
+    return Cost(message_bytes(codec, 0, FIRST), position_bytes(FIRST), CONNECTION)
 
 
 def enrol(directory: Path) -> None:

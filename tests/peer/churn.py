@@ -112,12 +112,12 @@ class ChurnNetwork(Network):
         self._moved(host)
 
     def _leave(self, host: Host) -> None:
-        if any(link.is_open for link in host.node.members.book.out.values()):
+        if host.node.members.book.open_links:
             host.node.members.leave()
 
     def _rewire(self, host: Host) -> None:
         book = host.node.members.book
-        closable = [name for name, link in book.out.items() if link.is_open]
+        closable = book.open_links
         if len(closable) > self.degree:
             host.node.members.remove(self.moves.choice(closable))
         else:
@@ -127,7 +127,7 @@ class ChurnNetwork(Network):
         """Have peers with too few links open more, and see to it that everybody is sent to."""
         present = self.present()
         for host in present:
-            if host.node is not None and sum(one.last is None for one in host.node.members.book.out.values()) < 2:
+            if host.node is not None and sum(one.stage != "closing" for one in host.node.members.book.out.values()) < 2:
                 self._acting(host, self._add_link)
         for host in self.hosts.values():
             if host.node is None or host.node.members.book.leaving:
@@ -278,7 +278,7 @@ class ChurnNetwork(Network):
     def settled(self) -> bool:
         """Whether everybody is back, and no link is being opened or closed."""
         books = [host.node.members.book for host in self.hosts.values() if host.node is not None]
-        quiet = all(link.is_open for book in books for link in book.out.values())
+        quiet = all(len(book.open_links) == len(book.out) for book in books)
         return quiet and len(books) == len(self.hosts) and not any(book.joining or book.leaving for book in books)
 
     @property

@@ -16,7 +16,7 @@ from cryptography.x509.oid import NameOID
 
 from tacit.peer.identity import credentials
 from tacit.peer.identity.credentials import Credentials
-from tacit.peer.identity.identity import IdentityFiles
+from tacit.peer.identity.identity import Identity, IdentityFiles
 from tacit.peer.identity.pem_files import key_pem
 from tests.peer.linked import Federation, Hearing, Sending, ear, mouth, parcel, within
 
@@ -31,6 +31,9 @@ class Given:
 
     def credentials(self) -> Credentials:
         return self._credentials
+
+    def current(self) -> Identity:
+        return self._credentials.identity
 
 
 def signed(

@@ -210,7 +210,9 @@ def _there(
     for table in tables:
         for name in table.members or ():
             if name not in known:
-                raise ConfigError(f"{place} members: {name!r} is not a member; expected some of {', '.join(known)}")
+                raise ConfigError(
+                    f"{place} members: {name!r} is not a member; expected some of {', '.join(sorted(known))}"
+                )
     found = {}
     for role, names in members.items():
         about = [

@@ -6,9 +6,9 @@ planned, then opening (its receiver is asked), open, closing (its receiver is to
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import jax.numpy as jnp
 import numpy as np
@@ -22,6 +22,10 @@ FEWEST_SLOTS = 4
 """Of each side, beside the own one."""
 UNASSIGNED = 0
 """In the place of a slot: it is assigned when the next round begins."""
+AHEAD = 2
+"""Rounds for which a sender that asks for a link goes on before it waits for the answer."""
+Stage = Literal["planned", "opening", "open", "closing"]
+"""Of a link to a neighbour: its receiver is not asked yet, is asked, has agreed, is told that it ends."""
 
 
 @dataclass(frozen=True)
@@ -30,23 +34,21 @@ class OutLink:
 
     agent: int
     address: str
+    stage: Stage = "open"
     first: int = 0
     """Its first round; while it is opening, the round after which this peer waits for the receiver's answer."""
-    last: int | None = None
-    """Its last round, in which nothing is pushed any more; None: not known yet."""
-    opening: bool = False
-    planned: bool = False
-    """Whether its receiver was not asked yet."""
+    last: int = 0
+    """While it is closing: its last round, in which nothing is pushed any more; 0: it was never agreed on."""
     slot: int = UNASSIGNED
 
     @property
-    def is_open(self) -> bool:
-        """Whether it is neither opening nor closing."""
-        return self.last is None and not self.planned and not self.opening
+    def is_agreed(self) -> bool:
+        """Whether its receiver has agreed to it, so that it has a slot, or gets one."""
+        return self.stage == "open" or self.last > 0
 
     def is_live(self, t: int) -> bool:
         """Whether a message leaves over it in a round."""
-        return not (self.planned or self.opening) and self.first <= t and (self.last is None or t <= self.last)
+        return self.is_agreed and self.first <= t and (self.stage == "open" or t <= self.last)
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ class InLink:
     slot: int = UNASSIGNED
     asked: int = 0
     """Round that its sender named when it asked for it; 0: it is there from the beginning."""
+    is_agreed: ClassVar[bool] = True
 
 
 @dataclass
@@ -109,11 +112,10 @@ class LinkBook:
 
     def table(self) -> list[dict[str, Any]]:
         """Return all links as rows, for people."""
-        rows: list[dict[str, Any]] = []
-        for name, link in sorted(self.out.items()):
-            stages = {"planned": link.planned, "opening": link.opening, "closing": link.last is not None}
-            state = next((stage for stage, holds in stages.items() if holds), "open")
-            rows.append({"way": "out", "name": name, "state": state, "since": link.first, "address": link.address})
+        rows: list[dict[str, Any]] = [
+            {"way": "out", "name": name, "state": link.stage, "since": link.first, "address": link.address}
+            for name, link in sorted(self.out.items())
+        ]
         for name, heard in sorted(self.into.items()):
             state = "open" if heard.last is None else "closing"
             rows.append({"way": "in", "name": name, "state": state, "since": heard.first})
@@ -135,7 +137,9 @@ class LinkBook:
 
     def held_back_by(self, round_: int) -> set[str]:
         """Return the neighbours whose answer has to come before the round after `round_` may begin."""
-        return {name for name, link in self.out.items() if self.waits and link.opening and link.first <= round_}
+        return {
+            name for name, link in self.out.items() if self.waits and link.stage == "opening" and link.first <= round_
+        }
 
     def next_is(self, t: int) -> None:
         """Begin a round; what was to happen in the next one happens in it, for rounds may have been left out."""
@@ -143,7 +147,7 @@ class LinkBook:
             self.handed_on = self._first_push(t)
             self.leaving = self.handed_on is not None
         for name, link in self.out.items():
-            if link.last is not None and link.last > self.begun:
+            if link.last > self.begun:
                 self.out[name] = replace(link, last=max(t, link.first))
         self.begun = t
 
@@ -156,7 +160,7 @@ class LinkBook:
         kept: dict[Side, list[int]] = {}
         for side in ("out", "into"):
             links: dict[str, Any] = getattr(self, side)
-            new = [name for name, link in links.items() if link.slot == UNASSIGNED and not self._is_pending(link)]
+            new = [name for name, link in links.items() if link.slot == UNASSIGNED and link.is_agreed]
             if not new:
                 continue
             taken = {link.slot for link in links.values()}
@@ -172,26 +176,19 @@ class LinkBook:
                 links[name] = replace(links[name], slot=slot)
         return kept
 
-    @staticmethod
-    def _is_pending(link: OutLink | InLink) -> bool:
-        return isinstance(link, OutLink) and (link.planned or link.opening)
-
     def view(self, t: int, dtype: jnp.dtype) -> View:
         """Return this peer's view of its links in a round; round 0 is for first states, with every link."""
         out = [link for link in self.out.values() if link.slot and (t == 0 or link.is_live(t))]
-        pushing = [link for link in out if t == 0 or link.last is None or t < link.last]
+        pushing = [link.slot for link in out if t == 0 or link.stage == "open" or t < link.last]
         keeps = not (self.leaving and pushing and (self.handed_on is None or t <= self.handed_on))
-        share = 1 / (len(pushing) + keeps) if pushing else 0.0
-        shares = [link.slot for link in pushing]
-        own = 1 - sum(share for _ in shares) if keeps else 0.0
+        weights = dict.fromkeys(pushing, 1 / (len(pushing) + keeps)) if pushing else {}
+        own = 1 - sum(weights.values()) if keeps else 0.0
         heard = [link for link in self.into.values() if link.slot and (t == 0 or self._hears(link, t))]
         return runtime.make_view(
             agent=self.agent,
             round=t,
-            out=self._side(
-                "out", self.out, {link.slot for link in out}, {link.slot: share for link in pushing}, own, dtype
-            ),
-            into=self._side("into", self.into, {link.slot for link in heard}, {}, own, dtype),
+            out=self._side("out", self.out, out, weights, own, dtype),
+            into=self._side("into", self.into, heard, {}, own, dtype),
         )
 
     def _hears(self, link: InLink, t: int) -> bool:
@@ -201,8 +198,8 @@ class LinkBook:
     def _side(
         self,
         side: Side,
-        links: Mapping[str, OutLink | InLink],
-        live_slots: set[int],
+        links: Mapping[str, OutLink] | Mapping[str, InLink],
+        live_links: Sequence[OutLink] | Sequence[InLink],
         weights: Mapping[int, float],
         own: float,
         dtype: jnp.dtype,
@@ -213,7 +210,7 @@ class LinkBook:
         for link in links.values():
             if link.slot:
                 agent[link.slot] = link.agent
-        live[list(live_slots)] = True
+        live[[link.slot for link in live_links]] = True
         for slot, share in weights.items():
             weight[slot] = share
         return Links(jnp.asarray(agent), jnp.asarray(live), jnp.asarray(weight, dtype))
@@ -235,30 +232,27 @@ class LinkBook:
     def plan(self, name: str, agent: int, address: str) -> None:
         """Plan a link to a neighbour."""
         if name in self.out:
-            state = (
-                "is being closed: wait until `tacit peer links` no longer shows it"
-                if self.out[name].last
-                else "is there"
-            )
-            raise ConfigError(f"the link to {name!r} {state}")
+            stage = self.out[name].stage
+            remedy = "; wait until `tacit peer links list` no longer shows it" if stage == "closing" else ""
+            raise ConfigError(f"there is a link to {name!r}, which is {stage}{remedy}")
         if self.leaving:
             raise ConfigError("this peer leaves: no link is added to it any more")
-        self.out[name] = OutLink(agent, address, planned=True)
+        self.out[name] = OutLink(agent, address, "planned")
 
     def ask(self, name: str, round_: int) -> bool:
         """Begin to open a planned link whose receiver can be reached; whether there was one to open."""
         link = self.out.get(name)
-        if link is None or not link.planned or self.joining or self.leaving:
+        if link is None or link.stage != "planned" or self.joining or self.leaving:
             return False
-        self.out[name] = replace(link, planned=False, opening=True, first=round_ + AHEAD)
+        self.out[name] = replace(link, stage="opening", first=round_ + AHEAD)
         return True
 
     def opened(self, name: str, first: int, round_: int) -> bool:
         """Take the receiver's answer; whether it changes anything."""
         link = self.out.get(name)
-        if link is None or not link.opening:
+        if link is None or link.stage != "opening":
             return False
-        self.out[name] = replace(link, opening=False, first=max(first, round_ + 1))
+        self.out[name] = replace(link, stage="open", first=max(first, round_ + 1))
         return True
 
     def hear(self, name: str, agent: int, not_before: int, round_: int) -> int:
@@ -273,12 +267,11 @@ class LinkBook:
         link = self.out.get(name)
         if link is None:
             raise ConfigError(f"there is no link to {name!r}; it has {', '.join(sorted(self.out)) or 'none'}")
-        if link.planned:
+        if link.stage == "planned":
             del self.out[name]
-        elif link.opening:
-            self.out[name] = replace(link, opening=False, last=0)
-        elif link.last is None:
-            self.out[name] = replace(link, last=max(self.begun + 1, link.first))
+        elif link.stage != "closing":
+            last = max(self.begun + 1, link.first) if link.stage == "open" else 0
+            self.out[name] = replace(link, stage="closing", last=last)
 
     def close_in(self, name: str, last: int) -> None:
         """Note the last round of a link from a neighbour."""
@@ -297,27 +290,23 @@ class LinkBook:
         if not self.out:
             self.gone = True
             return True
-        still = [name for name, link in self.out.items() if link.last is None]
+        still = self.open_links
         for name in still:
             self.close(name)
         return bool(still)
 
     def _first_push(self, t: int) -> int | None:
         """Return the first round from t on in which something can be pushed; None where no link is open."""
-        return max(t, min(link.first for link in self.out.values() if link.is_open)) if self._has_open else None
+        return max(t, min(self.out[name].first for name in self.open_links)) if self.open_links else None
 
     @property
-    def _has_open(self) -> bool:
-        return any(link.is_open for link in self.out.values())
+    def open_links(self) -> list[str]:
+        """Out-neighbours whose links are neither opening nor closing."""
+        return [name for name, link in self.out.items() if link.stage == "open"]
 
     def restart_at(self, t: int) -> None:
         """Take the rounds of all links back to one that begins before them."""
         for name, link in self.out.items():
-            last = None if link.last is None else min(link.last, t)
-            self.out[name] = replace(link, first=min(link.first, t), last=last)
+            self.out[name] = replace(link, first=min(link.first, t), last=min(link.last, t))
         self.into = {name: replace(link, first=min(link.first, t)) for name, link in self.into.items()}
         self.begun = t - 1
-
-
-AHEAD = 2
-"""Rounds for which a sender that asks for a link goes on before it waits for the answer."""

@@ -44,6 +44,11 @@ class FixedLinks:
         """Return role and id of a neighbour."""
         return self._places[name]
 
+    def table(self) -> list[dict[str, Any]]:
+        """Return all links as rows, for people."""
+        sides = (("out", self.sends_to), ("in", self.hears))
+        return [{"way": way, "name": name, "state": "open"} for way, names in sides for name in sorted(names)]
+
     def expects(self, name: str) -> bool:
         """Whether a peer that is not heard may ask for a link."""
         return False

@@ -79,6 +79,10 @@ class Members:
         """The book as plain data."""
         return self.book.facts()
 
+    def table(self) -> list[dict[str, Any]]:
+        """Return all links as rows, for people."""
+        return self.book.table()
+
     def expects(self, name: str) -> bool:
         """Whether a peer that is not heard may speak of links: whoever is certified, or none could be closed."""
         return True
@@ -145,7 +149,7 @@ class Members:
     @property
     def _handed_over(self) -> bool:
         """Whether a leaver has nothing more to do than to hear that its links are closed."""
-        return all(link.last is not None and self.book.begun >= link.last for link in self.book.out.values())
+        return all(link.stage == "closing" and self.book.begun >= link.last for link in self.book.out.values())
 
     def begin(self, batch: Batch, records: Iterable[int] | None) -> list[Envelope]:
         """Begin the next round; where it cannot, for want of budget, the book stays as it was."""
@@ -220,7 +224,7 @@ class Members:
         """Return the out-neighbours whose last message is kept until they have absorbed it, with its round."""
         if self.book.waits:
             return {}
-        return {name: link.last for name, link in self.book.out.items() if link.last is not None}
+        return {name: link.last for name, link in self.book.out.items() if link.stage == "closing"}
 
     def early(self, name: str) -> bool:
         """Whether a neighbour's messages have to wait for a slot."""
@@ -257,11 +261,11 @@ class Members:
     def leave(self) -> None:
         """Begin to leave."""
         book = self.book
-        if not any(link.is_open for link in book.out.values()):
+        if not book.open_links:
             raise ConfigError(
                 "this peer has no open link to hand on what it holds: add one (`tacit peer links add`), then leave"
             )
-        for name in [name for name, link in book.out.items() if not link.is_open]:
+        for name in sorted(book.out.keys() - set(book.open_links)):
             self._close(name)
         book.leaving = True
         if self.node.between_rounds:
@@ -290,9 +294,9 @@ class Members:
         link = self.book.out.get(name)
         if link is None:
             return []
-        if link.opening:
+        if link.stage == "opening":
             return [Notice(Kind.OPEN, link.first, self.terms.invitation).packed()]
-        if link.last is not None and self.book.begun >= link.last:
+        if link.stage == "closing" and self.book.begun >= link.last:
             return [Notice(Kind.CLOSE, link.last).packed()]
         return []
 
@@ -355,16 +359,16 @@ class Members:
 
     def _heard_from_receiver(self, name: str, link: OutLink, notice: Notice) -> None:
         if notice.kind is Kind.OPENED:
-            if self.book.waits and link.opening and notice.round <= self.node.round:
+            if self.book.waits and link.stage == "opening" and notice.round <= self.node.round:
                 raise MessageRefused("round", f"a link from round {notice.round} on, and it is round {self.node.round}")
-            if link.opening and notice.round > link.first + LONGEST_LEAP:
+            if link.stage == "opening" and notice.round > link.first + LONGEST_LEAP:
                 self.book.close(name)
                 self.refusals.append((name, f"it would begin with round {notice.round}, which is far away"))
                 self.node.flush()
             elif self.book.opened(name, notice.round, self.node.round):
                 self.node.flush()
         elif notice.kind is Kind.CLOSED:
-            if link.last == notice.round:
+            if link.stage == "closing" and link.last == notice.round:
                 self._drop_out(name)
         elif notice.kind is Kind.LEAVE:
             self._asked_to_stop(name, link)
@@ -372,15 +376,14 @@ class Members:
             self._refused(name, link, notice.text)
 
     def _asked_to_stop(self, name: str, link: OutLink) -> None:
-        others = [other for other, one in self.book.out.items() if other != name and one.is_open]
-        if link.last is not None or (self.book.leaving and not others):
+        if link.stage == "closing" or (self.book.leaving and self.book.open_links == [name]):
             return  # a leaver keeps its last link until all that it holds has gone over it
-        self.book.close(name)
+        self._close(name)
         self._update()
         self.node.flush()
 
     def _refused(self, name: str, link: OutLink, why: bytes) -> None:
-        if link.opening:
+        if link.stage == "opening":
             self.refusals.append((name, why.decode(errors="replace")))
             self._drop_out(name)
 

@@ -74,8 +74,7 @@ class LinkTalk:
         for way, name in sorted(self._told.keys() | states.keys()):
             state = states.get((way, name), "gone")
             if self._told.get((way, name), "gone") != state:
-                direction = "out" if way == "out" else "in"
-                self._links.log.info("link changed", neighbour=name, direction=direction, state=state)
+                self._links.log.info("link changed", neighbour=name, direction=way, state=state)
         self._told = states
 
     def _take(self, name: str, payload: bytes) -> None:

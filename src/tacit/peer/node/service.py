@@ -185,10 +185,7 @@ class PeerService(CloseOnce):
 
     def link_table(self) -> list[dict[str, Any]]:
         """Return all links of this peer, as plain data."""
-        if self.node.members is not None:
-            return self.node.members.book.table()
-        sides = (("out", self.node.sends_to), ("in", self.node.hears))
-        return [{"way": way, "name": name, "state": "open"} for way, names in sides for name in sorted(names)]
+        return self.node.links.table()
 
     async def change(self, act: Callable[[Members], None]) -> None:
         """Change this peer's links, between two steps; what is refused is a ConfigError."""

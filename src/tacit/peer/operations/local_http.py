@@ -1,6 +1,7 @@
-"""HTTP/1.1 server for programs on the peer's own machine: health, metrics, status, learn and predict.
+"""HTTP/1.1 server for programs on the peer's own machine: health, metrics, status, learn, predict and control.
 
-It binds to loopback addresses only and has no way to stop the peer or to change it. A web page in a browser on this
+It binds to loopback addresses only. What changes the peer's links (/control) takes the token in its control file, which
+only its user can read. A web page in a browser on this
 machine cannot use it: a request must name a loopback host (against DNS rebinding), and a POST must declare
 application/json, which a browser does not send to another site unasked.
 """
