@@ -91,7 +91,7 @@ MEMBERSHIP = (
             ("the last total is lost", "            self._finals[name] = envelope\n", "            pass\n"),
             (
                 "a sender forgets a link before its receiver has all",
-                "            if link.last == notice.round:\n",
+                '            if link.stage == "closing" and link.last == notice.round:\n',
                 "            if True:\n",
             ),
             (
