@@ -67,7 +67,7 @@ class Ignored:
 class Reception:
     """Hears everybody, takes no letters, and says how far it is."""
 
-    job, position_interval = JOB, 1
+    job, position_interval, patience = JOB, 1, 0
 
     def __init__(self, size: int, at: Any) -> None:
         self.specs, self.at = specs(size), at

@@ -63,7 +63,8 @@ class Peer:
         self.store = PeerStore.create(directory / "s.db", BUDGET, "job")
         self.node = Node(setting.plans[OWN], self.store, 1.0, 0.0, setting.functions)
         assert self.node.hears == self.node.sends_to == {LIAR, HONEST}
-        self.job, self.specs, self.position_interval = self.node.plan.job, self.node.specs, self.node.position_interval
+        self.job, self.specs = self.node.plan.job, self.node.specs
+        self.position_interval, self.patience = self.node.position_interval, self.node.patience
         self.refusals: Counter[str] = Counter()
         self.taken = self.own = self.heard = 0
         self.before: Any = None

@@ -74,7 +74,7 @@ STORE = of(
             "if False:",
             f"{DAMAGE}::test_a_ledger_without_a_peer_s_tables_is_no_store",
         ),
-        ("a broadcast is stored for each receiver", "if id(content) not in shared:", "if True:", AGAIN),
+        ("a broadcast is stored for each receiver", "put[id(p.content)])", "self._put(connection, p.content))", AGAIN),
         ("shared content goes with the first parcel", "if old not in kept:", "if True:", SHARED),
         (
             "dropped parcels stay in the file",
@@ -98,7 +98,7 @@ STORE = of(
         ),
         ("any sample may be used up", "        self._refuse_unknown(used)\n", "", QUEUE),
         ("numbers of pieces are used again", "self._next += len(parts)", "self._next += 0", AGAIN),
-        ("parcels are numbered from one", "newest + 1)", "1)", SHARED, MODEL),
+        ("parcels are numbered from one", "itertools.count(1 + max(", "itertools.count(1 + 0 * max(", SHARED, MODEL),
         (
             "samples are numbered from one",
             "last = self._state.appended  # as it is now",

@@ -166,7 +166,7 @@ class Diary(Watched):
 class Hearing(Watched):
     """A reception that takes every message once, and holds back while `gate` is shut."""
 
-    position_interval = 1
+    position_interval, patience = 1, 0
 
     def __init__(self, *neighbours: str, specs: Sequence[MessageSpec] = SPECS, job: str = JOB) -> None:
         self.job, self.specs, self.neighbours = job, specs, neighbours

@@ -380,8 +380,12 @@ def test_a_flipped_bit_is_never_another_list(signed, data):
     bit = data.draw(st.integers(0, 8 * len(der) - 1))
     der[bit // 8] ^= 1 << bit % 8
     content = b"-----BEGIN X509 CRL-----\n" + base64.encodebytes(der) + b"-----END X509 CRL-----\n"
-    with pytest.raises(IdentityError):
-        read_list(content, authorities(authority), authority.ca)
+    try:
+        found = read_list(content, authorities(authority), authority.ca)
+    except IdentityError:
+        return
+    # What is signed is the same to the bit: the number of unused bits in the signature's own encoding was changed.
+    assert (found.number, found.entries) == (good.number, good.entries)
 
 
 @pytest.mark.parametrize("content", [b"", b"junk", b"-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,7 +18,9 @@ class StackedInbox(Inbox):
     def __init__(self, entries: Message, arrived: Array, weight: Array | None, slots: int) -> None:
         self._entries, self.arrived, self.weight, self.slots = entries, arrived, weight, slots
         index = np.arange(arrived.shape[0], dtype=np.int32)  # by NumPy: no operation is dispatched
-        self.slot, self.age = jnp.asarray(index % slots), jnp.asarray(index // slots)
+        self.slot, self.age = cast("Array", index % slots), cast("Array", index // slots)
+        if isinstance(arrived, jax.Array):  # else all is on its way to a compiled function, which puts it on the device
+            self.slot, self.age = jnp.asarray(self.slot), jnp.asarray(self.age)
 
     def values(self) -> Message:
         """Every entry; zeros where nothing arrived."""

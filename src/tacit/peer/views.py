@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from tacit import runtime
-from tacit.core.contract import Algorithm, Links, View
+from tacit.core.contract import Algorithm, Array, Links, View
 from tacit.graphs import Graph, RoundGraph, Topology
 from tacit.peer.machine.rounds import Views
 from tacit.privacy.noise import hides
@@ -110,7 +111,7 @@ class AgentViews:
                 known = self._view(name, role, agent, t, size, now[name])
                 if name not in self._varying and t:
                     self._fixed_views[name, role, agent, size] = known
-            result[name] = known._replace(round=jnp.asarray(np.int32(t)))
+            result[name] = known._replace(round=cast("Array", np.int32(t)))  # not put on the device before it is used
         return result
 
     def _view(self, name: str, role: str, agent: int, t: int, size: int, now: RoundGraph) -> View:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -71,17 +71,23 @@ def fits(message: Message, spec: Message) -> bool:
     return all(isinstance(a, np.ndarray | np.generic) and (a.shape, a.dtype) == (b.shape, b.dtype) for a, b in pairs)
 
 
-def for_slot(outbox: Outbox, slot: int, view: View) -> Message:
-    """Return the message through one out-slot, as it is sent."""
-    weight = np.asarray(view.out.weight)[slot]
+def by_slot(outbox: Outbox, slots: Sequence[int], view: View) -> dict[int, Message]:
+    """Return the message through each out-slot, as it is sent; where several are alike, they are one object."""
+    whole: Message = jax.tree.map(np.asarray, outbox.message)
 
-    def share(leaf: Array) -> np.ndarray:
-        if outbox.delivery == "per_slot":
-            return np.asarray(np.asarray(leaf)[slot])
-        return np.asarray(leaf) * weight.astype(leaf.dtype) if outbox.delivery == "push" else np.asarray(leaf)
+    def part(slot: int) -> Any:
+        return jax.tree.map(lambda leaf: np.asarray(leaf[slot]), whole)
 
-    message: Message = jax.tree.map(share, outbox.message)
-    return message
+    def share(weight: np.generic) -> Any:
+        return jax.tree.map(lambda leaf: leaf * weight.astype(leaf.dtype), whole)
+
+    if outbox.delivery == "per_slot":
+        return {slot: part(slot) for slot in slots}
+    if outbox.delivery != "push":
+        return dict.fromkeys(slots, whole)
+    weights = np.asarray(view.out.weight)
+    shares = {weight: share(weight) for weight in set(weights[list(slots)])}
+    return {slot: shares[weights[slot]] for slot in slots}
 
 
 def stacked(spec: runtime.MessageSpec, found: Mapping[int, Message], view: View, longest_delay: int) -> StackedInbox:

@@ -11,7 +11,7 @@ from tacit import runtime
 from tacit.core.contract import Batch, Key, Message, Params, State, View
 from tacit.core.errors import ContractError, MessageRefused, PrivacyError
 from tacit.core.inbox import StackedInbox
-from tacit.peer.machine.envelopes import Envelope, fits, for_slot, misfit, stacked, too_late
+from tacit.peer.machine.envelopes import Envelope, by_slot, fits, misfit, stacked, too_late
 from tacit.peer.machine.functions import AgentFunctions
 from tacit.peer.machine.releases import Releaser, refuse_unnumbered
 from tacit.peer.machine.snapshots import Memories, Snapshot
@@ -353,8 +353,8 @@ class RoundMachine:
         self.memories = (*self.memories[:index], ready.memory, *self.memories[index + 1 :])
         envelopes = []
         agents, addressed = np.asarray(view.out.agent), np.asarray(ready.addressed)
-        for slot in np.flatnonzero(addressed):
-            message = for_slot(outbox, int(slot), view)
+        messages = by_slot(outbox, np.flatnonzero(addressed).tolist(), view)
+        for slot, message in messages.items():
             if slot == 0:
                 self._own = message
             else:

@@ -7,7 +7,7 @@ what it may forget, and with receipts of what it refused. B needs no way to call
     B: welcome(position)             A sends again whatever the position does not cover
     A: header, content, content ...  one message
     B: receipt(why)                  if B refuses it
-    B: progress(position)            after the commit at B that covers a message of A
+    B: progress(position)            after a commit at B that covers a message of A; where rounds wait, for several
     A: letter(recipient)             a sealed key message for another neighbour of B; B answers what became of it
     B: letter(sender)                one that B passes on
     either: notice, beat, end        a few bytes of another protocol; a sign of life; the last word
@@ -56,6 +56,10 @@ class KnownPosition:
         if position == self.position:
             return False
         return position.round >= self.position.round + self._every or any(at < position for at in self._uncovered)
+
+    def is_urgent(self, position: Position, patience: int) -> bool:
+        """Whether a position that is due may not be left: the neighbour's is `patience` rounds old."""
+        return position.round >= self.position.round + patience
 
     def tell(self, position: Position) -> None:
         """Note that this position is sent."""
@@ -120,6 +124,8 @@ class Reception(Protocol):
     """Message spec of each phase."""
     position_interval: int
     """Rounds after which a position is sent to a neighbour even if it confirms nothing."""
+    patience: int
+    """Rounds for which a position that confirms something may wait for the next one; 0: it is sent at once."""
 
     def admit(self, name: str) -> None:
         """Return if this peer hears `name` on any link; otherwise raise MessageRefused("sender")."""

@@ -44,11 +44,14 @@ class NodeLinks:
         self.node, self._watch, self._events, self.log, self._on_fault = node, watch, events, log, on_fault
         self.job = node.plan.job
         self.specs: Sequence[MessageSpec] = node.specs
-        self.position_interval = node.position_interval
+        self.position_interval, self.patience = node.position_interval, node.patience
         self.turn = asyncio.Lock()
         self.frozen = False
         """Whether rounds have ended by a fault: the last commit is the truth, and no link changes any more."""
         self._looking = False
+        self._lacking = 0
+        """Messages that have to come before there is anything to do, where rounds wait for all of them."""
+        self._seen_commits = 0
         self._waiters: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
         self._inbox: list[Arrival] = []
         self._greetings: dict[str, int] = {}
@@ -128,6 +131,7 @@ class NodeLinks:
         for condition, waiter in self._waiters:
             if not waiter.done() and condition():
                 waiter.set_result(None)
+        self._lacking = len(self.node.missing()) if self.node.waits else 0
 
     def undelivered(self, connected: bool) -> bool:
         """Whether any out-neighbour, or any that is `connected`, has messages to confirm."""
@@ -142,6 +146,9 @@ class NodeLinks:
             self._talk.speak()
         self.look()
         self.listener.progressed()
+        if self._talk is None and self._seen_commits == self.node.outbox.commits:
+            return
+        self._seen_commits = self.node.outbox.commits
         for dialer in self.dialers.values():
             dialer.wake()
 
@@ -258,7 +265,9 @@ class NodeLinks:
             digest = hashlib.sha256(self.node.codec.pack(phase, arrival.message)).hexdigest()
             self.log.debug("message", neighbour=name, links=links, phase=phase, round=sent, digest=digest)
         self._inbox.append(arrival)
-        self.look()
+        self._lacking -= 1
+        if self._lacking <= 0:
+            self.look()
 
     def noticed(self, name: str, payload: bytes) -> None:
         """Keep a notice about a link for the next look; where links are fixed, there are none."""

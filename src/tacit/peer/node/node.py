@@ -123,11 +123,13 @@ class Node:
 
     @property
     def position_interval(self) -> int:
-        """Rounds after which this peer sends its position to in-neighbours even if it confirms nothing.
-
-        More where a round waits for every neighbour: senders then send all they have, wherever the receiver is.
-        """
+        """Rounds after which in-neighbours get a position that confirms nothing; under `wait` they need few."""
         return FURTHEST_AHEAD if self.waits else HORIZON
+
+    @property
+    def patience(self) -> int:
+        """Rounds for which a confirmation may wait: senders that are not held back by it go on."""
+        return FURTHEST_AHEAD // 2 if self.waits and not self.plan.longest_delay else 0
 
     @property
     def round(self) -> int:
@@ -315,12 +317,10 @@ class Node:
         if name not in self.hears:
             raise MessageRefused("sender", f"{name!r} has no link to {self.plan.name!r} yet, or no longer")
         self.announced(name, sent)
-        role, agent = self.links.place_of(name)
-        phases = self.plan.algorithm.phases
+        (role, agent), phases = self.links.place_of(name), self.plan.algorithm.phases
         if 0 <= phase < len(phases) and phases[phase].source != role:
-            raise MessageRefused(
-                "address", f"phase {phase} comes from a {phases[phase].source!r}, {name!r} is a {role!r}"
-            )
+            whose = f"phase {phase} comes from a {phases[phase].source!r}"
+            raise MessageRefused("address", f"{whose}, {name!r} is a {role!r}")
         envelope = Envelope(links, phase, sent, agent, self.plan.agent, message, masks)
         if not self.links.keeps(name, envelope):
             self.machine.receive(envelope)

@@ -26,6 +26,8 @@ class Outbox:
         self._notices: dict[str, Parcel] = {}
         """The one message that goes to an out-neighbour far behind, until it sends a position."""
         self._dropped: list[Parcel] = []
+        self.commits = 0
+        """Commits that have brought parcels."""
         self.pinned: dict[str, int] = {}
         """Out-neighbour -> round of the one message that is kept until its link is gone."""
 
@@ -50,9 +52,10 @@ class Outbox:
                 )
             self.parcels[parcel.receiver].append(parcel)
 
-    def committed(self, parcels: Iterable[Parcel]) -> None:
+    def committed(self, parcels: Sequence[Parcel]) -> None:
         """Add parcels that a commit has made durable; the store has let go of those that were dropped."""
         self._dropped = []
+        self.commits += bool(parcels)
         for parcel in parcels:
             self.parcels[parcel.receiver].append(parcel)
 
@@ -147,19 +150,20 @@ def parcels_of(
     plan: Plan,
     codec: Codec,
     machine: RoundMachine,
-    envelopes: Iterable[Envelope],
+    envelopes: Sequence[Envelope],
     name_of: Callable[[str, int], str],
 ) -> list[Parcel]:
     """Return what a phase sends; neighbours that it does not call get an empty parcel, or they would wait for ever.
 
     `name_of` is from a role and an id to the name of a neighbour.
     """
-    once: dict[bytes, bytes] = {}  # a broadcast is stored once
+    packed: dict[int, bytes] = {}  # by identity: a broadcast is one object for all of its receivers, and stored once
     parcels = []
     for links, phase, round_, _, receiver, message, _ in envelopes:
         name = name_of(plan.algorithm.phases[phase].target, receiver)
-        content = codec.pack(phase, message)
-        parcels.append(Parcel(links, phase, round_, name, once.setdefault(content, content)))
+        if id(message) not in packed:
+            packed[id(message)] = codec.pack(phase, message)
+        parcels.append(Parcel(links, phase, round_, name, packed[id(message)]))
     if machine.phase is not None:
         current = plan.algorithm.phases[machine.phase]
         names = [name_of(current.target, agent) for agent in machine.not_called]

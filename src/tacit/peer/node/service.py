@@ -1,7 +1,7 @@
 """A running peer: the sans-IO node, driven over TLS in real time.
 
-The node is used by one task at a time: steps of a round run in one worker thread while the event loop answers pings and
-reads messages, which are let in between two steps (`links.py`).
+The node is used by one task at a time. Short steps of a round are done by the event loop, longer ones by a worker
+thread while the loop answers pings and reads messages, which are let in between two steps (`links.py`).
 """
 
 from __future__ import annotations
@@ -44,6 +44,10 @@ if TYPE_CHECKING:
     from tacit.peer.operations.standing import StandingWatch
 
 
+SHORT_STEP = 0.02
+"""Seconds up to which the event loop does a step itself."""
+
+
 class PeerService(CloseOnce):
     """One running peer. Make it, `listen`, `start` it, and `stop` it or wait until it is `finished`."""
 
@@ -76,6 +80,8 @@ class PeerService(CloseOnce):
         self._compared: Callable[[], tuple[Params, Params]] | None = None
         """Computes the model without and with its neighbours, of the last round."""
         self._worker = worker
+        self._effort = 1.0
+        """Seconds that the longest of the last steps took; a long one is forgotten in time."""
         self._store = store
         self._pads: dict[str, PairwiseSecrets] = {}
         self.node = Node(plan, store, pace.deadline, time.monotonic(), pads=self._pads.get)
@@ -333,8 +339,19 @@ class PeerService(CloseOnce):
     async def _step(self, work: Callable[[], None]) -> None:
         async with self.links.turn:
             self.links.apply_news()
-            await self._in_worker(work)
+            if self._effort < SHORT_STEP:  # a thread would take longer to be woken
+                self._timed(work)
+            else:
+                await self._in_worker(lambda: self._timed(work))
         self._moved()
+
+    def _timed(self, work: Callable[[], None]) -> None:
+        """Do a step, and note how long it took if it is among the longest of late."""
+        began = time.monotonic()
+        try:
+            work()
+        finally:
+            self._effort = max(time.monotonic() - began, 0.9 * self._effort)
 
     async def _in_worker(self, work: Callable[[], None]) -> None:
         # Not to be left half-way: the turn is over when the thread is.

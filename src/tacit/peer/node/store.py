@@ -15,6 +15,7 @@ samples, the keys of masks and the digests of used records. It has no key: it fi
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
@@ -315,16 +316,13 @@ class PeerStore:
     def _put_parcels(
         self, connection: sqlite3.Connection, parcels: Sequence[Parcel], outbox: dict[Key, tuple[Waiting, bytes]]
     ) -> int:
-        newest = max((row.id for row, _ in self._state.outbox.values()), default=0)
-        shared: dict[int, Content] = {}  # by identity: a broadcast is one object for all of its receivers
-        for number, parcel in enumerate(parcels, newest + 1):
-            content = parcel.content
-            if id(content) not in shared:
-                shared[id(content)] = self._put(connection, content)
-            row = Waiting(number, parcel.receiver, parcel.links, parcel.round, parcel.phase, shared[id(content)])
-            outbox[row.key] = row, row.fingerprint
-            connection.execute("INSERT INTO parcel VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*row[:5], *row.content))
-        return sum(len(content) for content in {id(p.content): p.content for p in parcels}.values())
+        numbers = itertools.count(1 + max((row.id for row, _ in self._state.outbox.values()), default=0))
+        contents = {id(p.content): p.content for p in parcels}  # a broadcast is one object for all of its receivers
+        put = {key: self._put(connection, content) for key, content in contents.items()}
+        rows = [Waiting(next(numbers), p.receiver, p.links, p.round, p.phase, put[id(p.content)]) for p in parcels]
+        connection.executemany(f"INSERT INTO parcel VALUES (?{', ?' * 7})", ((*row[:5], *row.content) for row in rows))
+        outbox.update({row.key: (row, row.fingerprint) for row in rows})
+        return sum(map(len, contents.values()))
 
     def _loaded(self, contents: Sequence[tuple[str, Content]]) -> list[bytes]:
         found = self.ledger.read(lambda connection: [_load(connection, c.first, c.pieces) for _, c in contents])

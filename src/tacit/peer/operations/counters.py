@@ -117,6 +117,8 @@ class Counters:
             # A counter begins at 0 rather than with its first event, or a rate would miss that event.
             known = product(*(self._allowed[label] for label in metric.labels)) if metric.kind == "counter" else ()
             self._values[metric.name] = dict.fromkeys(known, 0.0)
+        self._found: dict[tuple[object, ...], tuple[Metric, tuple[str, ...]]] = {}
+        """Calls -> the series that they are about."""
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
@@ -164,6 +166,15 @@ class Counters:
                 yield family
 
     def _find(self, name: str, labels: dict[str, str], kind: Kind | None) -> tuple[Metric, tuple[str, ...]]:
+        called = (name, kind, *labels.items())
+        found = self._found.get(called)
+        if found is None:
+            found = self._looked_up(name, labels, kind)
+            if OTHER not in found[1]:  # else there might be any number of them
+                self._found[called] = found
+        return found
+
+    def _looked_up(self, name: str, labels: dict[str, str], kind: Kind | None) -> tuple[Metric, tuple[str, ...]]:
         metric = self._metrics.get(name)
         if metric is None:
             raise ContractError(f"figure {name!r} is not declared; add it to METRICS")

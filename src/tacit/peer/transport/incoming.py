@@ -104,11 +104,19 @@ class IncomingLink:
             self._told.tell(position)
             self.send(Place(*position).frame(wire.PROGRESS))
 
-    def tell_if_due(self) -> None:
-        """Send the position if it covers a message, or is the first in a while."""
+    def tell_if_due(self, patience: int = 0) -> bool:
+        """Send the position if it covers a message, or is the first in a while; returns whether it was left for later.
+
+        That is done for as many rounds as `patience` says.
+        """
         # One that does not read hears the last position, when it does.
-        if self.welcomed and not self.stream.pending and self._told.is_due(self._reception.position(self.name)):
-            self.tell()
+        position = self._reception.position(self.name)
+        if not self.welcomed or self.stream.pending or not self._told.is_due(position):
+            return False
+        if not self._told.is_urgent(position, patience):
+            return True
+        self.tell()
+        return False
 
     # -- what comes ----------------------------------------------------------------------------------------------------
 
@@ -229,7 +237,8 @@ class IncomingLink:
             self._told.holds(arrival.sent, arrival.phase)
         if refusal is not None:
             self._refuse(refusal, Header(arrival.phase, arrival.sent))
-        self._moved()  # a late one may be covered already
+        if self._told.is_due(self._reception.position(self.name)):
+            self._moved()  # a late one is covered already
         self._set_pace()
         if self._retiring:
             self._retire()

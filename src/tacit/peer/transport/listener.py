@@ -40,6 +40,8 @@ class Limits(NamedTuple):
     """Between two signs of life; all peers have the same."""
     ping_timeout: float = 4.0
     """For which a sign of life may be late."""
+    confirm_within: float = 0.1
+    """For which a position may be left, where rounds wait for every neighbour and so keep its messages anyway."""
     door: DoorLimits = DoorLimits()
     """Limits for connections that have not proved their identity."""
     neighbours: int = 0
@@ -58,6 +60,7 @@ class Listener:
         self._links: dict[str, IncomingLink] = {}
         self._door: Door | None = None
         self._telling = False
+        self._reminder: asyncio.TimerHandle | None = None
 
     @property
     def connected(self) -> frozenset[str]:
@@ -93,6 +96,8 @@ class Listener:
         if self._door is None:
             return
         self._door.shut()
+        if self._reminder is not None:
+            self._reminder.cancel()
         for link in tuple(self._links.values()):
             link.tell()
             link.end(End("", "this peer stops"))
@@ -107,6 +112,13 @@ class Listener:
 
     def _tell(self) -> None:
         self._telling = False
+        patience = self._reception.patience
+        left = [link.tell_if_due(patience) for link in tuple(self._links.values())]
+        if any(left) and self._reminder is None:
+            self._reminder = asyncio.get_running_loop().call_later(self._limits.confirm_within, self._tell_the_rest)
+
+    def _tell_the_rest(self) -> None:
+        self._reminder = None
         for link in tuple(self._links.values()):
             link.tell_if_due()
 

@@ -75,9 +75,9 @@ def forecast(
 ) -> Forecast | None:
     """Forecast a run with `sent` messages per (round, phase), over the links of its views.
 
-    A link that is up in a phase carries a message, empty or not; each is confirmed, and a link that was silent for
-    `position_interval` rounds gets a position. None where messages are masked: their tags and the
-    messages by which keys are agreed on are not counted here.
+    A link that is up in a phase carries a message, empty or not; each is confirmed (in a fast run one position confirms
+    several, so that this is the most), and a link that was silent for `position_interval` rounds gets a position. None
+    where messages are masked: their tags and the messages by which keys are agreed on are not counted here.
     """
     codec = Codec("", specs)
     if any(layout.masked for layout in codec.layouts):

@@ -36,6 +36,8 @@ Also = Callable[[sqlite3.Connection], int]
 
 APPLICATION_ID = 0x74614C31
 """SQLite's mark of a ledger's file ("taL1")."""
+PAGE_BYTES = 1 << 14
+"""Of a new file: large states take half of the time that they take with SQLite's own 4096, small ones no more."""
 LONGEST_VALUE = 1 << 20
 """Bytes of one column: more than any event needs; a damaged length must not make us allocate gigabytes."""
 SMALLEST_INTEGER = -(2**63)
@@ -172,6 +174,7 @@ def write_new(path: Path, genesis: Genesis, also: Also | None, witnessed: Callab
     draft = Path(name)
     try:
         with contextlib.closing(_connect(draft, "rw")) as connection:
+            connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {FORMAT}")
             connection.execute("PRAGMA journal_mode = WAL")
