@@ -17,6 +17,7 @@ from tacit.peer.membership.notices import Kind, Notice
 from tacit.peer.membership.terms import OpenLinks
 from tacit.peer.node.assignment import NOTHING_BOOKED
 from tacit.peer.node.node import Node
+from tacit.peer.node.snapshot import encode
 from tacit.peer.node.store import PeerStore
 from tacit.peer.transport.codec import LAST_ROUND
 from tests.peer.settings import Setting
@@ -142,6 +143,34 @@ def test_a_joiner_whose_only_sender_goes_waits_for_another(make):
     assert not node.ready(0.0)
     _say(node, "peer-3", Kind.OPEN, 9)
     assert node.ready(0.0)
+
+
+def test_a_joiner_that_others_wait_for_leaves_no_round_out(make):
+    node = make(online_push_sum, out=(1,), joins=True)
+    _say(node, "peer-2", Kind.OPEN, 4)
+    node.members.reached("peer-1")
+    _say(node, "peer-1", Kind.OPENED, node.round + 4)
+    _say(node, "peer-2", Kind.CLOSE, 0)  # before anything has come from it
+    _say(node, "peer-3", Kind.OPEN, 20)
+    promised, told = node.members.book.out["peer-1"].first, []
+    while node.round < promised and node.ready_to_begin:
+        _begin(node)
+        told += [parcel.round for parcel in node.waiting("peer-1")]
+        node.proceed(0.0)
+    assert told == [promised]
+
+
+@both
+def test_a_leaver_that_dies_after_its_last_link_has_left_all_the_same(make, method):
+    node = make(method, out=(1,), into=(2,))
+    node.members.leave()
+    book = node.members.book
+    book.into.clear()
+    book.out.clear()
+    book.handed_on = book.begun = node.round
+    node.store.commit(snapshot=encode(node.machine.snapshot(), None, book.facts()))
+    again = Node(node.plan, node.store, 1.0, 0.0, _setting(method).functions)
+    assert again.members.book.gone
 
 
 def test_rounds_of_peers_without_a_link_do_not_count(make):

@@ -300,6 +300,11 @@ class LinkBook:
         return max(t, min(self.out[name].first for name in self.open_links)) if self.open_links else None
 
     @property
+    def has_promised(self) -> bool:
+        """Whether others count on its next rounds, so that it may leave none out."""
+        return self.leaving or (self.waits and any(link.stage != "planned" for link in self.out.values()))
+
+    @property
     def open_links(self) -> list[str]:
         """Out-neighbours whose links are neither opening nor closing."""
         return [name for name, link in self.out.items() if link.stage == "open"]

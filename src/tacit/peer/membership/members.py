@@ -97,8 +97,8 @@ class Members:
             self.book = book = self.terms.book(book.agent, book.waits, joins=True)
             node.machine.state = vacant_state(node, self.views(0))
             node.machine._revise(self.views(node.round))
-        elif book.leaving or not book.file_says(self.terms.out):
-            return
+        elif not (node.between_rounds and book.advance() if book.leaving else book.file_says(self.terms.out)):
+            return  # a leaver may have died between the end of its last link and its own last step
         for name in book.out:
             node.outbox.add(name)
         node.flush()
@@ -207,7 +207,7 @@ class Members:
         self._absorbed.discard(name)
         self._finals.pop(name, None)
         self.node.claims.forget(name)
-        self.book.joining = not self.book.into and not self.book.leaving and holds_nothing(self.node)
+        self.book.joining = not self.book.into and not self.book.has_promised and holds_nothing(self.node)
         return link.last or 0
 
     def keeps(self, name: str, envelope: Envelope) -> bool:
