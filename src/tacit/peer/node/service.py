@@ -62,10 +62,12 @@ class PeerService(CloseOnce):
         after_round: Callable[[int, Params], None] | None = None,
         progress: int = 0,
         traces: Traces = NO_TRACES,
+        continues: bool = False,
     ) -> None:
         """Take the parts of a peer; `after_round` is called in the worker with each round's model.
 
-        The model is judged over the last `progress` rounds, and the log told as often; 0: it is not.
+        The model is judged over the last `progress` rounds, and the log told as often; 0: it is not. One that
+        `continues` takes over a feed in use, of an epoch before.
         """
         name = watch.current().name
         if name != plan.name:
@@ -80,7 +82,7 @@ class PeerService(CloseOnce):
         self._pads: dict[str, PairwiseSecrets] = {}
         self.node = Node(plan, store, pace.deadline, time.monotonic(), pads=self._pads.get)
         self.node.refuse_exhausted()
-        if self.node.cursor is not None:
+        if self.node.cursor is not None and not continues:
             feed.resume(self.node.cursor)
         judges = plan.role == plan.algorithm.learner == plan.algorithm.predictor
         self.prequential = Prequential(
@@ -99,6 +101,8 @@ class PeerService(CloseOnce):
         limits = Limits(door=doors or DoorLimits(), neighbours=len(self.node.hears))
         self.links = NodeLinks(self.node, watch, self._events, self.log, limits, self._note_fault)
         self.port = 0
+        self.parting = False
+        """Whether store and feed stay open when it stops, for the service of the next epoch."""
         self.fault: TacitError | None = None
         """The error that ended the rounds early."""
         self.finished = asyncio.Event()
@@ -131,8 +135,9 @@ class PeerService(CloseOnce):
         self._stopping.set()
         self.links.look()
         async with contextlib.AsyncExitStack() as after:  # each even if another fails; the last first
-            after.callback(self._store.close)
-            after.push_async_callback(self._feed.close)
+            if not self.parting:
+                after.callback(self._store.close)
+                after.push_async_callback(self._feed.close)
             after.push_async_callback(self.links.listener.close, min(1.0, self.pace.grace))
             after.push_async_callback(self._end_tasks)
             if self._rounds is not None:
@@ -260,8 +265,8 @@ class PeerService(CloseOnce):
 
     @property
     def left(self) -> bool:
-        """Whether the peer has left, and everything that it held is with others."""
-        return self.node.members is not None and self.node.members.book.gone
+        """Whether the peer has left, and all that it held is with others, or has done all rounds of its epoch."""
+        return self.node.links.over or (self.node.members is not None and self.node.members.book.gone)
 
     async def _one_round(self) -> None:
         node = self.node
