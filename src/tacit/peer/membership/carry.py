@@ -29,8 +29,9 @@ def continued_state(plan: Plan, state: State, after: Plan) -> State:
             f"{after.algorithm.name!r} does not say how the state of a {after.role!r} goes on over other links "
             "(`Algorithm.continuation`): begin the next epoch with new stores"
         )
-    algorithm, views = runtime.self_contained(after.algorithm), after.views(0)
+    algorithm = runtime.self_contained(after.algorithm)
     with after.precision():
+        views = after.views(0)
         kept = {links: _kept(plan, plan.views(0)[links], after, view, links) for links, view in views.items()}
         moved = moved_state(algorithm, after.role, after.key, after.params, state, views, kept)
         found = continuation(moved, views)
@@ -70,7 +71,8 @@ def carry_over(node: Node, after: Plan) -> None:
     nothing. Rounds go on counting, so that no name of a release comes again.
     """
     epochs = node.links.epochs
-    assert epochs is not None and epochs.coming is not None
+    assert epochs is not None
+    assert epochs.coming is not None
     coming = epochs.coming
     if not epochs.is_over or coming.leaves:
         raise ContractError(f"epoch {coming.epoch} does not follow yet: round {node.round} of {epochs.last_round}")
@@ -84,9 +86,8 @@ def carry_over(node: Node, after: Plan) -> None:
         "former": sorted(epochs.former | epochs.neighbours),
     }
     waiting = [(p.receiver, p.links, p.round, p.phase) for parcels in node.outbox.parcels.values() for p in parcels]
-    adjacency: Adjacency = next(
-        (p.mechanism.adjacency for p in after.algorithm.phases if p.mechanism.distribution), "record"
-    )
+    noise = (phase.mechanism for phase in after.algorithm.phases if phase.mechanism.distribution)
+    adjacency: Adjacency = next((one.adjacency for one in noise), "record")
     node.store.commit(
         charges=[node.store.ledger.bound_to(coming.part, adjacency)],
         snapshot=encode(snapshot, node.cursor, facts),

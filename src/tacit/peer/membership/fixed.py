@@ -106,8 +106,8 @@ class FixedLinks(PeerLinks):
         """No link is closed."""
 
     def after_phase(self) -> bool:
-        """Nothing has to be committed."""
-        return False
+        """Look whether the last round of the epoch is over: that is committed at once, for no other follows."""
+        return self._node.between_rounds and self.epochs is not None and self._node.round >= self.epochs.limit
 
     def pinned(self) -> dict[str, int]:
         """Return the out-neighbours whose last message is kept: none."""
