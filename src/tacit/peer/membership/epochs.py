@@ -169,6 +169,11 @@ class Epochs:
         return at_end and not self._unknowing()
 
     @property
+    def goes_on(self) -> bool:
+        """Whether this peer may go on to the next epoch."""
+        return self.coming is not None and not self.coming.leaves and self.is_over
+
+    @property
     def lingers(self) -> bool:
         """Whether a peer that leaves is still needed by a neighbour."""
         leaves = self.coming is not None and self.coming.leaves and self.is_over

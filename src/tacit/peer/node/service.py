@@ -136,8 +136,7 @@ class PeerService(CloseOnce):
         self.links.look()
         async with contextlib.AsyncExitStack() as after:  # each even if another fails; the last first
             if not self.parting:
-                after.callback(self._store.close)
-                after.push_async_callback(self._feed.close)
+                after.push_async_callback(self.close_parts)
             after.push_async_callback(self.links.listener.close, min(1.0, self.pace.grace))
             after.push_async_callback(self._end_tasks)
             if self._rounds is not None:
@@ -151,6 +150,20 @@ class PeerService(CloseOnce):
                     self.links.listener.progressed()
                     await self.delivered(self.pace.grace, connected=True)
         self.log.info("peer stopped", name=self.node.plan.name, round=self.node.round)
+
+    async def close_parts(self) -> None:
+        """Close feed and store, which outlive a service that is `parting`."""
+        try:
+            await self._feed.close()
+        finally:
+            self._store.close()
+
+    def successor(self, plan: Plan, pace: Pace, doors: DoorLimits, progress: int) -> PeerService:
+        """Return the service of the next epoch, on the parts of this one, which has stopped."""
+        parts: dict[str, Any] = {"worker": self._worker, "counters": self.counters, "log": self.log}
+        more: dict[str, Any] = {"after_round": self._after_round, "progress": progress, "traces": self._traces}
+        given = {**parts, **more, "doors": doors, "continues": True}
+        return PeerService(plan, self._store, self._watch, self._feed, pace, **given)
 
     async def _end_tasks(self) -> None:
         await self.links.hang_up()
@@ -198,7 +211,7 @@ class PeerService(CloseOnce):
         if members is None:
             raise ConfigError(
                 f"links of {self.node.plan.algorithm.name!r} are fixed within an epoch: change them in the peers' "
-                "files, with the job's epoch counted up"
+                "files, with the job's epoch counted up, and have all go on to it (`tacit peer epoch`)"
             )
         async with self.links.turn:
             act(members)  # here, and not in the worker: whoever asks may go away meanwhile

@@ -159,7 +159,8 @@ class Ledger:
                     "ledger is made; open it with its own, or begin a new ledger for other records"
                 )
             if job and job != replay.jobs[-1]:
-                remedy = "it went on to a later epoch: use that epoch's file" if job in replay.jobs else "use its own"
+                went = "it went on to a later epoch: use that epoch's file"
+                remedy = went if job in replay.jobs else "use its own file (that of an epoch to come when it has begun)"
                 raise LedgerError(f"{path} is the ledger of job {replay.jobs[-1]!r}, not of {job!r}; {remedy}")
             if witness is None and genesis.witnessed:
                 raise LedgerError(f"{path} has a witness: without it a rolled-back file would go unnoticed; name it")
