@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import numpy as np
@@ -11,7 +12,8 @@ from typer.testing import CliRunner
 from tacit.cli import app
 from tacit.cli.peers.running import control_of
 from tacit.config.peer import load_peer
-from tacit.core.errors import LedgerError
+from tacit.core.errors import ConfigError, LedgerError
+from tacit.deploy.epochs import read_next
 from tacit.deploy.ledger_register import Register
 from tacit.deploy.peer import Peer
 from tacit.privacy.ledger import inspect
@@ -48,7 +50,9 @@ def _federation(folder):
     following = {name: folder / name / "peer-2.toml" for name in SECOND}
     for name, others in _others(SECOND).items():
         store = "joins = true" if name == "hospital-d" else ""
-        text = peer_text(name, others, others, ports, privacy=PRIVACY, rounds=ROUNDS, links=_weights(others), store=store)
+        text = peer_text(
+            name, others, others, ports, privacy=PRIVACY, rounds=ROUNDS, links=_weights(others), store=store
+        )
         following[name].write_text(text.replace("job.toml", "job-2.toml"))
     return files, {**following, "hospital-c": folder / "job-2.toml"}
 
@@ -80,13 +84,11 @@ def test_running_peers_go_on_to_another_epoch(tmp_path):
         assert all(peer.status()["fault"] is None for peer in stay)
         await peers["hospital-a"].learn([0.5, 1.0], -1.0)  # the queue of samples goes on
         assert np.isfinite(peers["hospital-a"].predict([0.5, 1.0]))
-        for peer in stay:
-            await peer.stop()
+        await asyncio.gather(*(peer.stop() for peer in stay))
         again = [await Peer.start(following[name]) for name in SECOND]  # from the same stores
         before = again[0].round
         await until(lambda: min(peer.round for peer in again) > before + 2)
-        for peer in again:
-            await peer.stop()
+        await asyncio.gather(*(peer.stop() for peer in again))
 
     run(scenario())
     start_refused(files["hospital-a"], LedgerError, "later epoch")
@@ -98,3 +100,126 @@ def test_running_peers_go_on_to_another_epoch(tmp_path):
         accounts = [load_peer(file).account for file in (files[name], following[name])]
         ledgers = {Register(settings.identity).get(account).ledger for account in accounts}
         assert ledgers == {replay.genesis.ledger}
+
+
+# -- what the operator is told -----------------------------------------------------------------------------------------
+
+ALONE = {"hospital-a": []}
+
+
+def _alone(folder, algorithm="distributed_online", privacy=PRIVACY):
+    """A federation of one, with a file of its next epoch."""
+    job = job_text(algorithm, ALONE, mechanism=NOISE)
+    file = found(folder, job, ALONE, privacy=privacy, rounds=ROUNDS)["hospital-a"]
+    (folder / "job-2.toml").write_text(job.replace("[job]\n", "[job]\nepoch = 2\n"))
+    following = file.with_name("peer-2.toml")
+    following.write_text(file.read_text().replace("job.toml", "job-2.toml"))
+    return file, following
+
+
+def _changed(path, before, after):
+    text = path.read_text()
+    assert before in text
+    path.write_text(text.replace(before, after))
+
+
+def _cli(*arguments):
+    return asyncio.to_thread(CliRunner().invoke, app, ["peer", *map(str, arguments)])
+
+
+def test_the_command_goes_on_and_the_status_shows_it(tmp_path):
+    file, following = _alone(tmp_path)
+
+    async def scenario():
+        peer = await Peer.start(file)
+        assert (await _cli("epoch", file, "--next", tmp_path / "nothing.toml")).exit_code != 0
+        said = await _cli("epoch", file, "--next", following)
+        assert said.exit_code == 0, said.output
+        assert "epoch 2" in said.output
+        assert peer.status()["next_epoch"]["missing"] == []
+        await until(lambda: peer.settings.job.settings.epoch == 2)
+        assert peer.status()["next_epoch"] is None
+        await until(lambda: peer.round > peer._service.node.links.epochs.began)
+        said = await _cli("epoch", following, "--next", following)
+        assert "epoch = 2" in said.output
+        await peer.stop()
+
+    run(scenario())
+
+
+def test_a_file_that_changed_since_stops_the_change_and_names_the_remedy(tmp_path):
+    file, following = _alone(tmp_path)
+
+    async def scenario():
+        peer = await Peer.start(file)
+        await ask(peer, "/control", _asked(file, following))
+        _changed(tmp_path / "job-2.toml", "epoch = 2", "epoch = 3")
+        with pytest.raises(ConfigError, match="put it back"):
+            await peer.finished()
+        await peer.stop()
+        _changed(tmp_path / "job-2.toml", "epoch = 3", "epoch = 2")
+        start_again = await Peer.start(file)  # what was proposed is kept
+        await until(lambda: start_again.settings.job.settings.epoch == 2)
+        await start_again.stop()
+
+    run(scenario())
+
+
+def test_no_second_ledger_is_begun_for_an_epoch_that_was_proposed(tmp_path):
+    file, following = _alone(tmp_path)
+
+    async def scenario():
+        peer = await Peer.start(file)
+        await ask(peer, "/control", _asked(file, following))
+        await until(lambda: peer.settings.job.settings.epoch == 2)
+        await peer.stop()
+
+    run(scenario())
+    _changed(following, "[links.peers]", 'store = "elsewhere.db"\n\n[links.peers]')
+    start_refused(following, ConfigError, "has a ledger")
+
+
+@pytest.mark.parametrize(
+    ("which", "before", "after", "key"),
+    [
+        ("job", "epoch = 2", "epoch = 1", "epoch = 1"),
+        ("job", "step = 0.5", "step = 0.25", "step"),
+        ("job", "epsilon = 0.5", "epsilon = 0.25", "mechanism.epsilon"),
+        ("job", "features = 2", "features = 3", "features"),
+        ("job", '"logistic"', '"squared"', "kind"),
+        ("job", 'name = "ward study"', 'name = "another"', "name"),
+        ("peer", "epsilon = 1000.0", "epsilon = 2000.0", "privacy"),
+        ("peer", "[links.peers]", 'store = "other.db"\n\n[links.peers]', "store"),
+        ("peer", "epsilon = 1000.0", 'epsilon = 1000.0\nwitness = "w.json"', "witness"),
+    ],
+)
+def test_all_but_the_graph_has_to_be_the_same(tmp_path, which, before, after, key):
+    file, following = _alone(tmp_path)
+    _changed(tmp_path / "job-2.toml" if which == "job" else following, before, after)
+    with pytest.raises(ConfigError) as refusal:
+        read_next(load_peer(file), following)
+    assert key in str(refusal.value)
+
+
+def test_a_member_names_its_own_file_and_one_that_leaves_the_job(tmp_path):
+    file, following = _alone(tmp_path)
+    with pytest.raises(ConfigError, match="own file"):
+        read_next(load_peer(file), tmp_path / "job-2.toml")
+    _changed(tmp_path / "job-2.toml", '"hospital-a"', '"hospital-b"')
+    coming, after = read_next(load_peer(file), tmp_path / "job-2.toml")
+    assert coming.leaves
+    assert after is None
+    with pytest.raises(ConfigError, match="not a member"):
+        read_next(load_peer(file), following)
+
+
+def test_methods_whose_links_change_are_told_of_the_other_command(tmp_path):
+    file, following = _alone(tmp_path, "online_push_sum")
+
+    async def scenario():
+        peer = await Peer.start(file)
+        said = await ask(peer, "/control", _asked(file, following), code=400)
+        assert "tacit peer links" in json.loads(said)["error"]
+        await peer.stop()
+
+    run(scenario())
