@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import tempfile
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +18,7 @@ from tacit.peer.membership.epochs import MARGIN, Kind
 from tacit.peer.membership.proposals import Proposal
 from tacit.privacy.ledger import Budget, inspect
 from tests.peer.epochs import JOBS, EpochNetwork, TwoEpochs, part_of
+from tests.peer.stores import MEMORY
 from tests.peer.weather import CALM, Weather
 
 FIRST = tuple(f"peer-{k}" for k in range(5))
@@ -24,8 +27,15 @@ LINKS = (
     [(0, 1), (1, 2), (2, 3), (3, 4), (4, 0), (0, 2)],  # by id in FIRST
     [(0, 1), (1, 2), (2, 3), (0, 2), (3, 4), (4, 0)],  # by id in SECOND: 4 - 0 is gone, 0 - 3 is new
 )
-ROUNDS = 24
+ROUNDS = 20
 QUICK = dataclasses.replace(CALM, data_gap=0.01, latency=0.005)
+
+
+@pytest.fixture
+def folder():
+    """Where syncs cost nothing."""
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as name:
+        yield Path(name)
 
 
 def _graph(links):
@@ -51,9 +61,9 @@ def _admm(state, views):
 @pytest.mark.parametrize(
     ("name", "carried"), [("distributed_online", lambda state, views: state), ("zcdp_admm", _admm)]
 )
-def test_a_run_over_two_epochs_is_that_of_states_carried_over(name, carried, tmp_path):
+def test_a_run_over_two_epochs_is_that_of_states_carried_over(name, carried, folder):
     setting = _setting(name)
-    network = EpochNetwork(setting, 1, tmp_path, QUICK, told={"peer-3": 0.15})
+    network = EpochNetwork(setting, 1, folder, QUICK, told={"peer-3": 0.15})
     try:
         network.run(60.0)
         assert network.finished
@@ -114,35 +124,35 @@ def _killed(folder, name, number, moment):
 
 
 @pytest.mark.parametrize("name", KILLED)
-def test_a_peer_may_be_killed_at_each_commit_of_the_change(name, tmp_path):
-    bare = _killed(tmp_path / "none", name, 0, "")
+def test_a_peer_may_be_killed_at_each_commit_of_the_change(name, folder):
+    bare = _killed(folder / "none", name, 0, "")
     assert bare.bare
     for number in bare.bare:
         for moment in ("before", "after"):
-            assert _killed(tmp_path / f"{number} {moment}", name, number, moment).commits >= number
+            assert _killed(folder / f"{number} {moment}", name, number, moment).commits >= number
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KILLED)
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_peer_may_be_killed_at_any_commit(name, moment, tmp_path):
-    for number in range(1, _killed(tmp_path / "none", name, 0, "").commits + 1):
-        _killed(tmp_path / str(number), name, number, moment)
+def test_a_peer_may_be_killed_at_any_commit(name, moment, folder):
+    for number in range(1, _killed(folder / "none", name, 0, "").commits + 1):
+        _killed(folder / str(number), name, number, moment)
 
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("missing", ["wait", "renormalise"])
-def test_an_epoch_follows_through_a_storm(seed, missing, tmp_path):
+def test_an_epoch_follows_through_a_storm(seed, missing, folder):
     storm = Weather(4.0, 0.005, 0.2, 0.6, 0.0, 0.0, 0.0, 0.8, 0.02, 0.3, data_gap=0.1)
     told = {name: 0.2 + 0.5 * k * (seed % 3) for k, name in enumerate(FIRST)}
     setting = _setting("distributed_online", booked=True, missing=missing)
-    network = EpochNetwork(setting, seed, tmp_path, storm, told=told)
+    network = EpochNetwork(setting, seed, folder, storm, told=told)
     assert len(_ran(network, 200.0)) == 1
 
 
-def test_a_budget_that_ends_in_the_second_epoch_ends_there(tmp_path):
+def test_a_budget_that_ends_in_the_second_epoch_ends_there(folder):
     setting = _setting("distributed_online", booked=True)
-    network = EpochNetwork(setting, 1, tmp_path, QUICK, budget=Budget(epsilon=ROUNDS - 4.0))
+    network = EpochNetwork(setting, 1, folder, QUICK, budget=Budget(epsilon=ROUNDS - 4.0))
     _ran(network, 20.0, finished=False)
     spent = {host.name: host.round for host in network.hosts.values()}
     assert spent["peer-0"] == ROUNDS - 4
@@ -153,9 +163,9 @@ def test_a_budget_that_ends_in_the_second_epoch_ends_there(tmp_path):
 
 
 @pytest.fixture
-def quiet(tmp_path):
+def quiet(folder):
     """Peers that run, and of which none was told of an epoch."""
-    network = EpochNetwork(_setting("distributed_online"), 1, tmp_path, QUICK, told=dict.fromkeys(FIRST, 1e9))
+    network = EpochNetwork(_setting("distributed_online"), 1, folder, QUICK, told=dict.fromkeys(FIRST, 1e9))
     network.run(0.2)
     yield network
     network.close()
