@@ -13,6 +13,7 @@ TWO_ROUNDS = "test_a_member_with_two_last_rounds_is_found_out"
 LIMITS = "test_nobody_goes_past_its_own_proposal_or_the_agreed_round"
 EQUAL = "test_a_run_over_two_epochs_is_that_of_states_carried_over"
 KILLS = "test_a_peer_may_be_killed_at_each_commit_of_the_change"
+UNKNOWING = "test_nobody_goes_on_before_its_neighbours_know_all"
 SAME = "test_all_but_the_graph_has_to_be_the_same"
 
 MUTANTS = (
@@ -51,12 +52,17 @@ MUTANTS = (
                 LIMITS,
             ),
             ("the smallest proposal counts", "return max((p.last for p", "return min((p.last for p", TWO_JOBS),
-            ("who knows too little is left behind", "return at_end and not self._unknowing()", "return at_end", KILLS),
+            (
+                "who knows too little is left behind",
+                "return at_end and not self._unknowing()",
+                "return at_end",
+                UNKNOWING,
+            ),
             (
                 "a proposal is told before it is kept",
                 "        self.node.flush()\n        self.agreed",
                 "        self.agreed",
-                KILLS,
+                "test_a_restart_says_the_same",
             ),
             (
                 "a proposal is taken back",

@@ -150,6 +150,26 @@ def test_an_epoch_follows_through_a_storm(seed, missing, folder):
     assert len(_ran(network, 200.0)) == 1
 
 
+class _Deaf(EpochNetwork):
+    """A network in which one peer hears no proposal for a while."""
+
+    deaf, until = "peer-2", 5.0
+
+    def _on(self, connection, payload):
+        if connection.receiver != self.deaf or self.now > self.until or payload[0] != Kind.PROPOSAL:
+            super()._on(connection, payload)
+
+
+def test_nobody_goes_on_before_its_neighbours_know_all(folder):
+    setting = _setting("distributed_online", booked=True)
+    network = _Deaf(setting, 1, folder, QUICK, told={"peer-2": 0.15})  # the largest proposal: it does all rounds itself
+    network.run(_Deaf.until)
+    near = [network.hosts[name].node for name in ("peer-0", "peer-1", "peer-2", "peer-3")]
+    assert {node.plan.job for node in near} == {JOBS[0]}
+    assert {node.round for node in near} == {network.epochs(network.hosts["peer-2"]).limit}
+    assert len(_ran(network)) == 1
+
+
 def test_a_budget_that_ends_in_the_second_epoch_ends_there(folder):
     setting = _setting("distributed_online", booked=True)
     network = EpochNetwork(setting, 1, folder, QUICK, budget=Budget(epsilon=ROUNDS - 4.0))

@@ -38,10 +38,13 @@ async def propose(service: PeerService, settings: PeerSettings, file: Path) -> d
       The next epoch as it is known here.
     """
     _refuse_fixed(settings)
+    if service.fault is not None:
+        raise ConfigError(f"its rounds have ended ({service.fault}), so that it cannot come to an agreed last one")
     coming, after = await asyncio.to_thread(read_next, settings, file)
     if after is not None:
         plan = await asyncio.to_thread(plan_of, after)
         await asyncio.to_thread(continued_state, service.node.plan, service.node.machine.state, plan)
+        service.node.store.ledger.bound_to(after.part, "record")  # a name that can be booked
         register_epoch(after, service.node.store.ledger.genesis.ledger)
     async with service.links.turn:
         service.links.speak_of_epochs()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tacit.core.errors import MessageRefused, TacitError
 from tacit.peer.identity.identity import Identity
+from tacit.peer.membership.epochs import read_notice
 from tacit.peer.membership.fixed import FixedLinks
 from tacit.peer.membership.proposals import Voice
 
@@ -35,6 +36,7 @@ class EpochTalk:
 
     def hear(self, name: str, payload: bytes) -> None:
         """Keep a neighbour's notice until the node is at rest."""
+        read_notice(payload)
         if sum(known == name for known, _ in self._heard) >= self._most:
             raise MessageRefused("busy", f"more than {self._most} notices before this peer could look at them")
         self._heard.append((name, payload))

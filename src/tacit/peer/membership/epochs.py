@@ -250,7 +250,7 @@ class Epochs:
         """Take a notice of a neighbour; `name` comes from a certificate."""
         if name not in self.neighbours:
             raise MessageRefused("sender", f"{name!r} is no neighbour in this epoch")
-        kind, text = _read(payload)
+        kind, text = read_notice(payload)
         if kind is Kind.PROPOSAL:
             self._take_proposal(text)
         elif kind is Kind.MOVED:
@@ -321,7 +321,8 @@ class Epochs:
         }
 
 
-def _read(payload: bytes) -> tuple[Kind, bytes]:
+def read_notice(payload: bytes) -> tuple[Kind, bytes]:
+    """Return the kind and the text of a notice; refuse what is none."""
     try:
         return Kind(payload[0]), bytes(payload[1:])
     except (IndexError, ValueError) as error:

@@ -98,9 +98,11 @@ class FixedLinks(PeerLinks):
         return self._node.machine.begin(batch, self.views(self._node.round + 1), records)
 
     def restart_at(self, round_: int) -> None:
-        """Refuse a round beyond the last of the epoch."""
-        if round_ > self.at_most(round_):
-            raise ConfigError(f"--round {round_}: this epoch ends with round {self.at_most(round_)}, as was proposed")
+        """Refuse a round that is not one of the epoch's."""
+        if self.epochs is not None and not max(1, self.epochs.began) <= round_ <= self.epochs.limit:
+            raise ConfigError(
+                f"--round {round_}: this epoch has rounds {max(1, self.epochs.began)} to {self.epochs.limit}"
+            )
 
     def take_finals(self) -> None:
         """No link is closed."""
