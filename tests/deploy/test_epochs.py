@@ -13,7 +13,7 @@ from tacit.cli import app
 from tacit.cli.peers.running import control_of
 from tacit.config.peer import load_peer
 from tacit.core.errors import ConfigError, LedgerError
-from tacit.deploy.epochs import read_next
+from tacit.deploy.epochs import read_next, refuse_fixed
 from tacit.deploy.ledger_register import Register
 from tacit.deploy.peer import Peer
 from tacit.privacy.ledger import inspect
@@ -142,9 +142,41 @@ def test_the_command_goes_on_and_the_status_shows_it(tmp_path):
         await until(lambda: peer.round > peer._service.node.links.epochs.began)
         said = await _cli("epoch", following, "--next", following)
         assert "epoch = 2" in said.output
+        third = following.with_name("peer-3.toml")
+        third.write_text(following.read_text().replace("job-2.toml", "job-3.toml"))
+        job = (tmp_path / "job-2.toml").read_text()
+        (tmp_path / "job-3.toml").write_text(job.replace("epoch = 2", "epoch = 3"))
+        assert (await _cli("epoch", following, "--next", third)).exit_code == 0
+        await until(lambda: peer.settings.job.settings.epoch == 3)
+        assert len(peer._service.node.store.ledger.jobs) == 3
         await peer.stop()
 
     run(scenario())
+
+
+def test_the_file_of_an_epoch_to_come_does_not_open_the_store(tmp_path):
+    file, following = _alone(tmp_path)
+
+    async def scenario():
+        await (await Peer.start(file)).stop()
+
+    run(scenario())
+    start_refused(following, LedgerError, "epoch to come")
+
+
+def test_masked_messages_and_one_way_links_are_refused_with_the_reason(tmp_path):
+    masked = '\n[algorithm.mechanism]\nkind = "local_graph_homomorphic"\nnoise_std = 0.5\n'
+    names = tuple("abc")
+    (tmp_path / "one").mkdir()
+    job = job_text("adapt_then_combine", names, mechanism=masked)
+    files = found(tmp_path / "one", job, _others(names), identities=False, privacy="")
+    with pytest.raises(ConfigError, match="masked"):
+        refuse_fixed(load_peer(files["a"]))
+    (tmp_path / "two").mkdir()
+    ring = {"a": ["b"], "b": ["c"], "c": ["a"]}
+    files = found(tmp_path / "two", job_text("averaged_online", names), ring, identities=False)
+    with pytest.raises(ConfigError, match="one way"):
+        refuse_fixed(load_peer(files["a"]))
 
 
 def test_a_file_that_changed_since_stops_the_change_and_names_the_remedy(tmp_path):

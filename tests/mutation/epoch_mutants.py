@@ -65,6 +65,12 @@ MUTANTS = (
                 "test_a_restart_says_the_same",
             ),
             (
+                "a new member begins by itself",
+                ' or "joining" in given',
+                "",
+                "test_a_new_member_that_was_stopped_waits_still",
+            ),
+            (
                 "a proposal is taken back",
                 "            if same:\n",
                 "            if True:\n",

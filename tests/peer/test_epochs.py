@@ -14,6 +14,7 @@ import pytest
 from tacit import graphs, objectives, privacy
 from tacit.algorithms import distributed_online, zcdp_admm
 from tacit.core.errors import ConfigError, MessageRefused
+from tacit.peer.membership.carry import continued_state
 from tacit.peer.membership.epochs import MARGIN, Kind
 from tacit.peer.membership.proposals import Proposal
 from tacit.privacy.ledger import Budget, inspect
@@ -77,6 +78,24 @@ def test_a_run_over_two_epochs_is_that_of_states_carried_over(name, carried, fol
                 np.testing.assert_allclose(host.node.model(), wanted[host.name], atol=1e-6)
     finally:
         network.close()
+
+
+def test_memories_of_links_go_with_their_neighbours():
+    setting = _setting("distributed_online")
+    before, after = (setting.epochs[k]["peer-0"] for k in (0, 1))
+
+    def init(key, params, views):  # a memory of each sender: 7 at first
+        return {"model": params, "heard": jnp.full(views["peers"].into.agent.shape, 7.0)}
+
+    method = before.algorithm._replace(init={"peer": init}, continuation={"peer": lambda state, views: state})
+    before, after = (dataclasses.replace(plan, algorithm=method) for plan in (before, after))
+    with before.precision():
+        state = {"model": before.params, "heard": jnp.asarray([10.0, 1.0, 2.0, 4.0])}  # itself, peers 1, 2 and 4
+        found = continued_state(before, state, after)
+    assert [SECOND[int(k)] for k in after.views(0)["peers"].into.agent] == ["peer-0", "peer-2", "peer-3", "peer-5"]
+    np.testing.assert_array_equal(found["heard"], [10.0, 2.0, 7.0, 7.0])
+    with pytest.raises(ConfigError, match="continuation"):
+        continued_state(before, state, dataclasses.replace(after, algorithm=method._replace(continuation=None)))
 
 
 # -- kills -------------------------------------------------------------------------------------------------------------
@@ -289,6 +308,15 @@ def test_a_restart_says_the_same(quiet):
     again = quiet.epochs(host)
     assert again.coming == epochs.coming
     assert again.proposed == epochs.proposed
+
+
+def test_a_new_member_that_was_stopped_waits_still(quiet):
+    host = quiet.hosts["peer-5"]
+    host.node.flush()
+    quiet._kill(host)
+    quiet._restart("peer-5")
+    assert quiet.epochs(host).joining
+    assert not host.node.ready_to_begin
 
 
 def test_a_new_member_takes_the_first_round_of_those_whom_it_hears_alone(quiet):

@@ -37,7 +37,7 @@ async def propose(service: PeerService, settings: PeerSettings, file: Path) -> d
     Returns:
       The next epoch as it is known here.
     """
-    _refuse_fixed(settings)
+    refuse_fixed(settings)
     if service.fault is not None:
         raise ConfigError(f"its rounds have ended ({service.fault}), so that it cannot come to an agreed last one")
     coming, after = await asyncio.to_thread(read_next, settings, file)
@@ -72,7 +72,7 @@ def read_next(settings: PeerSettings, file: Path) -> tuple[Coming, PeerSettings 
     return Coming(job.settings_hash, job.settings.epoch, str(file.resolve()), part, 0), after
 
 
-def _refuse_fixed(settings: PeerSettings) -> None:
+def refuse_fixed(settings: PeerSettings) -> None:
     """Refuse a method or a job that does not go on to another epoch while it runs."""
     algorithm = settings.job.algorithm
     if settings.links_change:
@@ -139,7 +139,7 @@ def _refuse_other_peer(now: PeerSettings, after: PeerSettings) -> None:
                 f"{after.file}: {key} is {then}, and {before} in this epoch: identity, store and budget go on as they "
                 "are; put it back"
             )
-    _refuse_fixed(after)
+    refuse_fixed(after)
 
 
 def _budget(settings: PeerSettings) -> str:

@@ -83,8 +83,8 @@ class Epochs:
 
     def __init__(self, node: Node, facts: dict[str, Any] | None = None, joining: bool = False) -> None:
         """Go on from what a snapshot holds; `joining`: begin when a neighbour tells the first round."""
-        self.node, self.joining = node, joining
-        given = facts or {}
+        self.node, given = node, facts or {}
+        self.joining = joining or "joining" in given
         plan = node.plan
         self.job = plan.settings or plan.job
         self.members = frozenset(name for names in plan.members.values() for name in names)
@@ -113,7 +113,7 @@ class Epochs:
 
     def facts(self) -> dict[str, Any] | None:
         """Return what the next process has to know, as plain data; None where there is nothing."""
-        found: dict[str, Any] = {}
+        found: dict[str, Any] = {"joining": True} if self.joining else {}
         if self.began:
             found |= {"began": self.began, "past": self.past, "former": sorted(self.former)}
         if self.coming is not None:
