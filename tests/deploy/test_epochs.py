@@ -174,7 +174,7 @@ def test_masked_messages_and_one_way_links_are_refused_with_the_reason(tmp_path)
         refuse_fixed(load_peer(files["a"]))
     (tmp_path / "two").mkdir()
     ring = {"a": ["b"], "b": ["c"], "c": ["a"]}
-    files = found(tmp_path / "two", job_text("averaged_online", names), ring, identities=False)
+    files = found(tmp_path / "two", job_text("mirror_descent", names), ring, identities=False)
     with pytest.raises(ConfigError, match="one way"):
         refuse_fixed(load_peer(files["a"]))
 

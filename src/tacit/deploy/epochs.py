@@ -80,6 +80,11 @@ def refuse_fixed(settings: PeerSettings) -> None:
             f"members and links of {algorithm.name!r} change within an epoch: use `tacit peer links` and `tacit peer "
             "leave` instead"
         )
+    if algorithm.continuation is None:
+        raise ConfigError(
+            f"{algorithm.name!r} does not say how states go on over other links (`Algorithm.continuation`): begin the "
+            "next epoch with new stores"
+        )
     if settings.job.schedule is not None:
         raise ConfigError(
             "the job has a schedule ([dynamics] or [[availability]]), by which members are not there in every round: "

@@ -20,7 +20,7 @@ import numpy as np
 from tacit import runtime
 from tacit.config.peer import PeerSettings, load_peer
 from tacit.config.sections import Place, located
-from tacit.core.errors import ConfigError, DataError, IdentityError, TacitError
+from tacit.core.errors import ConfigError, DataError, IdentityError, TacitError, said
 from tacit.deploy.assignment import plan_of
 from tacit.deploy.control import obeyed
 from tacit.deploy.feeds import feed_of
@@ -265,10 +265,11 @@ class Peer(CloseOnce):
             host, _, given = listen.rpartition(":")
             await self._service.listen(f"{host}:{port}" if listen == before.peer.listen and given == "0" else listen)
             self._service.start(self.settings.addresses)
-        except TacitError as error:
-            self._service.fault = error
+        except Exception as error:
+            fault = error if isinstance(error, TacitError) else TacitError(f"an error in tacit: {said(error)}")
+            self._service.fault = fault
             self._service.finished.set()
-            log.error("the next epoch cannot begin", reason=str(error))
+            log.error("the next epoch cannot begin", reason=str(fault))
         else:
             number, round_ = self.settings.job.settings.epoch, self._service.node.round + 1
             log.info("an epoch began", epoch=number, round=round_, file=str(self.settings.file))
