@@ -42,7 +42,7 @@ MUTANTS = (
             ("proposals of other epochs count", "if proposal.job != self.job:", "if False:", OTHER_EPOCH),
             ("strangers propose", "if proposal.member not in self.members:", "if False:", FORGED),
             ("absurd rounds are proposed", "if not 1 <= proposal.last <= FURTHEST:", "if False:", FORGED),
-            ("a second last round counts", "            self.disputed.add(proposal.member)\n", "", TWO_ROUNDS),
+            ("a second last round counts", "                self.disputed.add(proposal.member)\n", "", TWO_ROUNDS),
             ("most are enough", "self.proposed.keys() == self.members", "len(self.proposed) > 1", TWO_JOBS),
             ("proposals for any job count", "return self.coming is not None and job ==", "return job != ", TWO_JOBS),
             (

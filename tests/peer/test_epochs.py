@@ -276,7 +276,13 @@ def test_a_member_with_two_last_rounds_is_found_out(quiet):
     for member in FIRST[2:]:
         epochs.heard("peer-1", _said(quiet, member, 50))
     assert not epochs.agreed
-    assert epochs.status()["disputed"] == ["peer-1"]
+    quiet.hosts["peer-0"].node.flush()
+    quiet._kill(quiet.hosts["peer-0"])
+    quiet._restart("peer-0")
+    again = quiet.epochs(quiet.hosts["peer-0"])
+    assert again.proposed.keys() == set(FIRST)
+    assert not again.agreed
+    assert again.status()["disputed"] == ["peer-1"]
 
 
 def test_nobody_goes_past_its_own_proposal_or_the_agreed_round(quiet):

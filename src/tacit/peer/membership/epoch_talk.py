@@ -29,11 +29,6 @@ class EpochTalk:
         """Neighbour -> its connection, and what was said on it."""
         self._told = self._news()
 
-    @property
-    def lingers(self) -> bool:
-        """Whether this peer leaves, and a neighbour still needs it."""
-        return self._epochs.lingers
-
     def hear(self, name: str, payload: bytes) -> None:
         """Keep a neighbour's notice until the node is at rest."""
         read_notice(payload)

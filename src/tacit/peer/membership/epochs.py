@@ -105,7 +105,7 @@ class Epochs:
         self._knowing: dict[str, str] = {}
         self._done: dict[str, str] = {}
         self._moved: dict[str, list[str]] = {}
-        self.disputed: set[str] = set()
+        self.disputed: set[str] = set(given.get("disputed", ()))
         """Members that have signed two proposals for one job."""
         self.voice: Voice | None = None
         self.agreed = self._is_complete()
@@ -120,6 +120,7 @@ class Epochs:
             kept = [key for key in self._proposals if key[0] == self.coming.next]
             found |= {
                 "coming": asdict(self.coming),
+                "disputed": sorted(self.disputed),
                 "proposals": [list(self._proposals[key]) for key in kept],
                 "texts": [base64.b64encode(self._texts[key]).decode() for key in kept],
             }
@@ -274,7 +275,9 @@ class Epochs:
         key = (proposal.next, proposal.member)
         known = self._proposals.get(key)
         if known is not None and known.last != proposal.last:
-            self.disputed.add(proposal.member)
+            if proposal.member not in self.disputed:
+                self.disputed.add(proposal.member)
+                self._commit()
             raise MessageRefused(
                 "signature",
                 f"{proposal.member!r} has signed two last rounds, {known.last} and {proposal.last}: this peer goes on "

@@ -33,6 +33,11 @@ class PeerLinks:
         """Whether this peer has done all rounds of its epoch, and another follows."""
         return self.epochs is not None and self.epochs.is_over
 
+    @property
+    def lingers(self) -> bool:
+        """Whether this peer leaves with its epoch, and a neighbour still needs it."""
+        return self.epochs is not None and self.epochs.lingers
+
 
 class FixedLinks(PeerLinks):
     """The links of a plan."""

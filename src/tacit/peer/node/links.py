@@ -140,10 +140,14 @@ class NodeLinks:
                 waiter.set_result(None)
 
     def undelivered(self, connected: bool) -> bool:
-        """Whether any out-neighbour, or any that is `connected`, has messages to confirm."""
-        return any(
-            self.node.unconfirmed(name) and (dialer.connected or not connected) for name, dialer in self.dialers.items()
-        ) or (self._epochs is not None and self._epochs.lingers)
+        """Whether any out-neighbour, or any that is `connected`, has messages to confirm, or needs one that leaves."""
+        return (
+            any(
+                self.node.unconfirmed(name) and (dialer.connected or not connected)
+                for name, dialer in self.dialers.items()
+            )
+            or self.node.links.lingers
+        )
 
     def progressed(self) -> None:
         """Pass on that the node has done a step: early messages may fit now, and there may be new ones to send."""
