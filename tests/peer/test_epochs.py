@@ -159,14 +159,25 @@ def test_a_peer_may_be_killed_at_any_commit(name, moment, folder):
         _killed(folder / str(number), name, number, moment)
 
 
-@pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("missing", ["wait", "renormalise"])
-def test_an_epoch_follows_through_a_storm(seed, missing, folder):
-    storm = Weather(4.0, 0.005, 0.2, 0.6, 0.0, 0.0, 0.0, 0.8, 0.02, 0.3, data_gap=0.1)
-    told = {name: 0.2 + 0.5 * k * (seed % 3) for k, name in enumerate(FIRST)}
+STORM = Weather(6.0, 0.005, 0.2, 0.6, 0.0, 0.1, 0.0, 1.5, 0.05, 0.4, data_gap=0.1, data_pauses=0.05)
+
+
+def _weathered(seed, missing, folder):
+    told = {name: 0.2 + 0.7 * k * (seed % 4) for k, name in enumerate(FIRST)}
     setting = _setting("distributed_online", booked=True, missing=missing)
-    network = EpochNetwork(setting, seed, folder, storm, told=told)
-    assert len(_ran(network, 200.0)) == 1
+    assert len(_ran(EpochNetwork(setting, seed, folder, STORM, told=told), 300.0)) == 1
+
+
+@pytest.mark.parametrize(("seed", "missing"), [(102, "wait"), (103, "renormalise"), (146, "renormalise")])
+def test_an_epoch_follows_through_a_storm(seed, missing, folder):
+    _weathered(seed, missing, folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("missing", ["wait", "renormalise"])
+@pytest.mark.parametrize("seed", range(40))
+def test_an_epoch_follows_through_many_storms(seed, missing, folder):
+    _weathered(seed, missing, folder)
 
 
 class _Deaf(EpochNetwork):
