@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 
 import numpy as np
@@ -61,6 +62,13 @@ def _asked(file, following):
     return {"token": control_of(load_peer(file))["token"], "act": "epoch", "next": str(following)}
 
 
+async def _stopped(peers):
+    """Stop peers all at once: none waits for others that confirm nothing any more."""
+    for peer in peers:
+        peer._service.pace = dataclasses.replace(peer._service.pace, grace=0.1)
+    await asyncio.gather(*(peer.stop() for peer in peers))
+
+
 def test_running_peers_go_on_to_another_epoch(tmp_path):
     files, following = _federation(tmp_path)
 
@@ -84,11 +92,11 @@ def test_running_peers_go_on_to_another_epoch(tmp_path):
         assert all(peer.status()["fault"] is None for peer in stay)
         await peers["hospital-a"].learn([0.5, 1.0], -1.0)  # the queue of samples goes on
         assert np.isfinite(peers["hospital-a"].predict([0.5, 1.0]))
-        await asyncio.gather(*(peer.stop() for peer in stay))
+        await _stopped(stay)
         again = [await Peer.start(following[name]) for name in SECOND]  # from the same stores
         before = again[0].round
         await until(lambda: min(peer.round for peer in again) > before + 2)
-        await asyncio.gather(*(peer.stop() for peer in again))
+        await _stopped(again)
 
     run(scenario())
     start_refused(files["hospital-a"], LedgerError, "later epoch")
