@@ -92,6 +92,9 @@ class Peer:
     def noticed(self, name: str, payload: bytes) -> None:
         raise MessageRefused("order", "no notice is expected here")
 
+    def parting(self, name: str) -> bytes:
+        return b""
+
     async def relay_key_message(self, name: str, recipient: str, payload: bytes) -> None:
         raise MessageRefused("recipient", "nobody writes letters here")
 

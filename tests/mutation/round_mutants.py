@@ -43,7 +43,7 @@ NODE = of(
     [
         ("a round after the last is begun", "if self.round >= LAST_ROUND:", "if False:"),
         ("impossible rounds are noted", "if not 0 <= at_round <= LAST_ROUND:", "if False:"),
-        ("strangers are believed", "        self.admit(name)\n        if not 0 <=", "        if not 0 <="),
+        ("strangers are believed", "        self.admit(name)\n        if name not", "        if name not"),
         ("who is too far ahead is waited for", " or self.claims.is_beyond(name, beyond) for", " for"),
         (
             "what was said in absurd rounds stays in the outbox",

@@ -226,6 +226,9 @@ class Hearing(Watched):
         self.notices.append((name, payload))
         self.changed.set()
 
+    def parting(self, name: str) -> bytes:
+        return b""
+
     async def relay_key_message(self, name: str, recipient: str, payload: bytes) -> None:
         if recipient not in self.neighbours:
             raise MessageRefused("recipient", f"{recipient} is not a neighbour")

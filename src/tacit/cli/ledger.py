@@ -162,7 +162,7 @@ def _facts(replay: Replay, observer: str) -> dict[str, Any]:
     use = budget_use(genesis.budget, replay.account)
     return {
         "ledger": genesis.ledger,
-        "job": genesis.job,
+        "job": replay.jobs[-1],
         "witnessed": genesis.witnessed,
         "releases": replay.last.sequence,
         "unit": NEIGHBOURS[adjacency][0] if adjacency else "(nothing was released)",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli.common import print_table, reported, say
-from tacit.cli.peers import authority, links
+from tacit.cli.peers import authority, epoch, links
 from tacit.cli.peers.init import init_peer
 from tacit.cli.peers.running import ConfigFile, asked, runs
 from tacit.core.errors import BudgetExceeded, ConfigError, TacitError
@@ -26,6 +26,7 @@ app = typer.Typer(help="Run peers over mutual TLS: identities, start, look, chan
 app.add_typer(authority.app)
 app.add_typer(links.app, name="links")
 app.command(epilog="Example: tacit peer leave hospital-d/peer.toml")(links.leave)
+app.command(epilog="Example: tacit peer epoch peer.toml --next peer-2.toml")(epoch.epoch)
 
 LONGEST_STOP = 60.0
 """Seconds that `stop` waits for a peer to end."""

@@ -229,6 +229,16 @@ class Membership(NamedTuple):
     settled: Callable[[State], Array]
 
 
+def same_state(state: State, views: Mapping[str, View]) -> State:
+    """Return the state as it is: the continuation of a method whose state knows nothing of its links.
+
+    Args:
+      state: Last state of an epoch.
+      views: Views of the next epoch's links.
+    """
+    return state
+
+
 class Algorithm(NamedTuple):
     """A method: pure functions of one agent, and what they need of graph, channel and data.
 
@@ -259,6 +269,8 @@ class Algorithm(NamedTuple):
       diagnostics: Name -> a number or an array of a learner's state to look at (a residual, a tuned strength); it never
         leaves the agent.
       membership: How peers join and leave within an epoch; None: members and links are fixed.
+      continuation: Role -> (last state of an epoch, views of the next one's links at round 0) -> first state of the
+        next, in which memories per slot are with their neighbours already; None: no state is carried to other links.
 
     Example:
       A step on the own batch, then the mean over the neighbours:
@@ -304,6 +316,7 @@ class Algorithm(NamedTuple):
     horizon: int | None = None
     diagnostics: Mapping[str, Callable[[State], Array]] = MappingProxyType({})
     membership: Membership | None = None
+    continuation: Mapping[str, Callable[[State, Mapping[str, View]], State]] | None = None
 
     def __repr__(self) -> str:
         return f"Algorithm({self.name})"

@@ -74,7 +74,21 @@ def lift(algorithm: Algorithm, role: str, first: Callable[[State, Mapping[str, V
         if role == algorithm.learner
         else diagnostics,
         membership=None if algorithm.membership is None else _lifted_membership(algorithm.membership),
+        continuation=_lifted_continuation(algorithm, role),
     )
+
+
+def _lifted_continuation(
+    algorithm: Algorithm, role: str
+) -> Mapping[str, Callable[[State, Mapping[str, View]], State]] | None:
+    known = algorithm.continuation
+    if known is None or role not in known:
+        return known
+
+    def continued(carrying: Carrying, views: Mapping[str, View]) -> Carrying:
+        return carrying._replace(state=known[role](carrying.state, views))
+
+    return {**known, role: continued}
 
 
 def _lifted_membership(terms: Membership) -> Membership:

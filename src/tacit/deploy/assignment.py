@@ -85,6 +85,7 @@ def plan_of(settings: PeerSettings) -> Plan:
         co_senders=_co_senders(settings, role, ends),
         settings=job.settings_hash,
         following=runtime.rounds_of(there.get(role), root, role, agent),
+        joins=settings.peer.joins,
         open_links=_open_links(settings, role) if settings.links_change else None,
     )
 

@@ -1,25 +1,28 @@
-"""Acts of a running peer's operator: links are added and removed, and the peer leaves."""
+"""Acts of a running peer's operator: links are added and removed, the peer leaves, the next epoch is proposed."""
 
 from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from tacit.config.peer import validate_address
+from tacit.config.peer import PeerSettings, validate_address
 from tacit.core.errors import DataError, TacitError
 from tacit.peer.node.service import PeerService
 
-ACTS = ("list", "add", "remove", "leave")
+ACTS = ("list", "add", "remove", "leave", "epoch")
 
 
-async def obeyed(service: PeerService, asked: Mapping[str, Any], token: str) -> dict[str, Any]:
+async def obeyed(service: PeerService, asked: Mapping[str, Any], token: str, settings: PeerSettings) -> dict[str, Any]:
     """Carry out what the operator asks for, and return the links as they are then; a fault is a DataError.
 
     Args:
       service: The running peer.
-      asked: ``token``, ``act`` (one of `ACTS`), and ``name``, ``address`` and ``invitation`` where it needs them.
+      asked: ``token``, ``act`` (one of `ACTS`), and ``name``, ``address``, ``invitation`` and ``next`` where it needs
+        them.
       token: From the control file, which only the peer's user can read.
+      settings: The peer's own.
     """
     given = {key: value for key, value in asked.items() if isinstance(value, str)}
     if not hmac.compare_digest(given.get("token", "").encode(), token.encode()):
@@ -33,6 +36,10 @@ async def obeyed(service: PeerService, asked: Mapping[str, Any], token: str) -> 
             await service.change(lambda members: members.remove(name))
         elif act == "leave":
             await service.change(lambda members: members.leave())
+        elif act == "epoch":
+            from tacit.deploy.epochs import propose
+
+            return {"next_epoch": await propose(service, settings, Path(given.get("next", "")))}
         elif act != "list":
             raise DataError(f"act = {act!r}: expected one of {', '.join(ACTS)}")
     except DataError:

@@ -16,8 +16,7 @@ from tacit.config.peer import PeerSettings
 from tacit.core.errors import ConfigError, said
 from tacit.peer.identity.pem_files import alone, replace_file
 from tacit.peer.node.store import PeerStore
-from tacit.privacy.ledger import Replay, inspect
-from tacit.privacy.ledger.entries import Genesis
+from tacit.privacy.ledger import inspect
 from tacit.privacy.ledger.witness import read_mark
 
 
@@ -95,25 +94,42 @@ def check_store(settings: PeerSettings) -> None:
     """Refuse what `open_store` would refuse, as far as it shows without opening the store; nothing is written."""
     path = settings.store
     if path.exists():
-        genesis = inspect(path, _genesis)
+        replay = inspect(path, lambda replay: replay.run())
+        genesis, part = replay.genesis, replay.jobs[-1]
         if genesis.budget != settings.budget:
             raise ConfigError(
                 f"{settings.file}: [privacy] {settings.budget.words()}, but {path} was begun with "
                 f"{genesis.budget.words()}: a budget is fixed when a store is begun; put it back, or count the job's "
                 "epoch up and begin a new store with what is left"
             )
-        if genesis.job != settings.part:
+        if part != settings.part:
+            later = " (it went on to a later epoch: use that epoch's file)" if settings.part in replay.jobs else ""
             raise ConfigError(
-                f"{path} is the store of another job, member or set of links ({genesis.job}, not {settings.part}): put "
-                "the settings back, or count the job's epoch up and name a new store"
+                f"{path} is the store of another job, member or set of links ({part}, not {settings.part}){later}: put "
+                "the settings back; or count the job's epoch up, and have the peers go on to it while they run (`tacit "
+                "peer epoch`) or name a new store"
             )
     elif settings.protects:
         _refuse_second(settings, Register(settings.identity).get(settings.account))
 
 
-def _genesis(replay: Replay) -> Genesis:
-    next(iter(replay), None)
-    return replay.genesis
+def register_epoch(settings: PeerSettings, ledger: str) -> None:
+    """Register a ledger that is in use for the epoch to which it is about to go on; no second one is begun there.
+
+    Args:
+      settings: The peer's settings in that epoch.
+      ledger: Name of the ledger.
+    """
+    if not settings.protects:
+        return
+    register = Register(settings.identity)
+    known = register.get(settings.account)
+    if known is not None and known.ledger not in ("", ledger):
+        raise ConfigError(
+            f"{settings.peer.name} has begun ledger {known.ledger} in epoch {settings.job.settings.epoch} of the job "
+            f"already ({known.store}): count the epoch up once more"
+        )
+    _note(register, settings, ledger, known)
 
 
 def _note(register: Register, settings: PeerSettings, ledger: str, known: Registered | None) -> None:

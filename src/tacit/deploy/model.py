@@ -126,7 +126,7 @@ def _look(settings: PeerSettings) -> _Read:
         for _, event in replay:
             adjacency = event.adjacency
             uses.update(labels_in(event.records))
-        if replay.genesis.job != settings.part:
+        if replay.jobs[-1] != settings.part:
             raise LedgerError("it is the store of another job, member or set of links; name the peer's own file")
         store = PeerStore(cast(Ledger, _OpenForReading(path, connection)))
         most = uses.pop(EVERY_RECORD, 0) + max(uses.values(), default=0)

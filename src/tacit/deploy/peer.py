@@ -20,7 +20,7 @@ import numpy as np
 from tacit import runtime
 from tacit.config.peer import PeerSettings, load_peer
 from tacit.config.sections import Place, located
-from tacit.core.errors import ConfigError, DataError, IdentityError
+from tacit.core.errors import ConfigError, DataError, IdentityError, TacitError, said
 from tacit.deploy.assignment import plan_of
 from tacit.deploy.control import obeyed
 from tacit.deploy.feeds import feed_of
@@ -82,6 +82,9 @@ class Peer(CloseOnce):
         self._queue = source if isinstance(source, SampleQueue) else None
         self._source = source
         self._token = secrets.token_hex(16)
+        self._changing = asyncio.Lock()
+        """Held while it goes on to another epoch."""
+        self._following: asyncio.Task[None] | None = None
         self.operations_port = 0
         """Where this host finds health, metrics and status."""
         self._local = LocalServer(
@@ -148,6 +151,7 @@ class Peer(CloseOnce):
             peer.operations_port = peer._local.port
             service.start(settings.addresses)
             peer._write_control()
+            peer._following = asyncio.create_task(peer._follow_epochs())
             undo.pop_all()
         log.info("operations", address=f"http://127.0.0.1:{peer.operations_port}", status=str(settings.control))
         return peer
@@ -223,7 +227,8 @@ class Peer(CloseOnce):
 
     async def finished(self) -> None:
         """Wait until the last round is over and neighbours have its messages; raises the fault that ended rounds."""
-        await self._service.finished.wait()
+        if self._following is not None:
+            await asyncio.wait([self._following])
         if self._service.fault is not None:
             raise self._service.fault
         await self._service.delivered(LONGEST_DELIVERY if self._service.node.waits else SHORT_DELIVERY)
@@ -234,7 +239,40 @@ class Peer(CloseOnce):
             after.push_async_callback(asyncio.to_thread, self._traces.close)
             after.callback(self._worker.shutdown)
             after.push_async_callback(self._local.close)
+            async with self._changing:  # to go on to another epoch is not left half-way
+                if self._following is not None:
+                    self._following.cancel()
             await self._service.stop()
+
+    async def _follow_epochs(self) -> None:
+        """Go on to each epoch that is agreed on, until rounds end for good."""
+        while True:
+            await self._service.finished.wait()
+            epochs = self._service.node.links.epochs
+            if self._service.fault is not None or epochs is None or not epochs.goes_on:
+                return
+            async with self._changing:
+                await self._go_on()
+
+    async def _go_on(self) -> None:
+        from tacit.deploy.epochs import go_on
+
+        before, log = self.settings, self._service.log
+        port = self._service.port
+        try:
+            self._service, self.settings = await go_on(self._service, before)
+            listen = self.settings.peer.listen
+            host, _, given = listen.rpartition(":")
+            await self._service.listen(f"{host}:{port}" if listen == before.peer.listen and given == "0" else listen)
+            self._service.start(self.settings.addresses)
+        except Exception as error:
+            fault = error if isinstance(error, TacitError) else TacitError(f"an error in tacit: {said(error)}")
+            self._service.fault = fault
+            self._service.finished.set()
+            log.error("the next epoch cannot begin", reason=str(fault))
+        else:
+            number, round_ = self.settings.job.settings.epoch, self._service.node.round + 1
+            log.info("an epoch began", epoch=number, round=round_, file=str(self.settings.file))
 
     async def __aenter__(self) -> Self:
         return self
@@ -274,7 +312,7 @@ class Peer(CloseOnce):
         return await asyncio.to_thread(self.prediction, x)
 
     async def _control(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        return await obeyed(self._service, asked, self._token)
+        return await obeyed(self._service, asked, self._token, self.settings)
 
     def _write_control(self) -> None:
         """Tell commands on this host how to reach this process; only its user may read it."""

@@ -55,11 +55,9 @@ def _taken_over(old: Any, new: Any, axis: int, sources: Sequence[int]) -> Any:
     before, fresh = np.asarray(old), np.asarray(new)
     known = [0 <= source < before.shape[axis] for source in sources]
     rows = np.take(before, [source if there else 0 for source, there in zip(sources, known, strict=True)], axis)
-    # What init gives to a slot does not depend on which slot it is.
-    first = np.take(fresh, [0], axis)
     shape = [1] * rows.ndim
     shape[axis] = len(sources)
-    return jnp.asarray(np.where(np.reshape(known, shape), rows, first).astype(before.dtype))
+    return jnp.asarray(np.where(np.reshape(known, shape), rows, fresh).astype(before.dtype))
 
 
 def _axes(

@@ -48,6 +48,11 @@ def started(params: Params, view: View) -> State:
     return State(params, others, jax.tree.map(jnp.zeros_like, params))
 
 
+def continued(state: State, view: View) -> State:
+    """Return the first state on other links: the own value stays, multipliers begin anew and so sum to zero again."""
+    return started(state.u, view)
+
+
 def validate_penalty(penalty: float) -> float:
     """Return a penalty; refuse one that would not hold agents together."""
     return positive_number("penalty", penalty, "how hard neighbours are pulled together")

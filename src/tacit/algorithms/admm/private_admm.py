@@ -112,4 +112,7 @@ def private_admm(
         ),
         prepare=step.prepare,
         diagnostics={"residual": lambda state: state.residual},
+        continuation={
+            "peer": lambda state, views: state._replace(shared=admm.continued(state.shared, views["peers"])),
+        },
     )

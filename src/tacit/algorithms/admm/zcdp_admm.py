@@ -149,4 +149,5 @@ def _linearised(
         model=lambda state: state.u,
         requires=admm.NEEDS,
         privacy=statement(mechanism, claim),
+        continuation={"peer": lambda state, views: admm.continued(state, views["peers"])},
     )

@@ -32,6 +32,7 @@ from tacit.core.contract import (
     Phase,
     Tree,
     View,
+    same_state,
     share,
     unprotected,
 )
@@ -108,6 +109,7 @@ def partial_diffusion(
         privacy=statement(mechanism, "no text: an extension of Gauthier (2023), ch. 4"),
         weights="metropolis",
         missing="renormalise",
+        continuation={"peer": same_state},
     )
 
 

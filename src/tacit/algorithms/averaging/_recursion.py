@@ -40,6 +40,7 @@ from tacit.core.contract import (
     Requirement,
     Tree,
     View,
+    same_state,
     unprotected,
 )
 from tacit.core.errors import ConfigError
@@ -146,4 +147,5 @@ def combinations(
         requires=NEEDS | mechanism.requires,
         privacy=statement(mechanism, TEXT, "sequential" if keeps else "parallel"),
         weights="metropolis",
+        continuation={"peer": same_state},
     )

@@ -14,7 +14,7 @@ from tacit.algorithms._parts.descent import gradient_step
 from tacit.algorithms._parts.mixing import IfMissing, averaged_step, first_model, link_requirements
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import StepSize, as_rate
-from tacit.core.contract import Algorithm, Mechanism, Objective, Requirement, unprotected
+from tacit.core.contract import Algorithm, Mechanism, Objective, Requirement, same_state, unprotected
 from tacit.core.errors import TacitWarning
 from tacit.graphs import Graph, Topology
 from tacit.graphs.checks import component_count
@@ -48,6 +48,7 @@ def _averaging(
         weights=weights,
         topology=None if rewire is None else topology,
         missing=missing,
+        continuation={"peer": same_state},
     )
 
 

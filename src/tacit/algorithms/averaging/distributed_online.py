@@ -40,6 +40,7 @@ from tacit.core.contract import (
     Requirement,
     Tree,
     View,
+    same_state,
     unprotected,
 )
 from tacit.objectives import euclidean_ball
@@ -111,6 +112,7 @@ def distributed_online(
         weights="metropolis",
         missing=missing,
         domain=ball,
+        continuation={"peer": same_state},
     )
 
 

@@ -57,6 +57,7 @@ from tacit.core.contract import (
     Separable,
     Tree,
     View,
+    same_state,
     share,
 )
 from tacit.objectives import Constraint, MirrorMap
@@ -141,4 +142,5 @@ def primal_dual(
         privacy=statement(noise, text_claims, "sequential" if data_in_dual else "parallel"),
         domain=mirror,
         constraints={each.name: each.value for each in limits},
+        continuation={"peer": same_state},
     )

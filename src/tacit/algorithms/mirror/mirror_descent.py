@@ -48,6 +48,7 @@ from tacit.core.contract import (
     Tree,
     View,
     push,
+    same_state,
     share,
     unprotected,
 )
@@ -138,6 +139,7 @@ def mirror_descent(
         missing=missing,
         domain=mirror,
         membership=Membership(vacant, lambda state: state.mass >= LEAST_MASS) if unbiased else None,
+        continuation={"peer": same_state},
     )
 
 

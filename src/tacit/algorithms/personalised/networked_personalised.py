@@ -133,6 +133,10 @@ def networked_personalised(
         hears_others = (views["bridge"].into.degree > 0).astype(params.dtype)
         return State(admm.started(params, views["cluster"]), params, hears_others, zero + tau, zero)
 
+    def continued(state: State, views: Mapping[str, View]) -> State:
+        shared, others = admm.continued(state.shared, views["cluster"]), views["bridge"].into.degree > 0
+        return state._replace(shared=shared, bridged=shared.u, hears_others=others.astype(state.hears_others.dtype))
+
     def compute(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
         if tuned and batch.validation is None:
             raise ConfigError(
@@ -177,6 +181,7 @@ def networked_personalised(
         check=lambda given: refuse_unsolvable(given, step.l2),
         prepare=step.prepare,
         diagnostics={"tau": lambda state: state.tau, "residual": lambda state: state.residual},
+        continuation={"peer": continued},
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from tacit.cli.common import print_table, reported, say
-from tacit.cli.peers.running import ANSWER_TIME, ConfigFile, asked, control_of, runs
-from tacit.core.errors import ConfigError, TacitError
+from tacit.cli.peers.running import ConfigFile, asked, runs, told
+from tacit.core.errors import ConfigError
 
 app = typer.Typer(help="Links of a running peer: look, add, remove.")
 
@@ -22,7 +21,7 @@ Name = Annotated[str, typer.Argument(help="Name of the neighbour.", show_default
 @reported
 def list_links(file: ConfigFile) -> None:
     """Show the links of a running peer, with those that are being opened or closed."""
-    _show(_told(file, act="list"))
+    _show(told(file, act="list")["links"])
 
 
 @app.command(epilog="Example: tacit peer links add hospital-a/peer.toml hospital-d --address 10.0.0.4:7443")
@@ -40,14 +39,14 @@ def add(
         shown = "" if invitation is None else invitation.read_text(encoding="ascii")
     except (OSError, ValueError) as error:
         raise ConfigError(f"--invitation {invitation}: cannot be read ({error}); name the authority's file") from error
-    _show(_told(file, act="add", name=name, address=address, invitation=shown))
+    _show(told(file, act="add", name=name, address=address, invitation=shown)["links"])
 
 
 @app.command(epilog="Example: tacit peer links remove hospital-a/peer.toml hospital-d")
 @reported
 def remove(file: ConfigFile, name: Name) -> None:
     """Send to a neighbour no more; what is on its way to it arrives."""
-    _show(_told(file, act="remove", name=name))
+    _show(told(file, act="remove", name=name)["links"])
 
 
 @reported
@@ -63,7 +62,7 @@ def leave(
 
     settings = load_peer(file)
     pid = asked(settings)["pid"]
-    _told(file, act="leave")
+    told(file, act="leave")
     deadline = time.monotonic() + wait
     while settings.control.exists() and runs(pid):
         if time.monotonic() > deadline:
@@ -71,34 +70,6 @@ def leave(
             return
         time.sleep(0.05)
     say(f"{settings.peer.name} has left")
-
-
-def _told(file: Path, **what: str) -> list[dict[str, Any]]:
-    """Have a running peer do something; returns its links."""
-    import http.client
-    import urllib.error
-    import urllib.request
-
-    from tacit.config.peer import load_peer
-
-    settings = load_peer(file)
-    asked(settings)
-    control = control_of(settings)
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{control['port']}/control",
-        json.dumps({"token": control["token"], **what}).encode(),
-        {"Content-Type": "application/json"},
-    )
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with opener.open(request, timeout=6 * ANSWER_TIME) as answer:
-            links: list[dict[str, Any]] = json.load(answer)["links"]
-            return links
-    except urllib.error.HTTPError as refusal:
-        with refusal:
-            raise ConfigError(f"{settings.peer.name}: {json.load(refusal)['error']}") from None
-    except (OSError, ValueError, KeyError, http.client.HTTPException) as error:
-        raise TacitError(f"{settings.peer.name} did not answer ({error}): see its log, and ask again") from error
 
 
 def _show(links: list[dict[str, Any]]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.core.errors import ConfigError
+from tacit.core.errors import ConfigError, TacitError
 
 if TYPE_CHECKING:
     from tacit.config.peer import PeerSettings
@@ -63,3 +63,31 @@ def asked(settings: PeerSettings) -> dict[str, Any]:
             "and it goes on from its store"
         )
     return found
+
+
+def told(file: Path, **what: str) -> dict[str, Any]:
+    """Have a running peer do something; returns its answer."""
+    import http.client
+    import urllib.error
+    import urllib.request
+
+    from tacit.config.peer import load_peer
+
+    settings = load_peer(file)
+    asked(settings)
+    control = control_of(settings)
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{control['port']}/control",
+        json.dumps({"token": control["token"], **what}).encode(),
+        {"Content-Type": "application/json"},
+    )
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=6 * ANSWER_TIME) as answer:
+            found: dict[str, Any] = json.load(answer)
+            return found
+    except urllib.error.HTTPError as refusal:
+        with refusal:
+            raise ConfigError(f"{settings.peer.name}: {json.load(refusal)['error']}") from None
+    except (OSError, ValueError, KeyError, http.client.HTTPException) as error:
+        raise TacitError(f"{settings.peer.name} did not answer ({error}): see its log, and ask again") from error

@@ -22,7 +22,7 @@ JOB = """# What all members agree on: everybody has this same file, and every li
 
 [job]
 name = {job}
-epoch = 1                  # of the graph: count it up, in every copy, with each change of members or links
+epoch = 1                  # of the graph: counted up with each change of members or links (`tacit peer epoch`)
 features = {features}               # numbers of a sample
 batch = {batch}                  # samples of a round; the noise on their mean shrinks with their number
 {names}

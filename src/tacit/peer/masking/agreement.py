@@ -42,7 +42,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_priv
 from numpy.typing import NDArray
 
 from tacit.core.errors import ConfigError, IdentityError, MessageRefused, PrivacyError
-from tacit.peer.identity.identity import Identity, is_valid, issued_by
+from tacit.peer.identity.identity import Identity
+from tacit.peer.identity.signatures import certified_key
 from tacit.peer.masking import LARGEST_PAD
 from tacit.peer.masking import agreement_wire as wire
 from tacit.peer.masking.key_store import Pair, PairKey
@@ -109,7 +110,7 @@ class PairwiseParty:
         certificate = x509.load_pem_x509_certificate(identity.certificate_pem).public_bytes(Encoding.DER)
         private_key = load_pem_private_key(identity.key_pem, password=None)
         try:
-            public = _certified_key(certificate, self.name, authorities, now)
+            public = certified_key(certificate, self.name, authorities, now)
         except MessageRefused as refusal:
             raise IdentityError(f"certificate of {self.name!r}: {refusal}; have a new one issued") from None
         if not isinstance(private_key, ec.EllipticCurvePrivateKey) or private_key.public_key() != public:
@@ -220,7 +221,7 @@ class PairwiseParty:
         if header.job != self._job:
             raise MessageRefused("job", f"job {header.job.hex()}, this is job {self._job.hex()}")
         offer = reader.offer(header)
-        public = _certified_key(offer.certificate, offer.header.sender, self._authorities, now)
+        public = certified_key(offer.certificate, offer.header.sender, self._authorities, now)
         if self._revoked is not None and self._revoked.revokes(offer.certificate):
             raise MessageRefused("revoked", f"the authority has revoked this certificate of {offer.header.sender!r}")
         try:
@@ -228,45 +229,6 @@ class PairwiseParty:
         except InvalidSignature:
             raise MessageRefused("signature", f"{offer.header.sender!r} did not sign this offer") from None
         return offer
-
-
-def _certified_key(
-    der: bytes, name: str, authorities: list[x509.Certificate], now: datetime.datetime
-) -> ec.EllipticCurvePublicKey:
-    """Return the key of a certificate that a valid authority issued for this name alone, valid now, for clients."""
-    try:
-        certificate = x509.load_der_x509_certificate(der)
-        key, extensions = certificate.public_key(), certificate.extensions
-        names = list(extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
-        issued = any(issued_by(certificate, authority) and is_valid(authority, now) for authority in authorities)
-    except Exception as error:  # bytes from outside: whatever the parser has to say of them
-        raise MessageRefused("certificate", f"it cannot be read: {type(error).__name__}") from None
-    if not issued:
-        raise MessageRefused("certificate", f"that of {name!r} was not issued by a valid authority of this federation")
-    if not is_valid(certificate, now):
-        times = f"{certificate.not_valid_before_utc} to {certificate.not_valid_after_utc}"
-        raise MessageRefused("certificate", f"that of {name!r} is valid from {times}, and now it is {now}")
-    if names != [x509.DNSName(name)]:
-        raise MessageRefused("certificate", f"it is not for {name!r} alone")
-    if not all(_permits_signing(extension) for extension in extensions):
-        raise MessageRefused(
-            "certificate", f"that of {name!r} is not for a client's signatures, or restricted in an unknown way"
-        )
-    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
-        raise MessageRefused("certificate", f"the key of {name!r} is not on P-256")
-    return key
-
-
-def _permits_signing(extension: x509.Extension[x509.ExtensionType]) -> bool:
-    """Whether an extension lets a peer sign with its key; what is absent restricts nothing (RFC 5280, 4.2.1)."""
-    match extension.value:
-        case x509.ExtendedKeyUsage() as uses:
-            return x509.OID_CLIENT_AUTH in uses
-        case x509.KeyUsage() as usage:
-            return usage.digital_signature
-        case x509.SubjectAlternativeName() | x509.BasicConstraints():
-            return True
-    return not extension.critical
 
 
 def _made() -> PairKey:

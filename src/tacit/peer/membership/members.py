@@ -28,6 +28,7 @@ from tacit.peer.machine.claims import LONGEST_LEAP
 from tacit.peer.machine.envelopes import Envelope
 from tacit.peer.machine.rounds import Views
 from tacit.peer.membership.book import UNASSIGNED, InLink, LinkBook, OutLink
+from tacit.peer.membership.fixed import PeerLinks
 from tacit.peer.membership.notices import Kind, Notice
 from tacit.peer.membership.states import give_slots, holds_nothing, membership_of, vacant_state
 from tacit.peer.membership.terms import OpenLinks
@@ -40,7 +41,7 @@ FURTHEST_ASKED = 2**30
 
 
 @dataclass(eq=False)
-class Members:
+class Members(PeerLinks):
     """The changes of one node's links."""
 
     node: Node

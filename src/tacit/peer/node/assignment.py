@@ -54,6 +54,8 @@ class Plan:
     """Terms on which links change while the peer runs; None: they are fixed."""
     settings: str = ""
     """Hash of the job's settings alone; stores and secrets, which outlive a change of the program, are bound to it."""
+    joins: bool = False
+    """Whether it is new in its epoch, which others have gone on to: it begins with the round that they name."""
     following: runtime.Following = runtime.every_round
     """Round -> the next one that this peer takes part in; None: none."""
 

@@ -11,6 +11,7 @@ what it may forget, and with receipts of what it refused. B needs no way to call
     A: letter(recipient)             a sealed key message for another neighbour of B; B answers what became of it
     B: letter(sender)                one that B passes on
     either: notice, beat, end        a few bytes of another protocol; a sign of life; the last word
+    B: notice, end                   to a hello of an epoch that B has left behind
 
 A message may be a few numbers, so overhead counts: what hello has settled, or what follows from the phase (links,
 types, sizes), is not repeated, and a position that confirms nothing of A is sent only now and then.
@@ -148,6 +149,9 @@ class Reception(Protocol):
 
     def noticed(self, name: str, payload: bytes) -> None:
         """Take a notice of an in-neighbour, or raise MessageRefused, which ends the link."""
+
+    def parting(self, name: str) -> bytes:
+        """Return a notice for one that says hello with another job, before its link ends; nothing: none."""
 
 
 class Dispatch(Protocol):

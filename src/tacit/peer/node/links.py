@@ -19,6 +19,7 @@ from tacit.runtime import MessageSpec
 
 if TYPE_CHECKING:
     from tacit.peer.masking.key_exchange import PairwiseSecrets
+    from tacit.peer.membership.epoch_talk import EpochTalk
     from tacit.peer.membership.members import Members
     from tacit.peer.membership.talk import LinkTalk
 
@@ -61,18 +62,27 @@ class NodeLinks:
         self.dialers: dict[str, Dialer] = {}
         self.listener = Listener(self, watch, events, limits)
         self._dialling: dict[str, asyncio.Task[None]] = {}
+        self._epochs: EpochTalk | None = None
         self._talk = self._talk_of(node.members)
         self._secrets: list[PairwiseSecrets] = []
         self._on_key_message: dict[str, Callable[[str, bytes], None]] = {}
         self._revoked: frozenset[int] = frozenset()
         """Serial numbers on the list that was looked at last."""
 
-    def _talk_of(self, members: Members | None) -> LinkTalk | None:
+    def _talk_of(self, members: Members | None) -> LinkTalk | EpochTalk | None:
         if members is None:
-            return None
+            return None if self.node.links.epochs is None else self.speak_of_epochs()
         from tacit.peer.membership.talk import LinkTalk
 
         return LinkTalk(self, members)
+
+    def speak_of_epochs(self) -> EpochTalk:
+        """Return the talk about the next epoch, of links that are fixed."""
+        if self._epochs is None:
+            from tacit.peer.membership.epoch_talk import EpochTalk
+
+            self._talk = self._epochs = EpochTalk(self, self._watch.current)
+        return self._epochs
 
     def dial(self, addresses: Mapping[str, str]) -> None:
         """Keep a link to every out-neighbour at its address."""
@@ -134,9 +144,13 @@ class NodeLinks:
         self._lacking = len(self.node.missing()) if self.node.waits else 0
 
     def undelivered(self, connected: bool) -> bool:
-        """Whether any out-neighbour, or any that is `connected`, has messages to confirm."""
-        return any(
-            self.node.unconfirmed(name) and (dialer.connected or not connected) for name, dialer in self.dialers.items()
+        """Whether any out-neighbour, or any that is `connected`, has messages to confirm, or needs one that leaves."""
+        return (
+            any(
+                self.node.unconfirmed(name) and (dialer.connected or not connected)
+                for name, dialer in self.dialers.items()
+            )
+            or self.node.links.lingers
         )
 
     def progressed(self) -> None:
@@ -229,7 +243,7 @@ class NodeLinks:
     def revoked(self, name: str) -> None:
         """Take note of a neighbour that is a member no longer; where rounds would wait for it, end them."""
         self.log.warning("a neighbour's certificate was revoked", neighbour=name)
-        if self._talk is not None:
+        if self.node.members is not None and self._talk is not None:
             self._talk.expel(name)
         elif self.node.waits:
             raise IdentityError(
@@ -270,11 +284,13 @@ class NodeLinks:
             self.look()
 
     def noticed(self, name: str, payload: bytes) -> None:
-        """Keep a notice about a link for the next look; where links are fixed, there are none."""
-        if self._talk is None:
-            raise MessageRefused("order", f"a notice of {len(payload)} bytes, and none is expected of {name!r}")
-        self._talk.hear(name, payload)
+        """Keep a notice about a link for the next look; where links are fixed, one about the next epoch."""
+        (self._talk or self.speak_of_epochs()).hear(name, payload)
         self.look()
+
+    def parting(self, name: str) -> bytes:
+        """Return the answer to a neighbour of a past epoch that is still in it."""
+        return b"" if self._epochs is None else self._epochs.parting(name)
 
     def refuse(self, name: str, refusal: MessageRefused) -> None:
         """Count and log what a neighbour said that cannot be."""

@@ -299,9 +299,9 @@ class Node:
 
     def _is_claim(self, name: str, at_round: int) -> bool:
         """Whether a round counts; it does not where a link is yet to be opened, or was closed meanwhile."""
-        if self.members is not None and name not in self.hears:
-            return False
         self.admit(name)
+        if name not in self.hears:
+            return False
         if not 0 <= at_round <= LAST_ROUND:
             raise MessageRefused("round", f"round {at_round}: expected 0 to {LAST_ROUND}")
         return True
@@ -349,7 +349,7 @@ class Node:
         """Go on with the next round of the schedule; under `wait` no other was missed, else at the current one."""
         coming = self.next_round or LAST_ROUND
         if not self.waits:
-            following = self.claims.next_round(coming - 1)
+            following = self.links.at_most(self.claims.next_round(coming - 1))
             while following <= LAST_ROUND and self._was_done(following):
                 following += 1  # before it was put back (`set_round.py`)
             coming = self.plan.following(following - 1) or coming

@@ -66,10 +66,12 @@ class PeerService(CloseOnce):
         after_round: Callable[[int, Params], None] | None = None,
         progress: int = 0,
         traces: Traces = NO_TRACES,
+        continues: bool = False,
     ) -> None:
         """Take the parts of a peer; `after_round` is called in the worker with each round's model.
 
-        The model is judged over the last `progress` rounds, and the log told as often; 0: it is not.
+        The model is judged over the last `progress` rounds, and the log told as often; 0: it is not. One that
+        `continues` takes over a feed in use, of an epoch before.
         """
         name = watch.current().name
         if name != plan.name:
@@ -86,7 +88,7 @@ class PeerService(CloseOnce):
         self._pads: dict[str, PairwiseSecrets] = {}
         self.node = Node(plan, store, pace.deadline, time.monotonic(), pads=self._pads.get)
         self.node.refuse_exhausted()
-        if self.node.cursor is not None:
+        if self.node.cursor is not None and not continues:
             feed.resume(self.node.cursor)
         judges = plan.role == plan.algorithm.learner == plan.algorithm.predictor
         self.prequential = Prequential(
@@ -105,6 +107,8 @@ class PeerService(CloseOnce):
         limits = Limits(door=doors or DoorLimits(), neighbours=len(self.node.hears))
         self.links = NodeLinks(self.node, watch, self._events, self.log, limits, self._note_fault)
         self.port = 0
+        self.parting = False
+        """Whether store and feed stay open when it stops, for the service of the next epoch."""
         self.fault: TacitError | None = None
         """The error that ended the rounds early."""
         self.finished = asyncio.Event()
@@ -137,8 +141,8 @@ class PeerService(CloseOnce):
         self._stopping.set()
         self.links.look()
         async with contextlib.AsyncExitStack() as after:  # each even if another fails; the last first
-            after.callback(self._store.close)
-            after.push_async_callback(self._feed.close)
+            if not self.parting:
+                after.push_async_callback(self.close_parts)
             after.push_async_callback(self.links.listener.close, min(1.0, self.pace.grace))
             after.push_async_callback(self._end_tasks)
             if self._rounds is not None:
@@ -152,6 +156,20 @@ class PeerService(CloseOnce):
                     self.links.listener.progressed()
                     await self.delivered(self.pace.grace, connected=True)
         self.log.info("peer stopped", name=self.node.plan.name, round=self.node.round)
+
+    async def close_parts(self) -> None:
+        """Close feed and store, which outlive a service that is `parting`."""
+        try:
+            await self._feed.close()
+        finally:
+            self._store.close()
+
+    def successor(self, plan: Plan, pace: Pace, doors: DoorLimits, progress: int) -> PeerService:
+        """Return the service of the next epoch, on the parts of this one, which has stopped."""
+        parts: dict[str, Any] = {"worker": self._worker, "counters": self.counters, "log": self.log}
+        more: dict[str, Any] = {"after_round": self._after_round, "progress": progress, "traces": self._traces}
+        given = {**parts, **more, "doors": doors, "continues": True}
+        return PeerService(plan, self._store, self._watch, self._feed, pace, **given)
 
     async def _end_tasks(self) -> None:
         await self.links.hang_up()
@@ -199,7 +217,7 @@ class PeerService(CloseOnce):
         if members is None:
             raise ConfigError(
                 f"links of {self.node.plan.algorithm.name!r} are fixed within an epoch: change them in the peers' "
-                "files, with the job's epoch counted up"
+                "files, with the job's epoch counted up, and have all go on to it (`tacit peer epoch`)"
             )
         async with self.links.turn:
             act(members)  # here, and not in the worker: whoever asks may go away meanwhile
@@ -266,8 +284,8 @@ class PeerService(CloseOnce):
 
     @property
     def left(self) -> bool:
-        """Whether the peer has left, and everything that it held is with others."""
-        return self.node.members is not None and self.node.members.book.gone
+        """Whether the peer has left, and all that it held is with others, or has done all rounds of its epoch."""
+        return self.node.links.over or (self.node.members is not None and self.node.members.book.gone)
 
     async def _one_round(self) -> None:
         node = self.node

@@ -122,6 +122,12 @@ class Counters:
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
+    def allow(self, neighbours: Iterable[str]) -> None:
+        """Give more neighbours series of their own."""
+        with self._lock:
+            known = tuple(dict.fromkeys((*self._allowed[NEIGHBOUR_LABELS[0]], *neighbours)))
+            self._allowed |= dict.fromkeys(NEIGHBOUR_LABELS, known)
+
     def add(self, name: str, amount: float = 1, /, **labels: str) -> None:
         """Add to a counter."""
         metric, key = self._find(name, labels, "counter")

@@ -81,6 +81,7 @@ def status_of(node: Node, ledger: Ledger, identity: Identity) -> dict[str, Any]:
             "cut": node.releases_cut,
             "budget": ledger.use()._asdict() if plan.booked else None,
         },
+        "next_epoch": None if node.links.epochs is None else node.links.epochs.status(),
         "neighbours": _standing(node),
         "model_fault": model_fault(node),
         "certificate": certificate_status(identity, datetime.now(UTC)),

@@ -163,6 +163,8 @@ class IncomingLink:
         self._count(refusal)
         if self._about.round:
             self.stream.put(self._receipt(refusal, self._about))
+        if refusal.reason == "job" and (parting := self._reception.parting(self.name)):
+            self.stream.put(framed(wire.NOTICE, parting))
         self.end(End(refusal.reason, printable(refusal.detail)))
 
     def broken(self, fault: Exception) -> None:

@@ -127,6 +127,8 @@ class OutgoingLink:
         """Take a frame that is not content."""
         if kind == wire.END:
             self._end(parse(kind, payload))
+        elif kind == wire.NOTICE:
+            self._dispatch.noticed(self._name, bytes(payload))
         elif not self.welcomed:
             if kind != wire.WELCOME:
                 raise MessageRefused("order", f"{KINDS[kind]} instead of a welcome")
@@ -148,8 +150,6 @@ class OutgoingLink:
             if answer is not None and not answer.done():
                 refusal = MessageRefused(known(reason), f"{self._name} says: {printable(detail)}")
                 answer.set_exception(refusal) if reason else answer.set_result(None)
-        elif kind == wire.NOTICE:
-            self._dispatch.noticed(self._name, bytes(payload))
         elif kind != wire.BEAT:
             raise MessageRefused("order", f"{KINDS[kind]} where a receipt, progress or a letter was expected")
 

@@ -9,15 +9,18 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
+from tacit.core.contract import Adjacency
 from tacit.core.errors import ConfigError, LedgerError
 from tacit.privacy.accounting import Budget
-from tacit.privacy.events import Event, Series
+from tacit.privacy.events import NO_RECORDS, Event, Series
 
 FORMAT = 2
 UNDERCOUNTING = 1
 """The format of tacit 0.1.0, whose peers booked some releases too low: it is read, and never added to."""
 GENESIS = "genesis"
 """The release of entry 0, which binds the budget, the job and the ledger's own name."""
+BOUND = "goes on as "
+"""Begins the release of an entry that books nothing and binds the ledger to another job."""
 BEFORE_GENESIS = bytes(32)
 LONGEST_NAME = 200
 
@@ -116,6 +119,17 @@ def decode_genesis(text: str, form: int = FORMAT) -> Genesis:
     if not known:
         raise LedgerError(f"entry 0 is not a genesis of format {FORMAT}: {text[:200]}")
     return genesis
+
+
+def binding(job: str, adjacency: Adjacency = "record") -> tuple[str, Event]:
+    """Return the charge, of nothing, that binds a ledger to another job from there on.
+
+    Args:
+      job: Name of the job.
+      adjacency: Unit of the ledger's losses.
+    """
+    event = Event("none", "laplace", sensitivity=0.0, scale=0.0, adjacency=adjacency, records=NO_RECORDS)
+    return validate_name(BOUND + job, "job"), event
 
 
 def validate_name(name: str, what: str) -> str:

@@ -26,11 +26,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
+from tacit.core.contract import Adjacency
 from tacit.core.errors import BudgetExceeded, LedgerError, said
 from tacit.privacy.accounting import Account, Budget
 from tacit.privacy.events import EVERYONE, Event, Loss
 from tacit.privacy.ledger.budget_use import BudgetUse, budget_use
-from tacit.privacy.ledger.entries import Entry, Genesis, encode_event, sealed, validate_name
+from tacit.privacy.ledger.entries import BOUND, Entry, Genesis, binding, encode_event, sealed, validate_name
 from tacit.privacy.ledger.opening import opened
 from tacit.privacy.ledger.replay import Receipt, Replay
 from tacit.privacy.ledger.store import (
@@ -79,6 +80,8 @@ class Ledger:
         """Take over what `open` has verified; use `Ledger.open` or `Ledger.create`."""
         self.path = path
         self.genesis = replay.genesis
+        self.jobs = replay.jobs
+        """Jobs that it was bound to one after the other, the present one last."""
         self._connection = connection
         self._held = held
         self._witness = witness
@@ -155,8 +158,10 @@ class Ledger:
                     f"{path} has the budget {genesis.budget.words()}, not {budget.words()}: a budget is fixed when the "
                     "ledger is made; open it with its own, or begin a new ledger for other records"
                 )
-            if job and job != genesis.job:
-                raise LedgerError(f"{path} is the ledger of job {genesis.job!r}, not of {job!r}")
+            if job and job != replay.jobs[-1]:
+                went = "it went on to a later epoch: use that epoch's file"
+                remedy = went if job in replay.jobs else "use its own file (that of an epoch to come when it has begun)"
+                raise LedgerError(f"{path} is the ledger of job {replay.jobs[-1]!r}, not of {job!r}; {remedy}")
             if witness is None and genesis.witnessed:
                 raise LedgerError(f"{path} has a witness: without it a rolled-back file would go unnoticed; name it")
             if witness is not None:
@@ -242,7 +247,12 @@ class Ledger:
                 if self._witness is not None and entries:
                     write_mark(self._witness, Mark(self.genesis.ledger, last.sequence, last.hash))
                 self._account, self._last = account, last
+                self.jobs += tuple(name.removeprefix(BOUND) for name, _ in charges if name.startswith(BOUND))
         return tuple(Receipt(entry.sequence, entry.hash) for entry in entries)
+
+    def bound_to(self, job: str, adjacency: Adjacency) -> tuple[str, Event]:
+        """Return the charge, of nothing, that binds this ledger to another job; `adjacency` if nothing was charged."""
+        return binding(job, self._account.adjacency or adjacency)
 
     def refuse(self, charges: Sequence[tuple[str, Event]]) -> None:
         """Raise what `charge_all` would raise for these charges as things stand; nothing is booked."""

@@ -12,6 +12,7 @@ from tacit.core.errors import LedgerError, PrivacyError
 from tacit.privacy.accounting import Account
 from tacit.privacy.events import Event, Total
 from tacit.privacy.ledger.entries import (
+    BOUND,
     FORMAT,
     GENESIS,
     UNDERCOUNTING,
@@ -42,6 +43,8 @@ class Replay:
     """Facts of the ledger's beginning: budget, identity, format."""
     last: Entry
     """The entry that was read last."""
+    jobs: tuple[str, ...]
+    """Jobs that it was bound to one after the other: that of its beginning first, the present one last."""
 
     def __init__(self, connection: sqlite3.Connection, mark: Mark | None) -> None:
         self.account = Account()
@@ -57,6 +60,7 @@ class Replay:
         if self.last.release != GENESIS:
             raise LedgerError(f"entry 0 is {self.last.release!r}, expected {GENESIS!r}")
         self.genesis = decode_genesis(self.last.event, self.format)
+        self.jobs = (self.genesis.job,)
         self._compare()
         for self.last in entries:
             try:
@@ -66,6 +70,8 @@ class Replay:
             except PrivacyError as error:
                 raise LedgerError(f"entry {self.last.sequence}: {error}") from error
             self._compare()
+            if self.last.release.startswith(BOUND):
+                self.jobs += (self.last.release.removeprefix(BOUND),)
             yield self.last, event
         if self._mark is not None and self._mark.sequence > self.last.sequence:
             raise LedgerError(
