@@ -15,6 +15,7 @@ from tacit.peer.operations.logs import Log
 from tacit.peer.transport.dialer import Dialer
 from tacit.peer.transport.link import LinkEvents
 from tacit.peer.transport.listener import Limits, Listener
+from tacit.privacy.noise import hides
 from tacit.runtime import MessageSpec
 
 if TYPE_CHECKING:
@@ -51,7 +52,9 @@ class NodeLinks:
         """Whether rounds have ended by a fault: the last commit is the truth, and no link changes any more."""
         self._looking = False
         self._lacking = 0
-        """Messages that have to come before there is anything to do, where rounds wait for all of them."""
+        """Messages that have to come before there is anything to do, where that is known."""
+        # Of masked messages another version may come instead of one that is missing.
+        self._counts = node.waits and not any(hides(phase.mechanism) for phase in node.plan.algorithm.phases)
         self._seen_commits = 0
         self._waiters: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
         self._inbox: list[Arrival] = []
@@ -141,7 +144,7 @@ class NodeLinks:
         for condition, waiter in self._waiters:
             if not waiter.done() and condition():
                 waiter.set_result(None)
-        self._lacking = len(self.node.missing()) if self.node.waits else 0
+        self._lacking = len(self.node.missing()) if self._counts else 0
 
     def undelivered(self, connected: bool) -> bool:
         """Whether any out-neighbour, or any that is `connected`, has messages to confirm, or needs one that leaves."""

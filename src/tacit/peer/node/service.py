@@ -31,7 +31,7 @@ from tacit.peer.operations.counters import Counters
 from tacit.peer.operations.link_events import LinkEventLog
 from tacit.peer.operations.logs import Log
 from tacit.peer.operations.prequential import Judged, Prequential
-from tacit.peer.operations.status import CertificateWatch, distance, model_fault, predicted, status_of
+from tacit.peer.operations.status import CertificateWatch, distance, model_fault, predicted, publish_progress, status_of
 from tacit.peer.operations.traces import NO_TRACES, Traces
 from tacit.peer.sources.batches import Feed, RoundBatch, empty_round
 from tacit.peer.transport.admission import DoorLimits
@@ -237,8 +237,7 @@ class PeerService(CloseOnce):
     def faults(self) -> list[str]:
         """Return what is wrong with the peer; nothing if it is well."""
         found = [] if self.fault is None else [str(self.fault)]
-        if self._stopping.is_set():
-            found.append("the peer is stopping")
+        found += ["the peer is stopping"] if self._stopping.is_set() else []
         if self.node.releases_cut:
             found.append(
                 f"{self.node.releases_cut} release(s) went beyond what {self.node.plan.algorithm.name!r} declares and "
@@ -250,9 +249,7 @@ class PeerService(CloseOnce):
         if identity.not_after <= datetime.now(UTC):
             found.append(f"the certificate expired at {identity.not_after.isoformat()}; install a new one")
         taken_back = own_revocation(identity)
-        if taken_back is not None:
-            found.append(taken_back)
-        return found
+        return found if taken_back is None else [*found, taken_back]
 
     # -- rounds --------------------------------------------------------------------------------------------------------
 
@@ -357,8 +354,8 @@ class PeerService(CloseOnce):
     async def _step(self, work: Callable[[], None]) -> None:
         async with self.links.turn:
             self.links.apply_news()
-            if self._effort < SHORT_STEP:  # a thread would take longer to be woken
-                self._timed(work)
+            if self._effort < SHORT_STEP:
+                self._timed(work)  # a thread would take longer to be woken
             else:
                 await self._in_worker(lambda: self._timed(work))
         self._moved()
@@ -377,15 +374,7 @@ class PeerService(CloseOnce):
 
     def _moved(self) -> None:
         self.links.progressed()
-        self.counters.set("tacit_round", self.node.round)
-        self.counters.set("tacit_lag_rounds", self.node.lag())
-        if self.node.plan.booked:
-            use = self._store.ledger.use()
-            self.counters.set(f"tacit_{use.unit}_limit", use.limit)
-            self.counters.set(f"tacit_{use.unit}_spent", use.spent)
-            self.counters.set(f"tacit_{use.unit}_left", use.left)
-            self.counters.set("tacit_budget_runs_out", use.runs_out)
-            self.counters.set("tacit_releases_cut", self.node.releases_cut)
+        publish_progress(self.counters, self.node)
 
     async def _until(self, condition: Callable[[], bool], at: float | None = None) -> bool:
         """Wait until a condition holds; it is checked at news, at the deadline of the phase and at the time `at`."""

@@ -37,6 +37,19 @@ def model_fault(node: Node) -> str | None:
     )
 
 
+def publish_progress(counters: Counters, node: Node) -> None:
+    """Set the figures that every step may change."""
+    counters.set("tacit_round", node.round)
+    counters.set("tacit_lag_rounds", node.lag())
+    if node.plan.booked:
+        use = node.store.ledger.use()
+        counters.set(f"tacit_{use.unit}_limit", use.limit)
+        counters.set(f"tacit_{use.unit}_spent", use.spent)
+        counters.set(f"tacit_{use.unit}_left", use.left)
+        counters.set("tacit_budget_runs_out", use.runs_out)
+        counters.set("tacit_releases_cut", node.releases_cut)
+
+
 def predicted(node: Node, x: np.ndarray) -> np.ndarray:
     """Return the prediction of a peer's model for x, or raise if it is not finite."""
     algorithm = node.plan.algorithm
