@@ -78,6 +78,7 @@ OUTBOX = of(
     ],
 )
 CHURN = "tests/peer/test_churn.py"
+UNLUCKY = "tests/peer/test_member_attacks.py"
 MEMBERSHIP = (
     *of(
         "peer/membership/members.py",
@@ -98,6 +99,18 @@ MEMBERSHIP = (
                 "a joiner begins with mass",
                 "            node.machine.state = membership_of(node).vacant(node.machine.state)\n",
                 "            pass\n",
+            ),
+            (
+                "a joiner leaves rounds out that it has promised",
+                "not self.book.has_promised and",
+                "not self.book.leaving and",
+                UNLUCKY,
+            ),
+            (
+                "a leaver that dies at its last step never leaves",
+                "node.between_rounds and book.advance() if book.leaving else",
+                "False if book.leaving else",
+                UNLUCKY,
             ),
         ],
     ),
