@@ -190,7 +190,7 @@ class Network:
         host = self.hosts[name]
         if host.node is None:
             self._start(host)
-            for other in sorted(host.node.sends_to):
+            for other in sorted(host.node.sends_to) if host.node is not None else ():  # it may have been over
                 self._at(self.now, self._dial, name, other)
 
     def _kill(self, host: Host) -> None:
