@@ -3,7 +3,8 @@
 Peers leave and join at random and are killed, over a simulated network in virtual time. At every quiet point, when
 nobody joins or leaves and all are between two rounds, the mass that is held, and with running totals what is under way,
 must be as at the start to 1e-9 (float64). Every release is booked under a budget that allows a record one release. At
-the end the average loss, over rounds and over those who learn in them, is compared with that of the same peers without any coming and going.
+the end the average loss is compared with that of the same peers without any coming and going: over rounds and over
+those who learn in them (who is away learns nothing meanwhile), and over as many batches as were learnt.
 """
 
 from __future__ import annotations
@@ -57,8 +58,10 @@ class Churn(ChurnNetwork):
     budget = Budget(epsilon=EPSILON)
 
 
-def run(name: str, peers: int, rounds: int, seed: int, comes_and_goes: bool, segment: float, say=print) -> dict:
-    """Run one method until all peers have done so many rounds; returns figures, or raises where something broke."""
+def run(
+    name: str, peers: int, rounds: int, seed: int, comes_and_goes: bool, segment: float, say=print
+) -> tuple[dict, np.ndarray]:
+    """Run one method until all peers have done so many rounds; returns figures and the loss of each batch learnt."""
     setting, began = setting_of(name, peers), time.perf_counter()
     faults = (
         {"crashes": 0.1, "crashes_at_commit": 0.002, "breaks": 0.1}
@@ -103,7 +106,7 @@ def run(name: str, peers: int, rounds: int, seed: int, comes_and_goes: bool, seg
         "spent": spent,
         "loss": average,
         "seconds": time.perf_counter() - began,
-    }
+    }, np.array([loss for at, loss in network.losses if at <= rounds])
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -118,14 +121,18 @@ def main(arguments: list[str] | None = None) -> int:
     broken = 0
     for name in given.methods:
         try:
-            found = run(name, given.peers, given.rounds, given.seed, True, given.segment)
-            calm = run(name, given.peers, given.rounds, given.seed, False, given.segment)
+            found, losses = run(name, given.peers, given.rounds, given.seed, True, given.segment)
+            calm, calm_losses = run(name, given.peers, given.rounds, given.seed, False, given.segment)
         except BrokenInvariantError as fault:
             print(f"{name}: BROKEN: {fault}")
             broken += 1
             continue
-        ratio = found["loss"] / calm["loss"]
-        print(f"{name}: {found}\n{name}, nobody comes or goes: {calm}\n{name}: average loss {ratio:.4f} times that")
+        ratio, batches = found["loss"] / calm["loss"], min(len(losses), len(calm_losses))
+        alike = losses[:batches].mean() / calm_losses[:batches].mean()
+        print(f"{name}: {found}\n{name}, nobody comes or goes: {calm}")
+        print(
+            f"{name}: average loss {ratio:.4f} times that, {alike:.4f} times over the first {batches:,} batches of each"
+        )
         broken += found["spent"] > EPSILON * (1 + 1e-9)
     print("broken" if broken else "all held")
     return int(broken > 0)
