@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -228,6 +229,19 @@ def running(tmp_path, algorithm, graph):
     return federation
 
 
+@contextlib.asynccontextmanager
+async def met(federation):
+    """Run all peers, from the time when each of three is linked with the others."""
+    try:
+        for name in federation.plans:
+            await federation.launch(name)
+        federation.connect()
+        await linked(federation, 4)
+        yield
+    finally:
+        await federation.stop()
+
+
 async def linked(federation, count):
     for service in federation.services.values():
         links = service.links
@@ -240,11 +254,7 @@ def test_running_peers_cut_the_revoked_one_without_a_restart_and_go_on(tmp_path,
     one, out, other = federation.plans
 
     async def story():
-        try:
-            for name in federation.plans:
-                await federation.launch(name)
-            federation.connect()
-            await linked(federation, 4)
+        async with met(federation):
             revoke([tmp_path / f"{out}.crt"], tmp_path / "ca")
             for name in (one, other):
                 install_list(tmp_path / "ca" / "revoked.crl", tmp_path / name)
@@ -260,8 +270,6 @@ def test_running_peers_cut_the_revoked_one_without_a_restart_and_go_on(tmp_path,
                 await links.until(lambda node=service.node, last=reached + 5: node.round >= last)
                 assert service.fault is None
             assert other in federation.services[one].links.listener.connected
-        finally:
-            await federation.stop()
 
     within(story())
 
@@ -271,11 +279,7 @@ def test_rounds_that_would_wait_for_a_revoked_peer_end_with_the_remedy(tmp_path,
     one, out, _ = federation.plans
 
     async def story():
-        try:
-            for name in federation.plans:
-                await federation.launch(name)
-            federation.connect()
-            await linked(federation, 4)
+        async with met(federation):
             revoke([tmp_path / f"{out}.crt"], tmp_path / "ca")
             install_list(tmp_path / "ca" / "revoked.crl", tmp_path / one)
             service = federation.services[one]
@@ -284,8 +288,6 @@ def test_rounds_that_would_wait_for_a_revoked_peer_end_with_the_remedy(tmp_path,
             assert repr(out) in str(service.fault)
             assert "epoch" in str(service.fault)
             assert federation.services[out].fault is None  # it has no list, and only waits
-        finally:
-            await federation.stop()
 
     within(story())
 
@@ -380,12 +382,8 @@ def test_a_flipped_bit_is_never_another_list(signed, data):
     bit = data.draw(st.integers(0, 8 * len(der) - 1))
     der[bit // 8] ^= 1 << bit % 8
     content = b"-----BEGIN X509 CRL-----\n" + base64.encodebytes(der) + b"-----END X509 CRL-----\n"
-    try:
-        found = read_list(content, authorities(authority), authority.ca)
-    except IdentityError:
-        return
-    # What is signed is the same to the bit: the number of unused bits in the signature's own encoding was changed.
-    assert (found.number, found.entries) == (good.number, good.entries)
+    with pytest.raises(IdentityError):
+        read_list(content, authorities(authority), authority.ca)
 
 
 @pytest.mark.parametrize("content", [b"", b"junk", b"-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n"])

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtensionOID
 
 from tacit.core.errors import IdentityError
@@ -79,7 +80,8 @@ def read_list(content: bytes, authorities: Sequence[x509.Certificate], source: P
         crl = x509.load_pem_x509_crl(content)
         extensions = [extension.value for extension in crl.extensions]
         entries = {one.serial_number: _entry(one) for one in crl}
-        signed = any(_signed_by(crl, authority) for authority in authorities)
+        exact = crl.public_bytes(Encoding.DER).endswith(b"\0" + crl.signature)  # of which no bit is unused
+        signed = exact and any(_signed_by(crl, authority) for authority in authorities)
     except UNREADABLE as error:
         raise IdentityError(f"{source} holds no usable revocation list ({error}): get it from the authority") from error
     if not signed:
