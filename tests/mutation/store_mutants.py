@@ -9,6 +9,7 @@ STAGED = "test_what_is_drawn_is_booked_by_the_next_commit"
 DAMAGE = "tests/peer/test_store_damage.py"
 OUTSIDE = f"{DAMAGE}::test_a_change_from_outside_is_noticed"
 SHARED = "test_content_goes_with_the_last_parcel_that_needs_it"
+ENDING = "test_a_snapshot_shares_its_end_with_the_parcels_that_hold_it"
 QUEUE = "test_samples_are_a_queue"
 GIVEN_UP = "test_a_commit_gives_up_keys_of_rounds_that_are_over_and_they_are_gone_from_the_file"
 CHAIN = "test_keys_are_given_up_when_their_rounds_are_over"
@@ -74,20 +75,29 @@ STORE = of(
             "if False:",
             f"{DAMAGE}::test_a_ledger_without_a_peer_s_tables_is_no_store",
         ),
-        ("a broadcast is stored for each receiver", "put[id(p.content)])", "self._put(connection, p.content))", AGAIN),
-        ("shared content goes with the first parcel", "if old not in kept:", "if True:", SHARED),
+        (
+            "a broadcast is stored for each receiver",
+            "put[id(p.content)])",
+            "self._pieces.put(connection, p.content))",
+            AGAIN,
+        ),
         (
             "dropped parcels stay in the file",
             '            connection.executemany("DELETE FROM parcel WHERE id = ?", gone)\n',
             "",
             SHARED,
         ),
-        ("dropped contents stay in the file", "if old not in kept:", "if False:", SHARED),
         (
             "old snapshots stay in the file",
             "                unneeded.append(content)\n",
             "                pass\n",
             MODEL,
+        ),
+        (
+            "a snapshot that stays loses its end",
+            "                kept.add(content)\n",
+            "                pass\n",
+            ENDING,
         ),
         ("used samples stay in the file", "                unneeded += [Content(*row) for row in rows]\n", "", QUEUE),
         (
@@ -97,7 +107,6 @@ STORE = of(
             "test_one_message_per_receiver_and_phase",
         ),
         ("any sample may be used up", "        self._refuse_unknown(used)\n", "", QUEUE),
-        ("numbers of pieces are used again", "self._next += len(parts)", "self._next += 0", AGAIN),
         ("parcels are numbered from one", "itertools.count(1 + max(", "itertools.count(1 + 0 * max(", SHARED, MODEL),
         (
             "samples are numbered from one",
@@ -111,6 +120,17 @@ STORE = of(
             "return 0",
             "test_space_is_used_again",
         ),
+    ],
+)
+PIECES = of(
+    "peer/node/pieces.py",
+    "tests/peer/test_store.py",
+    [
+        ("shared content goes with the first that is dropped", "    numbers -= {", "    _ = {", SHARED, ENDING),
+        ("dropped contents stay in the file", "for number in sorted(numbers)", "for number in ()", SHARED),
+        ("numbers of pieces are used again", "self._next += len(parts)", "self._next += 0", AGAIN),
+        ("a content is known by its beginning", "        digest.update(end)\n", "", ENDING),
+        ("a content lacks its end", "pieces + last.pieces", "pieces", ENDING),
     ],
 )
 STAGING = of(
@@ -182,4 +202,4 @@ KEYS = (
         ],
     ),
 )
-MUTANTS = (*STORE, *STAGING, *KEYS)
+MUTANTS = (*STORE, *PIECES, *STAGING, *KEYS)

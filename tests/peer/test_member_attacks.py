@@ -168,7 +168,8 @@ def test_a_leaver_that_dies_after_its_last_link_has_left_all_the_same(make, meth
     book.into.clear()
     book.out.clear()
     book.handed_on = book.begun = node.round
-    node.store.commit(snapshot=encode(node.machine.snapshot(), None, book.facts()))
+    snapshot, own = encode(node.machine.snapshot(), None, book.facts())
+    node.store.commit(snapshot=snapshot, own=own)
     again = Node(node.plan, node.store, 1.0, 0.0, _setting(method).functions)
     assert again.members.book.gone
 

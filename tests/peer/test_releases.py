@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.core.contract import Links, View
+from tacit.core.contract import Links, Message, View
 from tacit.core.errors import BudgetExceeded, DataError, PrivacyError
 from tacit.graphs import Graph
 from tacit.peer import run_in_process
 from tacit.peer.machine import releases
 from tacit.peer.machine.releases import BookedReleaser, NothingBooked
 from tacit.peer.machine.snapshots import Snapshot
-from tacit.peer.node.snapshot import decode, encode
+from tacit.peer.node.snapshot import decode, encode, pack, unpack
 from tacit.privacy.accounting import Budget
 from tacit.privacy.charges import Held, event_of
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise import NoiseSource, grid_step
-from tacit.runtime import Declared, ReleaseSpec, declare, finish
+from tacit.runtime import Declared, MessageSpec, ReleaseSpec, declare, finish
 from tests.contract.cases import AGENTS, CASES, DIM, build, graph_of, stream
 from tests.daily import some
 
@@ -156,8 +156,21 @@ def test_noise_that_decays_is_drawn_as_its_round_says():
 def test_a_snapshot_remembers_which_records_its_batch_holds():
     state = np.zeros(2, np.float32)
     taken = Snapshot(3, None, Held("rows 1-2", 2), state, (), None, {}, [], [])
-    found, cursor = decode(encode(taken, 7), state, (), ())
+    found, cursor = decode(b"".join(encode(taken, 7)), state, (), ())
     assert (found.round, found.held, cursor) == (3, Held("rows 1-2", 2), 7)
+
+
+def test_an_own_message_comes_back_from_a_snapshot_and_from_one_of_the_order_before():
+    state, batch, own = np.arange(2.0), np.arange(3.0), Message(np.arange(2.0) + 9, ())
+    taken = Snapshot(3, 0, Held("rows 1-2", 2), state, batch, own, {}, [], [])
+    spec = MessageSpec(own, "share", False, None)
+    new = b"".join(encode(taken, 7))
+    facts, _ = unpack(new)
+    for data in (new, pack({**facts, "own": True}, [state, own.private, batch])):
+        found, _ = decode(data, state, (spec,), batch)
+        np.testing.assert_array_equal(found.own.private, own.private)
+        np.testing.assert_array_equal(found.batch, batch)
+    assert encode(taken._replace(own=None), 7)[1] == b""
 
 
 @pytest.mark.parametrize("changed", [{"perturbs": "model"}, {"spread": "per_edge"}], ids=str)

@@ -17,9 +17,10 @@ import tacit
 from tacit.core.errors import BudgetExceeded, LedgerError, StoreError
 from tacit.peer.machine.releases import BookedReleaser
 from tacit.peer.masking.key_store import ROUNDS_PER_KEY, PairKey
-from tacit.peer.node import store as store_module
+from tacit.peer.node import pieces as pieces_module
 from tacit.peer.node.exchange import Parcel
-from tacit.peer.node.store import LONGEST_PIECE, PeerStore
+from tacit.peer.node.pieces import LONGEST_PIECE
+from tacit.peer.node.store import PeerStore
 from tacit.peer.sources.queue import Seen
 from tacit.privacy.charges import Held
 from tacit.privacy.ledger import inspect
@@ -103,6 +104,23 @@ def test_content_goes_with_the_last_parcel_that_needs_it(tmp_path):
         assert store.outbox() == [parcel(2, "a", b"to one")]
         store.commit(drop=[("a", "trust", 2, 0)])
         assert (store.outbox(), count(store, "piece")) == ([], 0)
+
+
+def test_a_snapshot_shares_its_end_with_the_parcels_that_hold_it(tmp_path):
+    own, there = b"own message", ("a", "trust", 1, 0)
+    with created(tmp_path) as store:
+        store.commit(snapshot=b"state, ", own=own, parcels=[parcel(1, name, own) for name in "ab"])
+        assert (store.snapshot(), count(store, "piece")) == (b"state, own message", 2)
+        store.commit(drop=[("b", "trust", 1, 0)])
+        store.commit(drop=[there])  # the snapshot still needs what the parcel held
+        assert (store.snapshot(), store.outbox(), count(store, "piece")) == (b"state, own message", [], 2)
+        store.commit(snapshot=b"state, ", own=own, parcels=[parcel(2, "a", own)])
+        store.commit(snapshot=b"next")  # and the parcel what the snapshot held
+        assert (store.outbox()[0].content, count(store, "piece")) == (own, 2)
+    with PeerStore.open(tmp_path / "s.db") as store:
+        assert (store.snapshot(), store.outbox()[0].content) == (b"next", own)
+        store.commit(drop=[("a", "trust", 2, 0)])
+        assert count(store, "piece") == 1
 
 
 def test_one_message_per_receiver_and_phase(tmp_path):
@@ -274,18 +292,20 @@ def test_space_is_used_again(tmp_path, monkeypatch):
 @pytest.mark.parametrize("seed", range(3))
 def test_random_commits_are_those_of_a_model(seed, monkeypatch):
     """200 commits of random parts, reopened now and then: the store holds what two lists and a dictionary hold."""
-    monkeypatch.setattr(store_module, "LONGEST_PIECE", 50)
+    monkeypatch.setattr(pieces_module, "LONGEST_PIECE", 50)
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as name:
         store = created(Path(name))
-        snapshot, outbox, samples, used, booked, records = None, {}, [], 0, 0, Counter()
+        snapshot, own, outbox, samples, used, booked, records = None, b"", {}, [], 0, 0, Counter()
         for number in range(1, 201):
             receivers = chance.sample("abcdef", chance.randint(0, 4))
             content = chance.randbytes(chance.choice([0, 3, 50, 130]))
             new = {(r, "l", number, 0): content if chance.random() < 0.8 else chance.randbytes(9) for r in receivers}
             gone = [key for key in outbox if chance.random() < 0.3]
+            given = None
             if chance.random() < 0.7:
-                snapshot = chance.randbytes(chance.choice([0, 20, 120]))
+                given, own = chance.randbytes(chance.choice([0, 20, 120])), chance.choice([b"", b"own" * 30, content])
+                snapshot = given + own
             if chance.random() < 0.5:
                 more = [chance.randbytes(chance.choice([0, 7, 101])) for _ in range(chance.randint(0, 3))]
                 samples += more
@@ -297,7 +317,8 @@ def test_random_commits_are_those_of_a_model(seed, monkeypatch):
             booked += len(charges)
             store.commit(
                 charges=charges,
-                snapshot=snapshot,
+                snapshot=given,
+                own=own,
                 parcels=[Parcel("l", 0, number, key[0], content) for key, content in new.items()],
                 drop=gone,
                 used=used if chance.random() < 0.9 else (used := store._state.used) or None,
@@ -314,8 +335,8 @@ def test_random_commits_are_those_of_a_model(seed, monkeypatch):
             assert store.samples(5) == list(enumerate(samples[used : used + 5], used + 1))
             assert store.ledger.releases == booked
             assert {Seen(file, d): n for d in (b"a", b"b", b"c") for file, n in store.records.uses(d)} == records
-        total = sum(-(-len(c) // 50) for c in {id(c): c for c in outbox.values()}.values())
-        total += -(-len(snapshot or b"") // 50) + sum(-(-len(c) // 50) for c in samples[used:])
+        total = sum(-(-len(c) // 50) for c in {id(c): c for c in (*outbox.values(), own)}.values())
+        total += -(-(len(snapshot) - len(own)) // 50) + sum(-(-len(c) // 50) for c in samples[used:])
         assert count(store, "piece") == total
         store.close()
 

@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 from tacit.cli import app
 from tacit.core.errors import LedgerError, StoreError
 from tacit.peer.masking.key_store import PairKey
-from tacit.peer.node.store import LONGEST_PIECE, PeerStore
+from tacit.peer.node.pieces import LONGEST_PIECE
+from tacit.peer.node.store import PeerStore
 from tacit.peer.sources.queue import Seen
 from tacit.privacy.ledger import Ledger, inspect
 from tacit.privacy.ledger.witness import read_mark

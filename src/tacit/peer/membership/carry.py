@@ -90,7 +90,7 @@ def carry_over(node: Node, after: Plan) -> None:
     adjacency: Adjacency = next((one.adjacency for one in noise), "record")
     node.store.commit(
         charges=[node.store.ledger.bound_to(coming.part, adjacency)],
-        snapshot=encode(snapshot, node.cursor, facts),
+        snapshot=encode(snapshot, node.cursor, facts)[0],
         parcels=(),
         drop=[*node.outbox.dropped(), *waiting],
     )

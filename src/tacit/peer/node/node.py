@@ -178,10 +178,8 @@ class Node:
         if self.between_rounds:
             return False
         missing = self.missing()
-        if not missing:
-            return True
-        if self.waits:
-            return False
+        if self.waits or not missing:
+            return not missing
         # A neighbour that says it is so far ahead has not kept what this round needs.
         beyond = self.round + self.plan.longest_delay
         given_up = all(self._missed[name] >= GIVEN_UP_AFTER or self.claims.is_beyond(name, beyond) for name in missing)
@@ -372,9 +370,11 @@ class Node:
 
     def _commit(self, parcels: Sequence[Parcel], used: int | None = None, seen: Sequence[Seen] = ()) -> None:
         position = self._next_position()
+        snapshot, own = encode(self.machine.snapshot(), self.cursor, self.links.facts)
         self.store.commit(
             charges=self.masker.booked(parcels),
-            snapshot=encode(self.machine.snapshot(), self.cursor, self.links.facts),
+            snapshot=snapshot,
+            own=next((parcel.content for parcel in parcels if parcel.content == own), own),
             parcels=parcels,
             drop=self.outbox.dropped(),
             used=used,

@@ -20,13 +20,16 @@ from tacit.runtime import MessageSpec
 _LENGTH = 8
 
 
-def encode(snapshot: Snapshot, cursor: Any, links: Mapping[str, Any] | None = None) -> bytes:
-    """Return a snapshot as bytes, together with the cursor of the data source and the book of links that change."""
+def encode(snapshot: Snapshot, cursor: Any, links: Mapping[str, Any] | None = None) -> tuple[bytes, bytes]:
+    """Return a snapshot as bytes, with the cursor of the data source and the book of links that change.
+
+    The second part is the agent's own message, as `Codec.pack` would have it; a snapshot is both, one after the other.
+    """
     facts = {
         "round": snapshot.round,
         "phase": snapshot.phase,
         "held": list(snapshot.held),
-        "own": snapshot.own is not None,
+        "own": "none" if snapshot.own is None else "last",
         "batch": len(jax.tree.leaves(snapshot.batch)),
         "addressed": snapshot.addressed,
         "reached": snapshot.reached,
@@ -35,8 +38,9 @@ def encode(snapshot: Snapshot, cursor: Any, links: Mapping[str, Any] | None = No
         "cursor": cursor,
         **({} if links is None else {"links": links}),
     }
-    leaves = jax.tree.leaves((snapshot.state, snapshot.memories, snapshot.own, snapshot.batch))
-    return pack(facts, [np.asarray(leaf) for leaf in leaves])
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves((snapshot.state, snapshot.memories, snapshot.batch))]
+    own = [np.asarray(leaf) for leaf in jax.tree.leaves(snapshot.own)]
+    return pack(facts, leaves, own), b"".join(map(_bytes_of, own))
 
 
 def decode(
@@ -45,12 +49,16 @@ def decode(
     """Read a snapshot back; `state`, `specs`, `batch` and `memories` say which form its arrays must have."""
     facts, leaves = unpack(data)
     try:
-        own = specs[facts["phase"]].message if facts["own"] else None
-        template = (state, memories, own, batch if facts["batch"] else ())
+        own = specs[facts["phase"]].message if facts["own"] in (True, "last") else None
+        batch = batch if facts["batch"] else ()
+        # Before the own message came last, a Boolean said whether there was one.
+        earlier = isinstance(facts["own"], bool)
+        template = (state, memories, own, batch) if earlier else (state, memories, batch, own)
         expected = [(tuple(leaf.shape), np.dtype(leaf.dtype)) for leaf in jax.tree.leaves(template)]
         if [(leaf.shape, leaf.dtype) for leaf in leaves] != expected:
             raise ValueError("arrays of other shapes or types")
-        state, memories, own, batch = jax.tree.unflatten(jax.tree.structure(template), leaves)
+        state, memories, *rest = jax.tree.unflatten(jax.tree.structure(template), leaves)
+        batch, own = reversed(rest) if earlier else rest
         snapshot = Snapshot(
             facts["round"],
             facts["phase"],
@@ -76,12 +84,15 @@ def links_in(data: bytes | None) -> Mapping[str, Any] | None:
     return None if data is None else unpack(data)[0].get("links")
 
 
-def pack(facts: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> bytes:
-    """Return facts (of types that JSON has) and arrays as bytes."""
-    leaves = [np.asarray(array) for array in arrays]
-    described = [{"dtype": leaf.dtype.str, "shape": leaf.shape} for leaf in leaves]
+def pack(facts: Mapping[str, Any], arrays: Sequence[np.ndarray], following: Sequence[np.ndarray] = ()) -> bytes:
+    """Return facts (of types that JSON has) and arrays as bytes; the bytes of those that follow are left to others."""
+    described = [{"dtype": leaf.dtype.str, "shape": leaf.shape} for leaf in (*arrays, *following)]
     header = json.dumps({"facts": facts, "arrays": described}, separators=(",", ":")).encode()
-    return b"".join((len(header).to_bytes(_LENGTH, "little"), header, *(leaf.tobytes() for leaf in leaves)))
+    return b"".join((len(header).to_bytes(_LENGTH, "little"), header, *map(_bytes_of, arrays)))
+
+
+def _bytes_of(array: np.ndarray) -> memoryview:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def unpack(data: bytes) -> tuple[dict[str, Any], list[np.ndarray]]:

@@ -27,16 +27,15 @@ from tacit.core.errors import StoreError
 from tacit.peer.masking.key_store import KeyRing, Pair, PairKey, read_keys
 from tacit.peer.node import record_table
 from tacit.peer.node.exchange import Parcel
+from tacit.peer.node.pieces import Content, Pieces, free, load
 from tacit.peer.node.staging import StagedLedger
 from tacit.peer.operations.traces import NO_TRACES
 from tacit.peer.sources.queue import Seen
 from tacit.privacy.accounting import Budget
 from tacit.privacy.events import Event
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.ledger.store import LONGEST_VALUE, PEER_SCHEMA
+from tacit.privacy.ledger.store import PEER_SCHEMA
 
-LONGEST_PIECE = LONGEST_VALUE // 2
-"""Larger contents are split over rows; a row has a few bytes more than its content."""
 BYTES_PER_ROW = 100
 REMEDY = (
     "put the file back from a copy that its witness accepts, or begin a new store with the budget that "
@@ -45,14 +44,6 @@ REMEDY = (
 
 Key = tuple[str, str, int, int]
 """Receiver, link set, round and phase of a parcel."""
-
-
-class Content(NamedTuple):
-    """Location of some bytes: pieces `first`, `first + 1`, ..."""
-
-    first: int
-    pieces: int
-    digest: bytes
 
 
 class Waiting(NamedTuple):
@@ -108,7 +99,8 @@ class PeerStore:
         self.ledger = ledger
         self.staged = StagedLedger(ledger)
         self.records, self.traces = record_table.UsedRecords(ledger), NO_TRACES
-        self._state, self._next = self._verified()
+        self._state, following = self._verified()
+        self._pieces = Pieces(following)
 
     @classmethod
     def create(cls, path: Path, budget: Budget, job: str, witness: Path | None = None) -> PeerStore:
@@ -145,6 +137,7 @@ class PeerStore:
         *,
         charges: Sequence[tuple[str, Event]] = (),
         snapshot: bytes | None = None,
+        own: bytes = b"",
         parcels: Sequence[Parcel] = (),
         drop: Sequence[Key] = (),
         used: int | None = None,
@@ -153,9 +146,10 @@ class PeerStore:
     ) -> None:
         """Make all of it durable together; what was staged is booked with it.
 
-        A snapshot replaces the one before. `drop` takes parcels out of the outbox, those that are there: a receiver may
-        confirm twice. Samples up to number `used` are used up, `seen` records known, keys of masks for rounds before
-        `oldest` forgotten. After a failed write (LedgerError) the store is closed for good, as it was before or after.
+        A snapshot, and `own` at its end, replaces the one before; a parcel whose content is that very object shares its
+        pieces. `drop` takes parcels out of the outbox, those that are there: a receiver may confirm twice. Samples up
+        to number `used` are used up, `seen` records known, keys of masks for rounds before `oldest` forgotten. After a
+        failed write (LedgerError) the store is closed for good, as it was before or after.
         """
         self._refuse_repeated(parcels, drop)
         self._refuse_unknown(used)
@@ -165,7 +159,6 @@ class PeerStore:
             before = self._state
             outbox = dict(before.outbox)
             unneeded = [outbox.pop(key)[0].content for key in drop if key in outbox]
-            kept = {row.content for row, _ in outbox.values()}
             content = before.snapshot
             if snapshot is not None and content is not None:
                 unneeded.append(content)
@@ -173,17 +166,16 @@ class PeerStore:
                 rows = connection.execute("SELECT first, pieces, digest FROM sample WHERE number <= ?", (used,))
                 unneeded += [Content(*row) for row in rows]
                 connection.execute("DELETE FROM sample WHERE number <= ?", (used,))
-            # First what goes, then what comes: the space is used again at once.
-            for old in unneeded:
-                if old not in kept:
-                    connection.execute(
-                        "DELETE FROM piece WHERE id >= ? AND id < ?", (old.first, old.first + old.pieces)
-                    )
+            kept = {row.content for row, _ in outbox.values()}
+            if snapshot is None and content is not None:
+                kept.add(content)
+            free(connection, unneeded, kept)  # first what goes, then what comes: the space is used again at once
             gone = [(before.outbox[key][0].id,) for key in drop if key in before.outbox]
             connection.executemany("DELETE FROM parcel WHERE id = ?", gone)
+            put: dict[int, Content] = {}
             if snapshot is not None:
-                content = self._put(connection, snapshot)
-            written = len(snapshot or b"") + self._put_parcels(connection, parcels, outbox)
+                content, put[id(own)] = self._pieces.put_ending(connection, snapshot, own)
+            written = len(snapshot or b"") + len(own) + self._put_parcels(connection, parcels, outbox, put)
             aged = before.keys.aged(oldest)
             keys = before.keys.written(connection, aged)
             records = record_table.add(connection, before.records, seen)
@@ -219,7 +211,7 @@ class PeerStore:
             last = self._state.appended  # as it is now, under the ledger's lock
             for content in contents:
                 last += 1
-                first, pieces, _ = self._put(connection, content)
+                first, pieces, _ = self._pieces.put(connection, content)
                 row = (last, first, pieces, _sample_digest(last, first, pieces, content))
                 connection.execute("INSERT INTO sample (number, first, pieces, digest) VALUES (?, ?, ?, ?)", row)
             records = record_table.add(connection, self._state.records, seen)
@@ -238,7 +230,7 @@ class PeerStore:
             query = "SELECT number, first, pieces, digest FROM sample ORDER BY number LIMIT ?"
             found = []
             for number, first, pieces, digest in connection.execute(query, (limit,)).fetchall():
-                content = _load(connection, first, pieces)
+                content = load(connection, first, pieces)
                 found.append((number, content, _sample_digest(number, first, pieces, content) == digest))
             return found
 
@@ -306,26 +298,25 @@ class PeerStore:
                 f"{self._state.appended} were appended"
             )
 
-    def _put(self, connection: sqlite3.Connection, content: bytes) -> Content:
-        first, view = self._next, memoryview(content)
-        parts = [view[at : at + LONGEST_PIECE] for at in range(0, len(view), LONGEST_PIECE)]
-        connection.executemany("INSERT INTO piece (id, data) VALUES (?, ?)", enumerate(parts, first))
-        self._next += len(parts)
-        return Content(first, len(parts), hashlib.sha256(content).digest())
-
     def _put_parcels(
-        self, connection: sqlite3.Connection, parcels: Sequence[Parcel], outbox: dict[Key, tuple[Waiting, bytes]]
+        self,
+        connection: sqlite3.Connection,
+        parcels: Sequence[Parcel],
+        outbox: dict[Key, tuple[Waiting, bytes]],
+        put: dict[int, Content],
     ) -> int:
+        """Put parcels into the outbox; `put` has contents, by identity, that are written already."""
         numbers = itertools.count(1 + max((row.id for row, _ in self._state.outbox.values()), default=0))
-        contents = {id(p.content): p.content for p in parcels}  # a broadcast is one object for all of its receivers
-        put = {key: self._put(connection, content) for key, content in contents.items()}
+        # A broadcast is one object for all of its receivers.
+        fresh = {id(p.content): p.content for p in parcels if id(p.content) not in put}
+        put = {**put, **{key: self._pieces.put(connection, content) for key, content in fresh.items()}}
         rows = [Waiting(next(numbers), p.receiver, p.links, p.round, p.phase, put[id(p.content)]) for p in parcels]
         connection.executemany(f"INSERT INTO parcel VALUES (?{', ?' * 7})", ((*row[:5], *row.content) for row in rows))
         outbox.update({row.key: (row, row.fingerprint) for row in rows})
-        return sum(map(len, contents.values()))
+        return sum(map(len, fresh.values()))
 
     def _loaded(self, contents: Sequence[tuple[str, Content]]) -> list[bytes]:
-        found = self.ledger.read(lambda connection: [_load(connection, c.first, c.pieces) for _, c in contents])
+        found = self.ledger.read(lambda connection: [load(connection, c.first, c.pieces) for _, c in contents])
         for (name, content), data in zip(contents, found, strict=True):
             if hashlib.sha256(data).digest() != content.digest:
                 raise self._damaged(name)
@@ -379,11 +370,6 @@ def _read_all(connection: sqlite3.Connection) -> _Rows:
         connection.execute("SELECT coalesce(max(id), 0) FROM piece").fetchone()[0],
         read_keys(connection),
     )
-
-
-def _load(connection: sqlite3.Connection, first: int, pieces: int) -> bytes:
-    rows = connection.execute("SELECT data FROM piece WHERE id >= ? AND id < ? ORDER BY id", (first, first + pieces))
-    return b"".join(data for (data,) in rows)
 
 
 def _sample_digest(number: int, first: int, pieces: int, content: bytes) -> bytes:

@@ -1,8 +1,8 @@
 """Frames over one TLS connection: in and out, at the pace of the slower end, with signs of life.
 
 What comes in is decrypted into the memory that the reader of frames names. What goes out is encrypted as the socket
-takes it, in records of TLS that hold one frame each or a part of one, and written at once. Nothing waits: the owner is
-told when a connection ends, or when all that it had to say is out.
+takes it, in records of TLS that hold one frame each or a part of one, several at a time, and written at once. Nothing
+waits: the owner is told when a connection ends, or when all that it had to say is out.
 """
 
 from __future__ import annotations
@@ -56,8 +56,9 @@ class Stream:
         self._loop = asyncio.get_running_loop()
         self._received = np.empty(_RECEIVED, np.uint8).data
         self._records: deque[bytes | memoryview] = deque()
+        """Bytes to encrypt: one record of TLS each, or a long frame's next records."""
         self._waiting = 0
-        """Bytes in records that are not encrypted yet."""
+        """Bytes that are not encrypted yet."""
         self._rest = memoryview(b"")
         """Encrypted bytes that the socket did not take."""
         self._paused = self._ended = self._closed = False
@@ -104,7 +105,7 @@ class Stream:
         head, body = b"".join(heads), memoryview(body)
         first = RECORD - len(head)
         self._records.append(b"".join((head, body[:first])))
-        self._records.extend(body[begin : begin + RECORD] for begin in range(first, len(body), RECORD))
+        self._records.extend(body[begin : begin + _ENCRYPTED] for begin in range(first, len(body), _ENCRYPTED))
 
     def push(self) -> None:
         """Send what the socket takes; the rest follows by itself."""
