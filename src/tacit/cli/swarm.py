@@ -91,6 +91,10 @@ def _announce(problem: Problem, booked: bool) -> None:
     )
     if settings.repeats > 1:
         say(f"note: repeats = {settings.repeats} in the file; only the first one is run here")
+    liars = problem.liars_of(settings.seed)
+    if liars:
+        names, kinds = ", ".join(map(str, liars)), ", ".join({attack.name for attack in liars.values()})
+        say(f"{len(liars)} of {agents} agents lie ({names}: {kinds}); losses are those of the honest ones")
     if booked:
         bare = [
             label
