@@ -50,6 +50,8 @@ def run(
 ) -> None:
     """Run one process per agent with mutual TLS, and compare every model of every round with the simulator's.
 
+    Agents of [liars] are processes that lie, by what they hear; so do they in the simulation beside it.
+
     Exit code 1 if they differ by more than the tolerance.
     """
     from tacit.deploy.comparison import compare

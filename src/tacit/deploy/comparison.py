@@ -57,6 +57,8 @@ class Outcome(NamedTuple):
     """Sent by all members together, as the kernel counted it at their sockets; None where it does not say."""
     forecast: Forecast | None = None
     """Expected value of that; None where messages are masked."""
+    neighbours: dict[str, dict[str, Any]] | None = None
+    """Member -> the evidence that it has against each neighbour; none without a robust rule."""
 
     def within(self, tolerance: float) -> bool:
         """Whether the swarm did what the simulator does; with booked noise there is nothing to hold against it."""
@@ -102,6 +104,7 @@ def compare(
         spending={name: report["privacy"] for name, report in finished.items()} if privacy else {},
         socket_bytes=None if None in sent else sum(sent),
         forecast=expected,
+        neighbours={name: report["neighbours"] for name, report in finished.items()},
     )
 
 
