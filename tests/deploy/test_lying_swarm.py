@@ -56,10 +56,6 @@ robust = {rule = "geometric_median", liars = 1}
 PLAIN, WARY = 0, 1
 HARM = {"a_little_is_enough": 0.005, "dissensus": 0.01, "label_flip": 0.05}
 """Loss that an attack costs plain averaging at least; the others cost a tenth and more."""
-FOUND = {"sign_flip", "large_values", "inner_product", "stale_replay"}
-"""Attacks whose messages lie far off."""
-
-
 HONEST, LIAR = [f"peer-{k}" for k in range(4)], "peer-4"
 
 
@@ -115,11 +111,10 @@ def test_a_process_of_each_kind_is_survived_by_those_with_a_rule(tmp_path, kind,
         app(args=["run", str(file), "--out", str(out), "--limit", "600"], prog_name="tacit swarm")
     assert ended.value.code == 0
     plain, wary = json.loads((out / "swarm.json").read_text())["algorithms"]
-    print(f"\n{kind}: {honest_loss:.4f} {plain['loss']:.4f} {wary['loss']:.4f}")
     assert plain["verdict"] == wary["verdict"] == "same"
     assert plain["loss"] > honest_loss + HARM.get(kind, 0.1)
     assert wary["loss"] < honest_loss + 0.02
-    if kind in FOUND:
+    if kind != "a_little_is_enough":  # whose messages lie among the honest ones
         for name in HONEST:
             scores = {other: found["score"] for other, found in wary["neighbours"][name].items()}
             assert max(scores, key=scores.get) == LIAR, (name, scores)

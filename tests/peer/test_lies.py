@@ -148,10 +148,13 @@ def test_what_a_real_liar_cannot_do_is_refused():
     assert lying_plan(served[0], ATTACKS["label_flip"](), [1]).algorithm is served[0].algorithm
 
 
-def test_of_whole_numbers_there_is_no_lie():
+def test_of_whole_numbers_and_of_noise_that_cancels_there_is_no_lie():
     from tacit.attacks.lying import Sent, lying
     from tacit.core.contract import Message
 
     counts = Sent(Message(jax.ShapeDtypeStruct((3,), jnp.int32), ()), "share")
     with pytest.raises(ConfigError, match="label_flip"):
         lying(METHOD, [counts], ATTACKS["sign_flip"](), [1])
+    cancelling = tacit.algorithms.adapt_then_combine(OBJECTIVE, mechanism=tacit.privacy.graph_homomorphic(0.1))
+    with pytest.raises(ConfigError, match="label_flip"):
+        lying_plan(plans(cancelling, GRAPH, STREAM, job="ab" * 32)[0], ATTACKS["sign_flip"](), [1])

@@ -65,7 +65,8 @@ def lying(algorithm: Algorithm, sends: Sequence[Sent], attack: Attack, liars: Co
       The same method on states that carry what a liar knows.
 
     Raises:
-      ConfigError: The attack needs messages that no learner hears, or the messages are no floating numbers.
+      ConfigError: The attack needs messages that no learner hears, or messages are whole numbers or have noise that
+        cancels.
 
     Example:
       >>> import jax, jax.numpy as jnp, tacit
@@ -111,10 +112,12 @@ def _check(algorithm: Algorithm, sends: Sequence[Sent], attack: Attack) -> None:
                 f"hears none, since all go to {phase.target}s; use sign_flip, large_values, stale_replay or "
                 "label_flip, or `tacit run`, which simulates it"
             )
-        if not any(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in jax.tree.leaves(sent.message)):
+        floating = any(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in jax.tree.leaves(sent.message))
+        if not floating or phase.mechanism.spread == "homomorphic":
+            why = "noise that cancels" if floating else "whole numbers, as under masks,"
             raise ConfigError(
-                f"attack = {attack.name!r}: {algorithm.name!r} sends whole numbers over {phase.links!r} (as under "
-                "masks), of which it makes no lie; use label_flip"
+                f"attack = {attack.name!r}: {algorithm.name!r} sends {why} over {phase.links!r}, of which a real liar "
+                "makes no other message; use label_flip"
             )
 
 
