@@ -12,7 +12,8 @@ ALONE = {"hospital-a": []}
 ROUNDS = 3
 MOST_LINES = {"online_push_sum": 21_550, "distributed_online": 20_800}
 """Of this package's source in the memory of a peer; more where members may come and go."""
-FORBIDDEN = ("simulator", "metrics", "models", "results", "audit", "experiments", "interop", "cli", "config.experiment")
+FORBIDDEN = ("simulator", "metrics", "models", "results", "audit", "experiments", "interop", "cli", "attacks",
+             "config.experiment")  # fmt: skip
 NOT_LOADED = {*LIBRARIES, "scipy", "typer", "rich"}
 """Gaussian noise under a budget of (epsilon, delta) is the one thing in a peer that takes scipy, which jax brings."""
 PEER = """

@@ -1,26 +1,16 @@
-"""Peers that lie: about their round, or about what they have learnt.
+"""A peer that lies about its round.
 
 `Liar`, of a simulated network, lies about its round to those that hear it and to those whom it hears. There is one in a
 network, and nothing else is wrong with it. What it says goes through the codec, as bytes would. It does not send wrong
 models, nor does it confirm what it did not get to a method that waits: both spoil what they are about, whatever the
 rounds.
-
-`lying` is the method of a peer that sends what an attack of `tacit.attacks` makes of its message. Such a peer knows what it
-heard in its last round, and takes that for the messages of all honest agents.
 """
 
 from __future__ import annotations
 
 import random
 
-import jax
-import jax.numpy as jnp
-import numpy as np
-
-from tacit.attacks import Attack, Scene
-from tacit.core.contract import Algorithm, Outbox
 from tacit.core.errors import MessageRefused
-from tacit.core.lifted import lift
 from tacit.peer.machine.rounds import HORIZON
 from tacit.peer.node.exchange import Position
 from tacit.peer.transport.codec import LAST_ROUND
@@ -102,48 +92,3 @@ class Liar:
             key = self.chance.choice(sent)
             _, links, _, phase, _ = key
             to.node.receive(self.name, links, phase, said, to.node.codec.unpack(phase, network.released[key]))
-
-
-def lying(algorithm: Algorithm, attack: Attack) -> Algorithm:
-    """Return the method of a peer that does the rounds like all others, but lies about its model, a vector."""
-    (phase,) = algorithm.phases
-    lifted = lift(algorithm, phase.source, lambda state, views: (jnp.zeros_like(algorithm.model(state)),) * 3)
-    (carrying_phase,) = lifted.phases
-
-    def emit(carrying, released, view):
-        state, outbox = phase.emit(carrying.state, released, view)
-        mean, deviation, kept = carrying.carried
-        sent = outbox.message.private
-        kept = jnp.where(view.round <= attack.keeps, sent, kept)
-        known = (sent, kept, sent, mean, deviation, mean - sent)
-        told = sent if attack.lie is None else attack.lie(Scene(view.round, *(part[None] for part in known)))[0]
-        message = outbox.message._replace(private=told.astype(sent.dtype))
-        return carrying._replace(state=state, carried=(mean, deviation, kept)), Outbox(
-            message, outbox.to, outbox.delivery
-        )
-
-    def absorb(key, carrying, inbox, view):
-        heard, others = inbox.values().private, (inbox.arrived & (inbox.slot > 0))[:, None]
-        count = jnp.maximum(jnp.sum(others), 1)
-        mean = jnp.sum(jnp.where(others, heard, 0), axis=0) / count
-        deviation = jnp.sqrt(jnp.sum(jnp.where(others, jnp.square(heard - mean), 0), axis=0) / count)
-        state = phase.absorb(key, carrying.state, inbox, view)
-        return carrying._replace(state=state, carried=(mean, deviation, carrying.carried[2]))
-
-    return lifted._replace(phases=(carrying_phase._replace(emit=emit, absorb=absorb),))
-
-
-def with_false_labels(stream, agent: int, attack: Attack):
-    """Return a feed's stream in which one agent learns from the labels of an attack."""
-    import tacit
-
-    if attack.labels is None:
-        return stream
-
-    def chunk(start, stop):
-        batch = stream.chunk(start, stop)
-        y = np.array(batch.y)
-        y[:, agent] = attack.labels(y[:, agent])
-        return jax.tree.map(np.asarray, batch._replace(y=y))
-
-    return tacit.streams.from_function(chunk, agents=stream.agents, rounds=stream.rounds)

@@ -9,13 +9,15 @@ import pytest
 import tacit
 from tacit.algorithms import distributed_online, robust
 from tacit.attacks import ATTACKS
+from tacit.attacks.crew import labels_of
+from tacit.attacks.parts import relabelled
 from tacit.core.standing import standings
+from tacit.deploy.rehearsal import lying_plan
 from tacit.peer.node.node import Node
 from tacit.peer.node.store import PeerStore
 from tacit.peer.operations.standing import neighbour_standing
 from tacit.privacy.accounting import Budget
 from tests.daily import some
-from tests.peer.liar import lying, with_false_labels
 from tests.peer.services import Federation, plans
 
 PEERS, LIAR, ROUNDS = 4, "peer-3", 50
@@ -34,9 +36,9 @@ def method(**settings):
 
 def run(directory, algorithm, attack, rounds=ROUNDS):
     """Let the last peer lie, and return the federation after the last round."""
-    data = with_false_labels(stream(rounds), PEERS - 1, attack)
+    data = relabelled(stream(rounds), labels_of({PEERS - 1: attack}))
     made = plans(algorithm, GRAPH, data)
-    made = [replace(plan, algorithm=lying(method(), attack)) if plan.name == LIAR else plan for plan in made]
+    made = [lying_plan(plan, attack, [PEERS - 1]) if plan.name == LIAR else plan for plan in made]
     federation = Federation(directory, made, data, rounds=rounds, deadline=None)  # a late message would shift scores
 
     async def whole():

@@ -9,7 +9,8 @@
     stale_replay         its own message of an early round, over and over
     label_flip           what an honest agent would send, had its labels been the wrong ones
 
-The third to fifth know the messages of all honest agents before they send.
+The third to fifth know the messages of all honest agents before they send; as real peers they know what they have heard
+(`lying`).
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ class Attack(NamedTuple):
     """Rounds of which the last message is kept, for `Scene.kept`."""
     labels: Callable[[Any], Any] | None = None
     """What is learnt in place of the labels."""
+    hears: bool = False
+    """Whether a lie is made of honest messages, which a real liar has to hear."""
 
     def __repr__(self) -> str:
         return f"Attack({self.name})"
@@ -95,7 +98,7 @@ def a_little_is_enough(z: float = 1.5) -> Attack:
       Baruch, Baruch and Goldberg (2019).
     """
     factor = _positive("z", z)
-    return Attack("a_little_is_enough", lambda scene: scene.mean - factor * scene.deviation)
+    return Attack("a_little_is_enough", lambda scene: scene.mean - factor * scene.deviation, hears=True)
 
 
 def inner_product(epsilon: float = 0.5) -> Attack:
@@ -108,7 +111,7 @@ def inner_product(epsilon: float = 0.5) -> Attack:
       Xie, Koyejo and Gupta (2020).
     """
     factor = _positive("epsilon", epsilon)
-    return Attack("inner_product", lambda scene: -factor * scene.mean)
+    return Attack("inner_product", lambda scene: -factor * scene.mean, hears=True)
 
 
 def dissensus(epsilon: float = 1.0) -> Attack:
@@ -121,7 +124,7 @@ def dissensus(epsilon: float = 1.0) -> Attack:
       He, Karimireddy and Jaggi (2022).
     """
     factor = _positive("epsilon", epsilon)
-    return Attack("dissensus", lambda scene: scene.own - factor * scene.pull)
+    return Attack("dissensus", lambda scene: scene.own - factor * scene.pull, hears=True)
 
 
 def stale_replay(after: int = 1) -> Attack:

@@ -50,6 +50,8 @@ def run(
 ) -> None:
     """Run one process per agent with mutual TLS, and compare every model of every round with the simulator's.
 
+    Agents of [liars] are processes that lie, by what they hear; so do they in the simulation beside it.
+
     Exit code 1 if they differ by more than the tolerance.
     """
     from tacit.deploy.comparison import compare
@@ -91,6 +93,10 @@ def _announce(problem: Problem, booked: bool) -> None:
     )
     if settings.repeats > 1:
         say(f"note: repeats = {settings.repeats} in the file; only the first one is run here")
+    liars = problem.liars_of(settings.seed)
+    if liars:
+        names, kinds = ", ".join(map(str, liars)), ", ".join({attack.name for attack in liars.values()})
+        say(f"{len(liars)} of {agents} agents lie ({names}: {kinds}); losses are those of the honest ones")
     if booked:
         bare = [
             label

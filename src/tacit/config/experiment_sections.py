@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from tacit.attacks.kinds import ATTACKS, Attack
 from tacit.config.choices import MethodSettings, choose
 from tacit.config.sections import Place, Section, Seeding, check, located
 from tacit.core import limits
@@ -16,6 +15,9 @@ from tacit.streams.learnt import Kind
 from tacit.streams.reading.columns import Unknown
 from tacit.streams.reading.formats import is_several
 from tacit.streams.reading.sql import SqlQuery
+
+if TYPE_CHECKING:
+    from tacit.attacks.kinds import Attack
 
 MOST_POINTS = 10_000
 """Of a regret curve: each is an optimisation over the data up to there."""
@@ -205,6 +207,8 @@ class Liars(NamedTuple):
 
 def liars_of(data: Mapping[str, Any], place: Place) -> Liars:
     """Check the section [liars]."""
+    from tacit.attacks.kinds import ATTACKS  # an honest member of a swarm has no need of it
+
     settings = check(LiarSettings, data, place)
     asked = {"kind": settings.attack} if isinstance(settings.attack, str) else settings.attack
     chosen = choose(ATTACKS, asked, place.table("attack"))

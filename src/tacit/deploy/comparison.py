@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit import runtime
-from tacit.core.contract import Params
+from tacit.core.contract import Algorithm, Params
+from tacit.deploy.rehearsal import plan_for, roster, with_lies
 from tacit.deploy.swarm import Privacy, Swarm
 from tacit.experiments import Problem
 from tacit.graphs import Channel, Topology
@@ -25,6 +26,7 @@ from tacit.simulator import simulate
 from tacit.simulator.engine import Engine
 from tacit.simulator.layout import lay_out
 from tacit.simulator.loop_state import joined
+from tacit.streams import Stream
 
 
 class Outcome(NamedTuple):
@@ -42,7 +44,7 @@ class Outcome(NamedTuple):
     final_difference: float | None
     """Of the models after the last round, by `tacit.simulate` itself."""
     loss: float
-    """Of the swarm, mean over agents and the last tenth of the rounds, at the models of the round before."""
+    """Of the swarm, mean over honest agents and the last tenth of the rounds, at the models of the round before."""
     simulated_loss: float
     """The same of the simulator."""
     seconds: float
@@ -55,6 +57,8 @@ class Outcome(NamedTuple):
     """Sent by all members together, as the kernel counted it at their sockets; None where it does not say."""
     forecast: Forecast | None = None
     """Expected value of that; None where messages are masked."""
+    neighbours: dict[str, dict[str, Any]] | None = None
+    """Member -> the evidence that it has against each neighbour; none without a robust rule."""
 
     def within(self, tolerance: float) -> bool:
         """Whether the swarm did what the simulator does; with booked noise there is nothing to hold against it."""
@@ -66,7 +70,7 @@ def compare(
     problem: Problem, index: int, directory: Path, *, privacy: Privacy | None = None, limit: float = 300.0
 ) -> Outcome:
     """Run algorithm number `index` as processes for at most `limit` seconds, and hold it against the simulator."""
-    algorithm, settings = problem.algorithms[index], problem.config.run
+    (algorithm, stream), settings = _with_lies(problem, index), problem.config.run
     if not algorithm.privacy.private:
         privacy = None  # without a mechanism there is no noise to draw
     begun = time.monotonic()
@@ -80,7 +84,7 @@ def compare(
     simulated, expected = rounds_of(problem, index)
     sent = [report["sent_bytes"] for report in finished.values()]
     run = simulate(
-        algorithm, problem.graph, problem.stream, rounds=settings.rounds, seed=settings.seed, dtype=settings.dtype,
+        algorithm, problem.graph, stream, rounds=settings.rounds, seed=settings.seed, dtype=settings.dtype,
         progress=False,
     )  # fmt: skip
     per_round = largest_difference(models, simulated)
@@ -100,6 +104,7 @@ def compare(
         spending={name: report["privacy"] for name, report in finished.items()} if privacy else {},
         socket_bytes=None if None in sent else sum(sent),
         forecast=expected,
+        neighbours={name: report["neighbours"] for name, report in finished.items()},
     )
 
 
@@ -114,11 +119,11 @@ def rounds_of(problem: Problem, index: int) -> tuple[Params, Forecast | None]:
 
 
 def _rounds_of(problem: Problem, index: int, dtype: jnp.dtype) -> tuple[Params, Forecast | None]:
-    algorithm, seed = problem.algorithms[index], problem.config.run.seed
-    stream, topology = problem.stream(seed), runtime.prepared_topology(algorithm, problem.graph(seed))
+    (algorithm, stream), seed = _with_lies(problem, index), problem.config.run.seed
+    topology = runtime.prepared_topology(algorithm, problem.graph(seed))
     layout = lay_out(Topology.union([topology]), runtime.link_ends(algorithm), 1)
     learners = layout.roles[algorithm.learner]
-    batch = _batches(problem)
+    batch = _batches(stream, problem.config.run.dtype)
     spec = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), batch(1))
     params = runtime.first_params(algorithm, spec, dtype, None)
     engine = Engine(algorithm, layout, Channel(), dtype, params, spec)
@@ -137,11 +142,16 @@ def _rounds_of(problem: Problem, index: int, dtype: jnp.dtype) -> tuple[Params, 
     return stacked, forecast(algorithm, engine.specs, seen, np.stack(sent), FURTHEST_AHEAD)
 
 
-def _batches(problem: Problem) -> Callable[[int], Any]:
+def _with_lies(problem: Problem, index: int) -> tuple[Algorithm, Stream]:
+    """Return method and data of all agents; those of [liars] lie as their processes do."""
+    names = roster(problem.algorithms[index], problem.graph(problem.config.run.seed))
+    plan, stream = with_lies(problem, plan_for(problem, index, names[problem.algorithms[index].learner][0]))
+    return plan.algorithm, stream
+
+
+def _batches(stream: Stream, dtype: str) -> Callable[[int], Any]:
     """Return the function from a round to the batches of all agents, in the order of the graph."""
-    settings = problem.config.run
-    stream = problem.stream(settings.seed)
-    return lambda t: jax.tree.map(lambda leaf: in_precision(leaf[0], settings.dtype), stream.chunk(t - 1, t))
+    return lambda t: jax.tree.map(lambda leaf: in_precision(leaf[0], dtype), stream.chunk(t - 1, t))
 
 
 def largest_difference(one: Params, other: Params) -> np.ndarray:
@@ -155,10 +165,15 @@ def largest_difference(one: Params, other: Params) -> np.ndarray:
 
 
 def _last_loss(problem: Problem, models: Params) -> float:
-    """Return the mean loss at the models of the round before, over the last tenth of the rounds; of one round: NaN."""
-    rounds = problem.config.run.rounds
-    batch, loss = _batches(problem), jax.jit(jax.vmap(problem.objective.loss))
+    """Return the mean loss at the models of the round before, over the last tenth of the rounds; of one round: NaN.
+
+    It is that of the honest agents.
+    """
+    rounds, seed, dtype = problem.config.run.rounds, problem.config.run.seed, problem.config.run.dtype
+    stream, liars = problem.stream(seed), list(problem.liars_of(seed))
+    batch, loss = _batches(stream, dtype), jax.jit(jax.vmap(problem.objective.loss))
     judged = range(max(2, rounds - max(1, rounds // 10) + 1), rounds + 1)
-    with jax.enable_x64(problem.config.run.dtype == "float64"):
+    with jax.enable_x64(dtype == "float64"):
         losses = [np.asarray(loss(jax.tree.map(lambda leaf, t=t: leaf[t - 2], models), batch(t))) for t in judged]
+    losses = [np.delete(each, liars) for each in losses]
     return float(np.mean(losses, dtype=np.float64)) if losses else float("nan")

@@ -41,7 +41,7 @@ class MemberSettings:
 
     name: str
     experiment: str
-    """Path of the experiment's file."""
+    """Path of the experiment's file; that of a liar says who lies, and how."""
     algorithm: int
     """Its number in the file, from 0 on."""
     booked: bool
@@ -134,7 +134,7 @@ def tell(**facts: Any) -> None:
 async def member(directory: Path) -> int:
     """Be the peer of a directory until standard input ends; returns the exit code."""
     heard = _Input()
-    from tacit.deploy.rehearsal import plan_for
+    from tacit.deploy.rehearsal import plan_for, with_lies
     from tacit.experiments import build, load
     from tacit.peer.identity.credentials import IdentityWatch
     from tacit.peer.identity.identity import identity_files
@@ -153,6 +153,7 @@ async def member(directory: Path) -> int:
     problem = build(load(settings.experiment))
     run = problem.config.run
     plan = plan_for(problem, settings.algorithm, settings.name, booked=settings.booked)
+    plan, stream = with_lies(problem, plan)
     budget = Budget(epsilon=settings.epsilon, delta=settings.delta) if settings.booked else NOTHING_BOOKED
     path = directory / "store.sqlite"
     store = (PeerStore.open if path.exists() else PeerStore.create)(path, budget, plan.job)
@@ -162,7 +163,7 @@ async def member(directory: Path) -> int:
         plan,
         store,
         IdentityWatch(identity_files(directory), lambda fault: log.error("identity", reason=str(fault))),
-        StreamFeed(problem.stream(run.seed) if learns else None, plan.agent, plan.dtype),
+        StreamFeed(stream if learns else None, plan.agent, plan.dtype),
         Pace(deadline=settings.deadline, last_round=run.rounds, grace=2.0),
         worker=ThreadPoolExecutor(1),
         counters=Counters([name for names in plan.members.values() for name in names], REFUSALS),
@@ -195,14 +196,15 @@ async def _take_part(
     service.start(known)
     await _first_of(service.finished, heard.ended)
     if service.finished.is_set():
-        carried = tcp_bytes()
+        carried, status = tcp_bytes(), service.status()
         tell(
             event="finished",
             round=service.node.round,
             fault=None if service.fault is None else str(service.fault),
             first=recorder.first,
             last=recorder.last,
-            privacy=service.status()["privacy"],
+            privacy=status["privacy"],
+            neighbours=status["neighbours"],
             sent_bytes=None if carried is None else carried.sent,
         )
         await heard.ended.wait()

@@ -2,14 +2,18 @@
 
 A rehearsal hides nothing: the seed gives the noise away. `booked` plans differ from it in their noise
 only, which then comes from the operating system and is charged.
+
+Agents of [liars] lie (`with_lies`), with the same job as all others: an honest member's file has no such section, and
+it imports nothing of `tacit.attacks`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +21,7 @@ import numpy as np
 
 from tacit import runtime
 from tacit.config.own_code import program
+from tacit.config.sections import located
 from tacit.core.contract import Algorithm
 from tacit.core.errors import ConfigError
 from tacit.experiments import Config, Problem
@@ -29,11 +34,19 @@ from tacit.peer.views import AgentViews
 from tacit.streams import Stream
 from tacit.streams.learnt import refuse_undeclared
 
+if TYPE_CHECKING:
+    from tacit.attacks import Attack
+
 
 def job_hash(config: Config, index: int) -> str:
-    """Return the hash on which the peers of an experiment's algorithm must agree, in hexadecimal."""
+    """Return the hash on which the peers of an experiment's algorithm must agree, liars too, in hexadecimal."""
     code = program([config.algorithms[index].function]).facts()
-    facts = {"experiment": config.settings(only=index), "algorithm": index, "version": VERSION, **code}
+    facts = {
+        "experiment": replace(config, liars=None).settings(only=index),
+        "algorithm": index,
+        "version": VERSION,
+        **code,
+    }
     return hashlib.sha256(json.dumps(facts, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
@@ -111,6 +124,36 @@ def plan_for(problem: Problem, index: int, name: str, *, booked: bool = False) -
     if not found:
         raise ConfigError(f"there is no peer {name!r} in this experiment")
     return found[0]
+
+
+def with_lies(problem: Problem, plan: Plan) -> tuple[Plan, Stream]:
+    """Return a plan and the data of all agents, in which the agents of [liars] lie as real peers can.
+
+    Args:
+      problem: The experiment.
+      plan: Of any of its agents: of an honest one it does the same as before.
+    """
+    seed = problem.config.run.seed
+    liars, stream = problem.liars_of(seed), problem.stream(seed)
+    if not liars:
+        return plan, stream
+    from tacit.attacks.crew import labels_of
+    from tacit.attacks.parts import relabelled
+
+    asked = problem.config.liars
+    assert asked is not None
+    with located(asked.place):
+        return lying_plan(plan, asked.attack, liars), relabelled(stream, labels_of(liars))
+
+
+def lying_plan(plan: Plan, attack: Attack, liars: Collection[int]) -> Plan:
+    """Return the plan of a peer that lies if it is one of those numbers; its messages fit those of all others."""
+    from tacit.attacks.lying import Sent, lying
+
+    with plan.precision():
+        specs = runtime.settle(plan.algorithm, plan.params, plan.batch, plan.role_views)
+    sends = [Sent(spec.message, spec.delivery) for spec in specs]
+    return replace(plan, algorithm=lying(plan.algorithm, sends, attack, liars))
 
 
 def refuse_channel(config: Config) -> None:

@@ -5,6 +5,8 @@
         swarm.wait(120)
     models = swarm.models()
 
+Members that [liars] names are processes that lie; the others' file does not say who they are.
+
 A member is stopped by closing its standard input, which also happens when the launcher dies: there are no orphans.
 """
 
@@ -19,7 +21,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -31,12 +33,14 @@ from tacit.config.own_code import own_files
 from tacit.core.contract import Params
 from tacit.core.errors import ConfigError, RemoteError
 from tacit.deploy.member import LONGEST_STOP, MemberSettings
-from tacit.deploy.rehearsal import refuse_channel, roster
+from tacit.deploy.rehearsal import plan_for, refuse_channel, roster, with_lies
 from tacit.experiments import Problem
 from tacit.peer.identity.authority import init_ca, issue
 from tacit.peer.identity.identity import install, request
 from tacit.results.store import config_bytes
 
+EXPERIMENT, LIARS = "experiment.toml", "liars.toml"
+"""Files of the honest members, and of those that lie."""
 LAST_LINES = 12
 """Of a member's log, shown when it dies."""
 
@@ -113,11 +117,16 @@ class Swarm:
         self._own_code = [str(file) for file in own_files(choice.function for choice in config.algorithms)]
         names = roster(problem.algorithms[algorithm], problem.graph(settings.seed))
         self.members = {name: Member(name, directory / name) for role in names.values() for name in role}
+        learners = names[problem.algorithms[algorithm].learner]
+        self.liars = frozenset(learners[k] for k in problem.liars_of(settings.seed))
+        """Names of the members that lie."""
+        for name in sorted(self.liars)[:1]:
+            with_lies(problem, plan_for(problem, algorithm, name))  # refused here, before a process is started
         self._predictors = names[problem.algorithms[algorithm].predictor]
         self._settings = [
             MemberSettings(
                 name,
-                str(directory.resolve() / "experiment.toml"),
+                str(directory.resolve() / (LIARS if name in self.liars else EXPERIMENT)),
                 algorithm,
                 privacy is not None,
                 None if privacy is None else privacy.epsilon,
@@ -232,8 +241,10 @@ class Swarm:
             raise ConfigError(f"{self.directory} is not empty: a swarm begins in a new directory; remove it first")
         authority = self.directory / "authority"
         init_ca(authority, "swarm on this machine")
-        experiment = self.directory / "experiment.toml"
-        experiment.write_bytes(config_bytes(self.problem.config.settings()))
+        config = self.problem.config
+        (self.directory / EXPERIMENT).write_bytes(config_bytes(replace(config, liars=None).settings()))
+        if self.liars:
+            (self.directory / LIARS).write_bytes(config_bytes(config.settings()))
         for settings in self._settings:
             directory = self.members[settings.name].directory
             asked = request(settings.name, directory)

@@ -6,11 +6,9 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tacit import runtime
-from tacit.attacks.crew import validate_liars
-from tacit.attacks.kinds import Attack
 from tacit.config.choices import Choice, task_of
 from tacit.config.experiment import SYNTHETIC, Config
 from tacit.config.schedule import availability_of_agents, shifts_of
@@ -26,10 +24,11 @@ from tacit.metrics.held_out import HeldOut
 from tacit.privacy.planning import Plan
 from tacit.results import Run
 from tacit.results.record import Refusal
-from tacit.simulator import simulate
-from tacit.simulator.progress import Progress
 from tacit.streams import Stream
 from tacit.streams.learnt import refuse_undeclared
+
+if TYPE_CHECKING:
+    from tacit.attacks.kinds import Attack
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +64,8 @@ class Problem:
         asked = self.config.liars
         if asked is None:
             return {}
+        from tacit.attacks.crew import validate_liars
+
         agents = self.stream(seed).agents
         with located(asked.place):
             return validate_liars(dict.fromkeys(asked.settings.numbers(agents), asked.attack), agents)
@@ -139,11 +140,15 @@ class Problem:
         settings = self.config.run
         if not settings.regret_points or run.partial:
             return
+        from tacit.simulator.progress import Progress
+
         with Progress(settings.regret_points * len(run.streams), 0, f"regret of {run.label}", progress) as bar:
             told = functools.partial(bar.of, hint="(regret_points = 0: none)")
             run.regret(settings.regret_points, settings.regret_window if run.constraints else None, told=told)
 
     def _run(self, algorithm: Algorithm, progress: bool | None) -> Run:
+        from tacit.simulator import simulate
+
         settings = self.config.run
         with limits.memory(settings.memory), in_words_of_a_file():
             return simulate(

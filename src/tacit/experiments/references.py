@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -22,8 +22,9 @@ from tacit.experiments.constant import constant_run
 from tacit.graphs import Graph, Topology
 from tacit.results import Comparison, Run
 from tacit.results.references import ALONE, ALONE_WITHOUT_NOISE, CONSTANT, WITHOUT_NOISE
-from tacit.simulator import simulate
-from tacit.simulator.simulation import GraphSource, StreamSource
+
+if TYPE_CHECKING:
+    from tacit.simulator.simulation import GraphSource, StreamSource
 
 OF_LINKS: frozenset[Requirement] = frozenset({"strongly_connected", "connected_over_time", "several_senders"})
 """Requirements that speak of others, and mean nothing to an agent that is alone."""
@@ -216,6 +217,8 @@ def compare(
     methods = {"private": private, WITHOUT_NOISE: quiet, ALONE: alone(private), ALONE_WITHOUT_NOISE: alone(quiet)}
     if _cancels(private):
         del methods[ALONE]
+    from tacit.simulator import simulate
+
     runs = {label: simulate(each, graph, stream, **settings) for label, each in methods.items()}
     for label, run in runs.items():
         run.label, run.is_reference = label, label != "private"
