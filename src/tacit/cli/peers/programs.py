@@ -28,7 +28,8 @@ def keep_programs(folder: Path) -> None:
     """
     import jax
 
-    if jax.config.jax_compilation_cache_dir or not jax.config.jax_enable_compilation_cache:
+    given = jax.config.values
+    if given["jax_compilation_cache_dir"] or not given["jax_enable_compilation_cache"]:
         return
     own = folder / hashlib.sha256(f"{jax.__version__} {_processor()}".encode()).hexdigest()[:16]
     try:
