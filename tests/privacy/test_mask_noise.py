@@ -14,7 +14,8 @@ from tacit import graphs, objectives, simulate, streams
 from tacit.algorithms import adapt_then_combine
 from tacit.core.errors import ConfigError
 from tacit.privacy import local_graph_homomorphic, on_grid, unprotected
-from tacit.privacy.noise import MaskLaw, hides, mask_law
+from tacit.privacy.noise import hides
+from tacit.privacy.noise.mask_noise import MaskLaw, mask_law
 
 FALSE_ALARM = 1e-6
 """Of each statistical test; seeds are fixed, so that it was to be feared once."""

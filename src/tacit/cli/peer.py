@@ -128,23 +128,42 @@ def run(
     log: Annotated[str | None, typer.Option(help="json or text, instead of the file's.")] = None,
 ) -> None:
     """Run a peer until it is stopped (SIGTERM or Ctrl-C), or has done its last round."""
+    import gc
+
+    gc.disable()  # what a start makes stays
+    # XLA calls its own preferences missing features of the processor, on every program that was kept, amid the log.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    try:
+        _run(file, log)
+    finally:
+        gc.enable()
+
+
+def _run(file: Path, log: str | None) -> None:
     import asyncio
 
+    from tacit.cli.peers.programs import keep_programs
     from tacit.config.peer import load_peer
-    from tacit.peer.operations.logs import configure
+    from tacit.peer.operations.logs import Log, configure
     from tacit.privacy.ledger.open_files import raise_limit
 
     raise_limit()
-    operations = load_peer(file).operations
+    settings = load_peer(file)
+    operations = settings.operations
     if log not in (None, "json", "text"):
         raise ConfigError(f"--log {log!r}: expected json or text")
     configure(log or operations.log, operations.level)  # type: ignore[arg-type]
     os.umask(0o077)  # the store holds samples, and a model without noise
+    try:
+        keep_programs(settings.programs)
+    except ConfigError as error:
+        Log().warning("compiled programs are not kept", reason=str(error))
     asyncio.run(_serve(file))
 
 
 async def _serve(file: Path) -> None:
     import asyncio
+    import gc
 
     from tacit.deploy.peer import Peer
     from tacit.peer.operations.service_manager import notify
@@ -153,6 +172,8 @@ async def _serve(file: Path) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     peer = await Peer.start(file)
+    gc.freeze()
+    gc.enable()
     notify("READY=1")
     working, stopping = asyncio.create_task(peer.finished()), asyncio.create_task(stop.wait())
     try:

@@ -179,6 +179,11 @@ class PeerSettings:
         """Path of the file in which a running peer says how it can be reached on this host."""
         return self.store.with_name(self.store.name + ".control")
 
+    @property
+    def programs(self) -> Path:
+        """Path of the folder in which `tacit peer run` keeps compiled programs."""
+        return self.store.with_name(self.store.name + ".programs")
+
     def beside(self, path: str) -> Path:
         """Return a path that is taken to start beside the file."""
         return (self.file.parent / path).resolve()

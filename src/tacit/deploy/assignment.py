@@ -87,6 +87,7 @@ def plan_of(settings: PeerSettings) -> Plan:
         following=runtime.rounds_of(there.get(role), root, role, agent),
         joins=settings.peer.joins,
         open_links=_open_links(settings, role) if settings.links_change else None,
+        settled=specs,
     )
 
 

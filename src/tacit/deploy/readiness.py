@@ -81,7 +81,7 @@ def round_costs(plan: Plan) -> Account:
     if plan.role == plan.algorithm.learner:
         batch = batch._replace(weight=np.ones_like(batch.weight))
     with plan.precision():
-        specs, views = runtime.settle(plan.algorithm, plan.params, plan.batch, plan.role_views), plan.views(1)
+        specs, views = plan.specs, plan.views(1)
         for phase, spec in zip(plan.algorithm.phases, specs, strict=True):
             if phase.source != plan.role or phase.links not in views:
                 continue

@@ -25,7 +25,6 @@ from tacit.core.errors import ConfigError, ContractError
 from tacit.privacy.charges import charges_all
 from tacit.privacy.noise import hides
 from tacit.privacy.noise.fixed_point import fixed_point_step
-from tacit.privacy.noise.mask_noise import check_size
 from tacit.runtime.calls import check_state, self_contained, with_data
 from tacit.runtime.data_flow import Flow, Method, Sending, followed, hearing, sending, trace
 
@@ -139,5 +138,12 @@ def _check_spread(algorithm: Algorithm, index: int, outbox: Outbox) -> None:
                 f"algorithm {algorithm.name!r}, phase {index}: masks are added to whole numbers of steps, but a "
                 f"leaf of type {other[0].dtype} is sent; send what was released as it is"
             )
-        for leaf in jax.tree.leaves(outbox.message) if hides(mechanism) else ():
-            check_size(mechanism.mask_scale, fixed_point_step(mechanism, leaf.dtype))
+        if hides(mechanism):
+            _check_masks(mechanism, outbox)
+
+
+def _check_masks(mechanism: Mechanism, outbox: Outbox) -> None:
+    from tacit.privacy.noise.mask_noise import check_size
+
+    for leaf in jax.tree.leaves(outbox.message):
+        check_size(mechanism.mask_scale, fixed_point_step(mechanism, leaf.dtype))

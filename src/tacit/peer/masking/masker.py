@@ -43,7 +43,8 @@ from tacit.peer.masking.pairing import TAG_BYTES, partners_of
 from tacit.peer.node.exchange import Parcel
 from tacit.peer.transport.codec import Layout
 from tacit.privacy.events import Event
-from tacit.privacy.noise import MaskLaw, hides, mask_law
+from tacit.privacy.noise import hides
+from tacit.privacy.noise.mask_noise import MaskLaw, mask_law
 from tacit.runtime import MessageSpec
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from tacit.core.errors import MessageRefused
-from tacit.graphs import masking_sides
 
 TAG_BYTES = 8
 """Bytes of a session's name in a message."""
@@ -16,7 +15,7 @@ Sender = TypeVar("Sender")
 
 def partners_of(own: Sender, senders: Sequence[Sender]) -> tuple[list[Sender], bool]:
     """Return the partners of one of a receiver's senders (in the order of ids), and whether it adds the masks."""
-    plus, minus = masking_sides(senders)
+    plus, minus = _sides(senders)
     return (minus, True) if own in plus else (plus, False)
 
 
@@ -36,7 +35,7 @@ def unmatched(senders: Sequence[int], tags: Mapping[int, bytes]) -> set[int]:
 
     `tags` are those of the messages that have come: of the session with each partner, in the order of ids.
     """
-    plus, minus = masking_sides(senders)
+    plus, minus = _sides(senders)
     apart = {
         sender
         for k, adds in enumerate(plus)
@@ -45,6 +44,12 @@ def unmatched(senders: Sequence[int], tags: Mapping[int, bytes]) -> set[int]:
         for sender in (adds, subtracts)
     }
     return apart | (set(senders) - tags.keys())
+
+
+def _sides(senders: Sequence[Sender]) -> tuple[list[Sender], list[Sender]]:
+    from tacit.graphs import masking_sides
+
+    return masking_sides(senders)
 
 
 def _tag(tags: bytes, place: int) -> bytes:

@@ -58,6 +58,15 @@ class Plan:
     """Whether it is new in its epoch, which others have gone on to: it begins with the round that they name."""
     following: runtime.Following = runtime.every_round
     """Round -> the next one that this peer takes part in; None: none."""
+    settled: tuple[runtime.MessageSpec, ...] | None = None
+    """What `specs` returns, where it is known."""
+
+    @property
+    def specs(self) -> tuple[runtime.MessageSpec, ...]:
+        """Messages and releases of each phase; a method that breaks its promises is refused."""
+        if self.settled is not None:
+            return self.settled
+        return runtime.settle(self.algorithm, self.params, self.batch, self.role_views)
 
     @property
     def name(self) -> str:

@@ -19,7 +19,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tacit import runtime
 from tacit.core.contract import Batch, Message, Params
 from tacit.core.errors import ContractError, MessageRefused, StoreError
 from tacit.peer.machine.claims import FURTHEST_AHEAD, Claims
@@ -72,8 +71,7 @@ class Node:
             self.links = links_of(self, links_in(data))
             first = self.links.views(0)
             if functions is None:
-                specs = runtime.settle(plan.algorithm, plan.params, plan.batch, plan.role_views)
-                functions = AgentFunctions(plan.algorithm, specs)
+                functions = AgentFunctions(plan.algorithm, plan.specs)
             self.machine = RoundMachine(
                 functions,
                 plan.role,

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from tacit.privacy.noise.entropy import NoiseSource
-from tacit.privacy.noise.fixed_point import from_grid
-from tacit.privacy.noise.mask_noise import MaskLaw, hides, mask_law
+from tacit.privacy.noise.fixed_point import from_grid, hides
 from tacit.privacy.noise.sampling import grid_step, release_on_grid
 from tacit.privacy.noise.unit_noise import NoiseWords, noise_words, unit_gaussian, unit_laplace
 
 __all__ = [
-    "MaskLaw",
     "NoiseSource",
     "NoiseWords",
     "from_grid",
     "grid_step",
     "hides",
-    "mask_law",
     "noise_words",
     "release_on_grid",
     "unit_gaussian",

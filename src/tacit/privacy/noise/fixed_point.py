@@ -18,6 +18,20 @@ GRID_TYPES = tuple(whole for whole, _ in _GRIDS.values())
 DEFAULT_STEPS = tuple(step for _, step in _GRIDS.values())
 
 
+def hides(mechanism: Mechanism) -> bool:
+    """Whether messages of a mechanism must not leave without masks.
+
+    Args:
+      mechanism: Any mechanism; True for `tacit.privacy.local_graph_homomorphic` alone.
+
+    Example:
+      >>> from tacit.privacy import local_graph_homomorphic, on_grid
+      >>> hides(local_graph_homomorphic(1.0)), hides(on_grid())
+      (True, False)
+    """
+    return mechanism.spread == "masked" and mechanism.mask_scale > 0
+
+
 def fixed_point_step(mechanism: Mechanism, integers: Any) -> float:
     """Return the step of the grid whose multiples are counted by integers of this type."""
     own = dict(_GRIDS.values())[jnp.dtype(integers).name]

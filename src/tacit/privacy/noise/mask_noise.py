@@ -29,20 +29,6 @@ _DIGITS = 60
 """Decimal ones, in which thresholds are worked out: far more than 2^-64 asks for."""
 
 
-def hides(mechanism: Mechanism) -> bool:
-    """Whether messages of a mechanism must not leave without masks.
-
-    Args:
-      mechanism: Any mechanism; True for `tacit.privacy.local_graph_homomorphic` alone.
-
-    Example:
-      >>> from tacit.privacy import local_graph_homomorphic, on_grid
-      >>> hides(local_graph_homomorphic(1.0)), hides(on_grid())
-      (True, False)
-    """
-    return mechanism.spread == "masked" and mechanism.mask_scale > 0
-
-
 class MaskLaw:
     """Law of one pair's mask on one number: Laplace of a scale, in whole steps of the grid.
 
