@@ -9,6 +9,7 @@ BACK = "tests/peer/test_set_round.py"
 LAST = "tests/peer/test_lying_peers.py::test_a_peer_whose_round_is_the_last_does_not_start_and_says_what_to_do"
 LIVE = "tests/peer/test_lying_peers.py::test_nobody_is_ended_by_a_liar_that_is_heard_and_hears"
 FLOOD = "tests/faults/test_frame_campaign.py"
+STEPS = "tests/peer/test_node.py"
 USED = "test_a_round_that_was_used_is_never_done_again"
 PUT_BACK = "test_a_poisoned_store_is_put_back_and_every_charge_stays"
 
@@ -33,7 +34,13 @@ CLAIMS = of(
             "        self._said[name] = at_round\n",
             "        self.raise_to(name, at_round)\n",
         ),
-        ("everybody is beyond", "> round_ + FURTHEST_AHEAD\n", "> round_\n"),
+        ("everybody is beyond", "> round_ + FURTHEST_AHEAD or", "> round_ or"),
+        (
+            "what is held back is held for good",
+            "        self._held.pop(name, None)\n\n    def raise_to",
+            "\n    def raise_to",
+            STEPS,
+        ),
         ("nobody is doubted", "if said > believed}", "if False}"),
     ],
 )
@@ -45,6 +52,7 @@ NODE = of(
         ("impossible rounds are noted", "if not 0 <= at_round <= LAST_ROUND:", "if False:"),
         ("strangers are believed", "        self.admit(name)\n        if name not", "        if name not"),
         ("who is too far ahead is waited for", " or self.claims.is_beyond(name, beyond) for", " for"),
+        ("what is held back is not noted", "self.claims.hold(name, sent if early else 0)", "", STEPS),
         (
             "what was said in absurd rounds stays in the outbox",
             "        self.outbox.drop_from(next_round)\n",

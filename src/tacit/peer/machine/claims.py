@@ -13,6 +13,8 @@ about n / 64 of its own; a liar alone needs 33 million of them to use up all num
 
 from __future__ import annotations
 
+from tacit.peer.machine.rounds import HORIZON
+
 FURTHEST_AHEAD = 8
 """If no message may be lost, a peer gets at most this many rounds ahead of a neighbour that does not confirm them;
 otherwise it keeps messages for so many rounds, and a peer that is further behind leaves rounds out."""
@@ -27,6 +29,8 @@ class Claims:
 
     def __init__(self) -> None:
         self._said: dict[str, int] = {}
+        self._held: dict[str, int] = {}
+        """Neighbour -> round of its message that is held back as too early, 0 for none; nothing behind it is read."""
         self._rest = 0
 
     @property
@@ -42,6 +46,7 @@ class Claims:
     def greet(self, name: str, at_round: int) -> None:
         """Take the round that a neighbour names when it opens its link, in place of all earlier claims."""
         self._said[name] = at_round
+        self._held.pop(name, None)
 
     def raise_to(self, name: str, at_round: int) -> None:
         """Take the round of a neighbour's message; an older one, sent again, says nothing new."""
@@ -50,10 +55,19 @@ class Claims:
     def forget(self, name: str) -> None:
         """Take all claims of a neighbour back: it is heard no more."""
         self._said.pop(name, None)
+        self._held.pop(name, None)
+
+    def hold(self, name: str, at_round: int) -> None:
+        """Note the round of a neighbour's message that is held back as too early; 0: none is."""
+        self._held[name] = at_round
 
     def is_beyond(self, name: str, round_: int) -> bool:
-        """Whether a neighbour claims to be too far ahead to have kept its message of a round."""
-        return self._said.get(name, 0) > round_ + FURTHEST_AHEAD
+        """Whether no message of a round comes from a neighbour that is ahead.
+
+        It has not kept it where it is too far ahead. Where it has left the round out itself, the next message in line
+        is of a later one: that one is held back, and nothing behind it is read.
+        """
+        return self._said.get(name, 0) > round_ + FURTHEST_AHEAD or self._held.get(name, 0) > round_ + HORIZON
 
     def doubted(self, round_: int) -> dict[str, int]:
         """Return claims further beyond a round, and beyond the agreed round, than one leap leads."""

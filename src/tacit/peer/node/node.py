@@ -63,8 +63,7 @@ class Node:
         """Begin, or go on from what the store holds; `deadline` is how long a phase waits, in seconds.
 
         Without a deadline every phase waits for every neighbour and no round is left out, even if the method allows it.
-        Peers of one job in the same process may share `functions`, which are compiled once. Masks are made from `pads`
-        (receiver -> key streams shared with its other senders).
+        Peers of a job in one process may share `functions`, compiled once; `pads`: receiver -> key streams of masks.
         """
         self.plan, self.store, self.deadline = plan, store, deadline
         data = store.snapshot()
@@ -182,7 +181,6 @@ class Node:
             return True
         if self.waits:
             return False
-        # A neighbour that says it is so far ahead has not kept what this round needs.
         beyond = self.round + self.plan.longest_delay
         given_up = all(self._missed[name] >= GIVEN_UP_AFTER or self.claims.is_beyond(name, beyond) for name in missing)
         return given_up or (self.deadline is not None and now >= self._phase_began + self.deadline)
@@ -308,7 +306,9 @@ class Node:
 
     def too_early(self, name: str, sent: int) -> bool:
         """Whether a neighbour's message of that round has to be held back for now."""
-        return self.machine.too_early(sent) or self.links.early(name)
+        early = self.machine.too_early(sent)
+        self.claims.hold(name, sent if early else 0)
+        return early or self.links.early(name)
 
     def receive(
         self, name: str, links: str, phase: int, sent: int, message: Message | None, masks: bytes = b""
