@@ -36,11 +36,12 @@ CLAIMS = of(
         ),
         ("everybody is beyond", "> round_ + FURTHEST_AHEAD or", "> round_ or"),
         (
-            "what is held back is held for good",
-            "        self._held.pop(name, None)\n\n    def raise_to",
+            "what a link has sent holds for the next",
+            "        self._sent.pop(name, None)\n\n    def raise_to",
             "\n    def raise_to",
             STEPS,
         ),
+        ("who has left a round out is waited for", " or self._sent.get(name, 0) > round_", "", STEPS),
         ("nobody is doubted", "if said > believed}", "if False}"),
     ],
 )
@@ -52,7 +53,6 @@ NODE = of(
         ("impossible rounds are noted", "if not 0 <= at_round <= LAST_ROUND:", "if False:"),
         ("strangers are believed", "        self.admit(name)\n        if name not", "        if name not"),
         ("who is too far ahead is waited for", " or self.claims.is_beyond(name, beyond) for", " for"),
-        ("what is held back is not noted", "self.claims.hold(name, sent if early else 0)", "", STEPS),
         (
             "what was said in absurd rounds stays in the outbox",
             "        self.outbox.drop_from(next_round)\n",

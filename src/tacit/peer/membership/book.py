@@ -15,7 +15,7 @@ import numpy as np
 
 from tacit import runtime
 from tacit.core.contract import Links, View
-from tacit.core.errors import ConfigError, StoreError
+from tacit.core.errors import ConfigError, ContractError, StoreError
 from tacit.runtime.slots import NO_SLOT, Side
 
 FEWEST_SLOTS = 4
@@ -177,13 +177,18 @@ class LinkBook:
         return kept
 
     def view(self, t: int, dtype: jnp.dtype) -> View:
-        """Return this peer's view of its links in a round; round 0 is for first states, with every link."""
+        """Return this peer's view of its links in a round; round 0 is for first states, with every link.
+
+        A member to whom nobody pushes in a round keeps what it has: its mass would shrink round by round, and the steps
+        and the noise of its model grow as much.
+        """
         out = [link for link in self.out.values() if link.slot and (t == 0 or link.is_live(t))]
         pushing = [link.slot for link in out if t == 0 or link.stage == "open" or t < link.last]
         keeps = not (self.leaving and pushing and (self.handed_on is None or t <= self.handed_on))
-        weights = dict.fromkeys(pushing, 1 / (len(pushing) + keeps)) if pushing else {}
-        own = 1 - sum(weights.values()) if keeps else 0.0
         heard = [link for link in self.into.values() if link.slot and (t == 0 or self._hears(link, t))]
+        fed = t == 0 or self.leaving or any(link.last is None or t < link.last for link in heard)
+        weights = dict.fromkeys(pushing, 1 / (len(pushing) + keeps) if fed else 0.0)
+        own = 1 - sum(weights.values()) if keeps else 0.0
         return runtime.make_view(
             agent=self.agent,
             round=t,
@@ -303,6 +308,19 @@ class LinkBook:
     def has_promised(self) -> bool:
         """Whether others count on its next rounds, so that it may leave none out."""
         return self.leaving or (self.waits and any(link.stage != "planned" for link in self.out.values()))
+
+    def name_of(self, agent: int) -> str:
+        """Return the name of a neighbour."""
+        for links in (self.out, self.into):
+            for name, link in links.items():
+                if link.agent == agent:
+                    return name
+        raise ContractError(f"agent {agent} is no neighbour")
+
+    @property
+    def ending(self) -> frozenset[str]:
+        """In-neighbours that send one more message, which counts in whichever round it comes; under `wait` none."""
+        return frozenset(name for name, link in self.into.items() if link.last is not None and not self.waits)
 
     @property
     def open_links(self) -> list[str]:

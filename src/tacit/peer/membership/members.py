@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import jax.numpy as jnp
 
 from tacit.core.contract import Batch
-from tacit.core.errors import ConfigError, ContractError, MessageRefused
+from tacit.core.errors import ConfigError, MessageRefused
 from tacit.peer.machine.claims import LONGEST_LEAP
 from tacit.peer.machine.envelopes import Envelope
 from tacit.peer.machine.rounds import Views
@@ -64,6 +64,11 @@ class Members(PeerLinks):
     def hears(self) -> frozenset[str]:
         """Names of those whom this peer hears."""
         return frozenset(self.book.into)
+
+    @property
+    def ending(self) -> frozenset[str]:
+        """In-neighbours that send one more message, which counts in whichever round it comes: none waits for it."""
+        return self.book.ending
 
     @property
     def sends_to(self) -> frozenset[str]:
@@ -110,11 +115,7 @@ class Members(PeerLinks):
 
     def name_of(self, role: str, agent: int) -> str:
         """Return the name of a neighbour."""
-        for links in (self.book.out, self.book.into):
-            for name, link in links.items():
-                if link.agent == agent:
-                    return name
-        raise ContractError(f"agent {agent} is no neighbour")
+        return self.book.name_of(agent)
 
     # -- rounds --------------------------------------------------------------------------------------------------------
 

@@ -170,7 +170,7 @@ class Node:
         if phase is None:
             return set()
         role = self.plan.algorithm.phases[phase].source
-        return {self.links.name_of(role, agent) for agent in self.machine.waiting_for()}
+        return {self.links.name_of(role, agent) for agent in self.machine.waiting_for()} - self.links.ending
 
     def due(self, now: float) -> bool:
         """Whether the round should proceed: all messages are here, or the missing ones are not waited for."""
@@ -306,9 +306,7 @@ class Node:
 
     def too_early(self, name: str, sent: int) -> bool:
         """Whether a neighbour's message of that round has to be held back for now."""
-        early = self.machine.too_early(sent)
-        self.claims.hold(name, sent if early else 0)
-        return early or self.links.early(name)
+        return self.machine.too_early(sent) or self.links.early(name)
 
     def receive(
         self, name: str, links: str, phase: int, sent: int, message: Message | None, masks: bytes = b""
