@@ -157,7 +157,7 @@ class Members(PeerLinks):
         """Begin the next round; where it cannot, for want of budget, the book stays as it was."""
         machine, before = self.node.machine, (self.book.facts(), self.node.machine.state)
         try:
-            self.book.next_is(machine.round + 1)
+            self.book.next_is(machine.round + 1, not membership_of(self.node).ample(machine.state))
             give_slots(self.node, self.book, self.views)
             return machine.begin(batch, self.views(machine.round + 1), records)
         except BaseException:
@@ -224,9 +224,8 @@ class Members(PeerLinks):
 
     def pinned(self) -> dict[str, int]:
         """Return the out-neighbours whose last message is kept until they have absorbed it, with its round."""
-        if self.book.waits:
-            return {}
-        return {name: link.last for name, link in self.book.out.items() if link.stage == "closing"}
+        last = {name: link.last for name, link in self.book.out.items() if link.stage == "closing"}
+        return {} if self.book.waits else last
 
     def early(self, name: str) -> bool:
         """Whether a neighbour's messages have to wait for a slot."""
