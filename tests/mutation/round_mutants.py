@@ -133,6 +133,11 @@ MEMBERSHIP = (
                 "if not self.leaving or self.gone or self.into:",
                 "if not self.leaving or self.gone:",
             ),
+            ("the last word of a leaver is waited for", "if link.last is not None and not self.waits)", "if False)"),
+            ("who is not fed gives on", "not self.leaving and (not fed or (", "not self.leaving and (("),
+            ("who holds little gives on", "lean and 0 < self.changed", "False and 0 < self.changed"),
+            ("who holds little gives nothing for good", "0 < self.changed >= t - SETTLING", "0 < self.changed"),
+            ("founders that hold little give nothing", "lean and 0 < self.changed >= t", "lean and self.changed >= t"),
         ],
     ),
 )

@@ -35,6 +35,9 @@ def test_mass_is_conserved_while_members_come_and_go(method, stormy, tmp_path):
         assert network.finished
         assert network.left >= 2
         assert network.joined == network.left
+        if not stormy:
+            data = weather.until / weather.data_gap
+            assert min(host.node.round for host in network.hosts.values()) >= data, "deadlines were waited out"
         held = (lambda state: state) if method is online_push_sum else (lambda state: state.held)
         assert network.mass(held) == pytest.approx(AGENTS, abs=1e-9)
     finally:
