@@ -57,6 +57,7 @@ def test_who_is_not_fed_keeps_what_it_has_and_who_holds_little_where_links_to_it
         book = LinkBook.first("peers", 0, waits, {"b": OutLink(1, "", first=1)}, {"c": InLink(2, 1)}, [])
         assert _own_weight(book, 1) == _own_weight(book, 2, lean=True) == 0.5, "no link has changed"
         book.close_in("c", 5)
+        assert book.ending == (frozenset() if waits else {"c"})
         assert _own_weight(book, 3) == 0.5
         assert _own_weight(book, 4, lean=True) == 1
         assert _own_weight(book, 5) == 1, "the last round of a link pushes nothing"
