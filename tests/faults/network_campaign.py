@@ -235,16 +235,16 @@ class Invariants:
             self.network.fail(f"the mass is {found!r}, expected {agents}")
 
     def at_end(self) -> None:
-        """Check the outcome of a run."""
+        """Check the outcome of a run; mass and ledgers first, for they must be right wherever everybody is."""
+        if self.setting.algorithm.name in MASS:
+            self.mass()
+        self.ledgers()
         if self.setting.waits:
             self.all_rounds_done()
             if not self.setting.booked:
                 self.same_as_without_network()
         else:
             self.together_again()
-        if self.setting.algorithm.name in MASS:
-            self.mass()
-        self.ledgers()
 
     def all_rounds_done(self) -> None:
         """Every round is done by everybody."""

@@ -9,6 +9,7 @@ BACK = "tests/peer/test_set_round.py"
 LAST = "tests/peer/test_lying_peers.py::test_a_peer_whose_round_is_the_last_does_not_start_and_says_what_to_do"
 LIVE = "tests/peer/test_lying_peers.py::test_nobody_is_ended_by_a_liar_that_is_heard_and_hears"
 FLOOD = "tests/faults/test_frame_campaign.py"
+STEPS = "tests/peer/test_node.py"
 USED = "test_a_round_that_was_used_is_never_done_again"
 PUT_BACK = "test_a_poisoned_store_is_put_back_and_every_charge_stays"
 
@@ -33,7 +34,14 @@ CLAIMS = of(
             "        self._said[name] = at_round\n",
             "        self.raise_to(name, at_round)\n",
         ),
-        ("everybody is beyond", "> round_ + FURTHEST_AHEAD\n", "> round_\n"),
+        ("everybody is beyond", "> round_ + FURTHEST_AHEAD or", "> round_ or"),
+        (
+            "what a link has sent holds for the next",
+            "        self._sent.pop(name, None)\n\n    def raise_to",
+            "\n    def raise_to",
+            STEPS,
+        ),
+        ("who has left a round out is waited for", " or self._sent.get(name, 0) > round_", "", STEPS),
         ("nobody is doubted", "if said > believed}", "if False}"),
     ],
 )
@@ -125,6 +133,11 @@ MEMBERSHIP = (
                 "if not self.leaving or self.gone or self.into:",
                 "if not self.leaving or self.gone:",
             ),
+            ("the last word of a leaver is waited for", "if link.last is not None and not self.waits)", "if False)"),
+            ("who is not fed gives on", "not self.leaving and (not fed or (", "not self.leaving and (("),
+            ("who holds little gives on", "lean and 0 < self.changed", "False and 0 < self.changed"),
+            ("who holds little gives nothing for good", "0 < self.changed >= t - SETTLING", "0 < self.changed"),
+            ("founders that hold little give nothing", "lean and 0 < self.changed >= t", "lean and self.changed >= t"),
         ],
     ),
 )

@@ -8,6 +8,7 @@ import pytest
 
 from tacit import graphs, objectives, streams
 from tacit.algorithms import loss_tolerant_push_sum, online_push_sum
+from tacit.peer.membership.book import SETTLING, InLink, LinkBook, OutLink
 from tests.peer.churn import ChurnNetwork
 from tests.peer.settings import Setting
 from tests.peer.weather import CALM, Weather
@@ -34,7 +35,36 @@ def test_mass_is_conserved_while_members_come_and_go(method, stormy, tmp_path):
         assert network.finished
         assert network.left >= 2
         assert network.joined == network.left
+        if not stormy:
+            data = weather.until / weather.data_gap
+            assert min(host.node.round for host in network.hosts.values()) >= data, "deadlines were waited out"
         held = (lambda state: state) if method is online_push_sum else (lambda state: state.held)
         assert network.mass(held) == pytest.approx(AGENTS, abs=1e-9)
     finally:
         network.close()
+
+
+def _own_weight(book: LinkBook, t: int, lean: bool = False) -> float:
+    book.next_is(t, lean)
+    weights = np.asarray(book.view(t, np.dtype("float64")).out.weight)
+    assert weights.sum() == 1
+    return float(weights[0])
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_who_is_not_fed_keeps_what_it_has_and_who_holds_little_where_links_to_it_change(waits):
+    with jax.enable_x64(True):
+        book = LinkBook.first("peers", 0, waits, {"b": OutLink(1, "", first=1)}, {"c": InLink(2, 1)}, [])
+        assert _own_weight(book, 1) == _own_weight(book, 2, lean=True) == 0.5, "no link has changed"
+        book.close_in("c", 5)
+        assert book.ending == (frozenset() if waits else {"c"})
+        assert _own_weight(book, 3) == 0.5
+        assert _own_weight(book, 4, lean=True) == 1
+        assert _own_weight(book, 5) == 1, "the last round of a link pushes nothing"
+        first = book.hear("d", 3, 5, 5)
+        book.assign()
+        assert _own_weight(book, first) == 0.5
+        assert _own_weight(book, first + SETTLING, lean=True) == 1
+        assert _own_weight(book, first + SETTLING + 1, lean=True) == 0.5, "it may hold little for good"
+        book.leaving = True
+        assert _own_weight(book, first + SETTLING + 2, lean=True) == 0

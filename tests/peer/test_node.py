@@ -332,6 +332,19 @@ class TestGoingOn:
         one.announced("peer-2", 0)
         assert not one.due(0.5)
 
+    def test_who_has_left_a_round_out_is_not_waited_for_in_it(self, bench):
+        table = bench("goes on")
+        one = table.node("peer-0")
+        table.begin(one)
+        for name in ("peer-1", "peer-2"):
+            assert not one.due(0.0)
+            one.announced(name, one.round)
+            assert not one.due(0.0)
+            one.announced(name, one.round + 1)
+        assert one.due(0.0), "both have sent messages of a later round, and none of this one"
+        one.greeted("peer-1", one.round + 1)
+        assert not one.due(0.0), "over a new link it may send what it has kept"
+
     def test_who_is_far_behind_joins_the_others(self, bench):
         table = bench("goes on")
         one = table.node("peer-0")

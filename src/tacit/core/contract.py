@@ -223,10 +223,12 @@ class Membership(NamedTuple):
     Args:
       vacant: First state -> that of an agent which joins: it holds nothing, and adds nothing to what the others hold.
       settled: State -> whether it holds enough to learn from its own data; until then it only passes on.
+      ample: State -> whether it holds enough to share; until then it keeps all it has while links to it come and go.
     """
 
     vacant: Callable[[State], State]
     settled: Callable[[State], Array]
+    ample: Callable[[State], Array]
 
 
 def same_state(state: State, views: Mapping[str, View]) -> State:

@@ -95,7 +95,9 @@ def _lifted_membership(terms: Membership) -> Membership:
     def vacant(carrying: Carrying) -> Carrying:
         return carrying._replace(state=terms.vacant(carrying.state))
 
-    return Membership(vacant, lambda carrying: terms.settled(carrying.state))
+    return Membership(
+        vacant, lambda carrying: terms.settled(carrying.state), lambda carrying: terms.ample(carrying.state)
+    )
 
 
 def _lifted(phase: Phase, role: str) -> Phase:

@@ -28,7 +28,7 @@ import jax.numpy as jnp
 
 from tacit.algorithms._parts.descent import gradient_step
 from tacit.algorithms._parts.mixing import IfMissing, averaged_step, first_model, link_requirements
-from tacit.algorithms.push_sum.online_push_sum import LEAST_MASS, unless_passing_on, vacant
+from tacit.algorithms.push_sum.online_push_sum import members, unless_passing_on
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import StepSize, as_rate, inverse
 from tacit.core.contract import (
@@ -38,7 +38,6 @@ from tacit.core.contract import (
     Inbox,
     Key,
     Mechanism,
-    Membership,
     Objective,
     Outbox,
     Params,
@@ -138,7 +137,7 @@ def mirror_descent(
         weights="sender" if unbiased else "receiver",
         missing=missing,
         domain=mirror,
-        membership=Membership(vacant, lambda state: state.mass >= LEAST_MASS) if unbiased else None,
+        membership=members(lambda state: state.mass) if unbiased else None,
         continuation={"peer": same_state},
     )
 

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 
 from tacit.algorithms._parts.descent import gradient_step
 from tacit.algorithms._parts.running_totals import Total, along, growth, increased, no_totals
-from tacit.algorithms.push_sum.online_push_sum import LEAST_MASS, ratio, unless_passing_on, vacant
+from tacit.algorithms.push_sum.online_push_sum import LEAST_MASS, members, ratio, unless_passing_on, vacant
 from tacit.algorithms.push_sum.online_push_sum import State as Parts
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import StepSize, as_rate
@@ -31,7 +31,6 @@ from tacit.core.contract import (
     Inbox,
     Key,
     Mechanism,
-    Membership,
     Objective,
     Outbox,
     Params,
@@ -144,7 +143,5 @@ def loss_tolerant_push_sum(
         privacy=statement(mechanism),
         weights="sender",
         missing="totals",
-        membership=Membership(
-            lambda state: state._replace(held=vacant(state.held)), lambda state: state.held.mass >= LEAST_MASS
-        ),
+        membership=members(lambda state: state.held.mass, lambda state: state._replace(held=vacant(state.held))),
     )

@@ -14,7 +14,7 @@ its columns do. A lost message takes its mass along for good, hence `reliable`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import jax
@@ -54,6 +54,10 @@ LEAST_MASS = 2.0**-6
 """Mass from which on an agent learns from its own data, where 1 is the mean of all agents."""
 
 
+AMPLE_MASS = 0.5
+"""Mass from which on an agent shares it while members come and go: noise in a model grows as 1 / mass."""
+
+
 def ratio(state: State) -> Params:
     """Return x = z / m, and z where there is no mass yet."""
     mass = jnp.where(state.mass > 0, state.mass, 1)
@@ -72,6 +76,11 @@ def unless_passing_on(view: View, mass: Array, moved: Params, held: Params) -> P
 def vacant(state: Tree) -> Tree:
     """Return the state of an agent that joins: no mass, and nothing under it."""
     return jax.tree.map(jnp.zeros_like, state)
+
+
+def members(mass: Callable[[Tree], Array], empty: Callable[[Tree], Tree] = vacant) -> Membership:
+    """Return how agents come and go where a state has a mass."""
+    return Membership(empty, lambda state: mass(state) >= LEAST_MASS, lambda state: mass(state) >= AMPLE_MASS)
 
 
 @register("OPS paper, Alg. 1", title="Online push-sum (OPS)")
@@ -136,5 +145,5 @@ def online_push_sum(
             mechanism, "models instead of gradients are exchanged, which the OPS paper, sec. 4.4, calls protection"
         ),
         weights="sender",
-        membership=Membership(vacant, lambda state: state.mass >= LEAST_MASS),
+        membership=members(lambda state: state.mass),
     )

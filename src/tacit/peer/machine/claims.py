@@ -27,6 +27,8 @@ class Claims:
 
     def __init__(self) -> None:
         self._said: dict[str, int] = {}
+        self._sent: dict[str, int] = {}
+        """Neighbour -> round of its last message over the link that it has now."""
         self._rest = 0
 
     @property
@@ -42,18 +44,25 @@ class Claims:
     def greet(self, name: str, at_round: int) -> None:
         """Take the round that a neighbour names when it opens its link, in place of all earlier claims."""
         self._said[name] = at_round
+        self._sent.pop(name, None)
 
     def raise_to(self, name: str, at_round: int) -> None:
         """Take the round of a neighbour's message; an older one, sent again, says nothing new."""
         self._said[name] = max(at_round, self._said.get(name, 0))
+        self._sent[name] = at_round
 
     def forget(self, name: str) -> None:
         """Take all claims of a neighbour back: it is heard no more."""
         self._said.pop(name, None)
+        self._sent.pop(name, None)
 
     def is_beyond(self, name: str, round_: int) -> bool:
-        """Whether a neighbour claims to be too far ahead to have kept its message of a round."""
-        return self._said.get(name, 0) > round_ + FURTHEST_AHEAD
+        """Whether no message of a round comes from a neighbour that is ahead.
+
+        It has not kept it where it is too far ahead. Where it has left the round out, or its link began later, a
+        message of a later one comes in its place: a link keeps the order.
+        """
+        return self._said.get(name, 0) > round_ + FURTHEST_AHEAD or self._sent.get(name, 0) > round_
 
     def doubted(self, round_: int) -> dict[str, int]:
         """Return claims further beyond a round, and beyond the agreed round, than one leap leads."""

@@ -15,13 +15,15 @@ import numpy as np
 
 from tacit import runtime
 from tacit.core.contract import Links, View
-from tacit.core.errors import ConfigError, StoreError
+from tacit.core.errors import ConfigError, ContractError, StoreError
 from tacit.runtime.slots import NO_SLOT, Side
 
 FEWEST_SLOTS = 4
 """Of each side, beside the own one."""
 UNASSIGNED = 0
 """In the place of a slot: it is assigned when the next round begins."""
+SETTLING = 16
+"""Rounds after a link to a peer was opened or closed in which it keeps what it has until that is ample."""
 AHEAD = 2
 """Rounds for which a sender that asks for a link goes on before it waits for the answer."""
 Stage = Literal["planned", "opening", "open", "closing"]
@@ -82,6 +84,10 @@ class LinkBook:
     """Out-neighbours that the peer's file named at its last start."""
     begun: int = 0
     """The last round that was begun."""
+    changed: int = 0
+    """The round in which a link to this peer was last opened or closed; 0: none was."""
+    keeping: bool = False
+    """Whether nothing is pushed in the last round that was begun."""
     joining: bool = False
     """Whether it holds nothing yet and nobody sends to it."""
     leaving: bool = False
@@ -141,14 +147,20 @@ class LinkBook:
             name for name, link in self.out.items() if self.waits and link.stage == "opening" and link.first <= round_
         }
 
-    def next_is(self, t: int) -> None:
-        """Begin a round; what was to happen in the next one happens in it, for rounds may have been left out."""
+    def next_is(self, t: int, lean: bool = False) -> None:
+        """Begin a round; what was to happen in the next one happens in it, for rounds may have been left out.
+
+        A member to whom nobody pushes keeps what it has, and so does one that is `lean` where links to it have changed:
+        otherwise its mass shrinks round by round, and the noise of its model grows as much.
+        """
         if self.handed_on is not None and self.handed_on > self.begun:
             self.handed_on = self._first_push(t)
             self.leaving = self.handed_on is not None
         for name, link in self.out.items():
             if link.last > self.begun:
                 self.out[name] = replace(link, last=max(t, link.first))
+        fed = any(link.first <= t and (link.last is None or t < link.last) for link in self.into.values())
+        self.keeping = not self.leaving and (not fed or (lean and 0 < self.changed >= t - SETTLING))
         self.begun = t
 
     def assign(self) -> dict[Side, list[int]]:
@@ -181,9 +193,9 @@ class LinkBook:
         out = [link for link in self.out.values() if link.slot and (t == 0 or link.is_live(t))]
         pushing = [link.slot for link in out if t == 0 or link.stage == "open" or t < link.last]
         keeps = not (self.leaving and pushing and (self.handed_on is None or t <= self.handed_on))
-        weights = dict.fromkeys(pushing, 1 / (len(pushing) + keeps)) if pushing else {}
-        own = 1 - sum(weights.values()) if keeps else 0.0
         heard = [link for link in self.into.values() if link.slot and (t == 0 or self._hears(link, t))]
+        weights = dict.fromkeys(pushing, 0.0 if self.keeping else 1 / (len(pushing) + keeps))
+        own = 1 - sum(weights.values()) if keeps else 0.0
         return runtime.make_view(
             agent=self.agent,
             round=t,
@@ -260,6 +272,7 @@ class LinkBook:
         if name not in self.into:
             first = max(not_before, round_) + 1 if self.waits else round_ + 1
             self.into[name] = InLink(agent, first, asked=not_before)
+            self.changed = first
         return self.into[name].first
 
     def close(self, name: str) -> None:
@@ -275,6 +288,7 @@ class LinkBook:
 
     def close_in(self, name: str, last: int) -> None:
         """Note the last round of a link from a neighbour."""
+        self.changed = max(self.begun, 1)
         self.into[name] = replace(self.into[name], last=last)
 
     def advance(self) -> bool:
@@ -304,6 +318,19 @@ class LinkBook:
         """Whether others count on its next rounds, so that it may leave none out."""
         return self.leaving or (self.waits and any(link.stage != "planned" for link in self.out.values()))
 
+    def name_of(self, agent: int) -> str:
+        """Return the name of a neighbour."""
+        for links in (self.out, self.into):
+            for name, link in links.items():
+                if link.agent == agent:
+                    return name
+        raise ContractError(f"agent {agent} is no neighbour")
+
+    @property
+    def ending(self) -> frozenset[str]:
+        """In-neighbours that send one more message, which counts in whichever round it comes; under `wait` none."""
+        return frozenset(name for name, link in self.into.items() if link.last is not None and not self.waits)
+
     @property
     def open_links(self) -> list[str]:
         """Out-neighbours whose links are neither opening nor closing."""
@@ -314,4 +341,4 @@ class LinkBook:
         for name, link in self.out.items():
             self.out[name] = replace(link, first=min(link.first, t), last=min(link.last, t))
         self.into = {name: replace(link, first=min(link.first, t)) for name, link in self.into.items()}
-        self.begun = t - 1
+        self.begun, self.changed = t - 1, min(self.changed, t)

@@ -43,6 +43,7 @@ class FixedLinks(PeerLinks):
     """The links of a plan."""
 
     learns = hurries = True
+    ending: frozenset[str] = frozenset()
     _joins = False
 
     def __init__(self, node: Node, facts: Mapping[str, Any] | None = None) -> None:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import jax.numpy as jnp
 
 from tacit.core.contract import Batch
-from tacit.core.errors import ConfigError, ContractError, MessageRefused
+from tacit.core.errors import ConfigError, MessageRefused
 from tacit.peer.machine.claims import LONGEST_LEAP
 from tacit.peer.machine.envelopes import Envelope
 from tacit.peer.machine.rounds import Views
@@ -64,6 +64,11 @@ class Members(PeerLinks):
     def hears(self) -> frozenset[str]:
         """Names of those whom this peer hears."""
         return frozenset(self.book.into)
+
+    @property
+    def ending(self) -> frozenset[str]:
+        """In-neighbours that send one more message, which counts in whichever round it comes: none waits for it."""
+        return self.book.ending
 
     @property
     def sends_to(self) -> frozenset[str]:
@@ -110,11 +115,7 @@ class Members(PeerLinks):
 
     def name_of(self, role: str, agent: int) -> str:
         """Return the name of a neighbour."""
-        for links in (self.book.out, self.book.into):
-            for name, link in links.items():
-                if link.agent == agent:
-                    return name
-        raise ContractError(f"agent {agent} is no neighbour")
+        return self.book.name_of(agent)
 
     # -- rounds --------------------------------------------------------------------------------------------------------
 
@@ -156,7 +157,7 @@ class Members(PeerLinks):
         """Begin the next round; where it cannot, for want of budget, the book stays as it was."""
         machine, before = self.node.machine, (self.book.facts(), self.node.machine.state)
         try:
-            self.book.next_is(machine.round + 1)
+            self.book.next_is(machine.round + 1, not membership_of(self.node).ample(machine.state))
             give_slots(self.node, self.book, self.views)
             return machine.begin(batch, self.views(machine.round + 1), records)
         except BaseException:
@@ -223,9 +224,8 @@ class Members(PeerLinks):
 
     def pinned(self) -> dict[str, int]:
         """Return the out-neighbours whose last message is kept until they have absorbed it, with its round."""
-        if self.book.waits:
-            return {}
-        return {name: link.last for name, link in self.book.out.items() if link.stage == "closing"}
+        last = {name: link.last for name, link in self.book.out.items() if link.stage == "closing"}
+        return {} if self.book.waits else last
 
     def early(self, name: str) -> bool:
         """Whether a neighbour's messages have to wait for a slot."""

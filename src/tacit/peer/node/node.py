@@ -62,8 +62,7 @@ class Node:
         """Begin, or go on from what the store holds; `deadline` is how long a phase waits, in seconds.
 
         Without a deadline every phase waits for every neighbour and no round is left out, even if the method allows it.
-        Peers of one job in the same process may share `functions`, which are compiled once. Masks are made from `pads`
-        (receiver -> key streams shared with its other senders).
+        Peers of a job in one process may share `functions`, compiled once; `pads`: receiver -> key streams of masks.
         """
         self.plan, self.store, self.deadline = plan, store, deadline
         data = store.snapshot()
@@ -169,7 +168,7 @@ class Node:
         if phase is None:
             return set()
         role = self.plan.algorithm.phases[phase].source
-        return {self.links.name_of(role, agent) for agent in self.machine.waiting_for()}
+        return {self.links.name_of(role, agent) for agent in self.machine.waiting_for()} - self.links.ending
 
     def due(self, now: float) -> bool:
         """Whether the round should proceed: all messages are here, or the missing ones are not waited for."""
@@ -178,7 +177,6 @@ class Node:
         missing = self.missing()
         if self.waits or not missing:
             return not missing
-        # A neighbour that says it is so far ahead has not kept what this round needs.
         beyond = self.round + self.plan.longest_delay
         given_up = all(self._missed[name] >= GIVEN_UP_AFTER or self.claims.is_beyond(name, beyond) for name in missing)
         return given_up or (self.deadline is not None and now >= self._phase_began + self.deadline)
