@@ -172,7 +172,7 @@ class Graph:
         return self.receivers[order[start:stop]]
 
     @cached_property
-    def _by_sender(self) -> tuple[npt.NDArray[np.int64], IntArray]:
+    def _by_sender(self) -> tuple[IntArray, IntArray]:
         order = edge_lists.order_by_sender(self.senders)
         return order, self.senders[order]
 
