@@ -374,7 +374,7 @@ class Graph:
             joined_clusters([g.clusters for g in graphs]),
         )
 
-    def _dynamics_of(self, order: npt.NDArray[np.int64]) -> Dynamics | None:
+    def _dynamics_of(self, order: IntArray) -> Dynamics | None:
         return Periodic(self.dynamics.table[:, order]) if isinstance(self.dynamics, Periodic) else self.dynamics
 
     def _refuse_two_roles(self, operation: str) -> None:

@@ -118,7 +118,8 @@ class RoundData:
                 data = data[:, self.learners.order]
             if count < padded:
                 data = np.concatenate([data, np.zeros((padded - count, *data.shape[1:]), data.dtype)])
-            return jax.device_put(np.asarray(data, self._precise(data.dtype)))
+            there: Array = jax.device_put(np.asarray(data, self._precise(data.dtype)))
+            return there
 
         with jax.enable_x64(self.dtype == jnp.float64):  # a setting of the thread, and the reader has its own
             found = jax.tree.map(leaf, *[s.chunk(first, first + count) for s in self.streams])

@@ -139,6 +139,10 @@ class Engine:
         """Put agents and links on the device; `data_size` counts the samples of each learner, by id in the union."""
         return self.setup.network(seed, data_size, self.cohorts.tables())
 
+    def forget_tables(self) -> None:
+        """Free the slot tables of the host; there can be no other network then."""
+        self.layout = self.setup.layout = self.setup.without_tables()
+
     def start(self, network: Network, params: Params, own: Params | None = None) -> LoopState:
         """First states of all agents, and empty channels; `own` are the learners' own parameters, (agents, ...)."""
         return self.setup.start(network, params, own)

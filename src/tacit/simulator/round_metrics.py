@@ -11,6 +11,7 @@ import numpy as np
 
 from tacit.core.contract import Algorithm, Array, Batch, Clip, Objective, Params
 from tacit.core.errors import ConfigError
+from tacit.metrics import consensus_distance
 from tacit.privacy.clipping import clipped_share
 from tacit.simulator.cohorts import Cohort
 from tacit.simulator.layout import RoleLayout
@@ -27,6 +28,9 @@ TAKEN = {"messages", "bits", "consensus", "clipped", "noise_to_signal", PRESENT,
 CLIPPED, NOISE_TO_SIGNAL = "clipped", "noise_to_signal"
 """Figures of private runs: the share of the learners' records whose gradient, at the model that predicts, is above the
 clip; and the noise that was added over the values released, as norms of all releases of a round."""
+
+consensus: Callable[[Params], Array] = jax.jit(jax.vmap(consensus_distance))
+"""How far the learners' models are apart, in each repeat."""
 
 
 def private_clip(algorithm: Algorithm) -> Clip | None:
@@ -68,8 +72,9 @@ class RoundMetrics:
         self.clipped = None if clip is None else clipped_share(objective, clip)
         self.names = [*own, *also, *([] if clip is None else [CLIPPED, NOISE_TO_SIGNAL])]
 
-    def of_round(self, models: list[Params], batch: Batch, repeat: Array) -> Array:
-        """Return (figures, repeats) of the learners' models, bucket by bucket, everybody's batch and repeat."""
+    def of_round(self, models: list[Params], batch: Batch, order: Array) -> Array:
+        """Return (figures, repeats) of the learners' models, bucket by bucket, everybody's batch and id in the union."""
+        repeat = order // self.learners.agents
         per_repeat = partial(self._per_repeat, repeat)
         # Bucket by bucket, so that XLA shares the work with the gradients of the round.
         parts = list(zip(models, [slices(batch, bucket) for bucket in self.learners.buckets], strict=True))

@@ -147,6 +147,18 @@ class Setup:
         position = jax.device_put(self.layout.roles[self.algorithm.learner].position.reshape(self.layout.repeats, -1))
         return Network(root, members, links, masks, called, self._served_by(), available, order, position)
 
+    def without_tables(self) -> Layout:
+        """Return the layout with the shapes of its slot tables alone: they are large, and on the device by then."""
+        if self.crews:  # liars look at them in every trace
+            return self.layout
+
+        def shapes(tables: Any) -> Any:
+            return jax.tree.map(lambda column: jax.ShapeDtypeStruct(column.shape, column.dtype), tables)
+
+        found = self.layout.links.items()
+        links = {name: one._replace(into=shapes(one.into), out=shapes(one.out)) for name, one in found}
+        return self.layout._replace(links=links)
+
     def _masks(self, phase: Phase) -> Masks | None:
         if phase.mechanism.spread != "masked":
             return None
@@ -175,7 +187,7 @@ class Setup:
 
         def links(table: InTable | OutTable) -> Links:
             weight = np.zeros(table.edge.shape, self.dtype) if varying else at_first[table.edge]
-            return jax.device_put(Links(table.agent, table.live, weight))  # type: ignore[arg-type]
+            return Links(*jax.device_put((table.agent, table.live, weight)))
 
         crew, by_slot = self.crews.get(name), self._needs_slot_rows(name)
         lies = [None] * len(layout.into) if crew is None else [p.number for p in crew.places]
@@ -203,7 +215,8 @@ class Setup:
                         f"{learner} {lonely} hears no {predictor} on {phase.links!r}, so that no model speaks for it; "
                         "link it to one"
                     )
-                return jax.device_put(np.concatenate([table.row[1] for table in layout.into]))
+                serving: Array = jax.device_put(np.concatenate([table.row[1] for table in layout.into]))
+                return serving
         raise ContractError(
             f"algorithm {self.algorithm.name!r}: no phase leads from predictor {predictor!r} to learner {learner!r}"
         )

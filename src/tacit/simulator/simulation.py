@@ -23,7 +23,7 @@ from tacit.core.contract import Algorithm, Array, Params, Tree
 from tacit.core.errors import ConfigError, DataError, ResultError
 from tacit.graphs import Channel, Graph, Topology
 from tacit.graphs.edges import refuse_large
-from tacit.metrics import consensus_distance, message_bits
+from tacit.metrics import message_bits
 from tacit.privacy.spending import RunPrivacy, spent_in_run
 from tacit.results.locks import writing_file
 from tacit.results.run import Run, Traffic
@@ -36,7 +36,7 @@ from tacit.simulator.layout import lay_out
 from tacit.simulator.loop_state import LoopState, Network, SendBuffers, joined
 from tacit.simulator.progress import Interrupts, Progress
 from tacit.simulator.readings import readings_of
-from tacit.simulator.round_metrics import Noted, RoundMetrics, all_noted, private_clip
+from tacit.simulator.round_metrics import Noted, RoundMetrics, all_noted, consensus, private_clip
 from tacit.streams import Stream
 from tacit.streams.learnt import public_of, refuse_undeclared
 
@@ -99,9 +99,6 @@ class Programs(NamedTuple):
     seconds: float
 
 
-_consensus: Callable[[Params], Array] = jax.jit(jax.vmap(consensus_distance))
-
-
 class Simulation:
     """One algorithm over graphs and streams, all repeats at once."""
 
@@ -136,6 +133,7 @@ class Simulation:
         self._check_participation()
         sizes = np.concatenate([s.data_size for s in self.streams])
         self.network = self.engine.network(options.seed, np.tile(sizes, repeats) if self.data.shared else sizes)
+        self.engine.forget_tables()
         noted = all_noted(algorithm.constraints, options.figures)
         self.metrics = RoundMetrics(
             algorithm.objective,
@@ -227,7 +225,7 @@ class Simulation:
             pick = partial(self.data.batches_of, data, (offset + k) % length, order)
             after, buffers, tally = self.engine.round(network, before, batch, buffers, pick)
             if self.options.evaluate == "everyone":
-                figures = self.metrics.of_round(self.engine.models(network, before), batch, order // self.learners.agents)
+                figures = self.metrics.of_round(self.engine.models(network, before), batch, order)
             else:
                 assert tally.cohort is not None  # checked before the run
                 models = self.engine.models_of(network, before, tally.cohort)
@@ -248,8 +246,7 @@ class Simulation:
         """Return the shapes of what is noted of who took part in a round."""
         if not self.answering:
             return ()
-        order = network.order[self.algorithm.learner]
-        first = jax.eval_shape(lambda data: self.data.batch(data, jnp.int32(0), order), data)
+        first = jax.eval_shape(self.data.batch, data, jnp.int32(0), network.order[self.algorithm.learner])
         tally: Tally = jax.eval_shape(self.engine.round, network, loop, first, self.engine.send_buffers())[2]
         return tally.took_part
 
@@ -273,7 +270,7 @@ class Simulation:
 
     def _recorded(self, models: Params, loop: LoopState) -> dict[str, np.ndarray]:
         """What is recorded of the state, (repeats, ...) each."""
-        found = {"consensus": np.asarray(_consensus(models))}
+        found = {"consensus": np.asarray(consensus(models))}
         if self.algorithm.diagnostics:
             found |= {name: np.asarray(shown) for name, shown in self._diagnostics(self.network, loop).items()}
         if self.options.record:
@@ -302,8 +299,7 @@ class Simulation:
                 raise ResultError(
                     f"{path} holds {log.rounds} rounds, but {rounds} were asked for; ask for more, or name another file"
                 )
-        resident = self.data.resident()
-        done = log.rounds
+        resident, done = self.data.resident(), log.rounds
         programs = self._compiled(loop, resident)
         jax.block_until_ready((loop, resident))
         begun = time.perf_counter()
