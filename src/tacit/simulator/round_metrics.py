@@ -73,7 +73,7 @@ class RoundMetrics:
         self.names = [*own, *also, *([] if clip is None else [CLIPPED, NOISE_TO_SIGNAL])]
 
     def of_round(self, models: list[Params], batch: Batch, order: Array) -> Array:
-        """Return (figures, repeats) of the learners' models, bucket by bucket, everybody's batch and id in the union."""
+        """Return (figures, repeats) of models by bucket, everybody's batch, and the learners' ids in the union."""
         repeat = order // self.learners.agents
         per_repeat = partial(self._per_repeat, repeat)
         # Bucket by bucket, so that XLA shares the work with the gradients of the round.
