@@ -114,12 +114,12 @@ class RoundData:
 
         def leaf(*parts: np.ndarray) -> Array:
             data = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
-            order = self.learners.order
-            if not self.shared or self.repeats == 1:
-                data = data if np.array_equal(order, np.arange(order.size)) else data[:, order]
+            if len(self.learners.buckets) > 1 and not self._repeated:
+                data = data[:, self.learners.order]
             if count < padded:
                 data = np.concatenate([data, np.zeros((padded - count, *data.shape[1:]), data.dtype)])
-            return jnp.asarray(data, self._precise(data.dtype))
+            there: Array = jax.device_put(np.asarray(data, self._precise(data.dtype)))
+            return there
 
         with jax.enable_x64(self.dtype == jnp.float64):  # a setting of the thread, and the reader has its own
             found = jax.tree.map(leaf, *[s.chunk(first, first + count) for s in self.streams])
@@ -127,29 +127,25 @@ class RoundData:
 
     # -- in compiled code ----------------------------------------------------------------------------------------------
 
-    def batch(self, data: Tree, index: Array) -> Batch:
-        """Return everybody's batches of one round."""
+    def batch(self, data: Tree, index: Array, order: Array) -> Batch:
+        """Return everybody's batches of one round; `order` are the learners' ids in the union, by position."""
 
         def leaf(values: Array) -> Array:
             now: Array = jax.lax.dynamic_index_in_dim(values, index, keepdims=False)
-            return now[self._ids] if self._repeated else now
+            return now[order % self.learners.agents] if self._repeated else now
 
         return jax.tree.map(leaf, data)
 
-    def batches_of(self, data: Tree, index: Array, position: Array) -> Batch:
+    def batches_of(self, data: Tree, index: Array, order: Array, position: Array) -> Batch:
         """Return the batches of some learners, reading no others'."""
         place = jnp.minimum(position, self.learners.order.size - 1)
-        place = jnp.asarray(self._ids)[place] if self._repeated else place
+        place = order[place] % self.learners.agents if self._repeated else place
         return jax.tree.map(lambda values: values[index, place], data)
 
     @property
     def _repeated(self) -> bool:
         """Whether all repeats read the same rows."""
         return self.shared and self.repeats > 1
-
-    @property
-    def _ids(self) -> np.ndarray:
-        return self.learners.order % self.learners.agents
 
 
 def _resident_bytes() -> int:

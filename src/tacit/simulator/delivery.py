@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit import runtime
-from tacit.core.contract import Array, Phase
+from tacit.core.contract import Array
 from tacit.privacy.noise import noise_words
 from tacit.privacy.noise.fixed_point import mask_draws
 from tacit.simulator.inbox import Packed
@@ -122,8 +122,9 @@ class Delivery:
         """Messages that left in this phase, per repeat: what is lost on the way was sent all the same."""
         layout = self.setup.layout
         if departures is None:
-            receivers = layout.links[at.phase.links].graph.receivers
-            per_repeat = np.bincount(receivers // layout.roles[at.phase.target].agents, minlength=layout.repeats)
+            # Links are in the order of their receivers.
+            agents, receivers = layout.roles[at.phase.target].agents, layout.links[at.phase.links].graph.receivers
+            per_repeat = np.diff(np.searchsorted(receivers, agents * np.arange(layout.repeats + 1)))
             return jnp.asarray(per_repeat, jnp.int32)
         counts = jnp.zeros(layout.repeats, jnp.int32)
         for members, departure in zip(at.network.members[at.phase.target], departures, strict=True):
@@ -131,9 +132,9 @@ class Delivery:
             counts = counts.at[members.repeat].add(per_agent)
         return counts
 
-    def everyone(self, phase: Phase, entries: Entries) -> Packed | None:
+    def everyone(self, at: PhaseContext, entries: Entries) -> Packed | None:
         """Where all hear all with one weight, the mix is one sum per repeat."""
-        layout = self.setup.layout.links[phase.links]
+        phase, layout = at.phase, self.setup.layout.links[at.phase.links]
         if not layout.uniform or self.setup.varying[phase.links] or not entries.buckets[0].complete:
             return None
         edge, own = fixed_weights(layout.graph)
@@ -145,7 +146,7 @@ class Delivery:
         def total(rows: Array) -> Array:
             if len(role.buckets) == 1:
                 return jnp.sum(rows.reshape(repeats, -1, rows.shape[-1]), axis=1, dtype=rows.dtype)
-            return jax.ops.segment_sum(rows, role.order // role.agents, repeats)
+            return jax.ops.segment_sum(rows, at.network.repeat_of(phase.source, role.agents), repeats)
 
         scale = jnp.asarray(weights[0])
         return {name: scale.astype(rows.dtype) * total(rows) for name, rows in entries.rows.items()}

@@ -37,6 +37,8 @@ from tacit.simulator.loop_state import (
 )
 from tacit.simulator.setup import VIEW_AXES, PhaseContext, Setup
 
+AGENTS = "agents of a bucket"
+"""Axis over which a phase's maxima are taken."""
 Memories = tuple[Memory, ...] | None
 """Of a phase's sources, bucket by bucket; None where draws are independent."""
 
@@ -137,6 +139,10 @@ class Engine:
         """Put agents and links on the device; `data_size` counts the samples of each learner, by id in the union."""
         return self.setup.network(seed, data_size, self.cohorts.tables())
 
+    def forget_tables(self) -> None:
+        """Free the slot tables of the host; there can be no other network then."""
+        self.layout = self.setup.layout = self.setup.without_tables()
+
     def start(self, network: Network, params: Params, own: Params | None = None) -> LoopState:
         """First states of all agents, and empty channels; `own` are the learners' own parameters, (agents, ...)."""
         return self.setup.start(network, params, own)
@@ -235,7 +241,8 @@ class Engine:
         sent = self._send(at, states[phase.source], context.batch, buffer, memories, takes_part)
         states[phase.source] = sent.states
         role = self.layout.roles[phase.source]
-        self._note_sizes(at, context, sent.sizes, None if len(role.buckets) == 1 else role.order // role.agents)
+        repeat = None if len(role.buckets) == 1 else at.network.repeat_of(phase.source, role.agents)
+        self._note_sizes(at, context, sent.sizes, repeat)
         departures = self.delivery.departures(at, sent.addressed, takes_part)
         heard, context.lies[at.index] = self.delivery.told(at, sent.rows, loop.lies[at.index])
         in_flight, entries = self.delivery.arrivals(at, heard, departures, loop.in_flight[at.index])
@@ -277,7 +284,7 @@ class Engine:
         context.note(buffer, ratio, None, cohort.called_in(self.layout.repeats), after)
 
     def _note_sizes(
-        self, at: PhaseContext, context: RoundContext, sizes: runtime.Sizes | None, repeat: Array | np.ndarray | None
+        self, at: PhaseContext, context: RoundContext, sizes: runtime.Sizes | None, repeat: Array | None
     ) -> None:
         """Add up the sizes of the learners' releases in each repeat; None: repeat after repeat."""
         if sizes is None or at.phase.source != self.algorithm.learner:
@@ -286,7 +293,7 @@ class Engine:
         if repeats == 1 or repeat is None:
             context.sizes.append(jnp.sum(both.reshape(2, repeats, -1), axis=2))
         else:
-            context.sizes.append(jax.ops.segment_sum(both.T, jnp.asarray(repeat), repeats).T)
+            context.sizes.append(jax.ops.segment_sum(both.T, repeat, repeats).T)
 
     def _one_sends(
         self, phase: Phase, index: int, key: Key, state: State, batch: Batch, view: View, memory: Memory | None
@@ -313,19 +320,28 @@ class Engine:
         after: list[Any] = []
         rows = dict(buffer)
         first = 0
-        one = partial(self._one_sends, at.phase, at.index)
+
+        def one(
+            key: Key, state: State, batch: Batch, view: View, memory: Memory | None, mine: Array | None
+        ) -> tuple[OneSent, Array]:
+            sent = self._one_sends(at.phase, at.index, key, state, batch, view, memory)
+            cost = sent.cost if mine is None else jnp.where(mine, sent.cost, 0)
+            # What is the same for all is not spread over the agents for its maximum: a compiler would fold that.
+            return sent, jax.lax.pmax(cost, AGENTS)
+
         for b, (members, state) in enumerate(zip(at.network.members[source], states, strict=True)):
             part = slices(batch, role.buckets[b]) if source == self.algorithm.learner else ()
             view = self.setup.view(source, at.links, b, members)
             memory = None if memories is None else memories[b]
-            sent = jax.vmap(one, in_axes=(0, 0, 0, VIEW_AXES, 0))(members.key, state, part, view, memory)
-            new, message, cost, kept = sent.state, sent.message, sent.cost, sent.memory
-            if takes_part is not None:
-                mine = takes_part[role.buckets[b]]
-                new, kept, cost = where(mine, new, state), where(mine, kept, memory), jnp.where(mine, cost, 0)
+            mine = None if takes_part is None else takes_part[role.buckets[b]]
+            each = jax.vmap(one, in_axes=(0, 0, 0, VIEW_AXES, 0, 0), out_axes=(0, None), axis_name=AGENTS)
+            sent, cost = each(members.key, state, part, view, memory, mine)
+            new, message, kept = sent.state, sent.message, sent.memory
+            if mine is not None:
+                new, kept = where(mine, new, state), where(mine, kept, memory)
                 sent = sent._replace(sizes=jax.tree.map(lambda size, mine=mine: jnp.where(mine, size, 0), sent.sizes))
             after.append(kept)
-            costs.append(jnp.max(cost))
+            costs.append(cost)
             new_states.append(new)
             if spec.delivery == "per_slot":
                 message = jax.tree.map(lambda m: m.reshape(m.shape[0] * m.shape[1], m.shape[2]), message)
@@ -349,7 +365,7 @@ class Engine:
     ) -> tuple[tuple[State, ...], list[Packed]]:
         """Return the receivers' next states, and the padding columns of their mixes."""
         index, target = at.index, at.phase.target
-        totals, ages = self.delivery.everyone(at.phase, entries), self.setup.channel.on(at.phase.links).ages
+        totals, ages = self.delivery.everyone(at, entries), self.setup.channel.on(at.phase.links).ages
         result, padding = [], []
         for b, (members, state) in enumerate(zip(at.network.members[target], states, strict=True)):
             entry = entries.buckets[b]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ import numpy as np
 
 from tacit.core.contract import Algorithm, Array, Batch, Clip, Objective, Params
 from tacit.core.errors import ConfigError
+from tacit.metrics import consensus_distance
 from tacit.privacy.clipping import clipped_share
 from tacit.simulator.cohorts import Cohort
 from tacit.simulator.layout import RoleLayout
@@ -26,6 +28,9 @@ TAKEN = {"messages", "bits", "consensus", "clipped", "noise_to_signal", PRESENT,
 CLIPPED, NOISE_TO_SIGNAL = "clipped", "noise_to_signal"
 """Figures of private runs: the share of the learners' records whose gradient, at the model that predicts, is above the
 clip; and the noise that was added over the values released, as norms of all releases of a round."""
+
+consensus: Callable[[Params], Array] = jax.jit(jax.vmap(consensus_distance))
+"""How far the learners' models are apart, in each repeat."""
 
 
 def private_clip(algorithm: Algorithm) -> Clip | None:
@@ -67,28 +72,30 @@ class RoundMetrics:
         self.clipped = None if clip is None else clipped_share(objective, clip)
         self.names = [*own, *also, *([] if clip is None else [CLIPPED, NOISE_TO_SIGNAL])]
 
-    def of_round(self, models: list[Params], batch: Batch) -> Array:
-        """Return (figures, repeats) of the learners' models, bucket by bucket, and everybody's batch."""
+    def of_round(self, models: list[Params], batch: Batch, order: Array) -> Array:
+        """Return (figures, repeats) of models by bucket, everybody's batch, and the learners' ids in the union."""
+        repeat = order // self.learners.agents
+        per_repeat = partial(self._per_repeat, repeat)
         # Bucket by bucket, so that XLA shares the work with the gradients of the round.
         parts = list(zip(models, [slices(batch, bucket) for bucket in self.learners.buckets], strict=True))
         losses = joined([jax.vmap(self.objective.loss)(*part) for part in parts])
-        figures = [self._per_repeat(losses)]
+        figures = [per_repeat(losses)]
         if self.objective.score is not None:
             scores = joined([jax.vmap(self.objective.score)(*part).astype(self.dtype) for part in parts])
-            figures.append(self._mean_score(scores, getattr(batch, "weight", None)))
+            figures.append(self._mean_score(scores, getattr(batch, "weight", None), repeat))
         if self.node is not None:
-            of_node = jax.vmap(self.objective.loss)(self._models_of_node(joined(models), self.node), batch)
-            figures.append(self._per_repeat(of_node))
+            of_node = jax.vmap(self.objective.loss)(self._models_of_node(joined(models), self.node, repeat), batch)
+            figures.append(per_repeat(of_node))
         if self.gaps:
             present = _present(batch.weight)
-            figures.append(self._per_repeat(present.astype(self.dtype)))
-            figures.append(self._per_repeat(jnp.where(present, losses, 0)))
+            figures.append(per_repeat(present.astype(self.dtype)))
+            figures.append(per_repeat(jnp.where(present, losses, 0)))
         for function in self.also.values():
             values = joined([jax.vmap(function)(*part).astype(self.dtype) for part in parts])
-            figures.append(self._per_repeat(values))
+            figures.append(per_repeat(values))
         if self.clipped is not None:
             shares = joined([jax.vmap(self.clipped)(*part).astype(self.dtype) for part in parts])
-            figures.append(self._mean_score(shares, getattr(batch, "weight", None)))
+            figures.append(self._mean_score(shares, getattr(batch, "weight", None), repeat))
         return jnp.stack(figures)
 
     def with_noise(self, figures: Array, sizes: Array) -> Array:
@@ -111,15 +118,15 @@ class RoundMetrics:
         functions += [*self.also.values(), *([] if self.clipped is None else [self.clipped])]
         return jnp.stack([mean(jax.vmap(function)(models, batch)) for function in functions])
 
-    def _mean_score(self, scores: Array, weight: Array | None) -> Array:
+    def _mean_score(self, scores: Array, weight: Array | None, repeat: Array) -> Array:
         """Mean of the score in each repeat: an agent without a sample in this round is neither right nor wrong."""
         if weight is None:
-            return self._per_repeat(scores)
+            return self._per_repeat(repeat, scores)
         present = _present(weight)
-        there = self._per_repeat(present.astype(self.dtype))
-        return self._per_repeat(jnp.where(present, scores, 0)) / there
+        there = self._per_repeat(repeat, present.astype(self.dtype))
+        return self._per_repeat(repeat, jnp.where(present, scores, 0)) / there
 
-    def _per_repeat(self, values: Array) -> Array:
+    def _per_repeat(self, repeat: Array, values: Array) -> Array:
         """Mean over the agents of each repeat of an array in internal order; of the honest ones, where some lie."""
         if self.honest is not None:
             values = jnp.where(self.honest, values, 0) * (self.honest.size / self.honest.sum()).astype(values.dtype)
@@ -127,13 +134,11 @@ class RoundMetrics:
             return jnp.mean(values)[None]
         if len(self.learners.buckets) == 1:
             return jnp.mean(values.reshape(self.repeats, -1), axis=1)
-        repeat = self.learners.order // self.learners.agents
         return jax.ops.segment_sum(values, repeat, self.repeats) / self.learners.agents
 
-    def _models_of_node(self, models: Params, node: int) -> Params:
+    def _models_of_node(self, models: Params, node: int, repeat: Array) -> Params:
         """Give every agent the model of the one node of its repeat."""
         ids = node + self.learners.agents * np.arange(self.repeats)
-        repeat = self.learners.order // self.learners.agents
         return jax.tree.map(lambda m: m[self.learners.position[ids]][repeat], models)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -14,12 +15,12 @@ from tacit import runtime
 from tacit.attacks.crew import Crew
 from tacit.attacks.kinds import Attack
 from tacit.core import limits
-from tacit.core.contract import Algorithm, Array, Batch, Links, Memory, Params, Phase, View
+from tacit.core.contract import Algorithm, Array, Batch, Key, Links, Memory, Params, Phase, View
 from tacit.core.errors import ConfigError, ContractError
 from tacit.graphs import Channel, masking_pairs
 from tacit.privacy.noise.fixed_point import GRID_TYPES, fixed_point_step
 from tacit.simulator.inbox import Packed, Packing
-from tacit.simulator.layout import Layout, SlotTable
+from tacit.simulator.layout import InTable, Layout, OutTable
 from tacit.simulator.loop_state import (
     Called,
     InFlight,
@@ -29,6 +30,7 @@ from tacit.simulator.loop_state import (
     Masks,
     Members,
     Network,
+    OutSlots,
     PackedState,
     Slots,
     fixed_weights,
@@ -57,6 +59,14 @@ class PhaseContext:
         if reached is None or working is None:
             return working if reached is None else reached
         return reached & working
+
+
+@partial(jax.jit, static_argnums=(1, 4))
+def _agent_keys(root: Key, role: int, repeat: Array, agent: Array, sizes: tuple[int, ...]) -> tuple[Key, ...]:
+    """Return the keys of the agents of one role, bucket by bucket of these sizes."""
+    keys = jax.vmap(lambda repeat, agent: runtime.agent_key(root, role, repeat, agent))(repeat, agent)
+    ends = np.cumsum(sizes)
+    return tuple(keys[end - size : end] for size, end in zip(sizes, ends, strict=True))
 
 
 class Setup:
@@ -102,7 +112,7 @@ class Setup:
         layout = self.layout.links[name]
         source, target = self.ends[name]
 
-        def side(tables: tuple[SlotTable, ...], mine: bool) -> Links:
+        def side(tables: Sequence[InTable | OutTable], mine: bool) -> Links:
             return runtime.empty_links((tables[0].live.shape[0] if mine else 1,), self.dtype)
 
         view: View = jax.eval_shape(
@@ -121,18 +131,33 @@ class Setup:
                 continue
             ids = role_layout.order
             agent, repeat = ids % role_layout.agents, ids // role_layout.agents
-            index = self._role_index[role]
-            keys = jax.vmap(lambda r, a, role=index: runtime.agent_key(root, role, r, a))(repeat, agent)
             size = data_size[ids] if role == self.algorithm.learner else np.zeros(ids.size, np.int32)
             columns = (agent, repeat, size, role_layout.cluster[ids])
+            bucket_sizes = tuple(b.stop - b.start for b in role_layout.buckets)
+            keys = _agent_keys(root, self._role_index[role], repeat, agent, bucket_sizes)
             members[role] = tuple(
-                Members(keys[b], *(jnp.asarray(column[b]) for column in columns)) for b in role_layout.buckets
+                Members(key, *jax.device_put([column[b] for column in columns]))
+                for key, b in zip(keys, role_layout.buckets, strict=True)
             )
         links = {name: self._link_arrays(name) for name in self.layout.links}
         masks = tuple(self._masks(phase) for phase in self.algorithm.phases)
         there = {role: found.availability for role, found in self.layout.roles.items()}
-        available = {role: jax.tree.map(jnp.asarray, a) for role, a in there.items() if a is not None}
-        return Network(root, members, links, masks, called, self._served_by(), available)
+        available = {role: jax.device_put(a) for role, a in there.items() if a is not None}
+        order = {role: jax.device_put(self.layout.roles[role].order) for role in members}
+        position = jax.device_put(self.layout.roles[self.algorithm.learner].position.reshape(self.layout.repeats, -1))
+        return Network(root, members, links, masks, called, self._served_by(), available, order, position)
+
+    def without_tables(self) -> Layout:
+        """Return the layout with the shapes of its slot tables alone: they are large, and on the device by then."""
+        if self.crews:  # liars look at them in every trace
+            return self.layout
+
+        def shapes(tables: Any) -> Any:
+            return jax.tree.map(lambda column: jax.ShapeDtypeStruct(column.shape, column.dtype), tables)
+
+        found = self.layout.links.items()
+        links = {name: one._replace(into=shapes(one.into), out=shapes(one.out)) for name, one in found}
+        return self.layout._replace(links=links)
 
     def _masks(self, phase: Phase) -> Masks | None:
         if phase.mechanism.spread != "masked":
@@ -154,30 +179,24 @@ class Setup:
         layout = self.layout.links[name]
         varying = self.varying[name]
         needs_edge = varying or not self.channel.on(name).reliable
-        at_first = np.zeros(layout.graph.edges + layout.graph.agents + 1)
+        at_first = np.zeros(0, self.dtype)
         if not varying:
             edge, own = fixed_weights(layout.graph)
             others = [own, [0.0]] if layout.graph.sources is None else [[0.0]]
-            at_first = np.concatenate([edge, *others])
+            at_first = np.concatenate([edge, *others], dtype=self.dtype, casting="same_kind")
 
-        crew = self.crews.get(name)
-        lies = [None] * len(layout.into) if crew is None else [jnp.asarray(p.number) for p in crew.places]
+        def links(table: InTable | OutTable) -> Links:
+            weight = np.zeros(table.edge.shape, self.dtype) if varying else at_first[table.edge]
+            return Links(*jax.device_put((table.agent, table.live, weight)))
 
-        def on_device(table: SlotTable, lie: Array | None = None) -> Slots:
-            weight = jnp.asarray(at_first[table.edge] if not varying else np.zeros(table.edge.shape), self.dtype)
-            return Slots(
-                Links(jnp.asarray(table.agent), jnp.asarray(table.live), weight),
-                jnp.asarray(table.row),
-                jnp.asarray(table.edge) if needs_edge else None,
-                jnp.asarray(table.slot_row) if self._needs_slot_rows(name) else None,
-                lie,
-            )
-
-        return LinkArrays(
-            tuple(map(on_device, layout.into, lies)),
-            tuple(map(on_device, layout.out)),
-            jax.tree.map(jnp.asarray, layout.graph) if varying else None,
-        )
+        crew, by_slot = self.crews.get(name), self._needs_slot_rows(name)
+        lies = [None] * len(layout.into) if crew is None else [p.number for p in crew.places]
+        into = []
+        for table, lie in zip(layout.into, lies, strict=True):
+            columns = (table.row, table.edge if needs_edge else None, table.slot_row if by_slot else None, lie)
+            into.append(Slots(links(table), *jax.device_put(columns)))
+        out = [OutSlots(links(table), jax.device_put(table.edge) if needs_edge else None) for table in layout.out]
+        return LinkArrays(tuple(into), tuple(out), jax.device_put(layout.graph) if varying else None)
 
     def _needs_slot_rows(self, links: str) -> bool:
         phases = zip(self.algorithm.phases, self.specs, strict=True)
@@ -196,7 +215,8 @@ class Setup:
                         f"{learner} {lonely} hears no {predictor} on {phase.links!r}, so that no model speaks for it; "
                         "link it to one"
                     )
-                return jnp.asarray(np.concatenate([table.row[1] for table in layout.into]))
+                serving: Array = jax.device_put(np.concatenate([table.row[1] for table in layout.into]))
+                return serving
         raise ContractError(
             f"algorithm {self.algorithm.name!r}: no phase leads from predictor {predictor!r} to learner {learner!r}"
         )
@@ -291,7 +311,7 @@ class Setup:
         own_weight = [graph.self_weight] if arrays.graph.sources is None else []
         weight = jnp.concatenate([graph.edge_weight, *own_weight, jnp.zeros(1, self.dtype)])
 
-        def current(slots: Slots) -> Links:
+        def current(slots: Slots | OutSlots) -> Links:
             assert slots.edge is not None
             return Links(slots.links.agent, live[slots.edge], weight[slots.edge])
 
@@ -306,7 +326,7 @@ class Setup:
     def working(self, network: Network, t: Array) -> dict[str, Array]:
         """Return, of each role whose agents rest where they are away, which do not in round t, by position."""
         there = {role: self._there(network, role, t) for role in network.members if self.rests(role)}
-        return {role: who[self.layout.roles[role].order] for role, who in there.items() if who is not None}
+        return {role: who[network.order[role]] for role, who in there.items() if who is not None}
 
     def rests(self, role: str) -> bool:
         """Whether agents of a role rest where they are away."""
@@ -327,8 +347,7 @@ class Setup:
         present = links.present if role == target else links.senders_present
         if present is not None:
             assert chosen is None  # links that vary have no cohorts
-            role_layout = self.layout.roles[role]
-            present = present[role_layout.order[role_layout.buckets[bucket]]]
+            present = present[members.agent + members.repeat * self.layout.roles[role].agents]
         return runtime.make_view(
             agent=members.agent,
             round=links.round,

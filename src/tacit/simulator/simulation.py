@@ -23,7 +23,7 @@ from tacit.core.contract import Algorithm, Array, Params, Tree
 from tacit.core.errors import ConfigError, DataError, ResultError
 from tacit.graphs import Channel, Graph, Topology
 from tacit.graphs.edges import refuse_large
-from tacit.metrics import consensus_distance, message_bits
+from tacit.metrics import message_bits
 from tacit.privacy.spending import RunPrivacy, spent_in_run
 from tacit.results.locks import writing_file
 from tacit.results.run import Run, Traffic
@@ -36,7 +36,7 @@ from tacit.simulator.layout import lay_out
 from tacit.simulator.loop_state import LoopState, Network, SendBuffers, joined
 from tacit.simulator.progress import Interrupts, Progress
 from tacit.simulator.readings import readings_of
-from tacit.simulator.round_metrics import Noted, RoundMetrics, all_noted, private_clip
+from tacit.simulator.round_metrics import Noted, RoundMetrics, all_noted, consensus, private_clip
 from tacit.streams import Stream
 from tacit.streams.learnt import public_of, refuse_undeclared
 
@@ -133,6 +133,7 @@ class Simulation:
         self._check_participation()
         sizes = np.concatenate([s.data_size for s in self.streams])
         self.network = self.engine.network(options.seed, np.tile(sizes, repeats) if self.data.shared else sizes)
+        self.engine.forget_tables()
         noted = all_noted(algorithm.constraints, options.figures)
         self.metrics = RoundMetrics(
             algorithm.objective,
@@ -146,8 +147,7 @@ class Simulation:
             honest=self.honest if self.liars else None,
         )
         self._check_evaluate()
-        self._diagnostics: Callable[[LoopState], dict[str, Array]] = jax.jit(self._shown)
-        self._consensus: Callable[[Params], Array] = jax.jit(jax.vmap(consensus_distance))
+        self._diagnostics: Callable[[Network, LoopState], dict[str, Array]] = jax.jit(self._shown)
 
     def _topologies(self, graph: GraphSource) -> list[Topology]:
         """Return every repeat's topology, made ready; refuse repeats that are too large together before making them."""
@@ -208,7 +208,7 @@ class Simulation:
         self, network: Network, loop: LoopState, data: Tree, offset: Array, count: Array
     ) -> tuple[LoopState, Trace]:
         """Run `count` rounds; round k of them reads data[(offset + k) mod length]."""
-        length = jax.tree.leaves(data)[0].shape[0]
+        length, order = jax.tree.leaves(data)[0].shape[0], network.order[self.algorithm.learner]
         # The chunk length fixes the shape of one compiled program; the number of rounds to run in it is an argument.
         chunk, repeats, dtype = self.data.chunk, self.options.repeats, self.options.dtype
         vary, phases = self.engine.counts_vary, len(self.algorithm.phases)
@@ -221,11 +221,11 @@ class Simulation:
 
         def body(k: Array, so_far: tuple[LoopState, SendBuffers, Trace]) -> tuple[LoopState, SendBuffers, Trace]:
             before, buffers, trace = so_far
-            batch = self.data.batch(data, (offset + k) % length)
-            pick = partial(self.data.batches_of, data, (offset + k) % length)
+            batch = self.data.batch(data, (offset + k) % length, order)
+            pick = partial(self.data.batches_of, data, (offset + k) % length, order)
             after, buffers, tally = self.engine.round(network, before, batch, buffers, pick)
             if self.options.evaluate == "everyone":
-                figures = self.metrics.of_round(self.engine.models(network, before), batch)
+                figures = self.metrics.of_round(self.engine.models(network, before), batch, order)
             else:
                 assert tally.cohort is not None  # checked before the run
                 models = self.engine.models_of(network, before, tally.cohort)
@@ -246,23 +246,23 @@ class Simulation:
         """Return the shapes of what is noted of who took part in a round."""
         if not self.answering:
             return ()
-        first = jax.eval_shape(lambda data: self.data.batch(data, jnp.int32(0)), data)
+        first = jax.eval_shape(self.data.batch, data, jnp.int32(0), network.order[self.algorithm.learner])
         tally: Tally = jax.eval_shape(self.engine.round, network, loop, first, self.engine.send_buffers())[2]
         return tally.took_part
 
     def _models(self, network: Network, loop: LoopState) -> Params:
         """Models with leading axes (repeats, agents), in the order of the graph."""
-        return self._by_repeat(joined(self.engine.models(network, loop)))
+        return self._by_repeat(network, joined(self.engine.models(network, loop)))
 
-    def _shown(self, loop: LoopState) -> dict[str, Array]:
+    def _shown(self, network: Network, loop: LoopState) -> dict[str, Array]:
         """What the method shows of the learners' states, leading axes (repeats, agents)."""
         states = self.engine.states(self.algorithm.learner, loop)
         shown = self.algorithm.diagnostics.items()
-        return {name: self._by_repeat(joined([jax.vmap(f)(state) for state in states])) for name, f in shown}
+        return {name: self._by_repeat(network, joined([jax.vmap(f)(state) for state in states])) for name, f in shown}
 
-    def _by_repeat(self, values: Tree) -> Tree:
+    def _by_repeat(self, network: Network, values: Tree) -> Tree:
         """Put values in internal order into the order of the graph, repeat by repeat, without those of liars."""
-        place = self.learners.position.reshape(self.options.repeats, -1)[:, self.honest]
+        place = network.position[:, self.honest] if self.liars else network.position
         return jax.tree.map(lambda m: m[place], values)
 
     def _recorded_names(self) -> list[str]:
@@ -270,9 +270,9 @@ class Simulation:
 
     def _recorded(self, models: Params, loop: LoopState) -> dict[str, np.ndarray]:
         """What is recorded of the state, (repeats, ...) each."""
-        found = {"consensus": np.asarray(self._consensus(models))}
+        found = {"consensus": np.asarray(consensus(models))}
         if self.algorithm.diagnostics:
-            found |= {name: np.asarray(shown) for name, shown in self._diagnostics(loop).items()}
+            found |= {name: np.asarray(shown) for name, shown in self._diagnostics(self.network, loop).items()}
         if self.options.record:
             each = [jax.tree.map(lambda m, r=r: m[r], models) for r in range(self.options.repeats)]
             found |= {name: np.stack([np.asarray(f(m)) for m in each]) for name, f in self.options.record.items()}
@@ -288,7 +288,8 @@ class Simulation:
 
     def _run(self, path: Path | None) -> Run:
         rounds, every = self.options.rounds, self.options.every
-        loop = jax.jit(self.engine.start)(self.network, self.params, self.own_params)
+        first = (self.network, self.params, self.own_params)
+        loop = compiled(self.engine.start, *first)(*first)
         known = {} if path is None else self._fingerprint(loop)
         identity = None if path is None else DataIdentity(self.streams, rounds)
         log = checkpoints.Log(known, self._recorded_names(), len(self.answering), identity)
@@ -298,8 +299,7 @@ class Simulation:
                 raise ResultError(
                     f"{path} holds {log.rounds} rounds, but {rounds} were asked for; ask for more, or name another file"
                 )
-        resident = self.data.resident()
-        done = log.rounds
+        resident, done = self.data.resident(), log.rounds
         programs = self._compiled(loop, resident)
         jax.block_until_ready((loop, resident))
         begun = time.perf_counter()
@@ -307,7 +307,7 @@ class Simulation:
             for first, count, data in self.data.pieces(done, every, resident):
                 offset = np.int32(0 if self.data.period is None else first % self.data.period)
                 loop, trace = programs.advance(self.network, loop, data, offset, count)
-                figures, ratios = np.asarray(trace.figures[:count]), np.asarray(trace.ratios[:count])
+                figures, ratios = np.asarray(trace.figures)[:count], np.asarray(trace.ratios)[:count]
                 took_part = [np.asarray(rounds[:count]) for rounds in trace.took_part]
                 log.add(int(count), figures, np.asarray(trace.messages), ratios, took_part)
                 done = first + count
