@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import replace
 from functools import cache
@@ -16,7 +15,6 @@ import tacit
 from benchmarks import setup as benchmark
 from tacit.graphs import Channel, Graph
 from tacit.graphs.edges import stable_order
-from tacit.runtime import program_cache
 from tacit.simulator.simulation import Options, Simulation
 
 OPTIONS = Options(
@@ -78,56 +76,6 @@ def test_links_are_sorted_by_counting() -> None:
     values = np.random.default_rng(0).integers(0, 50, 1_000).astype(np.int32)
     assert np.array_equal(stable_order(values, 60), np.argsort(values, kind="stable"))
     assert stable_order(values[:0], 1).size == 0
-
-
-@pytest.fixture
-def users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """The folder of a user who has set nothing, and settings of JAX that come back."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    names = ("jax_enable_compilation_cache", "jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
-    before = {name: jax.config.values[name] for name in names}
-    jax.config.update("jax_enable_compilation_cache", True)
-    yield tmp_path
-    for name, value in before.items():
-        jax.config.update(name, value)
-    from jax.experimental.compilation_cache import compilation_cache
-
-    compilation_cache.reset_cache()
-
-
-def test_programs_are_kept_in_the_users_folder(users: Path) -> None:
-    folder = program_cache.keep_programs()
-    assert folder is not None
-    assert folder.is_relative_to(users / "tacit")
-    assert jax.config.values["jax_compilation_cache_dir"] == str(folder)
-    assert program_cache.keep_programs() is None  # it is settled
-    jax.jit(lambda x: x * 3 + 1)(np.ones(7))
-    assert list(folder.glob("*"))
-
-
-def test_what_was_set_for_jax_stays(users: Path) -> None:
-    jax.config.update("jax_compilation_cache_dir", str(users / "own"))
-    assert program_cache.keep_programs() is None
-    assert jax.config.values["jax_compilation_cache_dir"] == str(users / "own")
-    jax.config.update("jax_compilation_cache_dir", None)
-    jax.config.update("jax_enable_compilation_cache", False)
-    assert program_cache.keep_programs() is None
-    assert not list(users.iterdir())
-
-
-def test_a_folder_that_cannot_be_made_is_no_error(users: Path) -> None:
-    (users / "tacit").write_text("a file in its place")
-    assert program_cache.keep_programs() is None
-    assert jax.config.values["jax_compilation_cache_dir"] is None
-
-
-def test_the_oldest_programs_make_room(users: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for age in range(4):
-        (users / f"{age}").write_bytes(bytes(10))
-        os.utime(users / f"{age}", (1_000 - age, 1_000 - age))
-    monkeypatch.setattr(program_cache, "LIMIT", 20)
-    program_cache._make_room(users)
-    assert sorted(file.name for file in users.iterdir()) == ["0", "1"]
 
 
 @pytest.mark.slow

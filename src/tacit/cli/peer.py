@@ -131,8 +131,6 @@ def run(
     import gc
 
     gc.disable()  # what a start makes stays
-    # XLA calls its own preferences missing features of the processor, on every program that was kept, amid the log.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
         _run(file, log)
     finally:
@@ -142,10 +140,10 @@ def run(
 def _run(file: Path, log: str | None) -> None:
     import asyncio
 
-    from tacit.cli.peers.programs import keep_programs
     from tacit.config.peer import load_peer
     from tacit.peer.operations.logs import Log, configure
     from tacit.privacy.ledger.open_files import raise_limit
+    from tacit.runtime.program_cache import keep_programs
 
     raise_limit()
     settings = load_peer(file)

@@ -2,31 +2,48 @@
 
 The cache is JAX's own. `keep_programs` gives it a folder where nobody else has: what was set for JAX
 (`jax_compilation_cache_dir`) stays, and `JAX_ENABLE_COMPILATION_CACHE=false` switches it off.
+
+What lies there is executed: whoever can write into the folder acts as this user. So it belongs to the user alone, or it
+is not used.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import platform
+import stat
 import sys
+import zlib
 from pathlib import Path
 
 import jax
 
-LIMIT = 2**29
+from tacit.core.errors import ConfigError
+
+LIMIT = 2**28
 """Bytes of programs that are kept; those written first go first."""
 SHORTEST = 0.0
 """Seconds that a program took to compile, at least; JAX keeps those of a second. See docs/performance.md."""
 THEIR_SHORTEST = 1.0
 """What JAX has where nobody set it."""
+CHECKED = ".checked"
+"""File whose time tells which programs were looked at."""
 
 
-def keep_programs() -> Path | None:
-    """Have JAX keep compiled programs in the user's cache folder, from now on in this process.
+def keep_programs(folder: Path | None = None) -> Path | None:
+    """Have JAX keep compiled programs in a folder, from now on in this process.
+
+    Args:
+      folder: By default that of the user's cache, where one can be used.
 
     Returns:
-      The folder; None where programs are kept elsewhere or not at all: JAX was told so, or nothing can be written.
+      Where they are; None where programs are kept elsewhere or not at all: JAX was told so, or the user's cache cannot
+      be used.
+
+    Raises:
+      ConfigError: The folder cannot be made or written, or others than the user can reach it.
 
     Example:
       >>> import jax
@@ -38,21 +55,35 @@ def keep_programs() -> Path | None:
     if settings["jax_compilation_cache_dir"] is not None or not settings["jax_enable_compilation_cache"]:
         return None
     try:
-        folder = cache_folder() / "programs" / _machine()
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not os.access(folder, os.W_OK):
+        own = _own_folder(cache_folder() / "programs" if folder is None else folder)
+        _remove_torn(own)
+        _make_room(own)
+    except (OSError, RuntimeError, ConfigError) as error:  # RuntimeError: the user has no home
+        if folder is None:
             return None
-        _make_room(folder)
-    except (OSError, RuntimeError):  # no folder can be made, or the user has no home
-        return None
+        why = error if isinstance(error, ConfigError) else f"{folder}: {error}; give it to the user who runs this"
+        raise ConfigError(f"{why}, or remove it") from error
     from jax.experimental.compilation_cache import compilation_cache
 
-    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_compilation_cache_dir", str(own))
     if settings["jax_persistent_cache_min_compile_time_secs"] == THEIR_SHORTEST:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", SHORTEST)
     compilation_cache.reset_cache()  # whatever was compiled before has settled that there is none
     _hush()
-    return folder
+    return own
+
+
+def _own_folder(folder: Path) -> Path:
+    """Make the folder of this kind of processor: homes are shared, and a program for one may not run on another."""
+    own = folder / _machine()
+    for each in (folder, own):
+        each.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = each.lstat()
+        if not stat.S_ISDIR(found.st_mode) or (hasattr(os, "geteuid") and found.st_uid != os.geteuid()):
+            raise ConfigError(f"{each}: what lies there is executed, and it is not a folder of this user")
+        if os.name == "posix" and found.st_mode & 0o077:
+            raise ConfigError(f"{each}: what lies there is executed, and others can reach it; set its mode to 700")
+    return own
 
 
 def _hush() -> None:
@@ -60,10 +91,8 @@ def _hush() -> None:
 
     It does so in lines of kilobytes (jax-ml/jax#38445, openxla/xla#44565). Errors of XLA are exceptions besides.
     """
-    if (
-        jax.config.values["jax_logging_level"] == "NOTSET" and os.environ.get("TF_CPP_MIN_LOG_LEVEL") == "1"
-    ):  # JAX's own choice
-        for level in ("CRITICAL", "NOTSET"):  # the latter leaves the level of C++ as it is
+    if jax.config.values["jax_logging_level"] == "NOTSET" and os.environ.get("TF_CPP_MIN_LOG_LEVEL") == "1":
+        for level in ("CRITICAL", "NOTSET"):  # 1 is JAX's own choice; NOTSET leaves the level of C++ as it is
             jax.config.update("jax_logging_level", level)
 
 
@@ -78,18 +107,36 @@ def cache_folder() -> Path:
 
 
 def _machine() -> str:
-    """Name the kind of processor: homes are shared, and a program for one kind may not run on another."""
+    """Name the kind of processor, as far as the system says it."""
     about = [platform.machine(), platform.processor()]
-    try:
+    with contextlib.suppress(OSError):  # another system
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         about += sorted({line for line in lines if line.startswith(("flags", "Features", "model name"))})
-    except OSError:  # another system
-        pass
     return hashlib.sha256("\n".join(about).encode()).hexdigest()[:16]
 
 
+def _remove_torn(folder: Path) -> None:
+    """Remove programs that were not written to their end: JAX would complain of each at every start, and keep it."""
+    mark = folder / CHECKED
+    since = mark.stat().st_mtime if mark.exists() else 0.0
+    for file in folder.iterdir():
+        if file != mark and file.stat().st_mtime >= since and _is_torn(file.read_bytes()):
+            file.unlink(missing_ok=True)
+    mark.touch()
+
+
+def _is_torn(content: bytes) -> bool:
+    try:
+        if content[:1] == b"x":  # else by Zstandard, where that is installed
+            zlib.decompress(content)
+    except zlib.error:
+        return True
+    return not content.strip(b"\0")
+
+
 def _make_room(folder: Path) -> None:
-    found = sorted((file.stat().st_mtime, file.stat().st_size, file) for file in folder.iterdir() if file.is_file())
+    files = (file for file in folder.iterdir() if file.name != CHECKED)
+    found = sorted((file.stat().st_mtime, file.stat().st_size, file) for file in files)
     excess = sum(size for _, size, _ in found) - LIMIT
     for _, size, file in found:
         if excess <= 0:
