@@ -146,7 +146,7 @@ class Simulation:
             honest=self.honest if self.liars else None,
         )
         self._check_evaluate()
-        self._diagnostics: Callable[[LoopState], dict[str, Array]] = jax.jit(self._shown)
+        self._diagnostics: Callable[[LoopState], dict[str, Array]] = jax.jit(self.shown)
         self._consensus: Callable[[Params], Array] = jax.jit(jax.vmap(consensus_distance))
 
     def _topologies(self, graph: GraphSource) -> list[Topology]:
@@ -204,7 +204,7 @@ class Simulation:
 
     # -- compiled ------------------------------------------------------------------------------------------------------
 
-    def _advance(
+    def advance_rounds(
         self, network: Network, loop: LoopState, data: Tree, offset: Array, count: Array
     ) -> tuple[LoopState, Trace]:
         """Run `count` rounds; round k of them reads data[(offset + k) mod length]."""
@@ -250,11 +250,11 @@ class Simulation:
         tally: Tally = jax.eval_shape(self.engine.round, network, loop, first, self.engine.send_buffers())[2]
         return tally.took_part
 
-    def _models(self, network: Network, loop: LoopState) -> Params:
+    def learnt_models(self, network: Network, loop: LoopState) -> Params:
         """Models with leading axes (repeats, agents), in the order of the graph."""
         return self._by_repeat(joined(self.engine.models(network, loop)))
 
-    def _shown(self, loop: LoopState) -> dict[str, Array]:
+    def shown(self, loop: LoopState) -> dict[str, Array]:
         """What the method shows of the learners' states, leading axes (repeats, agents)."""
         states = self.engine.states(self.algorithm.learner, loop)
         shown = self.algorithm.diagnostics.items()
@@ -265,7 +265,7 @@ class Simulation:
         place = self.learners.position.reshape(self.options.repeats, -1)[:, self.honest]
         return jax.tree.map(lambda m: m[place], values)
 
-    def _recorded_names(self) -> list[str]:
+    def recorded_names(self) -> list[str]:
         return ["consensus", *self.algorithm.diagnostics, *self.options.record]
 
     def _recorded(self, models: Params, loop: LoopState) -> dict[str, np.ndarray]:
@@ -291,7 +291,7 @@ class Simulation:
         loop = jax.jit(self.engine.start)(self.network, self.params, self.own_params)
         known = {} if path is None else self._fingerprint(loop)
         identity = None if path is None else DataIdentity(self.streams, rounds)
-        log = checkpoints.Log(known, self._recorded_names(), len(self.answering), identity)
+        log = checkpoints.Log(known, self.recorded_names(), len(self.answering), identity)
         if path is not None and path.exists():
             loop = checkpoints.load(path, log, loop)
             if log.rounds > rounds:
@@ -322,7 +322,7 @@ class Simulation:
             jax.block_until_ready(loop)
             seconds = time.perf_counter() - begun
         models = jax.tree.map(np.asarray, programs.models(self.network, loop))
-        return self._collect(models, log, seconds, programs.seconds)
+        return self.collect(models, log, seconds, programs.seconds)
 
     def _fingerprint(self, loop: LoopState) -> dict[str, Any]:
         """All that the figures follow from: a checkpoint goes on only where nothing of it has changed."""
@@ -349,11 +349,11 @@ class Simulation:
         begun = time.perf_counter()
         data = resident if resident is not None else self.data.abstract_chunk()
         number = jax.ShapeDtypeStruct((), jnp.int32)
-        advance = compiled(self._advance, self.network, loop, data, number, number, donate=(1,))
-        models = compiled(self._models, self.network, loop)
+        advance = compiled(self.advance_rounds, self.network, loop, data, number, number, donate=(1,))
+        models = compiled(self.learnt_models, self.network, loop)
         return Programs(advance, models, time.perf_counter() - begun)
 
-    def _collect(self, models: Params, log: checkpoints.Log, seconds: float, compile_seconds: float) -> Run:
+    def collect(self, models: Params, log: checkpoints.Log, seconds: float, compile_seconds: float) -> Run:
         figures, messages = log.figures(), log.messages().astype(np.int64)
         per_round = {name: figures[:, k].T for k, name in enumerate(self.metrics.names)}
         bits = np.array([message_bits(spec.message) for spec in self.engine.specs], np.int64)
