@@ -265,9 +265,6 @@ class Simulation:
         place = self.learners.position.reshape(self.options.repeats, -1)[:, self.honest]
         return jax.tree.map(lambda m: m[place], values)
 
-    def recorded_names(self) -> list[str]:
-        return ["consensus", *self.algorithm.diagnostics, *self.options.record]
-
     def _recorded(self, models: Params, loop: LoopState) -> dict[str, np.ndarray]:
         """What is recorded of the state, (repeats, ...) each."""
         found = {"consensus": np.asarray(self._consensus(models))}
@@ -291,7 +288,8 @@ class Simulation:
         loop = jax.jit(self.engine.start)(self.network, self.params, self.own_params)
         known = {} if path is None else self._fingerprint(loop)
         identity = None if path is None else DataIdentity(self.streams, rounds)
-        log = checkpoints.Log(known, self.recorded_names(), len(self.answering), identity)
+        names = ["consensus", *self.algorithm.diagnostics, *self.options.record]
+        log = checkpoints.Log(known, names, len(self.answering), identity)
         if path is not None and path.exists():
             loop = checkpoints.load(path, log, loop)
             if log.rounds > rounds:
@@ -354,6 +352,7 @@ class Simulation:
         return Programs(advance, models, time.perf_counter() - begun)
 
     def collect(self, models: Params, log: checkpoints.Log, seconds: float, compile_seconds: float) -> Run:
+        """Return the run of the figures that were collected."""
         figures, messages = log.figures(), log.messages().astype(np.int64)
         per_round = {name: figures[:, k].T for k, name in enumerate(self.metrics.names)}
         bits = np.array([message_bits(spec.message) for spec in self.engine.specs], np.int64)

@@ -21,6 +21,7 @@ from tacit import runtime
 from tacit.config.choices import Choice
 from tacit.core import limits
 from tacit.core.contract import Algorithm, Array, Objective, Params
+from tacit.core.errors import TacitError
 from tacit.experiments.references import made
 from tacit.metrics import consensus_distance
 from tacit.results import Run
@@ -58,7 +59,7 @@ def liftable(choice: Choice, objective: Objective) -> frozenset[str]:
             continue
         try:
             traced = _built_of(choice, objective, {name: float(value)})
-        except (TypeError, ValueError):  # it looks at the number, so that this has to be one
+        except (TacitError, TypeError, ValueError):  # it looks at the number, so that this has to be one
             continue
         if _unprotected(algorithm) and _alike(algorithm, traced):
             found.append(key)
@@ -177,7 +178,8 @@ class _Together:
         )  # fmt: skip
         look = compiled(jax.vmap(self._look, in_axes=(0, None, LOOP_AXES)), self.values, base.network, loop)
         compiling = time.perf_counter() - begun
-        logs = [Log({}, base.recorded_names()) for _ in self.choices]
+        names = ["consensus", *base.algorithm.diagnostics]
+        logs = [Log({}, names) for _ in self.choices]
         begun = time.perf_counter()
         with Interrupts() as interrupts:
             for first, length, data in base.data.pieces(0, options.every, resident):
