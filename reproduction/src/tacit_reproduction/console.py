@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tacit.cli.common import print_table, reported, say
+from tacit.cli.common import keep_to_itself, print_table, reported, say
 from tacit.core.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ def _all(out: Path, quick: bool, seed: int, jobs: int | None, strict: bool, on: 
     from tacit_reproduction.gallery import reproduce_all, write_pages
 
     experiments = list(EXPERIMENTS.values())
+    keep_to_itself()
     with writing(out):
         with _Display(len(experiments)) as display:
             outcomes = reproduce_all(experiments, out, display, quick, seed, jobs, MINUTES, on)

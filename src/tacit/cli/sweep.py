@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tacit.cli.common import check_directory, counted, print_table, reported, say
+from tacit.cli.common import check_directory, counted, keep_to_itself, print_table, reported, say
 
 On = Annotated[str, typer.Option("--on", help="Who runs it: pool, ray, or ray://HOST.")]
 SHOWN = 20
@@ -38,6 +38,7 @@ def sweep(
     from tacit.sweeps import load_sweep, run_sweep
     from tacit.sweeps.run import table_rows
 
+    keep_to_itself()
     chosen = load_sweep(file, rounds=rounds)
     directory = out or Path("runs") / file.stem
     check_directory(directory)

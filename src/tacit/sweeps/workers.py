@@ -118,9 +118,9 @@ def _serve(door: Connection) -> None:
     while True:
         try:
             do, task = door.recv()
-        except EOFError:
+            door.send(_guarded(do, task))
+        except (EOFError, BrokenPipeError):  # nobody waits for it any more
             return
-        door.send(_guarded(do, task))
 
 
 class _Worker(NamedTuple):
