@@ -14,11 +14,17 @@ from tacit.sweeps.work import grouped, tasks_of
 from tests.sweeps.files import experiment, write
 
 STEPS = '"algorithm.step" = [0.1, 0.7, 2.5]'
+SCALES = '"algorithm.step.scale" = [0.1, 0.7, 2.5]'
 LOSSY = "[run.channel]\nloss = 0.2\ndelay = {p = 0.3, longest = 2}"
 DROPPING = 'dynamics = {kind = "link_drop", probability = 0.3}'
 CASES = {
-    "online_push_sum": ("repeats = 2\nregret_points = 2", "", 'average = "tail"'),
-    "loss_tolerant_push_sum": (f"repeats = 2\n{LOSSY}", DROPPING, ""),
+    "online_push_sum": (STEPS, "repeats = 2\nregret_points = 2", "", 'average = "tail"'),
+    "loss_tolerant_push_sum": (
+        SCALES,
+        f"repeats = 2\n{LOSSY}",
+        DROPPING,
+        'step = {schedule = "inverse_sqrt", scale = 1.0}',
+    ),
 }
 
 
@@ -35,10 +41,10 @@ def assert_rows_are_those_of_single_runs(sweep, task, rows) -> None:
 def test_rows_of_one_program_are_those_of_single_runs(
     tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, graph, more = CASES[method]
-    sweep = load_sweep(write(tmp_path, f"[sweep.keys]\n{STEPS}", experiment(method, run, graph, more)))
+    keys, run, graph, more = CASES[method]
+    sweep = load_sweep(write(tmp_path, f"[sweep.keys]\n{keys}", experiment(method, run, graph, more)))
     ((settings, task),) = tasks_of(sweep.each, None, 1)
-    assert (len(settings), task.lifted) == (3, ("step",))
+    assert (len(settings), task.lifted) == (3, ("step.scale" if keys == SCALES else "step",))
     with monkeypatch.context() as patch:
         patch.setattr(work, "_alone", lambda config: pytest.fail("a setting was run by itself"))
         rows = work.work(task)

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit import runtime
-from tacit.config.choices import Choice
+from tacit.config.choices import SCHEDULES, Choice, StepSchedule
 from tacit.core import limits
 from tacit.core.contract import Algorithm, Array, Objective, Params
 from tacit.core.errors import TacitError
@@ -35,6 +35,8 @@ Values = Mapping[str, Any]
 """Parameter of a constructor -> its value, or one for each setting."""
 MOST = 64
 """Settings in one program."""
+SCALE = "scale"
+"""The number of a schedule."""
 LOOP_AXES = LoopState(None, 0, 0, 0, 0)  # type: ignore[arg-type]
 """All settings are in the same round, so that what a round draws or decides by itself is done once for all."""
 
@@ -42,12 +44,15 @@ LOOP_AXES = LoopState(None, 0, 0, 0, 0)  # type: ignore[arg-type]
 def liftable(choice: Choice, objective: Objective) -> frozenset[str]:
     """Return the parameters of a method that may be arguments of a compiled program.
 
-    They are those that take a function of the round. A method that adds noise has none: its steps may enter what is
-    booked. Neither has one that prepares or checks data by its settings.
+    They are those that take a function of the round; of one that falls by a schedule, its scale. A method that adds
+    noise has none: its steps may enter what is booked. Neither has one that prepares or checks data by its settings.
 
     Args:
       choice: The method and its settings.
       objective: Its loss.
+
+    Returns:
+      Keys of [[algorithm]], e.g. ``step`` or ``step.scale``.
     """
     found = []
     algorithm = made(choice, objective)
@@ -55,31 +60,41 @@ def liftable(choice: Choice, objective: Objective) -> frozenset[str]:
     for key, name in choice.own.items():
         value = getattr(choice.values, key)
         takes_function = any(get_origin(kind) is get_origin(Callable[..., Any]) for kind in get_args(hints[name]))
-        if not takes_function or isinstance(value, bool) or not isinstance(value, int | float):
+        if not takes_function or isinstance(value, bool) or not isinstance(value, int | float | StepSchedule):
             continue
+        found_key = f"{key}.{SCALE}" if isinstance(value, StepSchedule) else key
         try:
-            traced = _built_of(choice, objective, {name: float(value)})
+            traced = _built_of(choice, objective, {name: _number(choice, found_key)})
         except (TacitError, TypeError, ValueError):  # it looks at the number, so that this has to be one
             continue
         if _unprotected(algorithm) and _alike(algorithm, traced):
-            found.append(key)
+            found.append(found_key)
     return frozenset(found)
+
+
+def _number(choice: Choice, key: str) -> float:
+    """Return the number at a key that is lifted: a step, or the scale of its schedule."""
+    name, _, scale = key.partition(".")
+    value = getattr(choice.values, name)
+    return float(value.scale if scale else value)
 
 
 def with_values(choice: Choice, values: Values) -> Choice:
     """Return a choice whose constructor gets traced numbers in place of its own: functions of the round."""
 
+    keys = {name: key for key, name in choice.own.items()}
+
+    def of_the_round(name: str, value: Any) -> Callable[[Array], Any]:
+        asked = getattr(choice.values, keys[name])
+        return SCHEDULES[asked.schedule](value) if isinstance(asked, StepSchedule) else lambda t: value
+
     @functools.wraps(choice.function)
     def function(objective: Objective, **given: Any) -> Algorithm:
-        steps = {name: functools.partial(_always, value) for name, value in values.items()}
+        steps = {name: of_the_round(name, value) for name, value in values.items()}
         algorithm: Algorithm = choice.function(objective, **{**given, **steps})
         return algorithm
 
     return choice._replace(function=function)
-
-
-def _always(value: Array, t: Array) -> Array:
-    return value
 
 
 def _built_of(choice: Choice, objective: Objective, values: Values) -> Algorithm:
@@ -142,7 +157,7 @@ class _Together:
         what = f"models of {len(choices)} settings"
         limits.refuse_beyond(models * runtime.model_bytes(self.base.params), f"{models:,} {what}")
         self.values = {
-            choices[0].own[key]: jnp.asarray([float(getattr(c.values, key)) for c in choices], options.dtype)
+            choices[0].own[key.partition(".")[0]]: jnp.asarray([_number(c, key) for c in choices], options.dtype)
             for key in lifted
         }
 

@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import re
 import signal
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -193,13 +194,8 @@ def _on_ray(
 ) -> Iterator[Ended[Result]]:
     ray: Any = require("ray", "ray", f"--on {on}")
     ours = not ray.is_initialized()
-    if ours and on == "ray":
-        ray.init(address="local", num_cpus=count, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-    elif ours:
-        try:
-            ray.init(on if re.search(r":\d+$", on) else f"{on}:{CLIENT_PORT}", log_to_driver=False)
-        except (ConnectionError, RuntimeError) as error:
-            raise ConfigError(f"--on {on}: no Ray answers there ({error}); start one by `ray start --head`") from error
+    if ours:
+        _start_ray(ray, on, count)
     remote = ray.remote(max_retries=ATTEMPTS - 1, max_calls=int(fresh), num_cpus=1)(_on_one_thread)
     under_way: dict[Any, int] = {}
     try:
@@ -218,6 +214,19 @@ def _on_ray(
             ray.cancel(left, force=True)
         if ours:
             ray.shutdown()
+
+
+def _start_ray(ray: Any, on: str, count: int) -> None:
+    """Start a Ray of this machine, or go to one that runs."""
+    if on != "ray":
+        try:
+            ray.init(on if re.search(r":\d+$", on) else f"{on}:{CLIENT_PORT}", log_to_driver=False)
+        except (ConnectionError, RuntimeError) as error:
+            raise ConfigError(f"--on {on}: no Ray answers there ({error}); start one by `ray start --head`") from error
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # JAX warns of a fork; here a program of its own follows it
+        ray.init(address="local", num_cpus=count, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
 
 
 def _on_one_thread(do: Callable[[Task], Result], task: Task) -> Result | Lost:
