@@ -89,7 +89,7 @@ def tasks_of(settings: Sequence[Setting], rounds: int | None, workers: int) -> l
             texts = tuple(each.text(rounds or each.config.run.rounds) for each in part)
             method = part[0].config.algorithms[0]
             code = tuple((method.kind, str(file)) for file in own_files([method.function]))
-            found.append((part, Task(str(part[0].config.file), texts, lifted, code)))
+            found.append((part, Task(str(part[0].config.file.resolve()), texts, lifted, code)))
     return found
 
 

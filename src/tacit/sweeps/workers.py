@@ -222,7 +222,10 @@ def _start_ray(ray: Any, on: str, count: int) -> None:
         try:
             ray.init(on if re.search(r":\d+$", on) else f"{on}:{CLIENT_PORT}", log_to_driver=False)
         except (ConnectionError, RuntimeError) as error:
-            raise ConfigError(f"--on {on}: no Ray answers there ({error}); start one by `ray start --head`") from error
+            raise ConfigError(
+                f"--on {on}: no Ray answers there ({error}); start one by `ray start --head`, and set RAY_AUTH_TOKEN "
+                "where it asks for one"
+            ) from error
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # JAX warns of a fork; here a program of its own follows it
