@@ -52,6 +52,12 @@ def test_a_task_of_a_killed_process_is_done_by_another_and_one_that_always_kills
     assert isinstance(found[13], Lost)
 
 
+def test_a_fault_in_this_process_is_told_of_its_task_alone() -> None:
+    found = [ended.result for ended in in_parallel(doubled, [(7, ""), (2, "")], workers=1)]
+    assert "seven" in found[0].reason
+    assert found[1] == 4
+
+
 @pytest.mark.slow
 def test_processes_end_with_whoever_asked_for_them(tmp_path: Path) -> None:
     import multiprocessing

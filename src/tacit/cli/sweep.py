@@ -13,6 +13,8 @@ from tacit.cli.common import check_directory, counted, keep_to_itself, print_tab
 On = Annotated[str, typer.Option("--on", help="Who runs it: pool, ray, or ray://HOST.")]
 SHOWN = 20
 """Settings that are printed; the report and the table have all."""
+LINES = 20
+"""That say how far a rung is, at most."""
 PRIVATE = (
     "each epsilon is that of one setting alone. Whoever tries several on the same private records, and chooses by what "
     "comes out, spends more than any of them: sweep on public or made-up data"
@@ -46,10 +48,12 @@ def sweep(
         f"{chosen.file.stem}: {counted(len(chosen.each), 'setting')} ({chosen.settings.kind}), "
         f"{counted(len(chosen.seeds), 'seed')} of each, up to {counted(chosen.rounds, 'round')}"
     )
-    begun = time.monotonic()
+    begun, said = time.monotonic(), [0]
 
     def told(done: int, total: int) -> None:
-        say(f"  {done} of {total} settings, {time.monotonic() - begun:.0f} s")
+        if done in (0, total) or done >= said[0] + total / LINES:
+            said[0] = done
+            say(f"  {done} of {total} settings, {time.monotonic() - begun:.0f} s")
 
     result = run_sweep(chosen, directory, on=on, workers=workers, told=told)
     columns, lines = table_rows(result)

@@ -93,7 +93,7 @@ def in_parallel(
     if on != "pool":
         return _on_ray(do, tasks, on, worker_count(workers), fresh, tick)
     if worker_count(workers) == 1 and not fresh:
-        return (Ended(k, do(task)) for k, task in enumerate(tasks))
+        return (Ended(k, _guarded(do, task)) for k, task in enumerate(tasks))
     return _in_processes(do, tasks, worker_count(workers), fresh, tick)
 
 
