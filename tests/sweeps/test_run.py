@@ -152,3 +152,12 @@ def test_a_worker_of_ray_that_is_killed_in_the_middle_loses_nothing(
     pytest.importorskip("ray", reason="the extra `ray` is not installed")
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     killed_in_the_middle(tmp_path, "ray")
+
+
+def test_every_private_setting_has_the_epsilon_of_its_own_run(tmp_path: Path) -> None:
+    noise = '[algorithm.mechanism]\nkind = "laplace"\nepsilon = 1.0\nclip = 1.0'
+    keys = '[sweep.keys]\n"algorithm.mechanism.epsilon" = [1.0, 2.0]'
+    sweep = load_sweep(write(tmp_path, keys, experiment(algorithm=noise)))
+    rows = parquet.read_table(run_sweep(sweep, tmp_path / "out", workers=1).table).to_pylist()
+    assert [row["epsilon"] for row in rows] == pytest.approx([1.0, 2.0])
+    assert [row["algorithm.mechanism.epsilon"] for row in rows] == [1.0, 2.0]

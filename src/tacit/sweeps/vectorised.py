@@ -21,11 +21,12 @@ from tacit import runtime
 from tacit.config.choices import SCHEDULES, Choice, StepSchedule
 from tacit.core import limits
 from tacit.core.contract import Algorithm, Array, Objective, Params
-from tacit.core.errors import TacitError
+from tacit.core.errors import ConfigError, TacitError
 from tacit.experiments.references import made
 from tacit.metrics import consensus_distance
 from tacit.results import Run
 from tacit.runtime.programs import compiled
+from tacit.simulator.api import NOTED_BYTES
 from tacit.simulator.checkpoint import Log
 from tacit.simulator.loop_state import LoopState
 from tacit.simulator.progress import Interrupts
@@ -152,6 +153,10 @@ class _Together:
     ) -> None:
         self.choices, self.objective, self.options = choices, objective, options
         self.algorithms = [made(choice, objective) for choice in choices]
+        if not all(_alike(self.algorithms[0], each) for each in self.algorithms):
+            raise ConfigError("settings that ask for different graphs or data are no one program; run them one by one")
+        noted = len(choices) * options.repeats * options.rounds * NOTED_BYTES * (1 + len(self.algorithms[0].phases))
+        limits.refuse_beyond(noted, f"curves of {options.rounds:,} rounds x {len(choices)} settings")
         self.base = Simulation(self.algorithms[0], graph, stream, options)
         models = len(choices) * options.repeats * self.base.learners.agents
         what = f"models of {len(choices)} settings"
