@@ -53,17 +53,14 @@ def test_rungs_end_with_the_rounds_of_the_file(tmp_path: Path, settings: str, ru
 
 
 def test_all_faults_of_all_settings_are_told_at_once_with_their_keys(tmp_path: Path) -> None:
-    keys = '[sweep.keys]\n"algorithm.step" = [0.1, "much"]\n"graph.agentz" = [5]\n"algorithm.name" = ["nobody"]'
+    keys = '[sweep.keys]\n"algorithm.step" = [0.1, "much"]\n"stream.dim" = [3, -0.5]\n"graph.agentz" = [5]'
     with pytest.raises(ConfigError) as told:
         load_sweep(write(tmp_path, keys))
-    assert "graph.agentz" in str(told.value) or "agentz" in str(told.value)
-    keys = '[sweep.keys]\n"algorithm.step" = [0.1, "much"]\n"stream.dim" = [3, -0.5]'
-    with pytest.raises(ConfigError) as told:
-        load_sweep(write(tmp_path, keys))
-    assert "step" in str(told.value)
-    assert "'much'" in str(told.value)
-    assert "dim" in str(told.value)
-    assert "-0.5" in str(told.value)
+    words = str(told.value)
+    assert "algorithm.step = 'much'" in words
+    assert "stream.dim = -0.5" in words
+    assert "graph.agentz = 5" in words
+    assert "by algorithm.step = 0.1" not in words
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,10 @@ PRIVATE = (
 
 @reported
 def sweep(
-    file: Annotated[Path, typer.Argument(help="An experiment with a table [sweep].", show_default=False)],
+    file: Annotated[
+        Path,
+        typer.Argument(help="An experiment with a table for the sweep, see examples/sweep.toml.", show_default=False),
+    ],
     out: Annotated[
         Path | None, typer.Option(help="Directory of the table, by default runs/NAME-OF-THE-FILE.", show_default=False)
     ] = None,

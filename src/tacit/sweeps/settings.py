@@ -119,10 +119,6 @@ class Setting(NamedTuple):
         dumped: str = require("tomli_w", "data", "a sweep").dumps(document)
         return dumped
 
-    def words(self) -> str:
-        """Return what is particular to it."""
-        return ", ".join(f"{key} = {toml_text(value)}" for key, value in self.values.items())
-
 
 @dataclass(frozen=True)
 class Sweep:
@@ -213,22 +209,58 @@ def _metric(settings: SweepSettings, each: tuple[Setting, ...], place: Place) ->
 
 
 def _checked(settings: SweepSettings, document: Mapping[str, Any], file: Path, place: Place) -> tuple[Setting, ...]:
-    dumps = require("tomli_w", "data", "a sweep").dumps
     found: list[Setting] = []
-    faults: dict[str, list[str]] = {}
+    faults: dict[str, list[dict[str, Any]]] = {}
     for number, values in enumerate(_values(settings, place)):
         try:
-            own = copy.deepcopy(dict(document))
-            for key, value in values.items():
-                _put(own, key, value, place.table("keys"))
-            found.append(Setting(number, values, own, parse(dumps(own), file)))
+            own = _with(document, values, place)
+            found.append(Setting(number, values, own, _parsed(own, file)))
         except TacitError as error:
-            words = ", ".join(f"{key} = {toml_text(value)}" for key, value in values.items())
-            faults.setdefault(str(error), []).append(words)
+            faults.setdefault(str(error), []).append(values)
     if faults:
-        lines = [f"{fault}\n  in {len(where):,} of the settings, e.g. {where[0]}" for fault, where in faults.items()]
-        raise ConfigError("\n".join([f"{place}: {len(faults)} fault(s) in its settings, and nothing is run", *lines]))
+        alone = _faults_alone([values for where in faults.values() for values in where], document, file, place)
+        lines = [
+            f"{fault}\n  in {len(where):,} setting(s), e.g. {_in_words(where[0])}"
+            for fault, where in faults.items()
+            if fault not in alone
+        ]
+        lines += [f"{fault}\n  by {' or '.join(dict.fromkeys(where))}" for fault, where in alone.items()]
+        raise ConfigError("\n".join([f"{place}: {len(lines)} fault(s) in its settings, and nothing is run", *lines]))
     return tuple(found)
+
+
+def _faults_alone(
+    settings: list[dict[str, Any]], document: Mapping[str, Any], file: Path, place: Place
+) -> dict[str, list[str]]:
+    """Return the faults of single values, which others of their settings may hide, and the values that make them."""
+    found: dict[str, list[str]] = {}
+    tried: set[str] = set()
+    for value in ({}, *({key: value} for values in settings for key, value in values.items())):
+        if _in_words(value) in tried:
+            continue
+        tried.add(_in_words(value))
+        try:
+            _parsed(_with(document, value, place), file)
+        except TacitError as error:
+            found.setdefault(str(error), []).append(_in_words(value))
+    return {
+        fault: where for fault, where in found.items() if "" not in where
+    }  # of the file itself, or of a key it lacks
+
+
+def _parsed(document: Mapping[str, Any], file: Path) -> Config:
+    return parse(require("tomli_w", "data", "a sweep").dumps(document), file)
+
+
+def _with(document: Mapping[str, Any], values: Mapping[str, Any], place: Place) -> dict[str, Any]:
+    own = copy.deepcopy(dict(document))
+    for key, value in values.items():
+        _put(own, key, value, place.table("keys"))
+    return own
+
+
+def _in_words(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} = {toml_text(value)}" for key, value in values.items())
 
 
 def _values(settings: SweepSettings, place: Place) -> Iterator[dict[str, Any]]:
