@@ -29,6 +29,8 @@ from tacit.sweeps.vectorised import MOST, liftable, simulate_together
 
 MOST_AGENTS = 2**18
 """Agents of all settings and seeds in one program; beyond that there is nothing to gain."""
+QUICK = 2 * 10**8
+"""Rounds of single agents that one worker does in seconds: settings with fewer of them are not dealt out."""
 METHOD = "algorithm."
 
 
@@ -81,16 +83,24 @@ def tasks_of(settings: Sequence[Setting], rounds: int | None, workers: int) -> l
       rounds: Of all of them; None: each setting's own.
       workers: That there are.
     """
-    size = min(MOST, -(-len(settings) // workers))
     found = []
     for group, lifted in grouped(settings):
-        for first in range(0, len(group), size if lifted else 1):
-            part = group[first : first + (size if lifted else 1)]
+        size = _together_at_most(group, rounds, workers) if lifted else 1
+        for first in range(0, len(group), size):
+            part = group[first : first + size]
             texts = tuple(each.text(rounds or each.config.run.rounds) for each in part)
             method = part[0].config.algorithms[0]
             code = tuple((method.kind, str(file)) for file in own_files([method.function]))
             found.append((part, Task(str(part[0].config.file.resolve()), texts, lifted, code)))
     return found
+
+
+def _together_at_most(group: Sequence[Setting], rounds: int | None, workers: int) -> int:
+    """Return how many settings are one program: all of a small group, since compiling takes longer than its rounds."""
+    config = group[0].config
+    agents = getattr(config.graph.values, "agents", None) or MOST_AGENTS
+    wanted = len(group) * agents * config.run.repeats * (rounds or config.run.rounds)
+    return min(MOST, len(group) if wanted <= QUICK else -(-len(group) // workers))
 
 
 def work(task: Task) -> list[list[Row]]:

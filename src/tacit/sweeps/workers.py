@@ -75,8 +75,8 @@ def in_parallel(
     Args:
       do: A function of a module, which every worker imports.
       tasks: What it is called with.
-      on: "pool" for processes of this machine (of one worker: this process itself), "ray" for a Ray of this machine
-        that is started and ended here, "ray://HOST" for one that runs.
+      on: "pool" for processes of this machine (for one worker or task: this process itself), "ray" for a Ray of this
+        machine that is started and ended here, "ray://HOST" for one that runs.
       workers: How many; None: one per usable core, at most eight. A Ray that runs has its own.
       fresh: Whether every task gets a process of its own.
       tick: Called every now and then while there is nothing to yield.
@@ -92,7 +92,7 @@ def in_parallel(
     check_place(on)
     if on != "pool":
         return _on_ray(do, tasks, on, worker_count(workers), fresh, tick)
-    if worker_count(workers) == 1 and not fresh:
+    if min(worker_count(workers), len(tasks)) <= 1 and not fresh:
         return (Ended(k, _guarded(do, task)) for k, task in enumerate(tasks))
     return _in_processes(do, tasks, worker_count(workers), fresh, tick)
 
