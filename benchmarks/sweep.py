@@ -2,10 +2,10 @@
 
 The demonstration's problem (20 agents, 1,000 rounds) with 64 settings of online push-sum and 10 seeds of each: as 64
 runs one after the other in one process (each as `tacit run` makes it, without regret, plots and files), and as a
-sweep, whose time has all of it: workers where it needs some, compiling, the table and the page. The settings are 64 steps, which are
-one program, or 16 steps for each of 4 regularisers, which are 4. The sweep is measured before and after the runs, and
-the slower one counts. The goal is a factor of 10 for the 64 steps. Then the same on a Ray of this machine, of which
-a worker is killed in the middle: no row may be missing.
+sweep, whose time has all of it: workers where it needs some, compiling, the table and the page. The settings are 64
+steps, which are one program, or 16 steps for each of 4 regularisers, which are 4. The sweep is measured before and
+after the runs, and the slower one counts. The goal is a factor of 10 for the 64 steps. Then the same on a Ray of this
+machine, of which a worker is killed in the middle: no row may be missing.
 """
 
 from __future__ import annotations
