@@ -8,7 +8,7 @@ from draw import BLUE, INK, ORANGE, PALE_BLUE, PALE_ORANGE, SOFT, Picture
 
 ROOT = Path(__file__).parents[2]
 FLOORS = [
-    [("cli", "commands"), ("interop", "other libraries"), ("deploy", "peers, swarms")],
+    [("cli", "commands"), ("interop", "other libraries"), ("deploy", "peers, swarms"), ("sweeps", "many settings")],
     [("experiments", "TOML to runs"), ("config", "TOML to objects"), ("audit", "attacks a claim")],
     [("simulator", "all agents at once"), ("peer", "one agent, for real")],
     [

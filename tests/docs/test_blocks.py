@@ -21,6 +21,7 @@ from tacit.config.job import load_job
 from tacit.config.peer import load_peer
 from tacit.core.errors import ConfigError
 from tacit.experiments import parse
+from tacit.sweeps import load_sweep
 from tests.docs.pages import PAGES, ROOT, WRITTEN, blocks
 
 EXPERIMENT = (ROOT / "examples" / "synthetic.toml").read_text(encoding="utf-8")
@@ -60,6 +61,10 @@ def loaded(text: str, folder: Path) -> None:
     if "job" in data and isinstance(data["job"], dict):
         (folder / "job.toml").write_text(text, encoding="utf-8")
         load_job(folder / "job.toml")
+        return
+    if "sweep" in data:
+        (folder / "sweep.toml").write_text(text, encoding="utf-8")
+        load_sweep(folder / "sweep.toml")
         return
     if not data.keys() <= {*SECTIONS, *OPTIONAL}:
         raise ConfigError(f"neither an experiment nor a job: {', '.join(data)}")

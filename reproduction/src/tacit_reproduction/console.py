@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tacit.cli.common import print_table, reported, say
+from tacit.cli.common import keep_to_itself, print_table, reported, say
 from tacit.core.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def run(
     seed: int,
     jobs: int | None,
     strict: bool,
+    on: str,
 ) -> None:
     """Do what the command's options say."""
     from tacit_reproduction.catalogue import EXPERIMENTS
@@ -35,10 +36,11 @@ def run(
     if everything:
         if name is not None:
             raise ConfigError(f"reproduce takes a name ({name!r}) or --all, not both: leave one of them out")
-        _all(out or Path("runs/gallery"), quick, seed, jobs, strict)
+        _all(out or Path("runs/gallery"), quick, seed, jobs, strict, on)
         return
-    if jobs is not None:
-        raise ConfigError("--jobs goes with --all; one experiment uses all cores by itself")
+    if jobs is not None or on != "pool":
+        what = "--on" if jobs is None else "--jobs"
+        raise ConfigError(f"{what} goes with --all; one experiment uses all cores of this machine by itself")
     if listed or name is None:
         _list()
         return
@@ -69,15 +71,16 @@ def _minutes(minutes: float) -> str:
     return f"{minutes:.0f}" if math.isfinite(minutes) else "hours"
 
 
-def _all(out: Path, quick: bool, seed: int, jobs: int | None, strict: bool) -> None:
+def _all(out: Path, quick: bool, seed: int, jobs: int | None, strict: bool, on: str) -> None:
     from tacit.results.locks import writing
     from tacit_reproduction.catalogue import EXPERIMENTS, MINUTES
     from tacit_reproduction.gallery import reproduce_all, write_pages
 
     experiments = list(EXPERIMENTS.values())
+    keep_to_itself()
     with writing(out):
         with _Display(len(experiments)) as display:
-            outcomes = reproduce_all(experiments, out, display, quick, seed, jobs, MINUTES)
+            outcomes = reproduce_all(experiments, out, display, quick, seed, jobs, MINUTES, on)
         index = write_pages(outcomes, out)
     done = [outcome.summary for outcome in outcomes if outcome.summary is not None]
     claims = [claim["holds"] for summary in done for claim in summary["claims"]]

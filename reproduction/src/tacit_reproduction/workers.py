@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -13,12 +12,11 @@ from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 from tacit.core.errors import TacitError
-from tacit.results.record import usable_cores
+from tacit.sweeps.workers import one_thread, worker_count
 from tacit_reproduction.datasets.looked_for import looked_for
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-MOST_WORKERS = 8
 
 
 class Crew(Protocol):
@@ -34,12 +32,12 @@ def crew(workers: int | None = None) -> Iterator[Crew]:
 
     A result depends on its task only, so the number of processes changes no figure. Give long tasks first.
     """
-    count = min(len(usable_cores()), MOST_WORKERS) if workers is None else workers
+    count = worker_count(workers)
     if count <= 1:
         yield _alone
         return
     # Spawned, not forked: a forked child of a process whose JAX runs threads may hang.
-    pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _one_thread)
+    pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), one_thread)
     try:
         yield _Together(pool)
     except BrokenProcessPool as fault:
@@ -49,14 +47,6 @@ def crew(workers: int | None = None) -> Iterator[Crew]:
         ) from fault
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def _one_thread() -> None:
-    """Make a worker use one thread of the CPU: there is a worker per core, and its programs are small."""
-    import jax
-
-    os.environ["PJRT_NPROC"] = "1"
-    jax.config.update("jax_platforms", "cpu")
 
 
 _stopped = threading.Event()

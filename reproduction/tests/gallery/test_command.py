@@ -19,8 +19,8 @@ def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Finished]:
     """What a run of two experiments comes to, of which a test may change the second; the run itself is left out."""
     outcomes = [finished(name, tmp_path / "out") for name in NAMES]
 
-    def reproduce_all(experiments, out, watcher, quick, seed, jobs, minutes) -> list[Finished]:
-        assert (out, quick, seed, jobs) == (tmp_path / "out", True, 3, 2)
+    def reproduce_all(experiments, out, watcher, quick, seed, jobs, minutes, on) -> list[Finished]:
+        assert (out, quick, seed, jobs, on) == (tmp_path / "out", True, 3, 2, "pool")
         assert minutes.keys() == {experiment.name for experiment in experiments}
         for outcome in outcomes:
             watcher.started(outcome.experiment)

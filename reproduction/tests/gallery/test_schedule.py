@@ -204,3 +204,22 @@ def test_every_experiment_has_a_part_and_a_time() -> None:
     assert len(PARTS) == 6
     assert len(EXPERIMENTS) >= 25
     assert MINUTES.keys() == EXPERIMENTS.keys()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:ray", "ignore::FutureWarning:ray")
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")  # of Ray
+def test_on_ray_every_experiment_ends_in_its_own_way_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray", reason="the extra `ray` is not installed")
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    monkeypatch.setattr(schedule, "_named", made_up.named)
+    notes = Notes()
+    experiments = list(made_up.EXPERIMENTS.values())
+    fine, fails, dies = reproduce_all(experiments, tmp_path, notes, quick=True, seed=5, jobs=2, on="ray")
+    assert fine.summary == papers_experiment.read(tmp_path / "fine")
+    assert "as it goes" in (tmp_path / "fine" / "log.txt").read_text()
+    assert "rows.csv is not there" in fails.fault
+    assert (dies.summary, "died" in dies.fault) == (None, True)
+    assert set(notes.ended) == set(made_up.EXPERIMENTS)
+    (again,) = reproduce_all(experiments[:1], tmp_path, notes, quick=True, seed=5, on="ray")
+    assert again.kept

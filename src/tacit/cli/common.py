@@ -67,6 +67,11 @@ def check_directory(out: Path) -> None:
         raise ConfigError(f"--out {out}: {there} may not be written; name another directory, or change its owner")
 
 
+def keep_to_itself() -> None:
+    """Keep a Ray that this command starts from telling its makers of it, unless the user says otherwise."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+
+
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table, as wide as the terminal or as a file may be."""
     from rich import box

@@ -123,9 +123,7 @@ class Problem:
             run.is_reference = label not in self.config.labels
             stopped: KeyboardInterrupt | None = None
             try:
-                if self.held_out is not None:
-                    run.evaluate_on([self.held_out], task_of(self.config.objective)[0])
-                self._regret(run, progress)
+                self.judge(run, progress)
             except KeyboardInterrupt as error:
                 stopped = error
             finished.append(run)
@@ -136,7 +134,15 @@ class Problem:
                 return
         yield from with_constant(finished, of)[len(finished) :]
 
-    def _regret(self, run: Run, progress: bool | None) -> None:
+    def judge(self, run: Run, progress: bool | None = None) -> None:
+        """Give a finished run its figures on held-out rows and its regret, as far as the experiment asks for them.
+
+        Args:
+          run: A run of one of its methods.
+          progress: Whether a bar shows the solver of the regret; None: where there is a terminal.
+        """
+        if self.held_out is not None:
+            run.evaluate_on([self.held_out], task_of(self.config.objective)[0])
         settings = self.config.run
         if not settings.regret_points or run.partial:
             return

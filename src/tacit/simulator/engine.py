@@ -6,6 +6,7 @@ that they are nothing but more agents.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -134,6 +135,14 @@ class Engine:
         self.setup = Setup(algorithm, layout, channel, dtype, params, batch, liars)
         self.cohorts, self.delivery = Cohorts(self.setup), Delivery(self.setup)
         self.algorithm, self.layout, self.specs = self.setup.algorithm, layout, self.setup.specs
+
+    def of(self, algorithm: Algorithm) -> Engine:
+        """Return the round of a method that differs from this one's in numbers alone, on the same layout."""
+        made = copy.copy(self)
+        made.setup = copy.copy(self.setup)
+        made.setup.algorithm = made.algorithm = algorithm
+        made.cohorts, made.delivery = Cohorts(made.setup), Delivery(made.setup)
+        return made
 
     def network(self, seed: int, data_size: np.ndarray) -> Network:
         """Put agents and links on the device; `data_size` counts the samples of each learner, by id in the union."""

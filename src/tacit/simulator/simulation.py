@@ -147,7 +147,7 @@ class Simulation:
             honest=self.honest if self.liars else None,
         )
         self._check_evaluate()
-        self._diagnostics: Callable[[Network, LoopState], dict[str, Array]] = jax.jit(self._shown)
+        self._diagnostics: Callable[[Network, LoopState], dict[str, Array]] = jax.jit(self.shown)
 
     def _topologies(self, graph: GraphSource) -> list[Topology]:
         """Return every repeat's topology, made ready; refuse repeats that are too large together before making them."""
@@ -204,7 +204,7 @@ class Simulation:
 
     # -- compiled ------------------------------------------------------------------------------------------------------
 
-    def _advance(
+    def advance_rounds(
         self, network: Network, loop: LoopState, data: Tree, offset: Array, count: Array
     ) -> tuple[LoopState, Trace]:
         """Run `count` rounds; round k of them reads data[(offset + k) mod length]."""
@@ -250,11 +250,11 @@ class Simulation:
         tally: Tally = jax.eval_shape(self.engine.round, network, loop, first, self.engine.send_buffers())[2]
         return tally.took_part
 
-    def _models(self, network: Network, loop: LoopState) -> Params:
+    def learnt_models(self, network: Network, loop: LoopState) -> Params:
         """Models with leading axes (repeats, agents), in the order of the graph."""
         return self._by_repeat(network, joined(self.engine.models(network, loop)))
 
-    def _shown(self, network: Network, loop: LoopState) -> dict[str, Array]:
+    def shown(self, network: Network, loop: LoopState) -> dict[str, Array]:
         """What the method shows of the learners' states, leading axes (repeats, agents)."""
         states = self.engine.states(self.algorithm.learner, loop)
         shown = self.algorithm.diagnostics.items()
@@ -264,9 +264,6 @@ class Simulation:
         """Put values in internal order into the order of the graph, repeat by repeat, without those of liars."""
         place = network.position[:, self.honest] if self.liars else network.position
         return jax.tree.map(lambda m: m[place], values)
-
-    def _recorded_names(self) -> list[str]:
-        return ["consensus", *self.algorithm.diagnostics, *self.options.record]
 
     def _recorded(self, models: Params, loop: LoopState) -> dict[str, np.ndarray]:
         """What is recorded of the state, (repeats, ...) each."""
@@ -292,7 +289,8 @@ class Simulation:
         loop = compiled(self.engine.start, *first)(*first)
         known = {} if path is None else self._fingerprint(loop)
         identity = None if path is None else DataIdentity(self.streams, rounds)
-        log = checkpoints.Log(known, self._recorded_names(), len(self.answering), identity)
+        names = ["consensus", *self.algorithm.diagnostics, *self.options.record]
+        log = checkpoints.Log(known, names, len(self.answering), identity)
         if path is not None and path.exists():
             loop = checkpoints.load(path, log, loop)
             if log.rounds > rounds:
@@ -322,7 +320,7 @@ class Simulation:
             jax.block_until_ready(loop)
             seconds = time.perf_counter() - begun
         models = jax.tree.map(np.asarray, programs.models(self.network, loop))
-        return self._collect(models, log, seconds, programs.seconds)
+        return self.collect(models, log, seconds, programs.seconds)
 
     def _fingerprint(self, loop: LoopState) -> dict[str, Any]:
         """All that the figures follow from: a checkpoint goes on only where nothing of it has changed."""
@@ -349,11 +347,12 @@ class Simulation:
         begun = time.perf_counter()
         data = resident if resident is not None else self.data.abstract_chunk()
         number = jax.ShapeDtypeStruct((), jnp.int32)
-        advance = compiled(self._advance, self.network, loop, data, number, number, donate=(1,))
-        models = compiled(self._models, self.network, loop)
+        advance = compiled(self.advance_rounds, self.network, loop, data, number, number, donate=(1,))
+        models = compiled(self.learnt_models, self.network, loop)
         return Programs(advance, models, time.perf_counter() - begun)
 
-    def _collect(self, models: Params, log: checkpoints.Log, seconds: float, compile_seconds: float) -> Run:
+    def collect(self, models: Params, log: checkpoints.Log, seconds: float, compile_seconds: float) -> Run:
+        """Return the run of the figures that were collected."""
         figures, messages = log.figures(), log.messages().astype(np.int64)
         per_round = {name: figures[:, k].T for k, name in enumerate(self.metrics.names)}
         bits = np.array([message_bits(spec.message) for spec in self.engine.specs], np.int64)

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple, Protocol
 from tacit.core.errors import ConfigError, ResultError, TacitError
 from tacit.results.locks import writing
 from tacit.results.record import usable_cores
+from tacit.sweeps.workers import MOST_WORKERS, Lost, check_place, in_parallel
 from tacit_reproduction.experiment import Experiment, is_current, read
-from tacit_reproduction.workers import MOST_WORKERS
 
 LOG = "log.txt"
 """In an experiment's directory: what it printed, and why it failed if it did."""
@@ -70,12 +70,15 @@ def reproduce_all(
     seed: int = 0,
     jobs: int | None = None,
     minutes: Mapping[str, float] | None = None,
+    on: str = "pool",
 ) -> list[Finished]:
     """Run the experiments that `out` does not hold yet, `jobs` at a time, and return how each ended, in their order.
 
-    `minutes` says how long each takes, by name: the longest begin first.
+    `minutes` says how long each takes, by name: the longest begin first. `on` is "pool" for processes of this machine,
+    or "ray" or "ray://HOST", whose workers see the same files.
     """
-    shares = core_shares(usable_cores(), jobs)
+    check_place(on)
+    shares = core_shares(usable_cores(), jobs) if on == "pool" else []
     outcomes: dict[str, Finished] = {}
     waiting: list[Experiment] = []
     for experiment in experiments:
@@ -86,6 +89,9 @@ def reproduce_all(
             outcomes[experiment.name] = Finished(experiment, out / experiment.name, summary, kept=True)
             watcher.finished(outcomes[experiment.name])
     waiting.sort(key=lambda experiment: -(minutes or {}).get(experiment.name, 0.0))
+    if on != "pool":
+        outcomes |= {ended.experiment.name: ended for ended in _on_ray(waiting, out, watcher, quick, seed, jobs, on)}
+        return [outcomes[experiment.name] for experiment in experiments]
     running: list[_Slot] = []
     try:
         while waiting or running:
@@ -103,6 +109,32 @@ def reproduce_all(
     finally:
         _stop(running)
     return [outcomes[experiment.name] for experiment in experiments]
+
+
+def _on_ray(
+    waiting: Sequence[Experiment], out: Path, watcher: Watcher, quick: bool, seed: int, jobs: int | None, on: str
+) -> Iterator[Finished]:
+    """Run experiments on Ray, each in a process of its own; one whose worker is killed is begun again."""
+    for experiment in waiting:
+        _make(out / experiment.name)
+    tasks = [(_named, experiment.name, (out / experiment.name).resolve(), quick, seed) for experiment in waiting]
+    for ended in in_parallel(_reproduce_there, tasks, on, jobs, fresh=True, tick=watcher.tick):
+        experiment, result = waiting[ended.task], ended.result
+        if isinstance(result, Lost):
+            outcome = Finished(experiment, out / experiment.name, None, result.reason)
+        else:
+            outcome = _ended(experiment, result, out)
+        watcher.finished(outcome)
+        yield outcome
+
+
+def _reproduce_there(task: tuple[Callable[[str], Experiment], str, Path, bool, int]) -> int:
+    """Run one experiment in this process, and return the exit code that it would have."""
+    try:
+        _reproduce(*task, tuple(usable_cores()))
+    except SystemExit as left:
+        return int(left.code or 0)
+    return 0
 
 
 def core_shares(cores: Sequence[int], jobs: int | None) -> list[tuple[int, ...]]:
@@ -127,10 +159,7 @@ def _kept(experiment: Experiment, directory: Path, quick: bool, seed: int) -> di
 
 def _begin(experiment: Experiment, out: Path, quick: bool, seed: int, cores: tuple[int, ...]) -> _Slot:
     directory = out / experiment.name
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ResultError(f"{directory} cannot be written ({error}); give another directory with --out") from error
+    _make(directory)
     # Spawned, not forked: a forked child of a process whose JAX runs threads may hang. Not a daemon: it may have
     # workers of its own.
     process = multiprocessing.get_context("spawn").Process(
@@ -138,6 +167,13 @@ def _begin(experiment: Experiment, out: Path, quick: bool, seed: int, cores: tup
     )
     process.start()
     return _Slot(process, experiment, cores)
+
+
+def _make(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ResultError(f"{directory} cannot be written ({error}); give another directory with --out") from error
 
 
 def _named(name: str) -> Experiment:
@@ -177,20 +213,23 @@ def _logged(path: Path, mode: str) -> Iterator[None]:
 
 
 def _end(slot: _Slot, out: Path) -> Finished:
-    directory = out / slot.experiment.name
-    code = slot.process.exitcode
     slot.process.join()
+    return _ended(slot.experiment, slot.process.exitcode, out)
+
+
+def _ended(experiment: Experiment, code: int | None, out: Path) -> Finished:
+    directory = out / experiment.name
     if code == 0:
         try:
-            return Finished(slot.experiment, directory, read(directory))
+            return Finished(experiment, directory, read(directory))
         except ResultError as error:
-            return Finished(slot.experiment, directory, None, str(error))
+            return Finished(experiment, directory, None, str(error))
     lines: list[str] = []
     with suppress(OSError):  # it may have been killed before it had a log
         lines = (directory / LOG).read_text(encoding="utf-8", errors="replace").strip().splitlines()
     told = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")] or lines
     said = told[-1] if told else "it said nothing"
-    return Finished(slot.experiment, directory, None, f"{said} (exit code {code}; all of it: {directory / LOG})")
+    return Finished(experiment, directory, None, f"{said} (exit code {code}; all of it: {directory / LOG})")
 
 
 def _stop(running: Sequence[_Slot]) -> None:

@@ -7,7 +7,7 @@ looks them up. Colours are the page's (``--c0`` to ``--c7``), for light and dark
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,18 @@ SHAPES = (
 NOT_DRAWN = "diverged, not drawn"
 
 
+class Named(Protocol):
+    """Whatever has curves: a run, or a group of settings."""
+
+    @property
+    def label(self) -> str:
+        """Name in the legend."""
+
+    @property
+    def diverged(self) -> bool:
+        """Whether it has too large values to be drawn."""
+
+
 class Look(NamedTuple):
     """Numbers of a run's colour, line and marker: no two of 64 runs share all three."""
 
@@ -60,10 +72,16 @@ def charts(records: Sequence[Record]) -> Html:
     Args:
       records: Runs.
     """
-    return joined(_figure(panel, records) for panel in panels(records))
+    return joined(chart(panel, records) for panel in panels(records))
 
 
-def _figure(panel: Panel, records: Sequence[Record]) -> Html:
+def chart(panel: Panel, records: Sequence[Named]) -> Html:
+    """Return one plot with its legend and caption.
+
+    Args:
+      panel: What is drawn.
+      records: Whose curves they are, by their places.
+    """
     drawn = {curve.run for curve in panel.curves}
     entries = [_entry(k, record, k in drawn) for k, record in enumerate(records) if k in drawn or record.diverged]
     return html(
@@ -75,7 +93,7 @@ def _figure(panel: Panel, records: Sequence[Record]) -> Html:
     )
 
 
-def _entry(run: int, record: Record, drawn: bool) -> Html:
+def _entry(run: int, record: Named, drawn: bool) -> Html:
     if not drawn:
         return html("<li>{} ({})</li>", record.label, NOT_DRAWN)
     look = Look.of(run)
@@ -110,7 +128,7 @@ class _Frame(NamedTuple):
         return HEIGHT - BOTTOM - self.y.places(values) * (HEIGHT - TOP - BOTTOM)
 
 
-def _picture(panel: Panel, records: Sequence[Record]) -> Html:
+def _picture(panel: Panel, records: Sequence[Named]) -> Html:
     frame = _Frame.of(panel)
     parts = [*_grid(panel, frame), *(_run(curve, panel, frame) for curve in panel.curves)]
     if panel.guide is not None:
@@ -118,12 +136,12 @@ def _picture(panel: Panel, records: Sequence[Record]) -> Html:
     return html(
         "<svg class='plot' viewBox='0 0 {:g} {:g}' role='img' aria-label='{}' data-x='{}'>"
         "<clipPath id='within-{}'><rect x='{:g}' y='{:g}' width='{:g}' height='{:g}'/></clipPath>{}</svg>",
-        WIDTH, HEIGHT, _in_words(panel, records), "sent per agent" if panel.x.bits else "round",
+        WIDTH, HEIGHT, _in_words(panel, records), "sent per agent" if panel.x.bits else panel.x.counts,
         panel.name, LEFT, TOP - 4, WIDTH - LEFT - RIGHT + 4, HEIGHT - TOP - BOTTOM + 8, joined(parts),
     )  # fmt: skip
 
 
-def _in_words(panel: Panel, records: Sequence[Record]) -> str:
+def _in_words(panel: Panel, records: Sequence[Named]) -> str:
     """Say what a picture shows to who does not see it: where every line ends."""
     ends = []
     for curve in panel.curves:
@@ -168,12 +186,13 @@ def _run(curve: Curve, panel: Panel, frame: _Frame) -> Html:
     band = Html("")
     if curve.low is not None and curve.high is not None:
         band = _band(x, frame.down(curve.low[kept]), frame.down(curve.high[kept]))
+    path = _path(x, y).replace("L", "M") if panel.scattered else _path(x, y)
     line = html(
         "<path class='line' d='{}' stroke-dasharray='{}' data-at='{}' data-is='{}'/>",
-        _path(x, y), DASHES[look.line], "|".join(_at(curve, panel, kept[there])),
+        path, DASHES[look.line], "|".join(_at(curve, panel, kept[there])),
         "|".join(f"{value:.4g}" for value in curve.mean[kept][there]),
     )  # fmt: skip
-    step = max(1, int(there.sum()) // MARKERS_PER_LINE)
+    step = 1 if panel.scattered else max(1, int(there.sum()) // MARKERS_PER_LINE)
     marked = [] if curve.level else list(zip(x[there][::step], y[there][::step], strict=True))
     marks = "".join(f"M{a:.1f} {b:.1f}{SHAPES[look.marker]}" for a, b in marked)
     return html(
@@ -191,6 +210,8 @@ def _kept(curve: Curve) -> NDArray[np.int64]:
 def _at(curve: Curve, panel: Panel, kept: NDArray[np.int64]) -> list[str]:
     if curve.level:
         return ["sends nothing"] * len(kept)
+    if panel.x.counts != "round":
+        return [f"{curve.at[k]:.4g}" for k in kept]
     return [in_bits(curve.at[k]) if panel.x.bits else f"{curve.rounds[k]:,}" for k in kept]
 
 

@@ -46,6 +46,8 @@ class Axis(NamedTuple):
     log: bool = False
     bits: bool = False
     """Whether it counts bits."""
+    counts: str = "round"
+    """What a point is told by, where that is no number of bits."""
 
 
 class Panel(NamedTuple):
@@ -60,6 +62,8 @@ class Panel(NamedTuple):
     curves: tuple[Curve, ...]
     guide: tuple[Numbers, Numbers] | None = None
     """A line that falls like one over the square root of t."""
+    scattered: bool = False
+    """Whether its points stand by themselves, without lines between them."""
 
 
 def panels(records: Sequence[Record]) -> list[Panel]:
