@@ -12,6 +12,7 @@ from tacit.config.own_code import import_file
 from tacit.core.errors import ResultError
 from tacit.sweeps import SweepResult, load_sweep, run, run_sweep
 from tacit.sweeps.table import TABLE, Rows
+from tests.own_network import in_own_network
 from tests.sweeps.files import experiment, write
 from tests.sweeps.test_workers import RAY
 
@@ -146,6 +147,7 @@ def test_a_process_that_is_killed_in_the_middle_loses_nothing(tmp_path: Path) ->
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings(*RAY)
+@in_own_network
 def test_a_worker_of_ray_that_is_killed_in_the_middle_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

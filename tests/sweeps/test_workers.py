@@ -12,6 +12,7 @@ import pytest
 from tacit.core import extras
 from tacit.core.errors import ConfigError
 from tacit.sweeps.workers import Lost, check_place, in_parallel
+from tests.own_network import in_own_network
 
 RAY = [
     "ignore::DeprecationWarning:ray",
@@ -72,6 +73,7 @@ def test_processes_end_with_whoever_asked_for_them(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings(*RAY)
+@in_own_network
 def test_the_same_on_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ray", reason="the extra `ray` is not installed")
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")

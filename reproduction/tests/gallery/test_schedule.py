@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.own_network import in_own_network
 
 from reproduction.tests.gallery import made_up
 from tacit.config import own_code
@@ -209,6 +210,7 @@ def test_every_experiment_has_a_part_and_a_time() -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:ray", "ignore::FutureWarning:ray")
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")  # of Ray
+@in_own_network
 def test_on_ray_every_experiment_ends_in_its_own_way_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ray", reason="the extra `ray` is not installed")
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
