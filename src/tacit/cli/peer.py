@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli.common import print_table, reported, say
-from tacit.cli.peers import authority, epoch, links
+from tacit.cli.peers import authority, epoch, links, processes
 from tacit.cli.peers.init import init_peer
-from tacit.cli.peers.running import ConfigFile, asked, runs
-from tacit.core.errors import BudgetExceeded, ConfigError, TacitError
+from tacit.cli.peers.running import ConfigFile, asked, control_of, runs, told
+from tacit.core.errors import ConfigError, TacitError
 
 if TYPE_CHECKING:
     from tacit.config.peer import PeerSettings
@@ -121,70 +121,8 @@ def check(
         raise ConfigError("\n".join(report.faults))
 
 
-@app.command(epilog="Example: tacit peer run hospital-a/peer.toml")
-@reported
-def run(
-    file: ConfigFile,
-    log: Annotated[str | None, typer.Option(help="json or text, instead of the file's.")] = None,
-) -> None:
-    """Run a peer until it is stopped (SIGTERM or Ctrl-C), or has done its last round."""
-    import gc
-
-    gc.disable()  # what a start makes stays
-    try:
-        _run(file, log)
-    finally:
-        gc.enable()
-
-
-def _run(file: Path, log: str | None) -> None:
-    import asyncio
-
-    from tacit.config.peer import load_peer
-    from tacit.peer.operations.logs import Log, configure
-    from tacit.privacy.ledger.open_files import raise_limit
-    from tacit.runtime.program_cache import keep_programs
-
-    raise_limit()
-    settings = load_peer(file)
-    operations = settings.operations
-    if log not in (None, "json", "text"):
-        raise ConfigError(f"--log {log!r}: expected json or text")
-    configure(log or operations.log, operations.level)  # type: ignore[arg-type]
-    os.umask(0o077)  # the store holds samples, and a model without noise
-    try:
-        keep_programs(settings.programs)
-    except ConfigError as error:
-        Log().warning("compiled programs are not kept", reason=str(error))
-    asyncio.run(_serve(file))
-
-
-async def _serve(file: Path) -> None:
-    import asyncio
-    import gc
-
-    from tacit.deploy.peer import Peer
-    from tacit.peer.operations.service_manager import notify
-
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    peer = await Peer.start(file)
-    gc.freeze()
-    gc.enable()
-    notify("READY=1")
-    working, stopping = asyncio.create_task(peer.finished()), asyncio.create_task(stop.wait())
-    try:
-        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
-        if working.done() and isinstance(working.exception(), BudgetExceeded):
-            await stopping  # it goes on to predict, and says in /health why it learns no more
-    finally:
-        notify("STOPPING=1")
-        await peer.stop()
-        stopping.cancel()
-        if working.done() and not isinstance(working.exception(), BudgetExceeded):
-            working.result()
-        working.cancel()
+app.command(epilog="Example: tacit peer run hospital-a/peer.toml")(processes.run)
+app.command(epilog="Example: tacit peer host federation --only hospital-a --only hospital-b")(processes.host)
 
 
 @app.command("new-ledger", epilog="Example: tacit peer new-ledger peer.toml --instead-of 5f0c...")
@@ -243,7 +181,10 @@ def stop(file: ConfigFile) -> None:
     found = asked(settings)
     name, pid = found["name"], found["pid"]
     try:
-        os.kill(pid, signal.SIGTERM)
+        if control_of(settings).get("hosted"):
+            told(file, act="stop")  # its process has others too
+        else:
+            os.kill(pid, signal.SIGTERM)
     except PermissionError:
         raise ConfigError(f"process {pid} of {name} belongs to another user; stop it as that user or as root") from None
     deadline = time.monotonic() + LONGEST_STOP

@@ -21,7 +21,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -189,8 +189,8 @@ class PeerSettings:
         return (self.file.parent / path).resolve()
 
 
-def load_peer(path: Path) -> PeerSettings:
-    """Read a peer's settings and its job."""
+def load_peer(path: Path, load_job: Callable[[Path], Job] = load_job) -> PeerSettings:
+    """Read a peer's settings and, by `load_job`, its job."""
     data = read_toml(path)
     refuse_unknown(data, TABLES, path)
     job_file = data.get("job")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -29,9 +29,15 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from tacit.peer.membership.terms import OpenLinks
 
+Settle = Callable[..., tuple[runtime.MessageSpec, ...]]
+"""As `runtime.settle`."""
 
-def plan_of(settings: PeerSettings) -> Plan:
-    """Return the assignment of a peer; refuse links that the algorithm cannot use, as far as one peer can see."""
+
+def plan_of(settings: PeerSettings, settle: Settle = runtime.settle) -> Plan:
+    """Return the assignment of a peer; refuse links that the algorithm cannot use, as far as one peer can see.
+
+    Peers of one process may share what `settle` has found.
+    """
     job = settings.job
     algorithm, dtype = job.algorithm, job.settings.dtype
     role, agent = job.role_of(settings.peer.name)
@@ -62,7 +68,7 @@ def plan_of(settings: PeerSettings) -> Plan:
         }
         role_views[role] = dict(views(0))
         params = runtime.first_params(algorithm, job.empty_batch, precision, None)
-        specs = runtime.settle(algorithm, params, job.empty_batch, role_views)
+        specs = settle(algorithm, params, job.empty_batch, role_views)
         for name, (out, into) in sides.items():
             _check_weights(settings, name, specs, algorithm, out, into)
         root = jax.random.key(job.settings.seed)

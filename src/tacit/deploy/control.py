@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,16 @@ from tacit.config.peer import PeerSettings, validate_address
 from tacit.core.errors import DataError, TacitError
 from tacit.peer.node.service import PeerService
 
-ACTS = ("list", "add", "remove", "leave", "epoch")
+ACTS = ("list", "add", "remove", "leave", "epoch", "stop")
 
 
-async def obeyed(service: PeerService, asked: Mapping[str, Any], token: str, settings: PeerSettings) -> dict[str, Any]:
+async def obeyed(
+    service: PeerService,
+    asked: Mapping[str, Any],
+    token: str,
+    settings: PeerSettings,
+    stop: Callable[[], None] | None = None,
+) -> dict[str, Any]:
     """Carry out what the operator asks for, and return the links as they are then; a fault is a DataError.
 
     Args:
@@ -23,6 +29,7 @@ async def obeyed(service: PeerService, asked: Mapping[str, Any], token: str, set
         them.
       token: From the control file, which only the peer's user can read.
       settings: The peer's own.
+      stop: Has a peer end that shares its process with others; None: its process is stopped by a signal.
     """
     given = {key: value for key, value in asked.items() if isinstance(value, str)}
     if not hmac.compare_digest(given.get("token", "").encode(), token.encode()):
@@ -40,6 +47,8 @@ async def obeyed(service: PeerService, asked: Mapping[str, Any], token: str, set
             from tacit.deploy.epochs import propose
 
             return {"next_epoch": await propose(service, settings, Path(given.get("next", "")))}
+        elif act == "stop" and stop is not None:
+            stop()
         elif act != "list":
             raise DataError(f"act = {act!r}: expected one of {', '.join(ACTS)}")
     except DataError:

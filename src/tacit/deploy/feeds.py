@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,7 @@ REACHED = 3.0
 
 
 def feed_of(
-    settings: PeerSettings, plan: Plan, store: PeerStore, worker: ThreadPoolExecutor, counters: Counters, log: Log
+    settings: PeerSettings, plan: Plan, store: PeerStore, worker: Executor, counters: Counters, log: Log
 ) -> Feed:
     """Return the feed of a peer's rounds.
 
@@ -54,7 +54,7 @@ def feed_of(
     )
 
 
-def _source(settings: PeerSettings, store: PeerStore, worker: ThreadPoolExecutor, counters: Counters) -> Source:
+def _source(settings: PeerSettings, store: PeerStore, worker: Executor, counters: Counters) -> Source:
     stream, form = settings.stream, settings.job.form
     if isinstance(stream, PushStream):
         return SampleQueue(store, form, worker, stream.capacity)

@@ -8,8 +8,8 @@ import json
 import os
 import secrets
 import tempfile
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +20,7 @@ import numpy as np
 from tacit import runtime
 from tacit.config.peer import PeerSettings, load_peer
 from tacit.config.sections import Place, located
-from tacit.core.errors import ConfigError, DataError, IdentityError, TacitError, said
+from tacit.core.errors import BudgetExceeded, ConfigError, DataError, IdentityError, TacitError, said
 from tacit.deploy.assignment import plan_of
 from tacit.deploy.control import obeyed
 from tacit.deploy.feeds import feed_of
@@ -28,7 +28,7 @@ from tacit.deploy.ledger_register import open_store
 from tacit.deploy.readiness import check_budget, check_data
 from tacit.peer.identity.credentials import IdentityWatch
 from tacit.peer.identity.identity import identity_files
-from tacit.peer.node.assignment import Pace
+from tacit.peer.node.assignment import Pace, Plan
 from tacit.peer.node.closing import CloseOnce
 from tacit.peer.node.service import PeerService
 from tacit.peer.operations.counters import Counters
@@ -58,8 +58,9 @@ class Peer(CloseOnce):
       settings: A checked peer.toml with its job.
       service: Rounds and links.
       feed: Source of samples.
-      worker: The one thread in which rounds are computed.
+      worker: Where rounds are computed, one step at a time.
       traces: Where spans of its work go.
+      hosted: Whether its process has others too, so that it is stopped by a word and not by a signal.
 
     Example:
       >>> async def application():
@@ -73,11 +74,14 @@ class Peer(CloseOnce):
         settings: PeerSettings,
         service: PeerService,
         feed: Feed,
-        worker: ThreadPoolExecutor,
+        worker: Executor,
         traces: Traces = NO_TRACES,
+        hosted: bool = False,
     ) -> None:
         self.settings, self._service, self._feed, self._worker = settings, service, feed, worker
-        self._traces = traces
+        self._traces, self._hosted = traces, hosted
+        self.told_to_stop = asyncio.Event()
+        """Set when the operator of a hosted peer has asked for its end."""
         source = feed.source if isinstance(feed, SampleFeed) else None
         self._queue = source if isinstance(source, SampleQueue) else None
         self._source = source
@@ -109,13 +113,31 @@ class Peer(CloseOnce):
           The running peer. A fault of the settings is a ConfigError, before anything is opened or sent.
         """
         settings = load_peer(Path(path))
-        plan = plan_of(settings)
+        peer = await cls.opened(settings, plan_of(settings), partial(ThreadPoolExecutor, 1, "tacit-rounds"))
+        await peer.begin()
+        return peer
+
+    @classmethod
+    async def opened(
+        cls, settings: PeerSettings, plan: Plan, make_worker: Callable[[], Executor], **shared: Any
+    ) -> Peer:
+        """Open a peer: its store is open and it listens; its rounds wait for `begin`.
+
+        Args:
+          settings: A checked peer.toml with its job.
+          plan: Its assignment.
+          make_worker: Makes what computes its rounds, one step at a time.
+          shared: Further parts of its service, where its process has other peers too.
+
+        Returns:
+          The peer; where it is refused, nothing is left open.
+        """
         if settings.rounds.last is not None:
             runtime.check_horizon(plan.algorithm, settings.rounds.last)
         if not settings.store.exists():
             list(check_budget(settings, plan))  # the store fixes it for good
         log, counters = Log(), Counters({name for names in settings.job.members.values() for name in names}, REFUSALS)
-        worker = ThreadPoolExecutor(1, "tacit-rounds")
+        worker = make_worker()
         async with contextlib.AsyncExitStack() as undo:
             undo.callback(worker.shutdown)
             watch = IdentityWatch(identity_files(settings.identity), partial(_report_identity, log))
@@ -141,20 +163,50 @@ class Peer(CloseOnce):
                 doors=settings.limits,
                 progress=settings.operations.progress,
                 traces=traces,
+                **shared,
             )
             undo.push_async_callback(service.stop)
-            peer = cls(settings, service, feed, worker, traces)
+            peer = cls(settings, service, feed, worker, traces, hosted=bool(shared))
             undo.push_async_callback(peer._local.close)
             await service.listen(settings.peer.listen)
             with located(Place(str(settings.file), "[operations] port")):
                 await peer._local.start(port=settings.operations.port)
             peer.operations_port = peer._local.port
-            service.start(settings.addresses)
-            peer._write_control()
-            peer._following = asyncio.create_task(peer._follow_epochs())
             undo.pop_all()
-        log.info("operations", address=f"http://127.0.0.1:{peer.operations_port}", status=str(settings.control))
         return peer
+
+    async def begin(self) -> None:
+        """Dial the neighbours, and begin or go on with the rounds; called once."""
+        try:
+            self._service.start(self.settings.addresses)
+            self._write_control()
+        except BaseException:
+            await self.stop()
+            raise
+        self._following = asyncio.create_task(self._follow_epochs())
+        address, control = f"http://127.0.0.1:{self.operations_port}", str(self.settings.control)
+        self._service.log.info("operations", address=address, status=control)
+
+    async def until_over(self, stop: asyncio.Event) -> None:
+        """Run until the last round is over, or `stop` is set, and stop; raises the fault that ended its rounds.
+
+        A peer whose budget is spent goes on to predict, and says in /health why it learns no more.
+
+        Args:
+          stop: Set when the process ends.
+        """
+        working = asyncio.create_task(self.finished())
+        asked = [asyncio.create_task(event.wait()) for event in (stop, self.told_to_stop)]
+        try:
+            await asyncio.wait((working, *asked), return_when=asyncio.FIRST_COMPLETED)
+            if working.done() and isinstance(working.exception(), BudgetExceeded):
+                await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await self.stop()
+            for task in (working, *asked):
+                task.cancel()
+        if working.done() and not working.cancelled():
+            working.result()
 
     @property
     def name(self) -> str:
@@ -312,13 +364,14 @@ class Peer(CloseOnce):
         return await asyncio.to_thread(self.prediction, x)
 
     async def _control(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        return await obeyed(self._service, asked, self._token, self.settings)
+        stop = self.told_to_stop.set if self._hosted else None
+        return await obeyed(self._service, asked, self._token, self.settings, stop)
 
     def _write_control(self) -> None:
         """Tell commands on this host how to reach this process; only its user may read it."""
         path = self.settings.control
         said = {"pid": os.getpid(), "port": self.operations_port, "name": self.name, "token": self._token}
-        text = json.dumps(said)
+        text = json.dumps({**said, "hosted": self._hosted})
         descriptor, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         with os.fdopen(descriptor, "w") as file:
             file.write(text + "\n")

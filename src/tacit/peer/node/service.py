@@ -11,7 +11,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from tacit.peer.node.closing import CloseOnce
 from tacit.peer.node.links import NodeLinks
 from tacit.peer.node.node import Node
 from tacit.peer.node.resting import is_due, rest_of
+from tacit.peer.node.steps import SHORT_STEP, Steps
 from tacit.peer.node.store import PeerStore
 from tacit.peer.operations.counters import Counters
 from tacit.peer.operations.link_events import LinkEventLog
@@ -39,13 +40,10 @@ from tacit.peer.transport.listener import Limits
 from tacit.privacy.ledger.open_files import shortage
 
 if TYPE_CHECKING:
+    from tacit.peer.machine.functions import AgentFunctions
     from tacit.peer.masking.key_exchange import PairwiseSecrets
     from tacit.peer.membership.members import Members
     from tacit.peer.operations.standing import StandingWatch
-
-
-SHORT_STEP = 0.02
-"""Seconds up to which the event loop does a step itself."""
 
 
 class PeerService(CloseOnce):
@@ -59,7 +57,7 @@ class PeerService(CloseOnce):
         feed: Feed,
         pace: Pace,
         *,
-        worker: ThreadPoolExecutor,
+        worker: Executor,
         counters: Counters,
         log: Log | None = None,
         doors: DoorLimits | None = None,
@@ -67,11 +65,14 @@ class PeerService(CloseOnce):
         progress: int = 0,
         traces: Traces = NO_TRACES,
         continues: bool = False,
+        functions: Callable[[Plan], AgentFunctions] | None = None,
+        short_step: float = SHORT_STEP,
     ) -> None:
         """Take the parts of a peer; `after_round` is called in the worker with each round's model.
 
         The model is judged over the last `progress` rounds, and the log told as often; 0: it is not. One that
-        `continues` takes over a feed in use, of an epoch before.
+        `continues` takes over a feed in use, of an epoch before. Peers of one process share compiled `functions` by
+        their job, and have the event loop do steps of up to `short_step` seconds.
         """
         name = watch.current().name
         if name != plan.name:
@@ -81,12 +82,11 @@ class PeerService(CloseOnce):
         self._after_round = after_round
         self._compared: Callable[[], tuple[Params, Params]] | None = None
         """Computes the model without and with its neighbours, of the last round."""
-        self._worker = worker
-        self._effort = 1.0
-        """Seconds that the longest of the last steps took; a long one is forgotten in time."""
+        self._steps, self._functions = Steps(worker, short_step), functions
         self._store = store
         self._pads: dict[str, PairwiseSecrets] = {}
-        self.node = Node(plan, store, pace.deadline, time.monotonic(), pads=self._pads.get)
+        shared = None if functions is None else functions(plan)
+        self.node = Node(plan, store, pace.deadline, time.monotonic(), shared, self._pads.get)
         self.node.refuse_exhausted()
         if self.node.cursor is not None and not continues:
             feed.resume(self.node.cursor)
@@ -118,7 +118,7 @@ class PeerService(CloseOnce):
 
     async def listen(self, address: str) -> int:
         """Listen for in-neighbours at "host:port"; returns the port."""
-        await self._in_worker(self._compile)
+        await self._steps.in_worker(self._compile)
         self.port = await self.links.listener.start(address)
         return self.port
 
@@ -152,7 +152,7 @@ class PeerService(CloseOnce):
                     async with self.links.turn:
                         self.links.apply_news()
                         if self.node.between_rounds:
-                            await self._in_worker(self.node.flush)
+                            await self._steps.in_worker(self.node.flush)
                     self.links.listener.progressed()
                     await self.delivered(self.pace.grace, connected=True)
         self.log.info("peer stopped", name=self.node.plan.name, round=self.node.round)
@@ -166,7 +166,8 @@ class PeerService(CloseOnce):
 
     def successor(self, plan: Plan, pace: Pace, doors: DoorLimits, progress: int) -> PeerService:
         """Return the service of the next epoch, on the parts of this one, which has stopped."""
-        parts: dict[str, Any] = {"worker": self._worker, "counters": self.counters, "log": self.log}
+        parts: dict[str, Any] = {"worker": self._steps.worker, "counters": self.counters, "log": self.log}
+        parts |= {"functions": self._functions, "short_step": self._steps.short}
         more: dict[str, Any] = {"after_round": self._after_round, "progress": progress, "traces": self._traces}
         given = {**parts, **more, "doors": doors, "continues": True}
         return PeerService(plan, self._store, self._watch, self._feed, pace, **given)
@@ -354,23 +355,8 @@ class PeerService(CloseOnce):
     async def _step(self, work: Callable[[], None]) -> None:
         async with self.links.turn:
             self.links.apply_news()
-            if self._effort < SHORT_STEP:
-                self._timed(work)  # a thread would take longer to be woken
-            else:
-                await self._in_worker(lambda: self._timed(work))
+            await self._steps.do(work)
         self._moved()
-
-    def _timed(self, work: Callable[[], None]) -> None:
-        """Do a step, and note how long it took if it is among the longest of late."""
-        began = time.monotonic()
-        try:
-            work()
-        finally:
-            self._effort = max(time.monotonic() - began, 0.9 * self._effort)
-
-    async def _in_worker(self, work: Callable[[], None]) -> None:
-        # Not to be left half-way: the turn is over when the thread is.
-        await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._worker, work))
 
     def _moved(self) -> None:
         self.links.progressed()

@@ -18,6 +18,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
 
@@ -32,12 +33,25 @@ Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["json", "text"]
 
 
+_PEER: ContextVar[str | None] = ContextVar("peer", default=None)
+"""Name of the peer whose parts are made in this context, where a process has several."""
+
+
+def name_peer(name: str, level: Level) -> None:
+    """Have every log that is made in this context, from here on, carry a peer's name and keep to its level."""
+    _PEER.set(name)
+    logging.getLogger(f"{NAME}.{name}").setLevel(level.upper())
+
+
 class Log:
     """Events with fields, written through the standard library's logger of a name."""
 
     def __init__(self, name: str = NAME, *, interval: float = 1.0, clock: Callable[[], float] = time.monotonic) -> None:
         """Log to `name`; `seldom` lets one event per key through in `interval` seconds."""
-        self._logger, self._interval, self._clock = logging.getLogger(name), interval, clock
+        peer = _PEER.get()
+        self._given = {} if peer is None else {"peer": peer}
+        self._logger = logging.getLogger(name if peer is None else f"{name}.{peer}")
+        self._interval, self._clock = interval, clock
         self._lock = threading.Lock()
         self._last: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
@@ -76,7 +90,7 @@ class Log:
             self._write(logging.WARNING, event, {**fields, "suppressed": suppressed} if suppressed else fields)
 
     def _write(self, level: int, event: str, fields: Mapping[str, object], fault: BaseException | None = None) -> None:
-        self._logger.log(level, "%s", event, extra={"tacit_fields": fields}, exc_info=fault)
+        self._logger.log(level, "%s", event, extra={"tacit_fields": {**self._given, **fields}}, exc_info=fault)
 
 
 def configure(format: Format = "json", level: Level = "info", stream: TextIO | None = None) -> None:

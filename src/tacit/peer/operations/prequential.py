@@ -7,6 +7,7 @@ started again begins with none.
 
 from __future__ import annotations
 
+import functools
 import math
 import threading
 from collections import deque
@@ -38,6 +39,18 @@ class Judged(NamedTuple):
         return Judged(*(a + b for a, b in zip(self, other, strict=True)))
 
 
+@functools.lru_cache(maxsize=8)
+def _figures(objective: Objective) -> Callable[[Params, Batch], tuple[Any, Any]]:
+    """Return what computes loss and score, compiled once for all peers of a process that share an objective."""
+
+    def figures(params: Params, batch: Batch) -> tuple[Any, Any]:
+        batch = batch._replace(weight=jax.numpy.maximum(batch.weight, 0))  # a bad row counts as none
+        score = objective.score
+        return objective.loss(params, batch), 0.0 if score is None else score(params, batch)
+
+    return jax.jit(figures)
+
+
 class Prequential:
     """Loss and score of the model that a round begins with, on the round's batch.
 
@@ -57,16 +70,11 @@ class Prequential:
         `judge` and `learnt` are called in one thread, `status` and `publish` in any.
         """
         self.rounds, self._objective, self._counters, self._log, self._clock = rounds, objective, counters, log, clock
-        self._of_batch = jax.jit(self._figures)
+        self._of_batch = _figures(objective)
         self._lock = threading.Lock()
         self._recent: deque[Judged] = deque(maxlen=max(1, rounds))
         self._since_start = Judged()
         self._since_line, self._rounds_since, self._line_at = Judged(), 0, clock()
-
-    def _figures(self, params: Params, batch: Batch) -> tuple[Any, Any]:
-        batch = batch._replace(weight=jax.numpy.maximum(batch.weight, 0))  # a bad row counts as none
-        score = self._objective.score
-        return self._objective.loss(params, batch), 0.0 if score is None else score(params, batch)
 
     def start(self) -> None:
         """Take the time from now on."""

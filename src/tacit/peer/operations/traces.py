@@ -6,6 +6,7 @@ A span holds a name, times, and the figures of `ATTRIBUTES`: never a sample, a m
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import logging
 import os
 from collections.abc import Iterator
@@ -110,7 +111,7 @@ class _Told(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self._log = Log()
+        self._log = contextvars.Context().run(Log)  # of the process, whichever peer came first
 
     def emit(self, record: logging.LogRecord) -> None:
         self._log.seldom("traces", "traces cannot be sent", reason=record.getMessage())
