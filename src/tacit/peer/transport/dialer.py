@@ -7,6 +7,7 @@ import random
 import socket
 import ssl
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 from tacit.core.errors import IdentityError, MessageRefused, RemoteError, said
 from tacit.peer.identity.credentials import Credentials, IdentityWatch, peer_of
@@ -21,6 +22,11 @@ from tacit.peer.transport.outgoing import Loss, OutgoingLink
 LOSSES = ("unreachable", "silent", "untrusted", "turned away", "ended", "own identity")
 """Why a link is down: no answer at the address; the neighbour stopped answering; it has another identity; it refuses
 this peer's messages; it closed the link; this peer's own certificate cannot be used."""
+
+
+AT_ONCE = 32
+"""Links that one event loop opens at a time: it has to do with all of them within `connect_time`."""
+_openings: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
 
 class Settings(NamedTuple):
@@ -116,7 +122,7 @@ class Dialer:
             return False, False
         link = None
         try:
-            async with asyncio.timeout(settings.connect_time):
+            async with _opening(), asyncio.timeout(settings.connect_time):
                 secured = await self._secured(credentials)
                 link = self._link = OutgoingLink(self._name, secured, self._codec, self._dispatch, self._events)
                 link.start(settings.ping_every, settings.ping_timeout)
@@ -184,6 +190,11 @@ class _LostError(RemoteError):
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
         self.loss = Loss(reason, detail)
+
+
+def _opening() -> asyncio.Semaphore:
+    """Return what is held while a link is opened, by all dialers of this event loop."""
+    return _openings.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(AT_ONCE))
 
 
 async def _connected(address: str) -> socket.socket:

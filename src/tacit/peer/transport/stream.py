@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import threading
 from collections import deque
 from typing import Protocol
 
@@ -25,6 +26,17 @@ RECORD = 2**14
 """Bytes in a record of TLS, at most."""
 _RECEIVED, _ENCRYPTED = 2**18, 2**18
 """Bytes that are read from a socket, and encrypted for it, at a time."""
+
+
+class _Memory(threading.local):
+    """Memory of a thread, and so of an event loop, in which bytes of a socket lie until they are handed to TLS."""
+
+    def __init__(self) -> None:
+        self.received = np.empty(_RECEIVED, np.uint8).data
+
+
+_MEMORY = _Memory()
+"""All streams of a thread use it in turn: nothing in it is kept from one callback to the next."""
 
 
 class StreamOwner(FrameOwner, Protocol):
@@ -54,7 +66,7 @@ class Stream:
         self._socket, self._tls, self._incoming, self._outgoing = secured
         self._owner, self._reader = owner, FrameReader(owner)
         self._loop = asyncio.get_running_loop()
-        self._received = np.empty(_RECEIVED, np.uint8).data
+        self._received = _MEMORY.received
         self._records: deque[bytes | memoryview] = deque()
         """Bytes to encrypt: one record of TLS each, or a long frame's next records."""
         self._waiting = 0
@@ -288,8 +300,7 @@ class Stream:
         if self._timer is not None:
             self._timer.cancel()
         self._records.clear()
-        self._received = memoryview(b"")  # at once, and not with the next collection of garbage
-        self._reader.release()
+        self._reader.release()  # at once, and not with the next collection of garbage
         self._socket.close()
 
 
