@@ -20,8 +20,8 @@ def test_every_benchmark_is_found() -> None:
     "name",
     some(
         names(),
-        "algorithms/test_pao_fed.py, faults/test_processes.py and cli/test_programs.py, of what they measure",
-        covered=["asynchronous", "soak", "start", "swarm"],
+        "algorithms/test_pao_fed.py, faults/test_processes.py, cli/test_programs.py and deploy/test_host.py, of what they measure",
+        covered=["asynchronous", "hosted", "soak", "start", "swarm"],
     ),
 )
 def test_it_runs(name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
