@@ -24,8 +24,8 @@ from tacit.deploy.host import Host, find_peers
 from tacit.deploy.ledger_register import open_store
 from tacit.deploy.peer import Peer
 from tacit.peer import run_in_process
+from tacit.peer.node.lanes import Lane
 from tacit.peer.node.snapshot import unpack
-from tacit.peer.node.steps import Lane
 from tacit.peer.node.store import PeerStore
 from tacit.peer.operations import logs
 from tests.deploy.homes import LAPLACE, found, job_text

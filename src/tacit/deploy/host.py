@@ -24,7 +24,8 @@ from tacit.deploy.assignment import plan_of
 from tacit.deploy.peer import Peer
 from tacit.peer.machine.functions import AgentFunctions
 from tacit.peer.node.assignment import Plan
-from tacit.peer.node.steps import SHORT_STEP, Lane
+from tacit.peer.node.lanes import Lane
+from tacit.peer.node.steps import SHORT_STEP
 from tacit.peer.operations.logs import Log, name_peer
 from tacit.peer.transport.admission import RESERVED
 from tacit.privacy.ledger.open_files import descriptors_left

@@ -28,9 +28,9 @@ def run(file: ConfigFile, log: LogFormat = None) -> None:
     """Run a peer until it is stopped (SIGTERM or Ctrl-C), or has done its last round."""
     import asyncio
 
-    from tacit.config.peer import load_peer
-
     with _long_lived():
+        from tacit.config.peer import load_peer
+
         settings = load_peer(file)
         _prepare(settings.operations, log, settings.programs)
         asyncio.run(_serve(file))
@@ -63,12 +63,12 @@ def host(
 @contextlib.contextmanager
 def _long_lived() -> Iterator[None]:
     """Surround a process that makes much at its start, which stays."""
+    gc.disable()
+    # XLA calls its own preferences missing features of the processor, on every program that was kept, amid the log.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before JAX is imported
     from tacit.privacy.ledger.open_files import raise_limit
 
     raise_limit()
-    gc.disable()
-    # XLA calls its own preferences missing features of the processor, on every program that was kept, amid the log.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
         yield
     finally:
