@@ -63,12 +63,10 @@ def host(
 @contextlib.contextmanager
 def _long_lived() -> Iterator[None]:
     """Surround a process that makes much at its start, which stays."""
-    gc.disable()
-    # XLA calls its own preferences missing features of the processor, on every program that was kept, amid the log.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before JAX is imported
     from tacit.privacy.ledger.open_files import raise_limit
 
     raise_limit()
+    gc.disable()
     try:
         yield
     finally:
@@ -77,8 +75,8 @@ def _long_lived() -> Iterator[None]:
 
 def _prepare(operations: OperationsTable, log: str | None, programs: Path) -> None:
     """Set up the log, the rights of new files and the folder of compiled programs."""
-    from tacit.cli.peers.programs import keep_programs
     from tacit.peer.operations.logs import Log, configure
+    from tacit.runtime.program_cache import keep_programs
 
     if log not in (None, "json", "text"):
         raise ConfigError(f"--log {log!r}: expected json or text")
