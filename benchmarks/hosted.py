@@ -10,9 +10,11 @@ benchmarks/results/hosted.json.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import json
 import resource
+import socket
 import subprocess
 import sys
 import tempfile
@@ -68,6 +70,18 @@ level = "error"
 """
 
 
+def free_ports(count: int) -> list[int]:
+    """Return free ports that the system does not give to connections by itself."""
+    found: list[int] = []
+    for port in range(20_000, 32_000):
+        with socket.socket() as one, contextlib.suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == count:
+            break
+    return found
+
+
 def stream(agents: int) -> Any:
     import tacit
 
@@ -77,7 +91,7 @@ def stream(agents: int) -> Any:
 def make(folder: Path, agents: int) -> None:
     """Write a federation: its job, and for each peer settings, an identity and a sample for every round."""
     import tacit
-    from tacit.cli.scaffolds.peers import enrol, free_ports, rows_text
+    from tacit.cli.scaffolds.peers import enrol, rows_text
 
     graph, names = tacit.graphs.exponential(agents), [f"peer-{k}" for k in range(agents)]
     where = [f"127.0.0.1:{port}" for port in free_ports(agents)]
@@ -123,6 +137,8 @@ def host(folder: Path) -> dict[str, float]:
     ends: dict[int, float] = {}
 
     def ready() -> None:
+        if hosted.faults:
+            stop.set()
         found["start_s"] = time.perf_counter() - began
         gc.freeze()
         gc.enable()
@@ -136,7 +152,8 @@ def host(folder: Path) -> dict[str, float]:
 
             peer._service._after_round = after
 
-    asyncio.run(hosted.run(asyncio.Event(), ready))
+    stop = asyncio.Event()
+    asyncio.run(hosted.run(stop, ready))
     if hosted.faults:
         raise RuntimeError(str(hosted.faults))
     np.savez(folder / "models.npz", **{name: np.stack(each) for name, each in models.items()})

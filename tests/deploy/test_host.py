@@ -20,11 +20,10 @@ from tacit.cli.peers.running import asked
 from tacit.config.peer import load_peer
 from tacit.core.errors import BudgetExceeded, ConfigError
 from tacit.deploy import host as host_module
-from tacit.deploy.host import Host, find_peers
+from tacit.deploy.host import Host, Lane, find_peers
 from tacit.deploy.ledger_register import open_store
 from tacit.deploy.peer import Peer
 from tacit.peer import run_in_process
-from tacit.peer.node.lanes import Lane
 from tacit.peer.node.snapshot import unpack
 from tacit.peer.node.store import PeerStore
 from tacit.peer.operations import logs
