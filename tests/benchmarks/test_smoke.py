@@ -20,7 +20,7 @@ def test_every_benchmark_is_found() -> None:
     "name",
     some(
         names(),
-        "algorithms/test_pao_fed.py, faults/test_processes.py, cli/test_programs.py and deploy/test_host.py, of what they measure",
+        "algorithms/test_pao_fed.py, faults/test_processes.py, simulator/test_program_cache.py and deploy/test_host.py, of what they measure",
         covered=["asynchronous", "hosted", "soak", "start", "swarm"],
     ),
 )
