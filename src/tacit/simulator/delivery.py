@@ -9,12 +9,23 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit import runtime
-from tacit.core.contract import Array, Phase
+from tacit.core.contract import Array
 from tacit.privacy.noise import noise_words
 from tacit.privacy.noise.fixed_point import mask_draws
 from tacit.simulator.inbox import Packed
-from tacit.simulator.loop_state import Departure, Entries, Entry, InFlight, Masks, Slots, fixed_weights
+from tacit.simulator.loop_state import (
+    Departure,
+    Entries,
+    Entry,
+    InFlight,
+    Masks,
+    Members,
+    Slots,
+    fixed_weights,
+    joined,
+)
 from tacit.simulator.setup import PhaseContext, Setup
+from tacit.simulator.shards.exchange import total
 
 
 class Delivery:
@@ -29,7 +40,7 @@ class Delivery:
         masked = {}
         for name, values in rows.items():
             draw = mask_draws(words, masks.scale[name], (masks.adds.size, values.shape[1]), values.dtype)
-            masked[name] = values.at[masks.adds].add(draw).at[masks.subtracts].add(-draw)
+            masked[name] = values.at[masks.adds].add(draw, mode="drop").at[masks.subtracts].add(-draw, mode="drop")
         return masked
 
     def told(self, at: PhaseContext, rows: Packed, kept: Packed | None) -> tuple[Packed, Packed | None]:
@@ -56,6 +67,10 @@ class Delivery:
             lost, delay = channel.draw(runtime.channel_key(at.network.root, at.index, at.links.round), graph.edges)
             own_links = graph.agents if graph.sources is None else 0
             fate = jnp.concatenate([jnp.where(lost, -1, delay), jnp.zeros(own_links + 1, jnp.int32)])
+        if addressed is not None:
+            addressed = self.setup.with_halo(at.network, links, addressed, per_slot=True)
+        if takes_part is not None:
+            takes_part = self.setup.with_halo(at.network, links, takes_part)
         found = []
         for slots, now in zip(at.network.links[links].into, at.links.into, strict=True):
             left = now.live
@@ -71,6 +86,8 @@ class Delivery:
         self, at: PhaseContext, rows: Packed, departures: list[Departure] | None, in_flight: InFlight | None
     ) -> tuple[InFlight | None, Entries]:
         """Put what was sent under way and take out what arrives now."""
+        per_slot = self.setup.specs[at.index].delivery == "per_slot"
+        rows = {name: self.setup.with_halo(at.network, at.phase.links, v, per_slot) for name, v in rows.items()}
         if in_flight is None:
             return None, self._at_once(at, rows, departures)
         assert departures is not None  # a channel with delays is never reliable
@@ -129,23 +146,24 @@ class Delivery:
         for members, departure in zip(at.network.members[at.phase.target], departures, strict=True):
             per_agent = jnp.sum(departure.left[1:], axis=0, dtype=jnp.int32)
             counts = counts.at[members.repeat].add(per_agent)
-        return counts
+        return total(counts, layout.shards)
 
-    def everyone(self, phase: Phase, entries: Entries) -> Packed | None:
+    def everyone(self, at: PhaseContext, entries: Entries) -> Packed | None:
         """Where all hear all with one weight, the mix is one sum per repeat."""
-        layout = self.setup.layout.links[phase.links]
+        phase, layout = at.phase, self.setup.layout.links[at.phase.links]
         if not layout.uniform or self.setup.varying[phase.links] or not entries.buckets[0].complete:
             return None
         edge, own = fixed_weights(layout.graph)
         weights = np.concatenate([edge, own])
         if np.ptp(weights) > 0 or any(s.delivery == "per_slot" for s in self.setup.specs):
             return None
-        role, repeats = self.setup.layout.roles[phase.source], self.setup.layout.repeats
+        role, repeats, shards = self.setup.layout.roles[phase.source], self.setup.layout.repeats, self.setup.layout.shards
+        everyone: Members = joined(list(at.network.members[phase.source]))
 
-        def total(rows: Array) -> Array:
-            if len(role.buckets) == 1:
+        def summed(rows: Array) -> Array:
+            if len(role.buckets) == 1 and shards == 1:
                 return jnp.sum(rows.reshape(repeats, -1, rows.shape[-1]), axis=1, dtype=rows.dtype)
-            return jax.ops.segment_sum(rows, role.order // role.agents, repeats)
+            return total(jax.ops.segment_sum(everyone.counted(rows[: role.rows]), everyone.repeat, repeats), shards)
 
         scale = jnp.asarray(weights[0])
-        return {name: scale.astype(rows.dtype) * total(rows) for name, rows in entries.rows.items()}
+        return {name: scale.astype(rows.dtype) * summed(rows) for name, rows in entries.rows.items()}

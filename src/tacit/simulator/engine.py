@@ -6,7 +6,7 @@ that they are nothing but more agents.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -36,6 +36,7 @@ from tacit.simulator.loop_state import (
     where,
 )
 from tacit.simulator.setup import VIEW_AXES, PhaseContext, Setup
+from tacit.simulator.shards.exchange import largest, total
 
 Memories = tuple[Memory, ...] | None
 """Of a phase's sources, bucket by bucket; None where draws are independent."""
@@ -133,9 +134,11 @@ class Engine:
         self.cohorts, self.delivery = Cohorts(self.setup), Delivery(self.setup)
         self.algorithm, self.layout, self.specs = self.setup.algorithm, layout, self.setup.specs
 
-    def network(self, seed: int, data_size: np.ndarray) -> Network:
+    def network(
+        self, seed: int, data_size: np.ndarray, put: Callable[[Network], Network] = partial(jax.tree.map, jnp.asarray)
+    ) -> Network:
         """Put agents and links on the device; `data_size` counts the samples of each learner, by id in the union."""
-        return self.setup.network(seed, data_size, self.cohorts.tables())
+        return put(self.setup.network(seed, data_size, self.cohorts.tables()))
 
     def start(self, network: Network, params: Params, own: Params | None = None) -> LoopState:
         """First states of all agents, and empty channels; `own` are the learners' own parameters, (agents, ...)."""
@@ -158,7 +161,9 @@ class Engine:
         models = [jax.vmap(self.algorithm.model)(state) for state in states]
         if network.served_by is None:
             return models
-        serving = jax.tree.map(lambda m: m[network.served_by], joined(models))
+        links = self.setup.serving().links
+        reached = jax.tree.map(lambda m: self.setup.with_halo(network, links, m), joined(models))
+        serving = jax.tree.map(lambda m: m[network.served_by], reached)
         return [slices(serving, bucket) for bucket in self.layout.roles[self.algorithm.learner].buckets]
 
     def models_of(self, network: Network, loop: LoopState, cohort: Cohort) -> Params:
@@ -234,8 +239,9 @@ class Engine:
             context.took_part.append(takes_part)
         sent = self._send(at, states[phase.source], context.batch, buffer, memories, takes_part)
         states[phase.source] = sent.states
-        role = self.layout.roles[phase.source]
-        self._note_sizes(at, context, sent.sizes, None if len(role.buckets) == 1 else role.order // role.agents)
+        in_turn = len(sent.states) == 1 and self.layout.shards == 1
+        repeat = None if in_turn else joined([members.repeat for members in at.network.members[phase.source]])
+        self._note_sizes(at, context, sent.sizes, repeat)
         departures = self.delivery.departures(at, sent.addressed, takes_part)
         heard, context.lies[at.index] = self.delivery.told(at, sent.rows, loop.lies[at.index])
         in_flight, entries = self.delivery.arrivals(at, heard, departures, loop.in_flight[at.index])
@@ -277,16 +283,17 @@ class Engine:
         context.note(buffer, ratio, None, cohort.called_in(self.layout.repeats), after)
 
     def _note_sizes(
-        self, at: PhaseContext, context: RoundContext, sizes: runtime.Sizes | None, repeat: Array | np.ndarray | None
+        self, at: PhaseContext, context: RoundContext, sizes: runtime.Sizes | None, repeat: Array | None
     ) -> None:
         """Add up the sizes of the learners' releases in each repeat; None: repeat after repeat."""
         if sizes is None or at.phase.source != self.algorithm.learner:
             return
         both, repeats = jnp.stack(sizes).astype(self.setup.dtype), self.layout.repeats
         if repeats == 1 or repeat is None:
-            context.sizes.append(jnp.sum(both.reshape(2, repeats, -1), axis=2))
+            summed = jnp.sum(both.reshape(2, repeats, -1), axis=2)
         else:
-            context.sizes.append(jax.ops.segment_sum(both.T, jnp.asarray(repeat), repeats).T)
+            summed = jax.ops.segment_sum(both.T, repeat, repeats).T
+        context.sizes.append(total(summed, self.layout.shards))
 
     def _one_sends(
         self, phase: Phase, index: int, key: Key, state: State, batch: Batch, view: View, memory: Memory | None
@@ -325,6 +332,7 @@ class Engine:
                 new, kept, cost = where(mine, new, state), where(mine, kept, memory), jnp.where(mine, cost, 0)
                 sent = sent._replace(sizes=jax.tree.map(lambda size, mine=mine: jnp.where(mine, size, 0), sent.sizes))
             after.append(kept)
+            cost, counted = members.counted((cost, sent.sizes))
             costs.append(jnp.max(cost))
             new_states.append(new)
             if spec.delivery == "per_slot":
@@ -335,13 +343,13 @@ class Engine:
             first += next(iter(message.values())).shape[0] if message else 0
             addressed.append(sent.addressed.reshape(-1))
             lists.append(sent.to)
-            sizes.append(sent.sizes)
+            sizes.append(counted)
         masks = at.network.masks[at.index]
         if masks is not None:
             rows = dict(self.delivery.masked(at, rows, masks))
         addresses = joined(addressed) if spec.addressed else None
         later = None if memories is None else tuple(after)
-        cost = jnp.max(jnp.stack(costs))
+        cost = largest(jnp.max(jnp.stack(costs)), self.layout.shards)
         return Sent(rows, addresses, tuple(new_states), cost, joined(lists), later, joined(sizes))
 
     def _absorb(
@@ -349,7 +357,7 @@ class Engine:
     ) -> tuple[tuple[State, ...], list[Packed]]:
         """Return the receivers' next states, and the padding columns of their mixes."""
         index, target = at.index, at.phase.target
-        totals, ages = self.delivery.everyone(at.phase, entries), self.setup.channel.on(at.phase.links).ages
+        totals, ages = self.delivery.everyone(at, entries), self.setup.channel.on(at.phase.links).ages
         result, padding = [], []
         for b, (members, state) in enumerate(zip(at.network.members[target], states, strict=True)):
             entry = entries.buckets[b]

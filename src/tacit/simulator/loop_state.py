@@ -37,6 +37,9 @@ class LinkArrays(NamedTuple):
     out: tuple[Slots, ...]
     graph: Graph | None
     """Only where it varies over the rounds."""
+    halo: tuple[Array, ...] = ()
+    """As `Halo.sends`, of this shard: (1, length) each."""
+    slot_halo: tuple[Array, ...] = ()
 
 
 class Members(NamedTuple):
@@ -47,6 +50,17 @@ class Members(NamedTuple):
     repeat: Array
     data_size: Array
     cluster: Array
+    real: Array | None = None
+    """False where the agent is padding of a shard; None: all are real."""
+
+    def ids(self, agents: int) -> Array:
+        """Return ids in the union of the repeats, of so many agents each."""
+        return self.repeat * agents + self.agent
+
+    def counted(self, values: Tree) -> Tree:
+        """Return values of which those of padding are 0."""
+        real = self.real
+        return values if real is None else jax.tree.map(lambda leaf: where(real, leaf, jnp.zeros_like(leaf)), values)
 
 
 class Masks(NamedTuple):

@@ -32,7 +32,9 @@ from tacit.simulator.loop_state import (
     PackedState,
     Slots,
     fixed_weights,
+    joined,
 )
+from tacit.simulator.shards.exchange import with_halo
 
 # Axes over which the functions of one agent are vectorised: slots come first in slot tables, agents elsewhere.
 LINK_AXES: Any = Links(agent=1, live=1, weight=1)  # type: ignore[arg-type]
@@ -113,7 +115,7 @@ class Setup:
         return view
 
     def network(self, seed: int, data_size: np.ndarray, called: tuple[Called | None, ...]) -> Network:
-        """Put the layout on the device, with the tables of phases that call cohorts."""
+        """Return the arrays of the layout, on the host, with the tables of phases that call cohorts."""
         root = jax.random.key(seed)
         members = {}
         for role, role_layout in self.layout.roles.items():
@@ -124,31 +126,35 @@ class Setup:
             index = self._role_index[role]
             keys = jax.vmap(lambda r, a, role=index: runtime.agent_key(root, role, r, a))(repeat, agent)
             size = data_size[ids] if role == self.algorithm.learner else np.zeros(ids.size, np.int32)
-            columns = (agent, repeat, size, role_layout.cluster[ids])
+            columns = [agent, repeat, size, role_layout.cluster[ids]]
+            columns += [] if role_layout.real is None else [role_layout.real]
             members[role] = tuple(
-                Members(keys[b], *(jnp.asarray(column[b]) for column in columns)) for b in role_layout.buckets
+                Members(role_layout.in_bucket(keys, b), *(role_layout.in_bucket(column, b) for column in columns))
+                for b in role_layout.buckets
             )
         links = {name: self._link_arrays(name) for name in self.layout.links}
         masks = tuple(self._masks(phase) for phase in self.algorithm.phases)
         there = {role: found.availability for role, found in self.layout.roles.items()}
-        available = {role: jax.tree.map(jnp.asarray, a) for role, a in there.items() if a is not None}
+        available = {role: a for role, a in there.items() if a is not None}
         return Network(root, members, links, masks, called, self._served_by(), available)
 
     def _masks(self, phase: Phase) -> Masks | None:
         if phase.mechanism.spread != "masked":
             return None
         layout = self.layout.links[phase.links]
-        row = np.zeros(layout.graph.edges, np.int32)
-        for table in layout.into:
-            links = table.live & (table.edge < row.size)
-            row[table.edge[links]] = table.slot_row[links]
+        # In each shard, rows of other shards' messages are beyond the last, so that writing there does nothing.
+        row = np.full((self.layout.shards, layout.graph.edges), layout.slot_rows, np.int32)
+        for table in layout.out:
+            slot, column = np.nonzero(table.live & (table.edge < layout.graph.edges))
+            shard = column * self.layout.shards // table.live.shape[1]
+            row[shard, table.edge[slot, column]] = table.row[slot, column]
         pairs = masking_pairs(layout.graph)
         mechanism = phase.mechanism
         scale = {
-            name: jnp.asarray(mechanism.mask_scale / fixed_point_step(mechanism, name), self.dtype)
+            name: np.asarray(mechanism.mask_scale / fixed_point_step(mechanism, name), self.dtype)
             for name in GRID_TYPES
         }
-        return Masks(jnp.asarray(row[pairs.adds]), jnp.asarray(row[pairs.subtracts]), scale)
+        return Masks(row[:, pairs.adds].reshape(-1), row[:, pairs.subtracts].reshape(-1), scale)
 
     def _link_arrays(self, name: str) -> LinkArrays:
         layout = self.layout.links[name]
@@ -161,22 +167,20 @@ class Setup:
             at_first = np.concatenate([edge, *others])
 
         crew = self.crews.get(name)
-        lies = [None] * len(layout.into) if crew is None else [jnp.asarray(p.number) for p in crew.places]
+        lies = [None] * len(layout.into) if crew is None else [p.number for p in crew.places]
+        slotwise = self._needs_slot_rows(name)
 
-        def on_device(table: SlotTable, lie: Array | None = None) -> Slots:
-            weight = jnp.asarray(at_first[table.edge] if not varying else np.zeros(table.edge.shape), self.dtype)
-            return Slots(
-                Links(jnp.asarray(table.agent), jnp.asarray(table.live), weight),
-                jnp.asarray(table.row),
-                jnp.asarray(table.edge) if needs_edge else None,
-                jnp.asarray(table.slot_row) if self._needs_slot_rows(name) else None,
-                lie,
-            )
+        def needed(table: SlotTable, lie: Array | None = None) -> Slots:
+            weight = np.asarray(at_first[table.edge] if not varying else np.zeros(table.edge.shape), self.dtype)
+            links = Links(table.agent, table.live, weight)
+            return Slots(links, table.row, table.edge if needs_edge else None, table.slot_row if slotwise else None, lie)
 
         return LinkArrays(
-            tuple(map(on_device, layout.into, lies)),
-            tuple(map(on_device, layout.out)),
-            jax.tree.map(jnp.asarray, layout.graph) if varying else None,
+            tuple(map(needed, layout.into, lies)),
+            tuple(map(needed, layout.out)),
+            layout.graph if varying else None,
+            () if layout.halo is None else layout.halo.sends,
+            layout.slot_halo.sends if slotwise and layout.slot_halo is not None else (),
         )
 
     def _needs_slot_rows(self, links: str) -> bool:
@@ -187,16 +191,23 @@ class Setup:
         learner, predictor = self.algorithm.learner, self.algorithm.predictor
         if learner == predictor:
             return None
+        phase = self.serving()
+        layout = self.layout.links[phase.links]
+        if np.any(layout.graph.in_degree == 0):
+            lonely = int(np.argmin(layout.graph.in_degree)) % self.layout.roles[learner].agents
+            raise ConfigError(
+                f"{learner} {lonely} hears no {predictor} on {phase.links!r}, so that no model speaks for it; "
+                "link it to one"
+            )
+        rows = [table.row[1].reshape(self.layout.shards, -1) for table in layout.into]
+        return np.concatenate(rows, axis=1).reshape(-1)
+
+    def serving(self) -> Phase:
+        """Return the phase in which predictors speak to learners."""
+        learner, predictor = self.algorithm.learner, self.algorithm.predictor
         for phase in self.algorithm.phases:
             if (phase.source, phase.target) == (predictor, learner):
-                layout = self.layout.links[phase.links]
-                if np.any(layout.graph.in_degree == 0):
-                    lonely = int(np.argmin(layout.graph.in_degree)) % self.layout.roles[learner].agents
-                    raise ConfigError(
-                        f"{learner} {lonely} hears no {predictor} on {phase.links!r}, so that no model speaks for it; "
-                        "link it to one"
-                    )
-                return jnp.asarray(np.concatenate([table.row[1] for table in layout.into]))
+                return phase
         raise ContractError(
             f"algorithm {self.algorithm.name!r}: no phase leads from predictor {predictor!r} to learner {learner!r}"
         )
@@ -243,7 +254,7 @@ class Setup:
         )
 
         def of(bucket: slice) -> Memory:
-            count = role.order[bucket].size
+            count = bucket.stop - bucket.start
             found: Memory = jax.tree.map(lambda leaf: jnp.zeros((count, *leaf.shape), leaf.dtype), empty)
             return found
 
@@ -254,18 +265,21 @@ class Setup:
         rounds = self.channel.on(links).longest_delay + 1
         if rounds == 1:
             return None
-        spec, layout = self.specs[index], self.layout.links[links]
+        spec, layout, shards = self.specs[index], self.layout.links[links], self.layout.shards
         count, widths = self.row_count(index), self.packings[index].widths
         count += self.crews[links].links if links in self.crews else 0
+        halo = layout.slot_halo if spec.delivery == "per_slot" else layout.halo
+        count += 0 if halo is None else halo.rows
         width = sum(width * jnp.dtype(name).itemsize for name, width in widths.items())
         slots = sum(table.live.size for table in layout.into)
         limits.refuse_beyond(
-            rounds * (count * width + 8 * slots), f"messages that are up to {rounds - 1:,} rounds late"
+            rounds * (shards * count * width + 8 * slots), f"messages that are up to {rounds - 1:,} rounds late"
         )
+        shapes = [(rounds, t.live.shape[0], t.live.shape[1] // shards) for t in layout.into]
         return InFlight(
             {name: jnp.zeros((rounds * count, width), name) for name, width in widths.items()},
-            tuple(jnp.full((rounds, *t.live.shape), -1, jnp.int32) for t in layout.into),
-            tuple(jnp.zeros((rounds, *t.live.shape), self.dtype) for t in layout.into)
+            tuple(jnp.full(shape, -1, jnp.int32) for shape in shapes),
+            tuple(jnp.zeros(shape, self.dtype) for shape in shapes)
             if self.varying[links] and spec.delivery == "push"
             else None,
         )
@@ -275,7 +289,13 @@ class Setup:
         phase = self.algorithm.phases[index]
         if self.specs[index].delivery == "per_slot":
             return self.layout.links[phase.links].slot_rows
-        return self.layout.roles[phase.source].order.size
+        return self.layout.roles[phase.source].rows
+
+    def with_halo(self, network: Network, links: str, rows: Array, per_slot: bool = False) -> Array:
+        """Return messages, or what goes with them, followed by those that are read of other shards."""
+        layout, arrays = self.layout.links[links], network.links[links]
+        halo, sends = (layout.slot_halo, arrays.slot_halo) if per_slot else (layout.halo, arrays.halo)
+        return with_halo(halo, sends, self.layout.shards, rows)
 
     def links_now(self, network: Network, name: str, t: Array | None) -> LinksNow:
         """Return a link set in round t; None: at first, when every link is there."""
@@ -306,7 +326,12 @@ class Setup:
     def working(self, network: Network, t: Array) -> dict[str, Array]:
         """Return, of each role whose agents rest where they are away, which do not in round t, by position."""
         there = {role: self._there(network, role, t) for role in network.members if self.rests(role)}
-        return {role: who[self.layout.roles[role].order] for role, who in there.items() if who is not None}
+        return {role: who[self.ids(network, role)] for role, who in there.items() if who is not None}
+
+    def ids(self, network: Network, role: str) -> Array:
+        """Return the ids of a role's agents in the union, by position."""
+        found: Array = joined([members.ids(self.layout.roles[role].agents) for members in network.members[role]])
+        return found
 
     def rests(self, role: str) -> bool:
         """Whether agents of a role rest where they are away."""
@@ -327,8 +352,7 @@ class Setup:
         present = links.present if role == target else links.senders_present
         if present is not None:
             assert chosen is None  # links that vary have no cohorts
-            role_layout = self.layout.roles[role]
-            present = present[role_layout.order[role_layout.buckets[bucket]]]
+            present = present[members.ids(self.layout.roles[role].agents)]
         return runtime.make_view(
             agent=members.agent,
             round=links.round,
