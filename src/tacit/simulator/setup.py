@@ -173,7 +173,9 @@ class Setup:
         def needed(table: SlotTable, lie: Array | None = None) -> Slots:
             weight = np.asarray(at_first[table.edge] if not varying else np.zeros(table.edge.shape), self.dtype)
             links = Links(table.agent, table.live, weight)
-            return Slots(links, table.row, table.edge if needs_edge else None, table.slot_row if slotwise else None, lie)
+            return Slots(
+                links, table.row, table.edge if needs_edge else None, table.slot_row if slotwise else None, lie
+            )
 
         return LinkArrays(
             tuple(map(needed, layout.into, lies)),

@@ -36,6 +36,7 @@ from tacit.simulator.progress import Interrupts, Progress
 from tacit.simulator.readings import readings_of
 from tacit.simulator.round_metrics import Noted, RoundMetrics, all_noted, private_clip
 from tacit.simulator.shards.devices import devices_asked, loop_specs
+from tacit.simulator.shards.hosts import is_first, of_all
 from tacit.simulator.shards.partition import homes, refuse_liars
 from tacit.simulator.shards.programs import Programs
 from tacit.simulator.shards.split import Split, split
@@ -224,7 +225,7 @@ class Simulation:
     def run(self) -> Run:
         """Run all rounds, from a checkpoint where there is one, which no other run writes meanwhile."""
         path = self.options.checkpoint
-        with nullcontext() if path is None else writing_file(path):
+        with nullcontext() if path is None or not is_first() else writing_file(path):
             return self._run(path)
 
     def _run(self, path: Path | None) -> Run:
@@ -234,7 +235,7 @@ class Simulation:
         known = {} if alone is None else self._fingerprint(*alone)
         identity = None if path is None else DataIdentity(self.streams, rounds)
         log = checkpoints.Log(known, self._recorded_names(), len(self.answering), identity)
-        if path is not None and alone is not None and path.exists():
+        if path is not None and alone is not None and _is_there(path):
             loop = self._apart(checkpoints.load(path, log, alone[2]))
             if log.rounds > rounds:
                 raise ResultError(
@@ -245,19 +246,22 @@ class Simulation:
         programs.compile(self.network, loop, resident)
         jax.block_until_ready((loop, resident))
         begun = time.perf_counter()
-        with Progress(rounds, done, self.algorithm.name, self.options.progress) as bar, Interrupts() as interrupts:
+        shown = self.options.progress if is_first() else False
+        with Progress(rounds, done, self.algorithm.name, shown) as bar, Interrupts() as interrupts:
             for first, count, data in self.data.pieces(done, every, resident):
                 offset = np.int32(0 if self.data.period is None else first % self.data.period)
                 loop, trace = programs.advance(self.network, loop, data, offset, count)
                 log.add(int(count), trace.figures, trace.messages, trace.ratios, trace.took_part)
                 done = first + count
-                recorded = done % every == 0 or done == rounds
+                recorded, stopped = done % every == 0 or done == rounds, any(of_all(interrupts.asked))
                 if recorded:
                     log.record(done, self._recorded(loop))
-                if path is not None and (recorded or interrupts.asked):
-                    checkpoints.save(path, log, self._together(loop))
+                if path is not None and (recorded or stopped):
+                    whole = self._together(loop)
+                    if is_first():
+                        checkpoints.save(path, log, whole)
                 bar.at(done)
-                if interrupts.asked:
+                if stopped:
                     break
             jax.block_until_ready(loop)
             seconds = time.perf_counter() - begun
@@ -355,3 +359,12 @@ class Simulation:
             evaluated=self.options.evaluate,
             traffic=traffic,
         )
+
+
+def _is_there(path: Path) -> bool:
+    """Whether there is a checkpoint; refused where only some of several processes see it."""
+    seen = of_all(path.exists())
+    if any(seen) and not all(seen):
+        blind = [number for number, sees in enumerate(seen) if not sees]
+        raise ResultError(f"{path} is there, but not for processes {blind}; put it where all processes see it")
+    return all(seen)

@@ -89,7 +89,9 @@ class Programs:
         self._models_here = compiled(models, network, loop)
         self.seconds = time.perf_counter() - begun
 
-    def advance(self, network: Network, loop: LoopState, data: Tree, offset: Any, count: Any) -> tuple[LoopState, Trace]:
+    def advance(
+        self, network: Network, loop: LoopState, data: Tree, offset: Any, count: Any
+    ) -> tuple[LoopState, Trace]:
         """Run `count` rounds; round k of them reads data[(offset + k) mod length]."""
         assert self._advance is not None
         numbers = (self.devices.put(np.int32(number), EVERYWHERE) for number in (offset, count))
