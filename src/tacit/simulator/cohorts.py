@@ -213,7 +213,7 @@ class Cohorts:
         """Take the members of a cohort out of everybody: keys and ids, views, states."""
         (everyone,) = at.network.members[role]
         position = cohort.position
-        members = Members(*(leaf.at[position].get(mode="clip") for leaf in everyone))
+        members: Members = jax.tree.map(lambda leaf: leaf.at[position].get(mode="clip"), everyone)
         view = self.setup.view(role, at.links, 0, members, position)
         return members, view, jax.tree.map(lambda leaf: leaf.at[position].get(mode="clip"), states)
 

@@ -157,11 +157,8 @@ class Delivery:
         weights = np.concatenate([edge, own])
         if np.ptp(weights) > 0 or any(s.delivery == "per_slot" for s in self.setup.specs):
             return None
-        role, repeats, shards = (
-            self.setup.layout.roles[phase.source],
-            self.setup.layout.repeats,
-            self.setup.layout.shards,
-        )
+        repeats, roles, _, shards = self.setup.layout
+        role = roles[phase.source]
         everyone: Members = joined(list(at.network.members[phase.source]))
 
         def summed(rows: Array) -> Array:

@@ -134,11 +134,10 @@ class Engine:
         self.cohorts, self.delivery = Cohorts(self.setup), Delivery(self.setup)
         self.algorithm, self.layout, self.specs = self.setup.algorithm, layout, self.setup.specs
 
-    def network(
-        self, seed: int, data_size: np.ndarray, put: Callable[[Network], Network] = partial(jax.tree.map, jnp.asarray)
-    ) -> Network:
+    def network(self, seed: int, data_size: np.ndarray, put: Callable[[Network], Network] | None = None) -> Network:
         """Put agents and links on the device; `data_size` counts the samples of each learner, by id in the union."""
-        return put(self.setup.network(seed, data_size, self.cohorts.tables()))
+        made = self.setup.network(seed, data_size, self.cohorts.tables())
+        return jax.tree.map(jnp.asarray, made) if put is None else put(made)
 
     def start(self, network: Network, params: Params, own: Params | None = None) -> LoopState:
         """First states of all agents, and empty channels; `own` are the learners' own parameters, (agents, ...)."""

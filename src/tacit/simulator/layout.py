@@ -8,7 +8,7 @@ in a bucket of one. All arrays here are host arrays of size O(agents + links).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -93,7 +93,7 @@ class RoleLayout(NamedTuple):
         """Agents of a shard."""
         return self.order.size // self.shards
 
-    def in_bucket(self, values: np.ndarray, bucket: slice) -> np.ndarray:
+    def in_bucket(self, values: Any, bucket: slice) -> Any:
         """Return the values, given by internal position, of a bucket's agents, shard after shard."""
         if self.shards == 1:
             return values[bucket]

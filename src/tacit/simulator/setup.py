@@ -19,7 +19,7 @@ from tacit.core.errors import ConfigError, ContractError
 from tacit.graphs import Channel, masking_pairs
 from tacit.privacy.noise.fixed_point import GRID_TYPES, fixed_point_step
 from tacit.simulator.inbox import Packed, Packing
-from tacit.simulator.layout import Layout, SlotTable
+from tacit.simulator.layout import Halo, Layout, SlotTable
 from tacit.simulator.loop_state import (
     Called,
     InFlight,
@@ -143,14 +143,14 @@ class Setup:
             return None
         layout = self.layout.links[phase.links]
         # In each shard, rows of other shards' messages are beyond the last, so that writing there does nothing.
-        row = np.full((self.layout.shards, layout.graph.edges), layout.slot_rows, np.int32)
+        row: Any = np.full((self.layout.shards, layout.graph.edges), layout.slot_rows, np.int32)
         for table in layout.out:
             slot, column = np.nonzero(table.live & (table.edge < layout.graph.edges))
             shard = column * self.layout.shards // table.live.shape[1]
             row[shard, table.edge[slot, column]] = table.row[slot, column]
         pairs = masking_pairs(layout.graph)
         mechanism = phase.mechanism
-        scale = {
+        scale: Any = {
             name: np.asarray(mechanism.mask_scale / fixed_point_step(mechanism, name), self.dtype)
             for name in GRID_TYPES
         }
@@ -170,26 +170,27 @@ class Setup:
         lies = [None] * len(layout.into) if crew is None else [p.number for p in crew.places]
         slotwise = self._needs_slot_rows(name)
 
-        def needed(table: SlotTable, lie: Array | None = None) -> Slots:
-            weight = np.asarray(at_first[table.edge] if not varying else np.zeros(table.edge.shape), self.dtype)
-            links = Links(table.agent, table.live, weight)
-            return Slots(
-                links, table.row, table.edge if needs_edge else None, table.slot_row if slotwise else None, lie
-            )
+        def needed(table: Any, lie: Any = None) -> Slots:
+            weight: Any = np.asarray(at_first[table.edge] if not varying else np.zeros(table.edge.shape), self.dtype)
+            edge, slot_row = table.edge if needs_edge else None, table.slot_row if slotwise else None
+            return Slots(Links(table.agent, table.live, weight), table.row, edge, slot_row, lie)
+
+        def sends(halo: Halo | None) -> Any:
+            return () if halo is None else halo.sends
 
         return LinkArrays(
             tuple(map(needed, layout.into, lies)),
             tuple(map(needed, layout.out)),
             layout.graph if varying else None,
-            () if layout.halo is None else layout.halo.sends,
-            layout.slot_halo.sends if slotwise and layout.slot_halo is not None else (),
+            sends(layout.halo),
+            sends(layout.slot_halo) if slotwise else (),
         )
 
     def _needs_slot_rows(self, links: str) -> bool:
         phases = zip(self.algorithm.phases, self.specs, strict=True)
         return any(p.links == links and (s.delivery == "per_slot" or s.addressed) for p, s in phases)
 
-    def _served_by(self) -> Array | None:
+    def _served_by(self) -> Any:
         learner, predictor = self.algorithm.learner, self.algorithm.predictor
         if learner == predictor:
             return None

@@ -56,10 +56,13 @@ class Devices:
     def _put(self, spec: P, leaf: Any) -> Array:
         assert self._mesh is not None
         if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            return jax.jit(jax.random.wrap_key_data)(self._put(spec, np.asarray(jax.random.key_data(leaf))))
+            keys: Array = jax.jit(jax.random.wrap_key_data)(self._put(spec, np.asarray(jax.random.key_data(leaf))))
+            return keys
         array = np.asarray(leaf)
         array = array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
-        return jax.make_array_from_callback(array.shape, NamedSharding(self._mesh, spec), lambda part: array[part])
+        place = NamedSharding(self._mesh, spec)
+        made: Array = jax.make_array_from_callback(array.shape, place, lambda part: array[part])
+        return made
 
     def own(self, values: np.ndarray) -> np.ndarray:
         """Return the part of an array over all agents that this process holds."""
@@ -76,7 +79,8 @@ class Devices:
         place = NamedSharding(self._mesh, spec)
 
         def whole(leaf: np.ndarray) -> Array:
-            return jax.make_array_from_process_local_data(place, leaf, (*lead, *leaf.shape[len(lead) :]))
+            made: Array = jax.make_array_from_process_local_data(place, leaf, (*lead, *leaf.shape[len(lead) :]))
+            return made
 
         return jax.tree.map(whole, tree)
 
@@ -117,7 +121,7 @@ def devices_asked(count: int | None) -> Devices:
 def network_specs(network: Network) -> Spec:
     """Return where the arrays of a network lie."""
     return Network(
-        root=EVERYWHERE,
+        root=EVERYWHERE,  # type: ignore[arg-type]
         members=AGENTS,  # type: ignore[arg-type]
         links={name: LinkArrays(SLOTS, SLOTS, EVERYWHERE, AGENTS, AGENTS) for name in network.links},  # type: ignore[arg-type]
         masks=tuple(None if m is None else Masks(AGENTS, AGENTS, EVERYWHERE) for m in network.masks),  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
-from tacit.core.contract import Array, Tree
+from tacit.core.contract import Array
 from tacit.simulator.layout import Halo
 
 AXIS = "shards"
@@ -25,11 +25,13 @@ def with_halo(halo: Halo | None, sends: Sequence[Array], shards: int, rows: Arra
     return jnp.concatenate(parts)
 
 
-def total(values: Tree, shards: int) -> Tree:
+def total(values: Array, shards: int) -> Array:
     """Return sums over the shards."""
-    return values if shards == 1 else jax.lax.psum(values, AXIS)
+    found: Array = values if shards == 1 else jax.lax.psum(values, AXIS)
+    return found
 
 
 def largest(value: Array, shards: int) -> Array:
     """Return the largest value of all shards."""
-    return value if shards == 1 else jax.lax.pmax(value, AXIS)
+    found: Array = value if shards == 1 else jax.lax.pmax(value, AXIS)
+    return found

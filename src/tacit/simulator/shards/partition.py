@@ -71,7 +71,8 @@ def _agents(layout: Layout, ends: Mapping[str, tuple[str, str]]) -> Agents:
     for role, found in layout.roles.items():
         first[role] = total
         total += found.order.size
-    kinds, bucket, width = np.empty(total, np.int64), np.empty(total, np.int64), []
+    kinds, bucket = np.empty(total, np.int64), np.empty(total, np.int64)
+    width: list[int] = []
     for number, (role, found) in enumerate(layout.roles.items()):
         kinds[first[role] : first[role] + found.order.size] = number
         heard = [links.into for name, links in layout.links.items() if ends[name][1] == role]

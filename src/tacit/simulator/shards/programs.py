@@ -26,13 +26,13 @@ from tacit.simulator.shards.split import Split
 class Trace(NamedTuple):
     """What is noted of each round of a chunk."""
 
-    figures: Array
+    figures: Any
     """(rounds, figures, repeats): the loss, then the score and the node's loss where asked for."""
-    messages: Array
+    messages: Any
     """(rounds or 1, phases, repeats): one row where the number never changes."""
-    ratios: Array
+    ratios: Any
     """(rounds, phases), as in `Tally`."""
-    took_part: tuple[Array, ...]
+    took_part: tuple[Any, ...]
     """Per phase that answers and is booked, (rounds, ...) as in `Tally`."""
 
 
@@ -68,7 +68,7 @@ class Programs:
     def start(self, network: Network, params: Params, own: Params | None) -> LoopState:
         """Return the first states."""
         params, own = (self.devices.put(tree, EVERYWHERE) for tree in (params, own))
-        first = partial(self.engine.start)
+        first = self.engine.start
         form = jax.eval_shape(first, network, params, own) if self.devices.count > 1 else None
         gives: Spec = None if form is None else loop_specs(form)
         takes = (network_specs(network), EVERYWHERE, EVERYWHERE)
@@ -81,7 +81,7 @@ class Programs:
         data = resident if resident is not None else self.data.abstract_chunk()
         number = self.devices.shapes(jax.ShapeDtypeStruct((), jnp.int32), EVERYWHERE)
         here, state = network_specs(network), loop_specs(loop)
-        trace = Trace(EVERYWHERE, EVERYWHERE, EVERYWHERE, SLOTS)  # type: ignore[arg-type]
+        trace = Trace(EVERYWHERE, EVERYWHERE, EVERYWHERE, (SLOTS,) * len(self.answering))
         takes = (here, state, self.data.where, EVERYWHERE, EVERYWHERE)
         advance = self.devices.program(self._rounds, takes, (state, trace))
         self._advance = compiled(advance, network, loop, data, number, number, donate=(1,))
@@ -100,7 +100,7 @@ class Programs:
         cut = Trace(found.figures[:count], found.messages, found.ratios[:count], self._who(found.took_part, count))
         return loop, cut
 
-    def _who(self, took_part: tuple[Array, ...], count: Any) -> tuple[Array, ...]:
+    def _who(self, took_part: tuple[Any, ...], count: Any) -> tuple[Any, ...]:
         """Return who took part, by positions on one device."""
         place = None if self.split is None else self.split.roles[self.engine.algorithm.learner].place
         return tuple(part[:count] if place is None else part[:count, place] for part in took_part)

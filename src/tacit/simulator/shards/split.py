@@ -7,6 +7,8 @@ in a shard. A padding agent has no link, and counts in no figure.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +17,10 @@ import numpy as np
 from tacit.core.contract import Phase
 from tacit.simulator.layout import Halo, Layout, LinkLayout, RoleLayout, SlotTable
 from tacit.simulator.loop_state import InFlight, LoopState
+
+
+Moves = list[Callable[[np.ndarray], np.ndarray]]
+"""Per bucket, what puts its agents into their other places."""
 
 
 class RoleSplit(NamedTuple):
@@ -50,13 +56,13 @@ class Split(NamedTuple):
     def together(self, loop: LoopState, phases: tuple[Phase, ...], per_slot: tuple[bool, ...]) -> LoopState:
         """Return a state of all shards as one device would hold it."""
 
-        def agents(role: str, axis: int) -> list[Callable[[np.ndarray], np.ndarray]]:
-            inverse = []
+        def agents(role: str, axis: int) -> Moves:
+            inverse: Moves = []
             for columns in self.roles[role].columns:
                 flat = columns.reshape(-1)
                 places = np.empty(int((flat >= 0).sum()), np.int64)
                 places[flat[flat >= 0]] = np.flatnonzero(flat >= 0)
-                inverse.append(lambda leaf, places=places: np.take(leaf, places, axis))
+                inverse.append(partial(np.take, indices=places, axis=axis))
             return inverse
 
         def rows(leaf: np.ndarray, known: Rows, rounds: int) -> np.ndarray:
@@ -70,9 +76,9 @@ class Split(NamedTuple):
     def apart(self, loop: LoopState, phases: tuple[Phase, ...], per_slot: tuple[bool, ...]) -> LoopState:
         """Return the state of one device as the shards hold it."""
 
-        def agents(role: str, axis: int) -> list[Callable[[np.ndarray], np.ndarray]]:
+        def agents(role: str, axis: int) -> Moves:
             columns = [np.maximum(found, 0).reshape(-1) for found in self.roles[role].columns]
-            return [lambda leaf, places=places: np.take(leaf, places, axis) for places in columns]
+            return [partial(np.take, indices=places, axis=axis) for places in columns]
 
         def rows(leaf: np.ndarray, known: Rows, rounds: int) -> np.ndarray:
             parts = leaf.reshape(rounds, -1, leaf.shape[1])[:, known.origin]
@@ -86,7 +92,7 @@ class Split(NamedTuple):
         def moved(parts: Any, role: str, axis: int = 0) -> Any:
             return tuple(jax.tree.map(f, part) for f, part in zip(agents(role, axis), parts, strict=True))
 
-        flying = []
+        flying: list[InFlight | None] = []
         for found, phase, slots in zip(loop.in_flight, phases, per_slot, strict=True):
             if found is None:
                 flying.append(None)
@@ -138,7 +144,7 @@ def _role_layout(role: RoleLayout, cut: RoleSplit, shards: int) -> RoleLayout:
         role.agents,
         role.order[np.maximum(cut.origin, 0)],
         cut.place[role.position].astype(np.int32),
-        tuple(slice(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)),
+        tuple(slice(a, b) for a, b in pairwise(ends)),
         role.cluster,
         role.availability,
         shards,
