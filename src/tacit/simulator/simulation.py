@@ -253,15 +253,15 @@ class Simulation:
                 loop, trace = programs.advance(self.network, loop, data, offset, count)
                 log.add(int(count), trace.figures, trace.messages, trace.ratios, trace.took_part)
                 done = first + count
-                recorded, stopped = done % every == 0 or done == rounds, any(of_all(interrupts.asked))
+                recorded = done % every == 0 or done == rounds
                 if recorded:
                     log.record(done, self._recorded(loop))
-                if path is not None and (recorded or stopped):
+                if path is not None and (recorded or any(of_all(interrupts.asked))):
                     whole = self._together(loop)
                     if is_first():
                         checkpoints.save(path, log, whole)
                 bar.at(done)
-                if stopped:
+                if any(of_all(interrupts.asked)):
                     break
             jax.block_until_ready(loop)
             seconds = time.perf_counter() - begun

@@ -83,7 +83,7 @@ class Programs:
         here, state = network_specs(network), loop_specs(loop)
         trace = Trace(EVERYWHERE, EVERYWHERE, EVERYWHERE, (SLOTS,) * len(self.answering))
         takes = (here, state, self.data.where, EVERYWHERE, EVERYWHERE)
-        advance = self.devices.program(self._rounds, takes, (state, trace))
+        advance = self.devices.program(self._advance_shard, takes, (state, trace))
         self._advance = compiled(advance, network, loop, data, number, number, donate=(1,))
         models = self.devices.program(self._models, (here, state), AGENTS)
         self._models_here = compiled(models, network, loop)
@@ -161,7 +161,7 @@ class Programs:
         found = joined(self.engine.models(network, loop))
         return found if self.split is not None else self._by_repeat(found)
 
-    def _rounds(
+    def _advance_shard(
         self, network: Network, loop: LoopState, data: Tree, offset: Array, count: Array
     ) -> tuple[LoopState, Trace]:
         length = jax.tree.leaves(data)[0].shape[0]

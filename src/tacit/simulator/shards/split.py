@@ -18,7 +18,6 @@ from tacit.core.contract import Phase
 from tacit.simulator.layout import Halo, Layout, LinkLayout, RoleLayout, SlotTable
 from tacit.simulator.loop_state import InFlight, LoopState
 
-
 Moves = list[Callable[[np.ndarray], np.ndarray]]
 """Per bucket, what puts its agents into their other places."""
 
