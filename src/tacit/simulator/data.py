@@ -176,5 +176,5 @@ class RoundData:
 
 def _resident_bytes() -> int:
     """Return how large data may be to be kept on the device."""
-    memory = jax.devices()[0].memory_stats()  # None on the CPU
+    memory = jax.local_devices()[0].memory_stats()  # None on the CPU
     return max(RESIDENT_BYTES, int(RESIDENT_SHARE * memory["bytes_limit"]) if memory else 0)

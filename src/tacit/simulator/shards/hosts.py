@@ -32,6 +32,7 @@ def join(coordinator: str | None = None, processes: int | None = None, process: 
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     try:
         jax.distributed.initialize(coordinator, processes, process)
+        of_all(True)  # the first exchange opens the connections, for which there is half a minute
     except (ValueError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
         raise ConfigError(
