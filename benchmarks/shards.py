@@ -49,9 +49,7 @@ def measure(kind: str, agents: int, devices: int) -> dict[str, Any]:
     method = tacit.algorithms.online_push_sum(tacit.objectives.logistic(l2=L2), step=STEP)
     seconds = []
     for _ in range(REPETITIONS):
-        run = tacit.simulate(
-            method, graph, stream, rounds=ROUNDS, record_every=ROUNDS, progress=False, devices=devices
-        )
+        run = tacit.simulate(method, graph, stream, rounds=ROUNDS, record_every=ROUNDS, progress=False, devices=devices)
         seconds.append(run.seconds / ROUNDS)
     halo = kept[0].layout.links["peers"].halo if kept else None
     return {

@@ -43,6 +43,11 @@ class Delivery:
             masked[name] = values.at[masks.adds].add(draw, mode="drop").at[masks.subtracts].add(-draw, mode="drop")
         return masked
 
+    def exchanged(self, at: PhaseContext, rows: Packed) -> Packed:
+        """Return the messages of a shard with those that it reads of others."""
+        per_slot = self.setup.specs[at.index].delivery == "per_slot"
+        return {name: self.setup.with_halo(at.network, at.phase.links, v, per_slot) for name, v in rows.items()}
+
     def told(self, at: PhaseContext, rows: Packed, kept: Packed | None) -> tuple[Packed, Packed | None]:
         """Return the messages with the lies behind them, and what liars keep for later rounds."""
         crew = self.setup.crews.get(at.phase.links)
@@ -86,8 +91,6 @@ class Delivery:
         self, at: PhaseContext, rows: Packed, departures: list[Departure] | None, in_flight: InFlight | None
     ) -> tuple[InFlight | None, Entries]:
         """Put what was sent under way and take out what arrives now."""
-        per_slot = self.setup.specs[at.index].delivery == "per_slot"
-        rows = {name: self.setup.with_halo(at.network, at.phase.links, v, per_slot) for name, v in rows.items()}
         if in_flight is None:
             return None, self._at_once(at, rows, departures)
         assert departures is not None  # a channel with delays is never reliable

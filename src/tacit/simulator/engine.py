@@ -145,9 +145,10 @@ class Engine:
 
     def send_buffers(self) -> SendBuffers:
         """Room for the messages of each phase, to be written in place round after round."""
+        phases = range(len(self.specs))
         return tuple(
-            {name: jnp.zeros((self.setup.row_count(index), width), name) for name, width in packing.widths.items()}
-            for index, packing in enumerate(self.setup.packings)
+            {name: jnp.zeros((rows, width), name) for name, width in packing.widths.items()}
+            for packing, rows in zip(self.setup.packings, map(self.setup.buffer_rows, phases), strict=True)
         )
 
     def states(self, role: str, loop: LoopState) -> tuple[State, ...]:
@@ -242,9 +243,10 @@ class Engine:
         repeat = None if in_turn else joined([members.repeat for members in at.network.members[phase.source]])
         self._note_sizes(at, context, sent.sizes, repeat)
         departures = self.delivery.departures(at, sent.addressed, takes_part)
-        heard, context.lies[at.index] = self.delivery.told(at, sent.rows, loop.lies[at.index])
+        rows = self.delivery.exchanged(at, sent.rows)
+        heard, context.lies[at.index] = self.delivery.told(at, rows, loop.lies[at.index])
         in_flight, entries = self.delivery.arrivals(at, heard, departures, loop.in_flight[at.index])
-        context.note(sent.rows, sent.cost, in_flight, self.delivery.count_sent(at, departures), sent.memories)
+        context.note(rows, sent.cost, in_flight, self.delivery.count_sent(at, departures), sent.memories)
         states[phase.target], context.padding[phase.target] = self._absorb(at, states[phase.target], entries)
         if any(p.answers == phase.links for p in self.algorithm.phases):
             now_reached = joined([jnp.any(e.arrived[1:], axis=0) for e in entries.buckets])
@@ -338,7 +340,8 @@ class Engine:
                 message = jax.tree.map(lambda m: m.reshape(m.shape[0] * m.shape[1], m.shape[2]), message)
             # Written in place, bucket by bucket: a concatenation would be recomputed or copied.
             for name, part in message.items():
-                rows[name] = jax.lax.dynamic_update_slice(rows[name], part, (first, 0)) if len(states) > 1 else part
+                apart = part.shape[0] < rows[name].shape[0]
+                rows[name] = jax.lax.dynamic_update_slice(rows[name], part, (first, 0)) if apart else part
             first += next(iter(message.values())).shape[0] if message else 0
             addressed.append(sent.addressed.reshape(-1))
             lists.append(sent.to)

@@ -143,7 +143,7 @@ class Setup:
             return None
         layout = self.layout.links[phase.links]
         # In each shard, rows of other shards' messages are beyond the last, so that writing there does nothing.
-        row: Any = np.full((self.layout.shards, layout.graph.edges), layout.slot_rows, np.int32)
+        row: Any = np.full((self.layout.shards, layout.graph.edges), np.iinfo(np.int32).max, np.int32)
         for table in layout.out:
             slot, column = np.nonzero(table.live & (table.edge < layout.graph.edges))
             shard = column * self.layout.shards // table.live.shape[1]
@@ -269,10 +269,8 @@ class Setup:
         if rounds == 1:
             return None
         spec, layout, shards = self.specs[index], self.layout.links[links], self.layout.shards
-        count, widths = self.row_count(index), self.packings[index].widths
+        count, widths = self.buffer_rows(index), self.packings[index].widths
         count += self.crews[links].links if links in self.crews else 0
-        halo = layout.slot_halo if spec.delivery == "per_slot" else layout.halo
-        count += 0 if halo is None else halo.rows
         width = sum(width * jnp.dtype(name).itemsize for name, width in widths.items())
         slots = sum(table.live.size for table in layout.into)
         limits.refuse_beyond(
@@ -298,7 +296,14 @@ class Setup:
         """Return messages, or what goes with them, followed by those that are read of other shards."""
         layout, arrays = self.layout.links[links], network.links[links]
         halo, sends = (layout.slot_halo, arrays.slot_halo) if per_slot else (layout.halo, arrays.halo)
-        return with_halo(halo, sends, self.layout.shards, rows)
+        own = layout.slot_rows if per_slot else self.layout.roles[self.ends[links][0]].rows
+        return with_halo(halo, sends, self.layout.shards, rows, own)
+
+    def buffer_rows(self, index: int) -> int:
+        """Return the rows of the array of a phase's messages, with those that are read of other shards."""
+        layout = self.layout.links[self.algorithm.phases[index].links]
+        halo = layout.slot_halo if self.specs[index].delivery == "per_slot" else layout.halo
+        return self.row_count(index) + (0 if halo is None else halo.rows)
 
     def links_now(self, network: Network, name: str, t: Array | None) -> LinksNow:
         """Return a link set in round t; None: at first, when every link is there."""
