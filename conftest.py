@@ -15,6 +15,10 @@ os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
 jax.config.update("jax_disable_most_optimizations", True)
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false".strip()
 
+# Programs of earlier runs would hide what is compiled, and tests write nothing outside of their folders.
+os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
+jax.config.update("jax_enable_compilation_cache", False)
+
 
 @pytest.fixture(autouse=True, scope="module")
 def _no_programs_left_behind() -> Iterator[None]:

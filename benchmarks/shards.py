@@ -38,7 +38,7 @@ def graph_of(kind: str, agents: int) -> tacit.graphs.Graph:
     return tacit.graphs.from_edges(agents, other[made.senders], other[made.receivers])
 
 
-def measure(kind: str, agents: int, devices: int) -> dict[str, Any]:
+def measure(kind: str, agents: int, devices: int, rounds: int) -> dict[str, Any]:
     """One cell, in this process or in this one and others."""
     from tacit.simulator import simulation
 
@@ -49,8 +49,8 @@ def measure(kind: str, agents: int, devices: int) -> dict[str, Any]:
     method = tacit.algorithms.online_push_sum(tacit.objectives.logistic(l2=L2), step=STEP)
     seconds = []
     for _ in range(REPETITIONS):
-        run = tacit.simulate(method, graph, stream, rounds=ROUNDS, record_every=ROUNDS, progress=False, devices=devices)
-        seconds.append(run.seconds / ROUNDS)
+        run = tacit.simulate(method, graph, stream, rounds=rounds, record_every=rounds, progress=False, devices=devices)
+        seconds.append(run.seconds / rounds)
     halo = kept[0].layout.links["peers"].halo if kept else None
     return {
         "graph": kind,
@@ -86,7 +86,7 @@ def in_processes(kind: str, agents: int, devices: int, processes: int) -> dict[s
 
 def alone(kind: str, agents: int, devices: int, processes: int) -> dict[str, Any]:
     """Measure one cell here, on one device: for tests."""
-    return {**measure(kind, agents, 1), "processes": processes, "devices": devices}
+    return {**measure(kind, agents, 1, ROUNDS), "processes": processes, "devices": devices}
 
 
 SMOKE = {"AGENTS": 30, "EACH": 30, "ROUNDS": 2, "REPETITIONS": 1, "DEVICES": (1,), "in_processes": alone}
@@ -115,22 +115,20 @@ def main() -> int:
 def _as_process(
     kind: str, agents: str, devices: str, coordinator: str, processes: str, process: str, rounds: str
 ) -> int:
-    global ROUNDS
-    ROUNDS = int(rounds)
     if int(processes) > 1:
         from tacit.simulator.shards.hosts import join
 
         join(coordinator, int(processes), int(process))
-    print(json.dumps(measure(kind, int(agents), int(devices))))
+    print(json.dumps(measure(kind, int(agents), int(devices), int(rounds))))
     return 0
 
 
 def _show(name: str, cell: dict[str, Any]) -> None:
     per_agent = 1e9 * cell["seconds_per_round"] / cell["agents"]
+    per_round, sent = 1e3 * cell["seconds_per_round"], cell["bytes_per_round"] / 1e6
     print(
-        f"{cell['graph']:<15} {name:<26} {cell['agents']:>9,} agents {1e3 * cell['seconds_per_round']:9.1f} ms a round, "
-        f"{per_agent:7.1f} ns per agent; {cell['rows_from_others']:>8,} rows for each device, "
-        f"{cell['bytes_per_round'] / 1e6:6.1f} MB in all",
+        f"{cell['graph']:<15} {name:<26} {cell['agents']:>9,} agents {per_round:9.1f} ms a round, {per_agent:7.1f} ns "
+        f"per agent; {cell['rows_from_others']:>8,} rows for each device, {sent:6.1f} MB in all",
         flush=True,
     )
 

@@ -15,7 +15,7 @@ from tacit.core.errors import GraphError
 from tacit.graphs.dynamics import Attendance, Scheduled
 from tacit.graphs.edges import LARGEST_DENSE, BoolArray, FloatArray, IntArray, one_sided, reverse_positions
 from tacit.graphs.graph import Graph
-from tacit.graphs.weights import TOLERANCE
+from tacit.graphs.weights import TOLERANCE, evaluate_exactly
 
 Side = Literal["sender", "receiver"]
 LARGEST_TABLE = 1 << 21
@@ -118,7 +118,8 @@ def row_sums(graph: Graph, t: int = 1) -> FloatArray:
       >>> tacit.graphs.row_sums(tacit.graphs.ring(5).with_weights("receiver")).round(6)
       array([1., 1., 1., 1., 1.])
     """
-    return np.asarray(graph.matrix(t).sum(axis=1), dtype=np.float64).ravel()
+    edge, own = _weights(graph, t)
+    return np.bincount(graph.receivers, edge, graph.agents) + own
 
 
 def column_sums(graph: Graph, t: int = 1) -> FloatArray:
@@ -133,7 +134,19 @@ def column_sums(graph: Graph, t: int = 1) -> FloatArray:
       >>> tacit.graphs.column_sums(tacit.graphs.star(3).with_weights("sender")).round(6)
       array([1., 1., 1.])
     """
-    return np.asarray(graph.matrix(t).sum(axis=0), dtype=np.float64).ravel()
+    edge, own = _weights(graph, t)
+    sums: FloatArray = np.bincount(graph.senders, edge, graph.columns).astype(np.float64, copy=False)
+    return sums if graph.sources is not None else sums + own
+
+
+def _weights(graph: Graph, t: int) -> tuple[FloatArray, FloatArray]:
+    """Return the weights of links, 0 where one is down, and of agents for themselves."""
+    if graph.weights is None:
+        raise GraphError(f"graph {graph.name!r} has no weights yet: use with_weights('sender'), for one")
+    live = None if graph.dynamics is None else graph.live_at(t)
+    return evaluate_exactly(
+        graph.weights.in_round(t), graph.senders, graph.receivers, graph.agents, live, sources=graph.sources
+    )
 
 
 def receiver_normalised(graph: Graph) -> bool:

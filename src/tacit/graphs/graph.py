@@ -172,7 +172,7 @@ class Graph:
         return self.receivers[order[start:stop]]
 
     @cached_property
-    def _by_sender(self) -> tuple[npt.NDArray[np.int64], IntArray]:
+    def _by_sender(self) -> tuple[IntArray, IntArray]:
         order = edge_lists.order_by_sender(self.senders)
         return order, self.senders[order]
 
@@ -374,7 +374,7 @@ class Graph:
             joined_clusters([g.clusters for g in graphs]),
         )
 
-    def _dynamics_of(self, order: npt.NDArray[np.int64]) -> Dynamics | None:
+    def _dynamics_of(self, order: IntArray) -> Dynamics | None:
         return Periodic(self.dynamics.table[:, order]) if isinstance(self.dynamics, Periodic) else self.dynamics
 
     def _refuse_two_roles(self, operation: str) -> None:

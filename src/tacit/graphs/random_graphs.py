@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from tacit.core.errors import GraphError
 from tacit.graphs.build import circulant_regular
-from tacit.graphs.edges import IntArray, refuse_large
+from tacit.graphs.edges import IntArray, refuse_large, split_keys, stable_order
 from tacit.graphs.graph import Graph
 
 Keys = npt.NDArray[np.int64]
@@ -52,8 +52,14 @@ def random_digraph(n: int, out_degree: int, seed: int, *, exact: bool = False) -
         _targets_by_rejection(rng, n, follower, np.where(dense, 1, degree)),
         _targets_by_shuffle(rng, n, follower, degree, np.flatnonzero(dense)),
     ]
-    senders, receivers = np.divmod(np.concatenate(keys), n)
-    return Graph.from_edges(n, senders, receivers, name=f"random_digraph({n}, {out_degree})")
+    links = np.concatenate(keys)
+    del keys
+    links.sort()
+    # Numbers are sender * n + receiver here: as if of the graph with every link turned round.
+    receivers, senders = split_keys(links, n)
+    del links
+    order = stable_order(receivers, n)
+    return Graph(n, senders[order], receivers[order], name=f"random_digraph({n}, {out_degree})")
 
 
 def erdos_renyi(n: int, p: float, seed: int, *, directed: bool = False) -> Graph:

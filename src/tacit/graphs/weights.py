@@ -187,8 +187,7 @@ def evaluate_exactly(
     sources: int | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """Return the same as `evaluate` in NumPy and double precision, for checks and reports."""
-    up = np.ones(len(senders), dtype=bool) if live is None else live
-    links = _Links(senders, receivers, up, agents, sources)
+    links = _Links(senders, receivers, live, agents, sources)
     return _evaluate(weights, links, _Backend(np, _bincount, np.float64))
 
 
@@ -196,6 +195,7 @@ class _Links(NamedTuple):
     senders: Any
     receivers: Any
     live: Any
+    """None: all."""
     agents: int
     sources: int | None
 
@@ -204,26 +204,26 @@ class _Backend(NamedTuple):
     xp: Any
     """jax.numpy or numpy."""
     total: Callable[[Any, Any, int], Any]
-    """(values, ids, number of ids) -> sum of the values of each id."""
+    """(values, ids, number of ids) -> sum of the values of each id; values None: their number."""
     dtype: Any
 
 
 def _evaluate(weights: Weights, links: _Links, backend: _Backend) -> tuple[Any, Any]:
     xp, total, dtype = backend
     senders, receivers, live, agents, sources = links
-    ones = live.astype(dtype)
+    ones = None if live is None else live.astype(dtype)
     no_self = xp.zeros(agents, dtype)
     self_count = 1 if sources is None else 0
     if weights.rule == "given":
         full = xp.asarray(weights.edge, dtype)
-        edge, own = xp.where(live, full, 0), xp.asarray(weights.own, dtype)
+        edge, own = _where(xp, live, full), xp.asarray(weights.own, dtype)
         if weights.absorbs == "neither":
             return edge, own
         side = senders if weights.absorbs == "sender" else receivers
         return edge, own + total(full - edge, side, agents)
     if weights.rule == "metropolis":
         degree = total(ones, receivers, agents)
-        edge = xp.where(live, 1 / (1 + xp.maximum(degree[receivers], degree[senders])), 0).astype(dtype)
+        edge = _where(xp, live, 1 / (1 + xp.maximum(degree[receivers], degree[senders]))).astype(dtype, copy=False)
         return edge, 1 - total(edge, receivers, agents)
     if weights.rule == "sender":
         side, size = senders, agents if sources is None else sources
@@ -231,16 +231,20 @@ def _evaluate(weights: Weights, links: _Links, backend: _Backend) -> tuple[Any, 
         side, size = receivers, agents
     # The maximum is for agents without a link between two roles: their share is never used.
     share = 1 / xp.maximum(self_count + total(ones, side, size), 1)
-    edge = xp.where(live, share[side], 0).astype(dtype)
+    edge = _where(xp, live, share[side]).astype(dtype, copy=False)
     return edge, no_self if sources is not None else share.astype(dtype)
+
+
+def _where(xp: Any, live: Any, weight: Any) -> Any:
+    return weight if live is None else xp.where(live, weight, 0)
 
 
 def _segment_sum(values: jax.Array, ids: jax.Array, size: int) -> jax.Array:
     return jax.ops.segment_sum(values, ids, num_segments=size)
 
 
-def _bincount(values: FloatArray, ids: IntArray, size: int) -> FloatArray:
-    return np.bincount(ids, weights=values, minlength=size).astype(np.float64)
+def _bincount(values: FloatArray | None, ids: IntArray, size: int) -> FloatArray:
+    return np.bincount(ids, weights=values, minlength=size).astype(np.float64, copy=False)
 
 
 def _absorbs(edge: FloatArray, own: FloatArray, senders: IntArray, receivers: IntArray, agents: int) -> Absorbs:

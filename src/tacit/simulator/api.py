@@ -18,6 +18,7 @@ from tacit.core.contract import Algorithm, Params
 from tacit.core.errors import ConfigError, TacitWarning
 from tacit.graphs import Channel
 from tacit.results.run import Run
+from tacit.runtime.program_cache import keep_programs
 from tacit.simulator.round_metrics import Noted
 from tacit.simulator.simulation import Evaluate, GraphSource, Options, Recorder, Simulation, StreamSource
 
@@ -55,7 +56,8 @@ def simulate(
     Graph, channel, data and settings are checked first: what cannot be run, or breaks a promise of privacy, is refused
     before round 0. In every round each learner is judged at the model with which it predicts, before it sees the
     round's data; then the phases of the algorithm follow. Ctrl-C ends the run after the current chunk with
-    ``partial=True``; what was done so far is valid.
+    ``partial=True``; what was done so far is valid. Compiled programs are kept in the user's cache folder, where the
+    next process finds them; ``JAX_ENABLE_COMPILATION_CACHE=false`` in the environment switches that off.
 
     Args:
       algorithm: A method, e.g. ``tacit.algorithms.online_push_sum(objective)``.
@@ -110,6 +112,7 @@ def simulate(
     _check_numbers(rounds, repeats, dtype, len(algorithm.phases) + len(figures))
     for name in sorted(record.keys() & {"consensus", *algorithm.diagnostics}):
         raise ConfigError(f"a record named {name!r} is asked for, but every such run has one: give it another name")
+    keep_programs()
     with jax.enable_x64(dtype == "float64"):
         options = Options(
             rounds=rounds,

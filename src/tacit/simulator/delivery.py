@@ -142,8 +142,9 @@ class Delivery:
         """Messages that left in this phase, per repeat: what is lost on the way was sent all the same."""
         layout = self.setup.layout
         if departures is None:
-            receivers = layout.links[at.phase.links].graph.receivers
-            per_repeat = np.bincount(receivers // layout.roles[at.phase.target].agents, minlength=layout.repeats)
+            # Links are in the order of their receivers.
+            agents, receivers = layout.roles[at.phase.target].agents, layout.links[at.phase.links].graph.receivers
+            per_repeat = np.diff(np.searchsorted(receivers, agents * np.arange(layout.repeats + 1)))
             return jnp.asarray(per_repeat, jnp.int32)
         counts = jnp.zeros(layout.repeats, jnp.int32)
         for members, departure in zip(at.network.members[at.phase.target], departures, strict=True):

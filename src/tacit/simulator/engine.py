@@ -38,6 +38,8 @@ from tacit.simulator.loop_state import (
 from tacit.simulator.setup import VIEW_AXES, PhaseContext, Setup
 from tacit.simulator.shards.exchange import largest, total
 
+AGENTS = "agents of a bucket"
+"""Axis over which a phase's maxima are taken."""
 Memories = tuple[Memory, ...] | None
 """Of a phase's sources, bucket by bucket; None where draws are independent."""
 
@@ -137,7 +139,12 @@ class Engine:
     def network(self, seed: int, data_size: np.ndarray, put: Callable[[Network], Network] | None = None) -> Network:
         """Put agents and links on the device; `data_size` counts the samples of each learner, by id in the union."""
         made = self.setup.network(seed, data_size, self.cohorts.tables())
-        return jax.tree.map(jnp.asarray, made) if put is None else put(made)
+        placed: Network = jax.device_put(made) if put is None else put(made)
+        return placed
+
+    def forget_tables(self) -> None:
+        """Free the slot tables of the host; there can be no other network then."""
+        self.layout = self.setup.layout = self.setup.without_tables()
 
     def start(self, network: Network, params: Params, own: Params | None = None) -> LoopState:
         """First states of all agents, and empty channels; `own` are the learners' own parameters, (agents, ...)."""
@@ -321,20 +328,31 @@ class Engine:
         after: list[Any] = []
         rows = dict(buffer)
         first = 0
-        one = partial(self._one_sends, at.phase, at.index)
+
+        def one(
+            key: Key, state: State, batch: Batch, view: View, memory: Memory | None, *counts: Array | None
+        ) -> tuple[OneSent, Array]:
+            sent = self._one_sends(at.phase, at.index, key, state, batch, view, memory)
+            cost = sent.cost
+            for counted in counts:
+                cost = cost if counted is None else jnp.where(counted, cost, 0)
+            # What is the same for all is not spread over the agents for its maximum: a compiler would fold that.
+            return sent, jax.lax.pmax(cost, AGENTS)
+
         for b, (members, state) in enumerate(zip(at.network.members[source], states, strict=True)):
             part = slices(batch, role.buckets[b]) if source == self.algorithm.learner else ()
             view = self.setup.view(source, at.links, b, members)
             memory = None if memories is None else memories[b]
-            sent = jax.vmap(one, in_axes=(0, 0, 0, VIEW_AXES, 0))(members.key, state, part, view, memory)
-            new, message, cost, kept = sent.state, sent.message, sent.cost, sent.memory
-            if takes_part is not None:
-                mine = takes_part[role.buckets[b]]
-                new, kept, cost = where(mine, new, state), where(mine, kept, memory), jnp.where(mine, cost, 0)
+            mine = None if takes_part is None else takes_part[role.buckets[b]]
+            each = jax.vmap(one, in_axes=(0, 0, 0, VIEW_AXES, 0, 0, 0), out_axes=(0, None), axis_name=AGENTS)
+            sent, cost = each(members.key, state, part, view, memory, mine, members.real)
+            new, message, kept = sent.state, sent.message, sent.memory
+            if mine is not None:
+                new, kept = where(mine, new, state), where(mine, kept, memory)
                 sent = sent._replace(sizes=jax.tree.map(lambda size, mine=mine: jnp.where(mine, size, 0), sent.sizes))
             after.append(kept)
-            cost, counted = members.counted((cost, sent.sizes))
-            costs.append(jnp.max(cost))
+            counted = members.counted(sent.sizes)
+            costs.append(cost)
             new_states.append(new)
             if spec.delivery == "per_slot":
                 message = jax.tree.map(lambda m: m.reshape(m.shape[0] * m.shape[1], m.shape[2]), message)

@@ -14,6 +14,7 @@ import numpy as np
 
 from tacit.core.errors import GraphError
 from tacit.graphs import Availability, Graph, Topology
+from tacit.graphs.edges import stable_order
 
 BUCKET_OVERHEAD = 300
 """What one more bucket costs per round, in slots mixed: a bucket must save more padding than this."""
@@ -24,8 +25,8 @@ def most_buckets(agents: int) -> int:
     return 8 if agents >= 50_000 else 4
 
 
-class SlotTable(NamedTuple):
-    """One side of a bucket's links; every array is (slots, agents of the bucket)."""
+class InTable(NamedTuple):
+    """Links into the agents of a bucket; arrays are (slots, agents of the bucket) but for the last two."""
 
     agent: np.ndarray
     """Id of the neighbour within its role and repeat, -1 for padding."""
@@ -34,9 +35,34 @@ class SlotTable(NamedTuple):
     edge: np.ndarray
     """Index into [links | self links | dead]: see `LinkLayout`."""
     row: np.ndarray
-    """In-side: row of the sender in the message array. Out-side: row in the array of per-slot messages."""
-    slot_row: np.ndarray
-    """In-side: row of this very link in the array of per-slot messages. Out-side: the same as `row`."""
+    """Row of the sender in the message array."""
+    first: np.ndarray
+    """Of each sender, row of its slot 0 in the array of per-slot messages."""
+    slot_of: np.ndarray
+    """Of each edge, its slot at the sender."""
+
+    @property
+    def slot_row(self) -> np.ndarray:
+        """Row of this very link in the array of per-slot messages; made anew, for most methods never."""
+        rows: np.ndarray = self.first[self.row]
+        rows += self.slot_of[self.edge]
+        return rows
+
+
+class OutTable(NamedTuple):
+    """Links out of the agents of a bucket, as in `InTable`."""
+
+    agent: np.ndarray
+    live: np.ndarray
+    edge: np.ndarray
+    first: np.ndarray
+    """Of each agent of the bucket, row of its slot 0 in the array of per-slot messages."""
+
+    @property
+    def row(self) -> np.ndarray:
+        """Row in the array of per-slot messages; made anew."""
+        rows: np.ndarray = self.first + np.arange(self.live.shape[0], dtype=np.int32)[:, None]
+        return rows
 
 
 class Halo(NamedTuple):
@@ -54,9 +80,9 @@ class LinkLayout(NamedTuple):
     """One link set: the edges as the graph lists them, then one self link per agent, then one dead link for padding."""
 
     graph: Graph
-    into: tuple[SlotTable, ...]
+    into: tuple[InTable, ...]
     """Per bucket of the target role."""
-    out: tuple[SlotTable, ...]
+    out: tuple[OutTable, ...]
     """Per bucket of the source role."""
     slot_rows: int
     """Rows of the array of per-slot messages."""
@@ -195,80 +221,89 @@ def _bucket_bounds(in_degree: np.ndarray) -> list[int]:
     return bounds[::-1]
 
 
-def _slots(
-    ends: np.ndarray, others: np.ndarray, edges: np.ndarray, role: RoleLayout, own: bool, dead: int
-) -> tuple[list[SlotTable], np.ndarray]:
-    """Tables of one side (in internal order) with `row` still holding union ids, and each edge's slot there.
+class Side(NamedTuple):
+    """Links of a bucket's agents on one side, as in `InTable` but for the ids."""
 
-    `ends[e]` is the agent on this side of edge e, `others[e]` the one on the other side.
+    agent: np.ndarray
+    live: np.ndarray
+    edge: np.ndarray
+
+
+def _slots(
+    ends: np.ndarray, others: np.ndarray, role: RoleLayout, own: bool, dead: int
+) -> tuple[list[Side], np.ndarray]:
+    """Tables of one side, bucket by bucket, with neighbours' ids in the union, and each edge's slot there.
+
+    `ends[e]` is the agent on this side of edge e, `others[e]` the one on the other side. The tables are parts of common
+    arrays, in which each edge is written once, wherever its bucket is.
     """
-    total = role.order.size
-    degree = np.bincount(ends, minlength=total)
-    first = np.concatenate([[0], np.cumsum(degree)[:-1]])
-    by_end = edges if np.all(np.diff(ends) >= 0) else np.argsort(ends, kind="stable")
-    slot = np.empty(ends.size, np.int32)
-    slot[by_end] = np.arange(ends.size) - first[ends[by_end]] + 1
-    tables = []
-    for bucket in role.buckets:
-        ids = role.order[bucket]
-        width = int(degree[ids].max(initial=0)) + 1
-        shape = (width, ids.size)
-        other = np.broadcast_to(ids, shape).copy() if own else np.zeros(shape, np.int32)
-        edge = np.full(shape, dead, np.int32)
-        live = np.zeros(shape, np.bool_)
-        if own:
-            edge[0] = edges.size + ids
-            live[0] = True
-        in_bucket = np.zeros(total, np.bool_)
-        in_bucket[ids] = True
-        mine = np.flatnonzero(in_bucket[ends]) if len(role.buckets) > 1 else edges
-        column = role.position[ends[mine]] - bucket.start
-        other[slot[mine], column] = others[mine]
-        edge[slot[mine], column] = mine
-        live[slot[mine], column] = True
-        tables.append(SlotTable(other, live, edge, other, other))
+    degree = np.bincount(ends, minlength=role.order.size)
+    slot = _numbered(ends, degree)
+    shapes = [(int(degree[role.order[b]].max(initial=0)) + 1, b.stop - b.start) for b in role.buckets]
+    starts = np.cumsum([0, *(slots * agents for slots, agents in shapes)])
+    other, edge = np.zeros(starts[-1], np.int32), np.full(starts[-1], dead, np.int32)
+    parts = list(zip(role.buckets, starts[:-1], starts[1:], shapes, strict=True))
+    if own:
+        for bucket, start, stop, shape in parts:
+            other[start:stop].reshape(shape)[:] = role.order[bucket]
+            edge[start : start + shape[1]] = ends.size + role.order[bucket]
+    first, step = np.empty((2, role.order.size), np.int32 if starts[-1] < 2**31 else np.int64)
+    for bucket, start, _, (_, agents) in parts:
+        first[role.order[bucket]] = start + np.arange(agents)
+        step[role.order[bucket]] = agents
+    place = slot * step[ends]
+    place += first[ends]
+    other[place] = others
+    edge[place] = np.arange(ends.size, dtype=np.int32)
+    live = edge != dead
+    tables = [Side(*(a[start:stop].reshape(shape) for a in (other, live, edge))) for _, start, stop, shape in parts]
     return tables, slot
 
 
+def _numbered(ends: np.ndarray, degree: np.ndarray) -> np.ndarray:
+    """Number the edges of each agent from 1 on, in the order given."""
+    first = np.cumsum(degree) - degree - 1
+    numbers = np.arange(ends.size, dtype=np.int32)
+    if np.all(ends[1:] >= ends[:-1]):
+        numbers -= first.astype(np.int32)[ends]
+        return numbers
+    order = stable_order(ends, degree.size)
+    numbers -= np.repeat(first.astype(np.int32), degree)
+    slot = np.empty(ends.size, np.int32)
+    slot[order] = numbers
+    return slot
+
+
 def _lay_out_links(graph: Graph, source: RoleLayout, target: RoleLayout, one_role: bool) -> LinkLayout:
-    edges = np.arange(graph.senders.size, dtype=np.int32)
-    dead = edges.size + (target.order.size if one_role else 0)
-    into, _ = _slots(graph.receivers, graph.senders, edges, target, one_role, dead)
-    out, out_slot = _slots(graph.senders, graph.receivers, edges, source, one_role, dead)
+    dead = graph.edges + (target.order.size if one_role else 0)
+    into, _ = _slots(graph.receivers, graph.senders, target, one_role, dead)
+    out, out_slot = _slots(graph.senders, graph.receivers, source, one_role, dead)
 
     # Per-slot messages lie bucket by bucket of the sender, agent by agent, slot by slot.
-    width = np.empty(source.order.size, np.int64)
     start = np.empty(source.order.size, np.int64)
     offset = 0
     for bucket, table in zip(source.buckets, out, strict=True):
         slots, agents = table.live.shape
-        width[bucket] = slots
         start[bucket] = offset + np.arange(agents) * slots
         offset += slots * agents
     if offset >= 2**31:
         raise GraphError(f"{offset} out-slots do not fit an index of 32 bits; use fewer agents or links")
+    first, slot_of = start.astype(np.int32), np.concatenate([out_slot, np.zeros(dead + 1 - graph.edges, np.int32)])
 
-    def sender_rows(table: SlotTable) -> SlotTable:
-        row = source.position[table.agent]
-        slot = np.zeros(table.live.shape, np.int64)
-        linked = table.live & (table.edge < edges.size)
-        slot[linked] = out_slot[table.edge[linked]]
-        return table._replace(
-            agent=np.where(table.live, table.agent % source.agents, -1).astype(np.int32),
-            row=row.astype(np.int32),
-            slot_row=(start[row] + slot).astype(np.int32),
-        )
-
-    def own_rows(table: SlotTable, bucket: slice) -> SlotTable:
-        slots, _ = table.live.shape
-        row = (start[bucket] + np.arange(slots)[:, None]).astype(np.int32)
-        agent = np.where(table.live, table.agent % target.agents, -1).astype(np.int32)
-        return table._replace(agent=agent, row=row, slot_row=row)
+    def ids(table: Side, role: RoleLayout) -> np.ndarray:
+        agent = table.agent if role.agents == role.order.size else table.agent % role.agents
+        return np.where(table.live, agent, np.int32(-1))
 
     return LinkLayout(
         graph,
-        tuple(map(sender_rows, into)),
-        tuple(own_rows(table, bucket) for table, bucket in zip(out, source.buckets, strict=True)),
+        tuple(
+            InTable(ids(table, source), table.live, table.edge, source.position[table.agent], first, slot_of)
+            for table in into
+        ),
+        tuple(
+            OutTable(ids(table, target), table.live, table.edge, first[bucket])
+            for table, bucket in zip(out, source.buckets, strict=True)
+        ),
         offset,
         one_role and bool(np.all(graph.in_degree == target.agents - 1)),
     )

@@ -30,11 +30,18 @@ class Slots(NamedTuple):
     """In-side: which of the liars' links it is, -1 where the sender is honest; None: nobody lies."""
 
 
+class OutSlots(NamedTuple):
+    """The same of the links out."""
+
+    links: Links
+    edge: Array | None
+
+
 class LinkArrays(NamedTuple):
     """A link set on the device."""
 
     into: tuple[Slots, ...]
-    out: tuple[Slots, ...]
+    out: tuple[OutSlots, ...]
     graph: Graph | None
     """Only where it varies over the rounds."""
     halo: tuple[Array, ...] = ()
@@ -52,10 +59,6 @@ class Members(NamedTuple):
     cluster: Array
     real: Array | None = None
     """False where the agent is padding of a shard; None: all are real."""
-
-    def ids(self, agents: int) -> Array:
-        """Return ids in the union of the repeats, of so many agents each."""
-        return self.repeat * agents + self.agent
 
     def counted(self, values: Tree) -> Tree:
         """Return values of which those of padding are 0."""
@@ -98,6 +101,14 @@ class Network(NamedTuple):
     """Position of the predictor that speaks for each learner; None where learners predict."""
     availability: Mapping[str, Availability]
     """Role -> which of its agents are there in a round, where not all are."""
+    order: Mapping[str, Array]
+    """Role -> id in the union of the repeats, by internal position."""
+    position: Array
+    """(repeats, learners) internal position, by id."""
+
+    def repeat_of(self, role: str, agents: int) -> Array:
+        """Return which repeat each agent of a role is in, by internal position; a repeat has so many."""
+        return self.order[role] // agents
 
 
 class InFlight(NamedTuple):

@@ -10,6 +10,7 @@ import numpy as np
 
 from tacit.core.contract import Algorithm, Array, Batch, Clip, Objective, Params
 from tacit.core.errors import ConfigError
+from tacit.metrics import consensus_distance
 from tacit.privacy.clipping import clipped_share
 from tacit.simulator.cohorts import Cohort
 from tacit.simulator.layout import RoleLayout
@@ -40,6 +41,10 @@ def all_noted(constraints: Noted, asked: Noted) -> Noted:
     for name in constraints.keys() & asked.keys():
         raise ConfigError(f"a figure named {name!r} is asked for, but a constraint is called so: give it another name")
     return {**constraints, **asked}
+
+
+consensus: Callable[[Params], Array] = jax.jit(jax.vmap(consensus_distance))
+"""How far the learners' models are apart, in each repeat."""
 
 
 class RoundMetrics:

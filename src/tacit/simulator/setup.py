@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -14,12 +15,12 @@ from tacit import runtime
 from tacit.attacks.crew import Crew
 from tacit.attacks.kinds import Attack
 from tacit.core import limits
-from tacit.core.contract import Algorithm, Array, Batch, Links, Memory, Params, Phase, View
+from tacit.core.contract import Algorithm, Array, Batch, Key, Links, Memory, Params, Phase, View
 from tacit.core.errors import ConfigError, ContractError
 from tacit.graphs import Channel, masking_pairs
 from tacit.privacy.noise.fixed_point import GRID_TYPES, fixed_point_step
 from tacit.simulator.inbox import Packed, Packing
-from tacit.simulator.layout import Halo, Layout, SlotTable
+from tacit.simulator.layout import Halo, InTable, Layout, OutTable
 from tacit.simulator.loop_state import (
     Called,
     InFlight,
@@ -29,10 +30,10 @@ from tacit.simulator.loop_state import (
     Masks,
     Members,
     Network,
+    OutSlots,
     PackedState,
     Slots,
     fixed_weights,
-    joined,
 )
 from tacit.simulator.shards.exchange import with_halo
 
@@ -59,6 +60,14 @@ class PhaseContext:
         if reached is None or working is None:
             return working if reached is None else reached
         return reached & working
+
+
+@partial(jax.jit, static_argnums=(1, 4))
+def _agent_keys(root: Key, role: int, repeat: Array, agent: Array, sizes: tuple[int, ...]) -> tuple[Key, ...]:
+    """Return the keys of the agents of one role, bucket by bucket of these sizes."""
+    keys = jax.vmap(lambda repeat, agent: runtime.agent_key(root, role, repeat, agent))(repeat, agent)
+    ends = np.cumsum(sizes)
+    return tuple(keys[end - size : end] for size, end in zip(sizes, ends, strict=True))
 
 
 class Setup:
@@ -104,7 +113,7 @@ class Setup:
         layout = self.layout.links[name]
         source, target = self.ends[name]
 
-        def side(tables: tuple[SlotTable, ...], mine: bool) -> Links:
+        def side(tables: Sequence[InTable | OutTable], mine: bool) -> Links:
             return runtime.empty_links((tables[0].live.shape[0] if mine else 1,), self.dtype)
 
         view: View = jax.eval_shape(
@@ -123,20 +132,32 @@ class Setup:
                 continue
             ids = role_layout.order
             agent, repeat = ids % role_layout.agents, ids // role_layout.agents
-            index = self._role_index[role]
-            keys = jax.vmap(lambda r, a, role=index: runtime.agent_key(root, role, r, a))(repeat, agent)
             size = data_size[ids] if role == self.algorithm.learner else np.zeros(ids.size, np.int32)
             columns = [agent, repeat, size, role_layout.cluster[ids]]
             columns += [] if role_layout.real is None else [role_layout.real]
-            members[role] = tuple(
-                Members(role_layout.in_bucket(keys, b), *(role_layout.in_bucket(column, b) for column in columns))
-                for b in role_layout.buckets
-            )
+            parts = [[role_layout.in_bucket(column, b) for column in columns] for b in role_layout.buckets]
+            who, of = (np.concatenate([part[k] for part in parts]) for k in (0, 1))
+            keys = _agent_keys(root, self._role_index[role], of, who, tuple(part[0].size for part in parts))
+            members[role] = tuple(Members(key, *part) for key, part in zip(keys, parts, strict=True))
         links = {name: self._link_arrays(name) for name in self.layout.links}
         masks = tuple(self._masks(phase) for phase in self.algorithm.phases)
         there = {role: found.availability for role, found in self.layout.roles.items()}
         available = {role: a for role, a in there.items() if a is not None}
-        return Network(root, members, links, masks, called, self._served_by(), available)
+        order: Any = {role: self.layout.roles[role].order for role in members}
+        position: Any = self.layout.roles[self.algorithm.learner].position.reshape(self.layout.repeats, -1)
+        return Network(root, members, links, masks, called, self._served_by(), available, order, position)
+
+    def without_tables(self) -> Layout:
+        """Return the layout with the shapes of its slot tables alone: they are large, and on the device by then."""
+        if self.crews:  # liars look at them in every trace
+            return self.layout
+
+        def shapes(tables: Any) -> Any:
+            return jax.tree.map(lambda column: jax.ShapeDtypeStruct(column.shape, column.dtype), tables)
+
+        found = self.layout.links.items()
+        links = {name: one._replace(into=shapes(one.into), out=shapes(one.out)) for name, one in found}
+        return self.layout._replace(links=links)
 
     def _masks(self, phase: Phase) -> Masks | None:
         if phase.mechanism.spread != "masked":
@@ -160,30 +181,34 @@ class Setup:
         layout = self.layout.links[name]
         varying = self.varying[name]
         needs_edge = varying or not self.channel.on(name).reliable
-        at_first = np.zeros(layout.graph.edges + layout.graph.agents + 1)
+        at_first = np.zeros(0, self.dtype)
         if not varying:
             edge, own = fixed_weights(layout.graph)
             others = [own, [0.0]] if layout.graph.sources is None else [[0.0]]
-            at_first = np.concatenate([edge, *others])
+            at_first = np.concatenate([edge, *others], dtype=self.dtype, casting="same_kind")
 
-        crew = self.crews.get(name)
+        def links(table: Any) -> Links:
+            weight = np.zeros(table.edge.shape, self.dtype) if varying else at_first[table.edge]
+            return Links(table.agent, table.live, weight)
+
+        crew, by_slot = self.crews.get(name), self._needs_slot_rows(name)
         lies = [None] * len(layout.into) if crew is None else [p.number for p in crew.places]
-        slotwise = self._needs_slot_rows(name)
 
-        def needed(table: Any, lie: Any = None) -> Slots:
-            weight: Any = np.asarray(at_first[table.edge] if not varying else np.zeros(table.edge.shape), self.dtype)
-            edge, slot_row = table.edge if needs_edge else None, table.slot_row if slotwise else None
-            return Slots(Links(table.agent, table.live, weight), table.row, edge, slot_row, lie)
+        def edge_of(table: Any) -> Any:
+            return table.edge if needs_edge else None
+
+        def into(table: Any, lie: Any) -> Slots:
+            return Slots(links(table), table.row, edge_of(table), table.slot_row if by_slot else None, lie)
 
         def sends(halo: Halo | None) -> Any:
             return () if halo is None else halo.sends
 
         return LinkArrays(
-            tuple(map(needed, layout.into, lies)),
-            tuple(map(needed, layout.out)),
+            tuple(map(into, layout.into, lies)),
+            tuple(OutSlots(links(table), edge_of(table)) for table in layout.out),
             layout.graph if varying else None,
             sends(layout.halo),
-            sends(layout.slot_halo) if slotwise else (),
+            sends(layout.slot_halo) if by_slot else (),
         )
 
     def _needs_slot_rows(self, links: str) -> bool:
@@ -319,7 +344,7 @@ class Setup:
         own_weight = [graph.self_weight] if arrays.graph.sources is None else []
         weight = jnp.concatenate([graph.edge_weight, *own_weight, jnp.zeros(1, self.dtype)])
 
-        def current(slots: Slots) -> Links:
+        def current(slots: Slots | OutSlots) -> Links:
             assert slots.edge is not None
             return Links(slots.links.agent, live[slots.edge], weight[slots.edge])
 
@@ -334,12 +359,7 @@ class Setup:
     def working(self, network: Network, t: Array) -> dict[str, Array]:
         """Return, of each role whose agents rest where they are away, which do not in round t, by position."""
         there = {role: self._there(network, role, t) for role in network.members if self.rests(role)}
-        return {role: who[self.ids(network, role)] for role, who in there.items() if who is not None}
-
-    def ids(self, network: Network, role: str) -> Array:
-        """Return the ids of a role's agents in the union, by position."""
-        found: Array = joined([members.ids(self.layout.roles[role].agents) for members in network.members[role]])
-        return found
+        return {role: who[network.order[role]] for role, who in there.items() if who is not None}
 
     def rests(self, role: str) -> bool:
         """Whether agents of a role rest where they are away."""
@@ -360,7 +380,7 @@ class Setup:
         present = links.present if role == target else links.senders_present
         if present is not None:
             assert chosen is None  # links that vary have no cohorts
-            present = present[members.ids(self.layout.roles[role].agents)]
+            present = present[members.agent + members.repeat * self.layout.roles[role].agents]
         return runtime.make_view(
             agent=members.agent,
             round=links.round,

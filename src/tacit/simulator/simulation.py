@@ -107,6 +107,8 @@ class Simulation:
             refuse_liars(self.liars)
             self.split = split(layout, homes(layout, ends, devices.count), ends, devices.count)
             layout = self.split.layout
+        if self.split is None or options.checkpoint is None:  # its tables are large
+            del self.layout
         learners = layout.roles[algorithm.learner]
         self.data = RoundData(self.streams, learners, repeats, options.rounds, dtype, algorithm.prepare, devices)
         runtime.check_preparation(algorithm, self.data.as_given)
@@ -138,13 +140,15 @@ class Simulation:
             self.metrics,
             devices,
             self.split,
-            self.learners,
             self.honest,
             options.evaluate,
         )
         self.answering = self.programs.answering
         self._check_participation()
         self.network = self.programs.network(options.seed, self._data_size)
+        self.engine.forget_tables()
+        if self.split is not None:
+            self.split = self.programs.split = self.split._replace(layout=self.engine.layout)
 
     @property
     def _data_size(self) -> np.ndarray:

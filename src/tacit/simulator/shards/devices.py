@@ -39,7 +39,7 @@ class Devices:
     def put(self, tree: Tree, specs: Spec) -> Tree:
         """Put host arrays on the devices, each on those that need it."""
         if self._mesh is None:
-            return jax.tree.map(jnp.asarray, tree)
+            return jax.device_put(tree)
         return jax.tree.map(self._put, jax.tree.broadcast(specs, tree, is_leaf=_is_spec), tree, is_leaf=_is_spec)
 
     def shapes(self, tree: Tree, specs: Spec) -> Tree:
@@ -75,7 +75,7 @@ class Devices:
     def put_own(self, tree: Tree, spec: P, lead: tuple[int, ...]) -> Tree:
         """Put the rows that this process holds on its devices; `lead` are the leading axes of all together."""
         if self._mesh is None:
-            return jax.tree.map(jnp.asarray, tree)
+            return jax.device_put(tree)
         place = NamedSharding(self._mesh, spec)
 
         def whole(leaf: np.ndarray) -> Array:
@@ -128,6 +128,8 @@ def network_specs(network: Network) -> Spec:
         called=EVERYWHERE,  # type: ignore[arg-type]
         served_by=AGENTS,  # type: ignore[arg-type]
         availability=EVERYWHERE,  # type: ignore[arg-type]
+        order=AGENTS,  # type: ignore[arg-type]
+        position=EVERYWHERE,  # type: ignore[arg-type]
     )
 
 

@@ -12,13 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit.core.contract import Array, Params, Tree
-from tacit.metrics import consensus_distance
 from tacit.runtime.programs import compiled
 from tacit.simulator.data import RoundData
 from tacit.simulator.engine import Engine, Tally
-from tacit.simulator.layout import RoleLayout
 from tacit.simulator.loop_state import LoopState, Network, SendBuffers, joined
-from tacit.simulator.round_metrics import RoundMetrics
+from tacit.simulator.round_metrics import RoundMetrics, consensus
 from tacit.simulator.shards.devices import AGENTS, EVERYWHERE, SLOTS, Devices, Spec, loop_specs, network_specs
 from tacit.simulator.shards.split import Split
 
@@ -46,17 +44,15 @@ class Programs:
         metrics: RoundMetrics,
         devices: Devices,
         split: Split | None,
-        learners: RoleLayout,
         honest: np.ndarray,
         evaluate: str,
     ) -> None:
-        """Take the parts of a simulation; `learners` is their layout on one device."""
+        """Take the parts of a simulation."""
         self.engine, self.data, self.metrics, self.devices, self.split = engine, data, metrics, devices, split
         self.answering = [k for k in range(len(engine.algorithm.phases)) if engine.books_answers(k)]
-        self._honest, self._evaluate, self._learners = honest, evaluate, learners
+        self._honest, self._evaluate = honest, evaluate
         self._models_here: Callable[..., Params] | None = None
         self._advance: Callable[..., tuple[LoopState, Trace]] | None = None
-        self._consensus: Callable[[Params], Array] = jax.jit(jax.vmap(consensus_distance))
         self._others: dict[str, Callable[..., Any]] = {}
         self.seconds = 0.0
         """That compiling took."""
@@ -72,7 +68,9 @@ class Programs:
         form = jax.eval_shape(first, network, params, own) if self.devices.count > 1 else None
         gives: Spec = None if form is None else loop_specs(form)
         takes = (network_specs(network), EVERYWHERE, EVERYWHERE)
-        loop: LoopState = jax.jit(self.devices.program(first, takes, gives))(network, params, own)
+        loop: LoopState = compiled(self.devices.program(first, takes, gives), network, params, own)(
+            network, params, own
+        )
         return loop
 
     def compile(self, network: Network, loop: LoopState, resident: Tree | None) -> None:
@@ -109,12 +107,12 @@ class Programs:
         """Return models with leading axes (repeats, agents), in the order of the graph."""
         assert self._models_here is not None
         found = self._models_here(network, loop)
-        return found if self.split is None else self._by_repeat(self._together(found))
+        return found if self.split is None else self._together(found)
 
     def consensus(self, network: Network, loop: LoopState, models: Params | None) -> np.ndarray:
         """Return (repeats,) the learners' distance from consensus."""
         if self.split is None:
-            return np.asarray(self._consensus(models))
+            return np.asarray(consensus(models))
 
         def apart(network: Network, loop: LoopState) -> Array:
             learners = network.members[self.engine.algorithm.learner]
@@ -130,12 +128,10 @@ class Programs:
         def shown(network: Network, loop: LoopState) -> dict[str, Array]:
             states, looks = self.engine.states(algorithm.learner, loop), algorithm.diagnostics.items()
             found = {name: joined([jax.vmap(f)(state) for state in states]) for name, f in looks}
-            return found if self.split is not None else self._by_repeat(found)
+            return found if self.split is not None else self._by_repeat(found, network.position)
 
         found = self._other("shown", shown, AGENTS, network, loop)
-        placed: dict[str, np.ndarray] = jax.tree.map(
-            np.asarray, found if self.split is None else self._by_repeat(self._together(found))
-        )
+        placed: dict[str, np.ndarray] = jax.tree.map(np.asarray, found if self.split is None else self._together(found))
         return placed
 
     def _other(self, name: str, function: Callable[..., Any], gives: Spec, network: Network, loop: LoopState) -> Any:
@@ -145,21 +141,20 @@ class Programs:
         return self._others[name](network, loop)
 
     def _together(self, found: Tree) -> Tree:
-        """Put values of all shards' learners into the internal order of one device, on the host."""
-        assert self.split is not None
-        place = self.split.roles[self.engine.algorithm.learner].place
-        return jax.tree.map(lambda m: m[place], self.devices.fetch(found))
+        """Put values of all shards' learners into the order of the graph, repeat by repeat, on the host."""
+        position = self.metrics.learners.position.reshape(self.metrics.repeats, -1)
+        return self._by_repeat(self.devices.fetch(found), position)
 
-    def _by_repeat(self, values: Tree) -> Tree:
+    def _by_repeat(self, values: Tree, position: Any) -> Tree:
         """Put values in internal order into the order of the graph, repeat by repeat, without those of liars."""
-        place = self._learners.position.reshape(self.metrics.repeats, -1)[:, self._honest]
+        place = position if self._honest.all() else position[:, self._honest]
         return jax.tree.map(lambda m: m[place], values)
 
     # -- of a shard ----------------------------------------------------------------------------------------------------
 
     def _models(self, network: Network, loop: LoopState) -> Params:
         found = joined(self.engine.models(network, loop))
-        return found if self.split is not None else self._by_repeat(found)
+        return found if self.split is not None else self._by_repeat(found, network.position)
 
     def _advance_shard(
         self, network: Network, loop: LoopState, data: Tree, offset: Array, count: Array

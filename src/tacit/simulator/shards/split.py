@@ -15,11 +15,30 @@ import jax
 import numpy as np
 
 from tacit.core.contract import Phase
-from tacit.simulator.layout import Halo, Layout, LinkLayout, RoleLayout, SlotTable
+from tacit.simulator.layout import Halo, Layout, LinkLayout, RoleLayout
 from tacit.simulator.loop_state import InFlight, LoopState
 
 Moves = list[Callable[[np.ndarray], np.ndarray]]
 """Per bucket, what puts its agents into their other places."""
+
+
+class InTable(NamedTuple):
+    """Links into the agents of a bucket of all shards, shard by shard, as in the layout that was cut."""
+
+    agent: np.ndarray
+    live: np.ndarray
+    edge: np.ndarray
+    row: np.ndarray
+    slot_row: np.ndarray
+
+
+class OutTable(NamedTuple):
+    """Links out of them."""
+
+    agent: np.ndarray
+    live: np.ndarray
+    edge: np.ndarray
+    row: np.ndarray
 
 
 class RoleSplit(NamedTuple):
@@ -154,13 +173,13 @@ def _role_layout(role: RoleLayout, cut: RoleSplit, shards: int) -> RoleLayout:
 def _split_links(
     links: LinkLayout, source: RoleLayout, target: RoleLayout, senders: RoleSplit, receivers: RoleSplit, one_role: bool
 ) -> tuple[LinkLayout, Rows, Rows]:
-    shards, begun = source.shards, np.concatenate([table.row[0] for table in links.out])
+    shards, begun = source.shards, np.concatenate([table.first for table in links.out])
     widths = np.concatenate(
         [np.full(b.stop - b.start, t.live.shape[0]) for b, t in zip(source.buckets, links.out, strict=True)]
     )
     starts, count = np.cumsum(widths) - widths, int(widths.sum())
     dead = links.graph.edges + (links.graph.agents if one_role else 0)
-    into: list[SlotTable] = []
+    into: list[Any] = []
     apart: list[tuple[np.ndarray, ...]] = []
     for bucket, table, columns in zip(target.buckets, links.into, receivers.columns, strict=True):
         column, shard = columns.reshape(-1), np.repeat(np.arange(shards), columns.shape[1])
@@ -173,7 +192,7 @@ def _split_links(
         away = live & (sender != shard)
         apart.append((np.broadcast_to(shard, live.shape)[away], sender[away], row[away], slot[away]))
         agent = np.where(live, table.agent[:, old], -1).astype(np.int32)
-        into.append(SlotTable(agent, live, np.where(there, table.edge[:, old], dead).astype(np.int32), row, slot))
+        into.append(InTable(agent, live, np.where(there, table.edge[:, old], dead).astype(np.int32), row, slot))
         apart[-1] = (*apart[-1], away)
     to, of, row, slot = (np.concatenate([found[k] for found in apart]) for k in range(4))
     halo, places = _halo(to, of, row, source.rows, shards)
@@ -184,14 +203,14 @@ def _split_links(
         into[b].row[away], into[b].slot_row[away] = places[first:last], slot_places[first:last]
         into[b] = into[b]._replace(row=into[b].row.astype(np.int32), slot_row=into[b].slot_row.astype(np.int32))
         first = last
-    out = []
+    out: list[Any] = []
     for bucket, table, columns in zip(source.buckets, links.out, senders.columns, strict=True):
         column = columns.reshape(-1)
         old, there = np.maximum(column, 0), column >= 0
         mine = starts[bucket] + np.arange(table.live.shape[0])[:, None]
         rows = np.tile(mine, (1, shards)).astype(np.int32)
         live, edge = table.live[:, old] & there, np.where(there, table.edge[:, old], dead).astype(np.int32)
-        out.append(SlotTable(np.where(live, table.agent[:, old], -1).astype(np.int32), live, edge, rows, rows))
+        out.append(OutTable(np.where(live, table.agent[:, old], -1).astype(np.int32), live, edge, rows))
     whole = LinkLayout(links.graph, tuple(into), tuple(out), count, links.uniform, halo, slot_halo)
     origin = np.maximum(senders.origin, 0).reshape(shards, -1)
     # Slot k of an agent is k rows behind its first one, before the cut as after it.
