@@ -188,7 +188,7 @@ class Setup:
             at_first = np.concatenate([edge, *others], dtype=self.dtype, casting="same_kind")
 
         def links(table: Any) -> Links:
-            weight = np.zeros(table.edge.shape, self.dtype) if varying else at_first[table.edge]
+            weight: Any = np.zeros(table.edge.shape, self.dtype) if varying else at_first[table.edge]
             return Links(table.agent, table.live, weight)
 
         crew, by_slot = self.crews.get(name), self._needs_slot_rows(name)

@@ -206,7 +206,7 @@ class Simulation:
         if evaluate not in get_args(Evaluate) or (evaluate == "cohort" and not cohorts):
             raise ConfigError(
                 f"evaluate is {evaluate!r}; expected 'everyone', or 'cohort' for a method that calls some of its "
-                "clients in each round, over fixed and reliable links, without node_loss"
+                "clients in each round, over fixed and reliable links, on one device (no devices), without node_loss"
             )
 
     def _recorded_names(self) -> list[str]:

@@ -204,13 +204,13 @@ def _split_links(
         into[b] = into[b]._replace(row=into[b].row.astype(np.int32), slot_row=into[b].slot_row.astype(np.int32))
         first = last
     out: list[Any] = []
-    for bucket, table, columns in zip(source.buckets, links.out, senders.columns, strict=True):
+    for bucket, sent, columns in zip(source.buckets, links.out, senders.columns, strict=True):
         column = columns.reshape(-1)
         old, there = np.maximum(column, 0), column >= 0
-        mine = starts[bucket] + np.arange(table.live.shape[0])[:, None]
+        mine = starts[bucket] + np.arange(sent.live.shape[0])[:, None]
         rows = np.tile(mine, (1, shards)).astype(np.int32)
-        live, edge = table.live[:, old] & there, np.where(there, table.edge[:, old], dead).astype(np.int32)
-        out.append(OutTable(np.where(live, table.agent[:, old], -1).astype(np.int32), live, edge, rows))
+        live, edge = sent.live[:, old] & there, np.where(there, sent.edge[:, old], dead).astype(np.int32)
+        out.append(OutTable(np.where(live, sent.agent[:, old], -1).astype(np.int32), live, edge, rows))
     whole = LinkLayout(links.graph, tuple(into), tuple(out), count, links.uniform, halo, slot_halo)
     origin = np.maximum(senders.origin, 0).reshape(shards, -1)
     # Slot k of an agent is k rows behind its first one, before the cut as after it.
