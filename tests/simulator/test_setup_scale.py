@@ -48,8 +48,8 @@ def texts(method: str, agents: int, repeats: int) -> list[str]:
     loop = jax.eval_shape(simulation.engine.start, network, simulation.params, None)
     found = [
         jax.jit(simulation.engine.start).lower(network, simulation.params, None),
-        jax.jit(simulation._advance).lower(network, loop, simulation.data.resident(), number, number),
-        jax.jit(simulation._models).lower(network, loop),
+        jax.jit(simulation.programs._advance_shard).lower(network, loop, simulation.data.resident(), number, number),
+        jax.jit(simulation.programs._models).lower(network, loop),
     ]
     return [program.as_text() for program in found]
 

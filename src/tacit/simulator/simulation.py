@@ -70,8 +70,8 @@ class Options:
     record_every: int | None
     checkpoint: Path | None
     progress: bool | None
-    devices: int | None
     liars: Mapping[int, Attack]
+    devices: int | None = None
 
     @property
     def every(self) -> int:
