@@ -253,6 +253,13 @@ class WholeStream(Stream):
         self.refuse_outside(start, stop)
         return jax.tree.map(lambda leaf: np.broadcast_to(leaf, (stop - start, *leaf.shape)), self._batch)
 
+    def rows(self, start: int, stop: int, agents: NDArray[Any]) -> Tree:
+        """Return the data sets of some agents once per round."""
+        self.refuse_outside(start, stop)
+        return jax.tree.map(
+            lambda leaf: np.broadcast_to(leaf[agents], (stop - start, len(agents), *leaf.shape[1:])), self._batch
+        )
+
 
 def whole(
     x: Any,
