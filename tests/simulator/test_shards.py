@@ -55,6 +55,13 @@ def test_every_method_is_the_same_on_several_devices(dtype: str, devices: str) -
     check(found, dtype)
 
 
+@pytest.mark.slow
+def test_settings_of_a_run_are_the_same_on_three_devices() -> None:
+    found = lines(started("-W", "ignore", "-m", "tests.simulator.sharded_settings", devices=3))
+    assert len(found) == 7
+    check(found, "float64")
+
+
 def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
