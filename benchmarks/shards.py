@@ -22,7 +22,7 @@ import tacit
 from benchmarks.figures import write
 from benchmarks.problem import DIM, L2, STEP
 
-AGENTS, EACH, ROUNDS, REPETITIONS, GOAL = 1_000_000, 50_000, 20, 3, 0.8
+AGENTS, EACH, ROUNDS, REPETITIONS, GOAL = 1_000_000, 50_000, 20, 2, 0.8
 DEVICES = (1, 2, 4, 8)
 GRAPHS = ("random_digraph", "small_world")
 ROW_BYTES = 4 * (DIM + 1)

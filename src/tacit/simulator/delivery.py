@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from tacit import runtime
-from tacit.core.contract import Array
+from tacit.core.contract import Array, Memory, State
 from tacit.privacy.noise import noise_words
 from tacit.privacy.noise.fixed_point import mask_draws
 from tacit.simulator.inbox import Packed
@@ -26,6 +27,27 @@ from tacit.simulator.loop_state import (
 )
 from tacit.simulator.setup import PhaseContext, Setup
 from tacit.simulator.shards.exchange import total
+
+Memories = tuple[Memory, ...] | None
+"""Of a phase's sources, bucket by bucket; None where draws are independent."""
+
+
+class Sent(NamedTuple):
+    """Everything that the agents of a role sent in a phase."""
+
+    rows: Packed
+    """All messages."""
+    addressed: Array | None
+    """Which out-slots are sent to, by their rows; None: every live one."""
+    states: tuple[State, ...]
+    cost: Array
+    """Of the dearest release."""
+    to: Array
+    """The outboxes' lists of addresses."""
+    memories: Memories
+    """Of the sources' noise."""
+    sizes: runtime.Sizes | None
+    """By the agents' positions."""
 
 
 class Delivery:

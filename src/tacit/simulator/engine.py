@@ -21,7 +21,7 @@ from tacit.attacks.kinds import Attack
 from tacit.core.contract import Algorithm, Array, Batch, Key, Memory, Params, Phase, State, View
 from tacit.graphs import Channel
 from tacit.simulator.cohorts import Cohort, Cohorts, OneSent, Pick
-from tacit.simulator.delivery import Delivery
+from tacit.simulator.delivery import Delivery, Memories, Sent
 from tacit.simulator.inbox import GatheredInbox, Packed, over_agents
 from tacit.simulator.layout import Layout
 from tacit.simulator.loop_state import (
@@ -40,8 +40,6 @@ from tacit.simulator.shards.exchange import largest, total
 
 AGENTS = "agents of a bucket"
 """Axis over which a phase's maxima are taken."""
-Memories = tuple[Memory, ...] | None
-"""Of a phase's sources, bucket by bucket; None where draws are independent."""
 
 
 class Tally(NamedTuple):
@@ -104,24 +102,6 @@ class RoundContext:
         self.ratios.append(ratio)
         self.in_flight.append(in_flight)
         self.messages.append(messages)
-
-
-class Sent(NamedTuple):
-    """Everything that the agents of a role sent in a phase."""
-
-    rows: Packed
-    """All messages."""
-    addressed: Array | None
-    """Which out-slots are sent to, by their rows; None: every live one."""
-    states: tuple[State, ...]
-    cost: Array
-    """Of the dearest release."""
-    to: Array
-    """The outboxes' lists of addresses."""
-    memories: Memories
-    """Of the sources' noise."""
-    sizes: runtime.Sizes | None
-    """By the agents' positions."""
 
 
 class Engine:
