@@ -46,8 +46,8 @@ def texts(method: str, agents: int, repeats: int) -> list[str]:
     loop = jax.eval_shape(simulation.engine.start, network, simulation.params, None)
     found = [
         jax.jit(simulation.engine.start).lower(network, simulation.params, None),
-        jax.jit(simulation.advance_rounds).lower(network, loop, simulation.data.resident(), number, number),
-        jax.jit(simulation.learnt_models).lower(network, loop),
+        jax.jit(simulation.programs.advance_shard).lower(network, loop, simulation.data.resident(), number, number),
+        jax.jit(simulation.programs.models_of_shard).lower(network, loop),
     ]
     return [program.as_text() for program in found]
 

@@ -133,8 +133,21 @@ def run(
     log: Annotated[
         list[str] | None, typer.Option(help="tensorboard=DIRECTORY or mlflow=TRACKING-URI: write curves there too.")
     ] = None,
+    coordinator: Annotated[
+        str | None, typer.Option(help="HOST:PORT of process 0, where several run the experiment together.")
+    ] = None,
+    processes: Annotated[int | None, typer.Option(min=1, help="Number of these processes.")] = None,
+    process: Annotated[int | None, typer.Option(min=0, help="Which of them this one is; 0 writes the results.")] = None,
+    cluster: Annotated[
+        bool, typer.Option("--cluster", help="Find the other processes by SLURM, Open MPI or Kubernetes.")
+    ] = False,
 ) -> None:
     """Run an experiment from a TOML file and write its directory (by default runs/NAME-OF-THE-FILE)."""
+    if cluster or (coordinator, processes, process) != (None, None, None):
+        from tacit.simulator.shards.hosts import join
+
+        if not join(coordinator, processes, process):
+            _follow(file, rounds, seed)
     _run_file(file, out, rounds, seed, [_tracker(asked) for asked in log or ()])
 
 
@@ -228,6 +241,15 @@ def _run_file(
     _leave(outcome)
 
 
+def _follow(file: Path, rounds: int | None, seed: int | None) -> NoReturn:
+    """Take part in a run whose results another process writes."""
+    from tacit.experiments import build, load
+    from tacit.experiments.execute import execute
+
+    execute(build(load(file, rounds=rounds, seed=seed), strict=False), None, progress=False)
+    raise typer.Exit
+
+
 def _execute(config: Any, out: Path | None, default: Path, trackers: Sequence[Callable[[Any], object]] = ()) -> Outcome:
     from tacit.experiments import build
     from tacit.experiments.execute import execute
@@ -237,7 +259,7 @@ def _execute(config: Any, out: Path | None, default: Path, trackers: Sequence[Ca
     problem = build(config, strict=False)
     settings = config.run
     agents = problem.stream(settings.seed).agents
-    if agents * settings.repeats <= SMALL and "NPROC" not in os.environ:
+    if agents * settings.repeats <= SMALL and "NPROC" not in os.environ and settings.devices in (None, 1):
         os.environ.setdefault("PJRT_NPROC", "1")
     planned = problem.references
     beside = f" and {counted(len(planned.runs), 'reference')}" if planned.runs else ""

@@ -1,6 +1,6 @@
 """An experiment as a TOML file: read, checked, and turned into named choices.
 
-    [run]        name, rounds, repeats, seed, dtype, channel, regret_points, node_loss, record_every, memory
+    [run]        name, rounds, repeats, seed, dtype, channel, regret_points, node_loss, record_every, devices, memory
     [graph]      kind and its parameters; weights, dynamics, clusters, availability
     [stream]     kind and its parameters; for data sets and files also partition, batch, ...
     [objective]  kind and its parameters

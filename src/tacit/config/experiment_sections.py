@@ -59,6 +59,8 @@ class RunSettings(Section):
     node_loss: int | None = Field(default=None, ge=0)
     """An agent whose model is also judged on the data of all agents."""
     record_every: int | None = Field(default=None, ge=1, le=limits.MOST_ROUNDS)
+    devices: int | None = Field(default=None, ge=1)
+    """JAX's devices over which agents are split; without it one, or all where several processes run together."""
     references: bool = True
     """Whether private methods are also run without noise and alone, and compared with a constant."""
     memory: float | None = Field(default=None, gt=0, le=limits.MOST_GIB)

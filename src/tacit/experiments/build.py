@@ -169,6 +169,7 @@ class Problem:
                 node_loss=settings.node_loss,
                 record_every=settings.record_every,
                 progress=progress,
+                devices=settings.devices,
                 liars=self.liars_of(settings.seed),
             )
 

@@ -48,6 +48,7 @@ def simulate(
     record_every: int | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
+    devices: int | None = None,
     liars: Mapping[int, Attack] = HONEST,
 ) -> Run:
     """Run an algorithm over a graph and a stream, all agents and repeats at once.
@@ -84,6 +85,8 @@ def simulate(
       checkpoint: File to which the state is saved on the way. A run that finds it goes on from there and ends with the
         same figures as one that was never stopped; it is refused for another run or other data.
       progress: Whether to show a bar; None: on a terminal.
+      devices: Number of JAX's devices over which agents are split, with their states, data and links; the figures are
+        those of one device but for rounding. None: one, or all where several processes run together. Not with liars.
       liars: Number of a learner -> how it lies, e.g. ``{3: tacit.attacks.sign_flip()}``. All figures, models and
         regrets of the run are then those of the others.
 
@@ -125,6 +128,7 @@ def simulate(
             record_every=record_every,
             checkpoint=None if checkpoint is None else Path(checkpoint),
             progress=progress,
+            devices=devices,
             liars=liars,
         )
         run = Simulation(algorithm, graph, stream, options).run()

@@ -2,8 +2,8 @@
 
 A phase *calls* if its outbox names whom it is for (`to=`) and a later phase `answers` it: only those who were called
 work, and their answers are all that the callers hear. Here these agents are gathered, run and written back, instead of
-running everybody and masking. It is done where every agent has one caller on fixed links over a reliable channel, and
-nobody lies; elsewhere the engine runs everybody, which gives the same trajectory.
+running everybody and masking. It is done on one device where every agent has one caller on fixed links over a reliable
+channel, and nobody lies; elsewhere the engine runs everybody, which gives the same trajectory.
 """
 
 from __future__ import annotations
@@ -82,6 +82,7 @@ class Cohorts:
         same_links = [p for p in algorithm.phases if p.links == phase.links]
         return (
             bool(answers)
+            and setup.layout.shards == 1
             and not setup.liars
             and spec.addressed
             and len(same_links) == 1
@@ -212,7 +213,7 @@ class Cohorts:
         """Take the members of a cohort out of everybody: keys and ids, views, states."""
         (everyone,) = at.network.members[role]
         position = cohort.position
-        members = Members(*(leaf.at[position].get(mode="clip") for leaf in everyone))
+        members: Members = jax.tree.map(lambda leaf: leaf.at[position].get(mode="clip"), everyone)
         view = self.setup.view(role, at.links, 0, members, position)
         return members, view, jax.tree.map(lambda leaf: leaf.at[position].get(mode="clip"), states)
 

@@ -14,6 +14,7 @@ import numpy as np
 from tacit.core.contract import Array, Batch, Tree
 from tacit.core.errors import DataError
 from tacit.simulator.layout import RoleLayout
+from tacit.simulator.shards.devices import EVERYWHERE, SLOTS, Devices, Spec
 from tacit.streams import Stream
 
 RESIDENT_BYTES, RESIDENT_SHARE = 2**30, 0.25
@@ -34,8 +35,10 @@ class RoundData:
         rounds: int,
         dtype: jnp.dtype,
         prepare: Callable[[Batch], Batch] | None = None,
+        devices: Devices | None = None,
     ) -> None:
         """Take one stream for all repeats, or one for each; `prepare` is done to every batch as it is put there."""
+        self._devices = devices or Devices(1)
         self.streams, self.learners, self.repeats, self.rounds, self.dtype = streams, learners, repeats, rounds, dtype
         self.shared = len(streams) < repeats or repeats == 1
         self.spec: Tree = jax.tree.map(self._leaf_spec, streams[0].batch_spec())
@@ -86,8 +89,9 @@ class RoundData:
 
     def abstract_chunk(self) -> Tree:
         """Return the shapes of a chunk."""
-        lead = (self.chunk, self.learners.agents * (1 if self.shared else self.repeats))
-        return jax.tree.map(lambda s: jax.ShapeDtypeStruct((*lead, *s.shape), s.dtype), self.spec)
+        lead = (self.chunk, self.learners.agents if self._repeated else self.learners.order.size)
+        chunk = jax.tree.map(lambda s: jax.ShapeDtypeStruct((*lead, *s.shape), s.dtype), self.spec)
+        return self._devices.shapes(chunk, self.where)
 
     def pieces(self, done: int, every: int, resident: Tree | None) -> Iterator[tuple[Any, Any, Tree]]:
         """(first round, number of rounds, data) up to each recorded round, reading ahead."""
@@ -112,34 +116,51 @@ class RoundData:
     def _fetch(self, first: int, count: int, padded: int) -> Tree:
         """Rounds first..first+count of every repeat on the device, in internal order, padded to a fixed length."""
 
-        def leaf(*parts: np.ndarray) -> Array:
-            data = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
-            if len(self.learners.buckets) > 1 and not self._repeated:
-                data = data[:, self.learners.order]
+        def leaf(data: np.ndarray) -> np.ndarray:
             if count < padded:
                 data = np.concatenate([data, np.zeros((padded - count, *data.shape[1:]), data.dtype)])
-            there: Array = jax.device_put(np.asarray(data, self._precise(data.dtype)))
-            return there
+            return np.asarray(data, self._precise(data.dtype))
 
         with jax.enable_x64(self.dtype == jnp.float64):  # a setting of the thread, and the reader has its own
-            found = jax.tree.map(leaf, *[s.chunk(first, first + count) for s in self.streams])
+            rows = jax.tree.map(leaf, self._rows(first, first + count))
+            lead = (padded, self.learners.agents if self._repeated else self.learners.order.size)
+            found = self._devices.put_own(rows, self.where, lead)
             return found if self._prepare is None else self._prepare(found)
+
+    def _rows(self, first: int, last: int) -> Tree:
+        """Return the rows that this process holds, of all of its learners in internal order."""
+        if self._repeated:
+            return self.streams[0].chunk(first, last)
+        ids = self._devices.own(self.learners.order)
+        repeat, agent = np.divmod(ids, self.learners.agents)
+        if len(self.streams) == 1:
+            return self.streams[0].rows(first, last, agent)
+        parts = [stream.rows(first, last, agent[repeat == r]) for r, stream in enumerate(self.streams)]
+        place = np.empty(ids.size, np.int64)
+        place[np.argsort(repeat, kind="stable")] = np.arange(ids.size)
+        in_turn = np.all(np.diff(repeat) >= 0)
+
+        def leaf(*found: np.ndarray) -> np.ndarray:
+            together = np.concatenate(found, axis=1)
+            return together if in_turn else together[:, place]
+
+        return jax.tree.map(leaf, *parts)
 
     # -- in compiled code ----------------------------------------------------------------------------------------------
 
-    def batch(self, data: Tree, index: Array, order: Array) -> Batch:
-        """Return everybody's batches of one round; `order` are the learners' ids in the union, by position."""
+    def batch(self, data: Tree, index: Array, agent: Array) -> Batch:
+        """Return everybody's batches of one round, given the learners' numbers."""
 
         def leaf(values: Array) -> Array:
             now: Array = jax.lax.dynamic_index_in_dim(values, index, keepdims=False)
-            return now[order % self.learners.agents] if self._repeated else now
+            return now[agent] if self._repeated else now
 
         return jax.tree.map(leaf, data)
 
-    def batches_of(self, data: Tree, index: Array, order: Array, position: Array) -> Batch:
+    def batches_of(self, data: Tree, index: Array, agent: Array, position: Array) -> Batch:
         """Return the batches of some learners, reading no others'."""
-        place = jnp.minimum(position, self.learners.order.size - 1)
-        place = order[place] % self.learners.agents if self._repeated else place
+        place = jnp.minimum(position, agent.size - 1)
+        place = agent[place] if self._repeated else place
         return jax.tree.map(lambda values: values[index, place], data)
 
     @property
@@ -147,8 +168,13 @@ class RoundData:
         """Whether all repeats read the same rows."""
         return self.shared and self.repeats > 1
 
+    @property
+    def where(self) -> Spec:
+        """Where the rows of a chunk lie."""
+        return EVERYWHERE if self._repeated else SLOTS
+
 
 def _resident_bytes() -> int:
     """Return how large data may be to be kept on the device."""
-    memory = jax.devices()[0].memory_stats()  # None on the CPU
+    memory = jax.local_devices()[0].memory_stats()  # None on the CPU
     return max(RESIDENT_BYTES, int(RESIDENT_SHARE * memory["bytes_limit"]) if memory else 0)

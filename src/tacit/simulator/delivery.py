@@ -3,18 +3,51 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from tacit import runtime
-from tacit.core.contract import Array
+from tacit.core.contract import Array, Memory, State
 from tacit.privacy.noise import noise_words
 from tacit.privacy.noise.fixed_point import mask_draws
 from tacit.simulator.inbox import Packed
-from tacit.simulator.loop_state import Departure, Entries, Entry, InFlight, Masks, Slots, fixed_weights
+from tacit.simulator.loop_state import (
+    Departure,
+    Entries,
+    Entry,
+    InFlight,
+    Masks,
+    Members,
+    Slots,
+    fixed_weights,
+    joined,
+)
 from tacit.simulator.setup import PhaseContext, Setup
+from tacit.simulator.shards.exchange import total
+
+Memories = tuple[Memory, ...] | None
+"""Of a phase's sources, bucket by bucket; None where draws are independent."""
+
+
+class Sent(NamedTuple):
+    """Everything that the agents of a role sent in a phase."""
+
+    rows: Packed
+    """All messages."""
+    addressed: Array | None
+    """Which out-slots are sent to, by their rows; None: every live one."""
+    states: tuple[State, ...]
+    cost: Array
+    """Of the dearest release."""
+    to: Array
+    """The outboxes' lists of addresses."""
+    memories: Memories
+    """Of the sources' noise."""
+    sizes: runtime.Sizes | None
+    """By the agents' positions."""
 
 
 class Delivery:
@@ -29,8 +62,13 @@ class Delivery:
         masked = {}
         for name, values in rows.items():
             draw = mask_draws(words, masks.scale[name], (masks.adds.size, values.shape[1]), values.dtype)
-            masked[name] = values.at[masks.adds].add(draw).at[masks.subtracts].add(-draw)
+            masked[name] = values.at[masks.adds].add(draw, mode="drop").at[masks.subtracts].add(-draw, mode="drop")
         return masked
+
+    def exchanged(self, at: PhaseContext, rows: Packed) -> Packed:
+        """Return the messages of a shard with those that it reads of others."""
+        per_slot = self.setup.specs[at.index].delivery == "per_slot"
+        return {name: self.setup.with_halo(at.network, at.phase.links, v, per_slot) for name, v in rows.items()}
 
     def told(self, at: PhaseContext, rows: Packed, kept: Packed | None) -> tuple[Packed, Packed | None]:
         """Return the messages with the lies behind them, and what liars keep for later rounds."""
@@ -56,6 +94,10 @@ class Delivery:
             lost, delay = channel.draw(runtime.channel_key(at.network.root, at.index, at.links.round), graph.edges)
             own_links = graph.agents if graph.sources is None else 0
             fate = jnp.concatenate([jnp.where(lost, -1, delay), jnp.zeros(own_links + 1, jnp.int32)])
+        if addressed is not None:
+            addressed = self.setup.with_halo(at.network, links, addressed, per_slot=True)
+        if takes_part is not None:
+            takes_part = self.setup.with_halo(at.network, links, takes_part)
         found = []
         for slots, now in zip(at.network.links[links].into, at.links.into, strict=True):
             left = now.live
@@ -130,7 +172,7 @@ class Delivery:
         for members, departure in zip(at.network.members[at.phase.target], departures, strict=True):
             per_agent = jnp.sum(departure.left[1:], axis=0, dtype=jnp.int32)
             counts = counts.at[members.repeat].add(per_agent)
-        return counts
+        return total(counts, layout.shards)
 
     def everyone(self, at: PhaseContext, entries: Entries) -> Packed | None:
         """Where all hear all with one weight, the mix is one sum per repeat."""
@@ -141,12 +183,14 @@ class Delivery:
         weights = np.concatenate([edge, own])
         if np.ptp(weights) > 0 or any(s.delivery == "per_slot" for s in self.setup.specs):
             return None
-        role, repeats = self.setup.layout.roles[phase.source], self.setup.layout.repeats
+        repeats, roles, _, shards = self.setup.layout
+        role = roles[phase.source]
+        everyone: Members = joined(list(at.network.members[phase.source]))
 
-        def total(rows: Array) -> Array:
-            if len(role.buckets) == 1:
+        def summed(rows: Array) -> Array:
+            if len(role.buckets) == 1 and shards == 1:
                 return jnp.sum(rows.reshape(repeats, -1, rows.shape[-1]), axis=1, dtype=rows.dtype)
-            return jax.ops.segment_sum(rows, at.network.repeat_of(phase.source, role.agents), repeats)
+            return total(jax.ops.segment_sum(everyone.counted(rows[: role.rows]), everyone.repeat, repeats), shards)
 
         scale = jnp.asarray(weights[0])
-        return {name: scale.astype(rows.dtype) * total(rows) for name, rows in entries.rows.items()}
+        return {name: scale.astype(rows.dtype) * summed(rows) for name, rows in entries.rows.items()}

@@ -7,7 +7,7 @@ that they are nothing but more agents.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -22,7 +22,7 @@ from tacit.attacks.kinds import Attack
 from tacit.core.contract import Algorithm, Array, Batch, Key, Memory, Params, Phase, State, View
 from tacit.graphs import Channel
 from tacit.simulator.cohorts import Cohort, Cohorts, OneSent, Pick
-from tacit.simulator.delivery import Delivery
+from tacit.simulator.delivery import Delivery, Memories, Sent
 from tacit.simulator.inbox import GatheredInbox, Packed, over_agents
 from tacit.simulator.layout import Layout
 from tacit.simulator.loop_state import (
@@ -37,11 +37,10 @@ from tacit.simulator.loop_state import (
     where,
 )
 from tacit.simulator.setup import VIEW_AXES, PhaseContext, Setup
+from tacit.simulator.shards.exchange import largest, total
 
 AGENTS = "agents of a bucket"
 """Axis over which a phase's maxima are taken."""
-Memories = tuple[Memory, ...] | None
-"""Of a phase's sources, bucket by bucket; None where draws are independent."""
 
 
 class Tally(NamedTuple):
@@ -106,24 +105,6 @@ class RoundContext:
         self.messages.append(messages)
 
 
-class Sent(NamedTuple):
-    """Everything that the agents of a role sent in a phase."""
-
-    rows: Packed
-    """All messages."""
-    addressed: Array | None
-    """Which out-slots are sent to, by their rows; None: every live one."""
-    states: tuple[State, ...]
-    cost: Array
-    """Of the dearest release."""
-    to: Array
-    """The outboxes' lists of addresses."""
-    memories: Memories
-    """Of the sources' noise."""
-    sizes: runtime.Sizes | None
-    """By the agents' positions."""
-
-
 class Engine:
     """The round of one algorithm on one layout, compiled once."""
 
@@ -144,9 +125,10 @@ class Engine:
         made.cohorts, made.delivery = Cohorts(made.setup), Delivery(made.setup)
         return made
 
-    def network(self, seed: int, data_size: np.ndarray) -> Network:
+    def network(self, seed: int, data_size: np.ndarray, put: Callable[[Network], Network] | None = None) -> Network:
         """Put agents and links on the device; `data_size` counts the samples of each learner, by id in the union."""
-        return self.setup.network(seed, data_size, self.cohorts.tables())
+        made: Network = (put or jax.device_put)(self.setup.network(seed, data_size, self.cohorts.tables()))
+        return made
 
     def forget_tables(self) -> None:
         """Free the slot tables of the host; there can be no other network then."""
@@ -158,9 +140,10 @@ class Engine:
 
     def send_buffers(self) -> SendBuffers:
         """Room for the messages of each phase, to be written in place round after round."""
+        phases = range(len(self.specs))
         return tuple(
-            {name: jnp.zeros((self.setup.row_count(index), width), name) for name, width in packing.widths.items()}
-            for index, packing in enumerate(self.setup.packings)
+            {name: jnp.zeros((rows, width), name) for name, width in packing.widths.items()}
+            for packing, rows in zip(self.setup.packings, map(self.setup.buffer_rows, phases), strict=True)
         )
 
     def states(self, role: str, loop: LoopState) -> tuple[State, ...]:
@@ -173,7 +156,9 @@ class Engine:
         models = [jax.vmap(self.algorithm.model)(state) for state in states]
         if network.served_by is None:
             return models
-        serving = jax.tree.map(lambda m: m[network.served_by], joined(models))
+        links = self.setup.serving().links
+        reached = jax.tree.map(lambda m: self.setup.with_halo(network, links, m), joined(models))
+        serving = jax.tree.map(lambda m: m[network.served_by], reached)
         return [slices(serving, bucket) for bucket in self.layout.roles[self.algorithm.learner].buckets]
 
     def models_of(self, network: Network, loop: LoopState, cohort: Cohort) -> Params:
@@ -249,13 +234,14 @@ class Engine:
             context.took_part.append(takes_part)
         sent = self._send(at, states[phase.source], context.batch, buffer, memories, takes_part)
         states[phase.source] = sent.states
-        role = self.layout.roles[phase.source]
-        repeat = None if len(role.buckets) == 1 else at.network.repeat_of(phase.source, role.agents)
+        in_turn = len(sent.states) == 1 and self.layout.shards == 1
+        repeat = None if in_turn else joined([members.repeat for members in at.network.members[phase.source]])
         self._note_sizes(at, context, sent.sizes, repeat)
         departures = self.delivery.departures(at, sent.addressed, takes_part)
-        heard, context.lies[at.index] = self.delivery.told(at, sent.rows, loop.lies[at.index])
+        rows = self.delivery.exchanged(at, sent.rows)
+        heard, context.lies[at.index] = self.delivery.told(at, rows, loop.lies[at.index])
         in_flight, entries = self.delivery.arrivals(at, heard, departures, loop.in_flight[at.index])
-        context.note(sent.rows, sent.cost, in_flight, self.delivery.count_sent(at, departures), sent.memories)
+        context.note(rows, sent.cost, in_flight, self.delivery.count_sent(at, departures), sent.memories)
         states[phase.target], context.padding[phase.target] = self._absorb(at, states[phase.target], entries)
         if any(p.answers == phase.links for p in self.algorithm.phases):
             now_reached = joined([jnp.any(e.arrived[1:], axis=0) for e in entries.buckets])
@@ -300,9 +286,10 @@ class Engine:
             return
         both, repeats = jnp.stack(sizes).astype(self.setup.dtype), self.layout.repeats
         if repeats == 1 or repeat is None:
-            context.sizes.append(jnp.sum(both.reshape(2, repeats, -1), axis=2))
+            summed = jnp.sum(both.reshape(2, repeats, -1), axis=2)
         else:
-            context.sizes.append(jax.ops.segment_sum(both.T, repeat, repeats).T)
+            summed = jax.ops.segment_sum(both.T, repeat, repeats).T
+        context.sizes.append(total(summed, self.layout.shards))
 
     def _one_sends(
         self, phase: Phase, index: int, key: Key, state: State, batch: Batch, view: View, memory: Memory | None
@@ -331,10 +318,12 @@ class Engine:
         first = 0
 
         def one(
-            key: Key, state: State, batch: Batch, view: View, memory: Memory | None, mine: Array | None
+            key: Key, state: State, batch: Batch, view: View, memory: Memory | None, *counts: Array | None
         ) -> tuple[OneSent, Array]:
             sent = self._one_sends(at.phase, at.index, key, state, batch, view, memory)
-            cost = sent.cost if mine is None else jnp.where(mine, sent.cost, 0)
+            cost = sent.cost
+            for counted in counts:
+                cost = cost if counted is None else jnp.where(counted, cost, 0)
             # What is the same for all is not spread over the agents for its maximum: a compiler would fold that.
             return sent, jax.lax.pmax(cost, AGENTS)
 
@@ -343,30 +332,32 @@ class Engine:
             view = self.setup.view(source, at.links, b, members)
             memory = None if memories is None else memories[b]
             mine = None if takes_part is None else takes_part[role.buckets[b]]
-            each = jax.vmap(one, in_axes=(0, 0, 0, VIEW_AXES, 0, 0), out_axes=(0, None), axis_name=AGENTS)
-            sent, cost = each(members.key, state, part, view, memory, mine)
+            each = jax.vmap(one, in_axes=(0, 0, 0, VIEW_AXES, 0, 0, 0), out_axes=(0, None), axis_name=AGENTS)
+            sent, cost = each(members.key, state, part, view, memory, mine, members.real)
             new, message, kept = sent.state, sent.message, sent.memory
             if mine is not None:
                 new, kept = where(mine, new, state), where(mine, kept, memory)
                 sent = sent._replace(sizes=jax.tree.map(lambda size, mine=mine: jnp.where(mine, size, 0), sent.sizes))
             after.append(kept)
+            counted = members.counted(sent.sizes)
             costs.append(cost)
             new_states.append(new)
             if spec.delivery == "per_slot":
                 message = jax.tree.map(lambda m: m.reshape(m.shape[0] * m.shape[1], m.shape[2]), message)
             # Written in place, bucket by bucket: a concatenation would be recomputed or copied.
             for name, part in message.items():
-                rows[name] = jax.lax.dynamic_update_slice(rows[name], part, (first, 0)) if len(states) > 1 else part
+                apart = part.shape[0] < rows[name].shape[0]
+                rows[name] = jax.lax.dynamic_update_slice(rows[name], part, (first, 0)) if apart else part
             first += next(iter(message.values())).shape[0] if message else 0
             addressed.append(sent.addressed.reshape(-1))
             lists.append(sent.to)
-            sizes.append(sent.sizes)
+            sizes.append(counted)
         masks = at.network.masks[at.index]
         if masks is not None:
             rows = dict(self.delivery.masked(at, rows, masks))
         addresses = joined(addressed) if spec.addressed else None
         later = None if memories is None else tuple(after)
-        cost = jnp.max(jnp.stack(costs))
+        cost = largest(jnp.max(jnp.stack(costs)), self.layout.shards)
         return Sent(rows, addresses, tuple(new_states), cost, joined(lists), later, joined(sizes))
 
     def _absorb(

@@ -8,7 +8,7 @@ in a bucket of one. All arrays here are host arrays of size O(agents + links).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -65,6 +65,17 @@ class OutTable(NamedTuple):
         return rows
 
 
+class Halo(NamedTuple):
+    """Messages of other shards that are read in a shard, behind its own: blocks of fixed lengths, one per offset."""
+
+    offsets: tuple[int, ...]
+    """How many shards further on a block is sent."""
+    sends: tuple[np.ndarray, ...]
+    """Per offset, (shards, length) the rows that each shard sends; padded with row 0."""
+    rows: int
+    """That a shard gets."""
+
+
 class LinkLayout(NamedTuple):
     """One link set: the edges as the graph lists them, then one self link per agent, then one dead link for padding."""
 
@@ -77,6 +88,10 @@ class LinkLayout(NamedTuple):
     """Rows of the array of per-slot messages."""
     uniform: bool
     """Everyone hears everyone: the sum over in-slots is the sum over all agents of the repeat."""
+    halo: Halo | None = None
+    """Of messages, one per sender; None: none are read of other shards."""
+    slot_halo: Halo | None = None
+    """Of per-slot messages."""
 
 
 class RoleLayout(NamedTuple):
@@ -94,6 +109,21 @@ class RoleLayout(NamedTuple):
     """Of each agent of the union, by id; zeros where there are none."""
     availability: Availability | None
     """Who of the union is there in a round, by id; None: all."""
+    shards: int = 1
+    """Shards, of equal lengths, that follow each other in `order`; `buckets` are slices of each."""
+    real: np.ndarray | None = None
+    """By internal position, False where a shard is padded with an agent that nobody hears; None: all are real."""
+
+    @property
+    def rows(self) -> int:
+        """Agents of a shard."""
+        return self.order.size // self.shards
+
+    def in_bucket(self, values: Any, bucket: slice) -> Any:
+        """Return the values, given by internal position, of a bucket's agents, shard after shard."""
+        if self.shards == 1:
+            return values[bucket]
+        return values.reshape(self.shards, self.rows, *values.shape[1:])[:, bucket].reshape(-1, *values.shape[1:])
 
 
 class Layout(NamedTuple):
@@ -102,6 +132,7 @@ class Layout(NamedTuple):
     repeats: int
     roles: Mapping[str, RoleLayout]
     links: Mapping[str, LinkLayout]
+    shards: int = 1
 
 
 def lay_out(topology: Topology, ends: Mapping[str, tuple[str, str]], repeats: int) -> Layout:

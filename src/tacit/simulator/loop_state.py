@@ -44,6 +44,9 @@ class LinkArrays(NamedTuple):
     out: tuple[OutSlots, ...]
     graph: Graph | None
     """Only where it varies over the rounds."""
+    halo: tuple[Array, ...] = ()
+    """As `Halo.sends`, of this shard: (1, length) each."""
+    slot_halo: tuple[Array, ...] = ()
 
 
 class Members(NamedTuple):
@@ -54,6 +57,13 @@ class Members(NamedTuple):
     repeat: Array
     data_size: Array
     cluster: Array
+    real: Array | None = None
+    """False where the agent is padding of a shard; None: all are real."""
+
+    def counted(self, values: Tree) -> Tree:
+        """Return values of which those of padding are 0."""
+        real = self.real
+        return values if real is None else jax.tree.map(lambda leaf: where(real, leaf, jnp.zeros_like(leaf)), values)
 
 
 class Masks(NamedTuple):

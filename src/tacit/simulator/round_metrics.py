@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +14,8 @@ from tacit.metrics import consensus_distance
 from tacit.privacy.clipping import clipped_share
 from tacit.simulator.cohorts import Cohort
 from tacit.simulator.layout import RoleLayout
-from tacit.simulator.loop_state import joined, slices
+from tacit.simulator.loop_state import Members, joined, slices, where
+from tacit.simulator.shards.exchange import total
 
 Noted = Mapping[str, Callable[[Params, Batch], Array]]
 """Name -> a number of one agent's model and batch."""
@@ -29,9 +29,6 @@ CLIPPED, NOISE_TO_SIGNAL = "clipped", "noise_to_signal"
 """Figures of private runs: the share of the learners' records whose gradient, at the model that predicts, is above the
 clip; and the noise that was added over the values released, as norms of all releases of a round."""
 
-consensus: Callable[[Params], Array] = jax.jit(jax.vmap(consensus_distance))
-"""How far the learners' models are apart, in each repeat."""
-
 
 def private_clip(algorithm: Algorithm) -> Clip | None:
     """Return the clip of the learners' releases; None where a method promises no privacy."""
@@ -44,6 +41,10 @@ def all_noted(constraints: Noted, asked: Noted) -> Noted:
     for name in constraints.keys() & asked.keys():
         raise ConfigError(f"a figure named {name!r} is asked for, but a constraint is called so: give it another name")
     return {**constraints, **asked}
+
+
+consensus: Callable[[Params], Array] = jax.jit(jax.vmap(consensus_distance))
+"""How far the learners' models are apart, in each repeat."""
 
 
 class RoundMetrics:
@@ -72,30 +73,29 @@ class RoundMetrics:
         self.clipped = None if clip is None else clipped_share(objective, clip)
         self.names = [*own, *also, *([] if clip is None else [CLIPPED, NOISE_TO_SIGNAL])]
 
-    def of_round(self, models: list[Params], batch: Batch, order: Array) -> Array:
-        """Return (figures, repeats) of models by bucket, everybody's batch, and the learners' ids in the union."""
-        repeat = order // self.learners.agents
-        per_repeat = partial(self._per_repeat, repeat)
+    def of_round(self, models: list[Params], batch: Batch, members: Sequence[Members]) -> Array:
+        """Return (figures, repeats) of the learners' models, bucket by bucket, and everybody's batch."""
+        who: Members = joined(list(members))
         # Bucket by bucket, so that XLA shares the work with the gradients of the round.
         parts = list(zip(models, [slices(batch, bucket) for bucket in self.learners.buckets], strict=True))
         losses = joined([jax.vmap(self.objective.loss)(*part) for part in parts])
-        figures = [per_repeat(losses)]
+        figures = [self._per_repeat(losses, who)]
         if self.objective.score is not None:
             scores = joined([jax.vmap(self.objective.score)(*part).astype(self.dtype) for part in parts])
-            figures.append(self._mean_score(scores, getattr(batch, "weight", None), repeat))
+            figures.append(self._mean_score(scores, getattr(batch, "weight", None), who))
         if self.node is not None:
-            of_node = jax.vmap(self.objective.loss)(self._models_of_node(joined(models), self.node, repeat), batch)
-            figures.append(per_repeat(of_node))
+            of_node = jax.vmap(self.objective.loss)(self._models_of_node(joined(models), self.node, who), batch)
+            figures.append(self._per_repeat(of_node, who))
         if self.gaps:
             present = _present(batch.weight)
-            figures.append(per_repeat(present.astype(self.dtype)))
-            figures.append(per_repeat(jnp.where(present, losses, 0)))
+            figures.append(self._per_repeat(present.astype(self.dtype), who))
+            figures.append(self._per_repeat(jnp.where(present, losses, 0), who))
         for function in self.also.values():
             values = joined([jax.vmap(function)(*part).astype(self.dtype) for part in parts])
-            figures.append(per_repeat(values))
+            figures.append(self._per_repeat(values, who))
         if self.clipped is not None:
             shares = joined([jax.vmap(self.clipped)(*part).astype(self.dtype) for part in parts])
-            figures.append(self._mean_score(shares, getattr(batch, "weight", None), repeat))
+            figures.append(self._mean_score(shares, getattr(batch, "weight", None), who))
         return jnp.stack(figures)
 
     def with_noise(self, figures: Array, sizes: Array) -> Array:
@@ -118,28 +118,49 @@ class RoundMetrics:
         functions += [*self.also.values(), *([] if self.clipped is None else [self.clipped])]
         return jnp.stack([mean(jax.vmap(function)(models, batch)) for function in functions])
 
-    def _mean_score(self, scores: Array, weight: Array | None, repeat: Array) -> Array:
+    def _mean_score(self, scores: Array, weight: Array | None, who: Members) -> Array:
         """Mean of the score in each repeat: an agent without a sample in this round is neither right nor wrong."""
         if weight is None:
-            return self._per_repeat(repeat, scores)
+            return self._per_repeat(scores, who)
         present = _present(weight)
-        there = self._per_repeat(repeat, present.astype(self.dtype))
-        return self._per_repeat(repeat, jnp.where(present, scores, 0)) / there
+        there = self._per_repeat(present.astype(self.dtype), who)
+        return self._per_repeat(jnp.where(present, scores, 0), who) / there
 
-    def _per_repeat(self, repeat: Array, values: Array) -> Array:
+    def _per_repeat(self, values: Array, who: Members) -> Array:
         """Mean over the agents of each repeat of an array in internal order; of the honest ones, where some lie."""
         if self.honest is not None:
             values = jnp.where(self.honest, values, 0) * (self.honest.size / self.honest.sum()).astype(values.dtype)
-        if self.repeats == 1:
+        if self.learners.shards == 1 and self.repeats == 1:
             return jnp.mean(values)[None]
-        if len(self.learners.buckets) == 1:
+        if self.learners.shards == 1 and len(self.learners.buckets) == 1:
             return jnp.mean(values.reshape(self.repeats, -1), axis=1)
-        return jax.ops.segment_sum(values, repeat, self.repeats) / self.learners.agents
+        return self._sums(who.counted(values), who) / self.learners.agents
 
-    def _models_of_node(self, models: Params, node: int, repeat: Array) -> Params:
+    def _sums(self, values: Array, who: Members) -> Array:
+        """Return sums over the agents of each repeat."""
+        alone = self.repeats == 1
+        summed = jnp.sum(values, axis=0)[None] if alone else jax.ops.segment_sum(values, who.repeat, self.repeats)
+        found: Array = total(summed, self.learners.shards)
+        return found
+
+    def consensus(self, models: Params, members: Sequence[Members]) -> Array:
+        """Return (repeats,) the learners' distance from consensus, as `consensus_distance` has it."""
+        who: Members = joined(list(members))
+
+        def spread(leaf: Array) -> Array:
+            mean = self._sums(who.counted(leaf), who) / self.learners.agents
+            apart = jnp.square(leaf - mean[who.repeat]).reshape(leaf.shape[0], -1)
+            return self._sums(who.counted(jnp.sum(apart, axis=1)), who) / self.learners.agents
+
+        return sum((spread(leaf) for leaf in jax.tree.leaves(models)), start=jnp.zeros(()))
+
+    def _models_of_node(self, models: Params, node: int, who: Members) -> Params:
         """Give every agent the model of the one node of its repeat."""
+        if self.learners.shards > 1:
+            chosen = who.counted(who.agent == node)
+            return jax.tree.map(lambda m: self._sums(where(chosen, m, jnp.zeros_like(m)), who)[who.repeat], models)
         ids = node + self.learners.agents * np.arange(self.repeats)
-        return jax.tree.map(lambda m: m[self.learners.position[ids]][repeat], models)
+        return jax.tree.map(lambda m: m[self.learners.position[ids]][who.repeat], models)
 
 
 def _present(weight: Array) -> Array:

@@ -20,7 +20,7 @@ from tacit.core.errors import ConfigError, ContractError
 from tacit.graphs import Channel, masking_pairs
 from tacit.privacy.noise.fixed_point import GRID_TYPES, fixed_point_step
 from tacit.simulator.inbox import Packed, Packing
-from tacit.simulator.layout import InTable, Layout, OutTable
+from tacit.simulator.layout import Halo, InTable, Layout, OutTable
 from tacit.simulator.loop_state import (
     Called,
     InFlight,
@@ -35,6 +35,7 @@ from tacit.simulator.loop_state import (
     Slots,
     fixed_weights,
 )
+from tacit.simulator.shards.exchange import with_halo
 
 # Axes over which the functions of one agent are vectorised: slots come first in slot tables, agents elsewhere.
 LINK_AXES: Any = Links(agent=1, live=1, weight=1)  # type: ignore[arg-type]
@@ -123,7 +124,7 @@ class Setup:
         return view
 
     def network(self, seed: int, data_size: np.ndarray, called: tuple[Called | None, ...]) -> Network:
-        """Put the layout on the device, with the tables of phases that call cohorts."""
+        """Return the arrays of the layout, on the host, with the tables of phases that call cohorts."""
         root = jax.random.key(seed)
         members = {}
         for role, role_layout in self.layout.roles.items():
@@ -132,19 +133,18 @@ class Setup:
             ids = role_layout.order
             agent, repeat = ids % role_layout.agents, ids // role_layout.agents
             size = data_size[ids] if role == self.algorithm.learner else np.zeros(ids.size, np.int32)
-            columns = (agent, repeat, size, role_layout.cluster[ids])
-            bucket_sizes = tuple(b.stop - b.start for b in role_layout.buckets)
-            keys = _agent_keys(root, self._role_index[role], repeat, agent, bucket_sizes)
-            members[role] = tuple(
-                Members(key, *jax.device_put([column[b] for column in columns]))
-                for key, b in zip(keys, role_layout.buckets, strict=True)
-            )
+            columns = [agent, repeat, size, role_layout.cluster[ids]]
+            columns += [] if role_layout.real is None else [role_layout.real]
+            parts = [[role_layout.in_bucket(column, b) for column in columns] for b in role_layout.buckets]
+            who, of = (np.concatenate([part[k] for part in parts]) for k in (0, 1))
+            keys = _agent_keys(root, self._role_index[role], of, who, tuple(part[0].size for part in parts))
+            members[role] = tuple(Members(key, *part) for key, part in zip(keys, parts, strict=True))
         links = {name: self._link_arrays(name) for name in self.layout.links}
         masks = tuple(self._masks(phase) for phase in self.algorithm.phases)
         there = {role: found.availability for role, found in self.layout.roles.items()}
-        available = {role: jax.device_put(a) for role, a in there.items() if a is not None}
-        order = {role: jax.device_put(self.layout.roles[role].order) for role in members}
-        position = jax.device_put(self.layout.roles[self.algorithm.learner].position.reshape(self.layout.repeats, -1))
+        available = {role: a for role, a in there.items() if a is not None}
+        order: Any = {role: self.layout.roles[role].order for role in members}
+        position: Any = self.layout.roles[self.algorithm.learner].position.reshape(self.layout.repeats, -1)
         return Network(root, members, links, masks, called, self._served_by(), available, order, position)
 
     def without_tables(self) -> Layout:
@@ -163,17 +163,19 @@ class Setup:
         if phase.mechanism.spread != "masked":
             return None
         layout = self.layout.links[phase.links]
-        row = np.zeros(layout.graph.edges, np.int32)
-        for table in layout.into:
-            links = table.live & (table.edge < row.size)
-            row[table.edge[links]] = table.slot_row[links]
+        # In each shard, rows of other shards' messages are beyond the last, so that writing there does nothing.
+        row: Any = np.full((self.layout.shards, layout.graph.edges), np.iinfo(np.int32).max, np.int32)
+        for table in layout.out:
+            slot, column = np.nonzero(table.live & (table.edge < layout.graph.edges))
+            shard = column * self.layout.shards // table.live.shape[1]
+            row[shard, table.edge[slot, column]] = table.row[slot, column]
         pairs = masking_pairs(layout.graph)
         mechanism = phase.mechanism
-        scale = {
-            name: jnp.asarray(mechanism.mask_scale / fixed_point_step(mechanism, name), self.dtype)
+        scale: Any = {
+            name: np.asarray(mechanism.mask_scale / fixed_point_step(mechanism, name), self.dtype)
             for name in GRID_TYPES
         }
-        return Masks(jnp.asarray(row[pairs.adds]), jnp.asarray(row[pairs.subtracts]), scale)
+        return Masks(row[:, pairs.adds].reshape(-1), row[:, pairs.subtracts].reshape(-1), scale)
 
     def _link_arrays(self, name: str) -> LinkArrays:
         layout = self.layout.links[name]
@@ -185,38 +187,55 @@ class Setup:
             others = [own, [0.0]] if layout.graph.sources is None else [[0.0]]
             at_first = np.concatenate([edge, *others], dtype=self.dtype, casting="same_kind")
 
-        def links(table: InTable | OutTable) -> Links:
-            weight = np.zeros(table.edge.shape, self.dtype) if varying else at_first[table.edge]
-            return Links(*jax.device_put((table.agent, table.live, weight)))
+        def links(table: Any) -> Links:
+            weight: Any = np.zeros(table.edge.shape, self.dtype) if varying else at_first[table.edge]
+            return Links(table.agent, table.live, weight)
 
         crew, by_slot = self.crews.get(name), self._needs_slot_rows(name)
         lies = [None] * len(layout.into) if crew is None else [p.number for p in crew.places]
-        into = []
-        for table, lie in zip(layout.into, lies, strict=True):
-            columns = (table.row, table.edge if needs_edge else None, table.slot_row if by_slot else None, lie)
-            into.append(Slots(links(table), *jax.device_put(columns)))
-        out = [OutSlots(links(table), jax.device_put(table.edge) if needs_edge else None) for table in layout.out]
-        return LinkArrays(tuple(into), tuple(out), jax.device_put(layout.graph) if varying else None)
+
+        def edge_of(table: Any) -> Any:
+            return table.edge if needs_edge else None
+
+        def into(table: Any, lie: Any) -> Slots:
+            return Slots(links(table), table.row, edge_of(table), table.slot_row if by_slot else None, lie)
+
+        def sends(halo: Halo | None) -> Any:
+            return () if halo is None else halo.sends
+
+        return LinkArrays(
+            tuple(map(into, layout.into, lies)),
+            tuple(OutSlots(links(table), edge_of(table)) for table in layout.out),
+            layout.graph if varying else None,
+            sends(layout.halo),
+            sends(layout.slot_halo) if by_slot else (),
+        )
 
     def _needs_slot_rows(self, links: str) -> bool:
         phases = zip(self.algorithm.phases, self.specs, strict=True)
         return any(p.links == links and (s.delivery == "per_slot" or s.addressed) for p, s in phases)
 
-    def _served_by(self) -> Array | None:
+    def _served_by(self) -> Any:
         learner, predictor = self.algorithm.learner, self.algorithm.predictor
         if learner == predictor:
             return None
+        phase = self.serving()
+        layout = self.layout.links[phase.links]
+        if np.any(layout.graph.in_degree == 0):
+            lonely = int(np.argmin(layout.graph.in_degree)) % self.layout.roles[learner].agents
+            raise ConfigError(
+                f"{learner} {lonely} hears no {predictor} on {phase.links!r}, so that no model speaks for it; "
+                "link it to one"
+            )
+        rows = [table.row[1].reshape(self.layout.shards, -1) for table in layout.into]
+        return np.concatenate(rows, axis=1).reshape(-1)
+
+    def serving(self) -> Phase:
+        """Return the phase in which predictors speak to learners."""
+        learner, predictor = self.algorithm.learner, self.algorithm.predictor
         for phase in self.algorithm.phases:
             if (phase.source, phase.target) == (predictor, learner):
-                layout = self.layout.links[phase.links]
-                if np.any(layout.graph.in_degree == 0):
-                    lonely = int(np.argmin(layout.graph.in_degree)) % self.layout.roles[learner].agents
-                    raise ConfigError(
-                        f"{learner} {lonely} hears no {predictor} on {phase.links!r}, so that no model speaks for it; "
-                        "link it to one"
-                    )
-                serving: Array = jax.device_put(np.concatenate([table.row[1] for table in layout.into]))
-                return serving
+                return phase
         raise ContractError(
             f"algorithm {self.algorithm.name!r}: no phase leads from predictor {predictor!r} to learner {learner!r}"
         )
@@ -263,7 +282,7 @@ class Setup:
         )
 
         def of(bucket: slice) -> Memory:
-            count = role.order[bucket].size
+            count = bucket.stop - bucket.start
             found: Memory = jax.tree.map(lambda leaf: jnp.zeros((count, *leaf.shape), leaf.dtype), empty)
             return found
 
@@ -274,18 +293,19 @@ class Setup:
         rounds = self.channel.on(links).longest_delay + 1
         if rounds == 1:
             return None
-        spec, layout = self.specs[index], self.layout.links[links]
-        count, widths = self.row_count(index), self.packings[index].widths
+        spec, layout, shards = self.specs[index], self.layout.links[links], self.layout.shards
+        count, widths = self.buffer_rows(index), self.packings[index].widths
         count += self.crews[links].links if links in self.crews else 0
         width = sum(width * jnp.dtype(name).itemsize for name, width in widths.items())
         slots = sum(table.live.size for table in layout.into)
         limits.refuse_beyond(
-            rounds * (count * width + 8 * slots), f"messages that are up to {rounds - 1:,} rounds late"
+            rounds * (shards * count * width + 8 * slots), f"messages that are up to {rounds - 1:,} rounds late"
         )
+        shapes = [(rounds, t.live.shape[0], t.live.shape[1] // shards) for t in layout.into]
         return InFlight(
             {name: jnp.zeros((rounds * count, width), name) for name, width in widths.items()},
-            tuple(jnp.full((rounds, *t.live.shape), -1, jnp.int32) for t in layout.into),
-            tuple(jnp.zeros((rounds, *t.live.shape), self.dtype) for t in layout.into)
+            tuple(jnp.full(shape, -1, jnp.int32) for shape in shapes),
+            tuple(jnp.zeros(shape, self.dtype) for shape in shapes)
             if self.varying[links] and spec.delivery == "push"
             else None,
         )
@@ -295,7 +315,20 @@ class Setup:
         phase = self.algorithm.phases[index]
         if self.specs[index].delivery == "per_slot":
             return self.layout.links[phase.links].slot_rows
-        return self.layout.roles[phase.source].order.size
+        return self.layout.roles[phase.source].rows
+
+    def with_halo(self, network: Network, links: str, rows: Array, per_slot: bool = False) -> Array:
+        """Return messages, or what goes with them, followed by those that are read of other shards."""
+        layout, arrays = self.layout.links[links], network.links[links]
+        halo, sends = (layout.slot_halo, arrays.slot_halo) if per_slot else (layout.halo, arrays.halo)
+        own = layout.slot_rows if per_slot else self.layout.roles[self.ends[links][0]].rows
+        return with_halo(halo, sends, self.layout.shards, rows, own)
+
+    def buffer_rows(self, index: int) -> int:
+        """Return the rows of the array of a phase's messages, with those that are read of other shards."""
+        layout = self.layout.links[self.algorithm.phases[index].links]
+        halo = layout.slot_halo if self.specs[index].delivery == "per_slot" else layout.halo
+        return self.row_count(index) + (0 if halo is None else halo.rows)
 
     def links_now(self, network: Network, name: str, t: Array | None) -> LinksNow:
         """Return a link set in round t; None: at first, when every link is there."""

@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +18,7 @@ from tacit.attacks.crew import labels_of, told_of, validate_liars
 from tacit.attacks.kinds import Attack
 from tacit.attacks.parts import part_of, relabelled
 from tacit.core import limits
-from tacit.core.contract import Algorithm, Array, Params, Tree
+from tacit.core.contract import Algorithm, Params
 from tacit.core.errors import ConfigError, DataError, ResultError
 from tacit.graphs import Channel, Graph, Topology
 from tacit.graphs.edges import refuse_large
@@ -27,16 +26,20 @@ from tacit.metrics import message_bits
 from tacit.privacy.spending import RunPrivacy, spent_in_run
 from tacit.results.locks import writing_file
 from tacit.results.run import Run, Traffic
-from tacit.runtime.programs import compiled
 from tacit.simulator import checkpoint as checkpoints
 from tacit.simulator.data import RoundData
 from tacit.simulator.data_identity import DataIdentity
-from tacit.simulator.engine import Engine, Tally
+from tacit.simulator.engine import Engine
 from tacit.simulator.layout import lay_out
-from tacit.simulator.loop_state import LoopState, Network, SendBuffers, joined
+from tacit.simulator.loop_state import LoopState, Network
 from tacit.simulator.progress import Interrupts, Progress
 from tacit.simulator.readings import readings_of
-from tacit.simulator.round_metrics import Noted, RoundMetrics, all_noted, consensus, private_clip
+from tacit.simulator.round_metrics import Noted, RoundMetrics, all_noted, private_clip
+from tacit.simulator.shards.devices import devices_asked, loop_specs
+from tacit.simulator.shards.hosts import is_first, of_all
+from tacit.simulator.shards.partition import homes, refuse_liars
+from tacit.simulator.shards.programs import Programs
+from tacit.simulator.shards.split import Split, split
 from tacit.streams import Stream
 from tacit.streams.learnt import public_of, refuse_undeclared
 
@@ -68,6 +71,7 @@ class Options:
     checkpoint: Path | None
     progress: bool | None
     liars: Mapping[int, Attack]
+    devices: int | None = None
 
     @property
     def every(self) -> int:
@@ -76,27 +80,6 @@ class Options:
         if not isinstance(every, int) or every < 1:
             raise ConfigError(f"record_every is {self.record_every}; expected a whole number from 1 on")
         return every
-
-
-class Trace(NamedTuple):
-    """What is noted of each round of a chunk."""
-
-    figures: Array
-    """(rounds, figures, repeats): the loss, then the score and the node's loss where asked for."""
-    messages: Array
-    """(rounds or 1, phases, repeats): one row where the number never changes."""
-    ratios: Array
-    """(rounds, phases), as in `Tally`."""
-    took_part: tuple[Array, ...]
-    """Per phase that answers and is booked, (rounds, ...) as in `Tally`."""
-
-
-class Programs(NamedTuple):
-    """The compiled programs of a simulation, and how long it took to compile them."""
-
-    advance: Callable[..., tuple[LoopState, Trace]]
-    models: Callable[..., Params]
-    seconds: float
 
 
 class Simulation:
@@ -116,9 +99,18 @@ class Simulation:
         self.given, self.streams = self.streams, [relabelled(s, labels_of(self.liars)) for s in self.streams]
         together = Topology.union(parts)
         runtime.check_window(algorithm, together, jax.random.key(options.seed), options.rounds, repeats)
-        layout = lay_out(together, runtime.link_ends(algorithm), repeats)
+        ends, devices = runtime.link_ends(algorithm), devices_asked(options.devices)
+        self.layout = layout = lay_out(together, ends, repeats)
         self.learners = layout.roles[algorithm.learner]
-        self.data = RoundData(self.streams, self.learners, repeats, options.rounds, dtype, algorithm.prepare)
+        self.split: Split | None = None
+        if devices.count > 1:
+            refuse_liars(self.liars)
+            self.split = split(layout, homes(layout, ends, devices.count), ends, devices.count)
+            layout = self.split.layout
+        if self.split is None or options.checkpoint is None:  # its tables are large
+            del self.layout
+        learners = layout.roles[algorithm.learner]
+        self.data = RoundData(self.streams, learners, repeats, options.rounds, dtype, algorithm.prepare, devices)
         runtime.check_preparation(algorithm, self.data.as_given)
         self.params, own = runtime.starting_points(
             algorithm, self.data.spec, dtype, options.start, self.learners.agents
@@ -129,15 +121,10 @@ class Simulation:
         # Data that stay where they are put are prepared there, once.
         ready = algorithm._replace(prepare=None)
         self.engine = Engine(ready, layout, options.channel, dtype, self.params, self.data.spec, self.liars)
-        self.answering = [k for k in range(len(algorithm.phases)) if self.engine.books_answers(k)]
-        self._check_participation()
-        sizes = np.concatenate([s.data_size for s in self.streams])
-        self.network = self.engine.network(options.seed, np.tile(sizes, repeats) if self.data.shared else sizes)
-        self.engine.forget_tables()
         noted = all_noted(algorithm.constraints, options.figures)
         self.metrics = RoundMetrics(
             algorithm.objective,
-            self.learners,
+            learners,
             repeats,
             options.node_loss,
             noted,
@@ -147,7 +134,27 @@ class Simulation:
             honest=self.honest if self.liars else None,
         )
         self._check_evaluate()
-        self._diagnostics: Callable[[Network, LoopState], dict[str, Array]] = jax.jit(self.shown)
+        self.programs = Programs(
+            self.engine,
+            self.data,
+            self.metrics,
+            devices,
+            self.split,
+            self.honest,
+            options.evaluate,
+        )
+        self.answering = self.programs.answering
+        self._check_participation()
+        self.network = self.programs.network(options.seed, self._data_size)
+        self.engine.forget_tables()
+        if self.split is not None:
+            self.split = self.programs.split = self.split._replace(layout=self.engine.layout)
+
+    @property
+    def _data_size(self) -> np.ndarray:
+        """Samples of each learner, by id in the union."""
+        sizes = np.concatenate([s.data_size for s in self.streams])
+        return np.tile(sizes, self.options.repeats) if self.data.shared else sizes
 
     def _topologies(self, graph: GraphSource) -> list[Topology]:
         """Return every repeat's topology, made ready; refuse repeats that are too large together before making them."""
@@ -199,77 +206,19 @@ class Simulation:
         if evaluate not in get_args(Evaluate) or (evaluate == "cohort" and not cohorts):
             raise ConfigError(
                 f"evaluate is {evaluate!r}; expected 'everyone', or 'cohort' for a method that calls some of its "
-                "clients in each round, over fixed and reliable links, without node_loss"
+                "clients in each round, over fixed and reliable links, on one device (no devices), without node_loss"
             )
 
-    # -- compiled ------------------------------------------------------------------------------------------------------
+    def _recorded_names(self) -> list[str]:
+        return ["consensus", *self.algorithm.diagnostics, *self.options.record]
 
-    def advance_rounds(
-        self, network: Network, loop: LoopState, data: Tree, offset: Array, count: Array
-    ) -> tuple[LoopState, Trace]:
-        """Run `count` rounds; round k of them reads data[(offset + k) mod length]."""
-        length, order = jax.tree.leaves(data)[0].shape[0], network.order[self.algorithm.learner]
-        # The chunk length fixes the shape of one compiled program; the number of rounds to run in it is an argument.
-        chunk, repeats, dtype = self.data.chunk, self.options.repeats, self.options.dtype
-        vary, phases = self.engine.counts_vary, len(self.algorithm.phases)
-        trace = Trace(
-            jnp.zeros((chunk, len(self.metrics.names), repeats), dtype),
-            jnp.zeros((chunk if vary else 1, phases, repeats), jnp.int32),
-            jnp.zeros((chunk, phases), dtype),
-            tuple(jnp.zeros((chunk, *a.shape), a.dtype) for a in self._taking_part(network, loop, data)),
-        )
-
-        def body(k: Array, so_far: tuple[LoopState, SendBuffers, Trace]) -> tuple[LoopState, SendBuffers, Trace]:
-            before, buffers, trace = so_far
-            batch = self.data.batch(data, (offset + k) % length, order)
-            pick = partial(self.data.batches_of, data, (offset + k) % length, order)
-            after, buffers, tally = self.engine.round(network, before, batch, buffers, pick)
-            if self.options.evaluate == "everyone":
-                figures = self.metrics.of_round(self.engine.models(network, before), batch, order)
-            else:
-                assert tally.cohort is not None  # checked before the run
-                models = self.engine.models_of(network, before, tally.cohort)
-                figures = self.metrics.of_cohort(models, pick(tally.cohort.position), tally.cohort)
-            note = jax.lax.dynamic_update_index_in_dim
-            trace = Trace(
-                note(trace.figures, self.metrics.with_noise(figures, tally.sizes), k, 0),
-                note(trace.messages, tally.messages, k if vary else 0, 0),
-                note(trace.ratios, tally.ratios, k, 0),
-                tuple(note(all_, now, k, 0) for all_, now in zip(trace.took_part, tally.took_part, strict=True)),
-            )
-            return after, buffers, trace
-
-        loop, _, trace = jax.lax.fori_loop(0, count, body, (loop, self.engine.send_buffers(), trace))
-        return loop, trace
-
-    def _taking_part(self, network: Network, loop: LoopState, data: Tree) -> tuple[Array, ...]:
-        """Return the shapes of what is noted of who took part in a round."""
-        if not self.answering:
-            return ()
-        first = jax.eval_shape(self.data.batch, data, jnp.int32(0), network.order[self.algorithm.learner])
-        tally: Tally = jax.eval_shape(self.engine.round, network, loop, first, self.engine.send_buffers())[2]
-        return tally.took_part
-
-    def learnt_models(self, network: Network, loop: LoopState) -> Params:
-        """Models with leading axes (repeats, agents), in the order of the graph."""
-        return self._by_repeat(network, joined(self.engine.models(network, loop)))
-
-    def shown(self, network: Network, loop: LoopState) -> dict[str, Array]:
-        """What the method shows of the learners' states, leading axes (repeats, agents)."""
-        states = self.engine.states(self.algorithm.learner, loop)
-        shown = self.algorithm.diagnostics.items()
-        return {name: self._by_repeat(network, joined([jax.vmap(f)(state) for state in states])) for name, f in shown}
-
-    def _by_repeat(self, network: Network, values: Tree) -> Tree:
-        """Put values in internal order into the order of the graph, repeat by repeat, without those of liars."""
-        place = network.position[:, self.honest] if self.liars else network.position
-        return jax.tree.map(lambda m: m[place], values)
-
-    def _recorded(self, models: Params, loop: LoopState) -> dict[str, np.ndarray]:
+    def _recorded(self, loop: LoopState) -> dict[str, np.ndarray]:
         """What is recorded of the state, (repeats, ...) each."""
-        found = {"consensus": np.asarray(consensus(models))}
+        needed = self.split is None or self.options.record
+        models = self.programs.models(self.network, loop) if needed else None
+        found = {"consensus": self.programs.consensus(self.network, loop, models)}
         if self.algorithm.diagnostics:
-            found |= {name: np.asarray(shown) for name, shown in self._diagnostics(self.network, loop).items()}
+            found |= self.programs.shown(self.network, loop)
         if self.options.record:
             each = [jax.tree.map(lambda m, r=r: m[r], models) for r in range(self.options.repeats)]
             found |= {name: np.stack([np.asarray(f(m)) for m in each]) for name, f in self.options.record.items()}
@@ -280,56 +229,82 @@ class Simulation:
     def run(self) -> Run:
         """Run all rounds, from a checkpoint where there is one, which no other run writes meanwhile."""
         path = self.options.checkpoint
-        with nullcontext() if path is None else writing_file(path):
+        with nullcontext() if path is None or not is_first() else writing_file(path):
             return self._run(path)
 
     def _run(self, path: Path | None) -> Run:
-        rounds, every = self.options.rounds, self.options.every
-        first = (self.network, self.params, self.own_params)
-        loop = compiled(self.engine.start, *first)(*first)
-        known = {} if path is None else self._fingerprint(loop)
+        rounds, every, programs = self.options.rounds, self.options.every, self.programs
+        loop = programs.start(self.network, self.params, self.own_params)
+        alone = None if path is None else self._on_one_device(loop)
+        known = {} if alone is None else self._fingerprint(*alone)
         identity = None if path is None else DataIdentity(self.streams, rounds)
-        names = ["consensus", *self.algorithm.diagnostics, *self.options.record]
-        log = checkpoints.Log(known, names, len(self.answering), identity)
-        if path is not None and path.exists():
-            loop = checkpoints.load(path, log, loop)
+        log = checkpoints.Log(known, self._recorded_names(), len(self.answering), identity)
+        if path is not None and alone is not None and _is_there(path):
+            loop = self._apart(checkpoints.load(path, log, alone[2]))
             if log.rounds > rounds:
                 raise ResultError(
                     f"{path} holds {log.rounds} rounds, but {rounds} were asked for; ask for more, or name another file"
                 )
-        resident, done = self.data.resident(), log.rounds
-        programs = self._compiled(loop, resident)
+        resident = self.data.resident()
+        done = log.rounds
+        programs.compile(self.network, loop, resident)
         jax.block_until_ready((loop, resident))
         begun = time.perf_counter()
-        with Progress(rounds, done, self.algorithm.name, self.options.progress) as bar, Interrupts() as interrupts:
+        shown = self.options.progress if is_first() else False
+        with Progress(rounds, done, self.algorithm.name, shown) as bar, Interrupts() as interrupts:
             for first, count, data in self.data.pieces(done, every, resident):
                 offset = np.int32(0 if self.data.period is None else first % self.data.period)
                 loop, trace = programs.advance(self.network, loop, data, offset, count)
-                figures, ratios = np.asarray(trace.figures)[:count], np.asarray(trace.ratios)[:count]
-                took_part = [np.asarray(rounds[:count]) for rounds in trace.took_part]
-                log.add(int(count), figures, np.asarray(trace.messages), ratios, took_part)
+                log.add(int(count), trace.figures, trace.messages, trace.ratios, trace.took_part)
                 done = first + count
                 recorded = done % every == 0 or done == rounds
                 if recorded:
-                    log.record(done, self._recorded(programs.models(self.network, loop), loop))
-                if path is not None and (recorded or interrupts.asked):
-                    checkpoints.save(path, log, loop)
+                    log.record(done, self._recorded(loop))
+                if path is not None and (recorded or any(of_all(interrupts.asked))):
+                    whole = self._together(loop)
+                    if is_first():
+                        checkpoints.save(path, log, whole)
                 bar.at(done)
-                if interrupts.asked:
+                if any(of_all(interrupts.asked)):
                     break
             jax.block_until_ready(loop)
             seconds = time.perf_counter() - begun
         models = jax.tree.map(np.asarray, programs.models(self.network, loop))
         return self.collect(models, log, seconds, programs.seconds)
 
-    def _fingerprint(self, loop: LoopState) -> dict[str, Any]:
+    def _on_one_device(self, loop: LoopState) -> tuple[Engine, Network, LoopState]:
+        """Return the run as one device would start it: a checkpoint is that of one device, whatever wrote it."""
+        if self.split is None:
+            return self.engine, self.network, loop
+        ready, channel = self.algorithm._replace(prepare=None), self.options.channel
+        engine = Engine(ready, self.layout, channel, self.options.dtype, self.params, self.data.spec)
+        network = engine.network(self.options.seed, self._data_size)
+        return engine, network, jax.jit(engine.start)(network, self.params, self.own_params)
+
+    def _together(self, loop: LoopState) -> LoopState:
+        """Return a state as one device holds it."""
+        if self.split is None:
+            return loop
+        per_slot = tuple(spec.delivery == "per_slot" for spec in self.engine.specs)
+        return self.split.together(self.programs.devices.fetch(loop), self.algorithm.phases, per_slot)
+
+    def _apart(self, loop: LoopState) -> LoopState:
+        """Put the state of one device on those of this run."""
+        if self.split is None:
+            return loop
+        per_slot = tuple(spec.delivery == "per_slot" for spec in self.engine.specs)
+        found = self.split.apart(jax.tree.map(np.asarray, loop), self.algorithm.phases, per_slot)
+        placed: LoopState = self.programs.devices.put(found, loop_specs(found))
+        return placed
+
+    def _fingerprint(self, engine: Engine, network: Network, loop: LoopState) -> dict[str, Any]:
         """All that the figures follow from: a checkpoint goes on only where nothing of it has changed."""
         lead = (self.learners.order.size,)
         batch = jax.tree.map(lambda s: jax.ShapeDtypeStruct((*lead, *s.shape), s.dtype), self.data.spec)
-        program = jax.jit(self.engine.round).lower(self.network, loop, batch, self.engine.send_buffers())
+        program = jax.jit(engine.round).lower(network, loop, batch, engine.send_buffers())
         return {
             "program": checkpoints.digest(program.as_text()),
-            "links": checkpoints.digest(self.network),
+            "links": checkpoints.digest(network),
             "start": checkpoints.digest(loop),
             "channel": str(self.options.channel),
             "figures": self.metrics.names,
@@ -342,14 +317,6 @@ class Simulation:
             "seed": self.options.seed,
             "dtype": self.options.dtype.name,
         }
-
-    def _compiled(self, loop: LoopState, resident: Tree | None) -> Programs:
-        begun = time.perf_counter()
-        data = resident if resident is not None else self.data.abstract_chunk()
-        number = jax.ShapeDtypeStruct((), jnp.int32)
-        advance = compiled(self.advance_rounds, self.network, loop, data, number, number, donate=(1,))
-        models = compiled(self.learnt_models, self.network, loop)
-        return Programs(advance, models, time.perf_counter() - begun)
 
     def collect(self, models: Params, log: checkpoints.Log, seconds: float, compile_seconds: float) -> Run:
         """Return the run of the figures that were collected."""
@@ -397,3 +364,12 @@ class Simulation:
             evaluated=self.options.evaluate,
             traffic=traffic,
         )
+
+
+def _is_there(path: Path) -> bool:
+    """Whether there is a checkpoint; refused where only some of several processes see it."""
+    seen = of_all(path.exists())
+    if any(seen) and not all(seen):
+        blind = [number for number, sees in enumerate(seen) if not sees]
+        raise ResultError(f"{path} is there, but not for processes {blind}; put it where all processes see it")
+    return all(seen)

@@ -64,10 +64,14 @@ class ArrayStream(Stream):
 
     def chunk(self, start: int, stop: int) -> Tree:
         """Gather rounds start..stop-1 from the rows."""
+        return self.rows(start, stop, np.arange(self.agents))
+
+    def rows(self, start: int, stop: int, agents: NDArray[Any]) -> Tree:
+        """Gather rounds start..stop-1 of some agents, reading no others'."""
         self.refuse_outside(start, stop)
-        size = self.data_size.astype(np.int64)[:, None]
+        size = self.data_size[agents].astype(np.int64)[:, None]
         read = self._places(start, stop)[:, None]
-        row = self._order[self._starts[:, None] + read % size]
+        row = self._order[self._starts[agents, None] + read % size]
         there = np.broadcast_to(read < size, row.shape)
         if self._batch == 1:
             row, there = row[..., 0], there[..., 0]
@@ -248,6 +252,13 @@ class WholeStream(Stream):
         """Return the data sets once per round; the rounds share their memory, and cannot be written to."""
         self.refuse_outside(start, stop)
         return jax.tree.map(lambda leaf: np.broadcast_to(leaf, (stop - start, *leaf.shape)), self._batch)
+
+    def rows(self, start: int, stop: int, agents: NDArray[Any]) -> Tree:
+        """Return the data sets of some agents once per round."""
+        self.refuse_outside(start, stop)
+        return jax.tree.map(
+            lambda leaf: np.broadcast_to(leaf[agents], (stop - start, len(agents), *leaf.shape[1:])), self._batch
+        )
 
 
 def whole(

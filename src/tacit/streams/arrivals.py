@@ -64,10 +64,14 @@ class ArrivalStream(Stream):
 
     def chunk(self, start: int, stop: int) -> Tree:
         """Return rounds start..stop-1; where there is no sample, weight, x and y are 0."""
+        return self.rows(start, stop, np.arange(self.agents))
+
+    def rows(self, start: int, stop: int, agents: NDArray[Any]) -> Tree:
+        """Return rounds start..stop-1 of some agents, reading no others'."""
         self.refuse_outside(start, stop)
         assert self.arrivals is not None
-        row = self._row[start:stop]
-        return Batch(self._x[row], self._y[row], self.arrivals[start:stop].astype(np.float32))
+        row = self._row[start:stop, agents]
+        return Batch(self._x[row], self._y[row], self.arrivals[start:stop, agents].astype(np.float32))
 
 
 def draw_arrivals(sizes: NDArray[np.int64], rounds: int, rng: np.random.Generator) -> NDArray[np.bool_]:

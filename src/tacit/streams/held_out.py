@@ -54,8 +54,12 @@ class ValidatedStream(Stream):
 
     def chunk(self, start: int, stop: int) -> Tree:
         """Return the rounds of both."""
-        x, y, weight = self._fitted.chunk(start, stop)
-        return ValidatedBatch(x, y, weight, self._validation.chunk(start, stop))
+        return self.rows(start, stop, np.arange(self.agents))
+
+    def rows(self, start: int, stop: int, agents: NDArray[Any]) -> Tree:
+        """Return the rounds of some agents of both."""
+        x, y, weight = self._fitted.rows(start, stop, agents)
+        return ValidatedBatch(x, y, weight, self._validation.rows(start, stop, agents))
 
 
 def _numbered(stream: Stream, agent: int, start: int, stop: int) -> NDArray[np.int64]:

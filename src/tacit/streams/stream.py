@@ -107,6 +107,22 @@ class Stream(ABC):
           stop: Round after the last.
         """
 
+    def rows(self, start: int, stop: int, agents: NDArray[Any]) -> Tree:
+        """Return rounds start..stop-1 of some agents, (stop - start, len(agents), ...) as in `chunk`.
+
+        A process that simulates some of the agents asks for these alone. As long as a stream does not say otherwise,
+        they are taken out of everybody's.
+
+        Args:
+          start: First round, counted from 0.
+          stop: Round after the last.
+          agents: Their numbers, in any order, some perhaps more than once.
+        """
+        found = self.chunk(start, stop)
+        if np.array_equal(agents, np.arange(self.agents)):
+            return found
+        return jax.tree.map(lambda leaf: leaf[:, agents], found)
+
     def backing(self) -> tuple[NDArray[Any], ...]:
         """Return the arrays of which all batches are made; none where there are no such arrays, or it is not known.
 

@@ -30,6 +30,7 @@ from tacit.simulator.api import NOTED_BYTES
 from tacit.simulator.checkpoint import Log
 from tacit.simulator.loop_state import LoopState
 from tacit.simulator.progress import Interrupts
+from tacit.simulator.shards.programs import Programs
 from tacit.simulator.simulation import GraphSource, Options, Simulation, StreamSource
 
 Values = Mapping[str, Any]
@@ -166,23 +167,20 @@ class _Together:
             for key in lifted
         }
 
-    def _of(self, values: Values) -> Simulation:
-        """Return the simulation of one setting, inside of a trace."""
-        found = copy.copy(self.base)
-        found.algorithm = made(with_values(self.choices[0], values), self.objective)
-        found.engine = self.base.engine.of(found.algorithm)
-        return found
+    def _of(self, values: Values) -> Programs:
+        """Return the programs of one setting, inside of a trace."""
+        return self.base.programs.of_method(made(with_values(self.choices[0], values), self.objective))
 
     def _start(self, values: Values, network: Any) -> LoopState:
         return self._of(values).engine.start(network, self.base.params, self.base.own_params)
 
     def _advance(self, values: Values, *rest: Any) -> Any:
-        return self._of(values).advance_rounds(*rest)
+        return self._of(values).advance_shard(*rest)
 
     def _look(self, values: Values, network: Any, loop: LoopState) -> tuple[Params, dict[str, Array]]:
         found = self._of(values)
-        models = found.learnt_models(network, loop)
-        return models, {"consensus": jax.vmap(consensus_distance)(models), **found.shown(network, loop)}
+        models = found.models_of_shard(network, loop)
+        return models, {"consensus": jax.vmap(consensus_distance)(models), **found.shown_of_shard(network, loop)}
 
     def runs(self) -> list[Run]:
         base, options, count = self.base, self.options, len(self.choices)

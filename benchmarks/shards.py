@@ -1,0 +1,177 @@
+"""What several devices and processes bring, and what they tell each other: `python -m benchmarks.shards`.
+
+Online push-sum with ten out-links per agent (`benchmarks.problem`) on a random digraph, of which no partition is good,
+and on a small world whose agents are in no order, of which one is. First the links that partitions cut; then two
+processes of one device each, over Gloo on loopback, beside one process with two threads, in turn; then weak scaling
+over 1, 2, 4 and 8 devices of one process, with as many agents each. Devices of one CPU share its cores, so that weak
+scaling here can only show what the exchange costs: seconds per agent-round should stay what they are. The best of some
+repetitions counts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+
+import tacit
+from benchmarks.figures import write
+from benchmarks.problem import DIM, L2, STEP
+from tacit import runtime
+from tacit.graphs import Channel, Topology
+from tacit.simulator.layout import lay_out
+from tacit.simulator.shards import partition
+from tacit.simulator.shards.hosts import join
+from tacit.simulator.simulation import Options, Simulation
+
+AGENTS, EACH, ROUNDS, REPETITIONS, GOAL = 1_000_000, 50_000, 20, 3, 0.8
+DEVICES = (1, 2, 4, 8)
+TURNS = 2
+"""How often one process and two are measured in turn."""
+CUT = 20_000
+"""Agents of the graphs that are only cut."""
+GRAPHS = ("random_digraph", "small_world")
+ROW_BYTES = 4 * (DIM + 1)
+"""Of a message: the numerators and the mass."""
+
+
+def graph_of(kind: str, agents: int) -> tacit.graphs.Graph:
+    """Return a graph of ten links per agent; a small world's agents are shuffled."""
+    if kind == "random_digraph":
+        return tacit.graphs.random_digraph(agents, 10, seed=0, exact=True)
+    made = tacit.graphs.small_world(agents, 10, 0.01, seed=0)
+    other = np.random.default_rng(0).permutation(agents)
+    return tacit.graphs.from_edges(agents, other[made.senders], other[made.receivers])
+
+
+def cuts() -> list[dict[str, Any]]:
+    """Links between four shards of agents in a random order: as they are given, and as they are cut."""
+    method = tacit.algorithms.online_push_sum(tacit.objectives.logistic())
+    ends, found = runtime.link_ends(method), []
+    for made in (
+        tacit.graphs.ring(CUT),
+        tacit.graphs.small_world(CUT, 10, 0.01, seed=0),
+        tacit.graphs.geometric(CUT, 3 * CUT**-0.5, seed=0),
+        tacit.graphs.random_digraph(CUT, 10, seed=0),
+    ):
+        other = np.random.default_rng(0).permutation(CUT)
+        graph = tacit.graphs.from_edges(CUT, other[made.senders], other[made.receivers])
+        layout = lay_out(Topology.union([runtime.prepared_topology(method, graph, Channel())]), ends, 1)
+        homes = np.arange(CUT) * 4 // CUT, partition.homes(layout, ends, 4)["peer"]
+        given, chosen = (int(np.sum(home[graph.senders] != home[graph.receivers])) for home in homes)
+        found.append({"graph": made.name, "links": graph.edges, "given": given, "chosen": chosen})
+        print(
+            f"{made.name}: {graph.edges:,} links, between four shards {given:,} as given, {chosen:,} as cut", flush=True
+        )
+    return found
+
+
+def measure(kind: str, agents: int, devices: int, rounds: int) -> dict[str, Any]:
+    """One cell, in this process or in this one and others."""
+    stream = tacit.streams.logistic_drift(agents=agents, dim=DIM, seed=0, repeat_every=2)
+    method = tacit.algorithms.online_push_sum(tacit.objectives.logistic(l2=L2), step=STEP)
+    options = Options(
+        rounds=rounds, repeats=1, seed=0, channel=Channel(), dtype=np.dtype("float32"), start=None, node_loss=None,
+        figures={}, evaluate="everyone", record={}, record_every=rounds, checkpoint=None, progress=False, liars={},
+        devices=devices,
+    )  # fmt: skip
+    simulation = Simulation(method, graph_of(kind, agents), stream, options)
+    runs = [simulation.run() for _ in range(REPETITIONS)]
+    halo = None if simulation.split is None else simulation.split.layout.links["peers"].halo
+    seconds = [run.seconds / rounds for run in runs]
+    return {
+        "graph": kind,
+        "agents": agents,
+        "devices": devices,
+        "seconds_per_round": min(seconds),
+        "all": seconds,
+        "rows_from_others": 0 if halo is None else halo.rows,
+        "bytes_per_round": 0 if halo is None else devices * halo.rows * ROW_BYTES,
+        "loss": float(runs[-1].per_round["loss"][0, -1]),
+    }
+
+
+def in_processes(kind: str, agents: int, devices: int, processes: int) -> dict[str, Any]:
+    """Measure one cell in processes that start afresh, all devices together."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = {k: v for k, v in os.environ.items() if k not in ("PJRT_NPROC", "NPROC", "XLA_FLAGS")}
+    if processes == 1 and devices > 1:
+        environment["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={devices}"
+    started = []
+    for k in range(processes):
+        asked = [kind, str(agents), str(devices), f"127.0.0.1:{port}", str(processes), str(k), str(ROUNDS)]
+        command = [sys.executable, "-m", "benchmarks.shards", *asked]
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, env=environment))
+    outs = [process.communicate()[0].decode() for process in started]
+    if any(process.returncode for process in started):
+        raise SystemExit(f"a process failed: {[process.returncode for process in started]}")
+    found: dict[str, Any] = json.loads(outs[0].splitlines()[-1])
+    return {**found, "processes": processes}
+
+
+def alone(kind: str, agents: int, devices: int, processes: int) -> dict[str, Any]:
+    """Measure one cell here, on one device: for tests."""
+    return {**measure(kind, agents, 1, ROUNDS), "processes": processes, "devices": devices}
+
+
+SMOKE = {
+    "AGENTS": 30,
+    "EACH": 30,
+    "ROUNDS": 2,
+    "REPETITIONS": 1,
+    "DEVICES": (1,),
+    "CUT": 40,
+    "TURNS": 1,
+    "in_processes": alone,
+}
+
+
+def main() -> int:
+    """Measure, print, and write results/shards.json; 1 if the goal is missed."""
+    if len(sys.argv) > 2:
+        return _as_process(*sys.argv[1:])
+    ratios, cells, cut = {}, [], cuts()
+    for kind in GRAPHS:
+        turns = [(in_processes(kind, AGENTS, 1, 1), in_processes(kind, AGENTS, 2, 2)) for _ in range(TURNS)]
+        one, two = (min(side, key=lambda cell: cell["seconds_per_round"]) for side in zip(*turns, strict=True))
+        ratios[kind] = one["seconds_per_round"] / two["seconds_per_round"]
+        cells += [one, two]
+        _show("one process, two threads", one)
+        _show("two processes", two)
+        print(f"{'':26} {ratios[kind]:.2f} of one process with two threads (goal {GOAL})", flush=True)
+    for kind in GRAPHS:
+        for devices in DEVICES:
+            cells.append(in_processes(kind, EACH * devices, devices, 1))
+            _show(f"{devices} devices, one process", cells[-1])
+    write("shards", {"cells": cells, "ratios": ratios, "cuts": cut}, "jax", "numpy")
+    return int(min(ratios.values()) < GOAL)
+
+
+def _as_process(
+    kind: str, agents: str, devices: str, coordinator: str, processes: str, process: str, rounds: str
+) -> int:
+    if int(processes) > 1:
+        join(coordinator, int(processes), int(process))
+    print(json.dumps(measure(kind, int(agents), int(devices), int(rounds))))
+    return 0
+
+
+def _show(name: str, cell: dict[str, Any]) -> None:
+    per_agent = 1e9 * cell["seconds_per_round"] / cell["agents"]
+    per_round, sent = 1e3 * cell["seconds_per_round"], cell["bytes_per_round"] / 1e6
+    print(
+        f"{cell['graph']:<15} {name:<26} {cell['agents']:>9,} agents {per_round:9.1f} ms a round, {per_agent:7.1f} ns "
+        f"per agent; {cell['rows_from_others']:>8,} rows for each device, {sent:6.1f} MB in all",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

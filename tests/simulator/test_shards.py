@@ -1,0 +1,167 @@
+"""Simulations over several devices and processes beside one device's."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tacit
+from tacit.core.errors import ConfigError
+from tacit.experiments import build, parse
+from tacit.simulator.shards.hosts import join
+
+TOLERANCE = {"float32": 1e-6, "float64": 1e-12}
+ROOT = Path(__file__).parents[2]
+
+
+def started(*arguments: str, devices: int = 1) -> subprocess.Popen[str]:
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
+    environment = {**os.environ, "XLA_FLAGS": flags}
+    command = [sys.executable, *arguments]
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def lines(process: subprocess.Popen[str]) -> list[dict]:
+    out = process.communicate()[0]
+    assert process.returncode == 0
+    return [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+
+
+def check(found: list[dict], dtype: str) -> None:
+    apart = {(one["name"], one["devices"]): one["difference"] for one in found if one["difference"] > TOLERANCE[dtype]}
+    assert apart == {}
+    assert all(one["privacy"] for one in found)
+
+
+def test_some_methods_are_the_same_on_four_devices() -> None:
+    names = "online_push_sum, gaussian on gradient;pao_fed, there by chance"
+    found = lines(started("-m", "tests.simulator.sharded", "float64", "4", names, devices=4))
+    assert len(found) == 2
+    check(found, "float64")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("dtype", "devices"), [("float64", "2,4,8"), ("float32", "4")])
+def test_every_method_is_the_same_on_several_devices(dtype: str, devices: str) -> None:
+    found = lines(started("-m", "tests.simulator.sharded", dtype, devices, devices=8))
+    assert {one["name"].split(",")[0] for one in found} >= set(tacit.algorithms.REGISTRY)
+    check(found, dtype)
+
+
+@pytest.mark.slow
+def test_settings_of_a_run_are_the_same_on_three_devices() -> None:
+    found = lines(started("-W", "ignore", "-m", "tests.simulator.sharded_settings", devices=3))
+    assert len(found) == 7
+    check(found, "float64")
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+@pytest.mark.slow
+def test_two_processes_compute_what_one_does() -> None:
+    names = "online_push_sum;loss_tolerant_push_sum, lossy;fedavg, sampled;distributed_online, laplace on update"
+    common = ("-m", "tests.simulator.sharded", "float64", "2", names)
+    expected = lines(started(*common, devices=2))
+    address = f"127.0.0.1:{free_port()}"
+    both = [started(*common, f"{address}/2/{k}") for k in (0, 1)]
+    found = [lines(process) for process in both]
+    assert [one["name"] for one in found[0]] == [one["name"] for one in expected]
+    for one, other, alone in zip(*found, expected, strict=True):
+        assert one["loss"] == other["loss"]
+        np.testing.assert_allclose(one["loss"], alone["loss"], rtol=0, atol=1e-12)
+
+
+RESUMED = """
+import sys, numpy as np, tacit
+from tests.contract.cases import CASES, stream
+path, = sys.argv[1:]
+for name in ("online_push_sum, correlated on update", "loss_tolerant_push_sum, lossy", "dynamic_mirror_descent"):
+    case = next(case for case in CASES if case.name == name)
+    runs = []
+    for k, devices in enumerate((1, 4, 2, 1)):
+        settings = dict(rounds=3 * (k + 1), channel=case.channel, dtype="float64", devices=devices, record_every=3)
+        file = f"{path}/{name}.npz"
+        tacit.simulate(case.make(), case.graph, stream(), checkpoint=file, progress=False, **settings)
+    again = tacit.simulate(case.make(), case.graph, stream(), checkpoint=file, progress=False, **settings)
+    whole = tacit.simulate(case.make(), case.graph, stream(), progress=False, **settings)
+    for figure, values in whole.per_round.items():
+        np.testing.assert_allclose(again.per_round[figure], values, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(again.models, whole.models, rtol=0, atol=1e-12)
+"""
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_with_another_number_of_devices(tmp_path: Path) -> None:
+    assert lines(started("-W", "ignore", "-c", RESUMED, str(tmp_path), devices=4)) == []
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------
+
+GRAPH, STREAM = tacit.graphs.ring(4), tacit.streams.logistic_drift(4, 3, rounds=4)
+METHOD = tacit.algorithms.distributed_online(tacit.objectives.logistic())
+
+
+@pytest.mark.parametrize(
+    ("devices", "told"), [(0, "0"), (True, "True"), (1000, "xla_force_host_platform_device_count")]
+)
+def test_devices_that_are_not_there_are_refused(devices, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        tacit.simulate(METHOD, GRAPH, STREAM, rounds=2, devices=devices)
+
+
+def test_a_file_says_devices() -> None:
+    text = """
+    [run]
+    rounds = 4
+    devices = 1000
+    [graph]
+    kind = "ring"
+    agents = 4
+    [stream]
+    kind = "logistic_drift"
+    dim = 3
+    [objective]
+    kind = "logistic"
+    [[algorithm]]
+    name = "distributed_online"
+    """
+    with pytest.raises(ConfigError, match="1000"):
+        list(build(parse(text, Path("devices.toml"))).runs())
+
+
+REFUSED = """
+import tacit
+from tacit.core.errors import ConfigError
+from tests.simulator.test_shards import GRAPH, METHOD, STREAM
+liars = {1: tacit.attacks.sign_flip()}
+clients, fed = tacit.graphs.star_roles(4), tacit.algorithms.fedavg(tacit.objectives.logistic(), cohort=2)
+for settings in ({"liars": liars}, {"evaluate": "cohort"}):
+    problem = (METHOD, GRAPH) if "liars" in settings else (fed, clients)
+    try:
+        tacit.simulate(*problem, STREAM, rounds=2, devices=2, **settings)
+    except ConfigError as error:
+        assert "devices" in str(error), error
+    else:
+        raise SystemExit(f"{settings} was taken")
+"""
+
+
+def test_what_several_devices_cannot_do_is_refused() -> None:
+    assert lines(started("-c", REFUSED, devices=2)) == []
+
+
+@pytest.mark.parametrize("given", [("127.0.0.1:1", None, None), ("127.0.0.1:1", 2, 2), (None, 2, 0)])
+def test_processes_that_cannot_meet_are_refused(given) -> None:
+    with pytest.raises(ConfigError, match="process"):
+        join(*given)
