@@ -144,12 +144,11 @@ def test_ctrl_c_leaves_a_valid_partial_run(tacit: Any, tmp_path: Path, monkeypat
 def test_ctrl_c_before_anything_was_done_leaves_nothing(
     tacit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tacit.experiments import build
 
     def interrupted(*arguments: Any, **settings: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules[build.__module__], "simulate", interrupted)
+    monkeypatch.setattr("tacit.simulator.simulate", interrupted)
     result = tacit("run", "small.toml", "--out", "out")
     assert result.code == 130
     assert not (tmp_path / "out").exists()
