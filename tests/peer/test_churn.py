@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import jax
 import numpy as np
 import pytest
@@ -9,6 +11,8 @@ import pytest
 from tacit import graphs, objectives, streams
 from tacit.algorithms import loss_tolerant_push_sum, online_push_sum
 from tacit.peer.membership.book import SETTLING, InLink, LinkBook, OutLink
+from tacit.peer.node.exchange import Parcel, Position
+from tacit.peer.node.outbox import Outbox
 from tests.peer.churn import ChurnNetwork
 from tests.peer.settings import Setting
 from tests.peer.weather import CALM, Weather
@@ -68,3 +72,30 @@ def test_who_is_not_fed_keeps_what_it_has_and_who_holds_little_where_links_to_it
         assert _own_weight(book, first + SETTLING + 1, lean=True) == 0.5, "it may hold little for good"
         book.leaving = True
         assert _own_weight(book, first + SETTLING + 2, lean=True) == 0
+
+
+def test_nothing_is_pushed_to_who_confirms_nothing_but_by_a_leaver():
+    """Or all that the others hold would in time be under way to one that is dead."""
+    both = {"b": OutLink(1, "", first=1), "d": OutLink(2, "", first=1)}
+    with jax.enable_x64(True):
+        book = LinkBook.first("peers", 0, False, both, {"c": InLink(3, 1)}, [])
+        for silent, weights in ((["d"], [0.5, 0.5, 0]), (["b", "d"], [1, 0, 0]), ([], [1 / 3, 1 / 3, 1 / 3])):
+            book.next_is(book.begun + 1, silent=silent)
+            book = LinkBook.read(json.loads(json.dumps(book.facts())))  # a restart within the round
+            view = book.view(book.begun, np.dtype("float64"))
+            np.testing.assert_allclose(np.asarray(view.out.weight)[:3], weights, atol=1e-15)
+            assert np.asarray(view.out.live)[:3].all(), "messages still go to it, so that it can come back"
+        book.leaving = True
+        book.next_is(book.begun + 1, silent=["d"])
+        assert book.silent == []
+
+
+def test_silence_is_eight_rounds_without_a_confirmation():
+    outbox = Outbox(["a", "b"], waits=False, longest_delay=0)
+    for t in range(1, 9):
+        outbox.committed([Parcel("peers", 0, t, name, b"") for name in "ab"])
+        outbox.confirm("b", Position(t, 0))
+        assert outbox.silent(t) == []
+    assert outbox.silent(9) == ["a"]
+    outbox.confirm("a", Position(9, 0))
+    assert outbox.silent(9) == []

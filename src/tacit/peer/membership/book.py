@@ -88,6 +88,8 @@ class LinkBook:
     """The round in which a link to this peer was last opened or closed; 0: none was."""
     keeping: bool = False
     """Whether nothing is pushed in the last round that was begun."""
+    silent: list[str] = field(default_factory=list)
+    """Out-neighbours to which nothing is pushed in it: they have confirmed nothing for long."""
     joining: bool = False
     """Whether it holds nothing yet and nobody sends to it."""
     leaving: bool = False
@@ -147,11 +149,12 @@ class LinkBook:
             name for name, link in self.out.items() if self.waits and link.stage == "opening" and link.first <= round_
         }
 
-    def next_is(self, t: int, lean: bool = False) -> None:
+    def next_is(self, t: int, lean: bool = False, silent: Sequence[str] = ()) -> None:
         """Begin a round; what was to happen in the next one happens in it, for rounds may have been left out.
 
         A member to whom nobody pushes keeps what it has, and so does one that is `lean` where links to it have changed:
-        otherwise its mass shrinks round by round, and the noise of its model grows as much.
+        otherwise its mass shrinks round by round, and the noise of its model grows as much. Nothing is pushed to those
+        that are `silent`, but by a leaver: all mass would end up under way to one that is dead.
         """
         if self.handed_on is not None and self.handed_on > self.begun:
             self.handed_on = self._first_push(t)
@@ -161,6 +164,7 @@ class LinkBook:
                 self.out[name] = replace(link, last=max(t, link.first))
         fed = any(link.first <= t and (link.last is None or t < link.last) for link in self.into.values())
         self.keeping = not self.leaving and (not fed or (lean and 0 < self.changed >= t - SETTLING))
+        self.silent = [] if self.leaving or self.waits else sorted(silent)
         self.begun = t
 
     def assign(self) -> dict[Side, list[int]]:
@@ -190,8 +194,12 @@ class LinkBook:
 
     def view(self, t: int, dtype: jnp.dtype) -> View:
         """Return this peer's view of its links in a round; round 0 is for first states, with every link."""
-        out = [link for link in self.out.values() if link.slot and (t == 0 or link.is_live(t))]
-        pushing = [link.slot for link in out if t == 0 or link.stage == "open" or t < link.last]
+        there = {name: link for name, link in self.out.items() if link.slot and (t == 0 or link.is_live(t))}
+        pushing = [
+            link.slot
+            for name, link in there.items()
+            if t == 0 or (link.stage == "open" and name not in self.silent) or t < link.last
+        ]
         keeps = not (self.leaving and pushing and (self.handed_on is None or t <= self.handed_on))
         heard = [link for link in self.into.values() if link.slot and (t == 0 or self._hears(link, t))]
         weights = dict.fromkeys(pushing, 0.0 if self.keeping else 1 / (len(pushing) + keeps))
@@ -199,7 +207,7 @@ class LinkBook:
         return runtime.make_view(
             agent=self.agent,
             round=t,
-            out=self._side("out", self.out, out, weights, own, dtype),
+            out=self._side("out", self.out, list(there.values()), weights, own, dtype),
             into=self._side("into", self.into, heard, {}, own, dtype),
         )
 

@@ -157,7 +157,8 @@ class Members(PeerLinks):
         """Begin the next round; where it cannot, for want of budget, the book stays as it was."""
         machine, before = self.node.machine, (self.book.facts(), self.node.machine.state)
         try:
-            self.book.next_is(machine.round + 1, not membership_of(self.node).ample(machine.state))
+            lean, t = not membership_of(self.node).ample(machine.state), machine.round + 1
+            self.book.next_is(t, lean, self.node.outbox.silent(t))
             give_slots(self.node, self.book, self.views)
             return machine.begin(batch, self.views(machine.round + 1), records)
         except BaseException:

@@ -74,6 +74,10 @@ class Outbox:
         oldest = round_ + 1 - FURTHEST_AHEAD - self._longest_delay  # so long they are kept in any case
         return {name for name, parcels in self.parcels.items() if any(p.round <= oldest for p in tuple(parcels))}
 
+    def silent(self, round_: int) -> list[str]:
+        """Return the out-neighbours that have confirmed nothing of the eight rounds before `round_`."""
+        return [name for name, kept in self.parcels.items() if kept and kept[0].round <= round_ - FURTHEST_AHEAD]
+
     def wanted(self, name: str) -> tuple[Parcel, ...]:
         """Return what an out-neighbour has not confirmed and can use.
 
