@@ -107,6 +107,23 @@ def test_the_oldest_programs_make_room(users, monkeypatch):
     assert {file.name for file in own.iterdir()} == {"0", "1", program_cache.CHECKED}
 
 
+def test_what_xla_keeps_for_a_gpu_is_no_obstacle(users, monkeypatch):
+    """XLA makes a folder beside the programs, whose files are no programs, but take room."""
+    own = keep_programs(users)
+    tuned = own / jax.config.values["jax_persistent_cache_enable_xla_caches"] / "results"
+    tuned.mkdir(parents=True)
+    (tuned / "fusion").write_bytes(b"x: no program")
+    (own / "jit_f").write_bytes(WHOLE)
+    os.utime(tuned / "fusion", (1_000, 1_000))
+    for limit, kept in ((program_cache.LIMIT, {"fusion", "jit_f"}), (len(WHOLE), {"jit_f"})):
+        monkeypatch.setattr(program_cache, "LIMIT", limit)
+        (own / program_cache.CHECKED).unlink()
+        jax.config.update("jax_compilation_cache_dir", None)
+        assert keep_programs(users) == own
+        assert set_in_jax() == str(own)
+        assert {file.name for file in own.rglob("*") if file.is_file()} == kept | {program_cache.CHECKED}
+
+
 def test_a_second_start_compiles_nothing_and_its_log_has_events_alone(tmp_path):
     """Both starts end after their last round; the second finds each program of the first, and the log stays JSON."""
     file = alone(tmp_path, rounds="patience = 0.05\nlast = 1")

@@ -119,10 +119,15 @@ def _remove_torn(folder: Path) -> None:
     """Remove programs that were not written to their end: JAX would complain of each at every start, and keep it."""
     mark = folder / CHECKED
     since = mark.stat().st_mtime if mark.exists() else 0.0
-    for file in folder.iterdir():
-        if file != mark and file.stat().st_mtime >= since and _is_torn(file.read_bytes()):
+    for file in _files(folder):
+        if file.parent == folder and file.stat().st_mtime >= since and _is_torn(file.read_bytes()):
             file.unlink(missing_ok=True)
     mark.touch()
+
+
+def _files(folder: Path) -> list[Path]:
+    """Return the programs, and what XLA keeps beside them for a GPU, in folders of its own."""
+    return [file for file in folder.rglob("*") if file.is_file() and file.name != CHECKED]
 
 
 def _is_torn(content: bytes) -> bool:
@@ -135,8 +140,7 @@ def _is_torn(content: bytes) -> bool:
 
 
 def _make_room(folder: Path) -> None:
-    files = (file for file in folder.iterdir() if file.name != CHECKED)
-    found = sorted((file.stat().st_mtime, file.stat().st_size, file) for file in files)
+    found = sorted((file.stat().st_mtime, file.stat().st_size, file) for file in _files(folder))
     excess = sum(size for _, size, _ in found) - LIMIT
     for _, size, file in found:
         if excess <= 0:
