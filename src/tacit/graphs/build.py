@@ -135,13 +135,13 @@ def periodic(graphs: Sequence[Graph], *, name: str = "periodic") -> Graph:
     for index, graph in enumerate(graphs):
         if graph.dynamics is not None:
             raise GraphError(f"graph {index} varies by itself ({type(graph.dynamics).__name__}): list fixed graphs")
-    keys = [edge_keys(graph.senders, graph.receivers, graph.columns) for graph in graphs]
+    keys = [edge_keys(graph.senders, graph.receivers) for graph in graphs]
     union = np.unique(np.concatenate(keys))
     places = [np.searchsorted(union, own) for own in keys]
     table: BoolArray = np.zeros((len(graphs), len(union)), dtype=bool)
     for row, place in zip(table, places, strict=True):
         row[place] = True
-    senders, receivers = split_keys(union, first.columns)
+    senders, receivers = split_keys(union)
     graph = Graph(first.agents, senders, receivers, sources=first.sources, name=name)
     weights = _weights_in_turn(graphs, places, len(union))
     graph = graph.with_dynamics(Periodic(table))

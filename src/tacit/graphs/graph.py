@@ -145,12 +145,12 @@ class Graph:
     @property
     def in_degree(self) -> IntArray:
         """(agents,) number of links into each receiver."""
-        return np.bincount(self.receivers, minlength=self.agents)
+        return edge_lists.counts(self.receivers, self.agents)
 
     @property
     def out_degree(self) -> IntArray:
         """(columns,) number of links out of each sender."""
-        return np.bincount(self.senders, minlength=self.columns)
+        return edge_lists.counts(self.senders, self.columns)
 
     def neighbours_in(self, agent: int) -> IntArray:
         """Senders that a receiver hears, in ascending order.
@@ -173,7 +173,7 @@ class Graph:
 
     @cached_property
     def _by_sender(self) -> tuple[IntArray, IntArray]:
-        order = edge_lists.order_by_sender(self.senders)
+        order = edge_lists.stable_order(self.senders)
         return order, self.senders[order]
 
     def at(
@@ -293,7 +293,7 @@ class Graph:
 
     def reverse(self) -> Graph:
         """Return the graph with every edge turned round, its weights to be chosen anew."""
-        order = edge_lists.order_by_sender(self.senders)
+        order = edge_lists.stable_order(self.senders)
         agents, sources = (self.agents, None) if self.sources is None else (self.sources, self.agents)
         senders, receivers, dynamics = self.receivers[order], self.senders[order], self._dynamics_of(order)
         return Graph(agents, senders, receivers, None, dynamics, sources, self.name, self.clusters)
@@ -336,9 +336,9 @@ class Graph:
         new = np.asarray(permutation)
         if new.shape != (self.agents,) or not np.array_equal(np.sort(new), np.arange(self.agents)):
             raise GraphError(f"not a permutation of 0..{self.agents - 1}: {new!r}")
-        keys = edge_lists.edge_keys(new[self.senders], new[self.receivers], self.agents)
+        keys = edge_lists.edge_keys(new[self.senders], new[self.receivers])
         order = np.argsort(keys)
-        senders, receivers = edge_lists.split_keys(keys[order], self.agents)
+        senders, receivers = edge_lists.split_keys(keys[order])
         weights = self.weights
         if weights is not None and weights.edge is not None and weights.own is not None:
             own = np.empty_like(weights.own)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from tacit.core.errors import GraphError
 from tacit.graphs.build import circulant_regular
-from tacit.graphs.edges import IntArray, refuse_large, split_keys, stable_order
+from tacit.graphs.edges import IntArray, edge_keys, refuse_large, split_keys
 from tacit.graphs.graph import Graph
 
 Keys = npt.NDArray[np.int64]
@@ -43,23 +43,20 @@ def random_digraph(n: int, out_degree: int, seed: int, *, exact: bool = False) -
     refuse_large(n, n * (out_degree if exact else (out_degree + 1) / 2), "random_digraph")
     rng = np.random.default_rng(seed)
     cycle = rng.permutation(n)
-    follower = np.empty(n, dtype=np.int64)
+    follower = np.empty(n, dtype=np.int32)
     follower[cycle] = np.roll(cycle, -1)
+    del cycle
     degree = np.full(n, out_degree) if exact else rng.integers(1, out_degree + 1, n)
     dense = degree > n // 2
     keys = [
-        np.arange(n) * n + follower,
-        _targets_by_rejection(rng, n, follower, np.where(dense, 1, degree)),
+        edge_keys(np.arange(n, dtype=np.int32), follower),
+        *_targets_by_rejection(rng, n, follower, np.where(dense, 1, degree)),
         _targets_by_shuffle(rng, n, follower, degree, np.flatnonzero(dense)),
     ]
     links = np.concatenate(keys)
     del keys
     links.sort()
-    # Numbers are sender * n + receiver here: as if of the graph with every link turned round.
-    receivers, senders = split_keys(links, n)
-    del links
-    order = stable_order(receivers, n)
-    return Graph(n, senders[order], receivers[order], name=f"random_digraph({n}, {out_degree})")
+    return Graph(n, *split_keys(links), name=f"random_digraph({n}, {out_degree})")
 
 
 def erdos_renyi(n: int, p: float, seed: int, *, directed: bool = False) -> Graph:
@@ -189,22 +186,30 @@ def k_regular(n: int, k: int, seed: int | None = None) -> Graph:
             return _undirected(n, first, second, start.name)
 
 
-def _targets_by_rejection(rng: np.random.Generator, n: int, follower: Keys, degree: IntArray) -> Keys:
-    """Return sender * n + target for degree - 1 distinct targets each, drawn again while they collide."""
-    missing = degree - 1
-    keys = np.zeros(0, dtype=np.int64)
+def _targets_by_rejection(rng: np.random.Generator, n: int, follower: IntArray, degree: IntArray) -> list[Keys]:
+    """Return links to degree - 1 distinct targets each, part by part, drawn again while they collide."""
+    missing, parts = degree - 1, list[Keys]()
     while missing.any():
-        senders = np.repeat(np.arange(n), missing)
-        target = rng.integers(0, n - 1, len(senders))
+        senders = np.repeat(np.arange(n, dtype=np.int32), missing)
+        target = rng.integers(0, n - 1, len(senders), dtype=np.int32)
         target += target >= senders  # any agent but the sender itself
-        fresh = senders * n + target
-        fresh = fresh[target != follower[senders]]
-        keys = _sorted_distinct(np.concatenate([keys, fresh]))
-        missing = degree - 1 - np.bincount(keys // n, minlength=n)
-    return keys
+        known = target == np.repeat(follower, missing)
+        keys, again = edge_keys(senders[~known], target[~known]), [senders[known]]
+        del senders, target, known
+        keys.sort()
+        repeated = np.zeros(len(keys), dtype=bool)
+        np.equal(keys[1:], keys[:-1], out=repeated[1:])
+        for part in parts:
+            repeated |= _contains(part, keys)
+        again.append(split_keys(keys[repeated])[0])
+        parts.append(keys[~repeated])
+        missing = np.bincount(np.concatenate(again), minlength=n)
+    return parts
 
 
-def _targets_by_shuffle(rng: np.random.Generator, n: int, follower: Keys, degree: IntArray, senders: IntArray) -> Keys:
+def _targets_by_shuffle(
+    rng: np.random.Generator, n: int, follower: IntArray, degree: IntArray, senders: IntArray
+) -> Keys:
     """Return the same for senders that reach more than half of the agents, where rejection would be slow."""
     parts = [np.zeros(0, dtype=np.int64)]
     rows = max(CHUNK // n, 1)
@@ -215,7 +220,7 @@ def _targets_by_shuffle(rng: np.random.Generator, n: int, follower: Keys, degree
         rank[row, block] = rank[row, follower[block]] = np.inf  # never chosen here
         order = np.argsort(rank, axis=1)
         chosen = np.arange(n) < (degree[block] - 1)[:, None]
-        parts.append((block[:, None] * n + order)[chosen])
+        parts.append(edge_keys(np.broadcast_to(block[:, None], order.shape)[chosen], order[chosen]))
     return np.concatenate(parts)
 
 

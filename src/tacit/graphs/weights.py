@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from tacit.core.errors import GraphError, RequirementError
 from tacit.graphs.dynamics import Dynamics, Periodic
-from tacit.graphs.edges import BoolArray, FloatArray, IntArray, one_sided, reverse_positions
+from tacit.graphs.edges import BoolArray, FloatArray, IntArray, counts, one_sided, reverse_positions
 
 if TYPE_CHECKING:
     from tacit.graphs.graph import Graph
@@ -185,10 +185,16 @@ def evaluate_exactly(
     live: BoolArray | None = None,
     *,
     sources: int | None = None,
+    dtype: Any = np.float64,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the same as `evaluate` in NumPy and double precision, for checks and reports."""
+    """Return the same as `evaluate` in NumPy and reckoned in double precision, for checks and reports."""
     links = _Links(senders, receivers, live, agents, sources)
-    return _evaluate(weights, links, _Backend(np, _bincount, np.float64))
+    if weights.rule in ("sender", "receiver") and live is None:  # one number per agent, made small before it is spread
+        share, side = _shares(weights, links, _Backend(np, _bincount, np.float64))
+        small = share.astype(dtype)
+        return small.take(side), np.zeros(agents, dtype) if sources is not None else small
+    edge, own = _evaluate(weights, links, _Backend(np, _bincount, np.float64))
+    return edge.astype(dtype, copy=False), own.astype(dtype, copy=False)
 
 
 class _Links(NamedTuple):
@@ -213,7 +219,6 @@ def _evaluate(weights: Weights, links: _Links, backend: _Backend) -> tuple[Any, 
     senders, receivers, live, agents, sources = links
     ones = None if live is None else live.astype(dtype)
     no_self = xp.zeros(agents, dtype)
-    self_count = 1 if sources is None else 0
     if weights.rule == "given":
         full = xp.asarray(weights.edge, dtype)
         edge, own = _where(xp, live, full), xp.asarray(weights.own, dtype)
@@ -225,14 +230,19 @@ def _evaluate(weights: Weights, links: _Links, backend: _Backend) -> tuple[Any, 
         degree = total(ones, receivers, agents)
         edge = _where(xp, live, 1 / (1 + xp.maximum(degree[receivers], degree[senders]))).astype(dtype, copy=False)
         return edge, 1 - total(edge, receivers, agents)
-    if weights.rule == "sender":
-        side, size = senders, agents if sources is None else sources
-    else:
-        side, size = receivers, agents
-    # The maximum is for agents without a link between two roles: their share is never used.
-    share = 1 / xp.maximum(self_count + total(ones, side, size), 1)
+    share, side = _shares(weights, links, backend)
     edge = _where(xp, live, share[side]).astype(dtype, copy=False)
     return edge, no_self if sources is not None else share.astype(dtype)
+
+
+def _shares(weights: Weights, links: _Links, backend: _Backend) -> tuple[Any, Any]:
+    """Return the share of each agent on the normalised side, and who that is of each link."""
+    senders, receivers, live, agents, sources = links
+    side, size = (senders, sources or agents) if weights.rule == "sender" else (receivers, agents)
+    ones = None if live is None else live.astype(backend.dtype)
+    # The maximum is for agents without a link between two roles: their share is never used.
+    count = (1 if sources is None else 0) + backend.total(ones, side, size)
+    return 1 / backend.xp.maximum(count, 1), side
 
 
 def _where(xp: Any, live: Any, weight: Any) -> Any:
@@ -244,6 +254,8 @@ def _segment_sum(values: jax.Array, ids: jax.Array, size: int) -> jax.Array:
 
 
 def _bincount(values: FloatArray | None, ids: IntArray, size: int) -> FloatArray:
+    if values is None:
+        return counts(ids, size).astype(np.float64)
     return np.bincount(ids, weights=values, minlength=size).astype(np.float64, copy=False)
 
 

@@ -8,6 +8,9 @@ in a bucket of one. All arrays here are host arrays of size O(agents + links).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,10 +22,37 @@ from tacit.graphs.edges import stable_order
 BUCKET_OVERHEAD = 300
 """What one more bucket costs per round, in slots mixed: a bucket must save more padding than this."""
 
+BLOCK_AGENTS, BLOCK_SLOTS = 1 << 15, 1 << 17
+"""Tables are made of so many agents at once, and of so many slots."""
+
+NO_LINK = np.zeros(1, np.int32)
+"""In the place of the links of a graph that has none: what is taken of it is not used."""
+
 
 def most_buckets(agents: int) -> int:
     """Each bucket is compiled by itself, which takes about half a second: more of them where a round takes longer."""
     return 8 if agents >= 50_000 else 4
+
+
+@dataclass
+class Side:
+    """Links in the order of the agents on one side of them."""
+
+    degree: np.ndarray
+    others: np.ndarray
+    """Agents on the other side."""
+    edges: np.ndarray | None
+    """Their places in the graph; None: they are in its order."""
+
+    @cached_property
+    def slots(self) -> np.ndarray:
+        """Slot of each edge of the graph: an agent's edges are numbered from 1 on."""
+        first = np.cumsum(self.degree) - self.degree - 1
+        slot = np.arange(int(self.degree.sum()), dtype=np.int32)
+        slot -= np.repeat(first.astype(np.int32), self.degree)
+        if self.edges is not None:
+            slot[self.edges] = slot.copy()
+        return slot
 
 
 class InTable(NamedTuple):
@@ -38,14 +68,16 @@ class InTable(NamedTuple):
     """Row of the sender in the message array."""
     first: np.ndarray
     """Of each sender, row of its slot 0 in the array of per-slot messages."""
-    slot_of: np.ndarray
-    """Of each edge, its slot at the sender."""
+    sends: Side | None
+    """Links in the order of the senders; None where only shapes are left."""
 
     @property
     def slot_row(self) -> np.ndarray:
         """Row of this very link in the array of per-slot messages; made anew, for most methods never."""
+        assert self.sends is not None
         rows: np.ndarray = self.first[self.row]
-        rows += self.slot_of[self.edge]
+        slots = self.sends.slots
+        rows += np.where(self.edge < slots.size, slots.take(self.edge, mode="clip") if slots.size else 0, 0)
         return rows
 
 
@@ -221,63 +253,77 @@ def _bucket_bounds(in_degree: np.ndarray) -> list[int]:
     return bounds[::-1]
 
 
-class Side(NamedTuple):
-    """Links of a bucket's agents on one side, as in `InTable` but for the ids."""
+class Table(NamedTuple):
+    """Slots of a bucket's agents on one side, as in `InTable`."""
 
     agent: np.ndarray
     live: np.ndarray
     edge: np.ndarray
+    row: np.ndarray | None
 
 
-def _slots(
-    ends: np.ndarray, others: np.ndarray, role: RoleLayout, own: bool, dead: int
-) -> tuple[list[Side], np.ndarray]:
-    """Tables of one side, bucket by bucket, with neighbours' ids in the union, and each edge's slot there.
+def _tables(side: Side, role: RoleLayout, other: RoleLayout, own: int | None, dead: int, rows: bool) -> list[Table]:
+    """Return the tables of one side, bucket by bucket; with `rows`, the positions of the agents on the other side.
 
-    `ends[e]` is the agent on this side of edge e, `others[e]` the one on the other side. The tables are parts of common
-    arrays, in which each edge is written once, wherever its bucket is.
+    `own` is the number of the first self link; None: there are none.
     """
-    degree = np.bincount(ends, minlength=role.order.size)
-    slot = _numbered(ends, degree)
-    shapes = [(int(degree[role.order[b]].max(initial=0)) + 1, b.stop - b.start) for b in role.buckets]
-    starts = np.cumsum([0, *(slots * agents for slots, agents in shapes)])
-    other, edge = np.zeros(starts[-1], np.int32), np.full(starts[-1], dead, np.int32)
-    parts = list(zip(role.buckets, starts[:-1], starts[1:], shapes, strict=True))
-    if own:
-        for bucket, start, stop, shape in parts:
-            other[start:stop].reshape(shape)[:] = role.order[bucket]
-            edge[start : start + shape[1]] = ends.size + role.order[bucket]
-    first, step = np.empty((2, role.order.size), np.int32 if starts[-1] < 2**31 else np.int64)
-    for bucket, start, _, (_, agents) in parts:
-        first[role.order[bucket]] = start + np.arange(agents)
-        step[role.order[bucket]] = agents
-    place = slot * step[ends]
-    place += first[ends]
-    other[place] = others
-    edge[place] = np.arange(ends.size, dtype=np.int32)
-    live = edge != dead
-    tables = [Side(*(a[start:stop].reshape(shape) for a in (other, live, edge))) for _, start, stop, shape in parts]
-    return tables, slot
+    degree = side.degree.astype(np.int32)
+    before = (np.cumsum(side.degree) - side.degree - 1).astype(np.int32)
+    tables, blocks = [], []
+    for bucket in role.buckets:
+        ids = role.order[bucket]
+        shape = int(side.degree[ids].max(initial=0)) + 1, ids.size
+        table = Table(*(np.empty(shape, kind) for kind in (np.int32, bool, np.int32, np.int32)))
+        table = table if rows else table._replace(row=None)
+        for first in range(0, ids.size, BLOCK_AGENTS):
+            columns = slice(first, first + BLOCK_AGENTS)
+            part = Table(*(None if column is None else column[:, columns] for column in table))  # type: ignore[arg-type]
+            mine = ids[columns]
+            blocks.append(partial(_fill, part, side, mine, degree[mine], before[mine], other, own, dead))
+        tables.append(table)
+    if side.others.size < BLOCK_SLOTS:
+        for block in blocks:
+            block()
+        return tables
+    with ThreadPoolExecutor() as threads:  # NumPy lets them work side by side
+        for done in [threads.submit(block) for block in blocks]:
+            done.result()
+    return tables
 
 
-def _numbered(ends: np.ndarray, degree: np.ndarray) -> np.ndarray:
-    """Number the edges of each agent from 1 on, in the order given."""
-    first = np.cumsum(degree) - degree - 1
-    numbers = np.arange(ends.size, dtype=np.int32)
-    if np.all(ends[1:] >= ends[:-1]):
-        numbers -= first.astype(np.int32)[ends]
-        return numbers
-    order = stable_order(ends, degree.size)
-    numbers -= np.repeat(first.astype(np.int32), degree)
-    slot = np.empty(ends.size, np.int32)
-    slot[order] = numbers
-    return slot
+def _fill(
+    table: Table, side: Side, ids: np.ndarray, degree: np.ndarray, before: np.ndarray, other: RoleLayout,
+    own: int | None, dead: int,
+) -> None:  # fmt: skip
+    """Fill the slots of some agents, in blocks that stay in the cache; `before` is the place before their links."""
+    nobody, many = np.zeros_like(ids) if own is None else ids, other.agents < other.order.size
+    for begin in range(0, table.agent.shape[0], step := max(1, BLOCK_SLOTS // ids.size)):
+        part = slice(begin, begin + step)
+        slot = np.arange(table.agent.shape[0], dtype=np.int32)[part, None]
+        live = slot <= degree
+        live &= slot > 0
+        place = (before + slot) * live  # np.take is several times as fast as brackets
+        edge = place if side.edges is None else side.edges.take(place)
+        agent = np.where(live, side.others.take(place), nobody)
+        if table.row is not None:
+            table.row[part] = other.position.take(agent)
+        if own is not None and begin == 0:
+            live[0], edge[0] = True, own + ids
+        table.live[part] = live
+        table.edge[part] = np.where(live, edge, np.int32(dead))
+        table.agent[part] = np.where(live, agent % other.agents if many else agent, np.int32(-1))
 
 
 def _lay_out_links(graph: Graph, source: RoleLayout, target: RoleLayout, one_role: bool) -> LinkLayout:
     dead = graph.edges + (target.order.size if one_role else 0)
-    into, _ = _slots(graph.receivers, graph.senders, target, one_role, dead)
-    out, out_slot = _slots(graph.senders, graph.receivers, source, one_role, dead)
+    if dead >= 2**31:
+        raise GraphError(f"{dead:,} links and agents do not fit an index of 32 bits; use fewer of them")
+    own, some = graph.edges if one_role else None, graph.edges > 0
+    hears = Side(graph.in_degree, graph.senders if some else NO_LINK, None)
+    into = _tables(hears, target, source, own, dead, rows=True)
+    order = stable_order(graph.senders) if some else None
+    sends = Side(graph.out_degree, graph.receivers.take(order) if some else NO_LINK, order)
+    out = _tables(sends, source, target, own, dead, rows=False)
 
     # Per-slot messages lie bucket by bucket of the sender, agent by agent, slot by slot.
     start = np.empty(source.order.size, np.int64)
@@ -287,23 +333,12 @@ def _lay_out_links(graph: Graph, source: RoleLayout, target: RoleLayout, one_rol
         start[bucket] = offset + np.arange(agents) * slots
         offset += slots * agents
     if offset >= 2**31:
-        raise GraphError(f"{offset} out-slots do not fit an index of 32 bits; use fewer agents or links")
-    first, slot_of = start.astype(np.int32), np.concatenate([out_slot, np.zeros(dead + 1 - graph.edges, np.int32)])
-
-    def ids(table: Side, role: RoleLayout) -> np.ndarray:
-        agent = table.agent if role.agents == role.order.size else table.agent % role.agents
-        return np.where(table.live, agent, np.int32(-1))
-
+        raise GraphError(f"{offset:,} out-slots do not fit an index of 32 bits; use fewer agents or links")
+    first = start.astype(np.int32)
     return LinkLayout(
         graph,
-        tuple(
-            InTable(ids(table, source), table.live, table.edge, source.position[table.agent], first, slot_of)
-            for table in into
-        ),
-        tuple(
-            OutTable(ids(table, target), table.live, table.edge, first[bucket])
-            for table, bucket in zip(out, source.buckets, strict=True)
-        ),
+        tuple(InTable(*table, first, sends) for table in into),
+        tuple(OutTable(*table[:3], first[bucket]) for table, bucket in zip(out, source.buckets, strict=True)),
         offset,
-        one_role and bool(np.all(graph.in_degree == target.agents - 1)),
+        one_role and bool(np.all(hears.degree == target.agents - 1)),
     )

@@ -256,7 +256,8 @@ def where(mask: Array, new: Tree, old: Tree) -> Tree:
     return jax.tree.map(pick, new, old)
 
 
-def fixed_weights(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
-    """Weights of a graph that does not vary, in double precision."""
+def fixed_weights(graph: Graph, dtype: Any = np.float64) -> tuple[np.ndarray, np.ndarray]:
+    """Weights of a graph that does not vary, reckoned in double precision."""
     assert graph.weights is not None  # `simulate` has chosen them
-    return evaluate_exactly(graph.weights, graph.senders, graph.receivers, graph.agents, sources=graph.sources)
+    ends = graph.senders, graph.receivers, graph.agents
+    return evaluate_exactly(graph.weights, *ends, sources=graph.sources, dtype=dtype)

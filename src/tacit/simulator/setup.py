@@ -155,8 +155,10 @@ class Setup:
         def shapes(tables: Any) -> Any:
             return jax.tree.map(lambda column: jax.ShapeDtypeStruct(column.shape, column.dtype), tables)
 
-        found = self.layout.links.items()
-        links = {name: one._replace(into=shapes(one.into), out=shapes(one.out)) for name, one in found}
+        links = {}
+        for name, one in self.layout.links.items():
+            into = tuple(t._replace(sends=None) if isinstance(t, InTable) else t for t in one.into)
+            links[name] = one._replace(into=shapes(into), out=shapes(one.out))
         return self.layout._replace(links=links)
 
     def _masks(self, phase: Phase) -> Masks | None:
@@ -183,7 +185,7 @@ class Setup:
         needs_edge = varying or not self.channel.on(name).reliable
         at_first = np.zeros(0, self.dtype)
         if not varying:
-            edge, own = fixed_weights(layout.graph)
+            edge, own = fixed_weights(layout.graph, self.dtype)
             others = [own, [0.0]] if layout.graph.sources is None else [[0.0]]
             at_first = np.concatenate([edge, *others], dtype=self.dtype, casting="same_kind")
 
