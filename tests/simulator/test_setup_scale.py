@@ -6,6 +6,8 @@ import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import jax
 import numpy as np
@@ -13,8 +15,12 @@ import pytest
 
 import tacit
 from benchmarks import setup as benchmark
+from tacit.core.errors import ConfigError, GraphError
 from tacit.graphs import Channel, Graph
-from tacit.graphs.edges import stable_order
+from tacit.graphs.edges import refuse_large, stable_order
+from tacit.simulator import layout
+from tacit.simulator.layout import RoleLayout
+from tacit.simulator.setup import Setup
 from tacit.simulator.simulation import Options, Simulation
 
 OPTIONS = Options(
@@ -72,10 +78,45 @@ def test_no_maximum_is_taken_over_what_is_the_same_for_all(method: str, repeats:
             assert not constant & set(re.findall(r"stablehlo\.reduce\((%\w+) ", function))
 
 
-def test_links_are_sorted_by_counting() -> None:
+def test_equal_numbers_stay_in_their_order() -> None:
     values = np.random.default_rng(0).integers(0, 50, 1_000).astype(np.int32)
     assert np.array_equal(stable_order(values), np.argsort(values, kind="stable"))
     assert stable_order(values[:0]).size == 0
+
+
+def test_links_beyond_32_bits_are_refused() -> None:
+    """Of 1e8 agents and 1e9 links all places fit; what does not fit is refused before anything of its size is made."""
+    with tacit.limits.memory(1e6):
+        refuse_large(100_000_000, 1_000_000_000)
+        with pytest.raises(GraphError, match="2,147,483,646"):
+            refuse_large(100_000_000, 2_100_000_000)
+    role = RoleLayout(4, np.arange(4), np.arange(4), (slice(0, 4),), np.zeros(4), None)
+    graph: Any = SimpleNamespace(edges=2**31 - 3)
+    with pytest.raises(GraphError, match="2,147,483,649"):
+        layout._lay_out_links(graph, role, role, one_role=True)
+
+
+def test_more_rows_under_way_than_32_bits_number_are_refused() -> None:
+    spec = SimpleNamespace(message=(), delivery="share")
+    fake: Any = SimpleNamespace(
+        algorithm=SimpleNamespace(phases=[SimpleNamespace(links="peers")]),
+        channel=SimpleNamespace(on=lambda links: SimpleNamespace(longest_delay=20)),
+        specs=[spec],
+        layout=SimpleNamespace(links={"peers": SimpleNamespace(into=())}, shards=1),
+        packings=[SimpleNamespace(widths={"float32": 1})],
+        crews={},
+        buffer_rows=lambda index, read: 110_000_000,
+    )
+    with tacit.limits.memory(1e6), pytest.raises(ConfigError, match="21 rounds of 110,000,000"):
+        Setup._nothing_in_flight(fake, 0)
+
+
+def test_losses_agree_to_the_bit_on_a_cpu_alone() -> None:
+    one, near, far = ({"platform": p, "loss": x} for p, x in (("cpu", 0.5), ("cpu", 0.5 + 1e-9), ("gpu", 0.51)))
+    assert benchmark.agree(one, one)
+    assert not benchmark.agree(one, near)
+    assert benchmark.agree({**one, "platform": "gpu"}, near)
+    assert not benchmark.agree({**one, "platform": "gpu"}, far)
 
 
 @pytest.mark.slow

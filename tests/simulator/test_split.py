@@ -61,6 +61,14 @@ def test_every_link_reads_what_it_read_before(name, shards, repeats):
         assert sorted(np.concatenate(edges)) == list(range(before.graph.edges))
 
 
+def test_messages_go_as_they_lie_where_nearly_all_are_read() -> None:
+    graphs = {"few": tacit.graphs.ring(60), "all": tacit.graphs.random_digraph(60, 10, seed=0, exact=True)}
+    halos = {name: cut(PEERS, graph, 2)[1].layout.links["peers"].halo for name, graph in graphs.items()}
+    assert (halos["few"].whole, halos["all"].whole) == (False, True)
+    assert halos["all"].rows == cut(PEERS, graphs["all"], 2)[1].layout.roles["peer"].rows
+    assert halos["all"].sends == ()
+
+
 def test_no_shard_has_more_of_a_bucket_than_another_by_two():
     _, found, _ = cut(*PROBLEMS["digraph"], 4)
     real = found.layout.roles["peer"].real.reshape(4, -1)

@@ -360,6 +360,8 @@ class Graph:
         """
         first = first_of_equal_sizes(graphs, "the union", "a union needs equal sizes")
         count = len(graphs)
+        if count == 1:
+            return first
         edge_lists.refuse_large(
             count * max(first.agents, first.columns), count * first.edges, f"{count:,} x {first.name}"
         )
@@ -370,7 +372,7 @@ class Graph:
             joined_weights([g.weights for g in graphs]),
             joined_dynamics([g.dynamics for g in graphs]),
             None if first.sources is None else count * first.sources,
-            first.name if count == 1 else f"{count} x {first.name}",
+            f"{count} x {first.name}",
             joined_clusters([g.clusters for g in graphs]),
         )
 

@@ -65,10 +65,11 @@ class Delivery:
             masked[name] = values.at[masks.adds].add(draw, mode="drop").at[masks.subtracts].add(-draw, mode="drop")
         return masked
 
-    def exchanged(self, at: PhaseContext, rows: Packed) -> Packed:
-        """Return the messages of a shard with those that it reads of others."""
-        per_slot = self.setup.specs[at.index].delivery == "per_slot"
-        return {name: self.setup.with_halo(at.network, at.phase.links, v, per_slot) for name, v in rows.items()}
+    def exchanged(self, at: PhaseContext, rows: Packed) -> tuple[Packed, Packed]:
+        """Return the messages of a shard with those that it reads of others, and the array to write in next time."""
+        per_slot, halo = self.setup.specs[at.index].delivery == "per_slot", self.setup.halo(at.index)
+        read = {name: self.setup.with_halo(at.network, at.phase.links, v, per_slot) for name, v in rows.items()}
+        return read, rows if halo is not None and halo.whole else read
 
     def told(self, at: PhaseContext, rows: Packed, kept: Packed | None) -> tuple[Packed, Packed | None]:
         """Return the messages with the lies behind them, and what liars keep for later rounds."""

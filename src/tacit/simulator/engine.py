@@ -238,10 +238,10 @@ class Engine:
         repeat = None if in_turn else joined([members.repeat for members in at.network.members[phase.source]])
         self._note_sizes(at, context, sent.sizes, repeat)
         departures = self.delivery.departures(at, sent.addressed, takes_part)
-        rows = self.delivery.exchanged(at, sent.rows)
+        rows, buffer = self.delivery.exchanged(at, sent.rows)
         heard, context.lies[at.index] = self.delivery.told(at, rows, loop.lies[at.index])
         in_flight, entries = self.delivery.arrivals(at, heard, departures, loop.in_flight[at.index])
-        context.note(rows, sent.cost, in_flight, self.delivery.count_sent(at, departures), sent.memories)
+        context.note(buffer, sent.cost, in_flight, self.delivery.count_sent(at, departures), sent.memories)
         states[phase.target], context.padding[phase.target] = self._absorb(at, states[phase.target], entries)
         if any(p.answers == phase.links for p in self.algorithm.phases):
             now_reached = joined([jnp.any(e.arrived[1:], axis=0) for e in entries.buckets])

@@ -98,14 +98,23 @@ class OutTable(NamedTuple):
 
 
 class Halo(NamedTuple):
-    """Messages of other shards that are read in a shard, behind its own: blocks of fixed lengths, one per offset."""
+    """Messages of other shards that are read in a shard.
+
+    They lie behind its own, in blocks of fixed lengths, one per offset. Where nearly all are read, a shard has those of
+    all shards instead, shard by shard: nothing is picked out then, and nothing copied behind the own ones.
+    """
 
     offsets: tuple[int, ...]
-    """How many shards further on a block is sent."""
+    """How many shards further on a block is sent; none where all messages go to all shards."""
     sends: tuple[np.ndarray, ...]
     """Per offset, (shards, length) the rows that each shard sends; padded with row 0."""
     rows: int
     """That a shard gets."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether a shard gets all messages."""
+        return not self.offsets
 
 
 class LinkLayout(NamedTuple):
@@ -259,7 +268,8 @@ class Table(NamedTuple):
     agent: np.ndarray
     live: np.ndarray
     edge: np.ndarray
-    row: np.ndarray | None
+    row: np.ndarray
+    """Empty where it is not asked for."""
 
 
 def _tables(side: Side, role: RoleLayout, other: RoleLayout, own: int | None, dead: int, rows: bool) -> list[Table]:
@@ -273,11 +283,11 @@ def _tables(side: Side, role: RoleLayout, other: RoleLayout, own: int | None, de
     for bucket in role.buckets:
         ids = role.order[bucket]
         shape = int(side.degree[ids].max(initial=0)) + 1, ids.size
-        table = Table(*(np.empty(shape, kind) for kind in (np.int32, bool, np.int32, np.int32)))
-        table = table if rows else table._replace(row=None)
+        kinds = (np.int32, shape), (bool, shape), (np.int32, shape), (np.int32, shape if rows else (0, 0))
+        table = Table(*(np.empty(size, kind) for kind, size in kinds))
         for first in range(0, ids.size, BLOCK_AGENTS):
             columns = slice(first, first + BLOCK_AGENTS)
-            part = Table(*(None if column is None else column[:, columns] for column in table))  # type: ignore[arg-type]
+            part = Table(*(column[:, columns] for column in table))
             mine = ids[columns]
             blocks.append(partial(_fill, part, side, mine, degree[mine], before[mine], other, own, dead))
         tables.append(table)
@@ -305,7 +315,7 @@ def _fill(
         place = (before + slot) * live  # np.take is several times as fast as brackets
         edge = place if side.edges is None else side.edges.take(place)
         agent = np.where(live, side.others.take(place), nobody)
-        if table.row is not None:
+        if table.row.size:
             table.row[part] = other.position.take(agent)
         if own is not None and begin == 0:
             live[0], edge[0] = True, own + ids
@@ -318,11 +328,12 @@ def _lay_out_links(graph: Graph, source: RoleLayout, target: RoleLayout, one_rol
     dead = graph.edges + (target.order.size if one_role else 0)
     if dead >= 2**31:
         raise GraphError(f"{dead:,} links and agents do not fit an index of 32 bits; use fewer of them")
-    own, some = graph.edges if one_role else None, graph.edges > 0
-    hears = Side(graph.in_degree, graph.senders if some else NO_LINK, None)
+    own = graph.edges if one_role else None
+    hears, sends = Side(graph.in_degree, NO_LINK, None), Side(graph.out_degree, NO_LINK, None)
+    if graph.edges:
+        order = stable_order(graph.senders)
+        hears.others, sends.others, sends.edges = graph.senders, graph.receivers.take(order), order
     into = _tables(hears, target, source, own, dead, rows=True)
-    order = stable_order(graph.senders) if some else None
-    sends = Side(graph.out_degree, graph.receivers.take(order) if some else NO_LINK, order)
     out = _tables(sends, source, target, own, dead, rows=False)
 
     # Per-slot messages lie bucket by bucket of the sender, agent by agent, slot by slot.
@@ -337,8 +348,11 @@ def _lay_out_links(graph: Graph, source: RoleLayout, target: RoleLayout, one_rol
     first = start.astype(np.int32)
     return LinkLayout(
         graph,
-        tuple(InTable(*table, first, sends) for table in into),
-        tuple(OutTable(*table[:3], first[bucket]) for table, bucket in zip(out, source.buckets, strict=True)),
+        tuple(InTable(table.agent, table.live, table.edge, table.row, first, sends) for table in into),
+        tuple(
+            OutTable(table.agent, table.live, table.edge, first[bucket])
+            for table, bucket in zip(out, source.buckets, strict=True)
+        ),
         offset,
         one_role and bool(np.all(hears.degree == target.agents - 1)),
     )

@@ -190,7 +190,7 @@ class Setup:
             at_first = np.concatenate([edge, *others], dtype=self.dtype, casting="same_kind")
 
         def links(table: Any) -> Links:
-            weight: Any = np.zeros(table.edge.shape, self.dtype) if varying else at_first[table.edge]
+            weight: Any = np.zeros(table.edge.shape, self.dtype) if varying else at_first.take(table.edge)
             return Links(table.agent, table.live, weight)
 
         crew, by_slot = self.crews.get(name), self._needs_slot_rows(name)
@@ -296,13 +296,15 @@ class Setup:
         if rounds == 1:
             return None
         spec, layout, shards = self.specs[index], self.layout.links[links], self.layout.shards
-        count, widths = self.buffer_rows(index), self.packings[index].widths
+        count, widths = self.buffer_rows(index, read=True), self.packings[index].widths
         count += self.crews[links].links if links in self.crews else 0
         width = sum(width * jnp.dtype(name).itemsize for name, width in widths.items())
         slots = sum(table.live.size for table in layout.into)
         limits.refuse_beyond(
             rounds * (shards * count * width + 8 * slots), f"messages that are up to {rounds - 1:,} rounds late"
         )
+        if rounds * count > np.iinfo(np.int32).max:
+            raise ConfigError(f"{rounds:,} rounds of {count:,} messages under way: their rows are numbered in 32 bits")
         shapes = [(rounds, t.live.shape[0], t.live.shape[1] // shards) for t in layout.into]
         return InFlight(
             {name: jnp.zeros((rounds * count, width), name) for name, width in widths.items()},
@@ -326,11 +328,15 @@ class Setup:
         own = layout.slot_rows if per_slot else self.layout.roles[self.ends[links][0]].rows
         return with_halo(halo, sends, self.layout.shards, rows, own)
 
-    def buffer_rows(self, index: int) -> int:
-        """Return the rows of the array of a phase's messages, with those that are read of other shards."""
+    def halo(self, index: int) -> Halo | None:
+        """Return what a phase's messages are read of other shards."""
         layout = self.layout.links[self.algorithm.phases[index].links]
-        halo = layout.slot_halo if self.specs[index].delivery == "per_slot" else layout.halo
-        return self.row_count(index) + (0 if halo is None else halo.rows)
+        return layout.slot_halo if self.specs[index].delivery == "per_slot" else layout.halo
+
+    def buffer_rows(self, index: int, read: bool = False) -> int:
+        """Return the rows of the array into which a phase's messages are written, or from which they are `read`."""
+        halo = self.halo(index)
+        return self.row_count(index) + (0 if halo is None or (halo.whole and not read) else halo.rows)
 
     def links_now(self, network: Network, name: str, t: Array | None) -> LinksNow:
         """Return a link set in round t; None: at first, when every link is there."""

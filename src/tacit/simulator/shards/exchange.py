@@ -15,12 +15,15 @@ AXIS = "shards"
 
 
 def with_halo(halo: Halo | None, sends: Sequence[Array], shards: int, rows: Array, own: int) -> Array:
-    """Return a shard's own rows followed by those that it reads of others; `sends` is its part of `Halo.sends`.
+    """Return a shard's own rows and those that it reads of others, as in `Halo`; `sends` is its part of `Halo.sends`.
 
     Where there is room behind its own, they are written there, in place: twice as fast as a concatenation.
     """
     if halo is None:
         return rows
+    if halo.whole:
+        everyones: Array = jax.lax.all_gather(rows, AXIS, tiled=True)
+        return everyones
     if rows.shape[0] == own:
         rows = jnp.concatenate([rows, jnp.zeros((halo.rows, *rows.shape[1:]), rows.dtype)])
     got = []

@@ -18,6 +18,8 @@ from tacit.core.contract import Phase
 from tacit.simulator.layout import Halo, Layout, LinkLayout, RoleLayout
 from tacit.simulator.loop_state import InFlight, LoopState
 
+NEARLY_ALL = 1.25
+"""Rows are sent as they lie, to all shards, where that is at most so many times as many as are read there."""
 Moves = list[Callable[[np.ndarray], np.ndarray]]
 """Per bucket, what puts its agents into their other places."""
 
@@ -181,6 +183,7 @@ def _split_links(
     dead = links.graph.edges + (links.graph.agents if one_role else 0)
     into: list[Any] = []
     apart: list[tuple[np.ndarray, ...]] = []
+    homes: list[np.ndarray] = []
     for bucket, table, columns in zip(target.buckets, links.into, receivers.columns, strict=True):
         column, shard = columns.reshape(-1), np.repeat(np.arange(shards), columns.shape[1])
         old, there = np.maximum(column, 0), column >= 0
@@ -192,16 +195,19 @@ def _split_links(
         away = live & (sender != shard)
         apart.append((np.broadcast_to(shard, live.shape)[away], sender[away], row[away], slot[away]))
         agent = np.where(live, table.agent[:, old], -1).astype(np.int32)
+        homes.append(np.where(live, sender, shard))
         into.append(InTable(agent, live, np.where(there, table.edge[:, old], dead).astype(np.int32), row, slot))
         apart[-1] = (*apart[-1], away)
     to, of, row, slot = (np.concatenate([found[k] for found in apart]) for k in range(4))
-    halo, places = _halo(to, of, row, source.rows, shards)
-    slot_halo, slot_places = _halo(to, of, slot, count, shards)
+    # Where all hear all there may be one sum instead, for which nothing is sent.
+    halo, places = _halo(to, of, row, source.rows, shards, not links.uniform)
+    slot_halo, slot_places = _halo(to, of, slot, count, shards, not links.uniform)
     first = 0
     for b, (*_, away) in enumerate(apart):
         last = first + int(away.sum())
-        into[b].row[away], into[b].slot_row[away] = places[first:last], slot_places[first:last]
-        into[b] = into[b]._replace(row=into[b].row.astype(np.int32), slot_row=into[b].slot_row.astype(np.int32))
+        row = _read_at(into[b].row, homes[b] * source.rows, halo, away, places[first:last])
+        slot = _read_at(into[b].slot_row, homes[b] * count, slot_halo, away, slot_places[first:last])
+        into[b] = into[b]._replace(row=row, slot_row=slot)
         first = last
     out: list[Any] = []
     for bucket, sent, columns in zip(source.buckets, links.out, senders.columns, strict=True):
@@ -222,7 +228,17 @@ def _split_links(
     return whole, _rows(origin, place, halo), _rows(slot_origin, slot_place, slot_halo)
 
 
-def _halo(to: np.ndarray, of: np.ndarray, row: np.ndarray, rows: int, shards: int) -> tuple[Halo | None, np.ndarray]:
+def _read_at(row: np.ndarray, begun: np.ndarray, halo: Halo | None, away: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Return where rows of shards that begin there are read: those of others, `away`, at `places` behind the own."""
+    if halo is not None and halo.whole:
+        return (row + begun).astype(np.int32)
+    row[away] = places
+    return row.astype(np.int32)
+
+
+def _halo(
+    to: np.ndarray, of: np.ndarray, row: np.ndarray, rows: int, shards: int, may_be_whole: bool
+) -> tuple[Halo | None, np.ndarray]:
     """Return what shards `of` send to shards `to`, each row once, and where each entry then lies."""
     if not to.size:
         return None, row
@@ -232,6 +248,8 @@ def _halo(to: np.ndarray, of: np.ndarray, row: np.ndarray, rows: int, shards: in
     rank, offset = np.arange(pair.size) - np.searchsorted(pair, pair), (to - of) % shards
     length = np.zeros(shards, np.int64)
     np.maximum.at(length, offset, rank + 1)
+    if may_be_whole and (shards - 1) * rows <= NEARLY_ALL * length.sum():
+        return Halo((), (), (shards - 1) * rows), row
     offsets = np.flatnonzero(length)
     sends = []
     for k in offsets:
@@ -245,6 +263,9 @@ def _halo(to: np.ndarray, of: np.ndarray, row: np.ndarray, rows: int, shards: in
 
 def _rows(origin: np.ndarray, place: tuple[np.ndarray, np.ndarray], halo: Halo | None) -> Rows:
     shards, parts = origin.shape[0], [origin]
+    if halo is not None and halo.whole:
+        everyones = np.tile(origin.reshape(1, -1), (shards, 1))
+        return Rows(everyones, place[0] * (everyones.shape[1] + origin.shape[1]) + place[1])
     if halo is not None:
         for offset, sends in zip(halo.offsets, halo.sends, strict=True):
             parts.append(np.roll(np.take_along_axis(origin, sends, axis=1), offset, axis=0))
