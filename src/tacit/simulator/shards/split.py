@@ -231,8 +231,9 @@ def _split_links(
 def _read_at(row: np.ndarray, begun: np.ndarray, halo: Halo | None, away: np.ndarray, places: np.ndarray) -> np.ndarray:
     """Return where rows of shards that begin there are read: those of others, `away`, at `places` behind the own."""
     if halo is not None and halo.whole:
-        return (row + begun).astype(np.int32)
-    row[away] = places
+        row = row + begun
+    else:
+        row[away] = places
     return row.astype(np.int32)
 
 
