@@ -359,8 +359,7 @@ class Graph:
             differ, but not in their number of rounds.
         """
         first = first_of_equal_sizes(graphs, "the union", "a union needs equal sizes")
-        count = len(graphs)
-        if count == 1:
+        if (count := len(graphs)) == 1:
             return first
         edge_lists.refuse_large(
             count * max(first.agents, first.columns), count * first.edges, f"{count:,} x {first.name}"
