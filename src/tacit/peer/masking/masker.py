@@ -158,7 +158,7 @@ class Masker:
         """Return the law of the masks on each leaf, and the number of its elements."""
         mechanism = self._specs[phase].release.mechanism
         return [
-            (mask_law(mechanism, leaf.dtype), (leaf.end - leaf.begin) // leaf.dtype.itemsize)
+            (mask_law(mechanism, leaf.dtype), leaf.count)
             for leaf in self._layouts[phase].leaves
         ]
 
@@ -202,7 +202,7 @@ def _added(layout: Layout, content: bytes, mask: Steps) -> bytes:
     parts, begin = [], 0
     for leaf in layout.leaves:
         unsigned = np.dtype(f"<u{leaf.dtype.itemsize}")
-        numbers = np.frombuffer(content[leaf.begin : leaf.end], unsigned)
+        numbers = np.frombuffer(content, unsigned, leaf.count, leaf.begin)
         parts.append((numbers + mask[begin : begin + numbers.size].astype(unsigned)).tobytes())
         begin += numbers.size
     return b"".join(parts)

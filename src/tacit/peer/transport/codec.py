@@ -135,10 +135,18 @@ class Codec:
     def __init__(self, job: str, specs: Sequence[MessageSpec]) -> None:
         self.job = job
         self.layouts = tuple(Layout(spec) for spec in specs)
+        self._packed: tuple[Message | None, bytes] = None, b""
+        """The last message that was packed, and its content."""
 
     def pack(self, phase: int, message: Message | None) -> bytes:
         """Return the content of a message of one phase; none where nothing is for the receiver."""
-        return b"" if message is None else self.layouts[phase].pack(message)
+        if message is None:
+            return b""
+        last, content = self._packed
+        if last is not message:
+            content = self.layouts[phase].pack(message)
+            self._packed = message, content
+        return content
 
     def unpack(self, phase: int, content: bytes | np.ndarray) -> Message | None:
         """Return the message of one phase in `content`, or refuse it."""
