@@ -56,7 +56,7 @@ class Held(NamedTuple):
         if numbers is None:
             return cls(fresh(round_))
         counts = Counter(int(number) for number in numbers if number >= 0)
-        return cls(rows(sorted(counts)), max(counts.values())) if counts else cls(NO_RECORDS)
+        return cls(rows(counts), max(counts.values())) if counts else cls(NO_RECORDS)
 
 
 def charges_all(statement: PrivacyStatement, adjacency: Adjacency) -> bool:

@@ -15,7 +15,6 @@ from tacit.peer.machine.envelopes import Ends, EndsRead, Envelope, by_slot, misf
 from tacit.peer.machine.functions import AgentFunctions
 from tacit.peer.machine.releases import Releaser, refuse_unnumbered
 from tacit.peer.machine.snapshots import Memories, Snapshot
-from tacit.peer.masking.pairing import check_tags, unmatched
 from tacit.privacy.charges import Held
 from tacit.privacy.clipping import refuse_nonfinite
 from tacit.privacy.events import NO_RECORDS
@@ -74,8 +73,7 @@ class RoundMachine:
         """
         self.releaser = releaser
         self.functions, self.role, self.agent, self.key = functions, role, agent, key
-        self.algorithm = functions.algorithm
-        self.longest_delay = longest_delay
+        self.algorithm, self.longest_delay = functions.algorithm, longest_delay
         self.round = 0
         self.state: State = functions.init[role](key, params, views)
         self.memories: Memories = functions.memories(role, wide=releaser is not None)
@@ -254,8 +252,7 @@ class RoundMachine:
         self.memories, self._numbered = snapshot.memories, max(snapshot.numbered, snapshot.round)
         self._addressed = {links: set(agents) for links, agents in snapshot.addressed.items()}
         self._reached, self._absorbed = set(snapshot.reached), set(snapshot.absorbed)
-        self._views = views
-        self._received, self._masks = {}, {}
+        self._views, self._received, self._masks = views, {}, {}
 
     def receive(self, envelope: Envelope) -> None:
         """Take a message in; MessageRefused where it does not fit.
@@ -281,6 +278,8 @@ class RoundMachine:
         if again or place in self._absorbed:
             raise MessageRefused("repeated", f"round {envelope.round} of agent {envelope.sender} is here already")
         if self._is_masked(envelope.phase):
+            from tacit.peer.masking.pairing import check_tags
+
             check_tags(envelope.sender, envelope.masks, self._senders(envelope.phase))
         spec, form = self.functions.specs[envelope.phase], self.functions.forms[envelope.phase]
         if not (spec.addressed if envelope.message is None else form.fits(envelope.message)):
@@ -298,6 +297,8 @@ class RoundMachine:
         here = {slot for k, sent, slot in list(self._received) if (k, sent) == (self._phase, self.round)}
         missing = {agent for s, agent in enumerate(into.agents) if s and into.live[s] and s not in here}
         if self._is_masked(self._phase):
+            from tacit.peer.masking.pairing import unmatched
+
             return unmatched(
                 self._senders(self._phase), {into.agents[s]: self._masks[self._phase, self.round, s] for s in here}
             )
@@ -368,8 +369,7 @@ class RoundMachine:
 
     def _take_in(self, index: int) -> None:
         phase = self.algorithm.phases[index]
-        view = self._views[phase.links]
-        live = self._into(phase.links).live
+        view, live = self._views[phase.links], self._into(phase.links).live
         slots = len(live)
         found: dict[int, Message] = {}
         if self._own is not None:

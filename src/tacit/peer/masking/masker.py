@@ -157,10 +157,7 @@ class Masker:
     def _laws(self, phase: int) -> list[tuple[MaskLaw, int]]:
         """Return the law of the masks on each leaf, and the number of its elements."""
         mechanism = self._specs[phase].release.mechanism
-        return [
-            (mask_law(mechanism, leaf.dtype), leaf.count)
-            for leaf in self._layouts[phase].leaves
-        ]
+        return [(mask_law(mechanism, leaf.dtype), leaf.count) for leaf in self._layouts[phase].leaves]
 
 
 def masker_of(plan: Plan, specs: Sequence[MessageSpec], pads: Callable[[str], Pads | None] | None) -> Masker:
