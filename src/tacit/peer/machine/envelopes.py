@@ -92,8 +92,8 @@ class Form:
     """Structure, shapes and types of the messages of one phase."""
 
     def __init__(self, spec: Message) -> None:
-        leaves, self.structure = jax.tree.flatten(spec)
-        self._leaves = [(leaf.shape, np.dtype(leaf.dtype)) for leaf in leaves]
+        self.structure: Any = jax.tree.structure(spec)
+        self._leaves = [(leaf.shape, np.dtype(leaf.dtype)) for leaf in jax.tree.leaves(spec)]
 
     def fits(self, message: Message) -> bool:
         """Whether a message from outside has this form."""
@@ -112,7 +112,8 @@ class Form:
             for entry in range(entries):
                 stack[entry] = rows[entry][place] if entry in rows else 0
             stacks.append(stack)
-        return jax.tree.unflatten(self.structure, stacks)
+        side_by_side: Message = jax.tree.unflatten(self.structure, stacks)
+        return side_by_side
 
 
 def by_slot(outbox: Outbox, slots: Sequence[int], view: View) -> dict[int, Message]:
@@ -120,7 +121,7 @@ def by_slot(outbox: Outbox, slots: Sequence[int], view: View) -> dict[int, Messa
     leaves, structure = jax.tree.flatten(outbox.message)
     whole = [np.asarray(leaf) for leaf in leaves]
 
-    def made(parts: Iterable[Any]) -> Message:
+    def made(parts: Iterable[Any]) -> Any:
         return jax.tree.unflatten(structure, parts)
 
     if outbox.delivery == "per_slot":

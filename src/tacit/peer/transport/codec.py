@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -70,8 +70,8 @@ class _Leaf(NamedTuple):
     """The same, little-endian."""
     shape: tuple[int, ...]
     begin: int
-    count: int
-    """Of its numbers."""
+    numbers: int
+    """How many there are."""
     may_be_infinite: bool
 
 
@@ -83,7 +83,8 @@ class Layout:
         """Whether an empty content is allowed: the neighbour is not called."""
         self.masked = hides(spec.release.mechanism)
         """Whether such messages leave only under masks."""
-        leaves, self._structure = jax.tree.flatten(spec.message)
+        leaves = jax.tree.leaves(spec.message)
+        self._structure: Any = jax.tree.structure(spec.message)
         self.leaves: list[_Leaf] = []
         begin = 0
         for leaf in leaves:
@@ -120,7 +121,7 @@ class Layout:
             raise MessageRefused("size", f"{size} bytes of content, expected {self.size}")
         arrays = []
         for number, leaf in enumerate(self.leaves):
-            array = np.frombuffer(content, leaf.wire, leaf.count, leaf.begin)
+            array = np.frombuffer(content, leaf.wire, leaf.numbers, leaf.begin)
             _check_values(number, array, leaf.may_be_infinite)
             if not array.flags.aligned:
                 array = array.copy()
