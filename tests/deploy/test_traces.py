@@ -12,6 +12,7 @@ from tacit.config.peer import load_peer
 from tacit.core.errors import ConfigError
 from tacit.deploy.peer import Peer
 from tacit.peer.operations import traces
+from tacit.peer.operations.sent_traces import SentTraces
 from tests.deploy.homes import found, job_text
 from tests.deploy.peers import alone, run, until, used
 
@@ -27,7 +28,7 @@ def spans(monkeypatch):
 
     kept = InMemorySpanExporter()
     processor = SimpleSpanProcessor(kept)
-    monkeypatch.setattr("tacit.deploy.peer.traces_of", lambda endpoint, name: traces.SentTraces(name, processor))
+    monkeypatch.setattr("tacit.deploy.peer.traces_of", lambda endpoint, name: SentTraces(name, processor))
     return kept
 
 
@@ -71,7 +72,7 @@ def test_a_round_is_a_span_with_its_phases_commits_and_messages_and_no_value(tmp
 def test_an_error_is_told_by_its_kind_alone(spans):
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
-    made = traces.SentTraces("a", SimpleSpanProcessor(spans))
+    made = SentTraces("a", SimpleSpanProcessor(spans))
     with pytest.raises(ValueError, match="secret"), made.span("commit", messages=1):
         raise ValueError(f"secret {SECRET}")
     with pytest.raises(ConfigError, match="loss"), made.span("round", loss=SECRET):

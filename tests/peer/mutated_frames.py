@@ -52,7 +52,8 @@ class Silence:
 
     # -- a socket, and TLS ---------------------------------------------------------------------------------------------
 
-    pending = 0
+    pending: Any = 0
+    eof = False
 
     def setsockopt(self, *_: Any) -> None: ...
 
@@ -76,10 +77,18 @@ class Silence:
         return len(data)
 
 
+class SilentTls(Silence):
+    """TLS over it, which asks for what it holds by a call."""
+
+    def pending(self) -> int:
+        return 0
+
+
 def secured(*kinds: str) -> Secured:
     """Return a connection that carries nothing, whose end may send frames of these kinds."""
     silence: Any = Silence(set(kinds))
-    return Secured(silence, silence, silence, silence)
+    tls: Any = SilentTls(set(kinds))
+    return Secured(silence, tls, silence, silence)
 
 
 def feed(link: Any, data: bytes) -> bool:

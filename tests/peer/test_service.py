@@ -222,9 +222,8 @@ def test_confirmations_are_taken_in_after_the_rounds_have_ended(tmp_path, monkey
             ended, other = federation.services.values()
             assert isinstance(ended.fault, BudgetExceeded)
             assert (other.fault, other.node.round) == (None, 40)
-            while ended.node.waiting("peer-1"):
+            while ended.node.waiting("peer-1") or ended.links._confirmations:  # the last one may be on its way
                 await asyncio.sleep(0.02)
-            assert not ended.links._confirmations
         finally:
             await federation.stop()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ import numpy as np
 from tacit import runtime
 from tacit.config.peer import LinksTable, PeerSettings
 from tacit.config.sections import toml_text
-from tacit.core.contract import Algorithm, Links, View
+from tacit.core.contract import Algorithm, Array, Links, View
 from tacit.core.errors import ConfigError, IdentityError, MessageRefused
 from tacit.peer.identity.identity import identity_files
 from tacit.peer.identity.pem_files import load_certificates, read_file
@@ -53,8 +53,11 @@ def plan_of(settings: PeerSettings, settle: Settle = runtime.settle) -> Plan:
 
         varying = _varying(settings, role, agent, ends, sides)
 
+        fixed = {name: _view(agent, 0, *both, cluster) for name, both in sides.items() if name not in varying}
+
         def views(t: int) -> Views:
-            found = {name: _view(agent, t, *both, cluster) for name, both in sides.items() if name not in varying}
+            at = cast("Array", np.int32(t))  # not put on the device before it is used
+            found = {name: view._replace(round=at) for name, view in fixed.items()}
             for name, links in varying.items():
                 present, out, into = links.now(jnp.int32(t)) if t else links.at_first()
                 found[name] = runtime.make_view(

@@ -15,6 +15,7 @@ waits for no other. It never outlives the process at the other end of its standa
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import signal
@@ -193,6 +194,7 @@ async def _take_part(
         if known is None:
             return
         _keep(book, known)
+    gc.freeze()  # what was made so far stays
     service.start(known)
     await _first_of(service.finished, heard.ended)
     if service.finished.is_set():

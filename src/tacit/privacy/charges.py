@@ -7,10 +7,9 @@ release (settled before the run), the round's declaration, and the records of th
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
-
-import numpy as np
 
 from tacit.core.contract import Adjacency, Mechanism, PrivacyStatement
 from tacit.privacy.events import EVERYONE, NO_RECORDS, Event, Series, fresh, rows
@@ -56,8 +55,8 @@ class Held(NamedTuple):
         """
         if numbers is None:
             return cls(fresh(round_))
-        found, counts = np.unique([number for number in numbers if number >= 0], return_counts=True)
-        return cls(rows(found.tolist()), int(counts.max())) if found.size else cls(NO_RECORDS)
+        counts = Counter(int(number) for number in numbers if number >= 0)
+        return cls(rows(counts), max(counts.values())) if counts else cls(NO_RECORDS)
 
 
 def charges_all(statement: PrivacyStatement, adjacency: Adjacency) -> bool:

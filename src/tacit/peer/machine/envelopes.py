@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import jax
 import numpy as np
 
 from tacit import runtime
-from tacit.core.contract import Algorithm, Array, Message, Outbox, View
+from tacit.core.contract import Algorithm, Array, Links, Message, Outbox, View
 from tacit.core.inbox import StackedInbox
 
 
@@ -63,46 +63,87 @@ def misfit(envelope: Envelope, spec: Message) -> str:
     return f"agent {envelope.sender} sent {described(envelope.message)}; expected {described(spec)}"
 
 
-def fits(message: Message, spec: Message) -> bool:
-    """Whether a message from outside has the structure, shapes and types of its phase's spec."""
-    if not runtime.same_structure(message, spec):
-        return False
-    pairs = zip(jax.tree.leaves(message), jax.tree.leaves(spec), strict=True)
-    return all(isinstance(a, np.ndarray | np.generic) and (a.shape, a.dtype) == (b.shape, b.dtype) for a, b in pairs)
+class Ends:
+    """One side of an agent's links, read from the device once."""
+
+    def __init__(self, links: Links) -> None:
+        self.links = links
+        self.agents: list[int] = np.asarray(links.agent).tolist()
+        self.live: list[bool] = np.asarray(links.live).tolist()
+        self.slot_of = {agent: slot for slot, agent in reversed([*enumerate(self.agents)][1:]) if agent >= 0}
+        """Neighbour -> its slot; -1 is what padding is called."""
+
+
+class EndsRead:
+    """Sides of an agent's links; those that stay from round to round are read once."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str], Ends] = {}
+
+    def of(self, side: str, name: str, links: Links) -> Ends:
+        """Return a side ("into" or "out") of a link set."""
+        found = self._found.get((side, name))
+        if found is None or found.links is not links:
+            found = self._found[side, name] = Ends(links)
+        return found
+
+
+class Form:
+    """Structure, shapes and types of the messages of one phase."""
+
+    def __init__(self, spec: Message) -> None:
+        self.structure: Any = jax.tree.structure(spec)
+        self._leaves = [(leaf.shape, np.dtype(leaf.dtype)) for leaf in jax.tree.leaves(spec)]
+
+    def fits(self, message: Message) -> bool:
+        """Whether a message from outside has this form."""
+        leaves, structure = jax.tree.flatten(message)
+        return structure == self.structure and all(
+            isinstance(leaf, np.ndarray | np.generic) and (leaf.shape, leaf.dtype) == expected
+            for leaf, expected in zip(leaves, self._leaves, strict=True)
+        )
+
+    def stacked(self, found: Mapping[int, Message], entries: int) -> Message:
+        """Return messages side by side, zeros where there is none; `found`: entry -> message."""
+        rows = {entry: jax.tree.leaves(message) for entry, message in found.items()}
+        stacks = []
+        for place, (shape, dtype) in enumerate(self._leaves):
+            stack = np.empty((entries, *shape), dtype)
+            for entry in range(entries):
+                stack[entry] = rows[entry][place] if entry in rows else 0
+            stacks.append(stack)
+        side_by_side: Message = jax.tree.unflatten(self.structure, stacks)
+        return side_by_side
 
 
 def by_slot(outbox: Outbox, slots: Sequence[int], view: View) -> dict[int, Message]:
     """Return the message through each out-slot, as it is sent; where several are alike, they are one object."""
-    whole: Message = jax.tree.map(np.asarray, outbox.message)
+    leaves, structure = jax.tree.flatten(outbox.message)
+    whole = [np.asarray(leaf) for leaf in leaves]
 
-    def part(slot: int) -> Any:
-        return jax.tree.map(lambda leaf: np.asarray(leaf[slot]), whole)
-
-    def share(weight: np.generic) -> Any:
-        return jax.tree.map(lambda leaf: leaf * weight.astype(leaf.dtype), whole)
+    def made(parts: Iterable[Any]) -> Any:
+        return jax.tree.unflatten(structure, parts)
 
     if outbox.delivery == "per_slot":
-        return {slot: part(slot) for slot in slots}
+        return {slot: made(np.asarray(leaf[slot]) for leaf in whole) for slot in slots}
     if outbox.delivery != "push":
-        return dict.fromkeys(slots, whole)
+        return dict.fromkeys(slots, made(whole))
     weights = np.asarray(view.out.weight)
-    shares = {weight: share(weight) for weight in set(weights[list(slots)])}
+    shares: dict[float, Message] = {}
+    for slot in slots:
+        weight = weights[slot]
+        if weight not in shares:
+            shares[weight] = made(leaf * weight.astype(leaf.dtype) for leaf in whole)
     return {slot: shares[weights[slot]] for slot in slots}
 
 
-def stacked(spec: runtime.MessageSpec, found: Mapping[int, Message], view: View, longest_delay: int) -> StackedInbox:
+def stacked(
+    spec: runtime.MessageSpec, form: Form, found: Mapping[int, Message], view: View, longest_delay: int
+) -> StackedInbox:
     """Return messages as a phase absorbs them; `found`: entry -> message, `slots` entries for each round of delay."""
     slots = view.into.live.shape[0]
     entries = slots * (longest_delay + 1)
     arrived = np.zeros(entries, np.bool_)
     arrived[list(found)] = True
-
-    def stack(leaf_spec: Any, *leaves: np.ndarray) -> np.ndarray:
-        result = np.zeros((entries, *leaf_spec.shape), leaf_spec.dtype)
-        for entry, leaf in zip(found, leaves, strict=True):
-            result[entry] = leaf
-        return result
-
-    values = jax.tree.map(stack, spec.message, *found.values())
     weight = None if spec.delivery == "push" else view.into.weight
-    return StackedInbox(values, cast("Array", arrived), weight, slots)
+    return StackedInbox(form.stacked(found, entries), cast("Array", arrived), weight, slots)

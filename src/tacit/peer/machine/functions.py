@@ -11,6 +11,7 @@ import numpy as np
 from tacit import runtime
 from tacit.core.contract import Algorithm, Batch, Key, Memory, Phase, State, Tree, View
 from tacit.core.inbox import StackedInbox
+from tacit.peer.machine.envelopes import Form
 from tacit.peer.machine.releases import Releaser
 from tacit.peer.machine.snapshots import Memories
 from tacit.privacy import records_in
@@ -43,6 +44,7 @@ class AgentFunctions:
         """
         algorithm = runtime.self_contained(algorithm)
         self.algorithm, self.specs = algorithm, specs
+        self.forms = [Form(spec.message) for spec in specs]
         self._prepare = [jax.jit(self._preparer(k, phase)) for k, phase in enumerate(algorithm.phases)]
         self._compute = [jax.jit(self._computer(k, phase)) for k, phase in enumerate(algorithm.phases)]
         self._emit = [jax.jit(self._emitter(phase)) for phase in algorithm.phases]

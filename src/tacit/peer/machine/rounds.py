@@ -11,11 +11,10 @@ from tacit import runtime
 from tacit.core.contract import Batch, Key, Message, Params, State, View
 from tacit.core.errors import ContractError, MessageRefused, PrivacyError
 from tacit.core.inbox import StackedInbox
-from tacit.peer.machine.envelopes import Envelope, by_slot, fits, misfit, stacked, too_late
+from tacit.peer.machine.envelopes import Ends, EndsRead, Envelope, by_slot, misfit, stacked, too_late
 from tacit.peer.machine.functions import AgentFunctions
 from tacit.peer.machine.releases import Releaser, refuse_unnumbered
 from tacit.peer.machine.snapshots import Memories, Snapshot
-from tacit.peer.masking.pairing import check_tags, unmatched
 from tacit.privacy.charges import Held
 from tacit.privacy.clipping import refuse_nonfinite
 from tacit.privacy.events import NO_RECORDS
@@ -74,13 +73,12 @@ class RoundMachine:
         """
         self.releaser = releaser
         self.functions, self.role, self.agent, self.key = functions, role, agent, key
-        self.algorithm = functions.algorithm
-        self.longest_delay = longest_delay
+        self.algorithm, self.longest_delay = functions.algorithm, longest_delay
         self.round = 0
         self.state: State = functions.init[role](key, params, views)
         self.memories: Memories = functions.memories(role, wide=releaser is not None)
         self._phase: int | None = None
-        self._views = views
+        self._views, self._ends = views, EndsRead()
         self._batch: Batch = ()
         self._held = Held(NO_RECORDS)
         self._numbered = 0
@@ -254,8 +252,7 @@ class RoundMachine:
         self.memories, self._numbered = snapshot.memories, max(snapshot.numbered, snapshot.round)
         self._addressed = {links: set(agents) for links, agents in snapshot.addressed.items()}
         self._reached, self._absorbed = set(snapshot.reached), set(snapshot.absorbed)
-        self._views = views
-        self._received, self._masks = {}, {}
+        self._views, self._received, self._masks = views, {}, {}
 
     def receive(self, envelope: Envelope) -> None:
         """Take a message in; MessageRefused where it does not fit.
@@ -269,21 +266,23 @@ class RoundMachine:
         if phase.target != self.role or envelope.receiver != self.agent or envelope.links != phase.links:
             whose = f"{envelope.links!r} to agent {envelope.receiver}"
             raise MessageRefused("address", f"{whose} is not for {self.role} {self.agent}")
-        slots = np.flatnonzero(np.asarray(self._views[phase.links].into.agent)[1:] == envelope.sender)
-        if slots.size == 0 or envelope.sender < 0:  # -1 is what padding is called
+        slot = self._into(phase.links).slot_of.get(envelope.sender)
+        if slot is None:
             raise MessageRefused("sender", f"agent {envelope.sender} is not an in-neighbour of {self.agent}")
         if envelope.round < 1 or self._expired(envelope.phase, envelope.round):
             raise MessageRefused("stale", too_late(envelope, self.round, self._phase, self.algorithm))
         if self.too_early(envelope.round):
             raise MessageRefused("early", f"sent in round {envelope.round}, but here it is round {self.round}")
-        place = (envelope.phase, envelope.round, int(slots[0]) + 1)
+        place = (envelope.phase, envelope.round, slot)
         again = place in self._received and self._masks.get(place, b"") == envelope.masks
         if again or place in self._absorbed:
             raise MessageRefused("repeated", f"round {envelope.round} of agent {envelope.sender} is here already")
         if self._is_masked(envelope.phase):
+            from tacit.peer.masking.pairing import check_tags
+
             check_tags(envelope.sender, envelope.masks, self._senders(envelope.phase))
-        spec = self.functions.specs[envelope.phase]
-        if not (spec.addressed if envelope.message is None else fits(envelope.message, spec.message)):
+        spec, form = self.functions.specs[envelope.phase], self.functions.forms[envelope.phase]
+        if not (spec.addressed if envelope.message is None else form.fits(envelope.message)):
             raise MessageRefused("content", misfit(envelope, spec.message))
         self._received[place] = envelope.message
         if envelope.masks:
@@ -294,13 +293,14 @@ class RoundMachine:
         if self._phase is None or self.algorithm.phases[self._phase].target != self.role:
             return set()
         phase = self.algorithm.phases[self._phase]
-        into = self._views[phase.links].into
-        agents, live = np.asarray(into.agent), np.asarray(into.live)
+        into = self._into(phase.links)
         here = {slot for k, sent, slot in list(self._received) if (k, sent) == (self._phase, self.round)}
-        missing = {int(agents[s]) for s in range(1, len(agents)) if live[s] and s not in here}
+        missing = {agent for s, agent in enumerate(into.agents) if s and into.live[s] and s not in here}
         if self._is_masked(self._phase):
+            from tacit.peer.masking.pairing import unmatched
+
             return unmatched(
-                self._senders(self._phase), {int(agents[s]): self._masks[self._phase, self.round, s] for s in here}
+                self._senders(self._phase), {into.agents[s]: self._masks[self._phase, self.round, s] for s in here}
             )
         if phase.answers is None or runtime.link_ends(self.algorithm)[phase.answers][0] != self.role:
             return missing
@@ -324,8 +324,10 @@ class RoundMachine:
         return hides(self.algorithm.phases[index].mechanism)
 
     def _senders(self, index: int) -> list[int]:
-        agents = np.asarray(self._views[self.algorithm.phases[index].links].into.agent)[1:]
-        return sorted(int(agent) for agent in agents if agent >= 0)
+        return sorted(self._into(self.algorithm.phases[index].links).slot_of)
+
+    def _into(self, name: str) -> Ends:
+        return self._ends.of("into", name, self._views[name].into)
 
     def _expired(self, phase: int, sent: int) -> bool:
         done = self.round if self._phase is None or phase < self._phase else self.round - 1
@@ -352,24 +354,23 @@ class RoundMachine:
         self.state, outbox = ready.state, ready.outbox
         self.memories = (*self.memories[:index], ready.memory, *self.memories[index + 1 :])
         envelopes = []
-        agents, addressed = np.asarray(view.out.agent), np.asarray(ready.addressed)
-        messages = by_slot(outbox, np.flatnonzero(addressed).tolist(), view)
+        out, addressed = self._ends.of("out", phase.links, view.out), np.asarray(ready.addressed).tolist()
+        messages = by_slot(outbox, [slot for slot, called in enumerate(addressed) if called], view)
         for slot, message in messages.items():
             if slot == 0:
                 self._own = message
             else:
-                envelopes.append(Envelope(phase.links, index, self.round, self.agent, int(agents[slot]), message))
+                envelopes.append(Envelope(phase.links, index, self.round, self.agent, out.agents[slot], message))
         self._addressed.setdefault(phase.links, set()).update(e.receiver for e in envelopes)
         if outbox.to is not None:
-            others = np.flatnonzero(np.asarray(view.out.live) & ~addressed)
-            self._not_called = tuple(int(agents[slot]) for slot in others if slot)
+            others = zip(out.agents[1:], out.live[1:], addressed[1:], strict=True)
+            self._not_called = tuple(agent for agent, live, called in others if live and not called)
         return envelopes
 
     def _take_in(self, index: int) -> None:
         phase = self.algorithm.phases[index]
-        view = self._views[phase.links]
-        slots = view.into.live.shape[0]
-        live = np.asarray(view.into.live)
+        view, live = self._views[phase.links], self._into(phase.links).live
+        slots = len(live)
         found: dict[int, Message] = {}
         if self._own is not None:
             found[0] = self._own
@@ -396,4 +397,4 @@ class RoundMachine:
         self.state = self.functions.absorb(index, self.key, self.state, inbox, view)
 
     def _inbox(self, index: int, found: Mapping[int, Message], view: View) -> StackedInbox:
-        return stacked(self.functions.specs[index], found, view, self.longest_delay)
+        return stacked(self.functions.specs[index], self.functions.forms[index], found, view, self.longest_delay)

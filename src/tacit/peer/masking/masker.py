@@ -157,10 +157,7 @@ class Masker:
     def _laws(self, phase: int) -> list[tuple[MaskLaw, int]]:
         """Return the law of the masks on each leaf, and the number of its elements."""
         mechanism = self._specs[phase].release.mechanism
-        return [
-            (mask_law(mechanism, leaf.dtype), (leaf.end - leaf.begin) // leaf.dtype.itemsize)
-            for leaf in self._layouts[phase].leaves
-        ]
+        return [(mask_law(mechanism, leaf.dtype), leaf.numbers) for leaf in self._layouts[phase].leaves]
 
 
 def masker_of(plan: Plan, specs: Sequence[MessageSpec], pads: Callable[[str], Pads | None] | None) -> Masker:
@@ -202,7 +199,7 @@ def _added(layout: Layout, content: bytes, mask: Steps) -> bytes:
     parts, begin = [], 0
     for leaf in layout.leaves:
         unsigned = np.dtype(f"<u{leaf.dtype.itemsize}")
-        numbers = np.frombuffer(content[leaf.begin : leaf.end], unsigned)
+        numbers = np.frombuffer(content, unsigned, leaf.numbers, leaf.begin)
         parts.append((numbers + mask[begin : begin + numbers.size].astype(unsigned)).tobytes())
         begin += numbers.size
     return b"".join(parts)

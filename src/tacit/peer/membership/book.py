@@ -7,14 +7,15 @@ planned, then opening (its receiver is asked), open, closing (its receiver is to
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from copy import copy
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Literal, cast
 
 import jax.numpy as jnp
 import numpy as np
 
 from tacit import runtime
-from tacit.core.contract import Links, View
+from tacit.core.contract import Array, Links, View
 from tacit.core.errors import ConfigError, ContractError, StoreError
 from tacit.runtime.slots import NO_SLOT, Side
 
@@ -112,11 +113,18 @@ class LinkBook:
         book.assign()
         return book
 
+    def __post_init__(self) -> None:
+        self._view: View | None = None
+        self._sides: dict[str, tuple[Links, tuple[np.ndarray, ...]]] = {}
+        """View and links that were made last: mostly they stay from round to round."""
+
     # -- as plain data -------------------------------------------------------------------------------------------------
 
     def facts(self) -> dict[str, Any]:
         """Return the book as plain data."""
-        return asdict(self)
+        plain = {part.name: copy(getattr(self, part.name)) for part in fields(self)}
+        out, into = ({name: dict(vars(link)) for name, link in side.items()} for side in (self.out, self.into))
+        return {**plain, "out": out, "into": into}
 
     def table(self) -> list[dict[str, Any]]:
         """Return all links as rows, for people."""
@@ -204,12 +212,11 @@ class LinkBook:
         heard = [link for link in self.into.values() if link.slot and (t == 0 or self._hears(link, t))]
         weights = dict.fromkeys(pushing, 0.0 if self.keeping else 1 / (len(pushing) + keeps))
         own = 1 - sum(weights.values()) if keeps else 0.0
-        return runtime.make_view(
-            agent=self.agent,
-            round=t,
-            out=self._side("out", self.out, list(there.values()), weights, own, dtype),
-            into=self._side("into", self.into, heard, {}, own, dtype),
-        )
+        out = self._side("out", self.out, list(there.values()), weights, own, dtype)
+        into = self._side("into", self.into, heard, {}, own, dtype)
+        if self._view is None or self._view.out is not out or self._view.into is not into:
+            self._view = runtime.make_view(agent=self.agent, round=t, out=out, into=into)
+        return self._view._replace(round=cast("Array", np.int32(t)))  # not put on the device before it is used
 
     def _hears(self, link: InLink, t: int) -> bool:
         # The last total of a method that does not wait counts whenever it comes.
@@ -233,7 +240,11 @@ class LinkBook:
         live[[link.slot for link in live_links]] = True
         for slot, share in weights.items():
             weight[slot] = share
-        return Links(jnp.asarray(agent), jnp.asarray(live), jnp.asarray(weight, dtype))
+        found = agent, live, weight.astype(dtype)
+        before = self._sides.get(side)
+        if before is None or not all(map(np.array_equal, found, before[1])):
+            before = self._sides[side] = Links(*map(jnp.asarray, found)), found
+        return before[0]
 
     # -- changes -------------------------------------------------------------------------------------------------------
 

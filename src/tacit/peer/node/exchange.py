@@ -56,7 +56,8 @@ class KnownPosition:
         """Whether to send this position: it covers a message, or is the first in a while."""
         if position == self.position:
             return False
-        return position.round >= self.position.round + self._every or any(at < position for at in self._uncovered)
+        overdue = position.round >= self.position.round + self._every
+        return overdue or (bool(self._uncovered) and min(self._uncovered) < position)
 
     def is_urgent(self, position: Position, patience: int) -> bool:
         """Whether a position that is due may not be left: the neighbour's is `patience` rounds old."""

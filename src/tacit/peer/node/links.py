@@ -55,7 +55,7 @@ class NodeLinks:
         """Messages that have to come before there is anything to do, where that is known."""
         # Of masked messages another version may come instead of one that is missing.
         self._counts = node.waits and not any(hides(phase.mechanism) for phase in node.plan.algorithm.phases)
-        self._seen_commits = 0
+        self._seen_commits, self._seen_position = 0, node.position
         self._waiters: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
         self._inbox: list[Arrival] = []
         self._greetings: dict[str, int] = {}
@@ -162,7 +162,9 @@ class NodeLinks:
             self._talk.take()
             self._talk.speak()
         self.look()
-        self.listener.progressed()
+        if self._seen_position != self.node.position:
+            self._seen_position = self.node.position
+            self.listener.progressed()
         if self._talk is None and self._seen_commits == self.node.outbox.commits:
             return
         self._seen_commits = self.node.outbox.commits
@@ -171,6 +173,9 @@ class NodeLinks:
 
     def apply_news(self) -> None:
         """Let in what was heard since the last time; called where nobody else has the turn."""
+        news = self._inbox or self._confirmations or self._claims or self._greetings
+        if not news and self._talk is None and self.node.waits:
+            return
         greetings, self._greetings = self._greetings, {}
         for name, at_round in greetings.items():
             self.node.greeted(name, at_round)

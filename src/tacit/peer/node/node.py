@@ -366,7 +366,9 @@ class Node:
 
     def _commit(self, parcels: Sequence[Parcel], used: int | None = None, seen: Sequence[Seen] = ()) -> None:
         position = self._next_position()
-        snapshot, own = encode(self.machine.snapshot(), self.cursor, self.links.facts)
+        taken = self.machine.snapshot()
+        packed = None if taken.phase is None else self.codec.pack(taken.phase, taken.own)
+        snapshot, own = encode(taken, self.cursor, self.links.facts, packed)
         self.store.commit(
             charges=self.masker.booked(parcels),
             snapshot=snapshot,

@@ -72,7 +72,7 @@ class Outbox:
         if not self._waits:
             return set()
         oldest = round_ + 1 - FURTHEST_AHEAD - self._longest_delay  # so long they are kept in any case
-        return {name for name, parcels in self.parcels.items() if any(p.round <= oldest for p in tuple(parcels))}
+        return {name for name, kept in self.parcels.items() if [p for p in kept[:1] if p.round <= oldest]}
 
     def silent(self, round_: int) -> list[str]:
         """Return the out-neighbours that have confirmed nothing of the eight rounds before `round_`."""

@@ -96,6 +96,8 @@ class PeerService(CloseOnce):
         )
         self._stopping = asyncio.Event()
         self._rounds: asyncio.Task[None] | None = None
+        self._coming: asyncio.Future[RoundBatch] | None = None
+        """Data of the next round, while they are waited for."""
         self._certificate: asyncio.Task[None] | None = None
         self._traces = store.traces = traces
         self._events = LinkEventLog(counters, self.log, traces)
@@ -139,6 +141,8 @@ class PeerService(CloseOnce):
 
     async def _close(self) -> None:
         self._stopping.set()
+        if self._coming is not None:
+            self._coming.cancel()
         self.links.look()
         async with contextlib.AsyncExitStack() as after:  # each even if another fails; the last first
             if not self.parting:
@@ -320,6 +324,8 @@ class PeerService(CloseOnce):
         """Return the next round's data; None where the peer stops."""
         if not self.node.links.learns:
             return empty_round(self.node.plan.batch, self.node.cursor)
+        if self._stopping.is_set():
+            return None
         return await self._unless_stopping(self._feed.next(self.node.next_round or 0))
 
     def _begin(self, given: RoundBatch) -> None:
@@ -374,12 +380,11 @@ class PeerService(CloseOnce):
         return True
 
     async def _unless_stopping(self, coming: Any) -> RoundBatch | None:
-        task, stop = asyncio.ensure_future(coming), asyncio.ensure_future(self._stopping.wait())
+        self._coming = asyncio.ensure_future(coming)
         try:
-            await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
-            given: RoundBatch | None = task.result() if task.done() else None
+            given: RoundBatch = await self._coming
             return given
-        finally:
-            for pending in (task, stop):
-                pending.cancel()
-            await asyncio.gather(task, stop, return_exceptions=True)
+        except asyncio.CancelledError:
+            if not self._stopping.is_set():
+                raise
+            return None

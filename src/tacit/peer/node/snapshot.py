@@ -20,10 +20,13 @@ from tacit.runtime import MessageSpec
 _LENGTH = 8
 
 
-def encode(snapshot: Snapshot, cursor: Any, links: Mapping[str, Any] | None = None) -> tuple[bytes, bytes]:
+def encode(
+    snapshot: Snapshot, cursor: Any, links: Mapping[str, Any] | None = None, own: bytes | None = None
+) -> tuple[bytes, bytes]:
     """Return a snapshot as bytes, with the cursor of the data source and the book of links that change.
 
-    The second part is the agent's own message, as `Codec.pack` would have it; a snapshot is both, one after the other.
+    The second part is the agent's own message, as `Codec.pack` has it (`own`, where that was done); a snapshot is both,
+    one after the other.
     """
     facts = {
         "round": snapshot.round,
@@ -39,8 +42,8 @@ def encode(snapshot: Snapshot, cursor: Any, links: Mapping[str, Any] | None = No
         **({} if links is None else {"links": links}),
     }
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves((snapshot.state, snapshot.memories, snapshot.batch))]
-    own = [np.asarray(leaf) for leaf in jax.tree.leaves(snapshot.own)]
-    return pack(facts, leaves, own), b"".join(map(_bytes_of, own))
+    last = [np.asarray(leaf) for leaf in jax.tree.leaves(snapshot.own)]
+    return pack(facts, leaves, last), b"".join(map(_bytes_of, last)) if own is None else own
 
 
 def decode(

@@ -130,8 +130,8 @@ class Counters:
 
     def add(self, name: str, amount: float = 1, /, **labels: str) -> None:
         """Add to a counter."""
-        metric, key = self._find(name, labels, "counter")
-        if not amount >= 0 or math.isinf(amount):
+        metric, key = self._found.get((name, "counter", *labels.items())) or self._find(name, labels, "counter")
+        if not 0 <= amount < math.inf:
             raise ContractError(f"{name}: {amount} cannot be counted; a counter takes finite amounts of at least 0")
         with self._lock:
             values = self._values[metric.name]

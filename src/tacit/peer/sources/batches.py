@@ -107,6 +107,7 @@ class StreamFeed:
     def __init__(self, stream: Stream | None, agent: int, dtype: str) -> None:
         """Take the stream, or None for a role without data."""
         self._stream, self._agent, self._dtype = stream, agent, dtype
+        self._own = np.array([agent])
 
     def resume(self, cursor: Any) -> None:
         """Do nothing: the number of the round is enough."""
@@ -117,8 +118,8 @@ class StreamFeed:
             return RoundBatch(())
         if self._stream.rounds is not None and round_ > self._stream.rounds:
             raise DataError(f"stream {self._stream.name!r} has {self._stream.rounds} rounds, not {round_}")
-        chunk = self._stream.chunk(round_ - 1, round_)
-        batch = jax.tree.map(lambda leaf: in_precision(leaf[0, self._agent], self._dtype), chunk)
+        rows = self._stream.rows(round_ - 1, round_, self._own)
+        batch = jax.tree.map(lambda leaf: in_precision(leaf[0, 0], self._dtype), rows)
         return RoundBatch(batch, records=self._stream.records_in_round(self._agent, round_))
 
     async def close(self) -> None:

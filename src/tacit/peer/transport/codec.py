@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ from tacit.peer.node.exchange import VERSION, Parcel, Position
 from tacit.peer.transport import handshake
 from tacit.peer.transport.frames import INLINE, Form, Header, Hello, Leaf, Place, content_frames, printable
 from tacit.privacy.noise import hides
-from tacit.runtime import MessageSpec, same_structure
+from tacit.runtime import MessageSpec
 
 REASONS = frozenset(
     {
@@ -70,26 +70,29 @@ class _Leaf(NamedTuple):
     """The same, little-endian."""
     shape: tuple[int, ...]
     begin: int
-    end: int
+    numbers: int
+    """How many there are."""
+    may_be_infinite: bool
 
 
 class Layout:
     """Layout of one phase's message in bytes: leaf after leaf, little-endian, without gaps."""
 
     def __init__(self, spec: MessageSpec) -> None:
-        self._spec = spec.message
         self.optional = spec.addressed
         """Whether an empty content is allowed: the neighbour is not called."""
         self.masked = hides(spec.release.mechanism)
         """Whether such messages leave only under masks."""
         leaves = jax.tree.leaves(spec.message)
+        self._structure: Any = jax.tree.structure(spec.message)
         self.leaves: list[_Leaf] = []
         begin = 0
         for leaf in leaves:
             dtype = np.dtype(leaf.dtype)
-            end = begin + math.prod(leaf.shape) * dtype.itemsize
-            self.leaves.append(_Leaf(dtype.name, dtype, dtype.newbyteorder("<"), tuple(leaf.shape), begin, end))
-            begin = end
+            shape, count, inexact = tuple(leaf.shape), math.prod(leaf.shape), jnp.issubdtype(dtype, jnp.inexact)
+            self.leaves.append(_Leaf(dtype.name, dtype, dtype.newbyteorder("<"), shape, begin, count, inexact))
+            begin += count * dtype.itemsize
+        self._expected = [(leaf.dtype, leaf.shape) for leaf in self.leaves]
         self.size = begin
         if self.optional and not self.size:
             raise ContractError("a phase that names whom it is for sends empty messages; send a number at least")
@@ -99,9 +102,9 @@ class Layout:
 
     def pack(self, message: Message) -> bytes:
         """Return the content of a message that fits."""
-        leaves = jax.tree.leaves(message)
+        leaves, structure = jax.tree.flatten(message)
         found = [(np.dtype(leaf.dtype), tuple(leaf.shape)) for leaf in leaves]
-        if not same_structure(message, self._spec) or found != self._expected:
+        if structure != self._structure or found != self._expected:
             raise ContractError(f"a message of {_named(found)}; this phase sends {_named(self._expected)}")
         arrays = (np.ascontiguousarray(array, leaf.wire) for array, leaf in zip(leaves, self.leaves, strict=True))
         return b"".join(array.reshape(-1).view(np.uint8).data for array in arrays)
@@ -118,17 +121,13 @@ class Layout:
             raise MessageRefused("size", f"{size} bytes of content, expected {self.size}")
         arrays = []
         for number, leaf in enumerate(self.leaves):
-            array = np.frombuffer(content, leaf.wire, math.prod(leaf.shape), leaf.begin)
-            _check_values(number, array)
+            array = np.frombuffer(content, leaf.wire, leaf.numbers, leaf.begin)
+            _check_values(number, array, leaf.may_be_infinite)
             if not array.flags.aligned:
                 array = array.copy()
             arrays.append(array.astype(leaf.dtype, copy=False).reshape(leaf.shape))
-        message: Message = jax.tree.unflatten(jax.tree.structure(self._spec), arrays)
+        message: Message = jax.tree.unflatten(self._structure, arrays)
         return message
-
-    @property
-    def _expected(self) -> list[tuple[np.dtype, tuple[int, ...]]]:
-        return [(leaf.dtype, leaf.shape) for leaf in self.leaves]
 
 
 class Codec:
@@ -137,10 +136,18 @@ class Codec:
     def __init__(self, job: str, specs: Sequence[MessageSpec]) -> None:
         self.job = job
         self.layouts = tuple(Layout(spec) for spec in specs)
+        self._packed: tuple[Message | None, bytes] = None, b""
+        """The last message that was packed, and its content."""
 
     def pack(self, phase: int, message: Message | None) -> bytes:
         """Return the content of a message of one phase; none where nothing is for the receiver."""
-        return b"" if message is None else self.layouts[phase].pack(message)
+        if message is None:
+            return b""
+        last, content = self._packed
+        if last is not message:
+            content = self.layouts[phase].pack(message)
+            self._packed = message, content
+        return content
 
     def unpack(self, phase: int, content: bytes | np.ndarray) -> Message | None:
         """Return the message of one phase in `content`, or refuse it."""
@@ -270,13 +277,13 @@ def _check_leaves(phase: int, form: Form, layout: Layout) -> None:
             )
 
 
-def _check_values(number: int, array: np.ndarray) -> None:
+def _check_values(number: int, array: np.ndarray, may_be_infinite: bool) -> None:
     """Refuse numbers that are not finite, and Booleans other than 0 and 1."""
     if array.dtype == np.bool_:
         if array.size and array.view(np.uint8).max() > 1:
             raise MessageRefused("content", f"leaf {number} of type bool holds bytes other than 0 and 1")
         return
-    if not jnp.issubdtype(array.dtype, jnp.inexact):
+    if not may_be_infinite:
         return
     for begin in range(0, array.size, _FINITE_BLOCK):
         block = np.isfinite(array[begin : begin + _FINITE_BLOCK])

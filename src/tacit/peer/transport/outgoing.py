@@ -86,6 +86,8 @@ class OutgoingLink:
         waiting = {(parcel.phase, parcel.round, parcel.masks): parcel for parcel in self._dispatch.waiting(self._name)}
         for key in self._sent.keys() - waiting.keys():
             del self._sent[key]
+        if len(self._sent) == len(waiting):
+            return
         for key, parcel in waiting.items():
             if key not in self._sent:
                 if self.stream.pending > FULL:

@@ -58,6 +58,11 @@ class FrameReader:
             self._begin, self._end = 0, left
         return self._buffer[self._end :]
 
+    @property
+    def is_long(self) -> bool:
+        """Whether what comes next belongs to a long frame, which nobody looks at before it is all there."""
+        return self._target is not None
+
     def took(self, count: int) -> None:
         """Note that so many bytes were put there."""
         if self._target is not None:

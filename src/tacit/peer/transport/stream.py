@@ -141,7 +141,7 @@ class Stream:
 
     def _fill(self) -> bool:
         """Encrypt more if all that was encrypted is out; returns whether there is something to send."""
-        if not self._rest:
+        if not self._rest and (self._records or self._outgoing.pending):
             while self._records and self._outgoing.pending < _ENCRYPTED:
                 record = self._records.popleft()
                 self._waiting -= len(record)
@@ -226,14 +226,17 @@ class Stream:
             while not self._paused and not self._closed:
                 if reader.advance():
                     continue
-                space = reader.space()
-                count = self._tls.read(len(space), space)
+                if not (self._incoming.pending or self._tls.pending() or self._incoming.eof):
+                    break  # else TLS would say so by an exception
+                count = self._decrypt(reader.space())
                 if not count:
                     self._end(None)
                     return
-                reader.took(int(count))
-        except ssl.SSLWantReadError:
+                reader.took(count)
             if self._outgoing.pending:  # an answer of TLS itself
+                self.push()
+        except ssl.SSLWantReadError:
+            if self._outgoing.pending:
                 self.push()
         except ssl.SSLError as error:
             self._end(error)
@@ -243,6 +246,19 @@ class Stream:
         except Exception as fault:
             self.pause()
             self._owner.broken(fault)
+
+    def _decrypt(self, space: memoryview) -> int:
+        """Put the next record of TLS into some memory, or as much of a long frame as has come; returns how much."""
+        read, incoming = self._tls.read, self._incoming
+        count = int(read(len(space), space))
+        if self._reader.is_long:
+            with contextlib.suppress(ssl.SSLWantReadError):
+                while 0 < count < len(space) and incoming.pending:
+                    more = int(read(len(space) - count, space[count:]))
+                    if not more:
+                        break
+                    count += more
+        return count
 
     def _look(self, every: float, timeout: float) -> None:
         """Send a sign of life if nothing else was said, and look for the other end's."""
