@@ -21,6 +21,9 @@ def reproduce(
         int | None, typer.Option(min=1, help="With --all: experiments at a time.", show_default="one per core")
     ] = None,
     on: Annotated[str, typer.Option("--on", help="With --all: pool, ray, or ray://HOST with the same files.")] = "pool",
+    stored: Annotated[
+        bool, typer.Option("--stored", help="Judge again what DIRECTORY holds, without running anything.")
+    ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit code 1 if a claim does not hold.")] = False,
 ) -> None:
     """Run an experiment of the texts and say which of its claims hold; one that does not is a result, not an error.
@@ -29,7 +32,7 @@ def reproduce(
     """
     from tacit_reproduction.console import run  # not above: tacit.cli, which it needs, loads this module
 
-    run(name, everything, listed, quick, out, seed, jobs, strict, on)
+    run(name, everything, listed, quick, out, seed, jobs, strict, on, stored)
 
 
 reproduce.epilog = "Example: tacit reproduce ops-occupancy --quick --out runs/ops-occupancy"  # type: ignore[attr-defined]

@@ -29,9 +29,10 @@ def run(
     jobs: int | None,
     strict: bool,
     on: str,
+    stored: bool,
 ) -> None:
     """Do what the command's options say."""
-    from tacit_reproduction.catalogue import EXPERIMENTS
+    from tacit_reproduction.catalogue import all_studies
 
     if everything:
         if name is not None:
@@ -44,15 +45,18 @@ def run(
     if listed or name is None:
         _list()
         return
-    if name not in EXPERIMENTS:
-        hint = nearest(name, EXPERIMENTS)
-        raise ConfigError(f"there is no experiment {name!r}; {hint}expected one of: {', '.join(EXPERIMENTS)}")
+    studies = all_studies()
+    if name not in studies:
+        hint = nearest(name, studies)
+        raise ConfigError(f"there is no experiment {name!r}; {hint}expected one of: {', '.join(studies)}")
     directory = out or Path("runs") / name
-    claims = EXPERIMENTS[name].run(quick, directory, seed)["claims"]
-    rows = [(str(c["claim"]), "holds" if c["holds"] else "DOES NOT HOLD", str(c["figure"])) for c in claims]
-    print_table(("claim", "verdict", "figures"), rows)
+    study = studies[name]
+    summary = study.judge_again(directory) if stored else study.run(quick, directory, seed)
+    rows = [(e["headline"], e["verdict"], e["text"], e["ours"]) for e in summary["headlines"]]
+    print_table(("headline", "verdict", "text", "here"), rows)
+    print_table(("claim", "outcome", "figures"), [(c["claim"], c["outcome"], c["figure"]) for c in summary["claims"]])
     say(f"written to {directory}")
-    if strict and not all(claim["holds"] for claim in claims):
+    if strict and not all(claim["holds"] for claim in summary["claims"]):
         raise typer.Exit(1)
 
 
