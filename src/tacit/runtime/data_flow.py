@@ -111,7 +111,8 @@ def _through(operation: Any, given: list[int]) -> list[int]:
 
         return _at_rest(once, given[second:])
     if name == "scan":
-        first, second = inner["num_consts"], inner["num_consts"] + inner["num_carry"]
+        first, carried = _scanned(inner)
+        second = first + carried
 
         def results(carry: list[int]) -> list[int]:
             return _reach(inner["jaxpr"].jaxpr, given[:first] + carry + given[second:])
@@ -122,6 +123,14 @@ def _through(operation: Any, given: list[int]) -> list[int]:
         called = inner["call_jaxpr"] if "call_jaxpr" in inner else inner["jaxpr"]
         return _reach(getattr(called, "jaxpr", called), given)
     return [reduce(or_, given, 0)] * len(operation.outvars)
+
+
+def _scanned(inner: dict[str, Any]) -> tuple[int, int]:
+    """Return how many constants and how many carried values a scan gets; from 0.11 on JAX has them as trees."""
+    if "ft_in" in inner:
+        constants, carried, _ = inner["ft_in"].unpack()
+        return len(constants), len(carried)
+    return inner["num_consts"], inner["num_carry"]
 
 
 def _at_rest(once: Callable[[list[int]], list[int]], carry: list[int]) -> list[int]:
