@@ -16,12 +16,23 @@ from tacit.results.pages.panels import Axis, Curve, Panel
 from tacit.results.pages.script import SCRIPT
 from tacit.results.pages.style import CSS
 from tacit.results.report import NOTHING
-from tacit_reproduction.study import command
-from tacit_reproduction.verdict import VERDICTS
+from tacit_reproduction.summary import command
+from tacit_reproduction.verdict import VERDICTS, Verdict
 
+FEW = 40
+"""Points of a line of a small figure."""
 QUICK = "The quick form: fewer settings and seeds, hence wider intervals, and verdicts that the full form may change."
 MARKS = dict(zip(VERDICTS, ("✓", "↗", "◐", "✗", "–"), strict=True))
 KEYS = dict(zip(VERDICTS, ("yes", "direction", "depends", "no", "untested"), strict=True))
+MEANINGS: Mapping[Verdict, str] = {
+    "reproduced": "Everything that was claimed holds here, at every setting that was tried, and so does its size.",
+    "direction only": "The direction is the text's and nothing speaks against it, but the size is another, or some "
+    "interval is too wide to be sure.",
+    "depends on an open setting": "It holds at some values of a setting that the text does not give, and not at others.",
+    "refuted": "It fails here, and no setting that was tried brings it back.",
+    "not tested": "It could not be run here (data that are not available), or its intervals are too wide to tell.",
+}
+"""Verdict -> what it means, for readers; `tacit_reproduction.verdict.verdict` is the rule."""
 OUTCOMES = {"holds": "✓ holds", "open": "○ open", "fails": "✗ does not hold"}
 STUDY_CSS = """
 .result { background: var(--card); border: 1px solid var(--line); border-left: 6px solid var(--v); border-radius: 8px;
@@ -64,13 +75,15 @@ def page(summary: Mapping[str, Any]) -> str:
 
 
 def body(summary: Mapping[str, Any]) -> Html:
-    """Return headlines, remaining figures, and for a press the claims, the table and the procedure."""
+    """Return headlines, and for a press the other figures, the claims, the table and the procedure."""
     told = {each["seen_in"] for each in summary["headlines"]}
     rest = [figure for figure in summary["figures"] if figure["name"] not in told]
+    more = [drawn(summary["experiment"], figure) for figure in rest]
+    folded = html("<details><summary>{} more figures</summary>{}</details>", len(rest), joined(more))
     return joined(
         [
             *(result(summary, number) for number in range(len(summary["headlines"]))),
-            *(drawn(summary["experiment"], figure) for figure in rest),
+            *(([folded] if summary["headlines"] else more) if rest else []),
             html(
                 "<details><summary>{} claims, one by one</summary>{}</details>", len(summary["claims"]), claims(summary)
             ),
@@ -83,17 +96,28 @@ def body(summary: Mapping[str, Any]) -> Html:
 def result(summary: Mapping[str, Any], number: int) -> Html:
     """Return one headline with its verdict, the text's numbers beside ours, and its figure."""
     each = summary["headlines"][number]
-    shown = {headline["seen_in"] for headline in summary["headlines"][:number]}
-    figures = [f for f in summary["figures"] if f["name"] == each["seen_in"] and f["name"] not in shown]
-    swept = joined(html("<li>{} {}</li>", OUTCOMES[outcome][0], name) for name, outcome in each["settings"].items())
+    figures = [figure for figure in summary["figures"] if figure["name"] == each["seen_in"]]
+    swept = joined(html("<li>{} {}</li>", OUTCOMES[outcome], name) for name, outcome in each["settings"].items())
     return html(
-        "<article class='result {}' id='{}' data-verdict='{}'><h3>{} <span class='badge'>{} {}</span></h3>"
-        "<div class='versus'><div><b>Text, {}</b>{}</div><div><b>Here</b>{}</div></div><p>{}</p>{}{}"
+        "<article class='result {}' id='{}' data-verdict='{}'><h3>{} {}</h3>{}<p>{}</p>{}{}"
         "<p class='facts'><code>{}</code></p></article>",
-        KEYS[each["verdict"]], anchor(summary, number), each["verdict"], each["headline"], MARKS[each["verdict"]],
-        each["verdict"], each["place"], each["text"], each["ours"], each["why"],
+        KEYS[each["verdict"]], anchor(summary, number), each["verdict"], each["headline"], badge(each["verdict"]),
+        versus(each), each["why"],
         html("<ul class='swept' aria-label='Settings that the text leaves open'>{}</ul>", swept) if swept else NOTHING,
-        joined(drawn(summary["experiment"], figure) for figure in figures), command(summary),
+        joined(drawn(anchor(summary, number), figure) for figure in figures), command(summary),
+    )  # fmt: skip
+
+
+def badge(verdict: Verdict) -> Html:
+    """Return a verdict as a badge of glyph and words."""
+    return html("<span class='badge'>{} {}</span>", MARKS[verdict], verdict)
+
+
+def versus(headline: Mapping[str, Any]) -> Html:
+    """Return the text's numbers beside ours."""
+    return html(
+        "<div class='versus'><div><b>Text, {}</b>{}</div><div><b>Here</b>{}</div></div>",
+        headline["place"], headline["text"], headline["ours"],
     )  # fmt: skip
 
 
@@ -107,35 +131,31 @@ class _Named(NamedTuple):
     diverged: bool = False
 
 
-def drawn(study: str, figure: Mapping[str, Any]) -> Html:
-    """Return a figure: one plot per panel, which share colours and switches."""
+def drawn(prefix: str, figure: Mapping[str, Any], small: bool = False) -> Html:
+    """Return a figure: one plot per panel, which share colours and switches; a small one has the first panel only."""
     labels = list(dict.fromkeys(line["label"] for panel in figure["panels"] for line in panel["lines"]))
-    axes, group = figure["axes"], f"{study}-{figure['name']}-"
+    axes, group = figure["axes"], f"{prefix}-{figure['name']}-"
+    x, y = Axis(axes["x"], axes["log_x"], counts=axes["x"], names=tuple(axes["names"])), Axis(axes["y"], axes["log_y"])
     plots = []
-    for k, panel in enumerate(figure["panels"]):
-        curves = tuple(_curve(labels.index(line["label"]), line) for line in panel["lines"])
-        names = tuple(axes["names"])
+    for k, panel in enumerate(figure["panels"][: 1 if small else None]):
+        curves = tuple(_curve(labels.index(line["label"]), line, small) for line in panel["lines"])
         plot = Panel(
-            f"{group}{k}",
-            panel["title"],
-            "",
-            Axis(axes["x"], axes["log_x"], counts=axes["x"], names=names),
-            Axis(axes["y"], axes["log_y"]),
-            curves,
-            scattered=not figure["joined"],
-            group=group,
-        )
+            f"{group}{k}", panel["title"], "", x, y, curves, scattered=not figure["joined"], group=group
+        )  # fmt: skip
         plots.append(chart(plot, [_Named(label) for label in labels]))
+    if small:
+        return joined(plots)
     return html(
         "<figure class='drawn'><h3>{}</h3><div class='plots'>{}</div><figcaption>{}</figcaption></figure>",
         figure["title"], joined(plots), figure["caption"],
     )  # fmt: skip
 
 
-def _curve(number: int, line: Mapping[str, Any]) -> Curve:
-    at, mean = _numbers(line["at"]), _numbers(line["mean"])
-    low, high = (_numbers(line[key]) if key in line else None for key in ("low", "high"))
-    return Curve(number, at, mean, low, high, np.arange(len(at), dtype=np.int64))
+def _curve(number: int, line: Mapping[str, Any], small: bool) -> Curve:
+    every = np.arange(len(line["at"]))
+    kept = every if not small else np.unique(np.linspace(0, every.size - 1, min(every.size, FEW)).round().astype(int))
+    values = {key: _numbers(line[key])[kept] for key in ("at", "mean", "low", "high") if line.get(key) is not None}
+    return Curve(number, values["at"], values["mean"], values.get("low"), values.get("high"), kept)
 
 
 def _numbers(values: Sequence[float | None]) -> Any:

@@ -7,8 +7,6 @@ headlines and pages can be made again of it (`tacit reproduce --stored`).
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,26 +14,25 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
-
-from tacit.config.own_code import digest_of, package_digest
 from tacit.core.errors import ResultError, TacitError
-from tacit.results import Run, schema
+from tacit.results import Run
 from tacit.results.locks import writing
 from tacit.results.record import machine, versions
-from tacit.results.sealed import FILES, SUMMARY, Sealed, put, seal, settled
+from tacit.results.sealed import put, seal
 from tacit.results.store import REPORT
 from tacit.simulator import simulate
 from tacit_reproduction.datasets.fetch import search_path
 from tacit_reproduction.datasets.looked_for import digests, looked_for
 from tacit_reproduction.figures import Figure
+from tacit_reproduction.summary import OUTCOMES, code_digest, outcomes, read
 from tacit_reproduction.table import Results, cells_of, loaded
-from tacit_reproduction.verdict import Claim, Headline, Outcome, Verdict, as_json, shown
+from tacit_reproduction.verdict import Claim, Headline, shown
 from tacit_reproduction.workers import Crew, crew
 
-OUTCOMES = "outcomes.npz"
 SEEDS_APART = 1000
 """Between the first seeds of two runs of a study."""
+ORIGIN = ("quick", "seed", "seconds", "date", "machine", "versions", "made_of")
+"""What stays as it was where stored outcomes are judged again."""
 
 
 class Judgement(NamedTuple):
@@ -80,34 +77,35 @@ class Study:
                 "versions": versions(),
                 "made_of": {"code": code, "data": digests(looked_for(), search_path())},
             }
-            return self._write(results, origin, out)
+            return self._write(results.content(), origin, out)
 
     def judge_again(self, out: Path) -> dict[str, Any]:
         """Judge the stored outcomes of a directory by the code that is here now, and write its pages anew."""
-        results = outcomes(out)
         old = read(out)
-        origin = {key: old[key] for key in ("quick", "seed", "seconds", "date", "machine", "versions", "made_of")}
+        if old["experiment"] != self.name:
+            raise ResultError(f"{out} holds {old['experiment']}, expected {self.name}; name its directory with --out")
         with writing(out):
-            return self._write(results, origin, out)
+            return self._write(outcomes(out), {key: old[key] for key in ORIGIN}, out)
 
-    def _write(self, results: Results, origin: Mapping[str, Any], out: Path) -> dict[str, Any]:
+    def _write(self, content: bytes, origin: Mapping[str, Any], out: Path) -> dict[str, Any]:
         from tacit_reproduction.page import page
 
+        results = loaded(content)  # also where they are fresh: what is judged is what is stored
         judgement = self.judge(results)
         _check(judgement)
         summary = {
             "experiment": self.name,
             "title": self.title,
             "source": self.source,
-            "claims": [as_json(claim) for claim in judgement.claims],
-            "headlines": [as_json(each) for each in judgement.headlines],
+            "claims": [_row(claim, judgement.headlines) for claim in judgement.claims],
+            "headlines": [each._asdict() for each in judgement.headlines],
             "figures": [figure.as_json() for figure in judgement.figures],
             "table": self._table(results),
             "method": [" ".join(paragraph.split()) for paragraph in self.method.split("\n\n")],
-            "data": results.facts.get("data", ""),
+            "data": str(results.facts.get("data", "")),
             **origin,
         }
-        files = {OUTCOMES: results.content(), REPORT: page(summary).encode("utf-8")}
+        files = {OUTCOMES: content, REPORT: page(summary).encode("utf-8")}
         put(out, seal(files, summary))
         return summary
 
@@ -155,121 +153,17 @@ def finished_run(*problem: Any, **settings: Any) -> Run:
     return run
 
 
-# -- directories -------------------------------------------------------------------------------------------------------
-
-
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="allow", strict=True)
-
-
-class _Claim(_Table):
-    claim: schema.Text
-    holds: bool
-    figure: schema.Text
-    text: schema.Text
-    seen_in: str
-    outcome: Outcome
-
-
-class _Headline(_Table):
-    headline: schema.Text
-    verdict: Verdict
-    place: schema.Text
-    text: schema.Text
-    ours: schema.Text
-    why: schema.Text
-    seen_in: str
-    settings: dict[str, Outcome]
-
-
-class _Line(_Table):
-    label: schema.Text
-    at: list[float | None]
-    mean: list[float | None]
-
-
-class _Panel(_Table):
-    title: schema.Text
-    lines: list[_Line]
-
-
-class _Axes(_Table):
-    x: schema.Text
-    y: schema.Text
-    log_x: bool
-    log_y: bool
-    names: list[schema.Text]
-
-
-class _Figure(_Table):
-    name: str
-    title: schema.Text
-    caption: schema.Text
-    axes: _Axes
-    panels: list[_Panel]
-    joined: bool
-
-
-class _Summary(_Table):
-    experiment: schema.Text
-    title: schema.Text
-    source: schema.Text
-    claims: list[_Claim]
-    headlines: list[_Headline]
-    figures: list[_Figure]
-    table: dict[str, Any]
-    method: list[schema.Text]
-    data: schema.Text
-    quick: bool
-    seed: int
-    seconds: float
-    date: schema.Text
-    machine: schema.Text
-    versions: dict[str, str]
-    made_of: dict[str, Any]
-
-
-def read(directory: Path) -> dict[str, Any]:
-    """Read the summary of a study, having seen that its files belong to it."""
-
-    def summary_of(files: Sealed) -> dict[str, Any]:
-        summary = {key: value for key, value in files.summary.items() if key != FILES}
-        schema.check(_Summary, summary, files.folder / SUMMARY)
-        return summary
-
-    return settled(directory, summary_of)
-
-
-def outcomes(directory: Path) -> Results:
-    """Read the table of outcomes of a study."""
-    return loaded(settled(directory, lambda files: files.file(OUTCOMES)))
-
-
-@functools.cache
-def code_digest() -> str:
-    """Return a digest of the source of tacit and of the reproduction, as it was when first asked for."""
-    own = digest_of(Path(__file__).parent)
-    return hashlib.sha256(f"{package_digest()} {own}".encode()).hexdigest()
-
-
-def is_current(summary: Mapping[str, Any]) -> bool:
-    """Whether the code, the versions and the data files that a summary came from are those that are here now."""
-    here = {"code": code_digest(), "data": digests(summary["made_of"]["data"], search_path())}
-    return bool(summary["versions"] == versions() and summary["made_of"] == here)
-
-
-def command(summary: Mapping[str, Any]) -> str:
-    """Return the command line that makes these results again."""
-    quick = ["--quick"] if summary["quick"] else []
-    return " ".join(["tacit reproduce", summary["experiment"], *quick, f"--seed {summary['seed']}"])
+def _row(claim: Claim, headlines: Sequence[Headline]) -> dict[str, Any]:
+    """Return a claim with the headline that rests on it; that of no headline and no text is a question of our own."""
+    of = next((each for each in headlines if claim.claim in each.claims), None)
+    named = {"headline": of.headline, "verdict": of.verdict} if of else {"headline": "", "verdict": None}
+    text = claim.text or (f"{of.text} ({of.place})" if of else "")
+    return {**claim._asdict(), **named, "text": text, "ours": not text}
 
 
 def _check(judgement: Judgement) -> None:
     drawn = {"", *(figure.name for figure in judgement.figures)}
-    named = [(claim.claim, claim.seen_in) for claim in judgement.claims]
-    for words, figure in (*named, *((each.headline, each.seen_in) for each in judgement.headlines)):
+    seen = [(claim.claim, claim.seen_in) for claim in judgement.claims]
+    for words, figure in (*seen, *((each.headline, each.seen_in) for each in judgement.headlines)):
         if figure not in drawn:
             raise TacitError(f"{words!r} is said to be seen in {figure!r}; expected one of {sorted(drawn)}")
-
-
-__all__ = ["Judgement", "ResultError", "Study", "over", "read"]

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import io
 import json
+import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import ResultError, TacitError
+from tacit.core.errors import DataError, ResultError, TacitError
+from tacit.streams.reading.npz import FAULTS, arrays_of
 
 Floats = NDArray[np.float64]
-Factor = str | float | int | bool
+Factor = str | float | int | bool | None
 FACTORS, FACTS = "factors", "facts"
-LARGEST = 2**28
 
 
 class Row(NamedTuple):
@@ -86,18 +87,26 @@ class Results:
 
 
 def loaded(content: bytes) -> Results:
-    """Read a table; nothing in it is run, whatever the file holds."""
+    """Read a table; nothing in it is run, and it asks for no more memory than `tacit.core.limits` grants."""
     try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as file:
-            factors, facts = (json.loads(file[key].tobytes()) for key in (FACTORS, FACTS))
-            measures: list[dict[str, Floats]] = [{} for _ in factors]
-            for key in file.files:
-                place, _, name = key.partition("/")
-                if name:
-                    measures[int(place)][name] = file[key]
-    except (ValueError, KeyError, IndexError, OSError, EOFError, json.JSONDecodeError) as error:
+        with zipfile.ZipFile(io.BytesIO(content)) as file:
+            arrays = arrays_of(file, len(content), "the table of outcomes")
+        factors, facts = (json.loads(arrays.pop(key).tobytes()) for key in (FACTORS, FACTS))
+        if not isinstance(facts, dict) or not all(_is_factors(each) for each in factors):
+            raise ValueError("factors or facts of another kind")
+        rows = [Row(each, {}) for each in factors]
+        for key, values in arrays.items():
+            place, _, name = key.partition("/")
+            if not place.isdecimal() or int(place) >= len(rows) or values.dtype.kind not in "biuf":
+                raise ValueError(f"{key!r} of type {values.dtype} belongs to no cell")
+            rows[int(place)] = rows[int(place)]._replace(measures={**rows[int(place)].measures, name: values})
+    except (*FAULTS, DataError, KeyError, TypeError, RecursionError) as error:
         raise ResultError(f"this is no table of outcomes ({error}); run the experiment again") from error
-    return Results([Row(f, m) for f, m in zip(factors, measures, strict=True)], facts)
+    return Results(rows, facts)
+
+
+def _is_factors(found: Any) -> bool:
+    return isinstance(found, dict) and all(isinstance(value, str | float | int | None) for value in found.values())
 
 
 def cells_of(cells: Sequence[Any], measured: Sequence[Mapping[str, Any]], **common: Factor) -> Results:

@@ -1,8 +1,13 @@
 """From paired differences to verdicts: claims with one rule each, and headlines with one of five verdicts.
 
 Methods meet the same graphs, data and orders of samples, seed by seed, so that an interval is that of the difference
-(95 %, Student's t). A claim names the range in which the mean difference has to lie. It holds if the whole interval
-does, it fails if none of it does, and is open in between; a difference that is not finite supports nothing.
+(95 %, Student's t). A claim names the range in which the mean difference has to lie: it holds if all of the interval
+does, it fails if none of it does, and is open in between. A difference that is not finite supports nothing.
+
+A claim that is false at the edge of its range holds by chance for 2.5 % of all sets of seeds at most, however many
+pairs it has, as all of them have to lie within; and one that is true there fails for 2.5 % at most, as each of k pairs
+is refused by an interval of 1 - 0.05 / k. Both are of one claim: a headline of c claims may be refuted by chance for
+2.5 c %, one of s swept settings may hold by chance for 2.5 s %.
 """
 
 from __future__ import annotations
@@ -10,12 +15,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.metrics import Interval, mean_interval
+from tacit.metrics import Interval, mean_interval, paired_difference
 from tacit_reproduction.table import Floats
 
 Outcome = Literal["holds", "open", "fails"]
@@ -27,6 +32,8 @@ VERDICTS: tuple[Verdict, ...] = (
     "refuted",
     "not tested",
 )
+SPENT = 0.05
+"""Share of all sets of seeds for which an interval misses."""
 Named = tuple[str, ArrayLike]
 """Name, and value per seed."""
 
@@ -36,18 +43,25 @@ class Rule(NamedTuple):
 
     low: float
     high: float
+    closed: bool = False
+    """Whether its ends belong to it: no difference at all is neither above nor below."""
 
-    def outcome(self, found: Interval) -> Outcome:
-        """Judge an interval."""
+    def holds(self, found: Interval) -> bool:
+        """Whether an interval lies wholly inside."""
+        inside = self.low < found.low and found.high < self.high
+        return inside or (self.closed and self.low <= found.low and found.high <= self.high)
+
+    def fails(self, found: Interval) -> bool:
+        """Whether an interval lies wholly outside."""
         if not math.isfinite(found.mean):
-            return "fails"
-        if self.low <= found.low and found.high <= self.high:
-            return "holds"
-        return "fails" if found.high < self.low or found.low > self.high else "open"
+            return True
+        if self.closed:
+            return found.high < self.low or found.low > self.high
+        return found.high <= self.low or found.low >= self.high
 
     def leans(self, found: Interval) -> bool:
-        """Whether the mean itself lies in the range."""
-        return self.low <= found.mean <= self.high
+        """Whether the mean itself lies inside."""
+        return self.low < found.mean < self.high or (self.closed and self.low <= found.mean <= self.high)
 
 
 def below(limit: float = 0.0) -> Rule:
@@ -62,7 +76,7 @@ def above(limit: float = 0.0) -> Rule:
 
 def within(limit: float) -> Rule:
     """The two are no further apart."""
-    return Rule(-limit, limit)
+    return Rule(-limit, limit, closed=True)
 
 
 class Claim(NamedTuple):
@@ -80,11 +94,6 @@ class Claim(NamedTuple):
     leans: bool = False
     """Whether all mean differences are on the claimed side, whatever their intervals."""
 
-    @property
-    def ours(self) -> bool:
-        """Whether the text does not ask this."""
-        return not self.text
-
 
 class Pair(NamedTuple):
     """Two samples to compare, with one value per seed; the second may be a number."""
@@ -93,10 +102,11 @@ class Pair(NamedTuple):
     first: Floats
     second: Floats | float = 0.0
 
-    @property
-    def interval(self) -> Interval:
+    def interval(self, confidence: float = 0.95) -> Interval:
         """Interval of the first minus the second, paired over seeds."""
-        return mean_interval(np.asarray(self.first, np.float64) - np.asarray(self.second, np.float64))
+        first = np.asarray(self.first, np.float64)
+        second = np.asarray(self.second, np.float64)
+        return paired_difference(first, second if second.ndim else np.full_like(first, second), confidence)
 
 
 def judged(
@@ -121,20 +131,19 @@ def judged(
       note: Further words on the numbers.
     """
     several = [pairs] if isinstance(pairs, Pair) else list(pairs)
-    found = [pair.interval for pair in several]
-    outcomes = [rule.outcome(one) for one in found]
-    outcome: Outcome = "fails" if "fails" in outcomes else "open" if "open" in outcomes else "holds"
+    with np.errstate(invalid="ignore"):  # of what has left all bounds
+        found = [pair.interval() for pair in several]
+        strict = [pair.interval(1 - SPENT / len(several)) for pair in several]
+    if any(rule.fails(one) for one in strict):
+        outcome: Outcome = "fails"
+    else:
+        outcome = "holds" if all(rule.holds(one) for one in found) else "open"
     shown = "; ".join(_compared(pair, one, unit) for pair, one in zip(several, found, strict=True))
     figure = f"{shown} (95 %, {found[0].n} seeds)"
-    return Claim(
-        claim,
-        outcome == "holds",
-        f"{figure}. {note}" if note else figure,
-        text,
-        seen_in,
-        outcome,
-        all(rule.leans(one) for one in found),
-    )
+    if note:
+        figure = f"{figure}. {note}"
+    leans = all(rule.leans(one) for one in found)
+    return Claim(claim, outcome == "holds", figure, text, seen_in, outcome, leans)
 
 
 def ordered(claim: str, values: Sequence[Named], **words: str) -> Claim:
@@ -214,11 +223,11 @@ def headline(
       sweep: Setting that the text leaves open -> claims there.
       seen_in: Name of the figure.
     """
-    swept = {setting: _together(there) for setting, there in (sweep or {}).items()}
+    swept = {setting: _together(there) for setting, there in (sweep or {}).items() if there}
     return Headline(
         statement,
         place,
-        verdict(claims, size, swept),
+        verdict(claims, size, sweep or {}),
         text,
         ours,
         why,
@@ -228,24 +237,29 @@ def headline(
     )
 
 
-def verdict(claims: Sequence[Claim], size: Sequence[Claim], swept: Mapping[str, Outcome]) -> Verdict:
+def verdict(claims: Sequence[Claim], size: Sequence[Claim], sweep: Mapping[str, Sequence[Claim]]) -> Verdict:
     """Return one of five verdicts, by this rule alone.
 
-    reproduced: all claims hold, at all swept settings, and sizes too. direction only: they do but for a size, or
-    no claim fails and all means lie on the claimed side. depends on an open setting: some swept settings have all that
-    was claimed and some have not. refuted: a claim fails and no swept setting has it. not tested: nothing was run, or
-    the intervals are too wide to tell.
+    The claims themselves count as one setting more, if there are any. Then
+
+    - reproduced: all that was claimed holds at every setting, and the sizes, too;
+    - direction only: a size does not; or something is open at some setting, but nothing fails and all means there lie
+      on the claimed side;
+    - depends on an open setting: neither, yet all holds at some setting;
+    - refuted: something fails, and at no setting all could still hold by the means;
+    - not tested: no claims, or intervals too wide to tell.
     """
-    outcomes = [*swept.values(), *([_together(claims)] if claims else [])]
-    if not outcomes:
+    settings = [there for there in (claims, *sweep.values()) if there]
+    found = [_together(there) for there in settings]
+    likely = [all(claim.holds or (claim.outcome == "open" and claim.leans) for claim in there) for there in settings]
+    if not settings:
         return "not tested"
-    if all(outcome == "holds" for outcome in outcomes):
-        return "reproduced" if all(claim.holds for claim in size) else "direction only"
-    if "holds" in swept.values():
+    if all(likely):
+        whole = all(one == "holds" for one in found) and all(claim.holds for claim in size)
+        return "reproduced" if whole else "direction only"
+    if "holds" in found:
         return "depends on an open setting"
-    if "fails" in outcomes:
-        return "refuted"
-    return "direction only" if all(claim.leans for claim in claims) else "not tested"
+    return "refuted" if "fails" in found and not any(likely) else "not tested"
 
 
 def _together(claims: Sequence[Claim]) -> Outcome:
@@ -277,11 +291,3 @@ def _compared(pair: Pair, found: Interval, unit: str) -> str:
     name = f"{pair.name}: " if pair.name else ""
     ends = f"[{found.low:+.3g}, {found.high:+.3g}]"
     return f"{name}{first}{against}{unit}" + (f", {found.mean:+.3g} {ends}" if against else f" {ends}")
-
-
-def as_json(item: Claim | Headline) -> dict[str, Any]:
-    """Return what summary.json holds of it."""
-    found = item._asdict()
-    if isinstance(item, Claim):
-        found["ours"] = item.ours
-    return found
