@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.metrics import mean_band
+from tacit.results.pages.panels import HIGHEST
 from tacit_reproduction.table import Floats, Results, Row
 
 POINTS = 100
@@ -197,4 +198,4 @@ def _thinned(line: Line, log: bool) -> dict[str, Sequence[float | None]]:
 
 
 def _short(value: float) -> float | None:
-    return float(f"{value:.{DIGITS}g}") if np.isfinite(value) else None
+    return float(f"{value:.{DIGITS}g}") if abs(value) < HIGHEST else None  # nor what is not a number

@@ -28,12 +28,12 @@ MEANINGS: Mapping[Verdict, str] = {
     "reproduced": "Everything that was claimed holds here, at every setting that was tried, and so does its size.",
     "direction only": "The direction is the text's and nothing speaks against it, but the size is another, or some "
     "interval is too wide to be sure.",
-    "depends on an open setting": "It holds at some values of a setting that the text does not give, and not at others.",
+    "depends on an open setting": "It holds at some values of a setting that the text leaves open, not at all of them.",
     "refuted": "It fails here, and no setting that was tried brings it back.",
     "not tested": "It could not be run here (data that are not available), or its intervals are too wide to tell.",
 }
 """Verdict -> what it means, for readers; `tacit_reproduction.verdict.verdict` is the rule."""
-OUTCOMES = {"holds": "✓ holds", "open": "○ open", "fails": "✗ does not hold"}
+OUTCOMES = {"holds": "✓ holds", "open": "○ open", "fails": "✗ fails"}
 STUDY_CSS = """
 .result { background: var(--card); border: 1px solid var(--line); border-left: 6px solid var(--v); border-radius: 8px;
   padding: 1rem 1.1rem; margin: 1.2rem 0; scroll-margin-top: 1rem; }
@@ -59,7 +59,7 @@ STUDY_CSS = """
 
 def page(summary: Mapping[str, Any]) -> str:
     """Return the page of one study."""
-    versions = ", ".join(f"{name} {version}" for name, version in summary["versions"].items())
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(summary["versions"].items()))
     parts = [
         html(
             "<header><h1>{}</h1><p class='by'>{}, run again by tacit</p></header>", summary["title"], summary["source"]
@@ -79,7 +79,7 @@ def body(summary: Mapping[str, Any]) -> Html:
     told = {each["seen_in"] for each in summary["headlines"]}
     rest = [figure for figure in summary["figures"] if figure["name"] not in told]
     more = [drawn(summary["experiment"], figure) for figure in rest]
-    folded = html("<details><summary>{} more figures</summary>{}</details>", len(rest), joined(more))
+    folded = html("<details><summary>More figures: {}</summary>{}</details>", len(rest), joined(more))
     return joined(
         [
             *(result(summary, number) for number in range(len(summary["headlines"]))),
@@ -97,7 +97,7 @@ def result(summary: Mapping[str, Any], number: int) -> Html:
     """Return one headline with its verdict, the text's numbers beside ours, and its figure."""
     each = summary["headlines"][number]
     figures = [figure for figure in summary["figures"] if figure["name"] == each["seen_in"]]
-    swept = joined(html("<li>{} {}</li>", OUTCOMES[outcome], name) for name, outcome in each["settings"].items())
+    swept = joined(html("<li>{}: {}</li>", name, OUTCOMES[outcome]) for name, outcome in each["settings"].items())
     return html(
         "<article class='result {}' id='{}' data-verdict='{}'><h3>{} {}</h3>{}<p>{}</p>{}{}"
         "<p class='facts'><code>{}</code></p></article>",

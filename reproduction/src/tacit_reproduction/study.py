@@ -98,7 +98,7 @@ class Study:
             "title": self.title,
             "source": self.source,
             "claims": [_row(claim, judgement.headlines) for claim in judgement.claims],
-            "headlines": [each._asdict() for each in judgement.headlines],
+            "headlines": [{**each._asdict(), "claims": list(each.claims)} for each in judgement.headlines],
             "figures": [figure.as_json() for figure in judgement.figures],
             "table": self._table(results),
             "method": [" ".join(paragraph.split()) for paragraph in self.method.split("\n\n")],

@@ -6,12 +6,13 @@ import functools
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tacit.config.own_code import digest_of, package_digest
 from tacit.results import schema
+from tacit.results.pages.panels import HIGHEST
 from tacit.results.record import versions
 from tacit.results.sealed import FILES, SUMMARY, Sealed, settled
 from tacit_reproduction.datasets.fetch import search_path
@@ -21,7 +22,7 @@ from tacit_reproduction.verdict import Outcome, Verdict
 OUTCOMES = "outcomes.npz"
 """File of the table of outcomes."""
 Text = schema.Text
-Numbers = list[schema.Number | None]
+Numbers = list[Annotated[float, Field(ge=-HIGHEST, le=HIGHEST)] | None]
 
 
 class _Part(BaseModel):

@@ -147,7 +147,8 @@ def _section(text: Text, outcomes: Sequence[Finished]) -> Html:
         _card(text, summary, number) for summary in _summaries(outcomes) for number in range(len(summary["headlines"]))
     ]
     return html(
-        "<section id='{}'><h2><a href='{}'>{}: {}</a></h2><p class='by'>{}. {}.</p><div class='cards'>{}</div></section>",
+        "<section id='{}'><h2><a href='{}'>{}: {}</a></h2><p class='by'>{}. {}.</p><div class='cards'>{}</div>"
+        "</section>",
         text.key, _name(text), text.cited, text.title, text.origin, counted(_summaries(outcomes)), joined(cards),
     )  # fmt: skip
 
@@ -194,7 +195,7 @@ def _origin(done: Sequence[Mapping[str, Any]]) -> Html:
     """Return days, machines and versions of all summaries."""
     days = sorted({summary["date"] for summary in done})
     machines = sorted({summary["machine"] for summary in done})
-    versions = sorted({", ".join(f"{k} {v}" for k, v in summary["versions"].items()) for summary in done})
+    versions = sorted({", ".join(f"{k} {v}" for k, v in sorted(summary["versions"].items())) for summary in done})
     seconds = sum(summary["seconds"] for summary in done)
     lines = (" and ".join(days), *machines, *versions, f"{seconds:,.0f} s in all, several at a time")
     return joined(html("<p>{}</p>", line) for line in lines)

@@ -164,11 +164,26 @@ def _grid(panel: Panel, frame: _Frame) -> list[Html]:
     places = zip(named, frame.right(named), strict=True) if panel.x.names else _ticks(frame.x, frame.right)
     for value, x in places:
         parts.append(html("<path class='grid' d='M{:.1f} {:g}V{:g}'/>", x, TOP, bottom))
-        label = _label(panel.x, value)
-        inside = min(x, WIDTH - LETTER * len(label) / 2)  # the last one may be wider than the room beside it
-        parts.append(html("<text class='x' x='{:.1f}' y='{:g}'>{}</text>", inside, bottom + 15, label))
+        parts += _below(_label(panel.x, value), x, (end - LEFT) / max(1, len(panel.x.names)), bottom)
     parts.append(html("<path class='axis' d='M{:g} {:g}V{:g}H{:g}'/>", LEFT, TOP, bottom, end))
-    parts.append(html("<text class='x name' x='{:g}' y='{:g}'>{}</text>", (LEFT + end) / 2, HEIGHT - 6, panel.x.label))
+    parts.append(html("<text class='x name' x='{:g}' y='{:g}'>{}</text>", (LEFT + end) / 2, HEIGHT - 3, panel.x.label))
+    return parts
+
+
+def _below(label: str, x: float, room: float, bottom: float) -> list[Html]:
+    """Return the words below a place: in two lines where one is too narrow, and squeezed where two are."""
+    lines = [label]
+    if len(label) * LETTER > room and " " in label.strip():
+        cut = min((k for k, letter in enumerate(label) if letter == " "), key=lambda k: abs(k - len(label) / 2))
+        lines = [label[:cut], label[cut + 1 :]]
+    parts = []
+    for k, line in enumerate(lines):
+        width = len(line) * LETTER
+        inside = min(x, WIDTH - min(width, room) / 2)  # the last one may be wider than the room beside it
+        tight = (
+            html(" textLength='{:.0f}' lengthAdjust='spacingAndGlyphs'", room - 4) if width > 1.15 * room else Html("")
+        )
+        parts.append(html("<text class='x' x='{:.1f}' y='{:g}'{}>{}</text>", inside, bottom + 13 + 12 * k, tight, line))
     return parts
 
 
