@@ -61,7 +61,7 @@ HOSTILE = {
     "nothing": b"",
     "no archive": b"<html>moved</html>",
     "cut off": packed()[:-30],
-    "one array": (lambda file: (np.save(file, np.ones(3)), file.getvalue())[1])(io.BytesIO()),
+    "one array": b"\x93NUMPY\x01\x00" + bytes(60),
     "objects": packed(**{"0/a": np.array([{}], object)}),
     "no such cell": packed(**{"1/a": np.ones(2)}),
     "a cell before the first": packed(**{"-1/a": np.ones(2)}),

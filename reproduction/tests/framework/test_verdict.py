@@ -112,10 +112,9 @@ def test_at_the_edge_of_its_range_a_claim_is_decided_by_chance_once_in_forty_at_
     rule: Rule, edge: float, pairs: int
 ) -> None:
     """The stated rates: 2.5 % hold and 2.5 % fail, for any number of pairs; 3,000 sets of seeds."""
-    rng, outcomes = np.random.default_rng([pairs, round(10 * edge)]), []
     sets = 3000 if pairs == 1 else 1500
-    for values in rng.normal(edge, 1.0 if edge == 0 else 0.05, size=(sets, pairs, SEEDS)):
-        outcomes.append(judged("", [Pair("", row) for row in values], rule).outcome)
+    drawn = np.random.default_rng([pairs, round(10 * edge)]).normal(edge, 0.05 if edge else 1.0, (sets, pairs, SEEDS))
+    outcomes = [judged("", [Pair("", row) for row in values], rule).outcome for values in drawn]
     most = 0.025 + 3 * np.sqrt(0.025 * 0.975 / sets)
     assert outcomes.count("holds") / sets <= most
     assert outcomes.count("fails") / sets <= most
