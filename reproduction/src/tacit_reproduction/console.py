@@ -58,8 +58,8 @@ def run(
     if summary["headlines"]:
         rows = [(each["headline"], each["verdict"], each["text"], each["ours"]) for each in summary["headlines"]]
         print_table(("headline", "verdict", "text", "here"), rows)
-    rows = [(claim["claim"], OUTCOMES[claim["outcome"]], claim["figure"]) for claim in summary["claims"]]
-    print_table(("claim", "outcome", "found"), rows)
+    found = [(claim["claim"], OUTCOMES[claim["outcome"]], claim["figure"]) for claim in summary["claims"]]
+    print_table(("claim", "outcome", "found"), found)
     say(f"written to {directory}")
     if strict and not _all_hold([summary]):
         raise typer.Exit(1)

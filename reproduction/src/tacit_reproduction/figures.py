@@ -158,13 +158,15 @@ def dots(
     rows = [row for row in results.rows if measure in row.measures and x in row.factors]
     levels = list(dict.fromkeys(row.factors[x] for row in rows))
     numbers = all(isinstance(level, int | float) and not isinstance(level, bool) for level in levels)
+    places = {each: float(each) if numbers and each is not None else float(k) for k, each in enumerate(levels)}
     gathered: dict[str, dict[str, dict[float, Floats]]] = {}
     for row in rows:
         place, label = _label(row, panels, words), _label(row, lines, words)
         if place is not None and label is not None:
             values = np.asarray(row.measures[measure], np.float64)
-            at = float(row.factors[x]) if numbers else float(levels.index(row.factors[x]))
-            gathered.setdefault(place, {}).setdefault(label, {})[at] = change(values) if change else values
+            gathered.setdefault(place, {}).setdefault(label, {})[places[row.factors[x]]] = (
+                change(values) if change else values
+            )
     drawn = {
         place: {
             label: Line(np.array(sorted(found)), np.stack([found[at] for at in sorted(found)], axis=1))
