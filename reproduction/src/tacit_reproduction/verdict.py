@@ -59,6 +59,13 @@ class Rule(NamedTuple):
             return found.high < self.low or found.low > self.high
         return found.high <= self.low or found.low >= self.high
 
+    @property
+    def asked(self) -> str:
+        """What is to be said of a limit that is not 0."""
+        limit = self.low if math.isfinite(self.low) and not self.closed else self.high
+        side = "within" if self.closed else "above" if limit == self.low else "below"
+        return f"; {side} {brief(limit, 3)} is asked" if limit else ""
+
     def leans(self, found: Interval) -> bool:
         """Whether the mean itself lies inside."""
         return self.low < found.mean < self.high or (self.closed and self.low <= found.mean <= self.high)
@@ -139,7 +146,7 @@ def judged(
     else:
         outcome = "holds" if all(rule.holds(one) for one in found) else "open"
     shown = "; ".join(_compared(pair, one, unit) for pair, one in zip(several, found, strict=True))
-    figure = f"{shown} (95 %, {found[0].n} seeds)"
+    figure = f"{shown} (95 %, {found[0].n} seeds{rule.asked})"
     if note:
         figure = f"{figure}. {note}"
     leans = all(rule.leans(one) for one in found)
