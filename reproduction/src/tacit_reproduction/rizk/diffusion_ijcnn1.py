@@ -139,7 +139,7 @@ def judge(results: Results) -> Judgement:
             place=PLACE,
             text="curves on Avazu: graph-homomorphic beside no noise, random above both",
             ours=", ".join(percent.values()),
-            why="Noise that sums to nothing is not seen by the centroid of all models; ijcnn1 stands in for Avazu.",
+            why="Noise that sums to nothing is not seen by the centroid of all models; on ijcnn1, as Avazu is not here.",
             claims=[exact, untouched, near, random],
             seen_in="rounds",
         )
