@@ -108,11 +108,10 @@ def _all(out: Path, quick: bool, seed: int, jobs: int | None, strict: bool, on: 
 
 
 class _Display:
-    """One display for all: a line for each that ended, and on a terminal also what runs now and how far it all is."""
+    """A line for each study that ended, and on a terminal also what runs now and how far it all is."""
 
     def __init__(self, total: int) -> None:
-        self._total, self._ended = total, 0
-        self._began = time.monotonic()
+        self._total, self._ended, self._began = total, 0, time.monotonic()
         self._running: dict[str, float] = {}
         self._live: Any = None
 
@@ -137,28 +136,22 @@ class _Display:
         from tacit_reproduction.page import counted
 
         self._ended += 1
-        name = outcome.study.name
-        self._running.pop(name, None)
-        if outcome.summary is None:
-            words = f"did not run: {outcome.fault}"
-        else:
+        self._running.pop(outcome.study.name, None)
+        words = f"did not run: {outcome.fault}"
+        if outcome.summary is not None:
             seconds = "done before" if outcome.kept else f"{outcome.summary['seconds']:.0f} s"
             words = f"{counted([outcome.summary])}, {seconds}"
-        say(f"[{self._ended:>2}/{self._total}] {name}: {words}")
+        say(f"[{self._ended:>2}/{self._total}] {outcome.study.name}: {words}")
         self.tick()
 
     def tick(self) -> None:
-        if self._live is None:
-            return
-        from rich.console import Group
-        from rich.progress_bar import ProgressBar
-        from rich.text import Text
+        if self._live is not None:
+            from rich.text import Text
 
-        now = time.monotonic()
-        lines = [Text(f"  {name}  {_clock(now - began)}", style="dim") for name, began in self._running.items()]
-        bar = ProgressBar(total=self._total, completed=self._ended, width=40)
-        total = Text(f"{self._ended} of {self._total} studies, {_clock(now - self._began)}")
-        self._live.update(Group(*lines, bar, total))
+            now = time.monotonic()
+            lines = [f"  {name}  {_clock(now - began)}" for name, began in self._running.items()]
+            lines.append(f"{self._ended} of {self._total} studies, {_clock(now - self._began)}")
+            self._live.update(Text("\n".join(lines)))
 
 
 def _clock(seconds: float) -> str:

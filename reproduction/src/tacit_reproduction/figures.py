@@ -104,10 +104,8 @@ def curves(
       lines: Which rows are lines, and their labels.
       panels: Which rows stand together; None: all.
       at: Measure that holds the places, (points,).
-      x: Label of the horizontal axis.
-      y: Label of the vertical axis; empty: the measure.
-      log_x: Whether the horizontal axis is logarithmic.
-      log_y: Whether the vertical axis is.
+      x: Label of the horizontal axis, as `y` of the vertical one (empty: the measure).
+      log_x: Whether the horizontal axis is logarithmic, as `log_y` for the vertical one.
       words: Values of factors -> labels.
       change: Function of the values before they are averaged, e.g. `decibels`.
     """
@@ -139,21 +137,7 @@ def dots(
 ) -> Figure:
     """Return a measure of (seeds,) over a factor: joined points if its levels are numbers, else single ones.
 
-    Args:
-      results: The rows that are drawn.
-      name: Of the figure.
-      title: Above it.
-      caption: Below it.
-      measure: Its values are (seeds,).
-      x: The factor.
-      lines: Which rows are of one line, and its label.
-      panels: Which rows stand together; None: all.
-      x_label: Of the horizontal axis; empty: the factor.
-      y: Label of the vertical axis; empty: the measure.
-      log_x: Whether the horizontal axis is logarithmic.
-      log_y: Whether the vertical axis is.
-      words: Values of factors -> labels.
-      change: Function of the values before they are averaged.
+    `x` is the factor, `x_label` its name on the axis (empty: the factor's); all else is as for `curves`.
     """
     rows = [row for row in results.rows if measure in row.measures and x in row.factors]
     levels = list(dict.fromkeys(row.factors[x] for row in rows))

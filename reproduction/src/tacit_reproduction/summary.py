@@ -6,9 +6,9 @@ import functools
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, create_model
 
 from tacit.config.own_code import digest_of, package_digest
 from tacit.results import schema
@@ -25,103 +25,45 @@ Text = schema.Text
 Numbers = list[Annotated[float, Field(ge=-HIGHEST, le=HIGHEST)] | None]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="allow", strict=True)
+def _part(name: str, /, **fields: Any) -> Any:
+    """Return the schema of a table with these fields, which may be given with a default, and perhaps others."""
+    known = {key: kind if isinstance(kind, tuple) else (kind, ...) for key, kind in fields.items()}
+    return create_model(name, __config__=ConfigDict(extra="allow", strict=True), **known)
 
 
-class _Claim(_Part):
-    claim: Text
-    holds: bool
-    figure: Text
-    headline: Text
-    verdict: Verdict | None
-    text: Text
-    ours: bool
-    seen_in: str
-    outcome: Outcome
+def _even(line: Any) -> Any:
+    if {len(values) for values in (line.mean, line.low, line.high) if values is not None} != {len(line.at)}:
+        raise schema.refuse(f"{line.label!r}: as many values as places are expected")
+    return line
 
 
-class _Headline(_Part):
-    headline: Text
-    verdict: Verdict
-    place: Text
-    text: Text
-    ours: Text
-    why: Text
-    seen_in: str
-    settings: dict[str, Outcome]
+def _placed(figure: Any) -> Any:
+    places = {at for panel in figure.panels for line in panel.lines for at in line.at}
+    if figure.axes.names and not places <= set(range(len(figure.axes.names))):
+        raise schema.refuse(f"{figure.name!r}: places beyond the {len(figure.axes.names)} names of its axis")
+    return figure
 
 
-class _Line(_Part):
-    label: Text
-    at: Numbers
-    mean: Numbers
-    low: Numbers | None = None
-    high: Numbers | None = None
-
-    @model_validator(mode="after")
-    def _even(self) -> Self:
-        if {len(values) for values in (self.mean, self.low, self.high) if values is not None} != {len(self.at)}:
-            raise schema.refuse(f"{self.label!r}: as many values as places are expected")
-        return self
-
-
-class _Panel(_Part):
-    title: Text
-    lines: list[_Line]
-
-
-class _Axes(_Part):
-    x: Text
-    y: Text
-    log_x: bool
-    log_y: bool
-    names: list[Text]
-
-
-class _Figure(_Part):
-    name: str
-    title: Text
-    caption: Text
-    axes: _Axes
-    panels: list[_Panel]
-    joined: bool
-
-    @model_validator(mode="after")
-    def _named(self) -> Self:
-        places = {at for panel in self.panels for line in panel.lines for at in line.at}
-        if self.axes.names and not places <= set(range(len(self.axes.names))):
-            raise schema.refuse(f"{self.name!r}: places beyond the {len(self.axes.names)} names of its axis")
-        return self
-
-
-class _Cells(_Part):
-    columns: list[Text]
-    rows: list[list[Text]]
-
-
-class _Made(_Part):
-    code: str
-    data: dict[str, str | None]
-
-
-class _Summary(_Part):
-    experiment: Text
-    title: Text
-    source: Text
-    claims: list[_Claim]
-    headlines: list[_Headline]
-    figures: list[_Figure]
-    table: _Cells
-    method: list[Text]
-    data: Text
-    quick: bool
-    seed: schema.Count
-    seconds: schema.Seconds
-    date: Text
-    machine: Text
-    versions: dict[str, str]
-    made_of: _Made
+_CLAIM = _part(
+    "claim", claim=Text, holds=bool, figure=Text, headline=Text, verdict=Verdict | None, text=Text, ours=bool,
+    seen_in=str, outcome=Outcome,
+)  # fmt: skip
+_HEADLINE = _part(
+    "headline", headline=Text, verdict=Verdict, place=Text, text=Text, ours=Text, why=Text, seen_in=str,
+    settings=dict[str, Outcome],
+)  # fmt: skip
+_BOUND = (Numbers | None, None)
+_LINE = _part("line", label=Text, at=Numbers, mean=Numbers, low=_BOUND, high=_BOUND)
+_AXES = _part("axes", x=Text, y=Text, log_x=bool, log_y=bool, names=list[Text])
+_PANEL = _part("panel", title=Text, lines=list[Annotated[_LINE, AfterValidator(_even)]])
+_FIGURE = _part("figure", name=str, title=Text, caption=Text, axes=_AXES, panels=list[_PANEL], joined=bool)
+_SUMMARY = _part(
+    "summary", experiment=Text, title=Text, source=Text, claims=list[_CLAIM], headlines=list[_HEADLINE],
+    figures=list[Annotated[_FIGURE, AfterValidator(_placed)]],
+    table=_part("table", columns=list[Text], rows=list[list[Text]]), method=list[Text], data=Text, quick=bool,
+    seed=schema.Count, seconds=schema.Seconds, date=Text, machine=Text, versions=dict[str, str],
+    made_of=_part("made_of", code=str, data=dict[str, str | None]),
+)  # fmt: skip
 
 
 def read(directory: Path) -> dict[str, Any]:
@@ -129,7 +71,7 @@ def read(directory: Path) -> dict[str, Any]:
 
     def summary_of(files: Sealed) -> dict[str, Any]:
         summary = {key: value for key, value in files.summary.items() if key != FILES}
-        schema.check(_Summary, summary, files.folder / SUMMARY)
+        schema.check(_SUMMARY, summary, files.folder / SUMMARY)
         return summary
 
     return settled(directory, summary_of)

@@ -13,9 +13,9 @@ is refused by an interval of 1 - 0.05 / k. Both are of one claim: a headline of 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,13 +25,7 @@ from tacit_reproduction.table import Floats
 
 Outcome = Literal["holds", "open", "fails"]
 Verdict = Literal["reproduced", "direction only", "depends on an open setting", "refuted", "not tested"]
-VERDICTS: tuple[Verdict, ...] = (
-    "reproduced",
-    "direction only",
-    "depends on an open setting",
-    "refuted",
-    "not tested",
-)
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 SPENT = 0.05
 """Share of all sets of seeds for which an interval misses."""
 Named = tuple[str, ArrayLike]
@@ -46,18 +40,15 @@ class Rule(NamedTuple):
     closed: bool = False
     """Whether its ends belong to it: no difference at all is neither above nor below."""
 
-    def holds(self, found: Interval) -> bool:
-        """Whether an interval lies wholly inside."""
-        inside = self.low < found.low and found.high < self.high
-        return inside or (self.closed and self.low <= found.low and found.high <= self.high)
-
-    def fails(self, found: Interval) -> bool:
-        """Whether an interval lies wholly outside."""
-        if not math.isfinite(found.mean):
-            return True
-        if self.closed:
-            return found.high < self.low or found.low > self.high
-        return found.high <= self.low or found.low >= self.high
+    def outcome(self, found: Interval) -> Outcome:
+        """Judge an interval: wholly inside, wholly outside (or none at all), or neither."""
+        if (self.low < found.low and found.high < self.high) or (
+            self.closed and self.low <= found.low and found.high <= self.high
+        ):
+            return "holds"
+        touching = not self.closed and (found.high == self.low or found.low == self.high)
+        outside = found.high < self.low or found.low > self.high or touching
+        return "fails" if outside or not math.isfinite(found.mean) else "open"
 
     @property
     def asked(self) -> str:
@@ -109,8 +100,13 @@ class Pair(NamedTuple):
     first: Floats
     second: Floats | float = 0.0
 
-    def interval(self, confidence: float = 0.95) -> Interval:
+    @property
+    def interval(self) -> Interval:
         """Interval of the first minus the second, paired over seeds."""
+        return self.at(1 - SPENT)
+
+    def at(self, confidence: float) -> Interval:
+        """The same at another confidence."""
         first = np.asarray(self.first, np.float64)
         second = np.asarray(self.second, np.float64)
         return paired_difference(first, second if second.ndim else np.full_like(first, second), confidence)
@@ -139,12 +135,12 @@ def judged(
     """
     several = [pairs] if isinstance(pairs, Pair) else list(pairs)
     with np.errstate(invalid="ignore"):  # of what has left all bounds
-        found = [pair.interval() for pair in several]
-        strict = [pair.interval(1 - SPENT / len(several)) for pair in several]
-    if any(rule.fails(one) for one in strict):
-        outcome: Outcome = "fails"
-    else:
-        outcome = "holds" if all(rule.holds(one) for one in found) else "open"
+        found = [pair.interval for pair in several]
+        strict = [pair.at(1 - SPENT / len(several)) for pair in several]
+    outcomes = {rule.outcome(one) for one in found}
+    if "fails" in outcomes:  # of any pair, by the stricter intervals
+        outcomes = {"fails" if any(rule.outcome(one) == "fails" for one in strict) else "open"}
+    outcome = _worst(outcomes)
     shown = "; ".join(_compared(pair, one, unit) for pair, one in zip(several, found, strict=True))
     figure = f"{shown} (95 %, {found[0].n} seeds{rule.asked})"
     if note:
@@ -155,10 +151,8 @@ def judged(
 
 def ordered(claim: str, values: Sequence[Named], **words: str) -> Claim:
     """Values rise from each to the next; `words` as for `judged`."""
-    pairs = [
-        Pair(f"{second[0]} over {first[0]}", np.asarray(second[1]), np.asarray(first[1]))
-        for first, second in pairwise(values)
-    ]
+    arrays = [(name, np.asarray(each, np.float64)) for name, each in values]
+    pairs = [Pair(f"{upper} over {lower}", more, less) for (lower, less), (upper, more) in pairwise(arrays)]
     return judged(claim, pairs, above(), **words)
 
 
@@ -226,22 +220,13 @@ def headline(
       ours: Ours.
       why: The reason of the verdict: a sentence, or a paragraph where the result is not reproduced.
       claims: What has to hold at the settings that the text gives. None: it was not tested.
-      size: Claims on how large an effect is, where the text has a number: without them it is the direction only.
+      size: Claims on how large an effect is, where the text has a number; one that does not hold leaves the direction.
       sweep: Setting that the text leaves open -> claims there.
       seen_in: Name of the figure.
     """
     swept = {setting: _together(there) for setting, there in (sweep or {}).items() if there}
-    return Headline(
-        statement,
-        place,
-        verdict(claims, size, sweep or {}),
-        text,
-        ours,
-        why,
-        seen_in,
-        swept,
-        tuple(dict.fromkeys(claim.claim for claim in (*claims, *size))),
-    )
+    named = tuple(dict.fromkeys(claim.claim for claim in (*claims, *size)))
+    return Headline(statement, place, verdict(claims, size, sweep or {}), text, ours, why, seen_in, swept, named)
 
 
 def verdict(claims: Sequence[Claim], size: Sequence[Claim], sweep: Mapping[str, Sequence[Claim]]) -> Verdict:
@@ -270,7 +255,10 @@ def verdict(claims: Sequence[Claim], size: Sequence[Claim], sweep: Mapping[str, 
 
 
 def _together(claims: Sequence[Claim]) -> Outcome:
-    outcomes = {claim.outcome for claim in claims}
+    return _worst({claim.outcome for claim in claims})
+
+
+def _worst(outcomes: Set[Outcome]) -> Outcome:
     return "fails" if "fails" in outcomes else "open" if "open" in outcomes else "holds"
 
 
@@ -281,9 +269,7 @@ def shown(values: ArrayLike, digits: int = 4) -> str:
         return f"diverged for {int((~np.isfinite(numbers)).sum())} of {numbers.size} seeds"
     interval = mean_interval(numbers)
     half = interval.high - interval.mean
-    return (
-        brief(interval.mean, digits) if not np.isfinite(half) else f"{brief(interval.mean, digits)} ± {brief(half, 2)}"
-    )
+    return brief(interval.mean, digits) + (f" ± {brief(half, 2)}" if np.isfinite(half) else "")
 
 
 def brief(value: float, digits: int = 4) -> str:

@@ -39,9 +39,9 @@ def sample(mean: float, k: int = 0) -> np.ndarray:
 def test_intervals_are_those_of_a_paired_t_test(n: int) -> None:
     rng = np.random.default_rng(n)
     first, second = rng.normal(size=(2, n))
-    found, expected = Pair("", first, second).interval(), stats.ttest_rel(first, second).confidence_interval(0.95)
+    found, expected = Pair("", first, second).interval, stats.ttest_rel(first, second).confidence_interval(0.95)
     np.testing.assert_allclose((found.low, found.high), (expected.low, expected.high), rtol=1e-9)
-    strict, expected = Pair("", first, 0.5).interval(0.99), stats.ttest_1samp(first, 0).confidence_interval(0.99)
+    strict, expected = Pair("", first, 0.5).at(0.99), stats.ttest_1samp(first, 0).confidence_interval(0.99)
     np.testing.assert_allclose((strict.low, strict.high), (expected.low - 0.5, expected.high - 0.5), rtol=1e-9)
 
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -167,8 +166,7 @@ def test_an_interruption_ends_what_runs_and_leaves_nothing_half_written(
 
 @pytest.mark.parametrize("code", [-9, 0])
 def test_one_that_ended_without_a_log_or_a_result_stops_no_other(tmp_path: Path, code: int) -> None:
-    process = SimpleNamespace(exitcode=code, join=lambda: None)
-    outcome = schedule._end(schedule._Slot(process, made_up.study("x", "Li et al."), (0,)), tmp_path)
+    outcome = schedule._ended(made_up.study("x", "Li et al."), code, tmp_path)
     assert outcome.summary is None
     assert str(tmp_path / "x") in outcome.fault
 

@@ -102,7 +102,8 @@ def reproduce_all(
             for slot in [slot for slot in running if not slot.process.is_alive()]:
                 running.remove(slot)
                 shares.append(slot.cores)
-                outcome = _end(slot, out)
+                slot.process.join()
+                outcome = _ended(slot.study, slot.process.exitcode, out)
                 outcomes[outcome.study.name] = outcome
                 watcher.finished(outcome)
     finally:
@@ -221,11 +222,6 @@ def _logged(path: Path, mode: str) -> Iterator[None]:
         for stream in (1, 2):
             os.dup2(log.fileno(), stream)
         yield
-
-
-def _end(slot: _Slot, out: Path) -> Finished:
-    slot.process.join()
-    return _ended(slot.study, slot.process.exitcode, out)
 
 
 def _ended(study: Study, code: int | None, out: Path) -> Finished:
