@@ -90,10 +90,9 @@ def test_a_random_projection_follows_its_seed(small: Path) -> None:
 
 
 def test_settings_that_cannot_be_used_are_refused(small: Path) -> None:
-    with pytest.raises(ConfigError, match="reduction='hash': expected one of random_projection, public_svd"):
-        rcv1.rcv1("hash")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="columns=0: expected a whole number of at least 1"):
-        rcv1.rcv1(columns=0)
+    for settings in ({"reduction": "hash"}, {"columns": 0}):
+        with pytest.raises(ConfigError, match="expected"):
+            rcv1.rcv1(**settings)
     public = int((corpus()[1] == 0).sum())
     with pytest.raises(DataError, match=rf"columns={public}: .* there are {public} of those .*random_projection"):
         rcv1.rcv1(columns=public)
