@@ -59,19 +59,16 @@ STUDY_CSS = """
 
 def page(summary: Mapping[str, Any]) -> str:
     """Return the page of one study."""
+    title, made_by = summary["title"], command(summary)
     versions = ", ".join(f"{name} {version}" for name, version in sorted(summary["versions"].items()))
     parts = [
-        html(
-            "<header><h1>{}</h1><p class='by'>{}, run again by tacit</p></header>", summary["title"], summary["source"]
-        ),
+        html("<header><h1>{}</h1><p class='by'>{}, run again by tacit</p></header>", title, summary["source"]),
         *quick_form([summary]),
         html("<p>{}.</p>", counted([summary])),
         body(summary),
-        html(
-            "<footer><p>Made by <code>{}</code></p><p>{} · {}</p></footer>", command(summary), facts(summary), versions
-        ),
+        html("<footer><p>Made by <code>{}</code></p><p>{} · {}</p></footer>", made_by, facts(summary), versions),
     ]
-    return document(summary["title"], joined(parts, "\n"), CSS, STUDY_CSS, script=SCRIPT)
+    return document(title, joined(parts, "\n"), CSS, STUDY_CSS, script=SCRIPT)
 
 
 def body(summary: Mapping[str, Any]) -> Html:
@@ -80,17 +77,14 @@ def body(summary: Mapping[str, Any]) -> Html:
     rest = [figure for figure in summary["figures"] if figure["name"] not in told]
     more = [drawn(summary["experiment"], figure) for figure in rest]
     folded = html("<details><summary>More figures: {}</summary>{}</details>", len(rest), joined(more))
-    return joined(
-        [
-            *(result(summary, number) for number in range(len(summary["headlines"]))),
-            *(([folded] if summary["headlines"] else more) if rest else []),
-            html(
-                "<details><summary>{} claims, one by one</summary>{}</details>", len(summary["claims"]), claims(summary)
-            ),
-            html("<details><summary>How it was done</summary>{}</details>", _how(summary)),
-        ],
-        "\n",
-    )
+    count, table = len(summary["claims"]), claims(summary)
+    parts = [
+        *(result(summary, number) for number in range(len(summary["headlines"]))),
+        *(([folded] if summary["headlines"] else more) if rest else []),
+        html("<details><summary>{} claims, one by one</summary>{}</details>", count, table),
+        html("<details><summary>How it was done</summary>{}</details>", _how(summary)),
+    ]
+    return joined(parts, "\n")
 
 
 def result(summary: Mapping[str, Any], number: int) -> Html:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tacit.core.text import visible
 from tacit_reproduction.catalogue import Text
-from tacit_reproduction.gallery.schedule import Finished
+from tacit_reproduction.gallery.schedule import Finished, summaries
 from tacit_reproduction.page import MARKS, OUTCOMES, counted
 from tacit_reproduction.summary import command
 
@@ -21,29 +21,24 @@ Told = Sequence[tuple[Text, Sequence[Finished]]]
 
 def headlines(told: Told) -> str:
     """Return the table of all headlines, then the machines, and what did not run."""
-    done = _summaries(told)
+    outcomes = [each for _, ours in told for each in ours]
+    done = summaries(outcomes)
     machines = dict(zip(sorted({summary["machine"] for summary in done}), string.ascii_uppercase, strict=False))
-    rows = []
+    table = ["| text | headline | the text has | here | verdict | run |", "|---|---|---|---|---|---|"]
     for text, ours in told:
         name = f"**{_plain(text.cited)}**"
-        for summary in (outcome.summary for outcome in ours if outcome.summary is not None):
-            form = ", quick" if summary["quick"] else ""
-            where = machines.get(summary["machine"], "other")
-            when = f"{_plain(summary['date'])}, {where}, {summary['seconds']:,.0f} s{form}"
+        for summary in summaries(ours):
+            where, form = machines.get(summary["machine"], "other"), ", quick" if summary["quick"] else ""
+            run = f"{_plain(summary['date'])}, {where}, {summary['seconds']:,.0f} s{form}"
             for each in summary["headlines"]:
-                what = (
-                    f"{_plain(each['headline'])} ([{_plain(each['place'])}]({CLAIMS}#{_plain(summary['experiment'])}))"
-                )
+                place = f"[{_plain(each['place'])}]({CLAIMS}#{_plain(summary['experiment'])})"
+                numbers = f"{_plain(each['text'])} | {_plain(each['ours'])}"
                 verdict = f"{MARKS[each['verdict']]} {each['verdict']}"
-                rows.append((name, what, _plain(each["text"]), _plain(each["ours"]), verdict, when))
+                table.append(f"| {name} | {_plain(each['headline'])} ({place}) | {numbers} | {verdict} | {run} |")
                 name = ""
-    table = ["| text | headline | the text has | here | verdict | run |", "|---|---|---|---|---|---|"]
-    table += [f"| {' | '.join(row)} |" for row in rows]
     legend = "; ".join(f"{letter}: {_plain(machine)}" for machine, letter in machines.items())
-    lost = [
-        f"- {each.study.name} did not run: {_plain(each.fault)}" for _, ours in told for each in ours if _lost(each)
-    ]
-    parts = [f"{counted(done)}.", "\n".join(table), f"Machines: {legend}." if legend else "", "\n".join(lost)]
+    lost = [f"- {each.study.name} did not run: {_plain(each.fault)}" for each in outcomes if each.summary is None]
+    parts = [f"{counted(done)}.", "\n".join(table), f"Machines: {legend}.", "\n".join(lost)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -53,24 +48,16 @@ def claims(told: Told) -> str:
         "# Every claim",
         "What each study asked and found. Questions that no text asks are marked *ours*; they count for nothing.",
     ]
-    for text, ours in told:
-        for summary in (outcome.summary for outcome in ours if outcome.summary is not None):
-            parts += [f"## {_plain(summary['experiment'])}", *_study(text, summary)]
+    for summary in summaries(each for _, ours in told for each in ours):
+        held = [each["outcome"] for each in summary["claims"] if not each["ours"]]
+        about = (
+            f"{_plain(summary['title'])} ({_plain(summary['source'])}). `{command(summary)}`, "
+            f"{summary['seconds']:,.0f} s, {_plain(summary['date'])}, {_plain(summary['machine'])}. "
+            f"{held.count('holds')} of {len(held)} claims of the text hold, {held.count('open')} are open."
+        )
+        data = [_wrapped(_plain(summary["data"]))] if summary["data"] else []
+        parts += [f"## {_plain(summary['experiment'])}", _wrapped(about), *data, *map(_claim, summary["claims"])]
     return "\n\n".join(parts) + "\n"
-
-
-def _study(text: Text, summary: Mapping[str, Any]) -> list[str]:
-    held = [each["outcome"] for each in summary["claims"] if not each["ours"]]
-    about = (
-        f"{_plain(summary['title'])} ({_plain(summary['source'])}). `{command(summary)}`, "
-        f"{summary['seconds']:,.0f} s, {_plain(summary['date'])}, {_plain(summary['machine'])}. "
-        f"{held.count('holds')} of {len(held)} claims of the text hold, {held.count('open')} are open."
-    )
-    return [
-        _wrapped(about),
-        *([_wrapped(_plain(summary["data"]))] if summary["data"] else []),
-        *map(_claim, summary["claims"]),
-    ]
 
 
 def _claim(each: Mapping[str, Any]) -> str:
@@ -90,11 +77,3 @@ def _wrapped(words: str) -> str:
 def _plain(text: str) -> str:
     """Return text in which nothing is taken for markup or breaks a cell of a table."""
     return re.sub(r"([\\`*_\[\]<>|])", r"\\\1", " ".join(visible(text).split()))
-
-
-def _summaries(told: Told) -> list[dict[str, Any]]:
-    return [outcome.summary for _, ours in told for outcome in ours if outcome.summary is not None]
-
-
-def _lost(outcome: Finished) -> bool:
-    return outcome.summary is None

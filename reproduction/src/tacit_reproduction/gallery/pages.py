@@ -11,25 +11,12 @@ from tacit.results.pages.script import SCRIPT
 from tacit.results.pages.style import CSS as REPORT_CSS
 from tacit.results.report import NOTHING
 from tacit.results.sealed import put
+from tacit_reproduction import page
 from tacit_reproduction.catalogue import TEXTS, Text
 from tacit_reproduction.gallery.markdown import CLAIMS, HEADLINES, claims, headlines
-from tacit_reproduction.gallery.schedule import Finished
+from tacit_reproduction.gallery.schedule import Finished, summaries
 from tacit_reproduction.gallery.script import FILTER
 from tacit_reproduction.gallery.style import CSS
-from tacit_reproduction.page import (
-    KEYS,
-    MARKS,
-    MEANINGS,
-    STUDY_CSS,
-    anchor,
-    badge,
-    body,
-    counted,
-    drawn,
-    facts,
-    quick_form,
-    versus,
-)
 
 INDEX = "index.html"
 
@@ -48,25 +35,21 @@ def _name(text: Text) -> str:
     return f"text-{text.key}.html"
 
 
-def _summaries(outcomes: Sequence[Finished]) -> list[dict[str, Any]]:
-    return [outcome.summary for outcome in outcomes if outcome.summary is not None]
-
-
 def _document(title: str, *parts: Html) -> str:
-    return document(title, joined(parts, "\n"), REPORT_CSS, STUDY_CSS, CSS, script=SCRIPT + FILTER)
+    return document(title, joined(parts, "\n"), REPORT_CSS, page.STUDY_CSS, CSS, script=SCRIPT + FILTER)
 
 
 def _index(told: Sequence[tuple[Text, Sequence[Finished]]]) -> str:
     outcomes = [each for _, ours in told for each in ours]
-    done = _summaries(outcomes)
+    done = summaries(outcomes)
     return _document(
         "tacit: five texts, run again",
         html(
             "<header><h1>Five texts, run again</h1><p class='by'>A gallery by tacit: what the texts found, and what "
             "became of it here</p></header>"
         ),
-        *quick_form(done),
-        html("<p class='total'>{}.</p>", counted(done)),
+        *page.quick_form(done),
+        html("<p class='total'>{}.</p>", page.counted(done)),
         *_lost(outcomes),
         _front(told),
         _meanings(),
@@ -105,13 +88,13 @@ def _cells(text: Text, outcomes: Sequence[Finished]) -> list[Html]:
             cells.append(html("<td class='untested'><div><b>did not run</b>{}</div></td>", outcome.study.name))
             continue
         for number, each in enumerate(outcome.summary["headlines"]):
-            place = f"{_name(text)}#{anchor(outcome.summary, number)}"
+            place = f"{_name(text)}#{page.anchor(outcome.summary, number)}"
             cells.append(
                 html(
                     "<td class='{}' data-verdict='{}'><a href='{}' title='{}'><b>{} {}</b><span class='said'>{}</span>"
                     "</a></td>",
-                    KEYS[each["verdict"]], each["verdict"], place, f"{each['headline']} ({each['place']})",
-                    MARKS[each["verdict"]], each["verdict"], each["headline"],
+                    page.KEYS[each["verdict"]], each["verdict"], place, f"{each['headline']} ({each['place']})",
+                    page.MARKS[each["verdict"]], each["verdict"], each["headline"],
                 )
             )  # fmt: skip
     return cells
@@ -119,8 +102,8 @@ def _cells(text: Text, outcomes: Sequence[Finished]) -> list[Html]:
 
 def _meanings() -> Html:
     items = (
-        html("<dt class='{}'>{} {}</dt><dd>{}</dd>", KEYS[verdict], MARKS[verdict], verdict, words)
-        for verdict, words in MEANINGS.items()
+        html("<dt class='{}'>{} {}</dt><dd>{}</dd>", page.KEYS[verdict], page.MARKS[verdict], verdict, words)
+        for verdict, words in page.MEANINGS.items()
     )
     return html(
         "<details><summary>What the verdicts mean</summary><dl class='meaning'>{}</dl></details>", joined(items)
@@ -131,8 +114,15 @@ def _filter(done: Sequence[Mapping[str, Any]]) -> Html:
     """Return the buttons, which the script shows: all, and one for each verdict that there is."""
     found = [each["verdict"] for summary in done for each in summary["headlines"]]
     buttons = (
-        html("<button type='button' class='{}' value='{}'>{} {} ({})</button>", KEYS[v], v, MARKS[v], v, found.count(v))
-        for v in MARKS
+        html(
+            "<button type='button' class='{}' value='{}'>{} {} ({})</button>",
+            page.KEYS[v],
+            v,
+            page.MARKS[v],
+            v,
+            found.count(v),
+        )
+        for v in page.MARKS
         if v in found
     )
     return html(
@@ -144,12 +134,12 @@ def _filter(done: Sequence[Mapping[str, Any]]) -> Html:
 
 def _section(text: Text, outcomes: Sequence[Finished]) -> Html:
     cards = [
-        _card(text, summary, number) for summary in _summaries(outcomes) for number in range(len(summary["headlines"]))
+        _card(text, summary, number) for summary in summaries(outcomes) for number in range(len(summary["headlines"]))
     ]
     return html(
         "<section id='{}'><h2><a href='{}'>{}: {}</a></h2><p class='by'>{}. {}.</p><div class='cards'>{}</div>"
         "</section>",
-        text.key, _name(text), text.cited, text.title, text.origin, counted(_summaries(outcomes)), joined(cards),
+        text.key, _name(text), text.cited, text.title, text.origin, page.counted(summaries(outcomes)), joined(cards),
     )  # fmt: skip
 
 
@@ -160,22 +150,22 @@ def _card(text: Text, summary: Mapping[str, Any], number: int) -> Html:
     return html(
         "<article class='result {}' data-verdict='{}'><h3>{}</h3><p>{} <small>{}</small></p>{}{}"
         "<p class='more'><a href='{}'>Why, every claim, how it was done</a></p></article>",
-        KEYS[each["verdict"]], each["verdict"], each["headline"], badge(each["verdict"]), each["place"],
-        NOTHING if figure is None else drawn(anchor(summary, number), figure, small=True), versus(each),
-        f"{_name(text)}#{anchor(summary, number)}",
+        page.KEYS[each["verdict"]], each["verdict"], each["headline"], page.badge(each["verdict"]), each["place"],
+        NOTHING if figure is None else page.drawn(page.anchor(summary, number), figure, small=True), page.versus(each),
+        f"{_name(text)}#{page.anchor(summary, number)}",
     )  # fmt: skip
 
 
 def _text_page(text: Text, outcomes: Sequence[Finished]) -> str:
-    done = _summaries(outcomes)
+    done = summaries(outcomes)
     return _document(
         f"{text.title}, run again",
         html(
             "<header><h1>{}</h1><p class='by'>{}: {} · <a href='{}'>all texts</a></p></header>",
             text.title, text.cited, text.origin, INDEX,
         ),
-        *quick_form(done),
-        html("<p class='total'>{}.</p>", counted(done)),
+        *page.quick_form(done),
+        html("<p class='total'>{}.</p>", page.counted(done)),
         _front([(text, outcomes)]),
         _filter(done),
         *map(_study, outcomes),
@@ -188,7 +178,7 @@ def _study(outcome: Finished) -> Html:
     heading = html("<section id='{}'><h2>{}</h2><p class='by'>{}</p>", study.name, study.title, study.source)
     if summary is None:
         return html("{}<p class='warning'>Did not run: {}</p></section>", heading, outcome.fault)
-    return html("{}<p class='facts'>{}</p>{}</section>", heading, facts(summary), body(summary))
+    return html("{}<p class='facts'>{}</p>{}</section>", heading, page.facts(summary), page.body(summary))
 
 
 def _origin(done: Sequence[Mapping[str, Any]]) -> Html:

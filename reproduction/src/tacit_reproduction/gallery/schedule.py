@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
@@ -42,6 +42,11 @@ class Finished(NamedTuple):
     fault: str = ""
     kept: bool = False
     """It was there already."""
+
+
+def summaries(outcomes: Iterable[Finished]) -> list[dict[str, Any]]:
+    """Return what there is."""
+    return [outcome.summary for outcome in outcomes if outcome.summary is not None]
 
 
 class Watcher(Protocol):
