@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, ConfigDict, Field, create_model
+from pydantic import ConfigDict, Field, create_model, model_validator
 
 from tacit.config.own_code import digest_of, package_digest
 from tacit.results import schema
@@ -25,10 +25,11 @@ Text = schema.Text
 Numbers = list[Annotated[float, Field(ge=-HIGHEST, le=HIGHEST)] | None]
 
 
-def _part(name: str, /, **fields: Any) -> Any:
+def _part(name: str, check: Callable[[Any], Any] | None = None, /, **fields: Any) -> Any:
     """Return the schema of a table with these fields, which may be given with a default, and perhaps others."""
     known = {key: kind if isinstance(kind, tuple) else (kind, ...) for key, kind in fields.items()}
-    return create_model(name, __config__=ConfigDict(extra="allow", strict=True), **known)
+    checks = {} if check is None else {"check": model_validator(mode="after")(check)}
+    return create_model(name, __config__=ConfigDict(extra="allow", strict=True), __validators__=checks, **known)
 
 
 def _even(line: Any) -> Any:
@@ -44,6 +45,7 @@ def _placed(figure: Any) -> Any:
     return figure
 
 
+_several = list.__class_getitem__
 _CLAIM = _part(
     "claim", claim=Text, holds=bool, figure=Text, headline=Text, verdict=Verdict | None, text=Text, ours=bool,
     seen_in=str, outcome=Outcome,
@@ -53,15 +55,16 @@ _HEADLINE = _part(
     settings=dict[str, Outcome],
 )  # fmt: skip
 _BOUND = (Numbers | None, None)
-_LINE = _part("line", label=Text, at=Numbers, mean=Numbers, low=_BOUND, high=_BOUND)
+_LINE = _part("line", _even, label=Text, at=Numbers, mean=Numbers, low=_BOUND, high=_BOUND)
+_PANEL = _part("panel", title=Text, lines=_several(_LINE))
 _AXES = _part("axes", x=Text, y=Text, log_x=bool, log_y=bool, names=list[Text])
-_PANEL = _part("panel", title=Text, lines=list[Annotated[_LINE, AfterValidator(_even)]])
-_FIGURE = _part("figure", name=str, title=Text, caption=Text, axes=_AXES, panels=list[_PANEL], joined=bool)
+_FIGURE = _part(
+    "figure", _placed, name=str, title=Text, caption=Text, axes=_AXES, panels=_several(_PANEL), joined=bool
+)  # fmt: skip
 _SUMMARY = _part(
-    "summary", experiment=Text, title=Text, source=Text, claims=list[_CLAIM], headlines=list[_HEADLINE],
-    figures=list[Annotated[_FIGURE, AfterValidator(_placed)]],
-    table=_part("table", columns=list[Text], rows=list[list[Text]]), method=list[Text], data=Text, quick=bool,
-    seed=schema.Count, seconds=schema.Seconds, date=Text, machine=Text, versions=dict[str, str],
+    "summary", experiment=Text, title=Text, source=Text, claims=_several(_CLAIM), headlines=_several(_HEADLINE),
+    figures=_several(_FIGURE), table=_part("table", columns=list[Text], rows=list[list[Text]]), method=list[Text],
+    data=Text, quick=bool, seed=schema.Count, seconds=schema.Seconds, date=Text, machine=Text, versions=dict[str, str],
     made_of=_part("made_of", code=str, data=dict[str, str | None]),
 )  # fmt: skip
 

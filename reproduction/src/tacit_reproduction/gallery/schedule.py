@@ -12,8 +12,9 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from itertools import chain
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -83,19 +84,27 @@ def reproduce_all(
     """
     check_place(on)
     shares = core_shares(usable_cores(), jobs) if on == "pool" else []
-    outcomes: dict[str, Finished] = {}
-    waiting: list[Study] = []
-    for study in studies:
-        summary = _kept(study, out / study.name, quick, seed)
-        if summary is None:
-            waiting.append(study)
-        else:
-            outcomes[study.name] = Finished(study, out / study.name, summary, kept=True)
-            watcher.finished(outcomes[study.name])
-    waiting.sort(key=lambda study: -study.minutes)
-    if on != "pool":
-        outcomes |= {ended.study.name: ended for ended in _on_ray(waiting, out, watcher, quick, seed, jobs, on)}
-        return [outcomes[study.name] for study in studies]
+    found = {study.name: _kept(study, out / study.name, quick, seed) for study in studies}
+    kept = [Finished(study, out / study.name, found[study.name], kept=True) for study in studies if found[study.name]]
+    waiting = sorted((study for study in studies if not found[study.name]), key=lambda study: -study.minutes)
+    for study in waiting:
+        _make(out / study.name)
+    if on == "pool":
+        ending = _on_pool(waiting, out, watcher, quick, seed, shares)
+    else:
+        ending = _on_ray(waiting, out, watcher, quick, seed, jobs, on)
+    outcomes = {}
+    with closing(ending):  # also where the watcher is interrupted
+        for outcome in chain(kept, ending):
+            watcher.finished(outcome)
+            outcomes[outcome.study.name] = outcome
+    return [outcomes[study.name] for study in studies]
+
+
+def _on_pool(
+    waiting: list[Study], out: Path, watcher: Watcher, quick: bool, seed: int, shares: list[tuple[int, ...]]
+) -> Generator[Finished, None, None]:
+    """Run studies in processes of this machine, on its shares of cores."""
     running: list[_Slot] = []
     try:
         while waiting or running:
@@ -108,12 +117,9 @@ def reproduce_all(
                 running.remove(slot)
                 shares.append(slot.cores)
                 slot.process.join()
-                outcome = _ended(slot.study, slot.process.exitcode, out)
-                outcomes[outcome.study.name] = outcome
-                watcher.finished(outcome)
+                yield _ended(slot.study, slot.process.exitcode, out)
     finally:
         _stop(running)
-    return [outcomes[study.name] for study in studies]
 
 
 def judge_all(studies: Sequence[Study], out: Path) -> list[Finished]:
@@ -130,19 +136,15 @@ def judge_all(studies: Sequence[Study], out: Path) -> list[Finished]:
 
 def _on_ray(
     waiting: Sequence[Study], out: Path, watcher: Watcher, quick: bool, seed: int, jobs: int | None, on: str
-) -> Iterator[Finished]:
+) -> Generator[Finished, None, None]:
     """Run studies on Ray, each in a process of its own; one whose worker is killed is begun again."""
-    for study in waiting:
-        _make(out / study.name)
     tasks = [(_named, study.name, (out / study.name).resolve(), quick, seed) for study in waiting]
     for ended in in_parallel(_reproduce_there, tasks, on, jobs, fresh=True, tick=watcher.tick):
         study, result = waiting[ended.task], ended.result
         if isinstance(result, Lost):
-            outcome = Finished(study, out / study.name, None, result.reason)
+            yield Finished(study, out / study.name, None, result.reason)
         else:
-            outcome = _ended(study, result, out)
-        watcher.finished(outcome)
-        yield outcome
+            yield _ended(study, result, out)
 
 
 def _reproduce_there(task: tuple[Callable[[str], Study], str, Path, bool, int]) -> int:
@@ -175,12 +177,10 @@ def _kept(study: Study, directory: Path, quick: bool, seed: int) -> dict[str, An
 
 
 def _begin(study: Study, out: Path, quick: bool, seed: int, cores: tuple[int, ...]) -> _Slot:
-    directory = out / study.name
-    _make(directory)
     # Spawned, not forked: a forked child of a process whose JAX runs threads may hang. Not a daemon: it may have
     # workers of its own.
     process = multiprocessing.get_context("spawn").Process(
-        target=_reproduce, args=(_named, study.name, directory, quick, seed, cores), name=study.name
+        target=_reproduce, args=(_named, study.name, out / study.name, quick, seed, cores), name=study.name
     )
     process.start()
     return _Slot(process, study, cores)
