@@ -27,8 +27,8 @@ Numbers = list[Annotated[float, Field(ge=-HIGHEST, le=HIGHEST)] | None]
 
 def _part(name: str, check: Callable[[Any], Any] | None = None, /, **fields: Any) -> Any:
     """Return the schema of a table with these fields, which may be given with a default, and perhaps others."""
-    known = {key: kind if isinstance(kind, tuple) else (kind, ...) for key, kind in fields.items()}
-    checks = {} if check is None else {"check": model_validator(mode="after")(check)}
+    known: dict[str, Any] = {key: kind if isinstance(kind, tuple) else (kind, ...) for key, kind in fields.items()}
+    checks: dict[str, Any] = {} if check is None else {"check": model_validator(mode="after")(check)}
     return create_model(name, __config__=ConfigDict(extra="allow", strict=True), __validators__=checks, **known)
 
 
