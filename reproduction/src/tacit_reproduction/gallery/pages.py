@@ -19,6 +19,8 @@ from tacit_reproduction.gallery.script import FILTER
 from tacit_reproduction.gallery.style import CSS
 
 INDEX = "index.html"
+ACROSS = 8
+"""Cells in a row of the table of headlines."""
 
 
 def write_pages(outcomes: Sequence[Finished], out: Path) -> Path:
@@ -67,18 +69,17 @@ def _lost(outcomes: Sequence[Finished]) -> Iterator[Html]:
 
 def _front(told: Sequence[tuple[Text, Sequence[Finished]]]) -> Html:
     """Return the table of texts and their headlines: a cell for each, by colour, glyph and words."""
-    most = max((len(_cells(text, ours)) for text, ours in told), default=0)
-    rows = [
-        html(
-            "<tr><th scope='row'><a href='{}'>{}</a><small>{}</small></th>{}{}</tr>",
-            _name(text), text.cited, text.title, joined(cells), joined([html("<td></td>")] * (most - len(cells))),
-        )
-        for text, ours in told
-        for cells in [_cells(text, ours)]
-    ]  # fmt: skip
-    return html(
-        "<table class='front' aria-label='Headline results, text by text'><tbody>{}</tbody></table>", joined(rows)
-    )
+    rows = []
+    for text, ours in told:
+        cells = _cells(text, ours)
+        lines = [cells[k : k + ACROSS] for k in range(0, max(1, len(cells)), ACROSS)]
+        names = (len(lines), _name(text), text.cited, text.title)
+        head = html("<th scope='row' rowspan='{}'><a href='{}'>{}</a><small>{}</small></th>", *names)
+        for line in lines:
+            blank = [html("<td></td>")] * (ACROSS - len(line))
+            rows.append(html("<tr>{}{}</tr>", head if line is lines[0] else NOTHING, joined([*line, *blank])))
+    label = "Headline results, text by text"
+    return html("<table class='front' aria-label='{}'><tbody>{}</tbody></table>", label, joined(rows))
 
 
 def _cells(text: Text, outcomes: Sequence[Finished]) -> list[Html]:
