@@ -92,6 +92,11 @@ class Claim(NamedTuple):
     leans: bool = False
     """Whether all mean differences are on the claimed side, whatever their intervals."""
 
+    @property
+    def ours(self) -> bool:
+        """Whether no text asks this."""
+        return not self.text
+
 
 class Pair(NamedTuple):
     """Two samples to compare, with one value per seed; the second may be a number."""
@@ -232,26 +237,31 @@ def headline(
 def verdict(claims: Sequence[Claim], size: Sequence[Claim], sweep: Mapping[str, Sequence[Claim]]) -> Verdict:
     """Return one of five verdicts, by this rule alone.
 
-    The claims themselves count as one setting more, if there are any. Then
+    The claims themselves count as one setting more. Then
 
     - reproduced: all that was claimed holds at every setting, and the sizes, too;
     - direction only: a size does not; or something is open at some setting, but nothing fails and all means there lie
       on the claimed side;
-    - depends on an open setting: neither, yet all holds at some setting;
-    - refuted: something fails, and at no setting all could still hold by the means;
+    - depends on an open setting: neither, yet all holds at some setting, and not all swept ones fail;
+    - refuted: something fails, and at no swept setting (where none was swept: at all) could all hold by the means;
     - not tested: no claims, or intervals too wide to tell.
     """
-    settings = [there for there in (claims, *sweep.values()) if there]
-    found = [_together(there) for there in settings]
-    likely = [all(claim.holds or (claim.outcome == "open" and claim.leans) for claim in there) for there in settings]
-    if not settings:
+    swept, main = [there for there in sweep.values() if there], [claims] if claims else []
+    if not swept and not main:
         return "not tested"
-    if all(likely):
-        whole = all(one == "holds" for one in found) and all(claim.holds for claim in size)
+    outcomes = [_together(there) for there in (*main, *swept)]
+    if all(map(_likely, (*main, *swept))):
+        whole = set(outcomes) == {"holds"} and all(claim.holds for claim in size)
         return "reproduced" if whole else "direction only"
-    if "holds" in found:
+    everywhere = bool(swept) and all(_together(there) == "fails" for there in swept)
+    if "holds" in outcomes and not everywhere:
         return "depends on an open setting"
-    return "refuted" if "fails" in found and not any(likely) else "not tested"
+    return "refuted" if "fails" in outcomes and not any(map(_likely, swept or main)) else "not tested"
+
+
+def _likely(claims: Sequence[Claim]) -> bool:
+    """Whether all of them hold, or could by the means."""
+    return all(claim.holds or (claim.outcome == "open" and claim.leans) for claim in claims)
 
 
 def _together(claims: Sequence[Claim]) -> Outcome:

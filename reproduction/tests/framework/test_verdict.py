@@ -137,16 +137,17 @@ state = st.sampled_from(RANK)
 setting = st.lists(state, min_size=1, max_size=3)
 
 
-def expected(found: list[list[str]], sizes: list[str]) -> str:
+def expected(claims: list[str], sizes: list[str], sweep: list[list[str]]) -> str:
     """The rule once more: the worst claim of a setting is the setting's state, and of these the verdict is read."""
-    worst = [max(there, key=RANK.index) for there in found]
-    if not worst:
+    main, *swept = [max(there, key=RANK.index, default="none") for there in (claims, *sweep)]
+    states = {main, *swept} - {"none"}
+    if not states:
         return "not tested"
-    if set(worst) <= {"holds", "likely"}:
-        return "reproduced" if set(worst) == {"holds"} and set(sizes) <= {"holds"} else "direction only"
-    if "holds" in worst:
+    if states <= {"holds", "likely"}:
+        return "reproduced" if states == {"holds"} and set(sizes) <= {"holds"} else "direction only"
+    if "holds" in states and set(swept) - {"none"} != {"fails"}:
         return "depends on an open setting"
-    return "refuted" if "fails" in worst and "likely" not in worst else "not tested"
+    return "refuted" if "fails" in states and not {"holds", "likely"} & set(swept or [main]) else "not tested"
 
 
 @QUIET
@@ -157,7 +158,7 @@ def test_the_verdict_is_that_of_the_rule(claims: list[str], sizes: list[str], sw
         [STATES[one] for one in sizes],
         {str(k): [STATES[one] for one in there] for k, there in enumerate(sweep)},
     )
-    assert found == expected([there for there in (claims, *sweep) if there], sizes)
+    assert found == expected(claims, sizes, sweep)
 
 
 @QUIET
