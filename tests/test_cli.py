@@ -328,18 +328,19 @@ def papers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, Path, int]]:
     """Two experiments in the place of the real ones; the calls that they got."""
     calls: list[tuple[bool, Path, int]] = []
 
-    def experiment(name: str, holds: bool) -> Any:
+    def study(name: str, holds: bool) -> Any:
         def run(quick: bool, out: Path, seed: int) -> dict[str, Any]:
             calls.append((quick, out, seed))
-            return {"claims": [{"claim": "A < B", "holds": holds, "figure": "A 1, B 2"}]}
+            outcome = "holds" if holds else "fails"
+            claim = {"claim": "A < B", "holds": holds, "figure": "A 1, B 2", "ours": False, "outcome": outcome}
+            headline = {"headline": "A is best", "verdict": "refuted", "text": "1", "ours": "2"}
+            return {"claims": [claim], "headlines": [headline]}
 
-        return SimpleNamespace(name=name, title=f"title of {name}", source="a paper", run=run)
+        return SimpleNamespace(name=name, title=f"title of {name}", source="a paper", minutes=3.0, run=run)
 
     module = ModuleType("tacit_reproduction.catalogue")
-    known = {"good": experiment("good", True), "bad": experiment("bad", False)}
-    module.EXPERIMENTS = known  # type: ignore[attr-defined]
-    module.PARTS = [SimpleNamespace(experiments=tuple(known.values()))]  # type: ignore[attr-defined]
-    module.MINUTES = {"good": 3, "bad": 4}  # type: ignore[attr-defined]
+    known = {"good": study("good", True), "bad": study("bad", False)}
+    module.all_studies = lambda: known  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "tacit_reproduction.catalogue", module)
     return calls
 
@@ -349,6 +350,7 @@ def test_experiments_of_the_texts_are_listed_and_run(tacit: Any, papers: list[tu
     result = tacit("reproduce", "good", "--quick", "--out", "x", "--seed", "5")
     assert (result.code, papers) == (0, [(True, Path("x"), 5)])
     assert "A < B" in result.out
+    assert "A is best" in result.out
     assert tacit("reproduce", "bad").code == 0  # a claim that does not hold is a result
     failed = tacit("reproduce", "bad", "--strict")
     assert failed.code == 1

@@ -137,12 +137,12 @@ def to_compare(place: Path) -> None:
 
 
 def reproduce(place: Path) -> None:
-    """An experiment that takes a moment, by the command that runs those of the texts."""
-    from reproduction.tests.gallery import made_up
+    """A study that takes a moment, by the command that runs those of the texts."""
+    from reproduction.tests import made_up
 
-    from tacit_reproduction import catalogue as papers
+    from tacit_reproduction import catalogue
 
-    papers.EXPERIMENTS["fine"] = made_up.EXPERIMENTS["fine"]
+    catalogue.all_studies = lambda: {"fine": made_up.named("fine")}
     tacit_command("reproduce", "fine", "--out", str(place / "out"), "--seed", "1")
 
 
@@ -154,10 +154,11 @@ def experiment_of(place: Path) -> Any:
 
 
 def _experiment_of(directory: Path) -> str:
-    from tacit_reproduction.experiment import read
+    from tacit_reproduction.summary import outcomes, read
 
     summary = read(directory)
-    return json.dumps({key: summary[key] for key in ("claims", "metrics", "seed", "figures", "tables")})
+    outcomes(directory)
+    return json.dumps({key: summary[key] for key in ("claims", "headlines", "seed", "figures", "table")})
 
 
 def swarm(place: Path) -> None:

@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
-from reproduction.tests.gallery import made_up
+from reproduction.tests import made_up
 
 from tacit import algorithms, graphs, objectives, privacy, simulate, streams
 from tacit.cli import main
@@ -43,8 +43,10 @@ from tacit.core.errors import ResultError
 from tacit.results import Comparison
 from tacit.results.pages.script import SCRIPT
 from tacit.results.report import page
-from tacit_reproduction.experiment import pictures_of
 from tacit_reproduction.gallery import Finished, schedule, write_pages
+from tacit_reproduction.gallery.script import FILTER
+from tacit_reproduction.summary import outcomes
+from tacit_reproduction.table import loaded
 
 MARKUP = "<tacit-evil onclick='x'>"
 NASTY: tuple[Any, ...] = (
@@ -56,8 +58,8 @@ NASTY: tuple[Any, ...] = (
 RAW = ("NaN", "Infinity", "-Infinity", "1e999", "9" * 5000, "[" * 3000 + "]" * 3000, '"\\ud800"', "1e-400", "-0", "tru")
 """To stand in JSON as they are."""
 HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-OWN = f"<script>{SCRIPT}</script>"
-"""The script of every report."""
+OWN = tuple(f"<script>{script}</script>" for script in (SCRIPT, SCRIPT + FILTER))
+"""The script of every report, and that of the gallery."""
 DRAWN_EVERY = 100
 """Of the directories that are read, one in so many is drawn too, which takes a second."""
 
@@ -104,7 +106,7 @@ def make_subjects(folder: Path) -> dict[str, Path]:
     }
     run.save(folder / "run")
     Comparison((run.record(), other.record()), "two", run.settings).save(folder / "both")
-    made_up.EXPERIMENTS["fine"].run(True, folder / "fine", 0)
+    made_up.named("fine").run(True, folder / "fine", 0)
     for picture in (*folder.glob("*/*.png"), *folder.glob("run/*.html"), *folder.glob("both/*.html")):
         picture.unlink()  # nobody reads them back
     return {name: folder / name for name in ("run", "both", "fine", "state")}
@@ -314,12 +316,13 @@ def look(subject: str, directory: Path, draw: bool) -> tuple[str, list[str]]:
 
 def gallery(directory: Path) -> tuple[str, list[str]]:
     """Read what `tacit reproduce --all` would keep, and make its pages."""
-    experiment = made_up.EXPERIMENTS["fine"]
-    summary = schedule._kept(experiment, directory, True, 0)
+    study = made_up.named("fine")
+    summary = schedule._kept(study, directory, True, 0)
     if summary is None:
         return "refused (done anew)", []
-    pictures_of(directory, summary)
-    write_pages([Finished(experiment, directory, summary)], directory.parent / "pages")
+    with contextlib.suppress(ResultError):
+        loaded(outcomes(directory))
+    write_pages([Finished(study, directory, summary)], directory.parent / "pages")
     return "read (0)", [path.read_text() for path in (directory.parent / "pages").iterdir()]
 
 
@@ -340,7 +343,7 @@ def judge(texts: list[str]) -> str:
     for text in texts:
         if HIDDEN.search(text):
             return f"a control character: {HIDDEN.search(text)!r}"
-        tags = Tags(text.replace(OWN, "", 1)).found if text.startswith("<!doctype") else set()
+        tags = Tags(text.replace(OWN[0], "", 1).replace(OWN[1], "", 1)).found if text.startswith("<!doctype") else set()
         evil = {tag for tag in tags if tag in {"script", "tacit-evil", "foreignobject"} or tag.startswith("on")}
         if evil:
             return f"markup: {evil}"

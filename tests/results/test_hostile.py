@@ -22,7 +22,6 @@ from tacit.results import Comparison, Record, Run, load, load_all, store
 from tacit.results.html import document, html
 from tacit.results.pages.script import SCRIPT
 from tacit.results.report import page
-from tacit.results.svg import check_svg
 
 MakeRun = Callable[..., Run]
 MARKUP = "<script>alert(1)</script>"
@@ -159,37 +158,3 @@ def test_losses_near_the_largest_number_are_told_and_not_drawn(make_run: MakeRun
     trace = replace(record.trace, average_loss=np.full_like(record.trace.average_loss, 1e308))
     folder = Comparison((Record(summary, record.settings, trace), make_run(label="B").record())).save(tmp_path)
     assert Comparison(tuple(load_all(folder))).against_lowest()[1] == "lowest"
-
-
-SVG = "<svg xmlns='http://www.w3.org/2000/svg' xmlns:xlink='http://www.w3.org/1999/xlink'>{}</svg>"
-
-
-@pytest.mark.parametrize(
-    "inside",
-    [
-        MARKUP,
-        "<g onload='x'/>",
-        "<image href='https://a.b/c.png'/>",
-        "<use xlink:href='javascript:x'/>",
-        "<style>@import 'x';</style>",
-        "<path style='fill:url(https://a.b)'/>",
-        "<a xmlns='http://www.w3.org/1999/xhtml'/>",
-        "<g>",
-        "<g style='fill: red\x7f'/>",
-        "<g id='&#x9b;31m'/>",
-        "<style>main{display: none}</style>",
-        "<style>*{background: image-set('https://x')}</style>",
-        "<g style='fill: image-set(\"https://x\")'/>",
-    ],
-)
-def test_a_picture_that_is_more_than_shapes_is_refused(inside: str) -> None:
-    with pytest.raises(ResultError, match=r"x\.svg"):
-        check_svg(SVG.format(inside).encode(), Path("x.svg"))
-
-
-def test_a_picture_keeps_its_shapes_and_no_comment() -> None:
-    drawn = "<defs><style>*{stroke-linejoin: round; stroke-linecap: butt}</style></defs><g id='a'><use xlink:href='#b' clip-path='url(#c)'/></g>"
-    found = check_svg(SVG.format(f"<!--><script>x</script>-->{drawn}").encode(), Path("x.svg"))
-    assert "script" not in found
-    assert "#b" in found
-    assert found.startswith("<svg ")

@@ -11,7 +11,7 @@ import pytest
 
 from tacit.core.errors import ResultError
 from tacit.results import Record, Run, plots
-from tacit.results.pages.charts import DASHES, SHAPES, Look, charts
+from tacit.results.pages.charts import DASHES, SHAPES, Look, _below, charts
 from tacit.results.pages.panels import PANELS, Panel, panels
 from tacit.results.pages.scales import Scale
 
@@ -224,3 +224,13 @@ def test_the_note_on_privacy_stands_below_the_axes_and_within_the_figure(make_ru
     assert note.get_text().count("\n") >= 1
     assert 0 <= box.x0 < box.x1 <= figure.bbox.width
     assert 0 <= box.y0 < box.y1 <= below.y0
+
+
+@pytest.mark.parametrize(
+    ("label", "lines", "tight"), [("own", 1, 0), ("all of the clients", 2, 0), ("unbreakable-and-long-name", 1, 1)]
+)
+def test_names_on_an_axis_keep_to_their_room(label: str, lines: int, tight: int) -> None:
+    found = "".join(_below(label, 200.0, 80.0, 240.0))
+    assert found.count("<text") == lines
+    assert found.count("textLength") == tight
+    assert " ".join(re.findall(r">([^<]+)</text>", found)) == label

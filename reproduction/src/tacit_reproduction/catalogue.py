@@ -1,111 +1,77 @@
-"""List of the experiments, by subject and by name."""
+"""List of the studies, text by text and in each text's own order."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping
+from importlib import import_module
 from typing import NamedTuple
 
-from tacit_reproduction import (
-    asynchronous,
-    diffusion,
-    dola,
-    federated,
-    mirror,
-    networked,
-    nonsmooth,
-    personalised,
-    push_sum,
-)
-from tacit_reproduction.experiment import Claim, Experiment
+from tacit_reproduction.study import Study
 
 
-class Part(NamedTuple):
-    """One subject of the texts."""
+class Text(NamedTuple):
+    """One of the five texts; docs/bibliography.md has them in full."""
 
-    name: str
-    experiments: tuple[Experiment, ...]
+    key: str
+    cited: str
+    """In running text, before the section."""
+    title: str
+    origin: str
+    studies: tuple[str, ...]
+    """ "module:NAME" of each."""
 
 
-PARTS = (
-    Part(
-        "No server, one-sided trust",
-        (push_sum.OCCUPANCY, push_sum.SUSY, dola.SYNTHETIC, dola.RCV1, dola.MINIBATCH),
+TEXTS = (
+    Text(
+        "ops", "OPS paper", "Central Server Free Federated Learning over Single-sided Trust Social Networks",
+        "a paper submitted to ICLR 2021: online push-sum",
+        ("push_sum:OCCUPANCY", "push_sum:SUSY"),
     ),
-    Part(
-        "Mirror descent without a server",
-        (mirror.THREE_CLIENTS, mirror.CONSTRAINED, mirror.LAGRANGIAN, mirror.DYNAMIC, mirror.MNIST),
+    Text(
+        "li", "Li et al.", "Differentially Private Distributed Online Learning",
+        "a paper by C. Li, P. Zhou, G. Chen and T. Jiang",
+        ("synthetic:STUDY", "rcv1:STUDY", "minibatch:STUDY"),
     ),
-    Part(
-        "Noise that knows the graph, and servers",
+    Text(
+        "dissertation", "Dissertation", "Differentially private online learning for federated optimisation",
+        "a dissertation: mirror descent, long-term constraints, moving targets",
+        ("three_clients:STUDY", "constrained:STUDY", "lagrangian:STUDY", "dynamic:STUDY", "mnist:STUDY"),
+    ),
+    Text(
+        "gauthier", "Gauthier (2023)",
+        "Distributed machine learning for the Internet of Things and cyber-physical systems",
+        "a doctoral thesis, F. Gauthier, NTNU: nonsmooth, asynchronous and personalised learning",
         (
-            diffusion.REGRESSION,
-            diffusion.IJCNN1,
-            federated.IMPORTANCE_REGRESSION,
-            federated.IMPORTANCE_IJCNN1,
-            federated.PRIVATE,
-            federated.GRAPH_REGRESSION,
-            federated.GRAPH_CLASSIFICATION,
+            "zcdp:ELASTIC_NET", "zcdp:LAD", "zcdp:RIDGE", "pao_variants:STUDY", "pao_baselines:STUDY",
+            "pao_environments:STUDY", "pao_calcofi:STUDY", "pao_theory:STUDY", "pgfl_regression:STUDY",
+            "pgfl_images:MNIST", "pgfl_images:ORGAN", "pgfl_discovery:STUDY", "npfl:STUDY",
         ),
     ),
-    Part("Private nonsmooth learning", (nonsmooth.ELASTIC_NET, nonsmooth.LAD, nonsmooth.RIDGE)),
-    Part(
-        "Clients that are mostly away",
+    Text(
+        "rizk", "Rizk (2023)", "Multi-agent Learning with Privacy Guarantees",
+        "a doctoral thesis, E. Rizk, EPFL 2023: federated and decentralised learning",
         (
-            asynchronous.VARIANTS_OF_PAO_FED,
-            asynchronous.BASELINES,
-            asynchronous.ENVIRONMENTS,
-            asynchronous.CALCOFI,
-            asynchronous.THEORY,
+            "importance_regression:STUDY", "importance_ijcnn1:STUDY", "fedavg_private:STUDY", "gfl_regression:STUDY",
+            "gfl_classification:STUDY", "diffusion_regression:STUDY", "diffusion_ijcnn1:STUDY",
         ),
     ),
-    Part(
-        "One model for each cluster",
-        (
-            personalised.REGRESSION,
-            personalised.MNIST,
-            personalised.ORGAN,
-            personalised.DISCOVERY,
-            networked.TUNED,
-        ),
-    ),
-)
-"""By subject, in the order of the texts' own argument; no experiment needs the outcome of another."""
+)  # fmt: skip
 
-EXPERIMENTS: dict[str, Experiment] = {e.name: e for part in PARTS for e in part.experiments}
-"""Name -> experiment, as `tacit reproduce` lists them."""
 
-MINUTES: dict[str, float] = {
-    "ops-occupancy": 2,
-    "ops-susy": 5,
-    "dola-synthetic": 3,
-    "dola-rcv1": 2,
-    "dola-minibatch": 2,
-    "omd-three-clients": 1,
-    "omd-constrained": 2,
-    "lagrangian-budget": 3,
-    "omd-dynamic": 2,
-    "omd-mnist": math.inf,  # hours; 9 minutes on an H200
-    "diffusion-regression": 3,
-    "diffusion-ijcnn1": 1,
-    "isfedavg-regression": 4,
-    "isfedavg-ijcnn1": 3,
-    "fedavg-private": 3,
-    "gfl-regression": 4,
-    "gfl-classification": 1,
-    "zcdp-elastic-net": 4,
-    "zcdp-lad": 3,
-    "zcdp-ridge": 9,
-    "pao-variants": 6,
-    "pao-vs-baselines": 10,
-    "pao-environments": 11,
-    "pao-calcofi": 8,
-    "pao-theory": 2,
-    "pgfl-regression": 6,
-    "pgfl-mnist": 10,
-    "pgfl-organ": 5,
-    "pgfl-discovery": 17,
-    "npfl-rl": 8,
-}
-"""Name -> minutes that the full form takes on two cores."""
+def studies(text: Text) -> list[Study]:
+    """Return the studies of a text."""
+    found = []
+    for place in text.studies:
+        module, _, name = place.partition(":")
+        folder = f"tacit_reproduction.{text.key}"
+        try:
+            found.append(getattr(import_module(f"{folder}.{module}"), name))
+        except ModuleNotFoundError as error:  # a study that is not rewritten yet
+            if error.name not in (folder, f"{folder}.{module}"):
+                raise
+    return found
 
-__all__ = ["EXPERIMENTS", "MINUTES", "PARTS", "Claim", "Experiment", "Part"]
+
+def all_studies() -> Mapping[str, Study]:
+    """Return every study by its name."""
+    return {study.name: study for text in TEXTS for study in studies(text)}

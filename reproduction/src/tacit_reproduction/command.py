@@ -21,15 +21,18 @@ def reproduce(
         int | None, typer.Option(min=1, help="With --all: experiments at a time.", show_default="one per core")
     ] = None,
     on: Annotated[str, typer.Option("--on", help="With --all: pool, ray, or ray://HOST with the same files.")] = "pool",
-    strict: Annotated[bool, typer.Option("--strict", help="Exit code 1 if a claim does not hold.")] = False,
+    stored: Annotated[
+        bool, typer.Option("--stored", help="Judge again what is in --out, without running anything.")
+    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit code 1 if a claim of a text does not hold.")] = False,
 ) -> None:
-    """Run an experiment of the texts and say which of its claims hold; one that does not is a result, not an error.
+    """Run an experiment of the texts and say what became of its results; one that is refuted is no error.
 
-    With --all what DIRECTORY holds already (same form, seed, code, versions, data) is kept: an interrupted run goes on.
+    With --all what --out holds already (same form, seed, code, versions, data) is kept: an interrupted run goes on.
     """
     from tacit_reproduction.console import run  # not above: tacit.cli, which it needs, loads this module
 
-    run(name, everything, listed, quick, out, seed, jobs, strict, on)
+    run(name, everything, listed, quick, out, seed, jobs, strict, on, stored)
 
 
 reproduce.epilog = "Example: tacit reproduce ops-occupancy --quick --out runs/ops-occupancy"  # type: ignore[attr-defined]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,10 @@ from tacit.cli.common import keep_to_itself, print_table, reported, say
 from tacit.core.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
-    from tacit_reproduction.catalogue import Experiment
     from tacit_reproduction.gallery import Finished
+    from tacit_reproduction.study import Study
+
+OUTCOMES = {"holds": "holds", "open": "open", "fails": "DOES NOT HOLD"}
 
 
 @reported
@@ -29,14 +32,15 @@ def run(
     jobs: int | None,
     strict: bool,
     on: str,
+    stored: bool,
 ) -> None:
     """Do what the command's options say."""
-    from tacit_reproduction.catalogue import EXPERIMENTS
+    from tacit_reproduction.catalogue import all_studies
 
     if everything:
         if name is not None:
             raise ConfigError(f"reproduce takes a name ({name!r}) or --all, not both: leave one of them out")
-        _all(out or Path("runs/gallery"), quick, seed, jobs, strict, on)
+        _all(out or Path("runs/gallery"), quick, seed, jobs, strict, on, stored)
         return
     if jobs is not None or on != "pool":
         what = "--on" if jobs is None else "--jobs"
@@ -44,61 +48,70 @@ def run(
     if listed or name is None:
         _list()
         return
-    if name not in EXPERIMENTS:
-        hint = nearest(name, EXPERIMENTS)
-        raise ConfigError(f"there is no experiment {name!r}; {hint}expected one of: {', '.join(EXPERIMENTS)}")
+    studies = all_studies()
+    if name not in studies:
+        hint = nearest(name, studies)
+        raise ConfigError(f"there is no experiment {name!r}; {hint}expected one of: {', '.join(studies)}")
     directory = out or Path("runs") / name
-    claims = EXPERIMENTS[name].run(quick, directory, seed)["claims"]
-    rows = [(str(c["claim"]), "holds" if c["holds"] else "DOES NOT HOLD", str(c["figure"])) for c in claims]
-    print_table(("claim", "verdict", "figures"), rows)
+    study = studies[name]
+    summary = study.judge_again(directory) if stored else study.run(quick, directory, seed)
+    if summary["headlines"]:
+        rows = [(each["headline"], each["verdict"], each["text"], each["ours"]) for each in summary["headlines"]]
+        print_table(("headline", "verdict", "text", "here"), rows)
+    found = [(claim["claim"], OUTCOMES[claim["outcome"]], claim["figure"]) for claim in summary["claims"]]
+    print_table(("claim", "outcome", "found"), found)
     say(f"written to {directory}")
-    if strict and not all(claim["holds"] for claim in claims):
+    if strict and not _all_hold([summary]):
         raise typer.Exit(1)
 
 
-def _list() -> None:
-    from tacit_reproduction.catalogue import MINUTES, PARTS
+def _all_hold(summaries: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether every claim of a text holds; questions of our own do not count."""
+    return all(claim["holds"] for summary in summaries for claim in summary["claims"] if not claim["ours"])
 
-    rows = [(e.name, e.title, e.source, _minutes(MINUTES[e.name])) for part in PARTS for e in part.experiments]
+
+def _list() -> None:
+    from tacit_reproduction.catalogue import all_studies
+
+    rows = [(each.name, each.title, each.source, _minutes(each.minutes)) for each in all_studies().values()]
     print_table(("name", "what it shows", "source", "minutes"), rows)
-    say(
-        "minutes: on two cores, for the full form; hours are minutes on a GPU. --quick takes a minute; --all runs "
-        "every one and makes a gallery"
-    )
+    say("minutes: on two cores, for the full form. --quick takes a minute; --all runs every one and makes a gallery")
 
 
 def _minutes(minutes: float) -> str:
     return f"{minutes:.0f}" if math.isfinite(minutes) else "hours"
 
 
-def _all(out: Path, quick: bool, seed: int, jobs: int | None, strict: bool, on: str) -> None:
+def _all(out: Path, quick: bool, seed: int, jobs: int | None, strict: bool, on: str, stored: bool) -> None:
     from tacit.results.locks import writing
-    from tacit_reproduction.catalogue import EXPERIMENTS, MINUTES
-    from tacit_reproduction.gallery import reproduce_all, write_pages
+    from tacit_reproduction.catalogue import all_studies
+    from tacit_reproduction.gallery import judge_all, reproduce_all, write_pages
+    from tacit_reproduction.page import counted
 
-    experiments = list(EXPERIMENTS.values())
+    studies = list(all_studies().values())
     keep_to_itself()
     with writing(out):
-        with _Display(len(experiments)) as display:
-            outcomes = reproduce_all(experiments, out, display, quick, seed, jobs, MINUTES, on)
+        if stored:
+            outcomes = judge_all(studies, out)
+        else:
+            with _Display(len(studies)) as display:
+                outcomes = reproduce_all(studies, out, display, quick, seed, jobs, on)
         index = write_pages(outcomes, out)
     done = [outcome.summary for outcome in outcomes if outcome.summary is not None]
-    claims = [claim["holds"] for summary in done for claim in summary["claims"]]
-    say(f"{len(done)} of {len(outcomes)} experiments ran; {sum(claims)} of {len(claims)} claims hold")
+    say(f"{len(done)} of {len(outcomes)} studies are there; {counted(done)}")
     say(f"gallery: {index}")
     failed = [outcome for outcome in outcomes if outcome.summary is None]
     for outcome in failed:
-        say(f"error: {outcome.experiment.name} did not run: {outcome.fault}", err=True)
-    if failed or (strict and not all(claims)):
+        say(f"error: {outcome.study.name} did not run: {outcome.fault}", err=True)
+    if failed or (strict and not _all_hold(done)):
         raise typer.Exit(1)
 
 
 class _Display:
-    """One display for all: a line for each that ended, and on a terminal also what runs now and how far it all is."""
+    """A line for each study that ended, and on a terminal also what runs now and how far it all is."""
 
     def __init__(self, total: int) -> None:
-        self._total, self._ended = total, 0
-        self._began = time.monotonic()
+        self._total, self._ended, self._began = total, 0, time.monotonic()
         self._running: dict[str, float] = {}
         self._live: Any = None
 
@@ -115,35 +128,30 @@ class _Display:
         if self._live is not None:
             self._live.stop()
 
-    def started(self, experiment: Experiment) -> None:
-        self._running[experiment.name] = time.monotonic()
+    def started(self, study: Study) -> None:
+        self._running[study.name] = time.monotonic()
         self.tick()
 
     def finished(self, outcome: Finished) -> None:
+        from tacit_reproduction.page import counted
+
         self._ended += 1
-        name = outcome.experiment.name
-        self._running.pop(name, None)
-        if outcome.summary is None:
-            words = f"did not run: {outcome.fault}"
-        else:
-            claims = outcome.summary["claims"]
-            held = f"{sum(claim['holds'] for claim in claims)} of {len(claims)} claims hold"
-            words = f"{held}, {'done before' if outcome.kept else f'''{outcome.summary['seconds']:.0f} s'''}"
-        say(f"[{self._ended:>2}/{self._total}] {name}: {words}")
+        self._running.pop(outcome.study.name, None)
+        words = f"did not run: {outcome.fault}"
+        if outcome.summary is not None:
+            seconds = "done before" if outcome.kept else f"{outcome.summary['seconds']:.0f} s"
+            words = f"{counted([outcome.summary])}, {seconds}"
+        say(f"[{self._ended:>2}/{self._total}] {outcome.study.name}: {words}")
         self.tick()
 
     def tick(self) -> None:
-        if self._live is None:
-            return
-        from rich.console import Group
-        from rich.progress_bar import ProgressBar
-        from rich.text import Text
+        if self._live is not None:
+            from rich.text import Text
 
-        now = time.monotonic()
-        lines = [Text(f"  {name}  {_clock(now - began)}", style="dim") for name, began in self._running.items()]
-        bar = ProgressBar(total=self._total, completed=self._ended, width=40)
-        total = Text(f"{self._ended} of {self._total} experiments, {_clock(now - self._began)}")
-        self._live.update(Group(*lines, bar, total))
+            now = time.monotonic()
+            lines = [f"  {name}  {_clock(now - began)}" for name, began in self._running.items()]
+            lines.append(f"{self._ended} of {self._total} studies, {_clock(now - self._began)}")
+            self._live.update(Text("\n".join(lines)))
 
 
 def _clock(seconds: float) -> str:

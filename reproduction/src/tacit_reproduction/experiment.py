@@ -6,25 +6,9 @@ the numbers; it is never dropped, and nothing is tuned until it holds.
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, NamedTuple
-
-from tacit.config.own_code import digest_of, package_digest
-from tacit.core.errors import TacitError
-from tacit.results import schema
-from tacit.results.locks import writing
-from tacit.results.record import machine, versions
-from tacit.results.sealed import FILES, SUMMARY, Sealed, put, seal, settled
-from tacit.results.store import REPORT
-from tacit.results.svg import check_svg
-from tacit_reproduction.datasets.fetch import search_path
-from tacit_reproduction.datasets.looked_for import digests, looked_for
 
 
 class Claim(NamedTuple):
@@ -92,112 +76,9 @@ class Experiment:
     title: str
     source: str
     """Text and place, e.g. "OPS paper, sec. 5"."""
-    run: Callable[[bool, Path, int], dict[str, Any]]
-    """(quick, out, seed) -> the summary, which is also written to out/summary.json."""
+    run: Investigation
 
 
 def reproducible(name: str, title: str, source: str, investigate: Investigation) -> Experiment:
-    """Make an experiment of an investigation: time it and write its directory."""
-
-    def run(quick: bool, out: Path, seed: int) -> dict[str, Any]:
-        with writing(out):
-            begun = time.perf_counter()
-            code = code_digest()
-            findings = investigate(quick, seed)
-            summary = summarise(experiment, findings, quick, seed, time.perf_counter() - begun, code)
-            write(findings, summary, out)
-        return summary
-
-    experiment = Experiment(name, title, source, run)
-    return experiment
-
-
-def summarise(
-    experiment: Experiment, findings: Findings, quick: bool, seed: int, seconds: float, code: str
-) -> dict[str, Any]:
-    """Return what summary.json holds: all of the findings but the pictures, and where they come from."""
-    _check_pictures(findings)
-    return {
-        "experiment": experiment.name,
-        "title": experiment.title,
-        "source": experiment.source,
-        "claims": [claim._asdict() for claim in findings.claims],
-        "metrics": findings.metrics,
-        "data": findings.data,
-        "method": list(findings.method),
-        "tables": [table._asdict() for table in findings.tables],
-        "figures": [{"name": f.name, "title": f.title, "caption": f.caption} for f in findings.figures],
-        "quick": quick,
-        "seed": seed,
-        "seconds": round(seconds, 2),
-        "date": datetime.now(UTC).date().isoformat(),
-        "machine": machine(),
-        "versions": versions(),
-        "made_of": {"code": code, "data": digests(looked_for(), search_path())},
-    }
-
-
-@functools.cache
-def code_digest() -> str:
-    """Return a digest of the source of tacit and of the reproduction, as it was when first asked for."""
-    own = digest_of(Path(__file__).parent)
-    return hashlib.sha256(f"{package_digest()} {own}".encode()).hexdigest()
-
-
-def is_current(summary: dict[str, Any]) -> bool:
-    """Whether the code, the versions and the data files that a summary came from are those that are here now."""
-    here = {"code": code_digest(), "data": digests(summary["made_of"]["data"], search_path())}
-    return bool(summary["versions"] == versions() and summary["made_of"] == here)
-
-
-def command(summary: dict[str, Any], out: Path) -> str:
-    """Return the command line that makes this directory again."""
-    quick = ["--quick"] if summary["quick"] else []
-    parts = ["tacit reproduce", summary["experiment"], *quick, f"--seed {summary['seed']}", f"--out {out}"]
-    return " ".join(parts)
-
-
-def write(findings: Findings, summary: dict[str, Any], out: Path) -> None:
-    """Write summary.json, report.html and the plots, whole or not at all."""
-    from tacit_reproduction.page import page
-
-    pictures = {figure.name: figure.svg for figure in findings.figures}
-    text = page(summary, pictures, command(summary, out))
-    files = {
-        **{f"{figure.name}.png": figure.png for figure in findings.figures},
-        **{f"{figure.name}.svg": figure.svg.encode("utf-8") for figure in findings.figures},
-        REPORT: text.encode("utf-8"),
-    }
-    put(out, seal(files, summary))
-
-
-def read(directory: Path) -> dict[str, Any]:
-    """Read the summary of an experiment, having seen that its pictures belong to it and can stand in a page."""
-    return settled(directory, _summary_of)
-
-
-def pictures_of(directory: Path, summary: dict[str, Any]) -> dict[str, str]:
-    """Read the SVGs of the figures that a summary names."""
-    return settled(directory, lambda files: _pictures_of(files, summary))
-
-
-def _summary_of(files: Sealed) -> dict[str, Any]:
-    summary = {key: value for key, value in files.summary.items() if key != FILES}
-    schema.check(schema.ExperimentSummary, summary, files.folder / SUMMARY)
-    _pictures_of(files, summary)
-    return summary
-
-
-def _pictures_of(files: Sealed, summary: dict[str, Any]) -> dict[str, str]:
-    names = [figure["name"] for figure in summary["figures"]]
-    return {name: check_svg(files.file(f"{name}.svg"), files.folder / f"{name}.svg") for name in names}
-
-
-def _check_pictures(findings: Findings) -> None:
-    drawn = {figure.name for figure in findings.figures}
-    for claim in findings.claims:
-        if claim.seen_in and claim.seen_in not in drawn:
-            raise TacitError(
-                f"the claim {claim.claim!r} is said to be seen in {claim.seen_in!r}; expected a figure of this "
-                f"experiment: {', '.join(sorted(drawn))}"
-            )
+    """Make an experiment of an investigation."""
+    return Experiment(name, title, source, investigate)

@@ -1,50 +1,191 @@
-"""The page of an experiment: each figure with its claims, the statement of the text, and the verdict.
+"""Pages of studies: headlines with their figures and verdicts, then every claim, the table and the procedure.
 
-Pages are made of what a directory holds, the summary and the pictures, so that the gallery tells the same story.
+Pages are made of summaries alone, so that the gallery tells the same story.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from tacit.results.html import Html, document, html, joined
+from tacit.results.pages.charts import chart
+from tacit.results.pages.panels import Axis, Curve, Panel
+from tacit.results.pages.script import SCRIPT
 from tacit.results.pages.style import CSS
-from tacit.results.report import NOTHING, picture
+from tacit.results.report import NOTHING
+from tacit_reproduction.summary import command
+from tacit_reproduction.verdict import VERDICTS, Verdict
 
-QUICK = "The quick form: fewer settings and seeds and coarser choices, hence wider intervals."
-STORY_CSS = """
-.claims { list-style: none; padding: 0; margin: .9rem 0 0; display: grid; gap: .6rem; }
-.claims li { background: var(--page); border: 1px solid var(--line); border-left: 5px solid var(--accent);
-             border-radius: 6px; padding: .6rem .9rem; }
-.claims li.fails { border-left-color: var(--warn); border-left-style: double; }
-.claims strong { display: block; }
-.claims p { max-width: none; margin: .25rem 0 0; font-size: .92rem; font-variant-numeric: tabular-nums; }
-.claims p b { color: var(--soft); font-weight: 600; }
-.verdict { float: right; margin-left: 1rem; font-size: .82rem; font-weight: 700; color: var(--accent); }
-.fails .verdict { color: var(--warn); }
-.plots { grid-template-columns: minmax(0, 1fr); }
-figure svg { width: auto; max-width: 100%; margin: 0 auto; }
+FEW = 40
+"""Points of a line of a small figure."""
+QUICK = "The quick form: fewer settings and seeds, hence wider intervals, and verdicts that the full form may change."
+MARKS = dict(zip(VERDICTS, ("✓", "↗", "◐", "✗", "–"), strict=True))
+KEYS = dict(zip(VERDICTS, ("yes", "direction", "depends", "no", "untested"), strict=True))
+MEANINGS: Mapping[Verdict, str] = {
+    "reproduced": "Everything that was claimed holds here, at every setting that was tried, and so does its size.",
+    "direction only": "The direction is the text's and nothing speaks against it, but the size is another, or some "
+    "interval is too wide to be sure.",
+    "depends on an open setting": "It holds at some values of a setting that the text leaves open, not at all of them.",
+    "refuted": "It fails here, and no setting that was tried brings it back.",
+    "not tested": "It could not be run here (data that are not available), or its intervals are too wide to tell.",
+}
+"""Verdict -> what it means, for readers; `tacit_reproduction.verdict.verdict` is the rule."""
+OUTCOMES = {"holds": "✓ holds", "open": "○ open", "fails": "✗ fails"}
+STUDY_CSS = """
+.result { background: var(--card); border: 1px solid var(--line); border-left: 6px solid var(--v); border-radius: 8px;
+  padding: 1rem 1.1rem; margin: 1.2rem 0; scroll-margin-top: 1rem; }
+.result h3 { margin: 0 0 .4rem; font-size: 1.05rem; line-height: 1.35; } .result p { max-width: 90ch; }
+.badge { display: inline-block; border: 1.5px solid var(--v); color: var(--v); border-radius: 99px; font-weight: 700;
+  padding: 0 .6rem; font-size: .8rem; white-space: nowrap; background: var(--page); }
+.yes { --v: #00845f; } .direction { --v: #0072b2; } .depends { --v: #8a6100; } .no { --v: #b03a00; }
+.untested { --v: var(--soft); }
+@media screen and (prefers-color-scheme: dark) { .yes { --v: #21bd8e; } .direction { --v: #56b4e9; }
+  .depends { --v: #eeb33c; } .no { --v: #f5915a; } }
+.versus { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 300px), 1fr)); gap: .6rem 1.2rem;
+  margin: .6rem 0; } .versus div { min-width: 0; } .versus b { color: var(--soft); display: block; font-size: .82rem; }
+.swept { list-style: none; padding: 0; margin: .5rem 0; display: flex; flex-wrap: wrap; gap: .3rem; font-size: .82rem; }
+.swept li { border: 1px solid var(--line); border-radius: 5px; padding: 0 .45rem; background: var(--page); }
+.result .plots { margin-top: .8rem; } .result figure { background: var(--page); }
+.drawn { margin: 1rem 0; } .drawn > figcaption { max-width: 90ch; }
 .facts { color: var(--soft); font-size: .88rem; max-width: none; }
-details { margin: 1rem 0; } summary { cursor: pointer; font-weight: 600; }
-details table { margin: .4rem 0 1rem; }
+.claims td { text-align: left; white-space: normal; vertical-align: top; }
+.claims td:last-child { white-space: nowrap; }
+.claims th { text-align: left; } .claims td:nth-child(3) { min-width: 16rem; } .own td { color: var(--soft); }
 """
 
 
-def page(summary: Mapping[str, Any], pictures: Mapping[str, str], command: str) -> str:
-    """Return the page of one experiment; `pictures` are SVGs by the names of the figures."""
-    versions = ", ".join(f"{name} {version}" for name, version in summary["versions"].items())
+def page(summary: Mapping[str, Any]) -> str:
+    """Return the page of one study."""
+    title, made_by = summary["title"], command(summary)
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(summary["versions"].items()))
     parts = [
-        html(
-            "<header><h1>{}</h1><p class='by'>{}, run again by tacit</p></header>", summary["title"], summary["source"]
-        ),
+        html("<header><h1>{}</h1><p class='by'>{}, run again by tacit</p></header>", title, summary["source"]),
         *quick_form([summary]),
-        html("<p>{}. {}.</p>", counted(summary), summary["data"]["description"]),
-        story(summary, pictures),
-        html("<h2>How it was done</h2>{}", how(summary)),
-        html("<footer><p>Made by <code>{}</code></p><p>{} · {}</p></footer>", command, facts(summary), versions),
+        html("<p>{}.</p>", counted([summary])),
+        body(summary),
+        html("<footer><p>Made by <code>{}</code></p><p>{} · {}</p></footer>", made_by, facts(summary), versions),
     ]
-    return document(summary["title"], joined(parts, "\n"), CSS, STORY_CSS)
+    return document(title, joined(parts, "\n"), CSS, STUDY_CSS, script=SCRIPT)
+
+
+def body(summary: Mapping[str, Any]) -> Html:
+    """Return headlines, and for a press the other figures, the claims, the table and the procedure."""
+    told = {each["seen_in"] for each in summary["headlines"]}
+    rest = [figure for figure in summary["figures"] if figure["name"] not in told]
+    more = [drawn(summary["experiment"], figure) for figure in rest]
+    folded = html("<details><summary>More figures: {}</summary>{}</details>", len(rest), joined(more))
+    count, table = len(summary["claims"]), claims(summary)
+    parts = [
+        *(result(summary, number) for number in range(len(summary["headlines"]))),
+        *(([folded] if summary["headlines"] else more) if rest else []),
+        html("<details><summary>{} claims, one by one</summary>{}</details>", count, table),
+        html("<details><summary>How it was done</summary>{}</details>", _how(summary)),
+    ]
+    return joined(parts, "\n")
+
+
+def result(summary: Mapping[str, Any], number: int) -> Html:
+    """Return one headline with its verdict, the text's numbers beside ours, and its figure."""
+    each = summary["headlines"][number]
+    figures = [figure for figure in summary["figures"] if figure["name"] == each["seen_in"]]
+    swept = joined(html("<li>{}: {}</li>", name, OUTCOMES[outcome]) for name, outcome in each["settings"].items())
+    return html(
+        "<article class='result {}' id='{}' data-verdict='{}'><h3>{} {}</h3>{}<p>{}</p>{}{}"
+        "<p class='facts'><code>{}</code></p></article>",
+        KEYS[each["verdict"]], anchor(summary, number), each["verdict"], each["headline"], badge(each["verdict"]),
+        versus(each), each["why"],
+        html("<ul class='swept' aria-label='Settings that the text leaves open'>{}</ul>", swept) if swept else NOTHING,
+        joined(drawn(anchor(summary, number), figure) for figure in figures), command(summary),
+    )  # fmt: skip
+
+
+def badge(verdict: Verdict) -> Html:
+    """Return a verdict as a badge of glyph and words."""
+    return html("<span class='badge'>{} {}</span>", MARKS[verdict], verdict)
+
+
+def versus(headline: Mapping[str, Any]) -> Html:
+    """Return the text's numbers beside ours."""
+    return html(
+        "<div class='versus'><div><b>Text, {}</b>{}</div><div><b>Here</b>{}</div></div>",
+        headline["place"], headline["text"], headline["ours"],
+    )  # fmt: skip
+
+
+def anchor(summary: Mapping[str, Any], number: int) -> str:
+    """Return the id of a headline on its page."""
+    return f"{summary['experiment']}-{number + 1}"
+
+
+class _Named(NamedTuple):
+    label: str
+    diverged: bool = False
+
+
+def drawn(prefix: str, figure: Mapping[str, Any], small: bool = False) -> Html:
+    """Return a figure: one plot per panel, which share colours and switches; a small one has the first panel only."""
+    labels = list(dict.fromkeys(line["label"] for panel in figure["panels"] for line in panel["lines"]))
+    axes, group = figure["axes"], f"{prefix}-{figure['name']}-"
+    x, y = Axis(axes["x"], axes["log_x"], counts=axes["x"], names=tuple(axes["names"])), Axis(axes["y"], axes["log_y"])
+    plots = []
+    for k, panel in enumerate(figure["panels"][: 1 if small else None]):
+        curves = tuple(_curve(labels.index(line["label"]), line, small) for line in panel["lines"])
+        plot = Panel(
+            f"{group}{k}", panel["title"], "", x, y, curves, scattered=not figure["joined"], group=group
+        )  # fmt: skip
+        plots.append(chart(plot, [_Named(label) for label in labels]))
+    if small:
+        return joined(plots)
+    return html(
+        "<figure class='drawn'><h3>{}</h3><div class='plots'>{}</div><figcaption>{}</figcaption></figure>",
+        figure["title"], joined(plots), figure["caption"],
+    )  # fmt: skip
+
+
+def _curve(number: int, line: Mapping[str, Any], small: bool) -> Curve:
+    every = np.arange(len(line["at"]))
+    kept = every if not small else np.unique(np.linspace(0, every.size - 1, min(every.size, FEW)).round().astype(int))
+    values = {key: _numbers(line[key])[kept] for key in ("at", "mean", "low", "high") if line.get(key) is not None}
+    return Curve(number, values["at"], values["mean"], values.get("low"), values.get("high"), kept)
+
+
+def _numbers(values: Sequence[float | None]) -> Any:
+    return np.array([np.nan if value is None else value for value in values], np.float64)
+
+
+def claims(summary: Mapping[str, Any]) -> Html:
+    """Return all claims as a table; questions of our own are marked."""
+    rows = joined(
+        html(
+            "<tr class='{}'><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            "own" if each["ours"] else "", each["claim"], each["text"] or "our own question", each["figure"],
+            OUTCOMES[each["outcome"]],
+        )
+        for each in summary["claims"]
+    )  # fmt: skip
+    head = joined(html("<th scope='col'>{}</th>", name) for name in ("claim", "text", "found", "outcome"))
+    return html(
+        "<div class='scroll' role='region' aria-label='Claims' tabindex='0'><table class='claims'><thead><tr>{}</tr>"
+        "</thead><tbody>{}</tbody></table></div>",
+        head, rows,
+    )  # fmt: skip
+
+
+def _how(summary: Mapping[str, Any]) -> Html:
+    paragraphs = joined(html("<p>{}</p>", words) for words in (summary["data"], *summary["method"]) if words)
+    table = summary["table"]
+    if not table["rows"]:
+        return paragraphs
+    head = joined(html("<th scope='col'>{}</th>", column) for column in table["columns"])
+    rows = (html("<tr>{}</tr>", joined(html("<td>{}</td>", cell) for cell in row)) for row in table["rows"])
+    return html(
+        "{}<p class='note'>Means over seeds; ± is half of a 95 % interval.</p><div class='scroll' role='region' "
+        "aria-label='Cells' tabindex='0'><table><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>",
+        paragraphs, head, joined(rows),
+    )  # fmt: skip
 
 
 def quick_form(summaries: Iterable[Mapping[str, Any]]) -> list[Html]:
@@ -52,14 +193,12 @@ def quick_form(summaries: Iterable[Mapping[str, Any]]) -> list[Html]:
     return [html("<p class='warning'>{}</p>", QUICK)] if any(summary["quick"] for summary in summaries) else []
 
 
-def held(summary: Mapping[str, Any]) -> int:
-    """Return how many claims hold."""
-    return sum(claim["holds"] for claim in summary["claims"])
-
-
-def counted(summary: Mapping[str, Any]) -> str:
-    """Return "3 of 4 claims hold"."""
-    return f"{held(summary)} of {len(summary['claims'])} claims hold"
+def counted(summaries: Sequence[Mapping[str, Any]]) -> str:
+    """Return "8 headline results: 5 reproduced, 2 direction only, 1 refuted"."""
+    found = [each["verdict"] for summary in summaries for each in summary["headlines"]]
+    parts = [f"{found.count(verdict)} {verdict}" for verdict in VERDICTS if verdict in found]
+    count = "one headline result" if len(found) == 1 else f"{len(found)} headline results"
+    return f"{count}: {', '.join(parts)}" if found else "no headline result of a text"
 
 
 def facts(summary: Mapping[str, Any]) -> str:
@@ -67,49 +206,3 @@ def facts(summary: Mapping[str, Any]) -> str:
     form = "quick" if summary["quick"] else "full"
     words = (f"seed {summary['seed']}", form, f"{summary['seconds']:,.0f} s", summary["date"], summary["machine"])
     return " · ".join(words)
-
-
-def story(summary: Mapping[str, Any], pictures: Mapping[str, str]) -> Html:
-    """Return the figures, each with the claims that it shows, and then the claims that only numbers show."""
-    claims = summary["claims"]
-    figures = [
-        picture(
-            figure["title"],
-            figure["caption"],
-            pictures[figure["name"]],
-            _claims([c for c in claims if c["seen_in"] == figure["name"]]),
-        )
-        for figure in summary["figures"]
-    ]
-    rest = [claim for claim in claims if not claim["seen_in"]]
-    shown = html("<div class='plots'>{}</div>", joined(figures)) if figures else NOTHING
-    told = html("<h3>Claims told by numbers</h3>{}", _claims(rest)) if rest else NOTHING
-    return joined([shown, told])
-
-
-def how(summary: Mapping[str, Any]) -> Html:
-    """Return the method in paragraphs, and the tables."""
-    paragraphs = (html("<p>{}</p>", paragraph) for paragraph in summary["method"])
-    return joined([*paragraphs, *map(_table, summary["tables"])])
-
-
-def _claims(claims: Sequence[Mapping[str, Any]]) -> Html:
-    return html("<ul class='claims'>{}</ul>", joined(map(_claim, claims))) if claims else NOTHING
-
-
-def _claim(claim: Mapping[str, Any]) -> Html:
-    kind, verdict = ("holds", "✓ holds") if claim["holds"] else ("fails", "✗ does not hold")
-    text = html("<p><b>Text:</b> {}</p>", claim["text"]) if claim["text"] else NOTHING
-    return html(
-        "<li class='{}'><span class='verdict'>{}</span><strong>{}</strong>{}<p><b>Here:</b> {}</p></li>",
-        kind, verdict, claim["claim"], text, claim["figure"],
-    )  # fmt: skip
-
-
-def _table(table: Mapping[str, Any]) -> Html:
-    head = joined(html("<th>{}</th>", column) for column in table["columns"])
-    rows = (html("<tr>{}</tr>", joined(html("<td>{}</td>", cell) for cell in row)) for row in table["rows"])
-    return html(
-        "<h3>{}</h3><p>{}</p><div class='scroll'><table><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>",
-        table["title"], table["note"], head, joined(rows),
-    )  # fmt: skip

@@ -6,7 +6,7 @@ import multiprocessing
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
@@ -66,11 +66,7 @@ def _unless_stopped(do: Callable[[Task], Result], task: Task) -> tuple[Result, f
 
 def _alone(what: str, do: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
     with _watched(what, len(tasks)) as step:
-        results = []
-        for task in tasks:
-            results.append(do(task))
-            step()
-        return results
+        return [(do(task), step())[0] for task in tasks]
 
 
 class _Together:
@@ -78,9 +74,7 @@ class _Together:
         self._pool = pool
 
     def __call__(self, what: str, do: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
-        futures: list[Future[tuple[Result, frozenset[str]]]] = [
-            self._pool.submit(_unless_stopped, do, task) for task in tasks
-        ]
+        futures = [self._pool.submit(_unless_stopped, do, task) for task in tasks]
         with _watched(what, len(tasks)) as step:
             for done in as_completed(futures):
                 looked_for(done.result()[1])  # a fault ends the wait at once

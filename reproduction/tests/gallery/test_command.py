@@ -1,34 +1,39 @@
 from __future__ import annotations
 
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from reproduction.tests.gallery.test_pages import finished
+from reproduction.tests import made_up
 from tacit.cli import main
-from tacit_reproduction import gallery
+from tacit_reproduction import catalogue, gallery
 from tacit_reproduction.gallery import Finished
 
-NAMES = ("ops-occupancy", "ops-susy")
+SOURCES = {"one": "OPS paper", "two": "Li et al."}
 
 
 @pytest.fixture
 def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Finished]:
-    """What a run of two experiments comes to, of which a test may change the second; the run itself is left out."""
-    outcomes = [finished(name, tmp_path / "out") for name in NAMES]
+    """What a run of two studies comes to, of which a test may change the second; the run itself is left out."""
+    known = {name: made_up.study(name, source) for name, source in SOURCES.items()}
+    out = tmp_path / "out"
+    outcomes = [Finished(study, out / name, study.run(True, out / name, 0)) for name, study in known.items()]
 
-    def reproduce_all(experiments, out, watcher, quick, seed, jobs, minutes, on) -> list[Finished]:
+    def reproduce_all(studies, out, watcher, quick, seed, jobs, on) -> list[Finished]:
         assert (out, quick, seed, jobs, on) == (tmp_path / "out", True, 3, 2, "pool")
-        assert minutes.keys() == {experiment.name for experiment in experiments}
+        assert studies == list(known.values())
         for outcome in outcomes:
-            watcher.started(outcome.experiment)
+            watcher.started(outcome.study)
             watcher.tick()
             watcher.finished(outcome)
         return outcomes
 
     monkeypatch.setattr(gallery, "reproduce_all", reproduce_all)
+    monkeypatch.setattr(catalogue, "all_studies", lambda: known)
     return outcomes
 
 
@@ -43,28 +48,35 @@ def test_every_outcome_is_a_line_and_the_gallery_is_named(ended, tmp_path: Path,
     ended[1] = ended[1]._replace(kept=True)
     assert command(tmp_path) == 0
     said = capsys.readouterr().out
-    assert "[ 1/30] ops-occupancy: 1 of 2 claims hold, " in said
-    assert "[ 2/30] ops-susy: 1 of 2 claims hold, done before" in said
-    assert "2 of 2 experiments ran; 2 of 4 claims hold" in said
+    assert "[ 1/2] one: 3 headline results: 1 reproduced" in said
+    assert re.search(r"\[ 2/2\] two: .*, done before", said)
     assert f"gallery: {tmp_path / 'out' / 'index.html'}" in said
     assert (tmp_path / "out" / "index.html").is_file()
     assert command(tmp_path, "--strict") == 1
 
 
-def test_an_experiment_that_did_not_run_is_named_and_is_exit_code_1(ended, tmp_path: Path, capsys) -> None:
+def test_a_study_that_did_not_run_is_named_and_is_exit_code_1(ended, tmp_path: Path, capsys) -> None:
     ended[1] = ended[1]._replace(summary=None, fault="rows.csv is not there")
     assert command(tmp_path) == 1
     said = capsys.readouterr()
-    assert "[ 2/30] ops-susy: did not run: rows.csv is not there" in said.out
-    assert "error: ops-susy did not run: rows.csv is not there" in said.err
-    assert "1 of 2 experiments ran" in said.out
+    assert "two did not run: rows.csv is not there" in said.err
+    assert "1 of 2 studies are there" in said.out
+
+
+def test_what_is_stored_is_judged_again_without_a_run(ended, tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(gallery, "reproduce_all", lambda *_: pytest.fail("something ran"))
+    assert command(tmp_path, "--stored") == 0
+    assert (tmp_path / "out" / "headlines.md").read_text().count("✓ reproduced") == 2
+    shutil.rmtree(tmp_path / "out" / "two")
+    assert command(tmp_path, "--stored") == 1
+    assert "1 of 2 studies are there" in capsys.readouterr().out
 
 
 def test_on_a_terminal_what_runs_is_shown_too(ended, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     assert command(tmp_path) == 0
-    assert "of 30 experiments, 0:0" in capsys.readouterr().err
+    assert "of 2 studies, 0:0" in capsys.readouterr().err
 
 
 def test_the_module_of_the_entry_point_can_be_imported_first() -> None:

@@ -1,111 +1,169 @@
+"""Pages of the gallery and their Markdown: links, escaping, verdicts; in a browser the filter, widths and values."""
+
 from __future__ import annotations
 
+import os
 import re
+import shutil
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from reproduction.tests.gallery import made_up
-from tacit.core.errors import ResultError
-from tacit_reproduction.catalogue import EXPERIMENTS
-from tacit_reproduction.gallery import TEXTS, Finished, write_pages
-from tacit_reproduction.gallery.texts import text_of
+from reproduction.tests import made_up
+from tacit_reproduction.catalogue import TEXTS, studies
+from tacit_reproduction.gallery import Finished, judge_all, write_pages
+from tacit_reproduction.page import KEYS, MARKS, MEANINGS
+from tacit_reproduction.verdict import VERDICTS
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+RAN = [
+    made_up.study("a", "OPS paper, sec. 5"),
+    made_up.study("b", "OPS paper"),
+    made_up.study("c", "Rizk (2023), ch. 2"),
+]
 
 
-class Links(HTMLParser):
-    """Every id and every place that a page points to."""
+class Page(HTMLParser):
+    """Ids, links, and the tags that a page has."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: Path) -> None:
         super().__init__()
         self.ids: list[str] = []
         self.links: list[str] = []
+        self.tags: set[str] = set()
+        self.feed(path.read_text())
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
         for name, value in attributes:
-            if name == "id" and tag == "section":
-                self.ids.append(str(value))
-            if tag == "a" and name == "href":
-                self.links.append(str(value))
+            self.ids += [str(value)] if name == "id" else []
+            self.links += [str(value)] if (tag, name) == ("a", "href") else []
             assert (tag, name) not in {("link", "href"), ("script", "src"), ("img", "src")}
-
-
-def finished(name: str, out: Path) -> Finished:
-    """An experiment of the texts as a made-up one found it."""
-    experiment = EXPERIMENTS[name]
-    from tacit_reproduction.experiment import reproducible
-
-    run = reproducible(name, experiment.title, experiment.source, made_up.found).run
-    return Finished(experiment, out / name, run(False, out / name, 0))
+            assert not name.startswith("on")
 
 
 @pytest.fixture(scope="module")
 def gallery(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three studies that ran, of two texts, and one that did not."""
     out = tmp_path_factory.mktemp("gallery")
-    fault = "rows.csv <is> not there"
-    outcomes = [
-        finished("ops-occupancy", out),
-        finished("pao-theory", out),
-        Finished(EXPERIMENTS["ops-susy"], out / "ops-susy", None, fault),
-    ]
+    outcomes = [Finished(each, out / each.name, each.run(False, out / each.name, 0)) for each in RAN]
+    outcomes.append(Finished(made_up.named("fails"), out / "fails", None, "rows.csv <is> not there"))
     assert write_pages(outcomes, out) == out / "index.html"
     return out
 
 
-def parsed(path: Path) -> Links:
-    links = Links()
-    links.feed(path.read_text())
-    return links
-
-
-def test_links_lead_somewhere_and_pages_ask_for_nothing(gallery: Path) -> None:
-    pages = sorted(gallery.glob("*.html"))
-    assert [page.name for page in pages] == ["index.html", "text-gauthier.html", "text-ops.html"]
+def test_links_lead_somewhere_no_id_is_there_twice_and_nothing_is_asked_for(gallery: Path) -> None:
+    pages = {path.name: Page(path) for path in sorted(gallery.glob("*.html"))}
+    assert list(pages) == ["index.html", "text-ops.html", "text-rizk.html"]
     followed = 0
-    for page in pages:
-        for link in parsed(page).links:
-            name, _, place = link.partition("#")
-            target = gallery / name if name else page
-            assert target.is_file(), link
-            assert not place or place in parsed(target).ids
+    for name, page in pages.items():
+        assert len(set(page.ids)) == len(page.ids)
+        for link in page.links:
+            file, _, place = link.partition("#")
+            assert not place or place in pages[file or name].ids
+            assert file in pages
             followed += 1
-    assert followed >= 8
+    assert followed >= 20
+    report = (gallery / "a" / "report.html").read_text()
+    for page in (report, *((gallery / name).read_text() for name in pages)):
+        assert "default-src 'none'" in page
 
 
-def test_index_counts_and_names_what_did_not_run(gallery: Path) -> None:
+def test_markup_in_words_is_text(gallery: Path) -> None:
+    for path in (*gallery.glob("*.html"), gallery / "a" / "report.html"):
+        assert not {"is", "one", "made", "picture", "here"} & Page(path).tags
     index = (gallery / "index.html").read_text()
-    assert re.findall(r"<b>(\d+)</b>", index)[:4] == ["2", "4", "2", "2"]  # experiments, claims, that hold, that do not
-    assert "Part 1. " in index
-    assert "Part 5. " in index
-    assert "did not run: rows.csv &lt;is&gt; not there" in index
-    assert "1 did not run" in index
+    for words in ("B | A &lt;is&gt;", "A &lt;picture&gt;", "Done so."):
+        assert words in (gallery / "text-ops.html").read_text()
+    assert "0.3 &lt;here&gt;" in index
+    assert "fails did not run: rows.csv &lt;is&gt; not there" in index
 
 
-def test_a_figure_stands_with_claim_text_verdict_command_seed_and_seconds(gallery: Path) -> None:
-    page = (gallery / "text-ops.html").read_text()
-    figure = page[page.index("<figure>") : page.index("</figure>")]
-    for words in ("<svg", "A &lt; B", "0.3 (table 1)", "A 0.1, B 0.2", "✓ holds"):
-        assert words in figure
-    assert "✗ does not hold" in page
-    assert "<code>tacit reproduce ops-occupancy --seed 0 --out runs/ops-occupancy</code> · seed 0 · full · " in page
-    assert re.search(r"· \d+ s · \d{4}-\d\d-\d\d · .+ cores?", page)
+def test_every_verdict_has_a_glyph_a_colour_and_a_meaning(gallery: Path) -> None:
+    assert tuple(MARKS) == tuple(KEYS) == tuple(MEANINGS) == VERDICTS
+    index = (gallery / "index.html").read_text()
+    cells = re.findall(r"<td class='(\w+)' data-verdict='([^']+)'><a [^>]*><b>(.) ([^<]+)</b>", index)
+    assert len(cells) == 9
+    assert all(
+        (KEYS[verdict], MARKS[verdict]) == (key, mark) and verdict == words for key, verdict, mark, words in cells
+    )
+    assert "9 headline results: 3 reproduced, 3 depends on an open setting, 3 refuted" in index
 
 
-def test_verdicts_are_tables_in_which_nothing_breaks_a_cell(gallery: Path) -> None:
-    lines = (gallery / "verdicts.md").read_text().splitlines()
-    rows = [line for line in lines if line.startswith("| B")]
-    assert rows == ["| B \\| A | – | the reason | **does not hold** |"] * 2
-    assert "| A < B | 0.3 (table 1) | A 0.1, B 0.2 | holds |" in lines
-    assert "- ops-susy did not run: rows.csv &lt;is> not there" in lines
+def test_tables_in_markdown_break_at_nothing(gallery: Path) -> None:
+    lines = (gallery / "headlines.md").read_text().splitlines()
+    rows = [line for line in lines if line.startswith("|")]
+    assert len(rows) == 2 + 9
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {7}
+    assert any(r"0.3 \<here\>" in row and "✓ reproduced" in row and " s |" in row for row in rows)
+    assert any("fails did not run" in line for line in lines)
+    claims = (gallery / "claims.md").read_text()
+    assert re.findall(r"^## (.*)", claims, re.M) == ["a", "b", "c"]
+    assert max(map(len, claims.splitlines())) <= 120
+    assert claims.count("*ours*") == 3 + 1  # and once at the head
+    assert " ".join(claims.split()).count("1 of 2 claims of the text hold") == 3
 
 
-def test_a_lost_picture_is_told(gallery: Path, tmp_path: Path) -> None:
-    outcome = finished("ops-occupancy", tmp_path)
-    (tmp_path / "ops-occupancy" / "picture.svg").unlink()
-    with pytest.raises(ResultError, match="picture.svg"):
-        write_pages([outcome], tmp_path)
-    assert not (tmp_path / "index.html").exists()
+def test_what_is_stored_makes_the_same_pages(gallery: Path, tmp_path: Path) -> None:
+    shutil.copytree(gallery, tmp_path / "copy")
+    before = {path.name: path.read_bytes() for path in gallery.glob("*.*")}
+    outcomes = judge_all([*RAN, made_up.named("dies")], tmp_path / "copy")
+    assert [outcome.summary is None for outcome in outcomes] == [False, False, False, True]
+    outcomes[-1] = Finished(made_up.named("fails"), tmp_path, None, "rows.csv <is> not there")
+    write_pages(outcomes, tmp_path / "copy")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "copy").glob("*.*")} == before
 
 
-def test_every_experiment_belongs_to_a_text() -> None:
-    assert {text_of(experiment.source).key for experiment in EXPERIMENTS.values()} == TEXTS.keys()
+def test_every_study_cites_its_text_and_has_a_name_and_a_time_of_its_own() -> None:
+    found = [(text, study) for text in TEXTS for study in studies(text)]
+    assert found
+    assert len({study.name for _, study in found}) == len(found)
+    assert all([each for each in TEXTS if each.cited in study.source] == [text] for text, study in found)
+    assert all(study.minutes > 0 for _, study in found)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (extra dev)")
+    if BROWSER is None:
+        pytest.skip("no browser is installed: apt-get install chromium")
+    with playwright.sync_playwright() as started:
+        running = started.chromium.launch(executable_path=BROWSER, args=[] if os.geteuid() else ["--no-sandbox"])
+        yield running
+        running.close()
+
+
+def test_the_gallery_in_a_browser(browser: Any, gallery: Path) -> None:
+    tab, faults = browser.new_page(), []
+    tab.on("pageerror", lambda error: faults.append(str(error)))
+    tab.on("console", lambda said: faults.append(said.text))
+    tab.goto((gallery / "index.html").as_uri())
+    for width in (400, 900, 1400):
+        tab.set_viewport_size({"width": width, "height": 900})
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+
+    def seen(kind: str) -> int:
+        return tab.evaluate(f"[...document.querySelectorAll('{kind}')].filter(each => each.offsetParent).length")
+
+    assert (seen("article"), seen("section"), seen(".filter button")) == (9, 2, 4)
+    tab.click(".filter button[value='refuted']")
+    assert (seen("article"), seen("article[data-verdict=refuted]"), seen("section")) == (3, 3, 2)
+    assert tab.get_attribute(".filter button[value='refuted']", "aria-pressed") == "true"
+    assert tab.inner_text(".filter output").startswith("3 ")
+    tab.click(".filter button[value='']")
+    assert seen("article") == 9
+    tab.locator("svg.plot").first.hover()
+    assert "A & B" in tab.locator(".tip:visible").inner_text()
+    grounds = []
+    for scheme in ("light", "dark"):
+        tab.emulate_media(color_scheme=scheme)
+        grounds.append(tab.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert grounds[0] != grounds[1]
+    assert faults == []
+    plain = browser.new_context(java_script_enabled=False).new_page()
+    plain.goto((gallery / "index.html").as_uri())
+    assert plain.locator("article:visible").count() == 9
+    assert plain.locator(".filter:visible").count() == 0

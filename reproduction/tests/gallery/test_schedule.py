@@ -3,22 +3,19 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tests.own_network import in_own_network
 
-from reproduction.tests.gallery import made_up
+from reproduction.tests import made_up
 from tacit.config import own_code
 from tacit.core.errors import ConfigError, ResultError
-from tacit_reproduction import experiment as papers_experiment
+from tacit_reproduction import summary as summaries
 from tacit_reproduction import workers
-from tacit_reproduction.catalogue import EXPERIMENTS, MINUTES, PARTS, Experiment
 from tacit_reproduction.datasets import fetch as datasets
 from tacit_reproduction.datasets import looked_for
 from tacit_reproduction.gallery import Finished, reproduce_all, schedule
+from tacit_reproduction.study import Study
 
 
 class Notes:
@@ -28,11 +25,11 @@ class Notes:
         self.begun: list[str] = []
         self.ended: list[str] = []
 
-    def started(self, experiment: Experiment) -> None:
-        self.begun.append(experiment.name)
+    def started(self, study: Study) -> None:
+        self.begun.append(study.name)
 
     def finished(self, outcome: Finished) -> None:
-        self.ended.append(outcome.experiment.name)
+        self.ended.append(outcome.study.name)
 
     def tick(self) -> None:
         pass
@@ -44,12 +41,11 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Finished
     notes = Notes()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(schedule, "_named", made_up.named)
-        minutes = {"dies": 3.0, "fine": 2.0, "fails": 1.0}
-        outcomes = reproduce_all(list(made_up.EXPERIMENTS.values()), out, notes, quick=True, seed=5, minutes=minutes)
+        outcomes = reproduce_all(made_up.STUDIES, out, notes, quick=True, seed=5)
     return out, outcomes, notes
 
 
-def test_every_experiment_ends_in_its_own_way_and_none_stops_the_others(first) -> None:
+def test_every_study_ends_in_its_own_way_and_none_stops_the_others(first) -> None:
     out, outcomes, notes = first
     fine, fails, dies = outcomes
     written = json.loads((out / "fine" / "summary.json").read_text())
@@ -64,58 +60,52 @@ def test_every_experiment_ends_in_its_own_way_and_none_stops_the_others(first) -
     assert set(notes.ended) == set(notes.begun)
 
 
-def test_what_an_experiment_prints_is_in_its_log_and_its_cores_are_its_own(first) -> None:
+def test_what_a_study_prints_is_in_its_log_and_its_cores_are_its_own(first) -> None:
     out, outcomes, _ = first
     assert "as it goes" in (out / "fine" / "log.txt").read_text()
     each = len(schedule.core_shares(sorted(os.sched_getaffinity(0)), None)[0])
-    assert outcomes[0].summary["data"]["description"] == f"{each} core"
+    assert outcomes[0].summary["data"] == f"{each} core <made up>"
 
 
 def test_what_is_done_is_not_done_again(first, monkeypatch: pytest.MonkeyPatch) -> None:
     out, outcomes, _ = first
     monkeypatch.setattr(schedule, "_begin", lambda *_: pytest.fail("begun again"))
     notes = Notes()
-    (again,) = reproduce_all([outcomes[0].experiment], out, notes, quick=True, seed=5)
+    (again,) = reproduce_all([outcomes[0].study], out, notes, quick=True, seed=5)
     assert again.kept
     assert again.summary == outcomes[0].summary
     assert notes.ended == ["fine"]
 
 
-@pytest.mark.parametrize(("quick", "seed"), [(False, 5), (True, 6)])
-def test_another_form_or_seed_is_done_anew(first, quick: bool, seed: int) -> None:
+@pytest.mark.parametrize(
+    ("quick", "seed", "changed"),
+    [
+        (False, 5, {}),
+        (True, 6, {}),
+        (True, 5, {"versions": {"tacit": "another"}}),
+        (True, 5, {"code_digest": "another"}),
+    ],
+    ids=["form", "seed", "version", "code"],
+)
+def test_another_form_seed_version_or_code_is_done_anew(first, monkeypatch, quick, seed, changed) -> None:
     out, outcomes, _ = first
-    assert schedule._kept(outcomes[0].experiment, out / "fine", True, 5) is not None
-    assert schedule._kept(outcomes[0].experiment, out / "fine", quick, seed) is None
-    assert schedule._kept(outcomes[1].experiment, out / "fails", True, 5) is None
-
-
-def test_another_version_is_done_anew(first, monkeypatch: pytest.MonkeyPatch) -> None:
-    out, outcomes, _ = first
-    monkeypatch.setattr(papers_experiment, "versions", lambda: {"tacit": "another"})
-    assert schedule._kept(outcomes[0].experiment, out / "fine", True, 5) is None
-
-
-def test_other_code_of_the_same_version_is_done_anew(first, monkeypatch: pytest.MonkeyPatch) -> None:
-    out, outcomes, _ = first
-    monkeypatch.setattr(papers_experiment, "code_digest", lambda: "another")
-    assert schedule._kept(outcomes[0].experiment, out / "fine", True, 5) is None
-
-
-def test_the_digest_of_the_code_is_that_of_every_file(tmp_path: Path) -> None:
-    (tmp_path / "inner").mkdir()
-    found = set()
-    for name, content in [("a.py", "1"), ("inner/b.py", "2"), ("inner/b.py", "3"), ("inner/c.py", "3")]:
-        (tmp_path / name).write_text(content)
-        found.add(own_code.digest_of(tmp_path))
-    assert len(found) == 4
-    assert own_code.package_digest() == own_code.digest_of(Path(own_code.__file__).parents[1])
+    assert schedule._kept(outcomes[0].study, out / "fine", True, 5) is not None
+    for name, value in changed.items():
+        monkeypatch.setattr(summaries, name, lambda value=value: value)
+    assert schedule._kept(outcomes[0].study, out / "fine", quick, seed) is None
+    assert schedule._kept(outcomes[1].study, out / "fails", True, 5) is None
 
 
 @pytest.mark.parametrize("part", ["package_digest", "digest_of"])
-def test_the_digest_is_of_the_package_and_of_the_reproduction(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
-    before = papers_experiment.code_digest()
-    monkeypatch.setattr(papers_experiment, part, lambda *_: "another")
-    assert papers_experiment.code_digest.__wrapped__() != before
+def test_the_digest_is_of_the_package_and_of_the_reproduction(tmp_path: Path, monkeypatch, part: str) -> None:
+    found = set()
+    for name, content in [("a.py", "1"), ("b.py", "2"), ("b.py", "3")]:
+        (tmp_path / name).write_text(content)
+        found.add(own_code.digest_of(tmp_path))
+    assert len(found) == 3
+    before = summaries.code_digest()
+    monkeypatch.setattr(summaries, part, lambda *_: "another")
+    assert summaries.code_digest.__wrapped__() != before
 
 
 @pytest.mark.parametrize("change", ["other rows", "rows that were not there"])
@@ -125,16 +115,16 @@ def test_other_data_are_done_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "rows.npz").write_bytes(b"1")
 
-    def reads(quick: bool, seed: int):
+    def reads(*arguments):
         assert datasets.find("rows.npz")
         assert datasets.find("more.npz") is None
-        return made_up.found(quick, seed)
+        return made_up.found(*arguments)
 
-    experiment = papers_experiment.reproducible("reads", "Reads", "OPS paper", reads)
-    experiment.run(True, tmp_path / "reads", 0)
-    assert schedule._kept(experiment, tmp_path / "reads", True, 0) is not None
+    study = made_up.study("reads", "OPS paper", measure=reads)
+    study.run(True, tmp_path / "reads", 0)
+    assert schedule._kept(study, tmp_path / "reads", True, 0) is not None
     (tmp_path / "data" / ("rows.npz" if change == "other rows" else "more.npz")).write_bytes(b"22")
-    assert schedule._kept(experiment, tmp_path / "reads", True, 0) is None
+    assert schedule._kept(study, tmp_path / "reads", True, 0) is None
 
 
 @pytest.mark.slow
@@ -169,9 +159,7 @@ def test_an_interruption_ends_what_runs_and_leaves_nothing_half_written(
 
 @pytest.mark.parametrize("code", [-9, 0])
 def test_one_that_ended_without_a_log_or_a_result_stops_no_other(tmp_path: Path, code: int) -> None:
-    process = SimpleNamespace(exitcode=code, join=lambda: None)
-    experiment = Experiment("x", "t", "s", lambda *_: {})
-    outcome = schedule._end(schedule._Slot(process, experiment, (0,)), tmp_path)
+    outcome = schedule._ended(made_up.study("x", "Li et al."), code, tmp_path)
     assert outcome.summary is None
     assert str(tmp_path / "x") in outcome.fault
 
@@ -179,49 +167,36 @@ def test_one_that_ended_without_a_log_or_a_result_stops_no_other(tmp_path: Path,
 def test_a_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ResultError, match="cannot be written .* give another directory with --out"):
-        reproduce_all([made_up.EXPERIMENTS["fine"]], tmp_path / "file", Notes())
+        reproduce_all([made_up.named("fine")], tmp_path / "file", Notes())
 
 
-@settings(derandomize=True, deadline=None)
-@given(st.integers(1, 64), st.integers(1, 64))
-def test_cores_are_dealt_out_once_and_evenly(count: int, jobs: int) -> None:
-    cores = list(range(100, 100 + count))
-    if jobs > count:
-        with pytest.raises(ConfigError, match=f"{jobs} jobs on {count} cores"):
-            schedule.core_shares(cores, jobs)
-        return
-    shares = schedule.core_shares(cores, jobs)
+@pytest.mark.parametrize(
+    ("cores", "jobs", "asked"), [(1, 1, None), (8, 8, None), (16, 8, None), (64, 32, None), (7, 3, 3)]
+)
+def test_cores_are_dealt_out_once_and_evenly(cores: int, jobs: int, asked: int | None) -> None:
+    """By default each has a core, and two on a large machine."""
+    shares = schedule.core_shares(range(cores), asked)
     assert len(shares) == jobs
-    assert sorted(core for share in shares for core in share) == cores
+    assert sorted(core for share in shares for core in share) == list(range(cores))
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
-
-
-@pytest.mark.parametrize(("cores", "jobs"), [(1, 1), (2, 2), (8, 8), (16, 8), (64, 32)])
-def test_by_default_each_has_a_core_and_two_on_a_large_machine(cores: int, jobs: int) -> None:
-    assert len(schedule.core_shares(range(cores), None)) == jobs
-
-
-def test_every_experiment_has_a_part_and_a_time() -> None:
-    assert len(PARTS) == 6
-    assert len(EXPERIMENTS) >= 25
-    assert MINUTES.keys() == EXPERIMENTS.keys()
+    with pytest.raises(ConfigError, match=f"{cores + 1} jobs on {cores} cores"):
+        schedule.core_shares(range(cores), cores + 1)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:ray", "ignore::FutureWarning:ray")
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")  # of Ray
 @in_own_network
-def test_on_ray_every_experiment_ends_in_its_own_way_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_ray_every_study_ends_in_its_own_way_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ray", reason="the extra `ray` is not installed")
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     monkeypatch.setattr(schedule, "_named", made_up.named)
     notes = Notes()
-    experiments = list(made_up.EXPERIMENTS.values())
-    fine, fails, dies = reproduce_all(experiments, tmp_path, notes, quick=True, seed=5, jobs=2, on="ray")
-    assert fine.summary == papers_experiment.read(tmp_path / "fine")
+    fine, fails, dies = reproduce_all(made_up.STUDIES, tmp_path, notes, quick=True, seed=5, jobs=2, on="ray")
+    assert fine.summary == summaries.read(tmp_path / "fine")
     assert "as it goes" in (tmp_path / "fine" / "log.txt").read_text()
     assert "rows.csv is not there" in fails.fault
     assert (dies.summary, "died" in dies.fault) == (None, True)
-    assert set(notes.ended) == set(made_up.EXPERIMENTS)
-    (again,) = reproduce_all(experiments[:1], tmp_path, notes, quick=True, seed=5, on="ray")
+    assert set(notes.ended) == {study.name for study in made_up.STUDIES}
+    (again,) = reproduce_all(made_up.STUDIES[:1], tmp_path, notes, quick=True, seed=5, on="ray")
     assert again.kept

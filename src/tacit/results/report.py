@@ -153,18 +153,6 @@ def _certificate(records: Sequence[Record]) -> str:
     )
 
 
-def picture(title: str, caption: str, svg: str, below: Html = NOTHING) -> Html:
-    """Return a figure; the SVG is one that was drawn here, or checked (`tacit.results.svg`)."""
-    label = html("<svg role='img' aria-label='{}' ", title)
-    return html(
-        "<figure><h3>{}</h3>{}<figcaption>{}</figcaption>{}</figure>",
-        title,
-        Html(svg.replace("<svg ", label, 1)),
-        caption,
-        below,
-    )
-
-
 def _privacy(records: Sequence[Record]) -> Html:
     """Say what each run spent, and with which words; runs of which the same is to be said stand together."""
     by_words: dict[tuple[str, str], list[str]] = {}

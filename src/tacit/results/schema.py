@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic_core import PydanticCustomError
 
 from tacit.core.errors import ResultError
-from tacit.results.sealed import AGAIN, is_file, is_name
+from tacit.results.sealed import AGAIN, is_name
 
 LONGEST_TEXT = 100_000
 Text = Annotated[str, Field(max_length=LONGEST_TEXT)]
@@ -24,7 +24,12 @@ class _Table(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow")
 
 
-def _refuse(words: str) -> PydanticCustomError:
+def refuse(words: str) -> PydanticCustomError:
+    """Return the fault that a validator raises.
+
+    Args:
+      words: What is wrong.
+    """
     return PydanticCustomError("unfit", "{words}", {"words": words})
 
 
@@ -40,7 +45,7 @@ class Figure(_Table):
     def _ordered(self) -> Self:
         known = [bound for bound in (self.low, self.mean, self.high) if bound is not None]
         if known != sorted(known) or (self.mean is None and known):
-            raise _refuse(f"low {self.low}, mean {self.mean}, high {self.high}, expected them in this order")
+            raise refuse(f"low {self.low}, mean {self.mean}, high {self.high}, expected them in this order")
         return self
 
 
@@ -57,9 +62,9 @@ class Regret(_Table):
     def _even(self) -> Self:
         for rows in (self.per_agent_round, self.one_node_per_agent_round or []):
             if any(len(row) != len(self.rounds) for row in rows):
-                raise _refuse(f"rows of other lengths than the {len(self.rounds)} rounds")
+                raise refuse(f"rows of other lengths than the {len(self.rounds)} rounds")
         if not self.per_agent_round or self.rounds != sorted(set(self.rounds)):
-            raise _refuse("expected a curve, and rounds in order")
+            raise refuse("expected a curve, and rounds in order")
         return self
 
 
@@ -84,7 +89,7 @@ class Privacy(_Table):
     @model_validator(mode="after")
     def _told(self) -> Self:
         if self.private and (self.epsilon is None or self.delta is None):
-            raise _refuse("private, but epsilon or delta is not said")
+            raise refuse("private, but epsilon or delta is not said")
         return self
 
 
@@ -144,7 +149,7 @@ class Evaluation(_Table):
     @model_validator(mode="after")
     def _there(self) -> Self:
         if self.shown not in self.scores:
-            raise _refuse(f"scores has no {self.shown}, which is to be shown")
+            raise refuse(f"scores has no {self.shown}, which is to be shown")
         return self
 
 
@@ -179,16 +184,16 @@ class RunSummary(_Table):
     def _fits(self) -> Self:
         for name in ("average_loss", "bits_per_agent"):
             if name not in self.metrics:
-                raise _refuse(f"metrics has no {name}")
+                raise refuse(f"metrics has no {name}")
         bits = self.metrics["bits_per_agent"].mean
         if bits is None or bits < 0:
-            raise _refuse(f"metrics.bits_per_agent.mean is {bits}, expected a number from 0 on")
+            raise refuse(f"metrics.bits_per_agent.mean is {bits}, expected a number from 0 on")
         judged = [] if self.evaluation is None else [*self.evaluation.scores.values(), self.evaluation.constant]
         figures = (figure for table in (self.metrics, self.constant, *judged) for figure in table.values())
         lengths = {len(figure.values) for figure in figures}
         lengths |= set() if self.regret is None else {len(self.regret.per_agent_round)}
         if lengths != {self.repeats}:
-            raise _refuse(f"metrics and regret have {lengths} values for {self.repeats} repeats")
+            raise refuse(f"metrics and regret have {lengths} values for {self.repeats} repeats")
         return self
 
 
@@ -203,7 +208,7 @@ class ComparisonSummary(_Table):
     def _inside(self) -> Self:
         for name in self.runs:
             if not is_name(name):
-                raise _refuse(f"runs has {name[:80]!r}, expected names of folders beside it")
+                raise refuse(f"runs has {name[:80]!r}, expected names of folders beside it")
         return self
 
 
@@ -216,80 +221,6 @@ class Settings(_Table):
 
     run: _NamedRun = _NamedRun()
     algorithm: Annotated[list[dict[str, Any]], Field(min_length=1)] = [{}]
-
-
-class Claim(_Table):
-    """One claim of a reproduced experiment."""
-
-    claim: Text
-    holds: bool
-    figure: Text
-    text: Text
-    seen_in: Text
-
-
-class _Figure(_Table):
-    name: str
-    title: Text
-    caption: Text
-
-    @model_validator(mode="after")
-    def _inside(self) -> Self:
-        if not is_name(self.name):
-            raise _refuse(f"name {self.name[:80]!r}, expected that of a file")
-        return self
-
-
-class _Columns(_Table):
-    title: Text
-    note: Text
-    columns: list[Text]
-    rows: list[list[Text]]
-
-
-class _Data(_Table):
-    description: Text
-
-
-class _MadeOf(_Table):
-    code: str
-    data: dict[str, str | None]
-
-    @model_validator(mode="after")
-    def _inside(self) -> Self:
-        for name in self.data:
-            if not is_file(name):
-                raise _refuse(f"data has {name[:80]!r}, expected the name of a file")
-        return self
-
-
-class ExperimentSummary(_Table):
-    """summary.json of a reproduced experiment."""
-
-    experiment: Text
-    title: Text
-    source: Text
-    claims: list[Claim]
-    metrics: dict[str, Any]
-    data: _Data
-    method: list[Text]
-    tables: list[_Columns]
-    figures: list[_Figure]
-    quick: bool
-    seed: Count
-    seconds: Seconds
-    date: Text
-    machine: Text
-    versions: dict[Text, Text]
-    made_of: _MadeOf
-
-    @model_validator(mode="after")
-    def _shown(self) -> Self:
-        drawn = {"", *(figure.name for figure in self.figures)}
-        for claim in self.claims:
-            if claim.seen_in not in drawn:
-                raise _refuse(f"a claim is seen in {claim.seen_in[:80]!r}, which is no figure of it")
-        return self
 
 
 def check(kind: type[BaseModel], content: dict[str, Any], path: Path) -> None:

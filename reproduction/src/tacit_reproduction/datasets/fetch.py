@@ -12,12 +12,17 @@ import os
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
 from tacit.core.errors import DataError
+from tacit.streams.dataset import Dataset
+from tacit.streams.validate import check_labels
 from tacit_reproduction.datasets.looked_for import looked_for
 
 TIMEOUT_S = 30.0
@@ -59,11 +64,7 @@ class _Known(NamedTuple):
 
 
 def available(name: str) -> bool:
-    """Tell whether the data set is on this machine, so that loading it needs no network.
-
-    Args:
-      name: "occupancy", "susy", "rcv1", "mnist", "ijcnn1", "organamnist" or "calcofi".
-    """
+    """Tell whether the data set ("occupancy", "calcofi", ...) is on this machine, so that it needs no network."""
     return local(name) is not None
 
 
@@ -101,16 +102,8 @@ def _known(name: str) -> _Known:
 def find(*files: str) -> Path | None:
     """Return the first file's path in the first folder that has them all."""
     looked_for(files)
-    for folder in search_path():
-        if all((folder / file).is_file() for file in files):
-            return folder / files[0]
-    return None
-
-
-def folder(*files: str) -> Path | None:
-    """Return the parent of the first file, where one folder of the search path has them all."""
-    found = find(*files)
-    return found and found.parent
+    places = (folder for folder in search_path() if all((folder / file).is_file() for file in files))
+    return next((folder / files[0] for folder in places), None)
 
 
 def local(name: str) -> Path | None:
@@ -120,30 +113,21 @@ def local(name: str) -> Path | None:
 
 def _in_folder(name: str, files: Iterable[str], official: str, url: str) -> _Known:
     paths = [f"{name}/{file}" for file in files]
-    return _Known(lambda: folder(*paths), ", ".join(paths), official, url)
+
+    def folder() -> Path | None:
+        found = find(*paths)
+        return found and found.parent
+
+    return _Known(folder, ", ".join(paths), official, url)
 
 
+_UCI, _LIBSVM = "https://archive.ics.uci.edu/dataset", f"{IJCNN1_URL[:-1]}.html"
 _KNOWN = {
-    "occupancy": _in_folder(
-        OCCUPANCY_FOLDER,
-        OCCUPANCY_FILES,
-        "https://archive.ics.uci.edu/dataset/357/occupancy+detection",
-        OCCUPANCY_URL,
-    ),
-    "susy": _Known(
-        lambda: find(SUSY_FILE) or find(SUSY_DRAWN_FILE),
-        SUSY_FILE,
-        "https://archive.ics.uci.edu/dataset/279/susy",
-        SUSY_URL,
-    ),
-    "rcv1": _Known(
-        lambda: find(RCV1_FILE) or find(RCV1_CONVERTED_FILE),
-        RCV1_FILE,
-        "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary.html#rcv1.binary",
-        RCV1_URL,
-    ),
+    "occupancy": _in_folder(OCCUPANCY_FOLDER, OCCUPANCY_FILES, f"{_UCI}/357/occupancy+detection", OCCUPANCY_URL),
+    "susy": _Known(lambda: find(SUSY_FILE) or find(SUSY_DRAWN_FILE), SUSY_FILE, f"{_UCI}/279/susy", SUSY_URL),
+    "rcv1": _Known(lambda: find(RCV1_FILE) or find(RCV1_CONVERTED_FILE), RCV1_FILE, f"{_LIBSVM}#rcv1.binary", RCV1_URL),
     "mnist": _in_folder(MNIST_FOLDER, MNIST_SHA256, MNIST_URL, f"{MNIST_URL} and {MNIST_MIRROR}"),
-    "ijcnn1": _in_folder(IJCNN1_FOLDER, IJCNN1_FILES, f"{IJCNN1_URL[:-1]}.html#ijcnn1", IJCNN1_URL),
+    "ijcnn1": _in_folder(IJCNN1_FOLDER, IJCNN1_FILES, f"{_LIBSVM}#ijcnn1", IJCNN1_URL),
     "organamnist": _Known(lambda: find(ORGANAMNIST_FILE), ORGANAMNIST_FILE, "https://medmnist.com", ORGANAMNIST_URL),
     "calcofi": _Known(
         lambda: find(CALCOFI_FILE) or find(CALCOFI_TABLE),
@@ -187,6 +171,44 @@ def open_url(url: str) -> IO[bytes]:
 
     opened: IO[bytes] = urlopen(url, timeout=TIMEOUT_S)
     return opened
+
+
+def fetched(url: str) -> bytes:
+    """Return what an official address answers."""
+    with open_url(url) as response:
+        return response.read()
+
+
+def checked(content: bytes, sha256: str, name: str) -> bytes:
+    """Return what was fetched, if it is what was published; else the download has failed."""
+    found = hashlib.sha256(content).hexdigest()
+    if found != sha256:
+        raise OSError(f"{name}: its SHA-256 is {found}, expected {sha256}; nothing was kept")
+    return content
+
+
+def slices(rows: Mapping[str, int]) -> dict[str, slice]:
+    """Return where parts of so many rows are that follow each other."""
+    ends = np.cumsum(list(rows.values())).tolist()
+    return {name: slice(end - rows[name], end) for name, end in zip(rows, ends, strict=True)}
+
+
+def grey_images(
+    name: str, title: str, images: NDArray[np.uint8], labels: ArrayLike, rows: Mapping[str, int]
+) -> Dataset:
+    """Return images (rows, side, side) of bytes as a data set of grey values from 0 to 1, classes as they are."""
+    side = images.shape[1]
+    x = images.reshape(-1, side * side)
+    return Dataset(
+        name,
+        x.astype(np.float32) / np.float32(255),
+        check_labels(np.asarray(labels), len(x), "multiclass"),
+        tuple(f"pixel {row},{column}" for row in range(side) for column in range(side)),
+        f"{title}, all {len(x):,} images, grey values from 0 to 1",
+        complete=True,
+        parts=slices(rows),
+        task="multiclass",
+    )
 
 
 def write(path: Path, content: bytes) -> None:

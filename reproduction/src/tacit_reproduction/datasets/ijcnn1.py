@@ -65,7 +65,6 @@ def ijcnn1() -> Dataset:
     else:
         tables = [_read((folder / file).read_bytes(), str(folder / file), part) for file, part in _files()]
     y = np.concatenate([table.y for table in tables])
-    ends = np.cumsum([part.rows for part in PARTS.values()]).tolist()
     return Dataset(
         "ijcnn1",
         check_features(np.concatenate([table.x for table in tables])),
@@ -73,20 +72,12 @@ def ijcnn1() -> Dataset:
         tuple(f"feature {index}" for index in range(1, FEATURES + 1)),
         f"ijcnn1, all {len(y):,} rows",
         complete=True,
-        parts={name: slice(a, b) for name, a, b in zip(PARTS, [0, *ends[:-1]], ends, strict=True)},
+        parts=datasets.slices({name: part.rows for name, part in PARTS.items()}),
     )
 
 
 def parse(text: bytes, source: str, features: int) -> Table:
     """Read LIBSVM text of binary labels -1/+1 into a dense table.
-
-    Args:
-      text: Lines `label index:value index:value ...`, indices from 1, rising.
-      source: Name of the text in errors.
-      features: Number of columns.
-
-    Raises:
-      DataError: A line cannot be read; it is named by its number in `source`.
 
     Example:
       >>> parse(b"+1 1:0.5 3:2", "a line", 3).x.tolist()
@@ -160,8 +151,7 @@ def _downloaded(folder: Path) -> list[Table]:
     contents, tables = [], []
     for file, part in _files():
         url = datasets.IJCNN1_URL + file
-        with datasets.open_url(url) as response:
-            contents.append(response.read())
+        contents.append(datasets.fetched(url))
         try:
             tables.append(_read(contents[-1], url, part))
         except DataError as fault:

@@ -7,7 +7,6 @@ each axis), then one byte per value.
 from __future__ import annotations
 
 import gzip
-import hashlib
 import zlib
 from http.client import HTTPException
 from pathlib import Path
@@ -18,7 +17,6 @@ from numpy.typing import NDArray
 
 from tacit.core.errors import DataError
 from tacit.streams.dataset import Dataset
-from tacit.streams.validate import check_labels
 from tacit_reproduction.datasets import fetch as datasets
 
 SIDE = 28
@@ -64,18 +62,8 @@ def mnist() -> Dataset:
         datasets.verify(folder / file, sha256)
     images = [read_idx(folder / part.images, (part.rows, SIDE, SIDE)) for part in PARTS.values()]
     labels = [read_idx(folder / part.labels, (part.rows,)) for part in PARTS.values()]
-    x = np.concatenate(images).reshape(-1, SIDE * SIDE)
-    ends = np.cumsum([part.rows for part in PARTS.values()]).tolist()
-    return Dataset(
-        "mnist",
-        x.astype(np.float32) / np.float32(255),
-        check_labels(np.concatenate(labels), len(x), "multiclass"),
-        tuple(f"pixel {row},{column}" for row in range(SIDE) for column in range(SIDE)),
-        f"MNIST, all {len(x):,} images, grey values from 0 to 1",
-        complete=True,
-        parts={name: slice(a, b) for name, a, b in zip(PARTS, [0, *ends[:-1]], ends, strict=True)},
-        task="multiclass",
-    )
+    rows = {name: part.rows for name, part in PARTS.items()}
+    return datasets.grey_images("mnist", "MNIST", np.concatenate(images), np.concatenate(labels), rows)
 
 
 def read_idx(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
@@ -116,13 +104,7 @@ def _fetched(file: str, sha256: str) -> bytes:
     faults = []
     for address in (datasets.MNIST_URL, datasets.MNIST_MIRROR):
         try:
-            with datasets.open_url(address + file) as response:
-                content = response.read()
+            return datasets.checked(datasets.fetched(address + file), sha256, address + file)
         except (OSError, HTTPException) as fault:
             faults.append(f"{address}{file}: {type(fault).__name__}: {fault}")
-            continue
-        found = hashlib.sha256(content).hexdigest()
-        if found == sha256:
-            return content
-        faults.append(f"{address}{file}: its SHA-256 is {found}, expected {sha256}")
     raise OSError("; ".join(faults))

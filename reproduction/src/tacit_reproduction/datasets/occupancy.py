@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import zipfile
 from pathlib import Path
@@ -55,7 +54,6 @@ def occupancy() -> Dataset:
         datasets.verify(folder / part.file, part.sha256)
         tables.append(_table(folder / part.file, part.rows))
     table = np.concatenate(tables)
-    ends = np.cumsum([part.rows for part in PARTS.values()]).tolist()
     return Dataset(
         "occupancy",
         check_features(table[:, :-1]),
@@ -63,7 +61,7 @@ def occupancy() -> Dataset:
         COLUMNS,
         f"Room Occupancy Detection, all {len(table):,} rows",
         complete=True,
-        parts={name: slice(a, b) for name, a, b in zip(PARTS, [0, *ends[:-1]], ends, strict=True)},
+        parts=datasets.slices({name: part.rows for name, part in PARTS.items()}),
     )
 
 
@@ -77,15 +75,7 @@ def _table(path: Path, rows: int) -> NDArray[np.float64]:
 
 
 def _download(folder: Path) -> None:
-    with datasets.open_url(datasets.OCCUPANCY_URL) as response:
-        archive = zipfile.ZipFile(io.BytesIO(response.read()))
-    contents = {part: archive.read(part.file) for part in PARTS.values()}
-    for part, content in contents.items():
-        found = hashlib.sha256(content).hexdigest()
-        if found != part.sha256:
-            raise DataError(
-                f"{part.file} from {datasets.OCCUPANCY_URL}: its SHA-256 is {found}, expected {part.sha256}; nothing "
-                f"was kept: try again, or put the original files into {folder}"
-            )
+    archive = zipfile.ZipFile(io.BytesIO(datasets.fetched(datasets.OCCUPANCY_URL)))
+    contents = {part: datasets.checked(archive.read(part.file), part.sha256, part.file) for part in PARTS.values()}
     for part, content in contents.items():
         datasets.write(folder / part.file, content)

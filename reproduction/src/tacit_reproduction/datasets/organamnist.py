@@ -5,7 +5,6 @@ The publisher's file is read as it is: for each part an array of images and one 
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from numpy.typing import NDArray
 from tacit.core.errors import DataError
 from tacit.streams.dataset import Dataset
 from tacit.streams.reading.npz import read_npz
-from tacit.streams.validate import check_labels
 from tacit_reproduction.datasets import fetch as datasets
 
 SIDE = 28
@@ -45,28 +43,16 @@ def organamnist() -> Dataset:
     if path is None:
         path = datasets.cache_folder() / datasets.ORGANAMNIST_FILE
         with datasets.explained("organamnist"):
-            _download(path)
+            url = datasets.ORGANAMNIST_URL
+            datasets.write(path, datasets.checked(datasets.fetched(url), datasets.ORGANAMNIST_SHA256, url))
     datasets.verify(path, datasets.ORGANAMNIST_SHA256)
     images, labels = _read(path)
-    x = images.reshape(-1, SIDE * SIDE)
-    ends = np.cumsum([rows for _, rows in PARTS.values()]).tolist()
-    return Dataset(
-        "organamnist",
-        x.astype(np.float32) / np.float32(255),
-        check_labels(labels, len(x), "multiclass"),
-        tuple(f"pixel {row},{column}" for row in range(SIDE) for column in range(SIDE)),
-        f"OrganAMNIST, all {len(x):,} images, grey values from 0 to 1",
-        complete=True,
-        parts={name: slice(a, b) for name, a, b in zip(PARTS, [0, *ends[:-1]], ends, strict=True)},
-        task="multiclass",
-    )
+    rows = {name: rows for name, (_, rows) in PARTS.items()}
+    return datasets.grey_images("organamnist", "OrganAMNIST", images, labels, rows)
 
 
 def organ(name: str) -> int:
     """Return the class of an organ.
-
-    Args:
-      name: One of `ORGANS`.
 
     Example:
       >>> organ("liver")
@@ -99,12 +85,3 @@ def _checked(path: Path, name: str, found: NDArray[Any], shape: tuple[int, ...])
             f"{path}: {name} is {found.dtype} of shape {found.shape}, expected uint8 of shape {shape}: {REMEDY}"
         )
     return found
-
-
-def _download(path: Path) -> None:
-    with datasets.open_url(datasets.ORGANAMNIST_URL) as response:
-        content = response.read()
-    found = hashlib.sha256(content).hexdigest()
-    if found != datasets.ORGANAMNIST_SHA256:
-        raise OSError(f"its SHA-256 is {found}, expected {datasets.ORGANAMNIST_SHA256}; nothing was kept")
-    datasets.write(path, content)

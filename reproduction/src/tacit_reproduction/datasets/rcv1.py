@@ -5,8 +5,7 @@ random projection, or by what is learnt from the documents that belong to both c
 label, are neither trained nor tested on, and are **taken to be public**; every description says so.
 
 A reduction maps each document by itself, so a record stays a record and the privacy account is untouched. Rows
-have Euclidean norm 1 (0 where nothing is left of a document). With `keep` they have L1 norm 1 instead: a document
-is told by its few largest coordinates, and noise calibrated to an L1 clip is the same for any number of columns.
+have Euclidean norm 1 (0 where nothing is left of a document).
 """
 
 from __future__ import annotations
@@ -48,26 +47,18 @@ class Documents(NamedTuple):
     origin: str
 
 
-def rcv1(
-    reduction: Reduction = "public_svd",
-    columns: int = 100,
-    keep: int | None = None,
-    seed: int = 0,
-    split_seed: int | None = None,
-) -> Dataset:
+def rcv1(reduction: Reduction = "public_svd", columns: int = 100, seed: int = 0) -> Dataset:
     """RCV1-v2: the documents with a binary label, reduced to few dense columns.
 
     Args:
       reduction: "random_projection" (Gaussian) or "public_svd": the first singular directions of the public documents,
         their mean subtracted, each column divided by its singular value, so that they are about white.
       columns: Number of columns, at least 1.
-      keep: Coordinates kept in each row, the largest ones; the others become 0 and rows have L1 norm 1. None: all.
       seed: Seed of the random projection.
-      split_seed: Seed of a random fifth of the rows as test part. None: the last two of the ten published halves (of
-        the official file the last fifth).
 
     Returns:
-      The data set, training part first; `parts` has "train" and "test".
+      The data set, training part first; `parts` has "train" and "test", the last two of the ten published halves (of
+      the official file the last fifth).
 
     Raises:
       ConfigError: An argument is out of range.
@@ -78,14 +69,12 @@ def rcv1(
     if reduction not in get_args(Reduction):
         raise ConfigError(f"reduction={reduction!r}: expected one of {', '.join(get_args(Reduction))}")
     check_count("columns", columns)
-    if keep is not None:
-        check_count("keep", keep)
     documents = sparse()
     labelled = documents.y != 0
     private = documents.x[labelled]
     x: NDArray[Any]
     if reduction == "random_projection":
-        x = _random_projection(private, columns, seed)
+        x = private @ np.random.default_rng(seed).standard_normal((private.shape[1], columns), np.float32)
         words = f"random projection to {columns} columns (seed {seed})"
     else:
         x = _public_projection(documents, columns)(private)
@@ -93,22 +82,23 @@ def rcv1(
             f"projected on {columns} singular directions of the {int((~labelled).sum()):,} documents without a binary "
             "label, which are taken to be public"
         )
-    if keep is None:
-        x, norm = _scaled(x, np.linalg.norm(x, axis=1)), "norm 1"
+    norm = np.linalg.norm(x, axis=1)
+    # Rounding to single precision must not lift a norm above 1: clips and sensitivities count on it.
+    x = (x / np.where(norm > 0, norm * (1 + 1e-6), 1)[:, None]).astype(np.float32)
+    rows = len(x)
+    if documents.part is None:
+        test, split = np.arange(rows) >= rows - round(TEST_SHARE * rows), "the last fifth"
     else:
-        x, norm = _largest(x, keep), f"L1 norm 1 (the {keep} largest coordinates of each)"
-    test, split = _test_rows(documents, labelled, split_seed)
-    order = np.argsort(test, kind="stable") if split_seed is None else _shuffled(test, split_seed)
-    y = documents.y[labelled][order]
-    trained = int((~test).sum())
+        test, split = np.isin(documents.part[labelled], TEST_PARTS), "halves {} and {} of {}".format(*TEST_PARTS, PARTS)
+    order = np.argsort(test, kind="stable")
     return Dataset(
         "rcv1",
         check_features(x[order]),
-        check_labels(y, len(y)).astype(np.float32),
+        check_labels(documents.y[labelled][order], rows).astype(np.float32),
         tuple(f"{reduction} {column}" for column in range(columns)),
-        f"{documents.origin}, {words}, rows of {norm}, test part {split}",
+        f"{documents.origin}, {words}, rows of norm 1, test part {split}",
         complete=False,
-        parts={"train": slice(0, trained), "test": slice(trained, len(y))},
+        parts=datasets.slices({"train": int((~test).sum()), "test": int(test.sum())}),
     )
 
 
@@ -122,7 +112,7 @@ def sparse() -> Documents:
     if path is None:
         path = datasets.cache_folder() / datasets.RCV1_CONVERTED_FILE
         with datasets.explained("rcv1"):
-            datasets.write(path, _converted(_download()))
+            datasets.write(path, _converted(datasets.fetched(datasets.RCV1_URL)))
     return _read(path, official=True)
 
 
@@ -150,12 +140,6 @@ def _read(path: Path, official: bool) -> Documents:
     return Documents(csr_matrix((data, indices, indptr), shape=shape), y, part, origin)
 
 
-def _random_projection(x: Any, columns: int, seed: int) -> NDArray[np.float32]:
-    directions = np.random.default_rng(seed).standard_normal((x.shape[1], columns), np.float32)
-    projected: NDArray[np.float32] = x @ directions
-    return projected
-
-
 def _public_projection(documents: Documents, columns: int) -> Callable[[Any], NDArray[np.float64]]:
     from scipy.sparse.linalg import svds
 
@@ -173,49 +157,16 @@ def _public_projection(documents: Documents, columns: int) -> Callable[[Any], ND
     return lambda x: x @ directions - offset
 
 
-def _largest(x: NDArray[Any], keep: int) -> NDArray[np.float32]:
-    size = np.abs(x)
-    kept = np.argsort(-size, axis=1, kind="stable")[:, :keep]
-    sparse_rows = np.zeros_like(x)
-    np.put_along_axis(sparse_rows, kept, np.take_along_axis(x, kept, axis=1), axis=1)
-    return _scaled(sparse_rows, np.abs(sparse_rows).sum(axis=1))
+def _converted(packed_text: bytes) -> bytes:
+    """Turn LIBSVM's text into the prepared file's format.
 
-
-def _scaled(x: NDArray[Any], norm: NDArray[Any]) -> NDArray[np.float32]:
-    # Rounding to single precision must not lift a norm above 1: clips and sensitivities count on it.
-    shrunk = x / np.where(norm > 0, norm * (1 + 1e-6), 1)[:, None]
-    return shrunk.astype(np.float32)
-
-
-def _test_rows(
-    documents: Documents, labelled: NDArray[np.bool_], split_seed: int | None
-) -> tuple[NDArray[np.bool_], str]:
-    rows = int(labelled.sum())
-    if split_seed is not None:
-        drawn = np.random.default_rng(split_seed).permutation(rows) < round(TEST_SHARE * rows)
-        return drawn, f"a fifth at random (seed {split_seed})"
-    if documents.part is None:
-        return np.arange(rows) >= rows - round(TEST_SHARE * rows), "the last fifth"
-    return np.isin(documents.part[labelled], TEST_PARTS), f"halves {TEST_PARTS[0]} and {TEST_PARTS[1]} of {PARTS}"
-
-
-def _shuffled(test: NDArray[np.bool_], split_seed: int) -> NDArray[np.int64]:
-    """Return training rows and then test rows, both in random order."""
-    order = np.random.default_rng([split_seed, 1]).permutation(len(test))
-    return order[np.argsort(test[order], kind="stable")]
-
-
-def _download() -> bytes:
-    """Fetch the official file. No SHA-256 of it is known: its own check sums (bzip2) and its size must hold."""
-    with datasets.open_url(datasets.RCV1_URL) as response:
-        return bz2.decompress(response.read())
-
-
-def _converted(text: bytes) -> bytes:
-    """Turn LIBSVM's text into the prepared file's format."""
+    No SHA-256 of it is known: its own check sums (bzip2) and its size must hold.
+    """
     from sklearn.datasets import load_svmlight_file
 
-    x, y = load_svmlight_file(io.BytesIO(text), n_features=TERMS, dtype=np.float32, zero_based=False)
+    x, y = load_svmlight_file(
+        io.BytesIO(bz2.decompress(packed_text)), n_features=TERMS, dtype=np.float32, zero_based=False
+    )
     if len(y) != OFFICIAL_ROWS or not np.isin(y, (-1, 1)).all():
         raise DataError(
             f"{datasets.RCV1_URL}: {len(y):,} documents, expected {OFFICIAL_ROWS:,} with labels -1 and +1; nothing was "

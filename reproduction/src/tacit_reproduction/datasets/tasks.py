@@ -47,18 +47,9 @@ def binary_task(
     most: int | None = None,
     seed: int = 0,
 ) -> Labelled:
-    """Return the rows whose class is in a two-class task, in their order.
+    """Return the rows of a part (None: all) whose class is in a two-class task, in their order.
 
-    Args:
-      data: A data set of many classes.
-      negative: Classes of label -1.
-      positive: Classes of label +1.
-      part: Name of a part of the data set; None takes all rows.
-      most: Largest number of rows; of more, a random choice is returned. None: all.
-      seed: Seed of that choice.
-
-    Raises:
-      DataError: A side is empty, a class is on both sides or absent, or there is no such part.
+    Of more than `most` a random choice is returned.
     """
     task = _checked_task(negative, positive)
     classes = _classes(data, part)
@@ -85,17 +76,6 @@ def cluster_tasks(
     Client k learns `tasks[clusters[k]]` from `sizes[k]` rows of the part, as many of both sides as can be, and inside
     a side of each class; what is left over falls on sides and classes at random. No row is handed out twice, also where
     clusters share a class. Batches have as many places as the largest client has rows.
-
-    Args:
-      data: A data set of many classes.
-      tasks: One task per cluster.
-      clusters: (clients,) the cluster of each client, an index into `tasks`.
-      sizes: (clients,) number of rows of each client.
-      seed: Seed of the choice of rows.
-      part: Name of a part of the data set; None takes all rows.
-
-    Raises:
-      DataError: A task or a size is impossible, or a class has too few rows.
     """
     wanted = [_checked_task(*task) for task in tasks]
     labels, counts = _checked_clients(clusters, sizes, len(wanted))
@@ -151,24 +131,14 @@ def _checked_task(negative: Sequence[int], positive: Sequence[int]) -> TwoClasse
 
 
 def _checked_clients(clusters: ArrayLike, sizes: ArrayLike, tasks: int) -> tuple[Ints, Ints]:
-    labels, counts = np.asarray(clusters), np.asarray(sizes)
-    if labels.ndim != 1 or labels.shape != counts.shape or not labels.size:
+    labels, counts = np.asarray(clusters, np.int64), np.asarray(sizes, np.int64)
+    fit = labels.ndim == 1 and labels.shape == counts.shape and labels.size
+    if not fit or labels.min() < 0 or labels.max() >= tasks or counts.min() < 2:
         raise DataError(
-            f"clusters of shape {labels.shape} and sizes of shape {counts.shape}; expected one number per client each"
+            f"clusters {labels} and sizes {counts}; expected for each client a cluster from 0 to {tasks - 1} and at "
+            "least 2 rows, one of each side"
         )
-    if labels.dtype.kind not in "iu" or counts.dtype.kind not in "iu":
-        raise DataError(f"clusters of type {labels.dtype} and sizes of type {counts.dtype}; expected whole numbers")
-    outside = (labels < 0) | (labels >= tasks)
-    if outside.any():
-        client = int(np.argmax(outside))
-        raise DataError(
-            f"client {client} is in cluster {labels[client]}; expected 0 to {tasks - 1}, as there are tasks"
-        )
-    if counts.min() < 2:
-        raise DataError(
-            f"client {int(np.argmin(counts))} is to have {counts.min()} rows; expected at least 2, one of each side"
-        )
-    return labels.astype(np.int64), counts.astype(np.int64)
+    return labels, counts
 
 
 def _begin(data: Dataset, part: str | None) -> int:

@@ -1,7 +1,7 @@
-"""Scheduler of all experiments: several at a time, each in a process with its own cores, finished ones kept.
+"""Scheduler of all studies: several at a time, each in a process with its own cores, finished ones kept.
 
-No experiment needs the outcome of another, so any order is right; the longest begin first, so that no long one is
-left alone at the end. An experiment writes its directory whole or not at all. So an interrupted run goes on where it
+No study needs the outcome of another, so any order is right; the longest begin first, so that no long one is left
+alone at the end. A study writes its directory whole or not at all. So an interrupted run goes on where it
 was: what has a summary of the same form and seed, made of the same code, versions and data files, is kept.
 """
 
@@ -12,8 +12,9 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from itertools import chain
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -23,18 +24,19 @@ from tacit.core.errors import ConfigError, ResultError, TacitError
 from tacit.results.locks import writing
 from tacit.results.record import usable_cores
 from tacit.sweeps.workers import MOST_WORKERS, Lost, check_place, in_parallel
-from tacit_reproduction.experiment import Experiment, is_current, read
+from tacit_reproduction.study import Study
+from tacit_reproduction.summary import is_current, read
 
 LOG = "log.txt"
-"""In an experiment's directory: what it printed, and why it failed if it did."""
+"""In a study's directory: what it printed, and why it failed if it did."""
 CORES_OF_A_LARGE_MACHINE = 2
-"""For each experiment, where there are enough cores for eight of these: long ones then end sooner."""
+"""For each study, where there are enough cores for eight of these: long ones then end sooner."""
 
 
 class Finished(NamedTuple):
-    """Outcome of one experiment."""
+    """Outcome of one study."""
 
-    experiment: Experiment
+    study: Study
     directory: Path
     summary: dict[str, Any] | None
     """None if it failed."""
@@ -43,14 +45,19 @@ class Finished(NamedTuple):
     """It was there already."""
 
 
+def summaries(outcomes: Iterable[Finished]) -> list[dict[str, Any]]:
+    """Return what there is."""
+    return [outcome.summary for outcome in outcomes if outcome.summary is not None]
+
+
 class Watcher(Protocol):
     """Is told what happens."""
 
-    def started(self, experiment: Experiment) -> None:
-        """One experiment begins."""
+    def started(self, study: Study) -> None:
+        """One study begins."""
 
     def finished(self, outcome: Finished) -> None:
-        """One experiment ended, or was there already."""
+        """One study ended, or was there already."""
 
     def tick(self) -> None:
         """Some time went by."""
@@ -58,78 +65,90 @@ class Watcher(Protocol):
 
 class _Slot(NamedTuple):
     process: BaseProcess
-    experiment: Experiment
+    study: Study
     cores: tuple[int, ...]
 
 
 def reproduce_all(
-    experiments: Sequence[Experiment],
+    studies: Sequence[Study],
     out: Path,
     watcher: Watcher,
     quick: bool = False,
     seed: int = 0,
     jobs: int | None = None,
-    minutes: Mapping[str, float] | None = None,
     on: str = "pool",
 ) -> list[Finished]:
-    """Run the experiments that `out` does not hold yet, `jobs` at a time, and return how each ended, in their order.
+    """Run the studies that `out` does not hold yet, `jobs` at a time, and return how each ended, in their order.
 
-    `minutes` says how long each takes, by name: the longest begin first. `on` is "pool" for processes of this machine,
-    or "ray" or "ray://HOST", whose workers see the same files.
+    `on` is "pool" for processes of this machine, or "ray" or "ray://HOST", whose workers see the same files.
     """
     check_place(on)
     shares = core_shares(usable_cores(), jobs) if on == "pool" else []
-    outcomes: dict[str, Finished] = {}
-    waiting: list[Experiment] = []
-    for experiment in experiments:
-        summary = _kept(experiment, out / experiment.name, quick, seed)
-        if summary is None:
-            waiting.append(experiment)
-        else:
-            outcomes[experiment.name] = Finished(experiment, out / experiment.name, summary, kept=True)
-            watcher.finished(outcomes[experiment.name])
-    waiting.sort(key=lambda experiment: -(minutes or {}).get(experiment.name, 0.0))
-    if on != "pool":
-        outcomes |= {ended.experiment.name: ended for ended in _on_ray(waiting, out, watcher, quick, seed, jobs, on)}
-        return [outcomes[experiment.name] for experiment in experiments]
+    found = {study.name: _kept(study, out / study.name, quick, seed) for study in studies}
+    kept = [Finished(study, out / study.name, found[study.name], kept=True) for study in studies if found[study.name]]
+    waiting = sorted((study for study in studies if not found[study.name]), key=lambda study: -study.minutes)
+    for study in waiting:
+        _make(out / study.name)
+    if on == "pool":
+        ending = _on_pool(waiting, out, watcher, quick, seed, shares)
+    else:
+        ending = _on_ray(waiting, out, watcher, quick, seed, jobs, on)
+    outcomes = {}
+    with closing(ending):  # also where the watcher is interrupted
+        for outcome in chain(kept, ending):
+            watcher.finished(outcome)
+            outcomes[outcome.study.name] = outcome
+    return [outcomes[study.name] for study in studies]
+
+
+def _on_pool(
+    waiting: list[Study], out: Path, watcher: Watcher, quick: bool, seed: int, shares: list[tuple[int, ...]]
+) -> Generator[Finished, None, None]:
+    """Run studies in processes of this machine, on its shares of cores."""
     running: list[_Slot] = []
     try:
         while waiting or running:
             while waiting and shares:
                 running.append(_begin(waiting.pop(0), out, quick, seed, shares.pop(0)))
-                watcher.started(running[-1].experiment)
+                watcher.started(running[-1].study)
             wait([slot.process.sentinel for slot in running], timeout=0.5)
             watcher.tick()
             for slot in [slot for slot in running if not slot.process.is_alive()]:
                 running.remove(slot)
                 shares.append(slot.cores)
-                outcome = _end(slot, out)
-                outcomes[outcome.experiment.name] = outcome
-                watcher.finished(outcome)
+                slot.process.join()
+                yield _ended(slot.study, slot.process.exitcode, out)
     finally:
         _stop(running)
-    return [outcomes[experiment.name] for experiment in experiments]
+
+
+def judge_all(studies: Sequence[Study], out: Path) -> list[Finished]:
+    """Judge again what `out` holds of the studies, of whatever form and seed, and write its pages anew."""
+    outcomes = []
+    for study in studies:
+        directory = out / study.name
+        try:
+            outcomes.append(Finished(study, directory, study.judge_again(directory), kept=True))
+        except TacitError as error:
+            outcomes.append(Finished(study, directory, None, str(error)))
+    return outcomes
 
 
 def _on_ray(
-    waiting: Sequence[Experiment], out: Path, watcher: Watcher, quick: bool, seed: int, jobs: int | None, on: str
-) -> Iterator[Finished]:
-    """Run experiments on Ray, each in a process of its own; one whose worker is killed is begun again."""
-    for experiment in waiting:
-        _make(out / experiment.name)
-    tasks = [(_named, experiment.name, (out / experiment.name).resolve(), quick, seed) for experiment in waiting]
+    waiting: Sequence[Study], out: Path, watcher: Watcher, quick: bool, seed: int, jobs: int | None, on: str
+) -> Generator[Finished, None, None]:
+    """Run studies on Ray, each in a process of its own; one whose worker is killed is begun again."""
+    tasks = [(_named, study.name, (out / study.name).resolve(), quick, seed) for study in waiting]
     for ended in in_parallel(_reproduce_there, tasks, on, jobs, fresh=True, tick=watcher.tick):
-        experiment, result = waiting[ended.task], ended.result
+        study, result = waiting[ended.task], ended.result
         if isinstance(result, Lost):
-            outcome = Finished(experiment, out / experiment.name, None, result.reason)
+            yield Finished(study, out / study.name, None, result.reason)
         else:
-            outcome = _ended(experiment, result, out)
-        watcher.finished(outcome)
-        yield outcome
+            yield _ended(study, result, out)
 
 
-def _reproduce_there(task: tuple[Callable[[str], Experiment], str, Path, bool, int]) -> int:
-    """Run one experiment in this process, and return the exit code that it would have."""
+def _reproduce_there(task: tuple[Callable[[str], Study], str, Path, bool, int]) -> int:
+    """Run one study in this process, and return the exit code that it would have."""
     try:
         _reproduce(*task, tuple(usable_cores()))
     except SystemExit as left:
@@ -138,7 +157,7 @@ def _reproduce_there(task: tuple[Callable[[str], Experiment], str, Path, bool, i
 
 
 def core_shares(cores: Sequence[int], jobs: int | None) -> list[tuple[int, ...]]:
-    """Deal the cores out to the experiments that run at a time: by default one for each, two on a large machine."""
+    """Deal the cores out to the studies that run at a time: by default one for each, two on a large machine."""
     large = len(cores) >= CORES_OF_A_LARGE_MACHINE * MOST_WORKERS
     count = jobs or max(1, len(cores) // (CORES_OF_A_LARGE_MACHINE if large else 1))
     if count > len(cores):
@@ -146,27 +165,25 @@ def core_shares(cores: Sequence[int], jobs: int | None) -> list[tuple[int, ...]]
     return [tuple(cores[k::count]) for k in range(count)]
 
 
-def _kept(experiment: Experiment, directory: Path, quick: bool, seed: int) -> dict[str, Any] | None:
+def _kept(study: Study, directory: Path, quick: bool, seed: int) -> dict[str, Any] | None:
     """Return the summary of an earlier run that need not be done again."""
     try:
         summary = read(directory)
     except ResultError:
         return None
-    wanted = {"experiment": experiment.name, "quick": quick, "seed": seed}
+    wanted = {"experiment": study.name, "quick": quick, "seed": seed}
     same = all(summary[key] == value for key, value in wanted.items())
     return summary if same and is_current(summary) else None
 
 
-def _begin(experiment: Experiment, out: Path, quick: bool, seed: int, cores: tuple[int, ...]) -> _Slot:
-    directory = out / experiment.name
-    _make(directory)
+def _begin(study: Study, out: Path, quick: bool, seed: int, cores: tuple[int, ...]) -> _Slot:
     # Spawned, not forked: a forked child of a process whose JAX runs threads may hang. Not a daemon: it may have
     # workers of its own.
     process = multiprocessing.get_context("spawn").Process(
-        target=_reproduce, args=(_named, experiment.name, directory, quick, seed, cores), name=experiment.name
+        target=_reproduce, args=(_named, study.name, out / study.name, quick, seed, cores), name=study.name
     )
     process.start()
-    return _Slot(process, experiment, cores)
+    return _Slot(process, study, cores)
 
 
 def _make(directory: Path) -> None:
@@ -176,16 +193,16 @@ def _make(directory: Path) -> None:
         raise ResultError(f"{directory} cannot be written ({error}); give another directory with --out") from error
 
 
-def _named(name: str) -> Experiment:
-    from tacit_reproduction.catalogue import EXPERIMENTS
+def _named(name: str) -> Study:
+    from tacit_reproduction.catalogue import all_studies
 
-    return EXPERIMENTS[name]
+    return all_studies()[name]
 
 
 def _reproduce(
-    find: Callable[[str], Experiment], name: str, directory: Path, quick: bool, seed: int, cores: tuple[int, ...]
+    find: Callable[[str], Study], name: str, directory: Path, quick: bool, seed: int, cores: tuple[int, ...]
 ) -> None:
-    """Run one experiment in a process of its own, on its own cores; what it prints goes to its log."""
+    """Run one study in a process of its own, on its own cores; what it prints goes to its log."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores)
     # Several processes may share an accelerator: none is to take all of its memory at the start.
@@ -212,24 +229,19 @@ def _logged(path: Path, mode: str) -> Iterator[None]:
         yield
 
 
-def _end(slot: _Slot, out: Path) -> Finished:
-    slot.process.join()
-    return _ended(slot.experiment, slot.process.exitcode, out)
-
-
-def _ended(experiment: Experiment, code: int | None, out: Path) -> Finished:
-    directory = out / experiment.name
+def _ended(study: Study, code: int | None, out: Path) -> Finished:
+    directory = out / study.name
     if code == 0:
         try:
-            return Finished(experiment, directory, read(directory))
+            return Finished(study, directory, read(directory))
         except ResultError as error:
-            return Finished(experiment, directory, None, str(error))
+            return Finished(study, directory, None, str(error))
     lines: list[str] = []
     with suppress(OSError):  # it may have been killed before it had a log
         lines = (directory / LOG).read_text(encoding="utf-8", errors="replace").strip().splitlines()
     told = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")] or lines
     said = told[-1] if told else "it said nothing"
-    return Finished(experiment, directory, None, f"{said} (exit code {code}; all of it: {directory / LOG})")
+    return Finished(study, directory, None, f"{said} (exit code {code}; all of it: {directory / LOG})")
 
 
 def _stop(running: Sequence[_Slot]) -> None:

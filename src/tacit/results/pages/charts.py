@@ -83,7 +83,8 @@ def chart(panel: Panel, records: Sequence[Named]) -> Html:
       records: Whose curves they are, by their places.
     """
     drawn = {curve.run for curve in panel.curves}
-    entries = [_entry(k, record, k in drawn) for k, record in enumerate(records) if k in drawn or record.diverged]
+    named = [(k, record) for k, record in enumerate(records) if k in drawn or record.diverged]
+    entries = [_entry(k, record, k in drawn, panel.group) for k, record in named]
     return html(
         "<figure class='chart'><h3>{}</h3><ul class='legend'>{}</ul>{}<figcaption>{}</figcaption></figure>\n",
         panel.title,
@@ -93,16 +94,16 @@ def chart(panel: Panel, records: Sequence[Named]) -> Html:
     )
 
 
-def _entry(run: int, record: Named, drawn: bool) -> Html:
+def _entry(run: int, record: Named, drawn: bool, group: str) -> Html:
     if not drawn:
         return html("<li>{} ({})</li>", record.label, NOT_DRAWN)
     look = Look.of(run)
     line = html("<path class='line' d='M1 7H33' stroke-dasharray='{}'/>", DASHES[look.line])
     marker = html("<path class='marks' d='M17 7{}'/>", SHAPES[look.marker])
     return html(
-        "<li data-run='{}'><svg class='swatch c{}' viewBox='0 0 34 14' aria-hidden='true'>{}{}</svg>"
+        "<li data-run='{}{}'><svg class='swatch c{}' viewBox='0 0 34 14' aria-hidden='true'>{}{}</svg>"
         "<span>{}</span></li>",
-        run, look.colour, line, marker, record.label,
+        group, run, look.colour, line, marker, record.label,
     )  # fmt: skip
 
 
@@ -115,9 +116,10 @@ class _Frame(NamedTuple):
     @classmethod
     def of(cls, panel: Panel) -> _Frame:
         guide = panel.guide or (np.array([]), np.array([]))
+        ends = np.array([-0.5, len(panel.x.names) - 0.5]) if panel.x.names else np.array([])
         heights = [each for c in panel.curves for each in (c.mean, c.low, c.high) if each is not None]
         return cls(
-            Scale.over([*(c.at for c in panel.curves), guide[0]], panel.x.log, 0.0 if not panel.x.log else 0.01),
+            Scale.over([*(c.at for c in panel.curves), guide[0], ends], panel.x.log, 0.0 if not panel.x.log else 0.01),
             Scale.over([*heights, guide[1]], panel.y.log, 0.05),
         )
 
@@ -158,13 +160,30 @@ def _grid(panel: Panel, frame: _Frame) -> list[Html]:
         zero = " zero" if value == 0 else ""
         parts.append(html("<path class='grid{}' d='M{:g} {:.1f}H{:g}'/>", zero, LEFT, y, end))
         parts.append(html("<text class='y' x='{:g}' y='{:.1f}'>{}</text>", LEFT - 6, y + 4, _label(panel.y, value)))
-    for value, x in _ticks(frame.x, frame.right):
+    named = np.arange(len(panel.x.names), dtype=np.float64)
+    places = zip(named, frame.right(named), strict=True) if panel.x.names else _ticks(frame.x, frame.right)
+    for value, x in places:
         parts.append(html("<path class='grid' d='M{:.1f} {:g}V{:g}'/>", x, TOP, bottom))
-        label = _label(panel.x, value)
-        inside = min(x, WIDTH - LETTER * len(label) / 2)  # the last one may be wider than the room beside it
-        parts.append(html("<text class='x' x='{:.1f}' y='{:g}'>{}</text>", inside, bottom + 15, label))
+        parts += _below(_label(panel.x, value), x, (end - LEFT) / max(1, len(panel.x.names)), bottom)
     parts.append(html("<path class='axis' d='M{:g} {:g}V{:g}H{:g}'/>", LEFT, TOP, bottom, end))
-    parts.append(html("<text class='x name' x='{:g}' y='{:g}'>{}</text>", (LEFT + end) / 2, HEIGHT - 6, panel.x.label))
+    parts.append(html("<text class='x name' x='{:g}' y='{:g}'>{}</text>", (LEFT + end) / 2, HEIGHT - 3, panel.x.label))
+    return parts
+
+
+def _below(label: str, x: float, room: float, bottom: float) -> list[Html]:
+    """Return the words below a place: in two lines where one is too narrow, and squeezed where two are."""
+    lines = [label]
+    if len(label) * LETTER > room and " " in label.strip():
+        cut = min((k for k, letter in enumerate(label) if letter == " "), key=lambda k: abs(k - len(label) / 2))
+        lines = [label[:cut], label[cut + 1 :]]
+    parts = []
+    for k, line in enumerate(lines):
+        width = len(line) * LETTER
+        inside = min(x, WIDTH - min(width, room) / 2)  # the last one may be wider than the room beside it
+        tight = (
+            html(" textLength='{:.0f}' lengthAdjust='spacingAndGlyphs'", room - 4) if width > 1.15 * room else Html("")
+        )
+        parts.append(html("<text class='x' x='{:.1f}' y='{:g}'{}>{}</text>", inside, bottom + 13 + 12 * k, tight, line))
     return parts
 
 
@@ -174,6 +193,8 @@ def _ticks(scale: Scale, placed: Callable[[Numbers], Numbers]) -> list[tuple[flo
 
 
 def _label(axis: Axis, value: float) -> str:
+    if axis.names:
+        return axis.names[round(value)]
     return in_bits(value) if axis.bits else written(value)
 
 
@@ -185,7 +206,8 @@ def _run(curve: Curve, panel: Panel, frame: _Frame) -> Html:
     there = np.isfinite(x) & np.isfinite(y)
     band = Html("")
     if curve.low is not None and curve.high is not None:
-        band = _band(x, frame.down(curve.low[kept]), frame.down(curve.high[kept]))
+        drawn = _bars if panel.scattered else _band
+        band = drawn(x, frame.down(curve.low[kept]), frame.down(curve.high[kept]))
     path = _path(x, y).replace("L", "M") if panel.scattered else _path(x, y)
     line = html(
         "<path class='line' d='{}' stroke-dasharray='{}' data-at='{}' data-is='{}'/>",
@@ -196,8 +218,8 @@ def _run(curve: Curve, panel: Panel, frame: _Frame) -> Html:
     marked = [] if curve.level else list(zip(x[there][::step], y[there][::step], strict=True))
     marks = "".join(f"M{a:.1f} {b:.1f}{SHAPES[look.marker]}" for a, b in marked)
     return html(
-        "<g class='c{}{}' data-run='{}' clip-path='url(#within-{})'>{}{}<path class='marks' d='{}'/></g>",
-        look.colour, " level" if curve.level else "", curve.run, panel.name, band, line, marks,
+        "<g class='c{}{}' data-run='{}{}' clip-path='url(#within-{})'>{}{}<path class='marks' d='{}'/></g>",
+        look.colour, " level" if curve.level else "", panel.group, curve.run, panel.name, band, line, marks,
     )  # fmt: skip
 
 
@@ -210,6 +232,8 @@ def _kept(curve: Curve) -> NDArray[np.int64]:
 def _at(curve: Curve, panel: Panel, kept: NDArray[np.int64]) -> list[str]:
     if curve.level:
         return ["sends nothing"] * len(kept)
+    if panel.x.names:
+        return [panel.x.names[round(float(curve.at[k]))] for k in kept]
     if panel.x.counts != "round":
         return [f"{curve.at[k]:.4g}" for k in kept]
     return [in_bits(curve.at[k]) if panel.x.bits else f"{curve.rounds[k]:,}" for k in kept]
@@ -231,6 +255,13 @@ def _band(x: Numbers, low: Numbers, high: Numbers) -> Html:
     there = np.isfinite(x) & np.isfinite(low) & np.isfinite(high)
     around = np.concatenate([x[there], x[there][::-1]]), np.concatenate([high[there], low[there][::-1]])
     return html("<path class='band' d='{}'/>", _path(*around))
+
+
+def _bars(x: Numbers, low: Numbers, high: Numbers) -> Html:
+    """Return intervals of points that stand by themselves."""
+    there = np.isfinite(x) & np.isfinite(low) & np.isfinite(high)
+    ends = zip(x[there], low[there], high[there], strict=True)
+    return html("<path class='bars' d='{}'/>", "".join(f"M{a:.1f} {b:.1f}V{c:.1f}" for a, b, c in ends))
 
 
 def _guide(guide: tuple[Numbers, Numbers], frame: _Frame) -> Html:

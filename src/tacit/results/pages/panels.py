@@ -48,6 +48,8 @@ class Axis(NamedTuple):
     """Whether it counts bits."""
     counts: str = "round"
     """What a point is told by, where that is no number of bits."""
+    names: tuple[str, ...] = ()
+    """Of the places 0, 1, ..., where an axis has no numbers."""
 
 
 class Panel(NamedTuple):
@@ -64,6 +66,8 @@ class Panel(NamedTuple):
     """A line that falls like one over the square root of t."""
     scattered: bool = False
     """Whether its points stand by themselves, without lines between them."""
+    group: str = ""
+    """Panels of one group have the same lines: switching one off does so in all of them."""
 
 
 def panels(records: Sequence[Record]) -> list[Panel]:

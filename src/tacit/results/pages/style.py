@@ -58,6 +58,7 @@ figure.chart { position: relative; max-width: 640px; padding: .8rem; }
 .grid { stroke: var(--line); stroke-width: .7; } .zero { stroke: var(--soft); stroke-width: 1.2; }
 .axis { stroke: var(--soft); fill: none; }
 .line { fill: none; stroke: var(--c); stroke-width: 1.9; stroke-linejoin: round; }
+.bars { fill: none; stroke: var(--c); stroke-width: 1.4; }
 .marks, .cursor circle { fill: var(--c); } .band { fill: var(--c); opacity: .17; }
 text.guide { text-anchor: end; } path.guide { stroke: var(--soft); stroke-dasharray: 2 3; }
 .cursor path { stroke: var(--soft); stroke-width: .8; }

@@ -26,25 +26,32 @@ FAULTS = (ValueError, OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.
 """Errors of an archive that is damaged, encrypted or packed in a way that is not known."""
 SMALLEST_ITEM = 8
 """Bytes of a number once it is read, whatever it takes in the file."""
+SHOWN = 20
+"""Names of arrays that a message has, at most."""
 
 
 def read_npz(path: Path) -> dict[str, NDArray[Any]]:
     """Return the arrays of a file by name; no array of Python objects is read."""
     try:
         with zipfile.ZipFile(path) as archive:
-            members = [member for member in archive.infolist() if member.filename.endswith(".npy")]
-            asked = sum(_size(archive, member, path) for member in members)
-            limits.refuse_beyond(asked, f"{path}: {', '.join(_name(m) for m in members)} unpacked", DataError)
-            return {_name(member): _array(archive, member) for member in members}
+            return arrays_of(archive, path.stat().st_size, str(path))
     except FAULTS as fault:
         raise DataError(
             f"{path}: not an NPZ file of plain arrays ({fault}); save it by numpy.savez, without object arrays"
         ) from fault
 
 
-def _size(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> int:
+def arrays_of(archive: zipfile.ZipFile, size: int, name: str) -> dict[str, NDArray[Any]]:
+    """Return the arrays of an open archive of so many bytes; a `FAULTS` or DataError where it cannot be read."""
+    members = [member for member in archive.infolist() if member.filename.endswith(".npy")]
+    asked = sum(_size(archive, member, size) for member in members)
+    limits.refuse_beyond(asked, f"{name}: {', '.join(_name(m) for m in members[:SHOWN])} unpacked", DataError)
+    return {_name(member): _array(archive, member) for member in members}
+
+
+def _size(archive: zipfile.ZipFile, member: zipfile.ZipInfo, most: int) -> int:
     """Return what an array will take in memory, having compared all that the file says of it."""
-    packed = min(member.compress_size, path.stat().st_size)
+    packed = min(member.compress_size, most)
     if member.compress_type not in BEST_RATIO:
         raise ValueError(f"{_name(member)} is packed by method {member.compress_type}")
     if member.file_size > BEST_RATIO[member.compress_type] * packed + 64:

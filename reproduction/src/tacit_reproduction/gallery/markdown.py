@@ -1,0 +1,79 @@
+"""Headlines as one table and claims as lists, in Markdown: the generated parts of docs/reproduction.md."""
+
+from __future__ import annotations
+
+import re
+import string
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tacit.core.text import visible
+from tacit_reproduction.catalogue import Text
+from tacit_reproduction.gallery.schedule import Finished, summaries
+from tacit_reproduction.page import MARKS, OUTCOMES, counted
+from tacit_reproduction.summary import command
+
+HEADLINES, CLAIMS = "headlines.md", "claims.md"
+WIDTH = 120
+Told = Sequence[tuple[Text, Sequence[Finished]]]
+
+
+def headlines(told: Told) -> str:
+    """Return the table of all headlines, then the machines, and what did not run."""
+    outcomes = [each for _, ours in told for each in ours]
+    done = summaries(outcomes)
+    machines = dict(zip(sorted({summary["machine"] for summary in done}), string.ascii_uppercase, strict=False))
+    table = ["| text | headline | the text has | here | verdict | run |", "|---|---|---|---|---|---|"]
+    for text, ours in told:
+        name = f"**{_plain(text.cited)}**"
+        for summary in summaries(ours):
+            where, form = machines.get(summary["machine"], "other"), ", quick" if summary["quick"] else ""
+            run = f"{_plain(summary['date'])}, {where}, {summary['seconds']:,.0f} s{form}"
+            for each in summary["headlines"]:
+                place = f"[{_plain(each['place'])}]({CLAIMS}#{_plain(summary['experiment'])})"
+                numbers = f"{_plain(each['text'])} | {_plain(each['ours'])}"
+                verdict = f"{MARKS[each['verdict']]} {each['verdict']}"
+                table.append(f"| {name} | {_plain(each['headline'])} ({place}) | {numbers} | {verdict} | {run} |")
+                name = ""
+    legend = "; ".join(f"{letter}: {_plain(machine)}" for machine, letter in machines.items())
+    lost = [f"- {each.study.name} did not run: {_plain(each.fault)}" for each in outcomes if each.summary is None]
+    parts = [f"{counted(done)}.", "\n".join(table), f"Machines: {legend}.", "\n".join(lost)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def claims(told: Told) -> str:
+    """Return every claim of every study, as lists of lines that are no longer than a screen is wide."""
+    parts = [
+        "# Every claim",
+        "What each study asked and found. Questions that no text asks are marked *ours*; they count for nothing.",
+    ]
+    for summary in summaries(each for _, ours in told for each in ours):
+        held = [each["outcome"] for each in summary["claims"] if not each["ours"]]
+        about = (
+            f"{_plain(summary['title'])} ({_plain(summary['source'])}). `{command(summary)}`, "
+            f"{summary['seconds']:,.0f} s, {_plain(summary['date'])}, {_plain(summary['machine'])}. "
+            f"{held.count('holds')} of {len(held)} claims of the text hold, {held.count('open')} are open."
+        )
+        data = [_wrapped(_plain(summary["data"]))] if summary["data"] else []
+        parts += [f"## {_plain(summary['experiment'])}", _wrapped(about), *data, *map(_claim, summary["claims"])]
+    return "\n\n".join(parts) + "\n"
+
+
+def _claim(each: Mapping[str, Any]) -> str:
+    said = "*ours*" if each["ours"] else f"Text: {_plain(each['text'])}"
+    return _wrapped(
+        f"- **{OUTCOMES[each['outcome']]}**: {_plain(each['claim'])}. {said}. Found: {_plain(each['figure'])}."
+    )
+
+
+def _wrapped(words: str) -> str:
+    inside = "  " if words.startswith("- ") else ""
+    lines = textwrap.wrap(words, WIDTH, subsequent_indent=inside, break_long_words=False, break_on_hyphens=False)
+    # A further line that begins like a heading or an item of a list would be taken for one.
+    return "\n".join([*lines[:1], *(re.sub(r"^(\s*\d*)([-+#.)]+\s)", r"\1\\\2", line) for line in lines[1:])])
+
+
+def _plain(text: str) -> str:
+    """Return text in which nothing is taken for markup or breaks a cell of a table."""
+    return re.sub(r"([\\`*_\[\]<>|])", r"\\\1", " ".join(visible(text).split()))

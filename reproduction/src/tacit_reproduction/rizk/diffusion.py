@@ -1,0 +1,78 @@
+"""Methods, noise schemes, networks and sampling of both studies on Rizk (2023), sec. 4.4."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit import algorithms, graphs
+from tacit.core.contract import Algorithm, Mechanism, Tree
+from tacit.privacy import graph_homomorphic, local_graph_homomorphic, on_grid, per_edge, unprotected
+from tacit.streams import Batch, Stream
+from tacit.streams.stream import leaf_spec
+
+METHODS: Mapping[str, Callable[..., Algorithm]] = {
+    "consensus": algorithms.consensus,
+    "CTA": algorithms.combine_then_adapt,
+    "ATC": algorithms.adapt_then_combine,
+}
+WORDS = {
+    "none": "no noise",
+    "random": "random",
+    "homomorphic": "graph-homomorphic",
+    "local": "local graph-homomorphic",
+    "grid": "no noise, on the grid",
+}
+NEIGHBOURS, REWIRED = 6, 0.3
+"""The text shows its network as a picture only; here each seed has a small world of its own."""
+
+
+def mechanism(noise: str, size: float, clip: float | None = None) -> Mechanism:
+    """Return the mechanism of a scheme whose Laplace noise has standard deviation `size`."""
+    if noise == "random":
+        return per_edge(size, clip=clip)
+    if noise == "homomorphic":
+        return graph_homomorphic(size, clip=clip)
+    if noise == "local":
+        return local_graph_homomorphic(size)
+    return on_grid() if noise == "grid" else unprotected
+
+
+def network(agents: int, seed: int) -> graphs.Graph:
+    """Return the network of one seed, with Metropolis weights: its centroid is the plain mean."""
+    return graphs.small_world(agents, NEIGHBOURS, REWIRED, seed).with_weights("metropolis")
+
+
+class Draws(Stream):
+    """In each round every agent reads one of its own samples, drawn at random and with repetition.
+
+    The stochastic gradients of Rizk (2023) are of this kind. Passes through shuffled samples are not: their gradient
+    noise cancels over a pass, which at small steps leaves less of it than the theory counts with.
+    """
+
+    def __init__(
+        self, x: NDArray[Any], y: NDArray[Any], own: Sequence[NDArray[np.int64]], rounds: int, seed: int, name: str
+    ) -> None:
+        rng = np.random.default_rng([seed, len(own), rounds])
+        self._x, self._y = x, y
+        self._row = np.stack([rng.choice(rows, rounds).astype(np.int32) for rows in own], axis=1)
+        self.agents, self.rounds, self.period = len(own), rounds, rounds
+        self.data_size = np.array([len(rows) for rows in own], np.int32)
+        self.name, self.description = name, f"{name}: one of an agent's own samples, at random, in each round"
+
+    def batch_spec(self) -> Tree:
+        """Return the shapes and types of one sample."""
+        return Batch(leaf_spec(self._x.shape[1:], self._x.dtype), leaf_spec((), self._y.dtype))
+
+    def chunk(self, start: int, stop: int) -> Tree:
+        """Gather what was drawn for rounds start..stop-1."""
+        self.refuse_outside(start, stop)
+        rows = self._row[start:stop]
+        return Batch(self._x[rows], self._y[rows])
+
+    def records(self, agent: int, start: int, stop: int) -> NDArray[np.int64]:
+        """Return (rounds, 1) which sample was drawn."""
+        return self._row[start:stop, agent, None].astype(np.int64)

@@ -1,0 +1,169 @@
+"""A study: one experiment of a text as declarations, and the directory that holds its outcome.
+
+Cells say what is run, claims what is asked of the table of outcomes, headlines what became of the text's results,
+figures which columns are drawn. Running and judging are apart: `outcomes.npz` holds the table, so that claims,
+headlines and pages can be made again of it (`tacit reproduce --stored`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tacit.core.errors import ResultError, TacitError
+from tacit.results import Run
+from tacit.results.locks import writing
+from tacit.results.record import machine, versions
+from tacit.results.sealed import put, seal
+from tacit.results.store import REPORT
+from tacit.simulator import simulate
+from tacit_reproduction.datasets.fetch import search_path
+from tacit_reproduction.datasets.looked_for import digests, looked_for
+from tacit_reproduction.figures import Figure
+from tacit_reproduction.summary import OUTCOMES, code_digest, outcomes, read
+from tacit_reproduction.table import Results, cells_of, loaded
+from tacit_reproduction.verdict import Claim, Headline, shown
+from tacit_reproduction.workers import Crew, crew
+
+SEEDS_APART = 1000
+"""Between the first seeds of two runs of a study."""
+ORIGIN = ("quick", "seed", "seconds", "date", "machine", "versions", "made_of")
+"""What stays as it was where stored outcomes are judged again."""
+
+
+class Judgement(NamedTuple):
+    """What a study makes of its table."""
+
+    claims: Sequence[Claim]
+    headlines: Sequence[Headline]
+    figures: Sequence[Figure]
+
+
+@dataclass(frozen=True)
+class Study:
+    """An experiment of a text that can be run again."""
+
+    name: str
+    title: str
+    source: str
+    """Text and place, e.g. "OPS paper, sec. 5"."""
+    minutes: float
+    """That the full form takes on two cores."""
+    measure: Callable[[Crew, bool, int], Results]
+    """(crew, quick, first seed) -> all outcomes; see `over`."""
+    judge: Callable[[Results], Judgement]
+    """Claims, headlines and figures of a table, whether just measured or stored."""
+    method: str
+    """The procedure and what the text leaves open; paragraphs are apart by an empty line."""
+    tabled: Sequence[str] = ()
+    """Measures of (seeds,) that the page's table has, cell by cell."""
+
+    def run(self, quick: bool, out: Path, seed: int) -> dict[str, Any]:
+        """Run the study, write its directory and return the summary."""
+        with writing(out):
+            begun, code = time.perf_counter(), code_digest()
+            with crew() as team:
+                results = self.measure(team, quick, SEEDS_APART * seed)
+            origin = {
+                "quick": quick,
+                "seed": seed,
+                "seconds": round(time.perf_counter() - begun, 2),
+                "date": datetime.now(UTC).date().isoformat(),
+                "machine": machine(),
+                "versions": versions(),
+                "made_of": {"code": code, "data": digests(looked_for(), search_path())},
+            }
+            return self._write(results.content(), origin, out)
+
+    def judge_again(self, out: Path) -> dict[str, Any]:
+        """Judge the stored outcomes of a directory by the code that is here now, and write its pages anew."""
+        old = read(out)
+        if old["experiment"] != self.name:
+            raise ResultError(f"{out} holds {old['experiment']}, expected {self.name}; name its directory with --out")
+        with writing(out):
+            return self._write(outcomes(out), {key: old[key] for key in ORIGIN}, out)
+
+    def _write(self, content: bytes, origin: Mapping[str, Any], out: Path) -> dict[str, Any]:
+        from tacit_reproduction.page import page
+
+        results = loaded(content)  # also where they are fresh: what is judged is what is stored
+        judgement = self.judge(results)
+        _check(judgement)
+        summary = {
+            "experiment": self.name,
+            "title": self.title,
+            "source": self.source,
+            "claims": [_row(claim, judgement.headlines) for claim in judgement.claims],
+            "headlines": [{**each._asdict(), "claims": list(each.claims)} for each in judgement.headlines],
+            "figures": [figure.as_json() for figure in judgement.figures],
+            "table": self._table(results),
+            "method": [" ".join(paragraph.split()) for paragraph in self.method.split("\n\n")],
+            "data": str(results.facts.get("data", "")),
+            **origin,
+        }
+        files = {OUTCOMES: content, REPORT: page(summary).encode("utf-8")}
+        put(out, seal(files, summary))
+        return summary
+
+    def _table(self, results: Results) -> dict[str, Any]:
+        rows = [row for row in results.rows if any(name in row.measures for name in self.tabled)]
+        factors = list(dict.fromkeys(name for row in rows for name in row.factors))
+        cells = [
+            [str(row.factors.get(name, "")) for name in factors]
+            + [shown(row.measures[name]) if name in row.measures else "" for name in self.tabled]
+            for row in rows
+        ]
+        return {"columns": [*factors, *self.tabled], "rows": cells}
+
+
+def over(
+    cells: Callable[[bool], Sequence[Any]],
+    run: Callable[[Any], Mapping[str, Any]],
+    seeds: tuple[int, int],
+    facts: Callable[[], Mapping[str, Any]] | None = None,
+) -> Callable[[Crew, bool, int], Results]:
+    """Return the usual `Study.measure`: every cell by itself, in as many processes as there are cores.
+
+    Args:
+      cells: quick -> NamedTuples, the long ones first. Their fields are the table's factors.
+      run: (cell, seeds, first seed) -> measures by name; a function of a module, which other processes can import.
+      seeds: Of the full and of the quick form.
+      facts: Further facts; "data" describes the data. Asked first, so that missing data are told before anything runs.
+    """
+
+    def measure(team: Crew, quick: bool, first: int) -> Results:
+        known = facts() if facts is not None else {}
+        wanted = list(cells(quick))
+        found = team("running", run, [(cell, seeds[quick], first) for cell in wanted])
+        table = cells_of(wanted, found)
+        return Results(table.rows, known)
+
+    return measure
+
+
+def finished_run(*problem: Any, **settings: Any) -> Run:
+    """Simulate as `tacit.simulate` does; a run that was interrupted is no evidence, and ends the experiment too."""
+    run = simulate(*problem, **settings, progress=False)
+    if run.partial:
+        raise KeyboardInterrupt
+    return run
+
+
+def _row(claim: Claim, headlines: Sequence[Headline]) -> dict[str, Any]:
+    """Return a claim with the headline that rests on it; that of no headline and no text is a question of our own."""
+    of = next((each for each in headlines if claim.claim in each.claims), None)
+    named = {"headline": of.headline, "verdict": of.verdict} if of else {"headline": "", "verdict": None}
+    text = claim.text or (f"{of.text} ({of.place})" if of else "")
+    return {**claim._asdict(), **named, "text": text, "ours": not text}
+
+
+def _check(judgement: Judgement) -> None:
+    drawn = {"", *(figure.name for figure in judgement.figures)}
+    seen = [(claim.claim, claim.seen_in) for claim in judgement.claims]
+    for words, figure in (*seen, *((each.headline, each.seen_in) for each in judgement.headlines)):
+        if figure not in drawn:
+            raise TacitError(f"{words!r} is said to be seen in {figure!r}; expected one of {sorted(drawn)}")

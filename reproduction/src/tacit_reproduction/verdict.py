@@ -1,0 +1,296 @@
+"""From paired differences to verdicts: claims with one rule each, and headlines with one of five verdicts.
+
+Methods meet the same graphs, data and orders of samples, seed by seed, so that an interval is that of the difference
+(95 %, Student's t). A claim names the range in which the mean difference has to lie: it holds if all of the interval
+does, it fails if none of it does, and is open in between. A difference that is not finite supports nothing.
+
+A claim that is false at the edge of its range holds by chance for 2.5 % of all sets of seeds at most, however many
+pairs it has, as all of them have to lie within; and one that is true there fails for 2.5 % at most, as each of k pairs
+is refused by an interval of 1 - 0.05 / k. Both are of one claim: a headline of c claims may be refuted by chance for
+2.5 c %, one of s swept settings may hold by chance for 2.5 s %.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence, Set
+from itertools import pairwise
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from tacit.metrics import Interval, mean_interval, paired_difference
+from tacit_reproduction.table import Floats
+
+Outcome = Literal["holds", "open", "fails"]
+Verdict = Literal["reproduced", "direction only", "depends on an open setting", "refuted", "not tested"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+SPENT = 0.05
+"""Share of all sets of seeds for which an interval misses."""
+Named = tuple[str, ArrayLike]
+"""Name, and value per seed."""
+
+
+class Rule(NamedTuple):
+    """Range in which a mean difference has to lie."""
+
+    low: float
+    high: float
+    closed: bool = False
+    """Whether its ends belong to it: no difference at all is neither above nor below."""
+
+    def outcome(self, found: Interval) -> Outcome:
+        """Judge an interval: wholly inside, wholly outside (or none at all), or neither."""
+        if (self.low < found.low and found.high < self.high) or (
+            self.closed and self.low <= found.low and found.high <= self.high
+        ):
+            return "holds"
+        touching = not self.closed and (found.high == self.low or found.low == self.high)
+        outside = found.high < self.low or found.low > self.high or touching
+        return "fails" if outside or not math.isfinite(found.mean) else "open"
+
+    @property
+    def asked(self) -> str:
+        """What is to be said of a limit that is not 0."""
+        limit = self.low if math.isfinite(self.low) and not self.closed else self.high
+        side = "within" if self.closed else "above" if limit == self.low else "below"
+        return f"; {side} {brief(limit, 3)} is asked" if limit else ""
+
+    def leans(self, found: Interval) -> bool:
+        """Whether the mean itself lies inside."""
+        return self.low < found.mean < self.high or (self.closed and self.low <= found.mean <= self.high)
+
+
+def below(limit: float = 0.0) -> Rule:
+    """The first is lower than the second, by at least -limit."""
+    return Rule(-math.inf, limit)
+
+
+def above(limit: float = 0.0) -> Rule:
+    """The first is higher than the second, by at least the limit."""
+    return Rule(limit, math.inf)
+
+
+def within(limit: float) -> Rule:
+    """The two are no further apart."""
+    return Rule(-limit, limit, closed=True)
+
+
+class Claim(NamedTuple):
+    """One statement and what was found."""
+
+    claim: str
+    holds: bool
+    figure: str
+    """The numbers behind the verdict, with intervals."""
+    text: str = ""
+    """Statement of the text, with its place; empty for a question of our own, which counts for or against no text."""
+    seen_in: str = ""
+    """Name of the figure that shows it; empty if only numbers do."""
+    outcome: Outcome = "fails"
+    leans: bool = False
+    """Whether all mean differences are on the claimed side, whatever their intervals."""
+
+    @property
+    def ours(self) -> bool:
+        """Whether no text asks this."""
+        return not self.text
+
+
+class Pair(NamedTuple):
+    """Two samples to compare, with one value per seed; the second may be a number."""
+
+    name: str
+    first: Floats
+    second: Floats | float = 0.0
+
+    @property
+    def interval(self) -> Interval:
+        """Interval of the first minus the second, paired over seeds."""
+        return self.at(1 - SPENT)
+
+    def at(self, confidence: float) -> Interval:
+        """The same at another confidence."""
+        first = np.asarray(self.first, np.float64)
+        second = np.asarray(self.second, np.float64)
+        return paired_difference(first, second if second.ndim else np.full_like(first, second), confidence)
+
+
+def judged(
+    claim: str,
+    pairs: Sequence[Pair] | Pair,
+    rule: Rule,
+    *,
+    unit: str = "",
+    text: str = "",
+    seen_in: str = "",
+    note: str = "",
+) -> Claim:
+    """Put a claim to the test: every pair's difference lies in the rule's range.
+
+    Args:
+      claim: What is claimed, in one sentence.
+      pairs: What is compared.
+      rule: `below()`, `above()` or `within(...)`.
+      unit: Of the values, e.g. " dB" or " %".
+      text: Statement of the text with its place; empty for a question of our own.
+      seen_in: Name of the figure that shows it.
+      note: Further words on the numbers.
+    """
+    several = [pairs] if isinstance(pairs, Pair) else list(pairs)
+    with np.errstate(invalid="ignore"):  # of what has left all bounds
+        found = [pair.interval for pair in several]
+        strict = [pair.at(1 - SPENT / len(several)) for pair in several]
+    outcomes = {rule.outcome(one) for one in found}
+    if "fails" in outcomes:  # of any pair, by the stricter intervals
+        outcomes = {"fails" if any(rule.outcome(one) == "fails" for one in strict) else "open"}
+    outcome = _worst(outcomes)
+    shown = "; ".join(_compared(pair, one, unit) for pair, one in zip(several, found, strict=True))
+    figure = f"{shown} (95 %, {found[0].n} seeds{rule.asked})"
+    if note:
+        figure = f"{figure}. {note}"
+    leans = all(rule.leans(one) for one in found)
+    return Claim(claim, outcome == "holds", figure, text, seen_in, outcome, leans)
+
+
+def ordered(claim: str, values: Sequence[Named], **words: str) -> Claim:
+    """Values rise from each to the next; `words` as for `judged`."""
+    arrays = [(name, np.asarray(each, np.float64)) for name, each in values]
+    pairs = [Pair(f"{upper} over {lower}", more, less) for (lower, less), (upper, more) in pairwise(arrays)]
+    return judged(claim, pairs, above(), **words)
+
+
+NOT_WORSE = 0.01
+"""Share of the second's mean by which the first may be above it."""
+
+
+def not_worse(claim: str, pair: Pair, **words: str) -> Claim:
+    """The first is at most 1 % of the second's mean above it; `words` as for `judged`."""
+    return judged(claim, pair, below(NOT_WORSE * abs(float(np.mean(pair.second)))), **words)
+
+
+def fact(claim: str, holds: bool, figure: str, text: str = "", seen_in: str = "") -> Claim:
+    """Return a claim about something that has no interval: equality to the bit, a sum, a count."""
+    return Claim(claim, holds, figure, text, seen_in, "holds" if holds else "fails", holds)
+
+
+def slopes(x: ArrayLike, values: Floats) -> Floats:
+    """Return (seeds,) the least-squares slope of values (seeds, points) over x (points,)."""
+    at = np.asarray(x, np.float64)
+    at = at - at.mean()
+    return np.asarray(values @ at / (at @ at))
+
+
+class Headline(NamedTuple):
+    """One result of a text, and what became of it."""
+
+    headline: str
+    """One sentence."""
+    place: str
+    """In the text: "figure 4.4"."""
+    verdict: Verdict
+    text: str
+    """Numbers of the text, or its words."""
+    ours: str
+    """Our numbers beside them."""
+    why: str
+    """One sentence; where it is not reproduced a paragraph that a reviewer of the text would accept."""
+    seen_in: str
+    """Name of the figure that is drawn like the text's."""
+    settings: Mapping[str, Outcome]
+    """Settings that the text leaves open and that were swept -> outcome."""
+    claims: tuple[str, ...]
+    """The claims that it rests on."""
+
+
+def headline(
+    statement: str,
+    *,
+    place: str,
+    text: str,
+    ours: str,
+    why: str,
+    claims: Sequence[Claim] = (),
+    size: Sequence[Claim] = (),
+    sweep: Mapping[str, Sequence[Claim]] | None = None,
+    seen_in: str = "",
+) -> Headline:
+    """Return a headline with its verdict.
+
+    Args:
+      statement: The result, in one sentence.
+      place: Where the text has it.
+      text: Its numbers, or its words.
+      ours: Ours.
+      why: The reason of the verdict: a sentence, or a paragraph where the result is not reproduced.
+      claims: What has to hold at the settings that the text gives. None: it was not tested.
+      size: Claims on how large an effect is, where the text has a number; one that does not hold leaves the direction.
+      sweep: Setting that the text leaves open -> claims there.
+      seen_in: Name of the figure.
+    """
+    swept = {setting: _together(there) for setting, there in (sweep or {}).items() if there}
+    named = tuple(dict.fromkeys(claim.claim for claim in (*claims, *size)))
+    return Headline(statement, place, verdict(claims, size, sweep or {}), text, ours, why, seen_in, swept, named)
+
+
+def verdict(claims: Sequence[Claim], size: Sequence[Claim], sweep: Mapping[str, Sequence[Claim]]) -> Verdict:
+    """Return one of five verdicts, by this rule alone.
+
+    The claims themselves count as one setting more. Then
+
+    - reproduced: all that was claimed holds at every setting, and the sizes, too;
+    - direction only: a size does not; or something is open at some setting, but nothing fails and all means there lie
+      on the claimed side;
+    - depends on an open setting: neither, yet all holds at some setting, and not all swept ones fail;
+    - refuted: something fails, and at no swept setting (where none was swept: at all) could all hold by the means;
+    - not tested: no claims, or intervals too wide to tell.
+    """
+    swept, main = [there for there in sweep.values() if there], [claims] if claims else []
+    if not swept and not main:
+        return "not tested"
+    outcomes = [_together(there) for there in (*main, *swept)]
+    if all(map(_likely, (*main, *swept))):
+        whole = set(outcomes) == {"holds"} and all(claim.holds for claim in size)
+        return "reproduced" if whole else "direction only"
+    everywhere = bool(swept) and all(_together(there) == "fails" for there in swept)
+    if "holds" in outcomes and not everywhere:
+        return "depends on an open setting"
+    return "refuted" if "fails" in outcomes and not any(map(_likely, swept or main)) else "not tested"
+
+
+def _likely(claims: Sequence[Claim]) -> bool:
+    """Whether all of them hold, or could by the means."""
+    return all(claim.holds or (claim.outcome == "open" and claim.leans) for claim in claims)
+
+
+def _together(claims: Sequence[Claim]) -> Outcome:
+    return _worst({claim.outcome for claim in claims})
+
+
+def _worst(outcomes: Set[Outcome]) -> Outcome:
+    return "fails" if "fails" in outcomes else "open" if "open" in outcomes else "holds"
+
+
+def shown(values: ArrayLike, digits: int = 4) -> str:
+    """Return a mean with half of its 95 % interval: "0.1234 ± 0.0012"; what is not finite has diverged."""
+    numbers = np.asarray(values, np.float64)
+    if not np.isfinite(numbers).all():
+        return f"diverged for {int((~np.isfinite(numbers)).sum())} of {numbers.size} seeds"
+    interval = mean_interval(numbers)
+    half = interval.high - interval.mean
+    return brief(interval.mean, digits) + (f" ± {brief(half, 2)}" if np.isfinite(half) else "")
+
+
+def brief(value: float, digits: int = 4) -> str:
+    """Return a number to some significant digits; larger ones are whole, with commas up to a million."""
+    return f"{value:,.0f}" if min(1e3, 10**digits) <= abs(value) < 1e6 else f"{value:.{digits}g}"
+
+
+def _compared(pair: Pair, found: Interval, unit: str) -> str:
+    first = brief(float(np.mean(np.asarray(pair.first, np.float64))))
+    second = np.asarray(pair.second, np.float64)
+    against = f" against {brief(float(second.mean()))}" if second.ndim or float(second) else ""
+    name = f"{pair.name}: " if pair.name else ""
+    ends = f"[{found.low:+.3g}, {found.high:+.3g}]"
+    return f"{name}{first}{against}{unit}" + (f", {found.mean:+.3g} {ends}" if against else f" {ends}")
