@@ -8,14 +8,14 @@ goes with.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit import algorithms, objectives
 from tacit.algorithms.schedules import inverse
-from tacit.core.contract import Algorithm, Array, Batch, Inbox, Key, Mechanism, Outbox, Params, Tree, View, unprotected
+from tacit.core.contract import Algorithm, Batch, Inbox, Key, Mechanism, Outbox, Params, Tree, View, unprotected
 from tacit.graphs import Graph, RandomMatching, complete
 from tacit.privacy import laplace, statement
 from tacit.results import Run
@@ -34,12 +34,8 @@ NOISELESS = 0.0
 """Level of epsilon in the tables that stands for no noise."""
 LAMBDAS = (0.1, 1.0, 10.0)
 
-Order = Literal["text", "ours"]
-"""The text projects and then adds noise to the model; ours adds it to the step and then projects, which is free."""
-Judged = Literal["mixture", "own", "average"]
-JUDGED: Mapping[str, str] = {"mixture": "at b, the mixture", "own": "at w, before noise", "average": "average of b"}
-Mixing = Literal["pairs", "all"]
-MIXING: Mapping[str, str] = {"pairs": "random pairs", "all": "all nodes average"}
+JUDGED = {"own": "at w, before noise", "mixture": "at b, the mixture", "average": "at the average of b"}
+MIXING = {"pairs": "random pairs", "all": "all nodes average"}
 
 
 class Samples(NamedTuple):
@@ -76,16 +72,9 @@ def network(nodes: int, mixing: str) -> Graph:
     return complete(nodes) if nodes == 1 or mixing == "all" else complete(nodes).with_dynamics(RandomMatching())
 
 
-def noise(epsilon: float, order: str = "text") -> Mechanism:
-    """Return Laplace noise of scale S(t) / eps, S(t) = 2 a_t sqrt(d) L / h as in Lemmas 1 and 7."""
-    if epsilon == NOISELESS:
-        return unprotected
-    return laplace(epsilon, LIPSCHITZ, "l2", "model" if order == "text" else "update")
-
-
-def radius(l2: float) -> float:
-    """Return 1 / sqrt(lambda): the best model of a hinge loss with this regulariser is never longer."""
-    return float(l2**-0.5)
+def noise(epsilon: float) -> Mechanism:
+    """Return Laplace noise of scale S(t) / eps on the projected model, S(t) = 2 a_t sqrt(d) L / h (Lemmas 1 and 7)."""
+    return unprotected if epsilon == NOISELESS else laplace(epsilon, LIPSCHITZ, "l2", "model")
 
 
 def level(epsilon: float) -> str:
@@ -98,13 +87,16 @@ def in_words(nodes: int) -> str:
     return f"{nodes} node{'' if nodes == 1 else 's'}"
 
 
-def learner(l2: float, epsilon: float, judged: str = "mixture", order: str = "text") -> Algorithm:
-    """Return DOLA with a_t = 1/(lambda t) in the ball of `radius`, judged where `JUDGED` says."""
-    given = (objectives.hinge(l2=l2), inverse(1 / l2))
+def learner(l2: float, epsilon: float, judged: str = "mixture") -> Algorithm:
+    """Return DOLA with a_t = 1/(lambda t) in the ball of radius 1/sqrt(lambda), judged where `JUDGED` says.
+
+    The best model of a hinge loss with this penalty is never longer than the radius.
+    """
+    given, radius = (objectives.hinge(l2=l2), inverse(1 / l2)), l2**-0.5
     if judged == "average":
-        return algorithms.distributed_minibatch(*given, noise(epsilon, order), radius(l2))
-    noisy = algorithms.distributed_online(*given, noise(epsilon, order), radius(l2))
-    return noisy if judged == "mixture" else _at_own(noisy, algorithms.distributed_online(*given, radius=radius(l2)))
+        return algorithms.distributed_minibatch(*given, noise(epsilon), radius)
+    noisy = algorithms.distributed_online(*given, noise(epsilon), radius)
+    return noisy if judged == "mixture" else _at_own(noisy, algorithms.distributed_online(*given, radius=radius))
 
 
 class _Both(NamedTuple):
@@ -141,11 +133,6 @@ def _at_own(noisy: Algorithm, bare: Algorithm) -> Algorithm:
     )
 
 
-def plain_hinge(model: Params, batch: Batch) -> Array:
-    """Return the loss of the text, without the penalty."""
-    return HINGE.loss(model, batch)
-
-
 def simulated(algorithm: Algorithm, graph: Graph, streams: Mapping[int, Stream]) -> Run:
     """Run over all seeds until the samples are read; the plain hinge is noted in every round."""
     rounds = next(iter(streams.values())).rounds
@@ -158,27 +145,17 @@ def simulated(algorithm: Algorithm, graph: Graph, streams: Mapping[int, Stream])
         repeats=len(streams),
         seed=min(streams),
         record_every=rounds,
-        figures={"hinge": plain_hinge},
+        figures={"hinge": HINGE.loss},
     )
 
 
-def measured(run: Run, points: int = 1, penalised: bool = False) -> dict[str, Floats]:
-    """Return the regret of the plain hinge per node and round, against the best model of the run's ball.
-
-    Args:
-      run: What `simulated` returned.
-      points: Rounds at which it is taken.
-      penalised: Whether the regret with the penalty is wanted too.
-    """
+def measured(run: Run, points: int = 1) -> dict[str, Floats]:
+    """Return the regret of the plain hinge per node and round so far, at some rounds, against the ball's best model."""
     curve = regret_curve(HINGE, run.streams, run.per_round["hinge"], None, points, within=run.within)
-    average = np.asarray(run.per_round["hinge"], np.float64).mean(axis=1)
-    found = {
-        "examples": np.asarray(curve.rounds * run.agents, np.float64),
-        "regret": curve.per_agent_round,
-        "final": curve.per_agent_round[:, -1],
-        "idle": 1 - (average - curve.per_agent_round[:, -1]),
-    }
-    return found | ({"penalised": run.regret(1).per_agent_round[:, -1]} if penalised else {})
+    regret, average = curve.per_agent_round, np.asarray(run.per_round["hinge"], np.float64).mean(axis=1)
+    idle = 1 - (average - regret[:, -1])  # of the zero model, whose loss is 1
+    examples = np.asarray(curve.rounds * run.agents, np.float64)
+    return {"examples": examples, "regret": regret, "final": regret[:, -1], "idle": idle}
 
 
 def streams_of(draw: Callable[[int], Stream], seeds: int, first: int) -> dict[int, Stream]:
