@@ -159,7 +159,7 @@ def judge(results: Results) -> Judgement:
 WHY = (
     "Noise of the mean over h examples is h times smaller, and with h times fewer rounds there are fewer of them.",
     "The scale of the noise is 2 sqrt(d) / (lambda h t eps): a batch of 5 takes a factor away, and whether what is "
-    "left is small depends on lambda and eps, of which the text gives neither here, and on where the regret is taken: a "
+    "left is small depends on lambda and eps, of which the text gives neither here, and on where regret is taken: a "
     "model before noise is no longer than the ball allows, which bounds its variance too.",
 )
 
