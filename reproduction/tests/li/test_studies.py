@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tacit.core.errors import ConfigError
-from tacit_reproduction.li import documents, minibatch, rcv1, synthetic
+from tacit_reproduction.li import accuracies, documents, minibatch, rcv1, synthetic
 from tacit_reproduction.li.documents import Documents, Representation
 from tacit_reproduction.li.dola import Samples, dealt, learner, measured, network, simulated, streams_of, unit_ball
 from tacit_reproduction.table import Results, Row
@@ -21,7 +21,7 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> Documents:
     rng = np.random.default_rng(0)
     y = np.where(rng.random(120) < 0.5, 1, -1).astype(np.float32)
     found = Documents((rng.normal(size=(120, 80)) + 0.5 * y[:, None]).astype(np.float32), y, 90, "two blobs")
-    for module in (rcv1, minibatch):
+    for module in (accuracies, minibatch):
         monkeypatch.setattr(module, "load", lambda columns: found)
     return found
 
@@ -86,27 +86,27 @@ def test_rows_are_scaled_and_cut(made_up: Documents) -> None:
 
 @pytest.mark.parametrize("nodes", [1, 2, 8])
 def test_exchanges_average_exactly(nodes: int) -> None:
-    graph, product = rcv1.exchanges(nodes).with_weights("metropolis"), np.eye(nodes)
+    graph, product = accuracies.exchanges(nodes).with_weights("metropolis"), np.eye(nodes)
     for t in range(1, nodes.bit_length()):
         product = graph.matrix(t).toarray() @ product
     np.testing.assert_allclose(product, 1 / nodes)
     with pytest.raises(ConfigError, match="nodes = 6"):
-        rcv1.exchanges(6)
+        accuracies.exchanges(6)
 
 
 @pytest.mark.usefixtures("made_up")
 def test_one_release_costs_its_epsilon_once_and_without_noise_is_the_mean_gradient(made_up: Documents) -> None:
     training, test = made_up.split(Representation(6))
-    found = rcv1.released(rcv1.Cell("release", 1.0, 0.5, 4, 6), training, 2, 5)
+    found = accuracies.released(accuracies.Cell("release", 1.0, 0.5, 4, 6), training, 2, 5)
     assert found.privacy.guarantee.epsilon == pytest.approx(0.5, rel=1e-6)
     assert found.privacy.reads == 1
-    exact = rcv1.released(rcv1.Cell("release", 1.0, 0.0, 2, 6), training, 1, 5)
+    exact = accuracies.released(accuracies.Cell("release", 1.0, 0.0, 2, 6), training, 1, 5)
     mean = (training.x * training.y[:, None]).mean(axis=0)
     np.testing.assert_allclose(np.asarray(exact.models)[0], [mean, mean], rtol=1e-4, atol=1e-6)
-    alone = rcv1.run((rcv1.Cell("alone", 0.1, 0.0, 4, 6), 2, 5))
+    alone = accuracies.run((accuracies.Cell("alone", 0.1, 0.0, 4, 6), 2, 5))
     assert set(alone) == {"network", "own"}
     np.testing.assert_array_equal(alone["network"], alone["own"])  # one node
-    assert np.all(rcv1.accuracy(np.broadcast_to(mean, (1, 2, 6)), test) > 60)
+    assert np.all(accuracies.accuracy(np.broadcast_to(mean, (1, 2, 6)), test) > 60)
 
 
 def test_variance_ratio_has_the_interval_of_the_f_distribution() -> None:
@@ -172,21 +172,21 @@ def test_variances_as_the_text_has_them_and_not() -> None:
     assert verdicts(minibatch, spreads(lambda batch: 0.5 if batch == 1 else 1)) == ["refuted", "reproduced"]
 
 
-def accuracies(level: Callable[[rcv1.Cell], float]) -> Results:
-    rows = (Row(cell._asdict(), {"own": level(cell) + JITTER}) for cell in rcv1.cells(False))
+def entries(level: Callable[[accuracies.Cell], float]) -> Results:
+    rows = (Row(cell._asdict(), {"own": level(cell) + JITTER}) for cell in accuracies.cells(False))
     return Results(rows, {"signal": 0.2, "noise": 1.0, "few": 0.1})
 
 
 def test_accuracies_as_the_text_has_them_and_not() -> None:
-    def text(cell: rcv1.Cell) -> float:
-        return rcv1.TABLE_1[cell.epsilon, cell.nodes] + 0.5
+    def text(cell: accuracies.Cell) -> float:
+        return accuracies.TABLE_1[cell.epsilon, cell.nodes] + 0.5
 
-    found = rcv1.judge(accuracies(text))
+    found = rcv1.judge(entries(text))
     assert [each.verdict for each in found.headlines] == ["reproduced"] * 2
     # Without noise and at eps = 1 Table 1 is the same, so that nothing rises there; it is above all else.
     assert [claim.ours for claim in found.claims] == [False, True, False, False, False, False, True, True]
     assert all(claim.holds for claim in found.claims)
-    others = rcv1.judge(accuracies(lambda cell: 80.0 + cell.nodes / 64 if not cell.epsilon else 52.0))
+    others = rcv1.judge(entries(lambda cell: 80.0 + cell.nodes / 64 if not cell.epsilon else 52.0))
     assert [each.verdict for each in others.headlines] == ["refuted"] * 2
-    one = rcv1.judge(accuracies(lambda cell: text(cell) if cell.l2 != 0.1 else 80.0 + cell.nodes / 64))
+    one = rcv1.judge(entries(lambda cell: text(cell) if cell.l2 != 0.1 else 80.0 + cell.nodes / 64))
     assert [each.verdict for each in one.headlines] == ["depends on an open setting", "reproduced"]

@@ -11,27 +11,14 @@ from tacit.metrics import Interval
 from tacit.streams import Stream
 from tacit_reproduction.datasets import fetch as datasets
 from tacit_reproduction.figures import Figure, dots
+from tacit_reproduction.li import dola
 from tacit_reproduction.li.documents import Representation, load
-from tacit_reproduction.li.dola import (
-    JUDGED,
-    LAMBDAS,
-    NOISELESS,
-    Samples,
-    dealt,
-    learner,
-    level,
-    measured,
-    network,
-    simulated,
-    streams_of,
-    unit_ball,
-)
 from tacit_reproduction.study import Judgement, Study
 from tacit_reproduction.table import Floats, Results, Row
 from tacit_reproduction.verdict import Claim, Rule, above, below, brief, headline
 from tacit_reproduction.workers import Crew
 
-NODES, BATCHES, EPSILONS = 4, (1, 5, 20), (NOISELESS, 1.0, 10.0)
+NODES, BATCHES, EPSILONS = 4, (1, 5, 20), (dola.NOISELESS, 1.0, 10.0)
 FORM = Representation(50)
 BALL, RCV1 = "unit ball", "RCV1"
 EXAMPLES, DOCUMENTS, SEEDS = (20_000, 4_000), (10_000, 2_000), (40, 20)
@@ -49,34 +36,34 @@ class Setting(NamedTuple):
 
     def words(self) -> str:
         """Return "lambda = 1, eps = 10, average of b"."""
-        return f"lambda = {self.l2:g}, {level(self.epsilon)}, {JUDGED[self.judged]}"
+        return f"lambda = {self.l2:g}, {dola.level(self.epsilon)}, {dola.JUDGED[self.judged]}"
 
 
 MAIN = Setting(1.0, 1.0, "own")
-SETTINGS = [Setting(l2, e, at) for l2 in LAMBDAS for e in EPSILONS if e for at in ("own", "mixture")]
+SETTINGS = [Setting(l2, e, at) for l2 in dola.LAMBDAS for e in EPSILONS if e for at in ("own", "mixture")]
 SETTINGS += [Setting(MAIN.l2, e, "average") for e in EPSILONS if e]
 
 
 def _stream(data: str, batch: int, quick: bool, seed: int) -> Stream:
     if data == BALL:
-        return dealt(unit_ball(EXAMPLES[quick], seed), NODES, batch, seed, data)
+        return dola.dealt(dola.unit_ball(EXAMPLES[quick], seed), NODES, batch, seed, data)
     samples = load(FORM.columns).split(FORM)[0]
     rows = np.random.default_rng([seed, 2]).permutation(len(samples.y))[: DOCUMENTS[quick]]
-    return dealt(Samples(samples.x[rows], samples.y[rows]), NODES, batch, seed, data)
+    return dola.dealt(dola.Samples(samples.x[rows], samples.y[rows]), NODES, batch, seed, data)
 
 
 def run(task: tuple[str, int, float, bool, int]) -> list[Row]:
     """Run all levels of noise on the same streams: their comparators are solved for once."""
     data, batch, l2, quick, first = task
-    streams = streams_of(lambda seed: _stream(data, batch, quick, seed), SEEDS[quick], first)
+    streams = dola.streams_of(lambda seed: _stream(data, batch, quick, seed), SEEDS[quick], first)
     rows = []
     for judged in dict.fromkeys(setting.judged for setting in SETTINGS if setting.l2 == l2):
         for epsilon in EPSILONS:
             if data == RCV1 and judged != MAIN.judged:
                 continue
-            done = simulated(learner(l2, epsilon, judged), network(NODES, "pairs"), streams)
+            done = dola.simulated(dola.learner(l2, epsilon, judged), dola.network(NODES, "pairs"), streams)
             factors = {"data": data, "batch": batch, "l2": l2, "epsilon": epsilon, "judged": judged}
-            rows.append(Row(factors, {"final": measured(done)["final"]}))
+            rows.append(Row(factors, {"final": dola.measured(done)["final"]}))
     return rows
 
 
@@ -84,7 +71,7 @@ def measure(team: Crew, quick: bool, first: int) -> Results:
     """Run everything; without RCV1 the unit ball alone."""
     found = datasets.available("rcv1")
     batches = BATCHES[:2] if quick else BATCHES
-    tasks = [(d, h, l2, quick, first) for d in (RCV1, BALL)[not found :] for h in batches for l2 in LAMBDAS]
+    tasks = [(d, h, l2, quick, first) for d in (RCV1, BALL)[not found :] for h in batches for l2 in dola.LAMBDAS]
     documents = f"{DOCUMENTS[quick]:,} documents for each seed, {load(FORM.columns).description}" if found else "absent"
     note = f"{EXAMPLES[quick]:,} points of the unit ball for each seed; RCV1: {documents}."
     return Results((row for part in team("running", run, tasks) for row in part), {"data": note})
@@ -112,7 +99,7 @@ def _regret(results: Results, data: str, batch: int, setting: Setting) -> Floats
 
 
 def _ratio(results: Results, data: str, batch: int, setting: Setting) -> Interval:
-    free = setting._replace(epsilon=NOISELESS)
+    free = setting._replace(epsilon=dola.NOISELESS)
     return variance_ratio(_regret(results, data, batch, setting), _regret(results, data, batch, free))
 
 
@@ -174,10 +161,10 @@ def _figures(results: Results) -> list[Figure]:
     ]
 
     def panel(row: Row) -> str:
-        return f"{row.factors['data']}, {JUDGED[str(row.factors['judged'])]}"
+        return f"{row.factors['data']}, {dola.JUDGED[str(row.factors['judged'])]}"
 
     def noise(row: Row) -> str:
-        return level(float(row.factors["epsilon"]))
+        return dola.level(float(row.factors["epsilon"]))
 
     def both(row: Row) -> str:
         return f"lambda = {row.factors['l2']:g}, {noise(row)}"
@@ -203,7 +190,7 @@ STUDY = Study(
     method=f"""
 {NODES} nodes, random pairs, a_t = 1/(lambda t), noise of scale 2 a_t sqrt(d) L / (h eps). Every node reads h examples
 of its own in each round, each once, so that larger batches mean fewer rounds. The text gives neither lambda nor eps
-nor the number of nodes: lambda is swept over {LAMBDAS}, eps over {EPSILONS[1:]}.
+nor the number of nodes: lambda is swept over {dola.LAMBDAS}, eps over {EPSILONS[1:]}.
 
 Regret is of the plain hinge, against the best model of the ball: of w before noise as in (6) of the text, of the
 mixture b, and of the average of b that Algorithm 2 learns. Each seed has its own data, pairs and noise, the same with

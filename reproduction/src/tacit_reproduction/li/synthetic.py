@@ -5,29 +5,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tacit_reproduction.figures import Figure, curves, dots
-from tacit_reproduction.li.dola import (
-    DIMENSIONS,
-    FLIPPED,
-    JUDGED,
-    LAMBDAS,
-    MIXING,
-    NOISELESS,
-    dealt,
-    in_words,
-    learner,
-    level,
-    measured,
-    network,
-    simulated,
-    streams_of,
-    unit_ball,
-)
+from tacit_reproduction.li import dola
 from tacit_reproduction.study import Judgement, Study
 from tacit_reproduction.table import Floats, Results, Row
 from tacit_reproduction.verdict import Claim, Pair, below, headline, judged, ordered, shown
 from tacit_reproduction.workers import Crew
 
-NODES, EPSILONS = (1, 4, 64), (NOISELESS, 1.0, 0.1, 0.01)
+NODES, EPSILONS = (1, 4, 64), (dola.NOISELESS, 1.0, 0.1, 0.01)
 MANY, MIDDLE, STRONG = 64, 0.1, 0.01
 """Figure 1 (a) is of 64 nodes, figure 1 (c) of eps = 0.1."""
 EXAMPLES, SEEDS, POINTS = (100_000, 10_000), (20, 10), (6, 3)
@@ -43,7 +27,7 @@ class Setting(NamedTuple):
 
     def words(self) -> str:
         """Return "lambda = 1, random pairs, at w, before noise"."""
-        return f"lambda = {self.l2:g}, {MIXING[self.mixing]}, {JUDGED[self.judged]}"
+        return f"lambda = {self.l2:g}, {dola.MIXING[self.mixing]}, {dola.JUDGED[self.judged]}"
 
 
 MAIN = Setting(1.0, "pairs", "own")
@@ -54,15 +38,17 @@ WITH_PENALTY = Setting(0.1, "pairs", "mixture")
 def run(task: tuple[int, float, bool, int]) -> list[Row]:
     """Run everything with so many nodes and one lambda on the same streams: their comparators are solved for once."""
     nodes, l2, quick, first = task
-    streams = streams_of(
-        lambda seed: dealt(unit_ball(EXAMPLES[quick], seed), nodes, 1, seed, "unit ball"), SEEDS[quick], first
+    streams = dola.streams_of(
+        lambda seed: dola.dealt(dola.unit_ball(EXAMPLES[quick], seed), nodes, 1, seed, "unit ball"), SEEDS[quick], first
     )
-    ways = ["pairs"] if nodes == 1 or (quick and l2 != MAIN.l2) else list(MIXING)
+    ways = ["pairs"] if nodes == 1 or (quick and l2 != MAIN.l2) else list(dola.MIXING)
     rows = []
     for setting in (Setting(l2, mixing, at) for mixing in ways for at in ("own", "mixture")):
         for epsilon in EPSILONS if nodes == MANY else (MIDDLE,):
-            done = simulated(learner(l2, epsilon, setting.judged), network(nodes, setting.mixing), streams)
-            found = measured(done, POINTS[quick])
+            done = dola.simulated(
+                dola.learner(l2, epsilon, setting.judged), dola.network(nodes, setting.mixing), streams
+            )
+            found = dola.measured(done, POINTS[quick])
             if setting == WITH_PENALTY and nodes == MANY:
                 found["penalised"] = done.regret(1).per_agent_round[:, -1]
             rows.append(Row({"nodes": nodes, "epsilon": epsilon, **setting._asdict()}, found))
@@ -71,8 +57,8 @@ def run(task: tuple[int, float, bool, int]) -> list[Row]:
 
 def measure(team: Crew, quick: bool, first: int) -> Results:
     """Run everything, few nodes first: these have the most rounds."""
-    tasks = [(nodes, l2, quick, first) for nodes in NODES for l2 in LAMBDAS]
-    described = f"{EXAMPLES[quick]:,} points of the unit ball in {DIMENSIONS} dimensions, anew for each seed."
+    tasks = [(nodes, l2, quick, first) for nodes in NODES for l2 in dola.LAMBDAS]
+    described = f"{EXAMPLES[quick]:,} points of the unit ball in {dola.DIMENSIONS} dimensions, anew for each seed."
     return Results((row for part in team("running", run, tasks) for row in part), {"data": described})
 
 
@@ -83,8 +69,8 @@ def _of(results: Results, setting: Setting, nodes: int, epsilon: float, measure:
 
 def claims_at(results: Results, setting: Setting) -> dict[str, Claim]:
     """Return the claims of figure 1 in one setting."""
-    levels = [(level(epsilon), _of(results, setting, MANY, epsilon)) for epsilon in EPSILONS]
-    nodes = [(in_words(n), _of(results, setting, n, MIDDLE)) for n in NODES]
+    levels = [(dola.level(epsilon), _of(results, setting, MANY, epsilon)) for epsilon in EPSILONS]
+    nodes = [(dola.in_words(n), _of(results, setting, n, MIDDLE)) for n in NODES]
     idle, where = _of(results, setting, MANY, STRONG, "idle"), f": {setting.words()}"
     closer = "figure 1 (a): the non-private regret is the lowest, and the weaker the privacy the closer it is to that"
     low = "figure 1 (a): low regret even at eps = 0.01 (that never learning is the measure of low is ours)"
@@ -147,10 +133,10 @@ def judge(results: Results) -> Judgement:
 WHY = {
     "privacy": "Noise falls with eps. A model before noise is no longer than the ball allows, so that two levels which "
     "both drown what was learnt look alike there.",
-    "low": f"The text gives no lambda, no network and no measure of low, which is taken to be below the zero model, "
-    f"which needs no data. In round t noise has the scale {2 * DIMENSIONS**0.5 / STRONG:,.0f} / (lambda t) in each of "
-    f"{DIMENSIONS} coordinates, and models have length 1 / sqrt(lambda) at most: only averaging over nodes and rounds "
-    "can bring learning back.",
+    "low": "The text gives no lambda, no network and no measure of low, which is taken to be below the zero model, "
+    f"which needs no data. In round t noise has scale {2 * dola.DIMENSIONS**0.5 / STRONG:,.0f} / (lambda t) in each "
+    "coordinate, and models have length 1 / sqrt(lambda) at most: only averaging over nodes and rounds can bring "
+    "learning back.",
     "nodes": "With the same examples more nodes mean fewer rounds, hence larger steps and more noise at the end, but "
     "also averages of more noisy values: which of the two wins depends on what the text leaves open.",
 }
@@ -158,10 +144,10 @@ WHY = {
 
 def _figures(results: Results) -> list[Figure]:
     def place(row: Row) -> str:
-        return f"{JUDGED[str(row.factors['judged'])]}, {MIXING[str(row.factors['mixing'])]}"
+        return f"{dola.JUDGED[str(row.factors['judged'])]}, {dola.MIXING[str(row.factors['mixing'])]}"
 
     def noise(row: Row) -> str:
-        return level(float(row.factors["epsilon"]))
+        return dola.level(float(row.factors["epsilon"]))
 
     def penalty(row: Row) -> str:
         return f"lambda = {row.factors['l2']:g}"
@@ -191,8 +177,8 @@ STUDY = Study(
     judge=judge,
     tabled=("final", "idle", "penalised"),
     method=f"""
-Points uniform in the ball, labelled by a random plane, {FLIPPED:.0%} of the labels flipped; the same examples are dealt
-out evenly over 1, 4 or 64 nodes, and each is read in one round. a_t = 1/(lambda t) and noise of scale
+Points uniform in the ball, labelled by a random plane, {dola.FLIPPED:.0%} of the labels flipped; the same examples are
+dealt out evenly over 1, 4 or 64 nodes, and each is read in one round. a_t = 1/(lambda t) and noise of scale
 2 a_t sqrt(d) L / eps as in the text, models in the ball of radius 1/sqrt(lambda). Each record is read once and all that
 a node keeps is made of released values, so that eps holds for each record over the whole run.
 
