@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
 from tacit_reproduction.figures import Figure, curves
-from tacit_reproduction.ops.runs import FRACTIONS, METHODS, Network, Task, load, run
+from tacit_reproduction.ops.runs import FRACTIONS, METHODS, Design, Network, Task, load, run
 from tacit_reproduction.study import Judgement, Study
 from tacit_reproduction.table import Floats, Results, Row
 from tacit_reproduction.verdict import NOT_WORSE, Claim, Pair, below, headline, judged, slopes
@@ -18,29 +16,14 @@ from tacit_reproduction.workers import Crew
 PERCENT = {fraction: f"{100 * fraction:.0f} % stochastic" for fraction in FRACTIONS}
 
 
-class Design(NamedTuple):
-    """The extent of a study."""
-
-    data: str
-    main: Network
-    sizes: tuple[int, ...]
-    degrees: Mapping[tuple[int, bool], str]
-    """Of the networks in the sweep over sizes: (neighbours, whether just so many) -> words."""
-    dense: tuple[Network, ...]
-    starts: tuple[float, ...]
-    seeds: int = 20
-    tuning_seeds: int = 3
-    ratio: float = 2.0**0.5
-    shared: bool = False
-
-    def wanted(self) -> list[tuple[str, str, Network]]:
-        """Return (sweep, method, network) of all runs; COL hears every node, whatever the bound."""
-        whole = Network(self.main.nodes, self.main.nodes - 1)
-        return [
-            *(("main", method, whole if method == "COL" else self.main) for method in METHODS),
-            *(("size", "OPS", Network(nodes, *degree)) for nodes in self.sizes for degree in self.degrees),
-            *(("density", "OPS", network) for network in self.dense),
-        ]
+def wanted(design: Design) -> list[tuple[str, str, Network]]:
+    """Return (sweep, method, network) of all runs; COL hears every node, whatever the bound."""
+    whole = Network(design.main.nodes, design.main.nodes - 1)
+    return [
+        *(("main", method, whole if method == "COL" else design.main) for method in METHODS),
+        *(("size", "OPS", Network(nodes, *degree)) for nodes in design.sizes for degree in design.degrees),
+        *(("density", "OPS", network) for network in design.dense),
+    ]
 
 
 OCCUPANCY_FULL = Design(
@@ -49,7 +32,7 @@ OCCUPANCY_FULL = Design(
     sizes=(6, 10, 15, 20),
     degrees={(2, False): "1 to 2 neighbours", (2, True): "just 2 neighbours", (1, True): "below 2, hence 1 neighbour"},
     dense=tuple(Network(20, neighbours) for neighbours in (2, 5, 10, 19)),
-    starts=(2.0, 1.0, 0.5, 1.0, 0.25),
+    starts={"COL": 2.0, "OPS": 1.0, "DOL-Symm": 0.5, "DOL-Asymm": 1.0, "Local OGD": 0.25},
     tuning_seeds=10,
 )
 OCCUPANCY_QUICK = OCCUPANCY_FULL._replace(
@@ -61,7 +44,7 @@ SUSY_FULL = Design(
     sizes=(128, 256, 512, 1024),
     degrees={(32, False): "1 to 32 neighbours"},
     dense=tuple(Network(512, neighbours) for neighbours in (8, 32, 128, 256)),
-    starts=(1.0, 0.5, 0.125, 0.5, 0.03125),
+    starts={"COL": 1.0, "OPS": 0.5, "DOL-Symm": 0.125, "DOL-Asymm": 0.5, "Local OGD": 0.03125},
 )
 SUSY_QUICK = SUSY_FULL._replace(
     sizes=(128, 256), dense=(Network(128, 4), Network(128, 32)), seeds=10, tuning_seeds=1, ratio=2.0, shared=True
@@ -92,17 +75,14 @@ PLACES = {
 def measure(full: Design, quick: Design, team: Crew, is_quick: bool, first: int) -> Results:
     """Run every method on every network once."""
     design = quick if is_quick else full
-    data, starts = load(design.data), dict(zip(METHODS, design.starts, strict=True))
-    runs = sorted({each[1:] for each in design.wanted()}, key=lambda each: (-each[1].nodes * each[1].neighbours, each))
-    seeds = (design.seeds, first, design.tuning_seeds)
-    rounds = len(data.y) // design.main.nodes
-    tasks = [Task(n, m, design.data, rounds, *seeds, starts[m], design.ratio, design.shared) for m, n in runs]
-    found = dict(zip(runs, team("running", run, tasks), strict=True))
+    runs = sorted({each[1:] for each in wanted(design)}, key=lambda each: (-each[1].nodes * each[1].neighbours, each))
+    found = dict(zip(runs, team("running", run, [Task(design, *each, first) for each in runs]), strict=True))
     rows = (
         Row({"sweep": sweep, "method": method, **network._asdict(), "fraction": f}, found[method, network][f])
-        for sweep, method, network in design.wanted()
+        for sweep, method, network in wanted(design)
         for f in FRACTIONS
     )
+    data = load(design.data)
     return Results(rows, {"data": f"{data.description}: {len(data.y):,} samples, columns standardised."})
 
 
@@ -189,19 +169,11 @@ def _figures(results: Results, design: Design) -> list[Figure]:
         ("density", "OPS by largest number of neighbours", results.where(sweep="density"), "neighbours", "fraction"),
         ("local", "OPS and learning alone", alone, "method", "fraction"),
     )
+    y, places = "average loss up to the round", PLACES[design.data]
     return [
-        curves(
-            rows,
-            name,
-            title,
-            f"Drawn like {PLACES[design.data].get(name, 'figure 6, which is of SUSY')}.",
-            "running",
-            lines=lines,
-            panels=panels,
-            y="average loss up to the round",
-            words=PERCENT,
-        )
+        curves(rows, name, title, f"Drawn like {place}.", "running", lines=lines, panels=panels, y=y, words=PERCENT)
         for name, title, rows, lines, panels in drawn
+        for place in [places.get(name, "figure 6, which is of SUSY")]
     ]
 
 

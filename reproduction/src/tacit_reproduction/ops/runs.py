@@ -49,22 +49,38 @@ class Network(NamedTuple):
     """Whether every node has so many neighbours; else their number is uniform from 1 on."""
 
 
+class Design(NamedTuple):
+    """The extent of a study."""
+
+    data: str
+    main: Network
+    sizes: tuple[int, ...]
+    degrees: Mapping[tuple[int, bool], str]
+    """Of the networks in the sweep over sizes: (neighbours, whether just so many) -> words."""
+    dense: tuple[Network, ...]
+    starts: Mapping[str, float]
+    """Of each method's search for a step; decides its length, not its result."""
+    seeds: int = 20
+    tuning_seeds: int = 3
+    ratio: float = 2.0**0.5
+    """Of neighbouring steps on the grid."""
+    shared: bool = False
+    """Whether the step chosen at the first fraction serves at the others too."""
+
+
 class Task(NamedTuple):
     """One method on one network, at all fractions."""
 
-    network: Network
+    design: Design
     method: str
-    data: str
-    rounds: int
-    seeds: int
+    network: Network
     first: int
-    tuning_seeds: int
-    start: float
-    """Of the search for a step; decides its length, not its result."""
-    ratio: float
-    """Of neighbouring steps on the grid."""
-    shared: bool
-    """Whether the step chosen at the first fraction serves at the others too."""
+    """Seed."""
+
+    @property
+    def rounds(self) -> int:
+        """As many as give each node of the main network an even share once."""
+        return len(load(self.design.data).y) // self.design.main.nodes
 
 
 @functools.cache
@@ -84,9 +100,9 @@ def deal_out(name: str, nodes: int, fraction: float, seed: int) -> NDArray[np.in
 
 def stream(task: Task, fraction: float, seed: int) -> Stream:
     """Return one sample per node and round: its own, in an order of its own, over again when they end."""
-    x, y = with_bias(load(task.data).x), load(task.data).y
-    holder = deal_out(task.data, task.network.nodes, fraction, seed)
-    return from_arrays(x, y, holder, rounds=task.rounds, exhausted="cycle", shuffle_seed=3 * seed + 2, name=task.data)
+    name = task.design.data
+    x, y, holder = with_bias(load(name).x), load(name).y, deal_out(name, task.network.nodes, fraction, seed)
+    return from_arrays(x, y, holder, rounds=task.rounds, exhausted="cycle", shuffle_seed=3 * seed + 2, name=name)
 
 
 def losses(task: Task, fraction: float, step: float, first: int, seeds: int) -> Floats:
@@ -106,17 +122,18 @@ def losses(task: Task, fraction: float, step: float, first: int, seeds: int) -> 
 
 def run(task: Task) -> dict[float, dict[str, Floats]]:
     """Return the measures at every fraction, each with the best step of the grid."""
+    design, rounds, found = task.design, np.arange(1, task.rounds + 1), {}
 
     @functools.cache
     def step_at(fraction: float) -> float:
-        seeds = (task.first + TUNING_OFFSET, task.tuning_seeds)
-        return bracket(lambda step: float(losses(task, fraction, step, *seeds).mean()), task.start, task.ratio).step
+        def loss(step: float) -> float:
+            return float(losses(task, fraction, step, task.first + TUNING_OFFSET, design.tuning_seeds).mean())
 
-    found, rounds = {}, np.arange(1, task.rounds + 1)
+        return bracket(loss, design.starts[task.method], design.ratio).step
+
     for fraction in FRACTIONS:
-        step = step_at(FRACTIONS[0] if task.shared else fraction)
-        loss = losses(task, fraction, step, task.first, task.seeds)
-        running = np.cumsum(loss, axis=1) / rounds
-        steps = np.full(task.seeds, step)
+        step = step_at(FRACTIONS[0] if design.shared else fraction)
+        running = np.cumsum(losses(task, fraction, step, task.first, design.seeds), axis=1) / rounds
+        steps = np.full(design.seeds, step)
         found[fraction] = {"rounds": rounds, "running": running, "average": running[:, -1], "step": steps}
     return found
