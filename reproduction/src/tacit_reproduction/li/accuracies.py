@@ -62,7 +62,7 @@ def cells(quick: bool) -> list[Cell]:
         for l2 in LAMBDAS
         for epsilon in (EPSILONS if l2 == MAIN else EPSILONS[:2])
     ]
-    found += [Cell("printed", MAIN, 1.0, 1, FEW.columns)]
+    found += [Cell("printed", LAMBDAS[0], 1.0, 1, FEW.columns)]  # every document is within the margin here
     found += [Cell("alone", l2, dola.NOISELESS, nodes, PRINTED.columns) for nodes in NODES[1:] for l2 in LAMBDAS]
     return found + [Cell("release", 1.0, *entry, form.columns, form.keep or 0) for entry, form in CHOSEN.items()]
 

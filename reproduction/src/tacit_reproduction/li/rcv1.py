@@ -22,12 +22,16 @@ def _printed(results: Results, epsilon: float, nodes: int, l2: float = MAIN) -> 
     return results.of("own", way="printed", l2=l2, epsilon=epsilon, nodes=nodes, columns=PRINTED.columns)
 
 
-def fewer_nodes(results: Results, l2: float) -> Claim:
-    """Return the claim on the number of nodes, without noise."""
+def fewer_nodes(results: Results, l2: float) -> list[Claim]:
+    """Return the claims on the number of nodes, without noise: the order, and half of the text's fall."""
     values = [(dola.in_words(nodes), _printed(results, dola.NOISELESS, nodes, l2)) for nodes in reversed(NODES)]
-    said = "Table 1: 65.72, 74.64, 82.51 % with 64, 4 and 1 nodes"
-    claim = f"Without noise accuracy is higher with fewer nodes, lambda = {l2:g}"
-    return ordered(claim, values, unit=" %", text=said, seen_in="nodes")
+    fall = TABLE_1[dola.NOISELESS, 1] - TABLE_1[dola.NOISELESS, 64]
+    words = {"unit": " %", "text": "Table 1: 65.72, 74.64, 82.51 % with 64, 4 and 1 nodes", "seen_in": "nodes"}
+    from_64 = f"Of the text's {fall:.1f} points between 64 nodes and one at least half are there, lambda = {l2:g}"
+    return [
+        ordered(f"Without noise accuracy is higher with fewer nodes, lambda = {l2:g}", values, **words),
+        judged(from_64, Pair("1 over 64 nodes", values[-1][1], values[0][1]), above(fall / 2), **words),
+    ]
 
 
 def free(results: Results, l2: float) -> Claim:
@@ -43,20 +47,21 @@ def free(results: Results, l2: float) -> Claim:
 def judge(results: Results) -> Judgement:
     """Return claims, headlines and figures."""
 
-    def ask(claim: str, pairs: Sequence[Pair], limit: float = 0.0, text: str = "") -> Claim:
-        return judged(claim, pairs, above(limit), unit=" %", text=text, seen_in="table")
+    def ask(claim: str, pairs: Sequence[Pair], text: str = "") -> Claim:
+        return judged(claim, pairs, above(), unit=" %", text=text, seen_in="table")
 
     noisy = {key: f"{dola.level(key[0])}, {dola.in_words(key[1])}" for key in TABLE_1 if key[0] != dola.NOISELESS}
     printed = {key: _printed(results, *key) for key in TABLE_1}
     release = {key: results.of("own", way="release", epsilon=key[0], nodes=key[1]) for key in noisy}
-    alone = [(dola.in_words(n), results.of("own", way="alone", nodes=n, l2=MAIN)) for n in reversed(NODES[1:])]
+    alone = {l2: [results.of("own", way="alone", nodes=n, l2=l2) for n in NODES[1:]] for l2 in LAMBDAS}
+    unmixed = [("64 nodes", alone[MAIN][1]), ("4 nodes", alone[MAIN][0]), ("1 node", printed[dola.NOISELESS, 1])]
     few = results.of("own", way="printed", columns=FEW.columns, epsilon=1.0)
-    unmixed = "It is higher with fewer nodes if nodes do not mix, so that each learns from its own share alone"
-    guessing = f"As printed, with {FEW.columns} columns, one node at eps = 1 is better than guessing by 10 points"
+    apart = "It is higher with fewer nodes if nodes do not mix, so that each learns from its own share alone"
+    guessing = f"As printed, with {FEW.columns} columns and lambda = 1, one node at eps = 1 is better than guessing"
     weaker = [Pair(noisy[e, n], printed[e, n], printed[e / 10, n]) for e, n in noisy if e > EPSILONS[-1]]
     claims = [
-        fewer_nodes(results, MAIN),
-        ordered(unmixed, [*alone, (dola.in_words(1), printed[dola.NOISELESS, 1])], unit=" %", seen_in="nodes"),
+        *fewer_nodes(results, MAIN),
+        ordered(apart, unmixed, unit=" %", seen_in="nodes"),
         ask(
             "Without noise accuracy is at least that of Table 1",
             [Pair(dola.in_words(n), printed[dola.NOISELESS, n], TABLE_1[dola.NOISELESS, n]) for n in NODES],
@@ -69,7 +74,7 @@ def judge(results: Results) -> Judgement:
             [Pair(words, printed[key], TABLE_1[key]) for key, words in noisy.items()],
             text="Table 1: 50.36 to 82.51 %",
         ),
-        ask(guessing, [Pair("", few, 50.0)], 10),
+        ask(guessing, [Pair("", few, 50.0)]),
         ask(
             "One release of each node's mean gradient, clipped in the L1 norm, is above Table 1",
             [Pair(words, release[key], TABLE_1[key]) for key, words in noisy.items()],
@@ -80,18 +85,19 @@ def judge(results: Results) -> Judgement:
         return " / ".join(f"{printed[epsilon, nodes].mean():.1f}" for nodes in NODES)
 
     signal, noise, fewest = (results.facts[name] for name in ("signal", "noise", "few"))
-    apart = ", ".join(f"{words} {values.mean():.1f}" for words, values in alone)
+    own = "; ".join(f"{four.mean():.1f} / {many.mean():.1f} at lambda = {l2:g}" for l2, (four, many) in alone.items())
     headlines = [
         headline(
             "Accuracy without noise is higher the fewer the nodes",
             place="Table 1",
             text="82.51 / 74.64 / 65.72 % with 1, 4 and 64 nodes (the prose has 88.74 for the first)",
-            ours=f"{numbers(dola.NOISELESS)} % (lambda = {MAIN:g}); without mixing {apart}",
-            why="Nodes that mix read the same documents together, however many they are; what is left is the noise of "
-            "the last steps, which depends on lambda. Nodes that do not mix learn from their own share alone, and "
-            "lose accuracy the more of them there are.",
-            claims=[claims[0]],
-            sweep={f"lambda = {l2:g}": [fewer_nodes(results, l2)] for l2 in LAMBDAS},
+            ours=f"{numbers(dola.NOISELESS)} % (lambda = {MAIN:g}); 4 / 64 nodes that do not mix {own}",
+            why="Nodes that mix read the same documents together, however many they are, so that accuracy stays what "
+            "it is; the few tenths that are lost with 64 nodes at small lambda are the noise of the last steps, of "
+            "which there are fewer. A fall by points is that of nodes which learn from their own share alone, as if "
+            "they did not mix; the text's share of 1,562 documents a node is five times ours, and should lose less.",
+            claims=claims[:2],
+            sweep={f"lambda = {l2:g}": fewer_nodes(results, l2) for l2 in LAMBDAS},
             seen_in="nodes",
         ),
         headline(
@@ -100,11 +106,11 @@ def judge(results: Results) -> Judgement:
             text="82.51 / 74.64 / 65.72 % at eps = 1, 75.69 / 64.81 / 50.36 % at 0.01",
             ours=f"as printed {numbers(1.0)} % at eps = 1, {numbers(0.01)} % at 0.01; guessing has 50",
             why="Impossible as printed, whatever lambda: noise gathers to 2 sqrt(2) d / (lambda eps sqrt(N)) in the "
-            f"mean of all nodes, and N documents whose mean has length {signal:.2f} make a model of about "
+            f"mean of all nodes, and N documents whose mean has length {signal:.2f} make a model no longer than "
             f"{signal:.2f} / lambda. At eps = 1 the two are as {noise:.2f} to {signal:.2f} with {PRINTED.columns} "
             f"columns, as {8**0.5 * 47_236 / 1e5**0.5:,.0f} with the text's 47,236 and 100,000 documents; with "
-            f"{FEW.columns} columns as {fewest:.2f}, and there the method as printed has {few.mean():.1f} %.",
-            claims=[claims[3], claims[5]],
+            f"{FEW.columns} columns as {fewest:.2f}, and there it has {few.mean():.1f} % (lambda = 1).",
+            claims=[claims[4], claims[6]],
             sweep={f"lambda = {l2:g}": [free(results, l2)] for l2 in LAMBDAS},
             seen_in="table",
         ),
@@ -124,12 +130,7 @@ def _figures(results: Results) -> list[Figure]:
         name = {"printed": "mixing", "alone": "alone"}.get(str(row.factors["way"]))
         return f"{name}, lambda = {row.factors['l2']:g}" if name else ways.get(str(row.factors["way"]))
 
-    every = Results(
-        [
-            *text,
-            *(row for row in results.rows if row.factors["columns"] != FEW.columns or row.factors["way"] == "release"),
-        ]
-    )
+    every = Results([*text, *results.rows])
     axes: dict[str, Any] = {"x": "nodes", "x_label": "number of nodes", "y": "test accuracy (%)", "log_x": True}
     range_of, free_title = "Nodes that mix and nodes that do not, over a range of lambda.", "Accuracy without noise"
     of = "Mean accuracy of the nodes' own models on documents not learnt from."
