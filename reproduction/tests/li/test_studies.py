@@ -109,6 +109,20 @@ def test_one_release_costs_its_epsilon_once_and_without_noise_is_the_mean_gradie
     assert np.all(accuracies.accuracy(np.broadcast_to(mean, (1, 2, 6)), test) > 60)
 
 
+def test_small_runs_have_a_row_for_each_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("EXAMPLES", (40, 40)), ("SEEDS", (2, 2))):
+        monkeypatch.setattr(synthetic, name, value)
+        monkeypatch.setattr(minibatch, name, value)
+    rows = synthetic.run((4, 0.1, True, 0))
+    assert [row.factors["judged"] for row in rows] == ["own", "mixture"]
+    assert all(row.measures["final"].shape == (2,) and np.all(row.measures["idle"] > 0) for row in rows)
+    monkeypatch.setattr(minibatch, "EPSILONS", (0.0, 1.0))
+    rows = minibatch.run((minibatch.BALL, 5, 10.0, True, 0))
+    assert [row.factors["epsilon"] for row in rows] == [0.0, 1.0] * 2
+    for free, noisy in (rows[:2], rows[2:]):
+        assert not np.array_equal(free.measures["final"], noisy.measures["final"])
+
+
 def test_variance_ratio_has_the_interval_of_the_f_distribution() -> None:
     a, b = np.random.default_rng(2).normal(size=(2, 21)) * np.array([[3.0], [1.0]])
     found = minibatch.variance_ratio(a, b)
@@ -132,7 +146,12 @@ def regrets(level: Callable[[synthetic.Setting, int, float], float], idle: float
             for nodes in synthetic.NODES:
                 for epsilon in synthetic.EPSILONS if nodes == 64 else (0.1,):
                     final = level(setting, nodes, epsilon) + 0.001 * JITTER
-                    found = {"final": final, "idle": idle + 0 * JITTER, "penalised": 1e4 + JITTER}
+                    found = {
+                        "final": final,
+                        "idle": idle + 0 * JITTER,
+                        "penalised": 1e4 + JITTER,
+                        "penalised_idle": idle + JITTER,
+                    }
                     curve = {"regret": final[:, None], "examples": np.array([10.0])}
                     rows.append(Row({"nodes": nodes, "epsilon": epsilon, **setting._asdict()}, found | curve))
     return Results(rows)

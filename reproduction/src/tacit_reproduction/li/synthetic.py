@@ -50,7 +50,8 @@ def run(task: tuple[int, float, bool, int]) -> list[Row]:
             )
             found = dola.measured(done, POINTS[quick])
             if setting == WITH_PENALTY and nodes == MANY:
-                found["penalised"] = done.regret(1).per_agent_round[:, -1]
+                penalised = done.regret(1).per_agent_round[:, -1]
+                found |= {"penalised": penalised, "penalised_idle": 1 - (done.average_loss() - penalised)}
             rows.append(Row({"nodes": nodes, "epsilon": epsilon, **setting._asdict()}, found))
     return rows
 
@@ -95,7 +96,8 @@ def judge(results: Results) -> Judgement:
     settings = [Setting(*(row.factors[name] for name in Setting._fields)) for row in many.rows]  # type: ignore[arg-type]
     swept = {setting.words(): claims_at(results, setting) for setting in settings}
     main = claims_at(results, MAIN)
-    penalised, plain, idle = (_of(results, WITH_PENALTY, MANY, STRONG, name) for name in ("penalised", "final", "idle"))
+    measures = ("penalised", "penalised_idle", "final")
+    penalised, idle, plain = (_of(results, WITH_PENALTY, MANY, STRONG, name) for name in measures)
     own = judged(
         "With the penalty lambda/2 ||w||^2 of noisy models counted, regret at eps = 0.01 is below never learning's",
         Pair(WITH_PENALTY.words(), penalised, idle),
@@ -130,13 +132,15 @@ def judge(results: Results) -> Judgement:
     return Judgement([*main.values(), own], headlines, _figures(results))
 
 
+NOISE = 2 * dola.DIMENSIONS**0.5 / STRONG
 WHY = {
     "privacy": "Noise falls with eps. A model before noise is no longer than the ball allows, so that two levels which "
     "both drown what was learnt look alike there.",
     "low": "The text gives no lambda, no network and no measure of low, which is taken to be below the zero model, "
-    f"which needs no data. In round t noise has scale {2 * dola.DIMENSIONS**0.5 / STRONG:,.0f} / (lambda t) in each "
-    "coordinate, and models have length 1 / sqrt(lambda) at most: only averaging over nodes and rounds can bring "
-    "learning back.",
+    "which needs no data. In round t a node learns a step of length 1 / (lambda t) at most and adds noise of scale "
+    f"{NOISE:,.0f} / (lambda t) in each coordinate, whatever lambda; averaged over {MANY} nodes that is still "
+    f"{NOISE / MANY**0.5:.0f} times the step. Before noise such a model is a point of the ball by chance, about as good "
+    "as the zero model; with noise it is worse.",
     "nodes": "With the same examples more nodes mean fewer rounds, hence larger steps and more noise at the end, but "
     "also averages of more noisy values: which of the two wins depends on what the text leaves open.",
 }
