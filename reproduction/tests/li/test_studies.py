@@ -110,7 +110,7 @@ def test_one_release_costs_its_epsilon_once_and_without_noise_is_the_mean_gradie
 
 
 def test_small_runs_have_a_row_for_each_cell(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("EXAMPLES", (40, 40)), ("SEEDS", (2, 2))):
+    for name, value in (("EXAMPLES", (80, 80)), ("SEEDS", (2, 2))):
         monkeypatch.setattr(synthetic, name, value)
         monkeypatch.setattr(minibatch, name, value)
     rows = synthetic.run((4, 0.1, True, 0))

@@ -139,7 +139,7 @@ WHY = {
     "low": "The text gives no lambda, no network and no measure of low, which is taken to be below the zero model, "
     "which needs no data. In round t a node learns a step of length 1 / (lambda t) at most and adds noise of scale "
     f"{NOISE:,.0f} / (lambda t) in each coordinate, whatever lambda; averaged over {MANY} nodes that is still "
-    f"{NOISE / MANY**0.5:.0f} times the step. Before noise such a model is a point of the ball by chance, about as good "
+    f"{NOISE / MANY**0.5:.0f} times the step. Before noise such a model is a random point of the ball, about as good "
     "as the zero model; with noise it is worse.",
     "nodes": "With the same examples more nodes mean fewer rounds, hence larger steps and more noise at the end, but "
     "also averages of more noisy values: which of the two wins depends on what the text leaves open.",
