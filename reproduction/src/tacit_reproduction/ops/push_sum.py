@@ -203,5 +203,5 @@ partition and order of samples, the same for all methods.""",
     )
 
 
-OCCUPANCY = _study("ops-occupancy", "Online push-sum on Room Occupancy", 3, OCCUPANCY_FULL, OCCUPANCY_QUICK)
-SUSY = _study("ops-susy", "Online push-sum on SUSY", 7, SUSY_FULL, SUSY_QUICK)
+OCCUPANCY = _study("ops-occupancy", "Online push-sum on Room Occupancy", 5, OCCUPANCY_FULL, OCCUPANCY_QUICK)
+SUSY = _study("ops-susy", "Online push-sum on SUSY", 8, SUSY_FULL, SUSY_QUICK)
