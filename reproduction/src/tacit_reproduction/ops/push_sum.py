@@ -59,8 +59,8 @@ SAID = {
 }
 WHY = {
     "main": "Links that DOL-Symm drops still carry models, and push-sum undoes their bias, which DOL-Asymm keeps.",
-    "size": "A bound of 2 leaves open how many neighbours a node has: where most have one the network is all but a "
-    "cycle, in which news of other nodes takes long, the longer the more there are.",
+    "size": "A bound of 2 leaves open how many neighbours a node has. Where they have one or two by chance, shares of "
+    "the mass are unequal, and a node's step is divided by its mass; with as many each that falls away or nearly so.",
     "density": "More links bring the nodes' models together sooner.",
     "fraction": "What is dealt out at random has one best model for all; a cluster has one of its own.",
     "local": "Samples of one kind teach all nodes; clusters teach their node alone.",
@@ -94,7 +94,9 @@ def judge(design: Design, results: Results) -> Judgement:
         return main.of("average", method=method, fraction=fraction)
 
     def pairs(first: str, *others: str) -> list[Pair]:
-        return [Pair(f"{m}, {PERCENT[f]}", average(first, f), average(m, f)) for m in others for f in FRACTIONS]
+        return [
+            Pair(f"{first} and {m}, {PERCENT[f]}", average(first, f), average(m, f)) for m in others for f in FRACTIONS
+        ]
 
     def ask(about: str, claim: str, asked: Pair | list[Pair], limit: float = 0.0) -> Claim:
         said = f"{places[about]}: {SAID[about]}" if about in places else ""
