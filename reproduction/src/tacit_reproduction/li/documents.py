@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit_reproduction.datasets.rcv1 import rcv1
-from tacit_reproduction.dola.samples import Samples
-from tacit_reproduction.dola.table import Representation
+from tacit_reproduction.li.dola import Samples
 
 ROUNDED_DOWN = 1 - 1e-6
 """Single precision must not lift a norm above 1: sensitivities count on it."""
+
+
+class Representation(NamedTuple):
+    """Representation of documents as rows."""
+
+    columns: int
+    keep: int | None = None
+    """Only the largest coordinates of each row; None: all of them."""
+
+    @property
+    def clip(self) -> float:
+        """L1 bound of a gradient: 1 where rows have L1 norm 1, else what a random direction of length 1 has."""
+        return 1.0 if self.keep is not None else math.sqrt(2 * self.columns / math.pi)
 
 
 class Documents(NamedTuple):
@@ -26,8 +40,7 @@ class Documents(NamedTuple):
     def represented(self, wanted: Representation) -> NDArray[np.float32]:
         """Return the rows of one representation, of norm 1 (L1 norm 1 where only some coordinates are kept).
 
-        Columns are singular directions in falling order, hence the first few are those of a narrower reduction, and
-        rows are scaled afterwards: it is what `rcv1(columns=..., keep=...)` gives, without solving for each anew.
+        Columns are singular directions in falling order, hence the first few are those of a narrower reduction.
         """
         x = self.x[:, : wanted.columns].astype(np.float64)
         if wanted.keep is not None:
@@ -38,12 +51,11 @@ class Documents(NamedTuple):
 
     def split(self, wanted: Representation) -> tuple[Samples, Samples]:
         """Return the training and the test part of one representation."""
-        x = self.represented(wanted)
-        return Samples(x[: self.training], self.y[: self.training]), Samples(
-            x[self.training :], self.y[self.training :]
-        )
+        x, last = self.represented(wanted), self.training
+        return Samples(x[:last], self.y[:last]), Samples(x[last:], self.y[last:])
 
 
+@functools.cache
 def load(columns: int) -> Documents:
     """Load RCV1 with this many columns; where it cannot be had the error says where it was looked for."""
     data = rcv1("public_svd", columns)

@@ -1,0 +1,163 @@
+"""DOLA as the studies of Li et al. run it: data, networks, noise, and the regret of the plain hinge.
+
+The text measures max(1 - y <w, x>, 0), in (6) of a node's own w before noise; a node of tacit predicts with b, the
+mixture of released values. Both are judged, and neither with the penalty lambda/2 ||w||^2 that the step 1/(lambda t)
+goes with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit import algorithms, objectives
+from tacit.algorithms.schedules import inverse
+from tacit.core.contract import Algorithm, Batch, Inbox, Key, Mechanism, Outbox, Params, Tree, View, unprotected
+from tacit.graphs import Graph, RandomMatching, complete
+from tacit.privacy import laplace, statement
+from tacit.results import Run
+from tacit.results.regret import regret_curve
+from tacit.streams import Stream, from_arrays
+from tacit_reproduction.study import finished_run
+from tacit_reproduction.table import Floats
+
+DIMENSIONS = 10
+FLIPPED = 0.05
+"""Share of labels that are wrong: the text does not say how it drew them, and without any the problem is too easy."""
+LIPSCHITZ = 1.0
+"""L: rows of length 1 at most have hinge gradients of length 1 at most, so that the clip changes nothing."""
+HINGE = objectives.hinge()
+NOISELESS = 0.0
+"""Level of epsilon in the tables that stands for no noise."""
+LAMBDAS = (0.1, 1.0, 10.0)
+
+JUDGED = {"own": "at w, before noise", "mixture": "at b, the mixture", "average": "at the average of b"}
+MIXING = {"pairs": "random pairs", "all": "all nodes average"}
+
+
+class Samples(NamedTuple):
+    """Rows of length 1 at most with labels -1 and +1."""
+
+    x: NDArray[np.float32]
+    y: NDArray[np.float32]
+
+
+def unit_ball(examples: int, seed: int) -> Samples:
+    """Draw points uniformly from the ball; the label tells the side of a random plane through 0, some are flipped."""
+    rng = np.random.default_rng([seed, examples])
+    normal = rng.standard_normal(DIMENSIONS)
+    x = rng.standard_normal((examples, DIMENSIONS))
+    # Rounding to single precision must not lift a length above 1.
+    x *= rng.random((examples, 1)) ** (1 / DIMENSIONS) * (1 - 1e-6) / np.linalg.norm(x, axis=1, keepdims=True)
+    y = np.where(x @ normal >= 0, 1, -1)
+    y[rng.random(examples) < FLIPPED] *= -1
+    return Samples(x.astype(np.float32), y.astype(np.float32))
+
+
+def dealt(samples: Samples, nodes: int, batch: int, seed: int, name: str) -> Stream:
+    """Deal samples out evenly at random; each is read in one round by one node. What makes no whole round is left."""
+    order = np.random.default_rng([seed, nodes]).permutation(len(samples.y))
+    holder = np.empty(len(order), np.int32)
+    holder[order] = np.arange(len(order)) % nodes
+    return from_arrays(
+        samples.x, samples.y, holder, batch=batch, exhausted="stop", shuffle_seed=seed, name=name, description=name
+    )
+
+
+def network(nodes: int, mixing: str) -> Graph:
+    """Return doubly stochastic weights over time: random pairs talk in each round, or all nodes average."""
+    return complete(nodes) if nodes == 1 or mixing == "all" else complete(nodes).with_dynamics(RandomMatching())
+
+
+def noise(epsilon: float) -> Mechanism:
+    """Return Laplace noise of scale S(t) / eps on the projected model, S(t) = 2 a_t sqrt(d) L / h (Lemmas 1 and 7)."""
+    return unprotected if epsilon == NOISELESS else laplace(epsilon, LIPSCHITZ, "l2", "model")
+
+
+def level(epsilon: float) -> str:
+    """Return "eps = 0.1" or "no noise"."""
+    return "no noise" if epsilon == NOISELESS else f"eps = {epsilon:g}"
+
+
+def in_words(nodes: int) -> str:
+    """Return "1 node" or "4 nodes"."""
+    return f"{nodes} node{'' if nodes == 1 else 's'}"
+
+
+def learner(l2: float, epsilon: float, judged: str = "mixture") -> Algorithm:
+    """Return DOLA with a_t = 1/(lambda t) in the ball of radius 1/sqrt(lambda), judged where `JUDGED` says.
+
+    The best model of a hinge loss with this penalty is never longer than the radius.
+    """
+    given, radius = (objectives.hinge(l2=l2), inverse(1 / l2)), l2**-0.5
+    if judged == "average":
+        return algorithms.distributed_minibatch(*given, noise(epsilon), radius)
+    noisy = algorithms.distributed_online(*given, noise(epsilon), radius)
+    return noisy if judged == "mixture" else _at_own(noisy, algorithms.distributed_online(*given, radius=radius))
+
+
+class _Both(NamedTuple):
+    mixed: Params
+    own: Params
+    """w: what the node would share if it added no noise. It holds data, so that such a run promises nothing."""
+
+
+def _at_own(noisy: Algorithm, bare: Algorithm) -> Algorithm:
+    """Return the method judged at w, as in (6) of the text; what is sent is what it was."""
+    phase, exact = noisy.phases[0], bare.phases[0]
+
+    def init(key: Key, params: Params, views: Mapping[str, View]) -> _Both:
+        return _Both(params, params)
+
+    def compute(key: Key, state: _Both, batch: Batch, view: View) -> tuple[_Both, Tree]:
+        gradient = exact.compute(key, state.mixed, batch, view)[1]
+        own = exact.emit(state.mixed, gradient, view)[1].message.private
+        return state._replace(own=own), phase.compute(key, state.mixed, batch, view)[1]
+
+    def emit(state: _Both, released: Tree, view: View) -> tuple[_Both, Outbox]:
+        return state, phase.emit(state.mixed, released, view)[1]
+
+    def absorb(key: Key, state: _Both, inbox: Inbox, view: View) -> _Both:
+        return state._replace(mixed=phase.absorb(key, state.mixed, inbox, view))
+
+    return noisy._replace(
+        name="distributed_online_before_noise",
+        init={"peer": init},
+        phases=(phase._replace(compute=compute, emit=emit, absorb=absorb),),
+        model=lambda state: state.own,
+        privacy=statement(unprotected),
+        continuation={},
+    )
+
+
+def simulated(algorithm: Algorithm, graph: Graph, streams: Mapping[int, Stream]) -> Run:
+    """Run over all seeds until the samples are read; the plain hinge is noted in every round."""
+    rounds = next(iter(streams.values())).rounds
+    assert rounds is not None  # streams end with their samples
+    return finished_run(
+        algorithm,
+        graph,
+        lambda seed: streams[seed],
+        rounds=rounds,
+        repeats=len(streams),
+        seed=min(streams),
+        record_every=rounds,
+        figures={"hinge": HINGE.loss},
+    )
+
+
+def measured(run: Run, points: int = 1) -> dict[str, Floats]:
+    """Return the regret of the plain hinge per node and round so far, at some rounds, against the ball's best model."""
+    curve = regret_curve(HINGE, run.streams, run.per_round["hinge"], None, points, within=run.within)
+    regret, average = curve.per_agent_round, np.asarray(run.per_round["hinge"], np.float64).mean(axis=1)
+    idle = 1 - (average - regret[:, -1])  # of the zero model, whose loss is 1
+    examples = np.asarray(curve.rounds * run.agents, np.float64)
+    return {"examples": examples, "regret": regret, "final": regret[:, -1], "idle": idle}
+
+
+def streams_of(draw: Callable[[int], Stream], seeds: int, first: int) -> dict[int, Stream]:
+    """Return the streams of all seeds; cells that share them share their comparators."""
+    return {seed: draw(seed) for seed in range(first, first + seeds)}

@@ -1,0 +1,194 @@
+"""Study `dola-synthetic`: regret by privacy and by number of nodes (Li et al., sec. 6, figure 1)."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from tacit_reproduction.figures import Figure, curves, dots
+from tacit_reproduction.li import dola
+from tacit_reproduction.study import Judgement, Study
+from tacit_reproduction.table import Floats, Results, Row
+from tacit_reproduction.verdict import Claim, Pair, below, headline, judged, ordered, shown
+from tacit_reproduction.workers import Crew
+
+NODES, EPSILONS = (1, 4, 64), (dola.NOISELESS, 1.0, 0.1, 0.01)
+MANY, MIDDLE, STRONG = 64, 0.1, 0.01
+"""Figure 1 (a) is of 64 nodes, figure 1 (c) of eps = 0.1."""
+EXAMPLES, SEEDS, POINTS = (100_000, 10_000), (20, 10), (6, 3)
+"""Of the full and of the quick form."""
+
+
+class Setting(NamedTuple):
+    """What the text leaves open."""
+
+    l2: float
+    mixing: str
+    judged: str
+
+    def words(self) -> str:
+        """Return "lambda = 1, random pairs, at w, before noise"."""
+        return f"lambda = {self.l2:g}, {dola.MIXING[self.mixing]}, {dola.JUDGED[self.judged]}"
+
+
+MAIN = Setting(1.0, "pairs", "own")
+"""Of the claims. Regret is defined at w in the text's (6); lambda is the middle of the range."""
+WITH_PENALTY = Setting(0.1, "pairs", "mixture")
+
+
+def run(task: tuple[int, float, bool, int]) -> list[Row]:
+    """Run everything with so many nodes and one lambda on the same streams: their comparators are solved for once."""
+    nodes, l2, quick, first = task
+    streams = dola.streams_of(
+        lambda seed: dola.dealt(dola.unit_ball(EXAMPLES[quick], seed), nodes, 1, seed, "unit ball"), SEEDS[quick], first
+    )
+    ways = ["pairs"] if nodes == 1 or (quick and l2 != MAIN.l2) else list(dola.MIXING)
+    rows = []
+    for setting in (Setting(l2, mixing, at) for mixing in ways for at in ("own", "mixture")):
+        for epsilon in EPSILONS if nodes == MANY else (MIDDLE,):
+            done = dola.simulated(
+                dola.learner(l2, epsilon, setting.judged), dola.network(nodes, setting.mixing), streams
+            )
+            found = dola.measured(done, POINTS[quick])
+            if setting == WITH_PENALTY and nodes == MANY:
+                penalised = done.regret(1).per_agent_round[:, -1]
+                found |= {"penalised": penalised, "penalised_idle": 1 - (done.average_loss() - penalised)}
+            rows.append(Row({"nodes": nodes, "epsilon": epsilon, **setting._asdict()}, found))
+    return rows
+
+
+def measure(team: Crew, quick: bool, first: int) -> Results:
+    """Run everything, few nodes first: these have the most rounds."""
+    tasks = [(nodes, l2, quick, first) for nodes in NODES for l2 in dola.LAMBDAS]
+    described = f"{EXAMPLES[quick]:,} points of the unit ball in {dola.DIMENSIONS} dimensions, anew for each seed."
+    return Results((row for part in team("running", run, tasks) for row in part), {"data": described})
+
+
+def _of(results: Results, setting: Setting, nodes: int, epsilon: float, measure: str = "final") -> Floats:
+    alone = setting._replace(mixing="pairs")  # one node mixes with nobody
+    return results.of(measure, nodes=nodes, epsilon=epsilon, **(setting if nodes > 1 else alone)._asdict())
+
+
+def claims_at(results: Results, setting: Setting) -> dict[str, Claim]:
+    """Return the claims of figure 1 in one setting."""
+    levels = [(dola.level(epsilon), _of(results, setting, MANY, epsilon)) for epsilon in EPSILONS]
+    nodes = [(dola.in_words(n), _of(results, setting, n, MIDDLE)) for n in NODES]
+    idle, where = _of(results, setting, MANY, STRONG, "idle"), f": {setting.words()}"
+    closer = "figure 1 (a): the non-private regret is the lowest, and the weaker the privacy the closer it is to that"
+    low = "figure 1 (a): low regret even at eps = 0.01 (that never learning is the measure of low is ours)"
+    fewer = "figure 1 (c): one node has the lowest regret, and the fewer nodes the lower it is"
+    rises, falls = "Regret is lowest without noise and rises as eps falls", "Regret is lower the fewer the nodes"
+    return {
+        "privacy": ordered(f"{rises}, {MANY} nodes{where}", levels, text=closer, seen_in="privacy"),
+        "low": judged(
+            f"At eps = {STRONG:g} regret is lower than that of never learning{where}",
+            Pair("DOLA against the zero model", levels[-1][1], idle),
+            below(),
+            text=low,
+            seen_in="lambda",
+        ),
+        "nodes": ordered(f"{falls}, eps = {MIDDLE:g}{where}", nodes, text=fewer, seen_in="nodes"),
+    }
+
+
+def judge(results: Results) -> Judgement:
+    """Return claims, headlines and figures."""
+    many = results.where(nodes=MANY, epsilon=STRONG)
+    settings = [Setting(*(row.factors[name] for name in Setting._fields)) for row in many.rows]  # type: ignore[arg-type]
+    swept = {setting.words(): claims_at(results, setting) for setting in settings}
+    main = claims_at(results, MAIN)
+    measures = ("penalised", "penalised_idle", "final")
+    penalised, idle, plain = (_of(results, WITH_PENALTY, MANY, STRONG, name) for name in measures)
+    own = judged(
+        "With the penalty lambda/2 ||w||^2 of noisy models counted, regret at eps = 0.01 is below never learning's",
+        Pair(WITH_PENALTY.words(), penalised, idle),
+        below(),
+        seen_in="lambda",
+        note=f"Without it {shown(plain)}",
+    )
+    finals, idles = ([_of(results, s, MANY, STRONG, m).mean() for s in settings] for m in ("final", "idle"))
+    why = {
+        "privacy": "The weaker the privacy, the closer regret is to the non-private one",
+        "low": "Regret is low even at eps = 0.01",
+        "nodes": "Fewer nodes have lower regret",
+    }
+    ours = {
+        "low": f"{min(finals):.3g} to {max(finals):.3g}, never learning {min(idles):.3g} to {max(idles):.3g}",
+        "privacy": main["privacy"].figure,
+        "nodes": main["nodes"].figure,
+    }
+    headlines = [
+        headline(
+            statement,
+            place="figure 1 (c)" if about == "nodes" else "figure 1 (a)",
+            text="curves, no numbers",
+            ours=ours[about],
+            why=WHY[about],
+            claims=[main[about]],
+            sweep={words: [there[about]] for words, there in swept.items()},
+            seen_in=main[about].seen_in,
+        )
+        for about, statement in why.items()
+    ]
+    return Judgement([*main.values(), own], headlines, _figures(results))
+
+
+NOISE = 2 * dola.DIMENSIONS**0.5 / STRONG
+WHY = {
+    "privacy": "Noise falls with eps. A model before noise is no longer than the ball allows, so that two levels which "
+    "both drown what was learnt look alike there.",
+    "low": "The text gives no lambda, no network and no measure of low, which is taken to be below the zero model, "
+    "which needs no data. In round t a node learns a step of length 1 / (lambda t) at most and adds noise of scale "
+    f"{NOISE:,.0f} / (lambda t) in each coordinate, whatever lambda; averaged over {MANY} nodes that is still "
+    f"{NOISE / MANY**0.5:.0f} times the step. Before noise such a model is a random point of the ball, about as good "
+    "as the zero model; with noise it is worse.",
+    "nodes": "With the same examples more nodes mean fewer rounds, hence larger steps and more noise at the end, but "
+    "also averages of more noisy values: which of the two wins depends on what the text leaves open.",
+}
+
+
+def _figures(results: Results) -> list[Figure]:
+    def place(row: Row) -> str:
+        return f"{dola.JUDGED[str(row.factors['judged'])]}, {dola.MIXING[str(row.factors['mixing'])]}"
+
+    def noise(row: Row) -> str:
+        return dola.level(float(row.factors["epsilon"]))
+
+    def penalty(row: Row) -> str:
+        return f"lambda = {row.factors['l2']:g}"
+
+    many, few = results.where(nodes=MANY), results.where(epsilon=MIDDLE)
+    like = "Drawn like figure 1 (a), on logarithmic axes; regret of the plain hinge."
+    axes: dict[str, Any] = {"y": "regret per node and round", "log_x": True, "log_y": True, "panels": place}
+    by_nodes: dict[str, Any] = {"x": "nodes", "x_label": "number of nodes", "lines": penalty}
+    examples: dict[str, Any] = {"at": "examples", "x": "examples read by all nodes", "lines": noise}
+    title = f"Regret and privacy, {MANY} nodes, lambda = {MAIN.l2:g}"
+    by_lambda = f"Regret by lambda, {MANY} nodes"
+    open_range = "At the end of the runs, over the range of what the text leaves open."
+    end = f"At the end of figure 1 (c), eps = {MIDDLE:g}, over that range; one node mixes with nobody."
+    return [
+        curves(many.where(l2=MAIN.l2), "privacy", title, like, "regret", **examples, **axes),
+        dots(many, "lambda", by_lambda, open_range, "final", x="l2", x_label="lambda", lines=noise, **axes),
+        dots(few, "nodes", "Regret by number of nodes", end, "final", **by_nodes, **axes),
+    ]
+
+
+STUDY = Study(
+    name="dola-synthetic",
+    title="Private distributed online learning on synthetic data",
+    source="Li et al., sec. 6, figure 1",
+    minutes=6,
+    measure=measure,
+    judge=judge,
+    tabled=("final", "idle", "penalised"),
+    method=f"""
+Points uniform in the ball, labelled by a random plane, {dola.FLIPPED:.0%} of the labels flipped; the same examples are
+dealt out evenly over 1, 4 or 64 nodes, and each is read in one round. a_t = 1/(lambda t) and noise of scale
+2 a_t sqrt(d) L / eps as in the text, models in the ball of radius 1/sqrt(lambda). Each record is read once and all that
+a node keeps is made of released values, so that eps holds for each record over the whole run.
+
+The text gives neither lambda nor the network beyond "doubly stochastic": lambda is 0.1, 1 and 10, and in each round
+either random pairs or all nodes average (the quick form: all nodes at lambda = {MAIN.l2:g} only). Its loss is the plain
+hinge max(1 - y <w, x>, 0), and so is ours; its regret (6) is of w before noise, while a node that promises privacy
+predicts with b, the mixture of released values: both are shown. They are compared with the best fixed model of the
+ball, solved for on all the data.""",
+)

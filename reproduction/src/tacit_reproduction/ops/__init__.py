@@ -1,0 +1,1 @@
+"""OPS paper: online push-sum where trust goes one way."""

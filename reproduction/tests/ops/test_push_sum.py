@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit_reproduction.ops import runs
+from tacit_reproduction.ops.push_sum import (
+    OCCUPANCY_FULL,
+    OCCUPANCY_QUICK,
+    SUSY_FULL,
+    SUSY_QUICK,
+    judge,
+    measure,
+    wanted,
+)
+from tacit_reproduction.ops.runs import FRACTIONS, METHODS, Network, Task, deal_out, losses, run, stream
+from tacit_reproduction.table import Results, Row
+from tacit_reproduction.verdict import Verdict
+
+ROUNDS, SEEDS = 12, 8
+Level = Callable[[str, Network, float], float]
+
+
+@pytest.fixture
+def blobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two blobs instead of the data."""
+    rng = np.random.default_rng(0)
+    y = np.where(rng.random(60) < 0.5, 1, -1).astype(np.float32)
+    data = SimpleNamespace(x=(rng.normal(size=(60, 3)) + 0.8 * y[:, None]).astype(np.float32), y=y, description="two")
+    monkeypatch.setattr(runs, "load", lambda name: data)
+    monkeypatch.setattr("tacit_reproduction.ops.push_sum.load", lambda name: data)
+    deal_out.cache_clear()
+
+
+TINY = OCCUPANCY_QUICK._replace(
+    main=Network(5, 2), sizes=(4, 5), dense=(Network(5, 1), Network(5, 2)), seeds=2, tuning_seeds=1, ratio=4.0
+)
+TASK = Task(TINY._replace(starts={"OPS": 0.5}), "OPS", TINY.main, 3)
+
+
+@pytest.mark.usefixtures("blobs")
+def test_every_sample_is_dealt_once_and_methods_meet_the_same_ones() -> None:
+    for fraction in FRACTIONS:
+        held = np.bincount(deal_out("any", 5, fraction, 0), minlength=5)
+        assert held.sum() == 60
+        assert held.min() > 0
+    assert np.ptp(np.bincount(deal_out("any", 5, 1.0, 0))) <= 1
+    again = [stream(TASK._replace(method=method), 0.5, 3).chunk(0, ROUNDS).x for method in ("OPS", "COL")]
+    np.testing.assert_array_equal(*again)
+    assert np.all(again[0][..., -1] == 1)
+
+
+@pytest.mark.usefixtures("blobs")
+def test_push_sum_is_that_of_its_equations() -> None:
+    found = losses(TASK, 1.0, 0.5, 3, 1)[0]
+    graph = runs.random_digraph(5, 2, seed=10).with_weights("sender")
+    weights, batch = graph.matrix(1).toarray(), stream(TASK, 1.0, 3).chunk(0, ROUNDS)
+    x, y = np.asarray(batch.x, np.float64).reshape(ROUNDS, 5, 4), np.asarray(batch.y, np.float64).reshape(ROUNDS, 5)
+    value, mass = np.zeros((5, 4)), np.ones(5)
+    for t in range(ROUNDS):
+        model = value / mass[:, None]
+        margin = y[t] * (x[t] * model).sum(axis=1)
+        loss = np.log1p(np.exp(-margin)) + 5e-5 * (model**2).sum(axis=1)
+        assert found[t] == pytest.approx(loss.mean(), rel=1e-4)
+        gradient = -(y[t] / (1 + np.exp(margin)))[:, None] * x[t] + 1e-4 * model
+        value, mass = weights @ (value - 0.5 * gradient), weights @ mass
+
+
+@pytest.mark.usefixtures("blobs")
+def test_a_run_ends_at_its_average_and_chooses_its_step_on_other_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int]] = []
+
+    def counted(task: Task, fraction: float, step: float, first: int, seeds: int) -> Any:
+        asked.append((first, seeds))
+        return np.full((seeds, ROUNDS), 0.3 + np.log2(step) ** 2)
+
+    monkeypatch.setattr(runs, "losses", counted)
+    found = run(TASK)
+    assert set(asked) == {(503, 1), (3, 2)}
+    np.testing.assert_allclose(found[0.5]["average"], found[0.5]["running"][:, -1])
+    assert set(found[1.0]["step"]) == {0.5}  # of 0.5, 2 and 0.125 the nearest to 1
+    for design in (OCCUPANCY_FULL, OCCUPANCY_QUICK, SUSY_FULL, SUSY_QUICK):
+        assert max(design.seeds, design.tuning_seeds) < runs.TUNING_OFFSET
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("blobs")
+def test_a_study_of_two_blobs_has_every_cell() -> None:
+    found = measure(
+        TINY._replace(ratio=16.0),
+        TINY._replace(ratio=16.0),
+        lambda what, do, tasks: [do(task) for task in tasks],
+        True,
+        0,
+    )
+    assert len(found.rows) == 2 * (len(METHODS) + 2 * 3 + 2)
+    assert len(judge(TINY, found).headlines) == 4
+
+
+def table(level: Level) -> Results:
+    """A table of the full form, in which every cell has the loss that `level` says, give or take a little."""
+    noise = 0.001 * np.random.default_rng(0).normal(size=(SEEDS, 1))
+    rows = []
+    for sweep, method, network in wanted(OCCUPANCY_FULL):
+        for fraction in FRACTIONS:
+            curve = level(method, network, fraction) + noise * np.ones((1, ROUNDS))
+            measures = {"rounds": np.arange(1, ROUNDS + 1), "running": curve, "average": curve[:, -1]}
+            rows.append(Row({"sweep": sweep, "method": method, **network._asdict(), "fraction": fraction}, measures))
+    return Results(rows)
+
+
+def as_the_text_says(method: str, network: Network, fraction: float) -> float:
+    level = {"COL": 0.3, "OPS": 0.4, "DOL-Symm": 0.6, "DOL-Asymm": 0.7, "Local OGD": 0.9}[method]
+    clusters = (0.05 if method == "Local OGD" else 0.1) * (fraction < 1)
+    return level + clusters + (0.02 / network.neighbours - 0.001 * network.nodes if method == "OPS" else 0)
+
+
+def verdicts(level: Level) -> list[Verdict]:
+    return [each.verdict for each in judge(OCCUPANCY_FULL, table(level)).headlines]
+
+
+def test_all_holds_on_a_table_as_the_text_has_it() -> None:
+    found = judge(OCCUPANCY_FULL, table(as_the_text_says))
+    assert all(claim.holds for claim in found.claims), [claim for claim in found.claims if not claim.holds]
+    assert {each.verdict for each in found.headlines} == {"reproduced"}
+    assert [claim.ours for claim in found.claims] == [False] * 7 + [True] * 2
+    assert len(judge(SUSY_FULL._replace(degrees=OCCUPANCY_FULL.degrees), table(as_the_text_says)).headlines) == 4
+
+
+def shifted(amount: float, where: Callable[[str, Network, float], bool]) -> Level:
+    return lambda method, network, f: as_the_text_says(method, network, f) + amount * where(method, network, f)
+
+
+@pytest.mark.parametrize(
+    ("level", "position"),
+    [
+        (shifted(-0.5, lambda method, network, f: method == "DOL-Symm"), 0),
+        (shifted(0.3, lambda method, network, f: method == "COL"), 0),
+        (shifted(0.1, lambda method, network, f: network == Network(20, 19) and method == "OPS"), 2),
+        (shifted(-0.2, lambda method, network, f: f < 1 and method == "OPS"), 3),
+    ],
+)
+def test_a_result_that_is_not_there_is_refuted(level: Level, position: int) -> None:
+    assert verdicts(level)[position] == "refuted"
+
+
+def test_size_that_does_harm_in_one_reading_of_the_degree_depends_on_it() -> None:
+    chains = shifted(0.1, lambda method, network, f: network.nodes == 20 and network[1:] == (2, False))
+    assert verdicts(chains)[1] == "depends on an open setting"
+    everywhere = partial(shifted(0.1, lambda method, network, f: network.nodes == 20 and network.neighbours <= 2))
+    assert verdicts(everywhere)[1] == "refuted"
