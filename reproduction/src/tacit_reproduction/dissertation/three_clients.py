@@ -18,7 +18,7 @@ from tacit_reproduction.dissertation.growth import jackknife
 from tacit_reproduction.figures import Figure, curves, dots
 from tacit_reproduction.study import Judgement, Study, finished_run, over
 from tacit_reproduction.table import Floats, Results, Row
-from tacit_reproduction.verdict import Claim, Headline, Pair, below, brief, fact, headline, judged, within
+from tacit_reproduction.verdict import Claim, Pair, below, brief, fact, headline, judged, within
 
 CLIENTS, DIMENSIONS, ROUNDS, GAMMA, EPSILON = 3, 5, 50, 0.1, 0.1
 WEIGHTS = np.array([[0.2, 0.5, 0.3], [0.2, 0.4, 0.4], [0.8, 0.1, 0.1]])
@@ -124,24 +124,21 @@ def judge(results: Results) -> Judgement:
         noise: judged(
             f"All clients reach one vector, {words}: they end within {GONE:g} of the distance of their own starts",
             [Pair(WORDS[start], apart(models[noise, start][:, -1]) / begun) for start in STARTS],
-            below(GONE),
+            below(GONE), seen_in="components",
             text="figures 2.1 and 2.2: every component of every client goes to that of one vector",
-            seen_in="components",
         )
         for noise, words in READINGS.items()
-    }
+    }  # fmt: skip
     differ = {
         noise: judged(
             f"That vector differs from run to run as much as the text's do, {words}: within a factor of 2",
             [Pair(WORDS[s], np.log2(scatter(ends[noise, s]) + 1e-12), np.log2(theirs[s])) for s in STARTS],
-            within(1.0),
-            unit=" (log2)",
+            within(1.0), unit=" (log2)", seen_in="vectors",
             text="section 2.4: the vector varies with each iteration; the first run's is off the mean of 50 by "
             f"{theirs['uniform']:.2f} and {theirs['own']:.2f} per component (root mean square; uniform, own starts)",
-            seen_in="vectors",
         )
         for noise, words in READINGS.items()
-    }
+    }  # fmt: skip
     same, rate = _same(models), _rate(results)
     epsilon, delta = results.of("booked", noise="scaled", start="own")
     private = fact(
@@ -151,50 +148,9 @@ def judge(results: Results) -> Judgement:
         "cannot hide values near its ends",
         "Theorem 2",
     )
-    claims = [*agree.values(), *differ.values(), same, rate, private]
-    return Judgement(claims, _headlines(ends, agree, differ, same, rate), _figures(results, models, ends))
-
-
-Models = dict[tuple[str, str], Floats]
-
-
-def _same(models: Models) -> Claim:
-    def left(noise: str) -> Floats:
-        distance = np.linalg.norm(models[noise, "uniform"] - models[noise, "own"], axis=-1).max(axis=-1)
-        return np.asarray(distance[:, -1] / distance[:, 0])
-
-    theirs = np.linalg.norm(np.subtract(MEANS["uniform"], MEANS["own"]))
-    return judged(
-        f"Both starts lead to one vector: less than {GONE:g} of their distance is left",
-        [Pair(words, left(noise)) for noise, words in NOISES.items()],
-        below(GONE),
-        text="section 2.4: the clients converge to the global optimum regardless of the initialization",
-        seen_in="vectors",
-        note=f"The start is remembered, in the text's figures as in ours: its own two averages are {theirs:.2f} apart",
-    )
-
-
-def _rate(results: Results) -> Claim:
-    def slope(noise: str, start: str) -> Floats:
-        at, regret = (results.of(name, noise=noise, start=start) for name in ("rounds", "regret"))
-        return jackknife(at[at >= FITTED], regret[:, at >= FITTED])
-
-    return judged(
-        f"Reg_t / t falls like t^-1/2 or faster up to T = {ROUNDS}",
-        [Pair(f"{words}, {WORDS[start]}", slope(n, start), RATE) for n, words in NOISES.items() for start in STARTS],
-        below(),
-        text="section 2.4: the bound on Reg_t / t falls like t^-1/2; no regret was measured",
-        seen_in="regret",
-        note="Log-log slopes of the mean",
-    )
-
-
-def _headlines(
-    ends: Models, agree: dict[str, Claim], differ: dict[str, Claim], same: Claim, rate: Claim
-) -> list[Headline]:
     means = {where: f"[{' '.join(f'{x:.3f}' for x in found.mean(axis=0))}]" for where, found in ends.items()}
     spread = ", ".join(f"{brief(scatter(ends[n, 'uniform']).mean(), 2)} {words}" for n, words in READINGS.items())
-    return [
+    headlines = [
         headline(
             "All three clients reach one vector, and another one in each run",
             place="figures 2.1 and 2.2",
@@ -229,25 +185,55 @@ def _headlines(
             seen_in="regret",
         ),
     ]
+    return Judgement(
+        [*agree.values(), *differ.values(), same, rate, private], headlines, _figures(results, models, ends)
+    )
+
+
+Models = dict[tuple[str, str], Floats]
+
+
+def _same(models: Models) -> Claim:
+    def left(noise: str) -> Floats:
+        distance = np.linalg.norm(models[noise, "uniform"] - models[noise, "own"], axis=-1).max(axis=-1)
+        return np.asarray(distance[:, -1] / distance[:, 0])
+
+    theirs = np.linalg.norm(np.subtract(MEANS["uniform"], MEANS["own"]))
+    return judged(
+        f"Both starts lead to one vector: less than {GONE:g} of their distance is left",
+        [Pair(words, left(noise)) for noise, words in NOISES.items()],
+        below(GONE), seen_in="vectors",
+        text="section 2.4: the clients converge to the global optimum regardless of the initialization",
+        note=f"The start is remembered, in the text's figures as in ours: its own two averages are {theirs:.2f} apart",
+    )  # fmt: skip
+
+
+def _rate(results: Results) -> Claim:
+    def slope(noise: str, start: str) -> Floats:
+        at, regret = (results.of(name, noise=noise, start=start) for name in ("rounds", "regret"))
+        return jackknife(at[at >= FITTED], regret[:, at >= FITTED])
+
+    return judged(
+        f"Reg_t / t falls like t^-1/2 or faster up to T = {ROUNDS}",
+        [Pair(f"{words}, {WORDS[start]}", slope(n, start), RATE) for n, words in NOISES.items() for start in STARTS],
+        below(), seen_in="regret", note="Log-log slopes of the mean",
+        text="section 2.4: the bound on Reg_t / t falls like t^-1/2; no regret was measured",
+    )  # fmt: skip
 
 
 def _figures(results: Results, models: Models, ends: Models) -> list[Figure]:
     clients = Results(
-        Row(
-            {"component": f"component {k + 1}", "client": f"client {client + 1}"},
-            {"value": models["scaled", "own"][:, :, client, k], "rounds": np.arange(ROUNDS + 1)},
-        )
-        for k in range(DIMENSIONS)
-        for client in range(CLIENTS)
-    )
+        Row({"component": f"component {k + 1}", "client": f"client {client + 1}"},
+            {"value": models["scaled", "own"][:, :, client, k], "rounds": np.arange(ROUNDS + 1)})
+        for k in range(DIMENSIONS) for client in range(CLIENTS)
+    )  # fmt: skip
     shown = {(words, s): ends[n, s] for n, words in READINGS.items() for s in STARTS}
     for whose, found in (("text, mean of 50", MEANS), ("text, first run", FIRST)):
         shown |= {(whose, start): np.array([found[start]]) for start in STARTS}
     vectors = Results(
         Row({"start": WORDS[start], "whose": whose, "component": k + 1}, {"value": values[:, k]})
-        for (whose, start), values in shown.items()
-        for k in range(DIMENSIONS)
-    )
+        for (whose, start), values in shown.items() for k in range(DIMENSIONS)
+    )  # fmt: skip
     return [
         curves(clients, "components", "Every component of every client", "As figure 2.2: own starts.", "value",
                lines="client", panels="component", y="component of the model"),
