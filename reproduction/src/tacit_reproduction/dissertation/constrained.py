@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import Any
 
 import numpy as np
 
@@ -113,7 +114,7 @@ def judge(results: Results) -> Judgement:
             seen_in="spending",
         )
     ]
-    axes = {"lines": words, "x": "number of rounds T", "log_x": True}
+    axes: dict[str, Any] = {"lines": words, "x": "number of rounds T", "log_x": True}
     figures = [
         curves(by_season, "spending", "Spending beyond the budget", "Per agent, in sum of T rounds.",
                "overspent", y="overspent", log_y=True, **axes),
@@ -130,7 +131,7 @@ STUDY = Study(
     title="Private mirror descent with a budget for the long run",
     source="Dissertation, ch. 3",
     minutes=1,
-    measure=over(cells, functools.partial(budget.run, method=method, any_time=True), seeds=(20, 6)),
+    measure=over(cells, functools.partial(budget.run, method=method, any_time=True), seeds=(20, 12)),
     judge=judge,
     method=f"""
 {budget.DATA} Agents learn by exponentiated gradient. Step and damping are the text's,

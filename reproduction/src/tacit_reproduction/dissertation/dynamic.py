@@ -199,7 +199,7 @@ def judge(results: Results) -> Judgement:
             seen_in="path",
         )
     ]
-    axes = {
+    axes: dict[str, Any] = {
         "panels": "geometry",
         "log_y": True,
         "words": {0.0: "everybody present", MOST_AWAY: f"{MOST_AWAY:.0%} away"},

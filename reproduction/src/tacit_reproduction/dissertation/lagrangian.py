@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import Any
 
 import numpy as np
 
@@ -84,7 +85,7 @@ def judge(results: Results) -> Judgement:
         for row in plain.rows
         for name, key in (("spent beyond the budget", "overspent"), ("regret", "regret"))
     )
-    axes = {"lines": words, "x": "number of rounds T", "log_x": True, "log_y": True}
+    axes: dict[str, Any] = {"lines": words, "x": "number of rounds T", "log_x": True, "log_y": True}
     caption = f"Per agent, in sum of T rounds, V = {MAIN:g} sqrt T."
     figures = [
         curves(main, "regret", f"Regret, K = {SEASON}", f"{caption} Figure 4.1 has the bound.", "regret", **axes),
@@ -100,7 +101,7 @@ STUDY = Study(
     title="Private online Lagrangian descent with a budget for the long run",
     source="Dissertation, ch. 4",
     minutes=2,
-    measure=over(cells, functools.partial(budget.run, method=method, any_time=False), seeds=(20, 6)),
+    measure=over(cells, functools.partial(budget.run, method=method, any_time=False), seeds=(20, 12)),
     judge=judge,
     method=f"""
 {budget.DATA} alpha = max(T, V sqrt T) = V sqrt T, so that the step is 1 / (2 sqrt T) whatever V is, and V only

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tacit.core.contract import Algorithm, Clip, Inbox, Key, Objective, Outbox, Params, Tree, View, share
 from tacit.core.contract import Batch as Data
+from tacit.graphs import Graph, Periodic, Topology, k_regular, star_roles
 from tacit.privacy import gradient_parts
 from tacit.privacy.conversions import tight
 from tacit.privacy.spending import DELTA
@@ -21,8 +22,8 @@ from tacit.streams import Batch, Stream, from_function
 from tacit.streams.partition import label_shards
 from tacit_reproduction.datasets.mnist import mnist
 
-CLIENTS, SHARDS, VALIDATION = 10, 3, 0.1
-"""Shards of a client, about one digit each, and the share of its images that it keeps for validation."""
+CLIENTS, NEIGHBOURS, SHARDS, VALIDATION = 10, 4, 3, 0.1
+"""A client hears four and itself, each with weight 0.2, has three shards, and keeps a tenth of them for validation."""
 COMPONENT = Clip(0.5, "linf")
 """The text's bound: a component of a gradient changes by at most 1 (Dissertation, Definition 4)."""
 ORDERS = np.unique(np.geomspace(2, 1024, 60).astype(np.int64))
@@ -69,6 +70,20 @@ def client_stream(images: Images, batch: int, seed: int) -> Stream:
     return from_function(chunk, agents=CLIENTS, period=passes, data_size=passes * batch, name="mnist")
 
 
+def network(ring: bool, local: int, steps: int) -> Graph | Topology:
+    """Return who talks to whom: links are up after every `local` steps, and down after one more step at the end."""
+
+    def timed(graph: Graph) -> Graph:
+        table = np.zeros((steps + 1, graph.edges), bool)
+        table[local - 1 : steps : local] = True
+        return graph.with_dynamics(Periodic(table))
+
+    if ring:
+        return timed(k_regular(CLIENTS, NEIGHBOURS)).with_weights("receiver")
+    star = star_roles(CLIENTS)
+    return Topology(star.roles, {name: timed(graph) for name, graph in star.links.items()})
+
+
 def accuracies(objective: Objective, x: NDArray[np.uint8], y: NDArray[np.int32]) -> Callable[[Params], Any]:
     """Return clients' models, stacked -> (mean accuracy of the models, accuracy of the mean model) in per cent."""
     predict = objective.predict
@@ -92,7 +107,7 @@ class Walk(NamedTuple):
 
 
 def with_momentum(plain: Algorithm, step: float, momentum: float) -> Algorithm:
-    """Return `fedavg` with noise on the gradient and steps of momentum, which begin anew with every communication."""
+    """Return `fedavg` with noise on the gradient with steps of momentum, begun anew with every communication."""
     up, down = plain.phases
 
     def init(key: Key, params: Params, views: Mapping[str, View]) -> Walk:
@@ -131,7 +146,7 @@ def sampled_epsilon(multiplier: float, rate: float, steps: int, delta: float) ->
         terms = chosen + (order - at) * math.log1p(-rate) + at * math.log(rate) + at * (at - 1) / (2 * multiplier**2)
         divergence = steps * float(np.logaddexp.reduce(terms)) / (order - 1)
         exact.append(divergence + math.log1p(-1 / order) - math.log(delta * order) / (order - 1))
-    return min(exact)
+    return float(min(exact))
 
 
 def sampled_multiplier(rate: float, steps: int, epsilon: float, delta: float) -> float:
