@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -15,24 +13,11 @@ from scipy.optimize import linprog
 from tacit.core.contract import Noise
 from tacit_reproduction.dissertation import budget, constrained, dynamic, lagrangian, three_clients
 from tacit_reproduction.dissertation.growth import jackknife, sublinear
-from tacit_reproduction.study import Judgement, Study
 from tacit_reproduction.table import cells_of
 
 SEEDS = 12
 JITTER = np.random.default_rng(0).normal(size=SEEDS)
 EVEN = 1 + 0.01 * JITTER[:, None]
-
-
-def made_up(study: Study, cells: list[Any], measured: Callable[[Any], dict[str, Any]]) -> Judgement:
-    """Return what a study makes of a made-up table, as stored and read again."""
-    return study.judge(cells_of(cells, [measured(cell) for cell in cells]))
-
-
-def failing(judgement: Judgement) -> list[int]:
-    return [place for place, claim in enumerate(judgement.claims) if not claim.holds]
-
-
-# -- growth ------------------------------------------------------------------------------------------------------------
 
 
 def power(exponent: float) -> np.ndarray:
@@ -62,9 +47,6 @@ def test_growth_is_held_against_the_number_of_rounds(totals: np.ndarray, outcome
     assert sublinear("c", np.array([100.0, 400.0, 1600.0]), {"good": power(0.2), "this": totals}).outcome == outcome
 
 
-# -- three clients -----------------------------------------------------------------------------------------------------
-
-
 def clients(
     cell: three_clients.Cell, apart: float = 1e-4, remembered: float = 1e-3, slope: float = -0.6, far: float = 0.08
 ):
@@ -80,22 +62,6 @@ def clients(
         "regret": rounds**slope * EVEN,
         "booked": [0.1, 0.0] if cell.noise != "none" else [],
     }
-
-
-@pytest.mark.parametrize(
-    ("changes", "broken"),
-    [({}, []), ({"apart": 0.02}, [0, 1]), ({"far": 0.01}, [2, 3]), ({"remembered": 0.4}, [4]), ({"slope": -0.2}, [5])],
-)
-def test_three_clients_judge_what_the_text_says(changes: dict[str, float], broken: list[int]) -> None:
-    judgement = made_up(three_clients.STUDY, three_clients.cells(True), functools.partial(clients, **changes))
-    assert failing(judgement) == broken
-
-
-def test_features_have_length_one_and_become_alike() -> None:
-    batch = three_clients.stream(3).chunk(0, 50)
-    np.testing.assert_allclose(np.linalg.norm(batch.x, axis=-1), 1, rtol=1e-6)
-    assert np.abs(batch.x[-5:] - 5**-0.5).max() < 0.1 < np.abs(batch.x[:5] - 5**-0.5).max()
-    assert batch.x[:3][batch.y[:3] > 0].sum() > batch.x[:3][batch.y[:3] < 0].sum()
 
 
 @pytest.mark.parametrize("noise", ["scaled", "unscaled"])
@@ -120,16 +86,10 @@ def test_three_clients_run_from_their_starts_on_the_simplex() -> None:
     assert three_clients.apart(np.array([[0.0, 0], [3, 0], [0, 4]])) == pytest.approx(5)
 
 
-# -- budgets -----------------------------------------------------------------------------------------------------------
-
-
-def test_longer_horizons_begin_with_the_same_rounds_and_agents_have_their_own_season() -> None:
+def test_longer_horizons_begin_with_the_same_rounds() -> None:
     short, long = (budget.stream(3, rounds).chunk(0, 150) for rounds in (150, 230))
-    np.testing.assert_array_equal(short.price, long.price)
-    np.testing.assert_array_equal(short.gain, long.gain)
-    price = budget.stream(3, 230).chunk(0, 100).price[:, :, -1]
-    assert len(set(np.argmax(price, axis=0) // 10)) >= 8
-    assert price.max() > 1.4 * price.mean()
+    assert np.array_equal(short.price, long.price)
+    assert np.array_equal(short.gain, long.gain)
 
 
 def test_the_text_s_constants_hold_on_the_data() -> None:
@@ -173,24 +133,6 @@ def spending(cell: budget.Cell, rate: float = 0.5, epsilon: float = 0.3, knob: f
     return {"rounds": rounds, "loss": level * EVEN, "overspent": spent * EVEN, "booked": 1.0}
 
 
-@pytest.mark.parametrize("study", [constrained, lagrangian])
-def test_budgets_judge_growth_noise_and_knobs(study: Any) -> None:
-    def broken(**changes: float) -> list[str]:
-        judgement = made_up(study.STUDY, study.cells(True), functools.partial(spending, **changes))
-        return [judgement.claims[place].claim for place in failing(judgement)]
-
-    assert broken() == []
-    assert len(broken(rate=1.2)) >= 2
-    assert any("eps" in claim for claim in broken(epsilon=-0.3))
-    if study is lagrangian:
-        assert len(broken(knob=-0.1)) == 2
-    else:
-        assert len(broken(free=0.01)) == 1
-
-
-# -- a moving target ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", list(dynamic.GEOMETRIES))
 def test_the_best_model_of_a_round_is_the_target_itself(name: str) -> None:
     geometry = dynamic.GEOMETRIES[name]
@@ -227,10 +169,30 @@ def moving(cell: dynamic.Cell, slope: float = 0.9, growth: float = 0.5, away: fl
 
 
 @pytest.mark.parametrize(
-    ("changes", "broken"),
-    [({}, []), ({"slope": 2.0}, [1]), ({"growth": 1.2}, [1, 2]), ({"idle": 30.0}, [3])],
+    ("study", "measured", "changes", "broken"),
+    [
+        (three_clients, clients, {}, []),
+        (three_clients, clients, {"apart": 0.02}, [0, 1]),
+        (three_clients, clients, {"far": 0.01}, [2, 3]),
+        (three_clients, clients, {"remembered": 0.4}, [4]),
+        (three_clients, clients, {"slope": -0.2}, [5]),
+        (constrained, spending, {}, []),
+        (constrained, spending, {"rate": 1.2}, [0, 1, 3]),
+        (constrained, spending, {"epsilon": -0.3}, [2, 5]),
+        (constrained, spending, {"free": 0.01}, [4]),
+        (lagrangian, spending, {}, []),
+        (lagrangian, spending, {"rate": 1.2}, [0, 1]),
+        (lagrangian, spending, {"knob": -0.1}, [2, 3]),
+        (lagrangian, spending, {"epsilon": -0.3}, [5]),
+        (dynamic, moving, {}, []),
+        (dynamic, moving, {"slope": 2.0}, [1]),
+        (dynamic, moving, {"growth": 1.2}, [1, 2]),
+        (dynamic, moving, {"idle": 30.0}, [3]),
+    ],
 )
-def test_a_moving_target_is_judged_by_path_order_and_horizon(changes: dict[str, float], broken: list[int]) -> None:
-    found = failing(made_up(dynamic.STUDY, dynamic.cells(True), functools.partial(moving, **changes)))
-    assert set(broken) <= set(found)
-    assert bool(found) == bool(broken)
+def test_claims_follow_the_numbers(study: Any, measured: Any, changes: dict[str, float], broken: list[int]) -> None:
+    cells = study.cells(True)
+    judgement = study.judge(cells_of(cells, [measured(cell, **changes) for cell in cells]))
+    found = [place for place, claim in enumerate(judgement.claims) if not claim.holds]
+    assert found == broken
+    assert (judgement.headlines[0].verdict in ("reproduced", "direction only")) == (0 not in broken and 1 not in broken)

@@ -18,7 +18,7 @@ from tacit_reproduction.dissertation.growth import HOW, sublinear
 from tacit_reproduction.figures import curves
 from tacit_reproduction.study import Judgement, Study, over
 from tacit_reproduction.table import Results
-from tacit_reproduction.verdict import Pair, above, below, headline, judged
+from tacit_reproduction.verdict import Claim, Pair, above, below, headline, judged
 
 RELEASED = 16.0
 """Epsilon of the dual that is released: the noise is that of 16 records a round at eps = 1."""
@@ -59,50 +59,35 @@ def judge(results: Results) -> Judgement:
     """Return claims, headlines and figures."""
     by_round, by_season = (budget.with_regret(results, window) for window in (1, SEASON))
     rounds = by_season.rows[0].measures["rounds"]
-    noise = {"no noise": math.inf, "eps = 1": EPSILON}
-    kept = {(table, e): table.where(kind="kept", dual="private", epsilon=e)
-            for table in (by_round, by_season) for e in by_season.where(dual="private").levels("epsilon")}  # fmt: skip
-    regret, season = (
-        sublinear(claim, rounds, {words: kept[table, e].of("regret") for words, e in noise.items()}, **said)
-        for claim, table, said in (
-            (
-                "Regret against points that keep every round grows more slowly than T",
-                by_round,
-                {"text": "Theorem 1 of chapter 3, (3.5): O(V T / (eps max W_uu)), V clients", "seen_in": "regret"},
-            ),
-            ("So does regret against points that keep every season", by_season, {"seen_in": "season"}),
-        )
-    )
-    violation = sublinear(
-        "Spending beyond the budget grows more slowly than T",
-        rounds,
-        {words: kept[by_season, e].of("overspent") for words, e in noise.items()},
-        text="Theorem 1 of chapter 3: the constraint is broken by O(T^(-1/4)), on average",
-        seen_in="spending",
-        note="T^(-1/4) on average is T^(3/4) in sum",
-    )
+    private, released = (by_season.where(kind="kept", dual=dual) for dual in ("private", "released"))
+
+    def grows(claim: str, runs: Results, measure: str, **said: str) -> Claim:
+        found = {name: runs.of(measure, kind="kept", dual="private", epsilon=e)
+                 for name, e in (("no noise", math.inf), ("eps = 1", EPSILON))}  # fmt: skip
+        return sublinear(f"{claim} grows more slowly than T", rounds, found, **said)
+
+    regret = grows("Regret against points that keep every round", by_round, "regret", seen_in="regret",
+                   text="Theorem 1 of chapter 3, (3.5): O(V T / (eps max W_uu)), V clients")  # fmt: skip
+    violation = grows("Spending beyond the budget", by_season, "overspent", seen_in="spending",
+                      text="Theorem 1 of chapter 3: O(T^(-1/4)) on average, that is T^(3/4) in sum")  # fmt: skip
+    season = grows("Regret against points that keep every season", by_season, "regret", seen_in="season")
     noisier = rising(
-        "Regret rises as eps falls",
-        [runs for (table, _), runs in kept.items() if table is by_season],
-        "regret",
-        text="(3.5): the bound grows like 1 / eps; nothing was run",
-        seen_in="season",
-    )
+        "Regret rises as eps falls", [private.where(epsilon=e) for e in private.levels("epsilon")], "regret",
+        text="(3.5): the bound grows like 1 / eps; nothing was run", seen_in="season",
+    )  # fmt: skip
     free = judged(
         f"Mirror descent without the budget overspends by more than {OVERSPENT:g} per round",
         Pair("", by_season.of("overspent", kind="free")[:, -1] / rounds[-1], OVERSPENT),
-        above(),
-        seen_in="spending",
-    )
-    secret, released = kept[by_season, EPSILON], by_season.where(dual="released")
+        above(), seen_in="spending",
+    )  # fmt: skip
+    secret = private.where(epsilon=EPSILON)
     dual = judged(
         "A multiplier released with noise has less regret than a private one, at a small part of its total epsilon",
         Pair("per round", released.of("regret")[:, -1] / rounds[-1], secret.of("regret")[:, -1] / rounds[-1]),
-        below(),
-        seen_in="season",
+        below(), seen_in="season",
         note=f"Booked for a record over the run: {released.of('booked'):,.0f} where it is released, "
         f"{secret.of('booked'):,.0f} where it is private, as every release then depends on every record",
-    )
+    )  # fmt: skip
     headlines = [
         headline(
             "With a budget for the long run regret and violation are sublinear",
