@@ -40,6 +40,7 @@ def test_a_slope_is_that_of_the_mean_and_scatters_as_the_jackknife_has_it() -> N
         (power(1.3), "fails"),
         (-power(1.0), "holds"),
         (np.hstack([power(1.0)[:, :2], 1e-3 * JITTER[:, None]]), "holds"),  # from high to nothing
+        (np.hstack([-power(1.0)[:, :2], JITTER[:, None]]), "open"),  # on its way up
         (np.hstack([-power(1.0)[:, :2], power(1.0)[:, 2:]]), "fails"),  # too seldom above 0 for a slope, but above
     ],
 )

@@ -54,6 +54,6 @@ def _growth(name: str, horizons: Floats, totals: Floats) -> Pair:
         if np.isfinite(found).all():
             since = f" from T = {horizons[begin]:,.0f} on" if begin else ""
             return Pair(f"{name}, slope{since}", found, 1.0)
-    if end.low > 0:
+    if end.low > 0 or average[:, 0].mean() <= 0:  # above 0 for too short a time, or on its way up
         return Pair(f"{name}, per round at the end", average[:, -1])
     return Pair(f"{name}, per round at the end against the beginning", average[:, -1], average[:, 0])
