@@ -148,7 +148,7 @@ def test_a_run_has_regret_path_and_never_learning_by_speed() -> None:
     np.testing.assert_allclose(plain["ratio"], plain["regret"] / (150**0.5 * (1 + plain["length"])))
 
 
-def moving(cell: dynamic.Cell, slope: float = 0.9, growth: float = 0.5, away: float = 1.0, idle: float = 1e3):
+def moving(cell: dynamic.Cell, slope: float = 0.9, growth: float = 0.5, away: float = 1.0, idle: float = 1e6):
     length = cell.rounds * np.array(dynamic.SPEEDS) * np.ones((SEEDS, 1))
     even = 1 + 0.001 * JITTER[:, None]
     regret = cell.rounds**growth * (1 + 0.1 * length**slope) * (1 + away * cell.away) * even
