@@ -39,13 +39,13 @@ def classic_total(epsilon: float, delta: float, releases: int, decay: float = 1.
       Classic(epsilon=2.0, delta=8e-06)
     """
     check_classic(epsilon, delta)
-    growth, weight = _growth(releases, decay)
-    if epsilon * growth >= 1:
+    last = epsilon * decay ** (-(releases - 1) / 2)
+    if last >= 1:
         raise ConfigError(
-            f"epsilon = {epsilon!r} with decay {decay!r}: release {releases} has {epsilon * growth:.3g}; expected "
-            "below 1, for which the calibration is proven: take a smaller one, fewer releases, or a decay nearer 1"
+            f"epsilon = {epsilon!r} with decay {decay!r}: release {releases} has {last:.3g}; expected below 1, for "
+            "which the calibration is proven: take a smaller one, fewer releases, or a decay nearer 1"
         )
-    return Classic(epsilon * weight, delta * releases)
+    return Classic(epsilon * _weight(releases, decay), delta * releases)
 
 
 def classic_share(epsilon: float, delta: float, releases: int, decay: float = 1.0) -> Classic:
@@ -57,21 +57,11 @@ def classic_share(epsilon: float, delta: float, releases: int, decay: float = 1.
       releases: Number of releases, from 1 on.
       decay: Factor of the noise's variance from one release to the next, above 0, at most 1.
     """
-    check_classic(epsilon, delta)
-    share = Classic(epsilon / _growth(releases, decay)[1], delta / releases)
+    share = Classic(epsilon / _weight(releases, decay), delta / releases)
     classic_total(*share, releases, decay)
     return share
 
 
-def _growth(releases: int, decay: float) -> tuple[float, float]:
-    """Return the last release's epsilon and the sum of all, the first one's being 1."""
-    if isinstance(releases, bool) or not isinstance(releases, int) or releases < 1:
-        raise ConfigError(f"releases = {releases!r}: expected a whole number from 1 on")
-    if not 0 < decay <= 1:
-        raise ConfigError(f"decay = {decay!r}: expected a number above 0, at most 1, which keeps the noise as it is")
-    rate = -math.log(decay) / 2
-    if releases * rate > 600:
-        raise ConfigError(
-            f"decay = {decay!r} over {releases} releases: the noise leaves every range; choose one nearer 1"
-        )
-    return math.exp((releases - 1) * rate), math.expm1(releases * rate) / math.expm1(rate) if rate else float(releases)
+def _weight(releases: int, decay: float) -> float:
+    """Return the sum of all epsilons, the first one's being 1."""
+    return math.fsum(decay ** (-n / 2) for n in range(releases))

@@ -32,23 +32,25 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from tacit.core.errors import ConfigError
-
 
 class TrajectoryClaim(NamedTuple):
-    """Claim of Rizk (2023) for a run. Make it with `trajectory_claim`."""
+    """Claim of Rizk (2023) for a run; the module says what is wrong with it."""
 
     noise_std: float
+    """Standard deviation of the Laplace noise, above 0."""
     rounds: int
     bounds: tuple[float, float]
-    """B and B'."""
+    """B and B', above 0."""
     gap: float
     """||w^o - w'^o||, how far the optimum moves when one agent's data are replaced."""
     mean_square_errors: tuple[float, float]
-    """E||w~||^2 and E||w~'||^2, the largest over the rounds."""
-    agents: int
-    links: int
-    coordinates: int
+    """E||w~||^2 and E||w~'||^2, the largest over the rounds, measured or taken from a theorem."""
+    agents: int = 1
+    """P, whose models are stacked: 1 around a server (2.69)."""
+    links: int = 1
+    """Noisy copies of a message that are counted: 1 in (2.69) and (3.58), P in (4.34)."""
+    coordinates: int = 1
+    """Of a model."""
 
     @property
     def sensitivity(self) -> float:
@@ -57,8 +59,7 @@ class TrajectoryClaim(NamedTuple):
 
     def epsilon(self, i: int | None = None) -> float:
         """Return the text's epsilon of the first i messages, of all rounds by default."""
-        count = self.rounds if i is None else _whole("i", i, 0)
-        return math.sqrt(2) / self.noise_std * self.links * self.sensitivity * count
+        return math.sqrt(2) / self.noise_std * self.links * self.sensitivity * (self.rounds if i is None else i)
 
     def in_l1(self) -> float:
         """Return epsilon with the bound turned into the l1 norm that Laplace noise needs."""
@@ -93,41 +94,7 @@ class TrajectoryClaim(NamedTuple):
         return error / bound**2, other / second**2
 
 
-def trajectory_claim(
-    noise_std: float,
-    rounds: int,
-    bounds: tuple[float, float],
-    gap: float,
-    mean_square_errors: tuple[float, float],
-    agents: int = 1,
-    links: int = 1,
-    coordinates: int = 1,
-) -> TrajectoryClaim:
-    """Return the privacy claim of Rizk (2023) for a run; the module says what is wrong with it.
-
-    Args:
-      noise_std: Standard deviation of the Laplace noise, above 0.
-      rounds: Number of rounds.
-      bounds: B and B', see `bounds_for`.
-      gap: ||w^o - w'^o||, the move of the optimum when one agent's data are replaced.
-      mean_square_errors: E||w~||^2 and E||w~'||^2, measured or taken from a theorem.
-      agents: P, whose models are stacked: 1 around a server (2.69).
-      links: Noisy copies of a message that are counted: 1 in (2.69) and (3.58), P in (4.34).
-      coordinates: Number of coordinates of a model.
-    """
-    _number("noise_std", noise_std, above=True)
-    _whole("rounds", rounds, 1)
-    for name, pair in (("bounds", bounds), ("mean_square_errors", mean_square_errors)):
-        if not (isinstance(pair, tuple) and len(pair) == 2):
-            raise ConfigError(f"{name} = {pair!r}: expected two numbers, of the run with and without the agent's data")
-        for value in pair:
-            _number(name, value, above=name == "bounds")
-    _number("gap", gap)
-    for name, count in (("agents", agents), ("links", links), ("coordinates", coordinates)):
-        _whole(name, count, 1)
-    errors = (float(mean_square_errors[0]), float(mean_square_errors[1]))
-    both = (float(bounds[0]), float(bounds[1]))
-    return TrajectoryClaim(float(noise_std), rounds, both, float(gap), errors, agents, links, coordinates)
+trajectory_claim = TrajectoryClaim
 
 
 def bounds_for(mean_square_errors: tuple[float, float], probability: float) -> tuple[float, float]:
@@ -141,25 +108,5 @@ def bounds_for(mean_square_errors: tuple[float, float], probability: float) -> t
       >>> bounds_for((0.25, 1.0), 0.25)
       (0.7071067811865476, 1.4142135623730951)
     """
-    if isinstance(probability, bool) or not 0 < probability < 1:
-        raise ConfigError(f"probability = {probability!r}: expected a number between 0 and 1, with which (2.64) holds")
-    for error in mean_square_errors:
-        _number("mean_square_errors", error, above=True)
     first, second = (math.sqrt(error / (1 - math.sqrt(probability))) for error in mean_square_errors)
     return first, second
-
-
-def _number(name: str, value: float, above: bool = False) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        fault = True
-    else:
-        fault = value <= 0 if above else value < 0
-    if fault:
-        least = "above 0" if above else "of at least 0"
-        raise ConfigError(f"{name} = {value!r}: expected a finite number {least}; a run that diverged has no claim")
-
-
-def _whole(name: str, value: int, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ConfigError(f"{name} = {value!r}: expected a whole number from {least} on; count what the run had")
-    return value

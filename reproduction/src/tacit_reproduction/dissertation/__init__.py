@@ -1,0 +1,1 @@
+"""Studies of the dissertation: private mirror descent, budgets, moving targets, a network without a server."""
