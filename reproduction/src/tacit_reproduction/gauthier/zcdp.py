@@ -118,7 +118,7 @@ def judge(name: Name, results: Results) -> Judgement:
             "On a smooth problem the linearised ADMM is slightly better than P-ADMM at all total privacy losses",
             text="curves: slightly outperforms, for all total privacy losses",
             ours=f"zCDP-NFL minus P-ADMM in dB (total rho): {gains('P-ADMM')}",
-            why="A step that falls averages noise out, as the text says; P-ADMM's local problems are solved to the end.",
+            why="A step that falls averages noise out, as the text says; P-ADMM solves local problems to the end.",
             claims=[third],
             **words,
         )
