@@ -190,7 +190,7 @@ def run(task: tuple[Setting, int, int]) -> dict[str, Any]:
         last = deviation[:, -1]
         return {"diverged": (~np.isfinite(last) | (last > LARGE)).astype(np.float64)}
     steady = deviation[:, int((1 - SETTLED) * setting.rounds) :].mean(axis=1)
-    predicted = {form: float(steady_state(network(setting), form=form).deviation) for form in FORMS}
+    predicted = {form: float(np.trace(steady_state(network(setting), form=form))) for form in FORMS}
     return {"steady": steady, **{form: steady / value for form, value in predicted.items()}}
 
 

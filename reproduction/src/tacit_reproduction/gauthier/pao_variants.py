@@ -55,7 +55,7 @@ def predicted(share: int) -> float:
         coordinated=SETTINGS["U1"]["coordinated"],
         data=0.625,
     )
-    return float(10 * np.log10(np.mean(steady_state(network).deviation)))
+    return float(10 * np.log10(np.trace(steady_state(network))))
 
 
 def measure(team: Crew, quick: bool, first: int) -> Results:
