@@ -18,6 +18,7 @@ from tacit_reproduction.gauthier import (
     pao_environments,
     pao_theory,
     pao_variants,
+    small_network,
 )
 from tacit_reproduction.gauthier.asynchronous import FED, PSO, SGD, SIGN, Cell
 from tacit_reproduction.table import Results, Row
@@ -183,7 +184,7 @@ def test_worlds_have_the_spectrum_that_is_said_and_steps_are_ratios_of_the_bound
     tried = {(s.name, s.ratio): s for s in pao_theory.cells(quick=False) if s.ratio}
     assert tried[pao_theory.ALONE, 0.5].step == pytest.approx(0.5)
     assert tried[pao_theory.ROUGH, 2.4].step == pytest.approx(0.3)  # lambda is 8
-    usual = pao_theory.world(pao_theory.STEADY[3])
+    usual = small_network.world(pao_theory.STEADY[3])
     np.testing.assert_allclose(np.linalg.eigvalsh(usual.correlations[0]), np.linspace(0.2, 1.0, 6))
     assert np.linalg.norm(usual.truth) == pytest.approx(1)
 

@@ -32,17 +32,7 @@ from tacit_reproduction.gauthier.nonsmooth import (
     clip_for,
     outcome,
 )
-from tacit_reproduction.gauthier.zcdp_tuning import (
-    CLASSIC_UP_TO,
-    FINE,
-    MATCHED,
-    OURS,
-    RATIO,
-    SEEDS,
-    VANISHING,
-    known,
-    tuned,
-)
+from tacit_reproduction.gauthier.zcdp_tuning import CLASSIC_UP_TO, MATCHED, OURS, RATIO, SEEDS, VANISHING, known, tuned
 from tacit_reproduction.study import Judgement, Study
 from tacit_reproduction.table import Results, Row, cells_of
 from tacit_reproduction.verdict import Claim, Pair, below, fact, headline, judged, slopes
@@ -186,28 +176,29 @@ def _figures(problem: Problem, results: Results, totals: Sequence[float]) -> lis
         total = row.factors["total"]
         return f"total rho {total:g}" if np.isfinite(float(total)) else "no noise, no clip, eta_n = 8 / n"
 
-    error = "normalised error (sum over the nodes)"
+    ends = totals[0], totals[-1]
+    by_total = f"total rho (epsilon {tight(ends[0], DELTA):.3g} to {tight(ends[1], DELTA):.3g})"
     return [
         curves(
-            Results(row for row in private.rows if row.factors["total"] in (totals[0], totals[-1])),
+            private,
             "rounds",
             f"Normalised error, {problem.title}",
             f"As {problem.place} (a), at the least and the most of the totals; errors are of w_k, before its noise.",
             "error",
             lines="method",
-            panels=lambda row: f"total rho {row.factors['total']:g}",
-            y=error,
+            panels=lambda row: f"total rho {row.factors['total']:g}" if row.factors["total"] in ends else None,
+            y="normalised error (sum over the nodes)",
             log_y=True,
         ),
         dots(
             private,
             "privacy",
             f"Privacy and accuracy after {ROUNDS} rounds, {problem.title}",
-            f"As {problem.place} (b); the matched subgradient method crosses the ADMM's line.",
+            f"As {problem.place} (b).",
             "final",
             x="total",
             lines="method",
-            x_label=f"total rho (epsilon {tight(totals[0], DELTA):.3g} to {tight(totals[-1], DELTA):.3g})",
+            x_label=by_total,
             y="normalised error (dB)",
             log_x=True,
         ),
@@ -251,7 +242,7 @@ these norms at the optimum, of data of other seeds.
 
 Settings are chosen anew for each total on {SEEDS} other seeds: s of eta_n = s / sqrt(n) on a grid of ratio
 {RATIO:g}, rho of zCDP-NFL among 0.4, 1.6 and 6.4, rho of P-ADMM on a grid, by the error after {ROUNDS} rounds. As the
-text tunes, zCDP-grad-NFL has a constant step, the one on a grid of ratio {FINE:.2f} whose error after {INITIAL} rounds
+text tunes, zCDP-grad-NFL has a constant step, the one on a grid of ratio {RATIO**0.5:.2f} whose error after {INITIAL} rounds
 is nearest to zCDP-NFL's. With s / sqrt(n), the best s, it is a better baseline of our own. The quick form tunes nothing
 and takes settings that were found so. Without noise: double precision, {LIMIT_ROUNDS:,} rounds, eta_n = 8 / n.""",
     )

@@ -25,10 +25,10 @@ RATIO, FINE = 2.0, 2.0**0.5
 QUICK_TOTALS = (0.3, 300.0)
 Known = Mapping[Method, tuple[tuple[float, float], tuple[float, float]]]
 SQUARES: Known = {
-    OURS: ((0.8, 1.6), (3.2, 1.6)),
-    "DP-NFL": ((0.1, 6.4), (0.1, 6.4)),
-    VANISHING: ((0.4, 0.0), (0.8, 0.0)),
-    MATCHED: ((0.05, 0.0), (0.2, 0.0)),
+    OURS: ((0.8, 1.6), (1.6, 1.6)),
+    "DP-NFL": ((0.003125, 6.4), (0.003125, 6.4)),
+    VANISHING: ((0.4, 0.0), (0.4, 0.0)),
+    MATCHED: ((0.1, 0.0), (0.1, 0.0)),
 }
 KNOWN: Mapping[Name, Known] = {
     "elastic-net": SQUARES,
@@ -38,7 +38,7 @@ KNOWN: Mapping[Name, Known] = {
         VANISHING: ((0.1, 0.0), (0.2, 0.0)),
         MATCHED: ((0.05, 0.0), (0.05, 0.0)),
     },
-    "ridge": {**SQUARES, "P-ADMM": ((0.0, 1.6), (0.0, 1.6))},
+    "ridge": {**SQUARES, "P-ADMM": ((0.0, 3.2), (0.0, 1.6))},
 }
 """Step and rho at both totals of the quick form; the first begin the search of the full one."""
 
