@@ -85,7 +85,7 @@ def test_verdicts_follow_the_numbers(
     module: ModuleType, changes: dict[str, float], missed: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pao_environments, "largest_curvature", lambda goal, data: np.ones(3))
-    monkeypatch.setattr(pao_environments, "stream", lambda *cell: Bare())
+    monkeypatch.setattr(asynchronous, "stream", lambda *cell: Bare())
     judgement = module.judge(table(cells_of(module, quick=False), changes))
     assert failing(judgement.claims) == missed
     assert module.judge(table(cells_of(module, quick=True), changes)).claims

@@ -7,23 +7,8 @@ from typing import Any
 import numpy as np
 
 from tacit_reproduction.figures import Figure, Label, dots
-from tacit_reproduction.gauthier.asynchronous import (
-    FEATURES,
-    FED,
-    GRID,
-    INITIAL,
-    MATCHING_SEEDS,
-    PSO,
-    SGD,
-    SIGN,
-    SIGN_GRID,
-    STEP,
-    Cell,
-    apart,
-    learning_curves,
-    measured,
-    setting,
-)
+from tacit_reproduction.gauthier import asynchronous as net
+from tacit_reproduction.gauthier.asynchronous import FED, PSO, SGD, SIGN, Cell, apart, learning_curves, measured
 from tacit_reproduction.study import Judgement, Study
 from tacit_reproduction.table import Results, Row
 from tacit_reproduction.verdict import Claim, Pair, above, below, headline, judged, within
@@ -198,7 +183,7 @@ def _load(row: Row) -> Row | None:
     if name in ("U1", "C2"):
         return Row({"method": name, "load": 32 * int(size or 4)}, row.measures)
     share = {FED: 0.02, SOME: 0.1, HALF: 0.5, SGD: 1.0}.get(name)
-    return Row({"method": "Online-Fed", "load": 32 * FEATURES * share}, row.measures) if share else None
+    return Row({"method": "Online-Fed", "load": 32 * net.FEATURES * share}, row.measures) if share else None
 
 
 def _figures(results: Results) -> list[Figure]:
@@ -238,18 +223,19 @@ STUDY = Study(
     measure=measured(cells, rivals),
     judge=judge,
     tabled=("steady", "early", "bits"),
-    method=f"""{setting()}
+    method=f"""{net.setting()}
 
-PAO-Fed's step is {STEP:g} and its m is 4. By the text's rule another method's step makes it start alike: the one whose
-first {INITIAL:.0%} of the iterations are most like U1's (among ideal clients C2's), in the least squares of mean dB,
-on {MATCHING_SEEDS} other seeds, among {", ".join(map(str, GRID))}, for SignSGD {", ".join(map(str, SIGN_GRID))}.
+PAO-Fed's step is {net.STEP:g} and its m is 4. By the text's rule another method's step makes it start alike: the one
+whose first {net.INITIAL:.0%} of the iterations are most like U1's (among ideal clients C2's), in the least squares of
+mean dB, on {net.MATCHING_SEEDS} other seeds, among {", ".join(map(str, net.GRID))}, for SignSGD
+{", ".join(map(str, net.SIGN_GRID))}.
 
 {FED} calls so many of the clients that are there; {PSO} 25 % of them, with 16 coordinates each, and others learn on
 alone: either is 2 % of all communication. SignSGD sends whole models down and a bit per coordinate up.
 
 Other methods average whatever arrives in an iteration. Built as (4.14) with alpha = 1, {SGD} diverges within a hundred
 iterations: updates of three ages at once add three whole corrections. The text does not say what it did. "At least as
-good" is up to {AT:g} dB above. "Almost similar" is less than what counts as poor, {POORLY:g} dB; of an earlier limit of
-0.25 dB the text's case was too near to tell.
+good" is up to {AT:g} dB above. "Almost similar" is less than what counts as poor, {POORLY:g} dB; of an earlier limit
+of 0.25 dB the text's case was too near to tell.
 """,
 )

@@ -5,19 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from tacit.algorithms.asynchronous._stability import largest_curvature
+from tacit_reproduction.gauthier import asynchronous as net
 from tacit_reproduction.gauthier.asynchronous import (
     ENVIRONMENTS,
     FED,
     HARSH,
     SGD,
-    STEP,
     Cell,
     apart,
     learning_curves,
     measured,
-    objective,
-    setting,
-    stream,
 )
 from tacit_reproduction.study import Judgement, Study
 from tacit_reproduction.table import Results, Row
@@ -36,8 +33,8 @@ LARGER = 0.8
 def cells(quick: bool, first: int) -> list[Cell]:
     """Return PAO-Fed in all environments; the quick form leaves the harsh one out, where hardly anything happens."""
     size = Cell("C2").sized(quick)
-    data = stream(size.data, size.clients, size.rounds, first).chunk(0, size.rounds)
-    near = float(NEAR / largest_curvature(objective(size.data), data).max())
+    data = net.stream(size.data, size.clients, size.rounds, first).chunk(0, size.rounds)
+    near = float(NEAR / largest_curvature(net.objective(size.data), data).max())
     found = [Cell(method) for method in ("U1", "C2", "U1, full download", "C2, full download")]
     found += [Cell("U1", COMMON), Cell("C2", COMMON), Cell("C2", COMMON, near, "near")]
     if quick:
@@ -144,7 +141,7 @@ STUDY = Study(
     measure=measured(cells, rivals),
     judge=judge,
     tabled=("steady", "early", "bits"),
-    method=f"""{setting()}
+    method=f"""{net.setting()}
 
 Common delays: an update is l iterations late or later with chance {ENVIRONMENTS[COMMON].delay:g}^l, and lost beyond
 {ENVIRONMENTS[COMMON].longest}. Harsh: clients are there with chance {", ".join(f"{p:g}" for p in HARSH.availability)},
@@ -152,7 +149,7 @@ and updates 10 i iterations late or later with chance {HARSH.delay:g}^i, lost be
 mean of what arrives; (4.14) with everything shared and alpha = 1 would diverge. {FED} calls so many of those who are
 there.
 
-The step of PAO-Fed is {STEP:g}, and m is 4; other methods start like U1 in the same environment, as in
+The step of PAO-Fed is {net.STEP:g}, and m is 4; other methods start like U1 in the same environment, as in
 `pao-vs-baselines`. Near the bound: {NEAR:g} / lambda, lambda the largest eigenvalue of E[z z'] of any client, from the
 first seed's data. The quick form matches no steps and leaves the harsh environment out.
 """,

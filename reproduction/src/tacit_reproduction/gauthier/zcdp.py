@@ -12,26 +12,8 @@ from tacit import algorithms
 from tacit.privacy.conversions import tight
 from tacit.privacy.spending import DELTA
 from tacit_reproduction.figures import Figure, curves, dots
-from tacit_reproduction.gauthier.nonsmooth import (
-    AGENTS,
-    CLIP_QUANTILE,
-    DECAY,
-    DIMENSIONS,
-    INITIAL,
-    MEAN_DEGREE,
-    NOISE_VARIANCE,
-    PROBLEMS,
-    ROUNDS,
-    SAMPLES,
-    Cell,
-    Counts,
-    Method,
-    Name,
-    Problem,
-    algorithm,
-    clip_for,
-    outcome,
-)
+from tacit_reproduction.gauthier import nonsmooth as ns
+from tacit_reproduction.gauthier.nonsmooth import PROBLEMS, ROUNDS, Cell, Counts, Method, Name, Problem
 from tacit_reproduction.gauthier.zcdp_tuning import CLASSIC_UP_TO, MATCHED, OURS, RATIO, SEEDS, VANISHING, known, tuned
 from tacit_reproduction.study import Judgement, Study
 from tacit_reproduction.table import Results, Row, cells_of
@@ -45,13 +27,12 @@ TUNING_FROM = 500
 AVERAGED = np.unique(np.geomspace(5, ROUNDS, 24).astype(np.int64))
 """Rounds at which averaged iterates are judged."""
 LIMIT_ROUNDS, LOOKS, LIMIT = 1600, 5, (8.0, 1.6)
-"""Of runs without noise: rounds, those between two looks, and eta_n = 8 / n with rho. Any setting will do."""
+"""Of runs without noise: rounds, those between two looks, and eta_n = 8 / n with rho."""
 AVERAGED_LONG: Counts = LOOKS * np.unique(np.geomspace(5, LIMIT_ROUNDS // LOOKS, 24).astype(np.int64))
 REACHED = 1e-6
 """Squared distance from the optimum, relative to the optimum's size, that counts as having reached it."""
-SLOPE_SPARE = 0.1
-FITTED_FROM = 1 / 4
-"""Of a run: slopes are fitted from there on, before it models are on their way from where they started."""
+SLOPE_SPARE, FITTED_FROM = 0.1, 1 / 4
+"""Share of a run from which on slopes are fitted; before it models are on their way from where they started."""
 
 
 def run(task: tuple[Cell, float, int, int]) -> dict[str, Any]:
@@ -61,18 +42,20 @@ def run(task: tuple[Cell, float, int, int]) -> dict[str, Any]:
     if np.isinf(cell.total):
         vanishing = algorithms.inverse(cell.step)
         plain = algorithms.zcdp_admm(problem.objective, vanishing, penalty=cell.penalty)
-        return outcome(plain, problem, those, LIMIT_ROUNDS, LOOKS, AVERAGED_LONG, "float64")
-    return outcome(algorithm(cell, clip), problem, those, ROUNDS, 1, AVERAGED if cell.method == OURS else None)
+        return ns.outcome(plain, problem, those, LIMIT_ROUNDS, LOOKS, AVERAGED_LONG, "float64")
+    return ns.outcome(ns.algorithm(cell, clip), problem, those, ROUNDS, 1, AVERAGED if cell.method == OURS else None)
 
 
 def measure(name: Name, team: Crew, quick: bool, first: int) -> Results:
     """Tune and run everything."""
     others = first + TUNING_FROM
-    clip = clip_for(PROBLEMS[name], range(others, others + (2 if quick else SEEDS)))
+    clip = ns.clip_for(PROBLEMS[name], range(others, others + (2 if quick else SEEDS)))
     wanted = known(name) if quick else tuned(team, name, TOTALS, clip, others)
     cells = [Cell(name, OURS, np.inf, *LIMIT), *sorted(wanted, key=lambda cell: cell.method != "P-ADMM")]
     found = team("running", run, [(cell, clip, 4 if quick else 20, first) for cell in cells])
-    words = f"{SAMPLES} records of each of {AGENTS} nodes in {DIMENSIONS} dimensions, drawn anew for each seed."
+    words = (
+        f"{ns.SAMPLES} records of each of {ns.AGENTS} nodes in {ns.DIMENSIONS} dimensions, drawn anew for each seed."
+    )
     return Results(cells_of(cells, found).rows, {"data": words, "clip": clip})
 
 
@@ -157,7 +140,7 @@ def _rate(results: Results, totals: Sequence[float]) -> Claim:
 
 
 def _limit(results: Results) -> Claim:
-    error = results.of("error", method=OURS, total=np.inf)[:, -1] / AGENTS
+    error = results.of("error", method=OURS, total=np.inf)[:, -1] / ns.AGENTS
     return fact(
         f"Without noise and clip zCDP-NFL reaches the optimum: ||w_k - w_c||^2 <= {REACHED:g} ||w_c||^2, all seeds",
         bool(error.max() <= REACHED),
@@ -218,7 +201,7 @@ def _figures(problem: Problem, results: Results, totals: Sequence[float]) -> lis
 
 
 def _study(name: Name, minutes: float) -> Study:
-    problem, (low, high) = PROBLEMS[name], NOISE_VARIANCE
+    problem, (low, high) = PROBLEMS[name], ns.NOISE_VARIANCE
     return Study(
         name=f"zcdp-{name}",
         title=f"Private nonsmooth learning over a network: {problem.title}",
@@ -228,23 +211,23 @@ def _study(name: Name, minutes: float) -> Study:
         judge=functools.partial(judge, name),
         tabled=("final",),
         method=f"""
-{AGENTS} nodes on random symmetric graphs of mean degree {MEAN_DEGREE} (a random tree and random links), {SAMPLES}
-records each, y = <x, w> + noise with x and w standard normal in {DIMENSIONS} dimensions; the text gives no noise level,
-here each node's variance is uniform on {low:g} to {high:g}. The objective is {problem.words}, the loss divided by
-{SAMPLES} and the regulariser by {AGENTS}; w_c is solved for to rounding. Errors are of w_k as (3.8) gives it, before
-the noise of (3.9), as the text defines its measure.
+{ns.AGENTS} nodes on random symmetric graphs of mean degree {ns.MEAN_DEGREE} (a random tree and random links),
+{ns.SAMPLES} records each, y = <x, w> + noise with x and w standard normal in {ns.DIMENSIONS} dimensions; the text
+gives no noise level, here each node's variance is uniform on {low:g} to {high:g}. The objective is {problem.words},
+the loss divided by {ns.SAMPLES} and the regulariser by {ns.AGENTS}; w_c is solved for to rounding. Errors are of w_k
+as (3.8) gives it, before the noise of (3.9), as the text defines its measure.
 
-All methods spend one total on {ROUNDS} rounds: noise whose variance shrinks by zeta = {DECAY:g} per round, phi_1 such
-that all phi_n sum to rho, from {TOTALS[0]:g} to {TOTALS[-1]:g}; the text's totals are in its pictures alone.
+All methods spend one total on {ROUNDS} rounds: noise whose variance shrinks by zeta = {ns.DECAY:g} per round, phi_1
+such that all phi_n sum to rho, from {TOTALS[0]:g} to {TOTALS[-1]:g}; the text's totals are in its pictures alone.
 (eps, delta)DP-NFL has the same decay, each round calibrated by the classic rule and all epsilon_n summing to the same
-epsilon at delta = {DELTA:g}. Every record's gradient is clipped, for all methods, to the {CLIP_QUANTILE:g} quantile of
-these norms at the optimum, of data of other seeds.
+epsilon at delta = {DELTA:g}. Every record's gradient is clipped, for all methods, to the {ns.CLIP_QUANTILE:g} quantile
+of these norms at the optimum, of data of other seeds.
 
-Settings are chosen anew for each total on {SEEDS} other seeds: s of eta_n = s / sqrt(n) on a grid of ratio
-{RATIO:g}, rho of zCDP-NFL among 0.4, 1.6 and 6.4, rho of P-ADMM on a grid, by the error after {ROUNDS} rounds. As the
-text tunes, zCDP-grad-NFL has a constant step, the one on a grid of ratio {RATIO**0.5:.2f} whose error after {INITIAL} rounds
-is nearest to zCDP-NFL's. With s / sqrt(n), the best s, it is a better baseline of our own. The quick form tunes nothing
-and takes settings that were found so. Without noise: double precision, {LIMIT_ROUNDS:,} rounds, eta_n = 8 / n.""",
+Settings are chosen anew for each total on {SEEDS} other seeds: s of eta_n = s / sqrt(n) on a grid of ratio {RATIO:g},
+rho of zCDP-NFL among 0.4, 1.6 and 6.4, rho of P-ADMM on a grid, by the error after {ROUNDS} rounds. As the text tunes,
+zCDP-grad-NFL has a constant step, the one on a grid of ratio {RATIO**0.5:.2f} whose error after {ns.INITIAL} rounds is
+nearest to zCDP-NFL's; with s / sqrt(n), the best s, it is a better baseline of our own. The quick form takes settings
+that were found so. Without noise: double precision, {LIMIT_ROUNDS:,} rounds, eta_n = 8 / n.""",
     )
 
 
