@@ -37,7 +37,7 @@ INITIAL = 0.1
 """Share of the rounds in which methods shall fall alike, and after which an error is called early."""
 STEADY = 0.1
 """Share of the rounds, the last, over which a steady error is averaged."""
-GRID = (0.025, 0.035, 0.05, 0.07, 0.1, 0.14, 0.2, 0.28, 0.4, 0.56, 0.8)
+GRID = (0.035, 0.05, 0.07, 0.1, 0.14, 0.2, 0.28, 0.4, 0.56, 0.8)
 SIGN_GRID = (0.001, 0.002, 0.004, 0.008, 0.016, 0.03)
 """Steps among which one is looked for that starts alike."""
 MATCHING_FROM, MATCHING_SEEDS = 500, 4

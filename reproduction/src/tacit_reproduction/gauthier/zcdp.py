@@ -233,4 +233,4 @@ that were found so. Without noise: double precision, {LIMIT_ROUNDS:,} rounds, et
 
 ELASTIC_NET = _study("elastic-net", 5)
 LAD = _study("lad", 5)
-RIDGE = _study("ridge", 6)
+RIDGE = _study("ridge", 7)
