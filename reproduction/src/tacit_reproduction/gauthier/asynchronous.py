@@ -238,9 +238,9 @@ def _model(cell: Cell) -> Cell:
     return cell._replace(method="C2" if cell.environment == "ideal" else "U1", step=STEP, rule="text")
 
 
-def apart(results: Results, first: Mapping[str, Any], second: Mapping[str, Any], measure: str = "steady") -> Pair:
+def apart(results: Results, first: Mapping[str, Any], second: Mapping[str, Any]) -> Pair:
     """Compare steady errors in dB of two cells, given by their factors."""
-    a, b = (results.of(measure, **{"environment": "usual", "rule": "text", **cell}) for cell in (first, second))
+    a, b = (results.of("steady", **{"environment": "usual", "rule": "text", **cell}) for cell in (first, second))
     return Pair(f"{first['method']} against {second['method']}", a, b)
 
 

@@ -16,14 +16,13 @@ from tacit_reproduction.verdict import Claim, Pair, above, below, headline, judg
 POORLY, LITTLE, AT = 0.5, 1.0, 0.1
 """In dB: what a method that performs poorly loses at least, and one that is almost similar at most; what one that
 varies little varies, and what one that is at least as good may be above the other, each at most."""
-SAVED = 0.98
+SAVED, MATCHED = 0.98, {"rule": "matched"}
 HALF, SOME = "Online-Fed 50 %", "Online-Fed 10 %"
 PAO = ("U1", "U2", "C2")
 KNOWN = {SGD: 0.14, FED: 0.56, PSO: 0.28, HALF: 0.14, SIGN: 0.004}
 """Steps that were matched at the size of the quick form."""
 SWEPT = (0.2, 0.8)
 """Steps with which some methods are run beside the text's rule."""
-MATCHED = {"rule": "matched"}
 
 
 def cells(quick: bool, first: int) -> list[Cell]:

@@ -56,7 +56,9 @@ def judge(results: Results) -> Judgement:
     tried = Results(row for row in results.rows if "diverged" in row.measures)
     said = "(4.34) gives the steady state; the text does not compare it with a run"
     claims = [_predicted(steady, "text", said), _predicted(steady, "kept", "")]
-    below, above = ([row for row in tried.rows if (row.factors["ratio"] < 1) is under] for under in (True, False))
+    below, above = (
+        [row for row in tried.rows if (float(row.factors["ratio"]) < 1) is under] for under in (True, False)
+    )
     theorem = "stable mean-square deviation if and only if 0 < mu < 1 / (largest eigenvalue of any R_k)"
     enough = fact(
         "Theorem 4.2, if: PAO-Fed is stable with every step below the bound",

@@ -153,10 +153,12 @@ def _sizes(results: Results, usual: int) -> list[Any]:
     ]
     limits = results.facts.get("limits")
     if limits:
-        ends = list(limits.values())
+        levels = list(limits.values())
         parts = ", ".join(f"m = {m} {end:.2f} dB" for m, end in limits.items())
         statement = "The larger m, the higher U1 ends, in the steady state that (4.34) predicts for a small case"
-        claims.append(fact(statement, ends == sorted(ends), f"{parts}: {SMALL_CLIENTS} clients, {SMALL} coordinates"))
+        claims.append(
+            fact(statement, levels == sorted(levels), f"{parts}: {SMALL_CLIENTS} clients, {SMALL} coordinates")
+        )
     return claims
 
 

@@ -63,7 +63,7 @@ def judge(name: Name, results: Results) -> Judgement:
     """Return claims, headlines and figures."""
     problem, smooth = PROBLEMS[name], name == "ridge"
     private = Results(row for row in results.rows if np.isfinite(row.factors["total"]))
-    totals = sorted({row.factors["total"] for row in private.rows})
+    totals = sorted({float(row.factors["total"]) for row in private.rows})
 
     def pairs(other: Method, at: Sequence[float]) -> list[Pair]:
         ends = [[private.of("final", method=method, total=total) for method in (OURS, other)] for total in at]
@@ -83,7 +83,7 @@ def judge(name: Name, results: Results) -> Judgement:
 
     matched = alike(totals)
     tuned_too = compared(VANISHING, "zCDP-grad-NFL, both with steps s / sqrt(n), the best on other seeds", "", totals)
-    words = {"place": problem.place, "seen_in": "privacy"}
+    words: dict[str, Any] = {"place": problem.place, "seen_in": "privacy"}
     if smooth:
         text = "it slightly outperforms P-ADMM, for all total privacy losses"
         third = compared("P-ADMM", "P-ADMM on a smooth problem", text, totals)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -70,7 +70,8 @@ def walk(task: Walk) -> list[Found]:
 
         @functools.cache
         def errors(value: float, cell: Cell = cell, total: float = total) -> tuple[float, float]:
-            tried = cell._replace(total=total, **{name: value})
+            change: dict[str, Any] = {name: value}
+            tried = cell._replace(total=total, **change)
             rounds = ROUNDS if task.speed is None else INITIAL
             method, problem = algorithm(tried, task.clip), PROBLEMS[tried.problem]
             error = np.log(outcome(method, problem, (task.first, SEEDS), rounds, INITIAL)["error"])
@@ -79,7 +80,8 @@ def walk(task: Walk) -> list[Found]:
 
         ratio = RATIO if task.speed is None else FINE
         best = bracket(lambda value, errors=errors: errors(value)[0], getattr(cell, name), ratio).step  # type: ignore[misc]
-        cell = cell._replace(total=total, **{name: best})
+        chosen: dict[str, Any] = {name: best}
+        cell = cell._replace(total=total, **chosen)
         found.append(Found(cell, *errors(best)))
     return found
 
