@@ -45,8 +45,8 @@ def cells(quick: bool, first: int) -> list[Cell]:
 
 
 def rivals(quick: bool) -> list[Cell]:
-    """Return whom PAO-Fed is compared with."""
-    return [Cell(SGD), Cell(SGD, COMMON), *([] if quick else [Cell(SGD, "harsh"), Cell(FED, "harsh")])]
+    """Return whom PAO-Fed is compared with; the steps are those of the quick form."""
+    return [Cell(SGD, step=0.14), Cell(SGD, COMMON, 0.28), *([] if quick else [Cell(SGD, "harsh"), Cell(FED, "harsh")])]
 
 
 def judge(results: Results) -> Judgement:

@@ -17,8 +17,8 @@ CLASSIC_UP_TO = 30.0
 OURS: Method = "zCDP-NFL"
 MATCHED: Method = "zCDP-grad-NFL, matched"
 VANISHING: Method = "zCDP-grad-NFL, s / sqrt(n)"
-PENALTIES: Mapping[Method, tuple[float, ...]] = {OURS: (0.4, 1.6, 6.4)}
-"""rho to choose from; (eps, delta)DP-NFL has the largest, by which it has the least noise."""
+PENALTIES: Mapping[Method, tuple[float, ...]] = {OURS: (0.4, 1.6, 6.4, 25.6)}
+"""rho to choose from; (eps, delta)DP-NFL has a large one, by which it has little noise."""
 SEEDS = 4
 RATIO, FINE = 2.0, 2.0**0.5
 """Of the grids; the finer one is for the step that starts alike."""
@@ -33,14 +33,15 @@ SQUARES: Known = {
 KNOWN: Mapping[Name, Known] = {
     "elastic-net": SQUARES,
     "lad": {
-        OURS: ((0.4, 6.4), (0.8, 1.6)),
+        OURS: ((0.4, 6.4), (0.4, 6.4)),
         "DP-NFL": ((0.025, 6.4), (0.025, 6.4)),
         VANISHING: ((0.1, 0.0), (0.2, 0.0)),
         MATCHED: ((0.05, 0.0), (0.05, 0.0)),
     },
     "ridge": {**SQUARES, "P-ADMM": ((0.0, 3.2), (0.0, 1.6))},
 }
-"""Step and rho at both totals of the quick form; the first begin the search of the full one."""
+"""Step and rho at both totals of the quick form, found on two tuning seeds, for the elastic net those of ridge
+regression; the first ones begin the search of the full form."""
 
 
 class Walk(NamedTuple):
