@@ -76,7 +76,7 @@ def judge(results: Results) -> Judgement:
             **words,
         ),
         judged(
-            "SignSGD settles below Online-Fed at a similar load",
+            f"SignSGD settles well ({POORLY:g} dB) below Online-Fed at a similar load",
             pair(HALF, SIGN),
             above(POORLY),
             text="figure 4.5: significantly better performance than Online-Fed",
