@@ -224,7 +224,7 @@ epsilon at delta = {DELTA:g}. Every record's gradient is clipped, for all method
 of these norms at the optimum, of data of other seeds.
 
 Settings are chosen anew for each total on {SEEDS} other seeds: s of eta_n = s / sqrt(n) on a grid of ratio {RATIO:g},
-rho of zCDP-NFL among 0.4, 1.6, 6.4 and 25.6, rho of P-ADMM on a grid, by the error after {ROUNDS} rounds. As the text
+rho of zCDP-NFL from 0.8 to 12.8 and rho of P-ADMM on such a grid too, by the error after {ROUNDS} rounds. As the text
 tunes, zCDP-grad-NFL has a constant step, the one on a grid of ratio {RATIO**0.5:.2f} whose error after {ns.INITIAL}
 rounds is nearest to zCDP-NFL's; with s / sqrt(n), the best s, it is a better baseline of our own. The quick form takes
 settings that were found so. Without noise: double precision, {LIMIT_ROUNDS:,} rounds, eta_n = 8 / n.""",
@@ -233,4 +233,4 @@ settings that were found so. Without noise: double precision, {LIMIT_ROUNDS:,} r
 
 ELASTIC_NET = _study("elastic-net", 6)
 LAD = _study("lad", 6)
-RIDGE = _study("ridge", 8)
+RIDGE = _study("ridge", 9)

@@ -17,7 +17,7 @@ CLASSIC_UP_TO = 30.0
 OURS: Method = "zCDP-NFL"
 MATCHED: Method = "zCDP-grad-NFL, matched"
 VANISHING: Method = "zCDP-grad-NFL, s / sqrt(n)"
-PENALTIES: Mapping[Method, tuple[float, ...]] = {OURS: (0.4, 1.6, 6.4, 25.6)}
+PENALTIES: Mapping[Method, tuple[float, ...]] = {OURS: (0.8, 1.6, 3.2, 6.4, 12.8)}
 """rho to choose from; (eps, delta)DP-NFL has a large one, by which it has little noise."""
 SEEDS = 4
 RATIO, FINE = 2.0, 2.0**0.5
@@ -35,8 +35,8 @@ KNOWN: Mapping[Name, Known] = {
     "lad": {
         OURS: ((0.4, 6.4), (0.4, 6.4)),
         "DP-NFL": ((0.000390625, 6.4), (0.000390625, 6.4)),
-        VANISHING: ((0.1, 0.0), (0.2, 0.0)),
-        MATCHED: ((0.05, 0.0), (0.05, 0.0)),
+        VANISHING: ((0.1, 0.0), (0.1, 0.0)),
+        MATCHED: ((0.025, 0.0), (0.025, 0.0)),
     },
     "ridge": {**SQUARES, "P-ADMM": ((0.0, 3.2), (0.0, 1.6))},
 }
