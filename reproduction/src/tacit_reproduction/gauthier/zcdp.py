@@ -91,8 +91,8 @@ def judge(name: Name, results: Results) -> Judgement:
             "On a smooth problem the linearised ADMM is slightly better than P-ADMM at all total privacy losses",
             text="curves: slightly outperforms, for all total privacy losses",
             ours=f"zCDP-NFL minus P-ADMM in dB (total rho): {gains('P-ADMM')}",
-            why="A step that falls averages noise out, as the text says. How much that is worth hangs on the penalties, "
-            "which are tuned for each method and total on one grid here; the text does not give its own.",
+            why="A step that falls averages noise out, as the text says. How much that is worth hangs on the "
+            "penalties, which are tuned for each method and total on one grid here; the text does not give its own.",
             claims=[third],
             **words,
         )
