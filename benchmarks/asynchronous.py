@@ -16,12 +16,12 @@ import numpy as np
 
 import tacit
 from benchmarks.figures import write
-from tacit_reproduction.asynchronous.setting import (
+from tacit_reproduction.gauthier.asynchronous import (
     CLIENTS,
+    ENVIRONMENTS,
     FEATURES,
     ROUNDS,
-    USUAL,
-    Task,
+    Cell,
     network,
     objective,
     stream,
@@ -36,12 +36,12 @@ def seconds(share: int, runs: int) -> float:
     method = tacit.algorithms.pao_fed(
         objective("synthetic"), STEP, share=share, variant="U2", newest_only=share > SHARE
     )
-    task = Task("", "pao_fed", {}, rounds=ROUNDS, clients=CLIENTS)
+    cell = Cell("U2", clients=CLIENTS, rounds=ROUNDS)
     data = functools.partial(stream, "synthetic", CLIENTS, ROUNDS)
-    found = []
+    channel, found = ENVIRONMENTS["usual"].channel, []
     for _ in range(REPETITIONS):
         run = tacit.simulate(
-            method, network(task), data, rounds=ROUNDS, repeats=runs, channel=USUAL.channel, record_every=ROUNDS,
+            method, network(cell), data, rounds=ROUNDS, repeats=runs, channel=channel, record_every=ROUNDS,
             progress=False,
         )  # fmt: skip
         found.append(run.seconds)

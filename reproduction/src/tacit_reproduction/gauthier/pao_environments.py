@@ -1,0 +1,156 @@
+"""Study `pao-environments`: full downloads, common delays, harsh networks (Gauthier 2023, sec. 4.4.6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tacit.algorithms.asynchronous._stability import largest_curvature
+from tacit_reproduction.gauthier import asynchronous as net
+from tacit_reproduction.gauthier.asynchronous import (
+    ENVIRONMENTS,
+    FED,
+    HARSH,
+    SGD,
+    Cell,
+    apart,
+    learning_curves,
+    measured,
+)
+from tacit_reproduction.study import Judgement, Study
+from tacit_reproduction.table import Results, Row
+from tacit_reproduction.verdict import Claim, Pair, above, below, judged
+
+DRASTIC = 2.0
+"""dB by which a result is worse at least where it is called drastically so."""
+NEAR = 0.95
+""""Near its maximum value obtained in Theorem 4.2": this share of it."""
+COMMON = "common delays"
+PANELS = {"usual": "(a) full download", COMMON: "(b) common delays", "harsh": "(c) harsh"}
+LARGER = 0.8
+"""A larger step, at which methods are run beside the text's rule."""
+
+
+def cells(quick: bool, first: int) -> list[Cell]:
+    """Return PAO-Fed in all environments; the quick form leaves the harsh one out, where hardly anything happens."""
+    size = Cell("C2").sized(quick)
+    data = net.stream(size.data, size.clients, size.rounds, first).chunk(0, size.rounds)
+    near = float(NEAR / largest_curvature(net.objective(size.data), data).max())
+    found = [Cell(method) for method in ("U1", "C2", "U1, full download", "C2, full download")]
+    found += [Cell("U1", COMMON), Cell("C2", COMMON), Cell("C2", COMMON, near, "near")]
+    if quick:
+        return found
+    found += [Cell(method, "harsh") for method in ("U1", "C1", "C2")]
+    found += [Cell(method, "harsh, on time") for method in ("U1", "C1")]
+    return [*found, Cell(SGD, COMMON, near, "near"), *(Cell(m, "harsh", LARGER, "larger") for m in ("C2", SGD))]
+
+
+def rivals(quick: bool) -> list[Cell]:
+    """Return whom PAO-Fed is compared with; the steps are those of the quick form."""
+    return [Cell(SGD, step=0.14), Cell(SGD, COMMON, 0.28), *([] if quick else [Cell(SGD, "harsh"), Cell(FED, "harsh")])]
+
+
+def judge(results: Results) -> Judgement:
+    """Return claims, headlines and figures."""
+    words = {"unit": " dB", "seen_in": "environments"}
+    rival = {"method": SGD, "environment": COMMON, "rule": "matched"}
+    near = {"method": "C2", "environment": COMMON, "rule": "near"}
+    claims = [
+        judged(
+            f"(a) A server that sends its whole model makes U1 and C2 drastically worse (by {DRASTIC:g} dB at least)",
+            [apart(results, {"method": f"{v}, full download"}, {"method": v}) for v in ("U1", "C2")],
+            above(DRASTIC),
+            text="figure 4.6 (a): performance is drastically reduced",
+            **words,
+        ),
+        judged(
+            f"(b) Common delays: {SGD} ends below U1",
+            apart(results, rival, {"method": "U1", "environment": COMMON}),
+            below(),
+            text="figure 4.6 (b): Online-FedSGD outperforms U1",
+            **words,
+        ),
+        judged(
+            f"(b) Common delays: C2 with a step near its bound ends below {SGD}",
+            apart(results, near, rival),
+            below(),
+            text="figure 4.6 (b): C2 significantly outperforms Online-FedSGD",
+            note=_other(results, COMMON, "near", "with that same step"),
+            **words,
+        ),
+    ]
+    harsh = _harsh(results, words) if "harsh" in results.levels("environment") else []
+    table = [
+        Row({**row.factors, "panel": PANELS[str(row.factors["environment"])]}, row.measures)
+        for row in results.rows
+        if row.factors["environment"] in PANELS and not (row.factors["rule"] != "text" and _aside(row))
+    ]
+
+    def label(row: Row) -> str:
+        return str(row.factors["method"]) + (" near the bound" if row.factors["rule"] == "near" else "")
+
+    figure = learning_curves(
+        Results(table), "environments", "Other environments", "As figure 4.6.", label, panels="panel"
+    )
+    return Judgement([*claims, *harsh], [], [figure])
+
+
+def _aside(row: Row) -> bool:
+    """Whether a row has a step that the text's figure does not show."""
+    return row.factors["rule"] == "larger" or (row.factors["rule"] == "near" and row.factors["method"] == SGD)
+
+
+def _other(results: Results, environment: str, rule: str, words: str) -> str:
+    found = results.where(environment=environment, rule=rule, method=SGD).rows
+    return f"{SGD} {words} ends at {found[0].measures['steady'].mean():.2f} dB" if found else ""
+
+
+def _harsh(results: Results, words: dict[str, str]) -> list[Claim]:
+    def steady(method: str, environment: str) -> Any:
+        return results.of("steady", method=method, environment=environment, rule="text")
+
+    gains = [steady("U1", environment) - steady("C2", environment) for environment in ("harsh", "usual")]
+    late = {method: (steady(method, "harsh") - steady(method, "harsh, on time")).mean() for method in ("U1", "C1")}
+    c2 = {"method": "C2", "environment": "harsh"}
+    return [
+        judged(
+            "(c) Harsh environment: the distance of C2 below U1, in dB, is larger than in the usual one",
+            Pair("", *gains),
+            above(),
+            text="figure 4.6 (c): the accuracy difference between C2 and U1 increases",
+            note="There is little that weights could win: with every update on time and all else the same the error is "
+            f"lower by {late['U1']:.2f} dB (U1) and {late['C1']:.2f} dB (C1), and a late update is 10 iterations old "
+            f"or more, so that 0.2^l throws {HARSH.delay:.0%} of the messages away",
+            **words,
+        ),
+        judged(
+            f"(c) Harsh environment: C2 ends below {SGD}",
+            apart(results, c2, {"method": SGD, "environment": "harsh", "rule": "matched"}),
+            below(),
+            text="figure 4.6 (c): C2 achieves significantly better accuracy",
+            note=_other(results, "harsh", "larger", f"with step {LARGER:g}"),
+            **words,
+        ),
+    ]
+
+
+STUDY = Study(
+    name="pao-environments",
+    title="PAO-Fed in other environments: full downloads, common delays, and clients that are hardly there",
+    source="Gauthier (2023), sec. 4.4.6, figure 4.6",
+    minutes=8,
+    measure=measured(cells, rivals),
+    judge=judge,
+    tabled=("steady", "early", "bits"),
+    method=f"""{net.setting()}
+
+Common delays: an update is l iterations late or later with chance {ENVIRONMENTS[COMMON].delay:g}^l, and lost beyond
+{ENVIRONMENTS[COMMON].longest}. Harsh: clients are there with chance {", ".join(f"{p:g}" for p in HARSH.availability)},
+and updates 10 i iterations late or later with chance {HARSH.delay:g}^i, lost beyond {HARSH.longest}. {SGD} takes the
+mean of what arrives; (4.14) with everything shared and alpha = 1 would diverge. {FED} calls so many of those who are
+there.
+
+The step of PAO-Fed is {net.STEP:g}, and m is 4; other methods start like U1 in the same environment, as in
+`pao-vs-baselines`. Near the bound: {NEAR:g} / lambda, lambda the largest eigenvalue of E[z z'] of any client, from the
+first seed's data. The quick form matches no steps and leaves the harsh environment out.
+""",
+)

@@ -1,0 +1,154 @@
+"""PAO-Fed on few Gaussian clients, and what (4.34) of Gauthier (2023) predicts for it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit import algorithms, objectives, streams
+from tacit.algorithms.asynchronous.pao_fed import VARIANTS
+from tacit.graphs import Channel, Delay, Topology, star_roles
+from tacit.streams import Batch, Stream
+from tacit_reproduction.analysis.mean_square import Form, asynchronous_network, steady_state
+from tacit_reproduction.analysis.mean_square_forms import Network
+from tacit_reproduction.study import finished_run
+from tacit_reproduction.table import Floats
+
+DATA = 7
+"""Seed of the clients' correlations, noise and the truth, which all runs share."""
+SETTLED = 0.5
+"""Share of the rounds, the last, over which a simulated error is averaged."""
+LARGE = 1e6
+"""An error this many times the first one has left all bounds."""
+FORMS: dict[Form, str] = {"kept": "with the terms that can be kept", "text": "as the text has it, (4.26) to (4.29)"}
+
+
+class Setting(NamedTuple):
+    """One small network; its fields are the table's factors."""
+
+    name: str
+    variant: str = "U1"
+    step: float = 0.1
+    share: int = 2
+    available: float = 0.5
+    delay: float = 0.3
+    longest: int = 2
+    data: float = 1.0
+    """Chance that a round brings a client a sample."""
+    full_download: bool = False
+    clients: int = 4
+    d: int = 6
+    rough: float = 1.0
+    """Variance of the first client's features, in multiples of the others'."""
+    white: bool = False
+    """Whether features have unit variance and no correlation, instead of a spectrum from 0.2 to 1."""
+    ratio: float = 0.0
+    """Of the step to the bound of Theorem 4.2, where steps are tried; 0: the steady state is looked at."""
+    rounds: int = 0
+
+
+class World(NamedTuple):
+    """Data that all runs of a setting share."""
+
+    roots: Floats
+    """(K, d, d), R_k = root root^T."""
+    noise: Floats
+    """(K,) variances."""
+    truth: Floats
+    """(d,) w*, of norm 1."""
+
+    @property
+    def correlations(self) -> Floats:
+        """(K, d, d) R_k."""
+        return np.asarray(self.roots @ np.swapaxes(self.roots, 1, 2))
+
+
+def world(setting: Setting) -> World:
+    """Draw the clients."""
+    rng = np.random.default_rng([DATA, setting.clients, setting.d])
+    spectrum = np.ones(setting.d) if setting.white else np.linspace(0.2, 1.0, setting.d)
+    turns = np.linalg.qr(rng.standard_normal((setting.clients, setting.d, setting.d)))[0]
+    roots = turns * np.sqrt(spectrum)
+    roots[0] *= np.sqrt(setting.rough)
+    truth = rng.standard_normal(setting.d)
+    return World(roots, rng.uniform(0.05, 0.15, setting.clients), truth / np.linalg.norm(truth))
+
+
+def largest_eigenvalue(setting: Setting) -> float:
+    """Return that of any R_k, the inverse of the bound of Theorem 4.2."""
+    return float(np.linalg.eigvalsh(world(setting).correlations).max())
+
+
+def network(setting: Setting) -> Network:
+    """Return what the predictions are made from."""
+    shared, variant = world(setting), VARIANTS[setting.variant]
+    return asynchronous_network(
+        shared.correlations,
+        shared.noise,
+        step=setting.step,
+        share=setting.share,
+        availability=setting.available,
+        delays=Delay(setting.delay, setting.longest).probabilities() if setting.longest else (1.0,),
+        decay=variant["decay"],
+        coordinated=variant["coordinated"],
+        same_window=variant["answer"] == "same",
+        full_download=setting.full_download,
+        data=setting.data,
+    )
+
+
+def data(setting: Setting, seed: int) -> tuple[Stream, NDArray[np.bool_]]:
+    """Draw the samples of one seed, and when they come."""
+    shared, rng, rounds = world(setting), np.random.default_rng([seed, DATA]), setting.rounds
+    x = np.einsum("kij,tkj->tki", shared.roots, rng.standard_normal((rounds, setting.clients, setting.d)))
+    y = x @ shared.truth + np.sqrt(shared.noise) * rng.standard_normal((rounds, setting.clients))
+    there = rng.random((rounds, setting.clients)) < setting.data
+    weight = there.astype(np.float64)
+    stream = streams.from_function(
+        lambda start, stop: Batch(x[start:stop], y[start:stop], weight[start:stop]),
+        agents=setting.clients,
+        rounds=rounds,
+    )
+    stream.arrivals = there
+    return stream, there
+
+
+def run(task: tuple[Setting, int, int]) -> dict[str, Any]:
+    """Run PAO-Fed itself, and predict what it comes to."""
+    setting, seeds, first = task
+    truth = world(setting).truth
+    made = algorithms.pao_fed(
+        objectives.squared(),
+        setting.step,
+        share=setting.share,
+        variant=setting.variant,
+        download="all" if setting.full_download else "window",
+        unstable="allow" if setting.ratio else "refuse",
+    )
+
+    def topology(seed: int) -> Topology:
+        return star_roles(setting.clients).available("client", setting.available, data(setting, seed)[1])
+
+    late = Channel(delay=Delay(setting.delay, setting.longest), links=("uplink",)) if setting.longest else None
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = finished_run(
+            made,
+            topology,
+            lambda seed: data(setting, seed)[0],
+            rounds=setting.rounds,
+            repeats=seeds,
+            seed=first,
+            channel=late,
+            dtype="float64",
+            figures={"deviation": lambda w, batch: jnp.sum((w - truth) ** 2)},  # all clients have the server's model
+        )
+    deviation = np.asarray(found.per_round["deviation"])  # (seeds, rounds), 1 at the start
+    if setting.ratio:
+        last = deviation[:, -1]
+        return {"diverged": (~np.isfinite(last) | (last > LARGE)).astype(np.float64)}
+    steady = deviation[:, int((1 - SETTLED) * setting.rounds) :].mean(axis=1)
+    predicted = {form: float(np.trace(steady_state(network(setting), form=form))) for form in FORMS}
+    return {"steady": steady, **{form: steady / value for form, value in predicted.items()}}

@@ -1,0 +1,117 @@
+"""Settings of every method of Gauthier (2023), sec. 3.4, at every total: looked for on seeds that are not judged."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tacit_reproduction.gauthier.nonsmooth import INITIAL, PROBLEMS, ROUNDS, Cell, Method, Name, algorithm, outcome
+from tacit_reproduction.tuning import bracket
+from tacit_reproduction.workers import Crew
+
+CLASSIC_UP_TO = 30.0
+"""Total rho beyond which the classic calibration is not proven: some round would have an epsilon of 1 or more."""
+OURS: Method = "zCDP-NFL"
+MATCHED: Method = "zCDP-grad-NFL, matched"
+VANISHING: Method = "zCDP-grad-NFL, s / sqrt(n)"
+PENALTIES: Mapping[Method, tuple[float, ...]] = {OURS: (0.8, 1.6, 3.2, 6.4, 12.8)}
+"""rho to choose from; (eps, delta)DP-NFL has a large one, by which it has little noise."""
+SEEDS = 4
+RATIO, FINE = 2.0, 2.0**0.5
+"""Of the grids; the finer one is for the step that starts alike."""
+QUICK_TOTALS = (0.3, 300.0)
+Known = Mapping[Method, tuple[tuple[float, float], tuple[float, float]]]
+SQUARES: Known = {
+    OURS: ((0.8, 1.6), (1.6, 1.6)),
+    "DP-NFL": ((0.003125, 6.4), (0.003125, 6.4)),
+    VANISHING: ((0.4, 0.0), (0.4, 0.0)),
+    MATCHED: ((0.1, 0.0), (0.1, 0.0)),
+}
+KNOWN: Mapping[Name, Known] = {
+    "elastic-net": SQUARES,
+    "lad": {
+        OURS: ((0.4, 6.4), (0.4, 6.4)),
+        "DP-NFL": ((0.000390625, 6.4), (0.000390625, 6.4)),
+        VANISHING: ((0.1, 0.0), (0.1, 0.0)),
+        MATCHED: ((0.025, 0.0), (0.025, 0.0)),
+    },
+    "ridge": {**SQUARES, "P-ADMM": ((0.0, 3.2), (0.0, 1.6))},
+}
+"""Step and rho at both totals of the quick form, found on two tuning seeds, for the elastic net those of ridge
+regression; the first ones begin the search of the full form."""
+
+
+class Walk(NamedTuple):
+    """A search downhill for one method, from total to total."""
+
+    start: Cell
+    clip: float
+    first: int
+    totals: tuple[float, ...]
+    speed: float | None = None
+    """Logarithm of an early error to come close to; None: the error at the end is made small."""
+
+
+class Found(NamedTuple):
+    """What was found for a total: the cell, what was minimised, and the logarithm of the early error."""
+
+    cell: Cell
+    loss: float
+    early: float
+
+
+def walk(task: Walk) -> list[Found]:
+    """Search the step, or P-ADMM's penalty, at every total, beginning where the last search ended."""
+    cell, found = task.start, []
+    name = "penalty" if cell.method == "P-ADMM" else "step"
+    for total in task.totals:
+
+        @functools.cache
+        def errors(value: float, cell: Cell = cell, total: float = total) -> tuple[float, float]:
+            change: dict[str, Any] = {name: value}
+            tried = cell._replace(total=total, **change)
+            rounds = ROUNDS if task.speed is None else INITIAL
+            method, problem = algorithm(tried, task.clip), PROBLEMS[tried.problem]
+            error = np.log(outcome(method, problem, (task.first, SEEDS), rounds, INITIAL)["error"])
+            early, late = (float(error[:, at].mean()) for at in (0, -1))
+            return late if task.speed is None else abs(early - task.speed), early
+
+        ratio = RATIO if task.speed is None else FINE
+        best = bracket(lambda value, errors=errors: errors(value)[0], getattr(cell, name), ratio).step  # type: ignore[misc]
+        chosen: dict[str, Any] = {name: best}
+        cell = cell._replace(total=total, **chosen)
+        found.append(Found(cell, *errors(best)))
+    return found
+
+
+def tuned(team: Crew, name: Name, totals: Sequence[float], clip: float, first: int) -> list[Cell]:
+    """Choose every method's setting at each total; then the constant step that starts like zCDP-NFL."""
+    starts = {method: Cell(name, method, totals[0], *settings[0]) for method, settings in KNOWN[name].items()}
+    short = tuple(total for total in totals if total <= CLASSIC_UP_TO)
+    walks = [
+        Walk(start._replace(penalty=penalty), clip, first, short if method == "DP-NFL" else tuple(totals))
+        for method, start in starts.items()
+        if method != MATCHED
+        for penalty in PENALTIES.get(method, (start.penalty,))
+    ]
+    best: dict[tuple[Method, float], Found] = {}
+    for steps in team("tuning", walk, walks):
+        for step in steps:
+            key = step.cell.method, step.cell.total
+            best[key] = min(best.get(key, step), step, key=lambda one: one.loss)
+    alike = [Walk(starts[MATCHED], clip, first, (total,), best[OURS, total].early) for total in totals]
+    matched = [step for steps in team("matching", walk, alike) for step in steps]
+    return [step.cell for step in (*best.values(), *matched)]
+
+
+def known(name: Name) -> list[Cell]:
+    """Return the cells of the quick form."""
+    return [
+        Cell(name, method, total, *setting)
+        for method, settings in KNOWN[name].items()
+        for total, setting in zip(QUICK_TOTALS, settings, strict=True)
+        if method != "DP-NFL" or total <= CLASSIC_UP_TO
+    ]

@@ -1,0 +1,199 @@
+"""zCDP studies: data and optima against the text's formulas and CVXPY, w_k against NumPy, noise, verdicts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cvxpy
+import numpy as np
+import pytest
+
+from tacit import graphs, simulate
+from tacit.core.errors import ConfigError
+from tacit.privacy.planning import total_rho
+from tacit_reproduction.gauthier import zcdp, zcdp_tuning
+from tacit_reproduction.gauthier.nonsmooth import (
+    AGENTS,
+    PROBLEMS,
+    ROUNDS,
+    Cell,
+    algorithm,
+    clip_for,
+    connected,
+    data,
+    excess,
+    optimum,
+    outcome,
+    seen_before_noise,
+)
+from tacit_reproduction.gauthier.zcdp_tuning import MATCHED, OURS, VANISHING
+from tacit_reproduction.table import Results, Row
+from tacit_reproduction.verdict import Claim
+
+SEED = 3
+CELL = Cell("ridge", OURS, 3.0, 0.8, 1.6)
+
+
+def as_printed(name: str, w: cvxpy.Variable) -> cvxpy.Expression:
+    """The text's objective: losses over D_k = 50, and the K shares of R / K add up to R."""
+    drawn = data(SEED)
+    x, y = drawn.x.astype(float).reshape(-1, 8), drawn.y.astype(float).reshape(-1)
+    if name == "lad":
+        return cvxpy.norm1(x @ w - y) / 50
+    regulariser = cvxpy.sum_squares(w)
+    if name == "elastic-net":
+        regulariser += 0.001 * np.abs(x.T @ y).max() * cvxpy.norm1(w)
+    return cvxpy.sum_squares(x @ w - y) / 50 + regulariser
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_the_optimum_is_that_of_cvxpy_for_the_printed_objective(name: Any) -> None:
+    w = cvxpy.Variable(8)
+    problem = cvxpy.Problem(cvxpy.Minimize(as_printed(name, w)))
+    problem.solve(solver=cvxpy.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
+    drawn = data(SEED)
+    best = optimum(PROBLEMS[name], drawn)
+    assert np.linalg.norm(best - w.value) <= 1e-6 * np.linalg.norm(best)
+    around = best + 0.01 * np.random.default_rng(0).normal(size=(20, 8))
+    assert np.all(excess(PROBLEMS[name], drawn, around, best) > 0)
+
+
+def test_the_clip_is_a_quantile_and_networks_are_connected() -> None:
+    drawn = data(7)
+    x, y = drawn.x.reshape(-1, 8).astype(float), drawn.y.reshape(-1).astype(float)
+    norms = np.abs(x @ optimum(PROBLEMS["ridge"], drawn) - y) * np.linalg.norm(x, axis=1)
+    assert np.mean(norms <= clip_for(PROBLEMS["ridge"], range(7, 8))) == pytest.approx(0.95, abs=1e-3)
+    for seed in range(3):
+        graph = connected(50, 3, seed)
+        assert len(graph.senders) == 150
+        assert graphs.is_symmetric(graph)
+        assert graphs.is_strongly_connected(graph)
+    with pytest.raises(ConfigError, match="links"):
+        connected(50, 1.5, 0)
+
+
+def simulated(method: Any, rounds: int) -> Any:
+    return simulate(
+        method,
+        connected(AGENTS, 3, 0),
+        data(0).stream(),
+        rounds=rounds,
+        dtype="float64",
+        record={"models": lambda models: models},
+        record_every=1,
+        progress=False,
+    )
+
+
+def test_errors_are_of_what_the_printed_step_gives_before_its_noise() -> None:
+    """(3.8) in NumPy, from what was released: the noise itself is that of the method."""
+    clip, rounds, step, rho = 0.9, 4, 0.8, 1.6
+    method = algorithm(CELL, clip)
+    released, before = (simulated(made, rounds).recorded["models"][0] for made in (method, seen_before_noise(method)))
+    drawn, graph = data(0), connected(AGENTS, 3, 0)
+    x, y = drawn.x.astype(np.float64), drawn.y.astype(np.float64)
+    links = np.zeros((AGENTS, AGENTS))
+    links[graph.receivers, graph.senders] = 1
+    degree, gamma, u = links.sum(axis=1)[:, None], np.zeros((AGENTS, 8)), np.zeros((AGENTS, 8))
+    for n in range(rounds):
+        gradients = (np.einsum("kni,ki->kn", x, u) - y)[..., None] * x
+        clipped = gradients * np.minimum(1, clip / np.linalg.norm(gradients, axis=-1, keepdims=True))
+        slope = clipped.mean(axis=1) + u / AGENTS
+        near = np.sqrt(n + 1) / step
+        expected = (near * u + rho * (degree * u + links @ u) - slope - gamma) / (near + 2 * rho * degree)
+        np.testing.assert_allclose(before[n], expected, rtol=1e-6, atol=1e-9)
+        u = released[n]
+        gamma += rho * (degree * u - links @ u)
+    noise = released - before
+    reach = 2 * clip / 50 / (1 / step + 2 * rho * degree)
+    first = np.sqrt(total_rho(0.5, ROUNDS, 0.99) / CELL.total)
+    assert np.std(noise[0] / reach) == pytest.approx(first, rel=0.15)
+
+
+def test_a_run_spends_its_total() -> None:
+    spent = simulated(algorithm(CELL, 0.9), ROUNDS).privacy.guarantee
+    assert spent is not None
+    assert spent.rho == pytest.approx(CELL.total, rel=1e-5)
+
+
+def made(**levels: float) -> Results:
+    """Return a table on which all claims hold, but for the methods whose final error is given in dB."""
+    seeds = np.linspace(-0.05, 0.05, 6)
+    ends = {OURS: -20.0, MATCHED: -15.0, VANISHING: -19.0, "DP-NFL": 5.0, "P-ADMM": -19.5, **levels}
+    rows = []
+    for method, end in ends.items():
+        for total in (0.3, 3.0):
+            measures: dict[str, Any] = {
+                "rounds": np.arange(1, 4),
+                "error": np.ones((6, 3)),
+                "final": end + (-seeds if method == "P-ADMM" else seeds),
+            }
+            if method == OURS:
+                measures |= {"averaged": np.array([30, 100]), "excess": np.tile([1e-2, 1e-4], (6, 1))}
+            rows.append(Row({"method": method, "total": total, "step": 1.0, "penalty": 1.0}, measures))
+    falls = np.outer(1 + seeds, [1e-1, 1e-3, 1e-5])
+    limit = {"averaged": np.array([4, 200, 400]), "excess": falls, "error": falls, "rounds": np.arange(3)}
+    rows.append(Row({"method": OURS, "total": np.inf}, limit))
+    return Results(rows)
+
+
+def failing(claims: Any) -> list[int]:
+    return [k for k, claim in enumerate(claims) if not Claim(*claim).holds]
+
+
+def test_verdicts_follow_the_numbers() -> None:
+    for name in PROBLEMS:
+        judged = zcdp.judge(name, made())
+        assert failing(judged.claims) == []
+        assert judged.headlines[0].verdict == "reproduced"
+    assert failing(zcdp.judge("lad", made(**{MATCHED: -20.5})).claims) == [0]
+    assert zcdp.judge("lad", made(**{MATCHED: -20.5})).headlines[0].verdict == "refuted"
+    assert failing(zcdp.judge("lad", made(**{"DP-NFL": -20.5})).claims) == [2]
+    assert failing(zcdp.judge("ridge", made(**{"P-ADMM": -20.0})).claims) == [2]
+    assert zcdp.judge("ridge", made(**{"P-ADMM": -20.0})).claims[2].outcome == "open"
+    table = made()
+    table.rows[-1].measures["excess"][:, -1] = 1e-3
+    table.rows[-1].measures["error"][:, -1] = 1.0
+    assert failing(zcdp.judge("ridge", table).claims) == [3, 4]
+
+
+def test_a_crossover_is_a_matter_of_the_total() -> None:
+    table = made()
+    next(row for row in table.rows if row.factors == {**row.factors, "method": MATCHED, "total": 0.3}).measures[
+        "final"
+    ] -= 6.0
+    found = zcdp.judge("elastic-net", table).headlines[0]
+    assert found.verdict == "depends on an open setting"
+    assert found.settings == {"total rho 0.3": "fails", "total rho 3": "holds"}
+
+
+def test_settings_are_chosen_on_other_seeds_and_total_by_total(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = set()
+
+    def valley(method: Any, problem: Any, seeds: tuple[int, int], rounds: int, every: int) -> dict[str, Any]:
+        cell = method
+        asked.add((seeds, rounds))
+        depth = np.log2(cell.step * cell.total / 2.4) ** 2 + np.log2(cell.penalty / 1.6 if cell.penalty else 1) ** 2
+        early = np.exp(-cell.step)
+        return {"error": np.array([[early, np.exp(depth)]])[:, : 1 if rounds == 20 else 2]}
+
+    monkeypatch.setattr(zcdp_tuning, "algorithm", lambda cell, clip: cell)
+    monkeypatch.setattr(zcdp_tuning, "outcome", valley)
+    cells = zcdp_tuning.tuned(lambda what, do, tasks: [do(task) for task in tasks], "lad", (3.0, 6.0), 1.0, 500)
+    assert asked == {((500, 4), 200), ((500, 4), 20)}
+    chosen = {(cell.method, cell.total): (cell.step, cell.penalty) for cell in cells}
+    assert chosen[OURS, 3.0] == (0.8, 1.6)
+    assert chosen[OURS, 6.0] == (0.4, 1.6)
+    assert chosen[MATCHED, 3.0][0] == pytest.approx(0.8)
+    assert set(chosen) == {(m, t) for m in (OURS, MATCHED, VANISHING, "DP-NFL") for t in (3.0, 6.0)}
+
+
+@pytest.mark.slow
+def test_a_micro_run_of_a_cell() -> None:
+    found = zcdp.run((Cell("lad", OURS, 30.0, 0.4, 6.4), 3.9, 1, 0))
+    assert found["rounds"].tolist() == list(range(1, ROUNDS + 1))
+    assert found["error"].shape == (1, ROUNDS)
+    assert found["final"][0] < 10 * np.log10(found["error"][0, 0]) - 10
+    assert np.all(found["excess"] > 0)
+    alone = outcome(algorithm(CELL._replace(total=np.inf), 0.9), PROBLEMS["ridge"], (0, 1), 20, 20)
+    assert alone["error"].shape == (1, 1)
