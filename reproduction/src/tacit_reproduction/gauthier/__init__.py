@@ -1,0 +1,1 @@
+"""Gauthier (2023): nonsmooth, asynchronous and personalised learning."""
