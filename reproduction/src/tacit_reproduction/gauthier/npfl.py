@@ -11,19 +11,8 @@ from tacit import objectives
 from tacit.algorithms import networked_personalised, private_admm
 from tacit.core.contract import Algorithm
 from tacit_reproduction.figures import curves
-from tacit_reproduction.gauthier.npfl_data import (
-    CLIENTS,
-    CLUSTERS,
-    CONNECTED,
-    DIMENSIONS,
-    DRAWN,
-    NEIGHBOURS,
-    NOISE,
-    RECORDS,
-    SIMILARITY,
-    World,
-    world,
-)
+from tacit_reproduction.gauthier import npfl_data
+from tacit_reproduction.gauthier.npfl_data import CLIENTS, CONNECTED, DRAWN, World, world
 from tacit_reproduction.study import Judgement, Study, finished_run
 from tacit_reproduction.table import Floats, Results, Row, decibels, late
 from tacit_reproduction.verdict import Claim, Pair, Rule, above, below, headline, judged
@@ -110,8 +99,7 @@ def measure(team: Crew, quick: bool, first: int) -> Results:
     """Run all methods, the slow ones first."""
     rounds, seeds = (150, 6) if quick else (600, 20)
     found = team("running", run, [(name, rounds, seeds, first) for name in reversed(NAMES)])
-    records = f"{RECORDS[0]} to {RECORDS[1]} records in {DIMENSIONS} dimensions of each of {CLIENTS} clients"
-    return Results((row for part in found for row in part), {"data": f"Linear regression: {records}, drawn anew."})
+    return Results((row for part in found for row in part), {"data": npfl_data.WHAT})
 
 
 def claims_on(results: Results, network: str) -> dict[str, list[Claim]]:
@@ -225,11 +213,7 @@ STUDY = Study(
     judge=judge,
     tabled=("settled", "early", "tau"),
     method=f"""
-A connected random graph of mean degree {NEIGHBOURS}, {CLUSTERS} clusters of equal size at random;
-w_q = (1 + delta_q) w0, delta_q uniform on +-{SIMILARITY:g}, w0 and features standard normal; as many records again are
-held back for tuning. The text does not say whether links within a random cluster connect it: in the main runs graph and
-clusters are drawn until they do. Nor does it give the noise: a client's variance is uniform from 0 to {NOISE:g},
-||w_q||^2 around {DIMENSIONS}.
+{npfl_data.HOW}
 
 rho = {PENALTY:g}, lambda / |C_q| = {RIDGE:g}; rates are the text's in its own loss, twice ours. tau starts at
 {START:g}, so that curves of figure 6.2 begin alike. Both kinds of network and all seeds run side by side.

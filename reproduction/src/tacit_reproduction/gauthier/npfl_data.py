@@ -18,6 +18,15 @@ SIMILARITY, NOISE = 0.5, 1.0
 """Bound on delta_q, and of a client's noise variance, which is uniform from 0 on; ||w_q||^2 is around 60."""
 CONNECTED, DRAWN = "each cluster connected", "clusters as drawn"
 MOST_DRAWS = 100_000
+WHAT = (
+    f"Linear regression: {RECORDS[0]} to {RECORDS[1]} records in {DIMENSIONS} dimensions of each of {CLIENTS} clients."
+)
+HOW = f"""
+A connected random graph of mean degree {NEIGHBOURS}, {CLUSTERS} clusters of equal size at random;
+w_q = (1 + delta_q) w0, delta_q uniform on +-{SIMILARITY:g}, w0 and features standard normal; as many records again are
+held back for tuning. The text does not say whether links within a random cluster connect it: in the main runs graph and
+clusters are drawn until they do. Nor does it give the noise: a client's variance is uniform from 0 to {NOISE:g},
+||w_q||^2 around {DIMENSIONS}."""
 
 
 class World(NamedTuple):

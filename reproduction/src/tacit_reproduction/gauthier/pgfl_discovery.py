@@ -16,19 +16,8 @@ from tacit.algorithms import find_clusters
 from tacit.graphs import federation
 from tacit.metrics import agreement, normalised_deviation
 from tacit_reproduction.figures import dots
-from tacit_reproduction.gauthier.pgfl import (
-    CLIENTS,
-    CLUSTERS,
-    EVERY,
-    PENALTY,
-    ROUNDS,
-    Problem,
-    Setting,
-    World,
-    excess,
-    simulated,
-    world_of,
-)
+from tacit_reproduction.gauthier import pgfl
+from tacit_reproduction.gauthier.pgfl import CLIENTS, CLUSTERS, ROUNDS, Problem, Setting, World, excess
 from tacit_reproduction.study import Judgement, Study
 from tacit_reproduction.table import Floats, Results, Row, decibels
 from tacit_reproduction.verdict import Pair, above, judged
@@ -43,13 +32,14 @@ def run(task: tuple[str, Sequence[float], float, int, int]) -> list[Row]:
     """Learn one model, look for clusters, and learn a model for each; rho of all rounds together is 0 without noise."""
     records, spreads, rho, seeds, first = task
     whole = range(first, first + seeds)
-    worlds = [world_of(Problem(spread, clip=1.0), seed, RECORDS[records]) for spread in spreads for seed in whole]
+    worlds = [pgfl.world_of(Problem(spread, clip=1.0), seed, RECORDS[records]) for spread in spreads for seed in whole]
     noise: dict[str, Any] = {"noise": "clipped", "phi": rho / ROUNDS, "zeta": 1.0} if rho else {}
-    one = simulated(Setting("GFL", **noise), worlds, first, ROUNDS)
+    one = pgfl.simulated(Setting("GFL", **noise), worlds, first, ROUNDS)
     labels = [labelled(dual, w) for dual, w in zip(duals_after(one, WARMUP), worlds, strict=True)]
     guessed = [with_clusters(world, own) for world, own in zip(worlds, labels, strict=True)]
-    several = simulated(Setting(**noise), [*worlds, *guessed], first, ROUNDS).recorded["models"]
-    late, targets, rng = (ROUNDS - WARMUP) // EVERY - 1, np.stack([w.targets for w in worlds]), np.random.default_rng(0)
+    several = pgfl.simulated(Setting(**noise), [*worlds, *guessed], first, ROUNDS).recorded["models"]
+    late, rng = (ROUNDS - WARMUP) // pgfl.EVERY - 1, np.random.default_rng(0)
+    targets = np.stack([world.targets for world in worlds])
     models = {TRUE: several[: len(worlds), -1], FOUND: several[len(worlds) :, late], ONE: one.recorded["models"][:, -1]}
     found = {kind: {"nmsd": normalised_deviation(each, targets).mean(axis=1)} for kind, each in models.items()}
     right = [agreement(own, w.clusters) for own, w in zip(labels, worlds, strict=True)]
@@ -143,9 +133,8 @@ STUDY = Study(
     judge=judge,
     tabled=("right", "nmsd"),
     method=f"""
-As `pgfl-regression`, everybody called, no mixing, rho = {PENALTY:g}. For {WARMUP} rounds all learn one model; clusters
-are then told from the multipliers, functions of what was released (`tacit.algorithms.find_clusters`), and a model is
-learnt for each. "By own records": each client could choose among the true models. Under noise gradients are clipped to
-1, and noise is the same in all rounds; rho is of all rounds, the warm-up's included. Finding clusters costs nothing.
-""",
+As `pgfl-regression`, everybody called, no mixing, rho = {pgfl.PENALTY:g}. For {WARMUP} rounds all learn one model;
+clusters are then told from the multipliers, functions of what was released (`tacit.algorithms.find_clusters`), and a
+model is learnt for each. "By own records": each client could choose among the true models. Under noise gradients are
+clipped to 1, and noise is the same in all rounds; rho is of all rounds, the warm-up's included.""",
 )

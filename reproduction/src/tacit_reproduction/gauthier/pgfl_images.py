@@ -35,7 +35,7 @@ CLIP, SHARES, NORMS = 1.0, (0.01, 0.1), (0.3, 1.0, 3.0)
 TAUS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 """At 2/3 all clusters have one model, at 1 each has the mean of the others'."""
 ENFORCED, QUIET = "noise, C enforced", f"no noise, s = {NORM:g}"
-WHEN = {"early": f"after {EARLY} rounds", "end": f"after {ROUNDS} rounds", "first": f"mean of {EARLY} rounds"}
+WHEN = {"early": f"after {EARLY} rounds", "end": f"after {ROUNDS} rounds"}
 
 
 class Cell(NamedTuple):
@@ -116,14 +116,7 @@ def run(task: tuple[Cell, Sequence[float], int, int, str]) -> list[Row]:
     right = accuracies(found.recorded["models"], [clusters for *_, clusters, _ in drawn], group, images[norms[0]])
     for k, norm in enumerate(norms):
         own = right[k * seeds : (k + 1) * seeds]
-        early = own[:, at <= EARLY]
-        measured = {
-            "rounds": at,
-            "accuracy": own,
-            "first": early.mean(axis=1),
-            "early": early[:, -1],
-            "end": own[:, -1],
-        }
+        measured = {"rounds": at, "accuracy": own, "early": own[:, at <= EARLY][:, -1], "end": own[:, -1]}
         where, fade = cell.where(norm), "" if cell.fade == 1 else f" * {cell.fade:g}^t"
         shown = {"where": where, "mixing": f"tau = {cell.tau:g}{fade}", "panel": f"{cell.group}: {where}"}
         rows.append(Row({**cell._asdict(), "norm": norm, **shown}, measured))
@@ -211,7 +204,7 @@ def judge_organs(results: Results) -> Judgement:
     two = "figure 5.6 (b): a medium decay of tau speeds learning up and adds about 2 %"
     both, where = ((SIMILAR, five, 5.0), (FADING, two, 2.0)), (ENFORCED, QUIET)
     claims = [helps(results, cell, at, said) for cell, said, _ in both for at in where]
-    faster = [helps(results, FADING, at, two, "first") for at in where]
+    faster = [helps(results, FADING, at, two, "early") for at in where]
     size = [helps(results, cell, QUIET, said, least=least) for cell, said, least in both]
     kept = judged("A fading tau ends above a fixed one", gain(results, FADING, QUIET, than=FIXED), above(), unit=" %")
     best = result(

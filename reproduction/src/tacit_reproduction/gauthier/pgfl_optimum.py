@@ -4,19 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit_reproduction.gauthier.pgfl import (
-    CLIENTS,
-    CLUSTERS,
-    PENALTY,
-    RIDGE,
-    SERVERS,
-    Problem,
-    Setting,
-    Task,
-    World,
-    simulated,
-    world_of,
-)
+from tacit_reproduction.gauthier import pgfl
+from tacit_reproduction.gauthier.pgfl import CLIENTS, CLUSTERS, PENALTY, SERVERS, Problem, Setting, Task, World
 from tacit_reproduction.table import Floats, Results, Row
 from tacit_reproduction.verdict import Claim, brief, fact
 
@@ -42,7 +31,7 @@ def optima(world: World) -> Floats:
         at_server = np.bincount(home[member], minlength=SERVERS)
         weight = np.where(member, 1 / np.maximum(at_server[home], 1), 0)
         rows = weight[:, None] * share
-        matrix = np.einsum("ki,kia,kib->ab", rows, x, x) + RIDGE * weight.sum() * np.eye(x.shape[2])
+        matrix = np.einsum("ki,kia,kib->ab", rows, x, x) + pgfl.RIDGE * weight.sum() * np.eye(x.shape[2])
         found.append(np.linalg.solve(matrix, np.einsum("ki,kia,ki->a", rows, x, y)))
     return np.stack(found)
 
@@ -50,8 +39,8 @@ def optima(world: World) -> Floats:
 def arrive(look: Task) -> list[Row]:
     """Return how far the farthest client ends from its cluster's optimum, as a share of the latter's size."""
     setting, problems, seeds, first, rounds = look
-    worlds = [world_of(problem, seed) for problem in problems for seed in range(first, first + seeds)]
-    models = simulated(setting, worlds, first, rounds, rounds, "float64").recorded["models"][:, -1]
+    worlds = [pgfl.world_of(problem, seed) for problem in problems for seed in range(first, first + seeds)]
+    models = pgfl.simulated(setting, worlds, first, rounds, rounds, "float64").recorded["models"][:, -1]
     aims = np.stack([optima(world)[world.clusters] for world in worlds])
     apart = (np.linalg.norm(models - aims, axis=2) / np.linalg.norm(aims, axis=2)).max(axis=1)
     averaging = {"averaging": "exact" if setting.exact else "plain"}
