@@ -40,9 +40,7 @@ def test_a_world_is_as_the_text_has_it(network: str) -> None:
 
 
 def test_networks_share_data_and_one_that_is_not_found_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    one, other = world(CONNECTED, 3), world(DRAWN, 3)
-    np.testing.assert_array_equal(one.stream.chunk(0, 1).x, other.stream.chunk(0, 1).x)
-    assert not np.array_equal(one.truth, world(CONNECTED, 4).truth)
+    np.testing.assert_array_equal(world(CONNECTED, 3).stream.chunk(0, 1).x, world(DRAWN, 3).stream.chunk(0, 1).x)
     monkeypatch.setattr(npfl_data, "MOST_DRAWS", 0)
     with pytest.raises(DataError, match="seed 999"):
         world(DRAWN, 999)
@@ -65,20 +63,6 @@ def test_measures_are_those_of_a_loop() -> None:
     assert found["rich at 0"][0] == pytest.approx(100 * np.mean(end[order[-10:]] < 0.01))
     np.testing.assert_array_equal(found["tau, few"][0], tau[0, :, order[0]])
     np.testing.assert_array_equal(found["tau, many"][0], tau[0, :, order[-2]])
-
-
-def test_methods_have_the_text_s_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rates of a gradient and the penalty of one model are for half of the text's loss."""
-    seen: list[dict[str, Any]] = []
-    monkeypatch.setattr(npfl, "networked_personalised", lambda loss, **settings: seen.append(settings))
-    monkeypatch.setattr(npfl, "private_admm", lambda loss, **settings: seen.append(settings))
-    for name in (*npfl.RATES, "tau = 0.05", npfl.ONE_MODEL):
-        npfl.method(name)
-    policies = [(s["policy"], s["rate"], s["epochs"], s["tau"], s["width"]) for s in seen[:4]]
-    dpg, sac = "gradient", "actor_critic"
-    assert policies == [(dpg, 0.002, 1, 0.05, 0.05), (dpg, 0.006, 3, 0.05, 0.05), (sac, 0.1, 1, 0.05, 0.05),
-                        (sac, 0.04, 3, 0.05, 0.05)]  # fmt: skip
-    assert seen[4:] == [{"penalty": 3.0, "tau": 0.05}, {"penalty": 1.5}]
 
 
 # -- verdicts ----------------------------------------------------------------------------------------------------------

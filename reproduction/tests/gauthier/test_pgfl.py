@@ -142,21 +142,22 @@ def test_the_ledger_and_the_optimum_decide_their_claims():
     assert "0.095" in wrong[0]
 
 
-def discovered(right: float, found: float) -> Results:
-    rows = []
-    for records, spreads, rho, *_ in (("2 to 9", (0.15, 0.5), 0.0), ("2 to 9", (0.5,), 1e4)):
-        values = {"found clusters": (right, found), "by chance": (40, None), "one model": (None, 0.05)}
-        for kind, (share, nmsd) in values.items():
-            measured = {"right": share, "nmsd": nmsd}
-            measures = {name: v * WOBBLE[len(rows)] for name, v in measured.items() if v is not None}
-            of = {"records": records, "rho": rho, "kind": kind}
-            rows += [Row({**of, "gamma": f"gamma up to {s:g}"}, measures) for s in spreads]
-    return Results(rows)
-
-
 @pytest.mark.parametrize(("right", "found", "holds"), [(80, 0.01, [True] * 4), (40, 0.06, [False] * 4)])
 def test_found_clusters_have_to_beat_chance_and_one_model(right, found, holds):
-    assert [claim.holds for claim in pgfl_discovery.judge(discovered(right, found)).claims] == holds
+    values = {
+        "found clusters": {"right": right, "nmsd": found},
+        "by chance": {"right": 40},
+        "one model": {"nmsd": 0.05},
+    }
+    rows = [
+        Row(
+            {"records": "2 to 9", "rho": rho, "gamma": gamma, "kind": kind},
+            {name: value * WOBBLE[k] for name, value in measured.items()},
+        )
+        for rho, gamma in ((0.0, "small"), (0.0, "large"), (1e4, "large"))
+        for k, (kind, measured) in enumerate(values.items())
+    ]
+    assert [claim.holds for claim in pgfl_discovery.judge(Results(rows)).claims] == holds
 
 
 # -- runs --------------------------------------------------------------------------------------------------------------

@@ -120,15 +120,9 @@ def claims_on(results: Results, network: str) -> dict[str, list[Claim]]:
         row("A little pull helps, tau = 0.05 against 0", [pair(LITTLE, APART)], below(), less, "fixed"),
         row("More pull hurts, tau = 0.05, 0.1, 0.2, 0.4", worse, above(), more, "fixed"),
     ]
-    tuned = [
-        row(
-            f"{name}: faster in the first {FIRST} rounds and more accurate in the end than tau = 0.05",
-            [pair(name, LITTLE, "early"), pair(name, LITTLE)],
-            below(),
-            all_four,
-        )
-        for name in RATES
-    ]
+    better = f"faster in the first {FIRST} rounds and more accurate in the end than tau = 0.05"
+    both = {name: [pair(name, LITTLE, "early"), pair(name, LITTLE)] for name in RATES}
+    tuned = [row(f"{name}: {better}", pairs, below(), all_four) for name, pairs in both.items()]
     sac, dpg = "figure 6.2: SAC has the better accuracy", "figure 6.2: batches increase the accuracy of DPG"
     calm, calmer = pair("batch SAC", "SAC", "roughness"), "figure 6.2: batches attenuate the randomness of SAC"
     tuned.append(row("SAC settles lower than DPG", [pair("SAC", "DPG")], below(), sac))
@@ -142,25 +136,20 @@ def claims_on(results: Results, network: str) -> dict[str, list[Claim]]:
 def strengths(results: Results) -> list[Claim]:
     """Return the claims of figure 6.3, on connected clusters."""
 
-    def row(claim: str, what: str, against: str | float, rule: Rule, said: str, unit: str = "") -> Claim:
-        def of(which: str, name: str) -> Floats:
-            return results.of(which, network=CONNECTED, method=name)
+    def of(what: str | float, name: str) -> Floats | float:
+        return results.of(what, network=CONNECTED, method=name) if isinstance(what, str) else what
 
-        pairs = [
-            Pair(name, of(what, name), of(against, name) if isinstance(against, str) else against)
-            for name in ("SAC", "DPG")
-        ]
+    def row(claim: str, what: str, against: str | float, rule: Rule, said: str, unit: str = "") -> Claim:
+        pairs = [Pair(name, np.asarray(of(what, name)), of(against, name)) for name in ("SAC", "DPG")]
         return judged(claim, pairs, rule, unit=unit, text=f"figure 6.3: {said}", seen_in="strengths")
 
     poor, falls = "client 30, of few data, raises tau at first", "near convergence client 30 lowers tau again"
-    rich, most = (
-        "client 22, of many data, lowers tau to around 0",
-        "Most of the third with the most records end with tau",
-    )
+    rich = "client 22, of many data, lowers tau to around 0"
+    most = f"Most of the third with the most records end with tau below {NOTHING_LEFT:g}"
     return [
         row("The third of the clients with the fewest records raise tau at first", "poor near", START, above(), poor),
         row("They lower tau again once curves are flat", "poor end", "poor near", below(), falls),
-        row(f"{most} below {NOTHING_LEFT:g}", "rich at 0", 50.0, above(), rich, " %"),
+        row(most, "rich at 0", 50.0, above(), rich, " %"),
     ]
 
 
@@ -184,14 +173,11 @@ def judge(results: Results) -> Judgement:
         sweep={network: of["tuned"] for network, of in found.items()},
         seen_in="tuned",
     )
-    titles = {"fixed": "One model, and a fixed tau", "tuned": "Tau tuned by four policies"}
-    drawn = [
-        curves(
-            Results(row for name in names for row in results.where(method=name).rows), key, titles[key],
-            f"Drawn like figure {number}: mean over clients.", "nmsd", lines="method", panels="network", y="NMSD (dB)",
-        )
-        for key, number, names in (("fixed", "6.1", (ONE_MODEL, *FIXED)), ("tuned", "6.2", (LITTLE, *RATES)))
-    ]  # fmt: skip
+    drawn, common = [], {"lines": "method", "panels": "network", "y": "NMSD (dB)"}
+    for key, number, names in (("fixed", "6.1", (ONE_MODEL, *FIXED)), ("tuned", "6.2", (LITTLE, *RATES))):
+        of_figure = Results(row for name in names for row in results.where(method=name).rows)
+        caption = f"Drawn like figure {number}: mean over clients."
+        drawn.append(curves(of_figure, key, f"NMSD with {key} tau", caption, "nmsd", **common))
     own = [(name, words) for name in ("SAC", "DPG") for words in SHOWN]
     rows = {pair: results.where(network=CONNECTED, method=pair[0]).rows[0].measures for pair in own}
     three = Results(

@@ -18,9 +18,7 @@ SIMILARITY, NOISE = 0.5, 1.0
 """Bound on delta_q, and of a client's noise variance, which is uniform from 0 on; ||w_q||^2 is around 60."""
 CONNECTED, DRAWN = "each cluster connected", "clusters as drawn"
 MOST_DRAWS = 100_000
-WHAT = (
-    f"Linear regression: {RECORDS[0]} to {RECORDS[1]} records in {DIMENSIONS} dimensions of each of {CLIENTS} clients."
-)
+WHAT = f"Linear regression: {RECORDS[0]} to {RECORDS[1]} records of each of {CLIENTS} clients, d = {DIMENSIONS}."
 HOW = f"""
 A connected random graph of mean degree {NEIGHBOURS}, {CLUSTERS} clusters of equal size at random;
 w_q = (1 + delta_q) w0, delta_q uniform on +-{SIMILARITY:g}, w0 and features standard normal; as many records again are

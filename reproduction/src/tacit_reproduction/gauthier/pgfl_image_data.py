@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -12,8 +13,12 @@ from numpy.typing import NDArray
 from tacit.streams.dataset import Dataset
 from tacit_reproduction.datasets.mnist import mnist
 from tacit_reproduction.datasets.organamnist import organ, organamnist
-from tacit_reproduction.datasets.tasks import TwoClasses
+from tacit_reproduction.datasets.tasks import TwoClasses, binary_task
 from tacit_reproduction.gauthier.pgfl import CLUSTERS, SERVERS
+from tacit_reproduction.table import Floats
+
+TEST_ROWS = 500
+"""Of each cluster's test set, drawn once."""
 
 
 class Group(NamedTuple):
@@ -26,6 +31,11 @@ class Group(NamedTuple):
     """Range of D_k."""
     cohort: int | None = 3
     """Clients that a server calls in a round; None: all."""
+
+    @property
+    def classes(self) -> tuple[int, ...]:
+        """All classes of its tasks."""
+        return tuple(sorted({label for task in self.tasks for side in task for label in side}))
 
 
 def _organs(*sides: tuple[str, str]) -> Group:
@@ -50,13 +60,18 @@ def loaded(source: str) -> Dataset:
     return {"mnist": mnist, "organamnist": organamnist}[source]()
 
 
-def of_norm(data: Dataset, group: Group, norm: float) -> Dataset:
-    """Return the rows of a group's classes, each scaled to one norm, in the same parts."""
-    kept = np.isin(data.y, [label for task in group.tasks for side in task for label in side])
+@functools.cache
+def images(source: str, classes: tuple[int, ...]) -> Dataset:
+    """Return the images of some classes, each scaled to norm 1."""
+    return of_norm_one(loaded(source), classes)
+
+
+def of_norm_one(data: Dataset, classes: Sequence[int]) -> Dataset:
+    """Return the rows of some classes, each scaled to norm 1, in the same parts."""
+    kept = np.isin(data.y, classes)
     x, before = data.x[kept], np.concatenate([[0], np.cumsum(kept)])
-    x = (norm * (x / np.linalg.norm(x, axis=1, keepdims=True))).astype(x.dtype)
     parts = {name: slice(int(before[part.start]), int(before[part.stop])) for name, part in data.parts.items()}
-    return replace(data, x=x, y=data.y[kept], parts=parts)
+    return replace(data, x=x / np.linalg.norm(x, axis=1, keepdims=True), y=data.y[kept], parts=parts)
 
 
 def clients(group: Group, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -66,3 +81,14 @@ def clients(group: Group, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int6
     sizes = np.random.default_rng([seed, low, high]).integers(low, high + 1, count)
     sizes[0] = high
     return clusters, sizes
+
+
+def accuracies(models: Floats, labels: Sequence[NDArray[np.int64]], group: Group, data: Dataset) -> Floats:
+    """Return (seeds, records) per cent that models (seeds, records, clients, d) get right on their clusters' tests."""
+    tests = [binary_task(data, *task, part="test", most=TEST_ROWS) for task in group.tasks]
+    found = np.empty((*models.shape[:2], len(tests)))
+    for own, of_seed, result in zip(labels, models, found, strict=True):
+        for q, test in enumerate(tests):
+            said = of_seed[:, own == q] @ test.x.T > 0
+            result[:, q] = 100 * (said == (test.y > 0)).mean(axis=(1, 2))
+    return np.asarray(found.mean(axis=2))

@@ -231,7 +231,6 @@ STUDY = Study(
     minutes=8,
     measure=measure,
     judge=judge,
-    tabled=("end", "rho"),
     method=f"""
 w_0 has coordinates of variance 1 / d, a cluster's model is (1 + gamma) w_0 with one gamma per cluster, or one per
 coordinate. The text does not give the noise in y: the SNR is {USUAL.snr:g} dB, and swept. Servers have links between 15
