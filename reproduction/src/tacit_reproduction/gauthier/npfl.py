@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -173,7 +174,7 @@ def judge(results: Results) -> Judgement:
         sweep={network: of["tuned"] for network, of in found.items()},
         seen_in="tuned",
     )
-    drawn, common = [], {"lines": "method", "panels": "network", "y": "NMSD (dB)"}
+    drawn, common = [], dict[str, Any](lines="method", panels="network", y="NMSD (dB)")
     for key, number, names in (("fixed", "6.1", (ONE_MODEL, *FIXED)), ("tuned", "6.2", (LITTLE, *RATES))):
         of_figure = Results(row for name in names for row in results.where(method=name).rows)
         caption = f"Drawn like figure {number}: mean over clients."
