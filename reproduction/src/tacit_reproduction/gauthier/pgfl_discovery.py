@@ -35,16 +35,21 @@ def run(task: tuple[str, Sequence[float], float, int, int]) -> list[Row]:
     worlds = [pgfl.world_of(Problem(spread, clip=1.0), seed, RECORDS[records]) for spread in spreads for seed in whole]
     noise: dict[str, Any] = {"noise": "clipped", "phi": rho / ROUNDS, "zeta": 1.0} if rho else {}
     one = pgfl.simulated(Setting("GFL", **noise), worlds, first, ROUNDS)
-    labels = [labelled(dual, w) for dual, w in zip(duals_after(one, WARMUP), worlds, strict=True)]
-    guessed = [with_clusters(world, own) for world, own in zip(worlds, labels, strict=True)]
+    labels: list[list[int]] = [
+        find_clusters(dual, CLUSTERS, seed=0, weight=w.stream.data_size).labels.tolist()
+        for dual, w in zip(duals_after(one, WARMUP), worlds, strict=True)
+    ]
+    guessed = [
+        w._replace(topology=federation(w.topology.links["servers"], CLIENTS, clusters=own))
+        for own, w in zip(labels, worlds, strict=True)
+    ]
     several = pgfl.simulated(Setting(**noise), [*worlds, *guessed], first, ROUNDS).recorded["models"]
-    late, rng = (ROUNDS - WARMUP) // pgfl.EVERY - 1, np.random.default_rng(0)
-    targets = np.stack([world.targets for world in worlds])
+    late, targets = (ROUNDS - WARMUP) // pgfl.EVERY - 1, np.stack([world.targets for world in worlds])
     models = {TRUE: several[: len(worlds), -1], FOUND: several[len(worlds) :, late], ONE: one.recorded["models"][:, -1]}
     found = {kind: {"nmsd": normalised_deviation(each, targets).mean(axis=1)} for kind, each in models.items()}
     right = [agreement(own, w.clusters) for own, w in zip(labels, worlds, strict=True)]
-    found[FOUND]["right"] = 100 * np.array(right)
-    found[CHANCE] = {"right": 100 * np.array([agreement(rng.permutation(w.clusters), w.clusters) for w in worlds])}
+    dealt = [agreement(np.random.default_rng(0).permutation(w.clusters), w.clusters) for w in worlds]
+    found[FOUND]["right"], found[CHANCE] = 100 * np.array(right), {"right": 100 * np.array(dealt)}
     found[KNOWING] = {"right": 100 * np.array([knowing(world) for world in worlds])}
     return [
         Row(
@@ -63,17 +68,6 @@ def duals_after(outcome: Any, rounds: int) -> Floats:
     """
     at = (outcome.recorded_rounds > rounds // 2) & (outcome.recorded_rounds <= rounds)
     return np.asarray(np.mean(outcome.recorded["dual"][:, at], axis=1), np.float64)
-
-
-def labelled(dual: Floats, world: World) -> list[int]:
-    """Return the clusters that the multipliers tell."""
-    found: list[int] = find_clusters(dual, CLUSTERS, seed=0, weight=world.stream.data_size).labels.tolist()
-    return found
-
-
-def with_clusters(world: World, labels: list[int]) -> World:
-    """Return a world whose clients are in other clusters."""
-    return world._replace(topology=federation(world.topology.links["servers"], CLIENTS, clusters=labels))
 
 
 def knowing(world: World) -> float:
