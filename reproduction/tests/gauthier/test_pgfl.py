@@ -196,8 +196,8 @@ def test_exact_averaging_comes_to_the_optimum_and_plain_averaging_does_not():
 @pytest.mark.slow
 def test_many_records_let_clusters_be_found(monkeypatch):
     monkeypatch.setattr(pgfl_discovery, "ROUNDS", 60)
-    rows = pgfl_discovery.run(("40 to 90", (0.5,), 0.0, 2, 0))
+    rows = pgfl_discovery.run(("10 to 30", (0.5,), 0.0, 1, 0))
     found = {row.factors["kind"]: row.measures for row in rows}
     assert found["found clusters"]["right"].mean() > found["by chance"]["right"].mean() + 20
-    assert found["by own records"]["right"].mean() > 90
-    assert found["found clusters"]["nmsd"].shape == (2,)
+    assert found["by own records"]["right"].mean() > 80
+    assert found["found clusters"]["nmsd"].shape == (1,)

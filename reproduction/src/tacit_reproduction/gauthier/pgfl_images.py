@@ -225,8 +225,8 @@ cluster's task. Digits: 15 clients of a server, 3 called in a round; 1 / 8, 1 / 
 server with 2 images, all called.
 
 Logistic loss without a constant, l2 = {L2:g}, rho = {PENALTY:g}, images of norm s: rho / s^2 for norm 1, which the
-text leaves open. Noise: phi_0 = {PHI:g}, zeta = {ZETA:g}, s = {NORM:g}; gradients are clipped to C = {CLIP:g}, as the
-promise needs ("enforced"), or C is only assumed, as in the text, and promises nothing below s."""
+text leaves open. Noise, as in its regression: phi_0 = {PHI:g}, zeta = {ZETA:g}, s = {NORM:g}; gradients are clipped to
+C = {CLIP:g}, as the promise needs ("enforced"), or C is only assumed, as in the text, and promises nothing below s."""
 
 
 def study(name: str, of: str, place: str, minutes: float, seeds: tuple[int, int], judge: Any, source: str) -> Study:
