@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
 import pytest
 
 from reproduction.tests.papers import (
@@ -11,8 +10,6 @@ from reproduction.tests.papers import (
     test_asynchronous_ocean,
     test_asynchronous_theory,
     test_asynchronous_variants,
-    test_federated,
-    test_importance_claims,
     test_networked,
 )
 from reproduction.tests.papers.nonsmooth import test_claims as test_nonsmooth
@@ -25,25 +22,9 @@ from tacit_reproduction.asynchronous import (
     variants_claims,
 )
 from tacit_reproduction.experiment import Claim
-from tacit_reproduction.federated import graph_claims, importance_claims, importance_ijcnn1, private_claims
-from tacit_reproduction.federated.importance_ijcnn1_runs import KINDS, Reference
-from tacit_reproduction.federated.importance_sampling import Checks
 from tacit_reproduction.networked import tuned_claims
 from tacit_reproduction.nonsmooth import claims as nonsmooth_claims
 from tacit_reproduction.personalised import discovery_claims, regression, regression_claims
-
-LEARNING_AND_SWEEPS = {"learning", "steps", "variances"}
-IS_CHECKS = Checks({"optimal": test_importance_claims.FINE}, {"optimal": test_importance_claims.FINE})
-
-
-def importance() -> list[Claim]:
-    made = test_importance_claims
-    return importance_claims.judge(made.evidence(True), made.SWEEPS, IS_CHECKS, made.DRIFTS)
-
-
-def ijcnn1() -> list[Claim]:
-    best = Reference(0.095, dict.fromkeys(KINDS, np.full(test_importance_claims.SEEDS, 0.087)))
-    return importance_ijcnn1.judge(test_importance_claims.outcomes(0.2245, 0.1846, 0.19), best)
 
 
 def personalised() -> list[Claim]:
@@ -78,18 +59,6 @@ JUDGED: dict[str, tuple[Callable[[], Sequence[Claim]], set[str], int]] = {
         {"learning", "tau", "low_similarity", "by_phi_0", "by_zeta"},
         1,
     ),
-    "fedavg-private": (
-        lambda: private_claims.judge(test_federated.private_evidence()),
-        LEARNING_AND_SWEEPS,
-        1,
-    ),
-    "gfl-regression": (
-        lambda: graph_claims.judge(test_federated.graph_evidence()),
-        LEARNING_AND_SWEEPS,
-        3,
-    ),
-    "isfedavg-regression": (importance, {"learning", "cohorts", "steps", "noise", "divergence"}, 0),
-    "isfedavg-ijcnn1": (ijcnn1, {"errors", "errors-by-class", "loss"}, 4),
     "npfl-rl": (
         lambda: tuned_claims.judge(test_networked.evidence()),
         {"fixed", "tuned", "settled-tuned", "strengths-as-drawn", "strengths-clusters-connected"},

@@ -183,8 +183,8 @@ def judge(results: Results) -> Judgement:
             place=FIGURE,
             text="curves: graph-homomorphic close to no noise, random significantly higher",
             ours=levels("settled"),
-            why="Random noise leaves the centroid an error like 1 / (mu R_u), the gradients' own noise one like mu: the "
-            "first is seen where regressors are small or batches large.",
+            why="Random noise leaves the centroid an error like 1 / (mu R_u), the gradients' own noise one like mu: "
+            "the first is seen where regressors are small or batches large.",
             sweep={name: of_centroid(here, name) for name, here in swept.items()},
             seen_in="centroid",
         ),
@@ -193,8 +193,8 @@ def judge(results: Results) -> Judgement:
             place=FIGURE,
             text="curves: not as much as for random perturbations",
             ours=levels("individual"),
-            why="What an agent keeps makes up for the noise that it sends, which drives models apart: further than random "
-            "noise does where an agent has many neighbours, less far on a tree.",
+            why="What an agent keeps makes up for the noise that it sends, which drives models apart: further than "
+            "random noise does where an agent has many neighbours, less far on a tree.",
             sweep={name: of_agents(here, name) for name, here in swept.items()},
             seen_in="individual",
         ),
@@ -224,10 +224,10 @@ STUDY = Study(
     judge=judge,
     tabled=("settled", "individual"),
     method=f"""
-{AGENTS} agents, {SAMPLES} samples each, the loss of (4.62) with its factor 2, mu = {STEP:g}, Laplace noise of variance 0.01
-on every coordinate of a message, Metropolis weights, gradients of samples drawn with repetition; agents' data noise has
-variances from {DATA_NOISE[0]:g} to {DATA_NOISE[1]:g}. MSD is against w^o of (4.63), over the second half of a run. Nothing
-is clipped, as in the text, and so nothing is promised per record.
+{AGENTS} agents, {SAMPLES} samples each, the loss of (4.62) with its factor 2, mu = {STEP:g}, Laplace noise of variance
+0.01 on every coordinate of a message, Metropolis weights, gradients of samples drawn with repetition; the data's noise
+has variances from {DATA_NOISE[0]:g} to {DATA_NOISE[1]:g} by agent. MSD is against w^o of (4.63), over the second half of
+a run. Nothing is clipped, as in the text, and so nothing is promised per record.
 
 The text gives neither R_u nor its network nor the batch: all combinations of four ranges of R_u's eigenvalues, three
 networks (small worlds of 6 neighbours with 30 % rewired, a ring, uniformly random trees) and two batches are run with

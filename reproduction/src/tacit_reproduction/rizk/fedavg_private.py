@@ -147,7 +147,7 @@ def judge(results: Results) -> Judgement:
             place="figures 2.6 and 2.7",
             text="curves without numbers",
             ours=f"MSD in dB: {', '.join(f'{WORDS[noise]} {settled(noise).mean():.1f}' for noise in WORDS)}",
-            why=f"A step carries mu times what is put on an update. At equal privacy both are the very same noise: {told}.",
+            why=f"A step carries mu times an update's noise. At equal privacy both are the very same noise: {told}.",
             claims=claims,
             seen_in="steps",
         ),
@@ -156,9 +156,9 @@ def judge(results: Results) -> Judgement:
             place="figure 2.7 (c), (d); likewise 2.5 (b) and 3.3 (a)",
             text="it diverges at lower sigma_g^2",
             ours=f"{figure}; {linear.figure}",
-            why="The risks are quadratic, so that noise enters a linear recursion, w <- M w + b + noise: what it adds to the "
-            "MSD is in proportion to its variance, and whether the recursion converges depends on M alone, which is made of "
-            "features and steps. No variance of the noise makes it diverge.",
+            why="The risks are quadratic, so that noise enters a linear recursion, w <- M w + b + noise: what it adds to "
+            "the MSD is in proportion to its variance, and whether the recursion converges depends on M alone, which is "
+            "made of features and steps. No variance of the noise makes it diverge.",
             claims=[diverges],
             seen_in="variances",
         ),

@@ -170,8 +170,8 @@ STUDY = Study(
     judge=judge,
     tabled=("settled", "individual"),
     method=f"""
-ijcnn1 in place of Avazu, with as many rows of both classes, {SIZES[0]} to {SIZES[1]} per client, and noise of each client's
-own size on its features, as in diffusion-ijcnn1. {SERVERS} servers on a ring with {CLIENTS} clients each call {COHORT}
-of them in a round, who take {LOCAL_STEPS[0]} to {LOCAL_STEPS[1]} local steps on {BATCH_SIZES[0]} to {BATCH_SIZES[1]}
-rows. Logistic loss, rho = {RHO:g}, mu = {STEP:g}, Laplace noise of variance 0.6 between servers, none below them.""",
+ijcnn1 in place of Avazu, with as many rows of both classes, {SIZES[0]} to {SIZES[1]} per client, and noise of each
+client's own size on its features, as in diffusion-ijcnn1. {SERVERS} servers on a ring with {CLIENTS} clients each call
+{COHORT} of them in a round, who take 1 to 10 local steps on 5 to 10 rows. Logistic loss, rho = {RHO:g}, mu = {STEP:g},
+Laplace noise of variance 0.6 between servers, none below them.""",
 )

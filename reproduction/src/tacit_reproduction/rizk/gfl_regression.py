@@ -172,8 +172,8 @@ def judge(results: Results) -> Judgement:
             place="figure 3.3 (b)",
             text="better for a fixed variance, though it does not seem significant",
             ours=levels("individual"),
-            why="What a server keeps makes up for the noise that it sent, -(1 - W[p, p]) / W[p, p] times it. Random noise "
-            "is worse where it piles up, with few neighbours and small curvature; the ridge of 0.1 limits that.",
+            why="What a server keeps makes up for the noise that it sent, -(1 - W[p, p]) / W[p, p] times it. Random "
+            "noise is worse where it piles up, with few neighbours and small curvature; the ridge of 0.1 limits that.",
             sweep={name: own(of, name) for name, of in here.items()},
             seen_in="individual",
         ),

@@ -173,9 +173,9 @@ def judge(results: Results) -> Judgement:
         place=place,
         text=f"{TEXT['uniform']} % -> {TEXT['optimal']} %; Avazu 22.26 % -> 14.45 %, not available here",
         ours=f"{'; '.join(ours)}; w^o {results.of('best', rule='uniform', mix='non-IID').mean():.2f}",
-        why="The level of the text's errors comes out where both classes count alike; plainly counted, never saying yes errs "
-        "in 9.5 %, less than the text's. Of the text's gain hardly anything does: what is left to w^o is mostly a distance "
-        "that the run has yet to go, and in the mean that is the same for all rules.",
+        why="The level of the text's errors comes out where both classes count alike (plainly counted, never saying yes "
+        "errs in 9.5 %, less than the text's). The gain hardly does: what is left to w^o is mostly a distance that the "
+        "run has yet to go, in the mean the same for all rules.",
         size=levels,
         sweep={mix: [claim] for mix, claim in lower.items()},
         seen_in="errors",
@@ -194,8 +194,8 @@ STUDY = Study(
     judge=judge,
     tabled=("settled", "best"),
     method=f"""
-{CLIENTS} clients, {COHORT} a round, logistic loss, mu = {STEP:g}, rho = {RIDGE:g}, batches of 1 to 10, 1 to 5 local steps. As
-in diffusion-ijcnn1 a seed takes as many rows of both classes, with columns of mean 0 and deviation 1, and errors are
-means of both classes'. Clients get {SMALLEST} to {LARGEST} rows, with mixes of classes from nearly one class each to those
-of all rows; the text says "non-IID" only. Errors are averaged over the last third of the rounds.""",
+{CLIENTS} clients, {COHORT} a round, logistic loss, mu = {STEP:g}, rho = {RIDGE:g}, batches of 1 to 10, 1 to 5 local
+steps. As in diffusion-ijcnn1 a seed takes as many rows of both classes, columns have mean 0 and deviation 1, and errors
+are means of both classes'. Clients get {SMALLEST} to {LARGEST} rows; the text says "non-IID" only, and mixes of classes
+go from those of all rows to nearly one class each. Errors are averaged over the last third of the rounds.""",
 )
