@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -34,10 +34,3 @@ def failing(judgement: Judgement) -> set[str]:
 def verdicts(judgement: Judgement) -> list[str]:
     """Return the headlines' verdicts in order."""
     return [each.verdict for each in judgement.headlines]
-
-
-def rows(
-    cells: Sequence[Mapping[str, Factor]], level: Callable[[Mapping[str, Factor]], Mapping[str, float]], curve: str
-) -> list[Row]:
-    """Return a table's rows."""
-    return [row(factors, k, curve, **level(factors)) for k, factors in enumerate(cells)]

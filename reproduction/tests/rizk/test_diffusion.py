@@ -120,8 +120,8 @@ def errors(changed: Mapping[str, float]) -> Results:
     levels = {"none": 16.0, "random": 18.0, "homomorphic": 15.9, "local": 16.0, "grid": 16.0} | changed
     own = {"none": 16.0, "random": 24.0, "homomorphic": changed.get("own", 20.0), "local": 16.0, "grid": 16.0}
     found = []
-    for noise in own:
-        made = row({"noise": noise}, 0, "centroid", settled=levels[noise], individual=own[noise])
+    for noise, single in own.items():
+        made = row({"noise": noise}, 0, "centroid", settled=levels[noise], individual=single)
         made.measures["digest"] = np.array([noise == "local" and "broken" in changed])  # type: ignore[index]
         found.append(made)
     return Results(found)
@@ -140,7 +140,7 @@ def errors(changed: Mapping[str, float]) -> Results:
 )
 def test_verdicts_on_classification(changed: dict[str, float], missed: set[str]) -> None:
     judgement = diffusion_ijcnn1.judge(errors(changed))
-    assert {words for words in failing(judgement)} == {" ".join(w.split()[:4]) for w in missed}
+    assert failing(judgement) == {" ".join(w.split()[:4]) for w in missed}
     assert verdicts(judgement) == ["reproduced" if missed <= {"The agents' own models"} else "refuted"]
     assert len(gfl_classification.judge(errors(changed)).claims) == 3
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from reproduction.tests.rizk.made_up import failing, row, verdicts
+from tacit.streams import linear_regression
 from tacit_reproduction.rizk import fedavg_private as private
 from tacit_reproduction.rizk import gfl_regression as gfl
 from tacit_reproduction.rizk.diffusion import network
@@ -62,10 +63,10 @@ def test_noise_of_the_text_s_size_reaches_the_server(monkeypatch: pytest.MonkeyP
     changes = {"CLIENTS": 5, "COHORT": 5, "SIZES": (8, 8), "BATCH_SIZES": (8, 8), "LOCAL_STEPS": (1, 1)}
     for name, value in changes.items():
         monkeypatch.setattr(private, name, value)
-    monkeypatch.setattr(private, "linear_regression", lambda *a: drawn(*a[:3], 3))
-    drawn = private.linear_regression.__globals__["linear_regression"]
+    drawn = linear_regression(5, 8, 2, 3)
+    monkeypatch.setattr(private, "linear_regression", lambda *_: drawn)
     found = Results(private.run((private.Task(noise, (0.2, 0.4), (0.5,)), 24, 0)))
-    h = curvature(drawn(5, 8, 2, 3).x.astype(np.float64), private.RIDGE)
+    h = curvature(drawn.x.astype(np.float64), private.RIDGE)
     for step, variance in ((0.2, 0.02), (0.4, 0.02), (0.2, 0.5)):
         reaches = variance / 5 * (1 if noise == "models" else step**2)
         expected, _ = settled((np.eye(2) - 2 * step * h)[None], np.eye(1), np.array([[reaches]]))
@@ -125,7 +126,7 @@ UNEQUAL = {"At one sigma_g noise"}
             {"Noise on models harms", "With noise on models"},
         ),
         (
-            lambda n, v, mu, a: a * 1e-4 / mu**3 if n == "updates" else a,
+            lambda n, v, mu, a: a * 1e-2 / mu**3 if n == "updates" else a,
             {"With noise on updates", "Small mu has noise"},
         ),
         (lambda n, v, mu, a: a * v if n == "models" else a, {"What noise adds is"}),

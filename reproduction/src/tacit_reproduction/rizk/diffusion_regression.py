@@ -225,8 +225,8 @@ STUDY = Study(
     tabled=("settled", "individual"),
     method=f"""
 {AGENTS} agents, {SAMPLES} samples each, the loss of (4.62) with its factor 2, mu = {STEP:g}, Laplace noise of variance
-0.01 on every coordinate of a message, Metropolis weights, gradients of samples drawn with repetition; the data's noise
-has variances from {DATA_NOISE[0]:g} to {DATA_NOISE[1]:g} by agent. MSD is against w^o of (4.63), over the second half of
+0.01 on every coordinate of a message, Metropolis weights, gradients of samples drawn with repetition; data noise has
+variances from {DATA_NOISE[0]:g} to {DATA_NOISE[1]:g} by agent. MSD is against w^o of (4.63), over the second half of
 a run. Nothing is clipped, as in the text, and so nothing is promised per record.
 
 The text gives neither R_u nor its network nor the batch: all combinations of four ranges of R_u's eigenvalues, three

@@ -106,7 +106,7 @@ def judge(results: Results) -> Judgement:
     def added(noise: str, step: float = STEP, variance: float = VARIANCE) -> Floats:
         return np.asarray(10 ** (settled(noise, step, variance) / 10) - 10 ** (settled("none", step) / 10))
 
-    lowest = min(steps, key=lambda step: float(settled("models", step).mean()))
+    lowest = min(steps[1:-1], key=lambda step: float(settled("models", step).mean()))
     ends = [
         Pair(f"mu {at:g} over {lowest:g}", settled("models", at), settled("models", lowest))
         for at in steps[:: len(steps) - 1]
@@ -156,9 +156,9 @@ def judge(results: Results) -> Judgement:
             place="figure 2.7 (c), (d); likewise 2.5 (b) and 3.3 (a)",
             text="it diverges at lower sigma_g^2",
             ours=f"{figure}; {linear.figure}",
-            why="The risks are quadratic, so that noise enters a linear recursion, w <- M w + b + noise: what it adds to "
-            "the MSD is in proportion to its variance, and whether the recursion converges depends on M alone, which is "
-            "made of features and steps. No variance of the noise makes it diverge.",
+            why="The risks are quadratic: noise enters a linear recursion, w <- M w + b + noise. What it adds to the "
+            "MSD is in proportion to its variance, and whether the recursion converges depends on M alone, which is made "
+            "of features and steps. No variance of the noise makes it diverge.",
             claims=[diverges],
             seen_in="variances",
         ),

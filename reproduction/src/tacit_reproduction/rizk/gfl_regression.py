@@ -131,7 +131,7 @@ def of_sweeps(swept: Results) -> list[Claim]:
     individual = [p for n in NOISES[1:] for p in climb(WORDS[n], by(n, "variance", "individual"), variances)]
     levels = {n: [10 ** (by(n, "variance")(variances[end]) / 10) for end in (0, -1)] for n in NOISES[1:]}
     rise = Pair("", *(decibels(levels[n][1] - levels[n][0]) for n in ("random", "homomorphic")))
-    lowest = min(steps, key=lambda step: float(random(step).mean()))
+    lowest = min(steps[1:-1], key=lambda step: float(random(step).mean()))
     ends = [Pair(f"mu {end:g} over {lowest:g}", random(end), random(lowest)) for end in (steps[0], steps[-1])]
     cost = climb("mu", lambda at: random(at) - by("none", "step")(at), [at for at in reversed(steps) if at <= STEP])
     gone = sum(int((~np.isfinite(row.measures["individual"])).sum()) for row in swept.rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise, product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,9 +21,11 @@ FEATURES, NOISE = (0.5, 1.5), (0.01, 0.1)
 """Narrow ranges of variances, uniform: the text's are "randomly generated"."""
 CENTRES, DECADES = (10**-0.5, 10**-1.5), (3.0, 5.0)
 """Of wide ranges, uniform as logarithms: at width 1 features have 0.01 to 10, noise 1e-4 to 10."""
-WIDTHS = {0.0: "narrow, uniform", **{width: f"width {width:g}" for width in (0.25, 0.5, 0.75, 1.0, 1.25)}}
-ENDS, BOTH = (0.0, 1.0), ("uniform", "optimal")
-LOSS = objectives.squared(l2=RIDGE)
+DATA = {"narrow": (0.0, 1.0), "half wide": (0.5, 1.0), "wide": (1.0, 1.0)}
+DATA |= {f"narrow, one client in twenty x {contrast:g}": (0.0, contrast) for contrast in (10.0, 30.0, 100.0)}
+"""Width of the ranges, and factor on the noise of one client in twenty."""
+ENDS, BOTH = ("narrow", "wide"), ("uniform", "optimal")
+LOSS, NOISY_SHARE = objectives.squared(l2=RIDGE), 0.05
 EXTENTS = {False: (300, 100, 800, 400), True: (60, 30, 500, 340)}
 """Quick -> clients, samples, rounds, and after how many of these the steady state begins."""
 TEXT_GAIN, NEAR, AS_GOOD, EARLY = 13.1, 1.0, 0.5, 60
@@ -36,8 +38,8 @@ class Task(NamedTuple):
     """One program."""
 
     rule: str
-    problems: tuple[tuple[float, float], ...]
-    """Widths of the ranges of variances, and factors on all noise v_k, the text's way to a larger xi."""
+    problems: tuple[tuple[str, float], ...]
+    """Data, and factors on all noise v_k, the text's way to a larger xi."""
     quick: bool
     cohort: int = 6
     most_steps: int = 5
@@ -45,9 +47,9 @@ class Task(NamedTuple):
 
 def tasks(quick: bool) -> list[Task]:
     """Return all programs, long ones first."""
-    main = [(width, 1.0) for width in ((0.0, 0.5, 1.0) if quick else WIDTHS)]
+    main = [(name, 1.0) for name in DATA]
     louder = list(product(ENDS, (3.0, 100.0) if quick else (3.0, 15.0, 50.0, 100.0)))
-    ends = tuple((width, 1.0) for width in ENDS)
+    ends = tuple((name, 1.0) for name in ENDS)
     found = [Task("current", ends, quick), *(Task(rule, (*main, *louder), quick) for rule in BOTH)]
     for rule in () if quick else BOTH:
         found += [Task(rule, ends, quick, cohort=n) for n in (30, 60)]
@@ -55,11 +57,18 @@ def tasks(quick: bool) -> list[Task]:
     return [*found, Task("sampled", ends, quick)]
 
 
-def data_of(width: float, loud: float, clients: int, samples: int, seed: int) -> LinearRegression:
+def data_of(name: str, loud: float, clients: int, samples: int, seed: int) -> LinearRegression:
     """Draw one repeat's samples; what a problem does not change is the same for all problems."""
+    width, contrast = DATA[name]
     if width == 0:
-        noise = (NOISE[0] * loud**2, NOISE[1] * loud**2)
-        return linear_regression(clients, samples, DIM, seed, feature_variance=FEATURES, noise_variance=noise)
+        plain, others = (
+            linear_regression(
+                clients, samples, DIM, seed, feature_variance=FEATURES, noise_variance=(NOISE[0] * by, NOISE[1] * by)
+            )
+            for by in (loud**2, (loud * contrast) ** 2)
+        )
+        few = round(NOISY_SHARE * clients) if contrast > 1 else 0
+        return plain._replace(y=np.concatenate([others.y[:few], plain.y[few:]]))
     plain = linear_regression(clients, samples, DIM, seed, feature_variance=(1, 1), noise_variance=(1, 1))
     rng = np.random.default_rng([seed, 97])
     places = [rng.uniform(-0.5, 0.5, shape) for shape in ((clients, 1, DIM), (clients, 1))]
@@ -93,9 +102,9 @@ def run(given: tuple[Task, int, int]) -> list[Row]:
         "xi": np.array([np.linalg.norm(local - common, axis=1).max() for common, local in optima]),
     }
     rows = []
-    for number, (width, loud) in enumerate(task.problems):
-        own = {name: values[number * seeds : (number + 1) * seeds] for name, values in measures.items()}
-        factors = {"rule": task.rule, "cohort": task.cohort, "steps": task.most_steps, "width": width, "loud": loud}
+    for number, (name, loud) in enumerate(task.problems):
+        own = {what: values[number * seeds : (number + 1) * seeds] for what, values in measures.items()}
+        factors = {"rule": task.rule, "cohort": task.cohort, "steps": task.most_steps, "data": name, "loud": loud}
         rows.append(Row(factors, {"rounds": at, **own}))
     return rows
 
@@ -106,15 +115,15 @@ def run(given: tuple[Task, int, int]) -> list[Row]:
 def leads(here: Results, rule: str, other: str = "uniform", measure: str = "settled") -> list[Pair]:
     """Compare two rules on narrow and on wide data: the first minus the second."""
     both = (rule, other)
-    return [Pair(f"{rule}, {WIDTHS[w]}", *(here.of(measure, rule=name, width=w) for name in both)) for w in ENDS]
+    return [Pair(f"{rule}, {data}", *(here.of(measure, rule=name, data=data) for name in both)) for data in ENDS]
 
 
 def changes(here: Results, factor: str) -> tuple[list[Pair], list[Pair]]:
     """Compare each level of a factor with the one before: MSD of both rules, and what one is ahead (linear)."""
     levels, ahead = [], []
-    for width, (low, high) in product(ENDS, pairwise(sorted(here.levels(factor)))):
-        msd = [{r: here.of("settled", rule=r, width=width, **{factor: at}) for r in BOTH} for at in (high, low)]
-        name = f"{WIDTHS[width]}, {high:g} over {low:g}"
+    for data, (low, high) in product(ENDS, pairwise(sorted(here.levels(factor)))):
+        msd = [{r: here.of("settled", rule=r, data=data, **{factor: at}) for r in BOTH} for at in (high, low)]
+        name = f"{data}, {high:g} over {low:g}"
         levels += [Pair(f"{name}, {rule}", msd[0][rule], msd[1][rule]) for rule in BOTH]
         ahead.append(Pair(name, *(10 ** (of["uniform"] / 10) - 10 ** (of["optimal"] / 10) for of in msd)))
     return levels, ahead
@@ -153,11 +162,11 @@ def judge(results: Results) -> Judgement:
     lower = "sampling has a lower settled MSD than uniform sampling"
     better = in_decibels(f"Importance {lower}", leads(main, "optimal"), below(), f"{place}: does better", "learning")
     sizes, gains = {}, {}
-    for width in main.levels("width"):
-        gain = main.of("settled", rule="uniform", width=width) - main.of("settled", rule="optimal", width=width)
-        claim = f"The gain of optimal probabilities is {TEXT_GAIN:g} dB or more, give or take {NEAR:g}: {WIDTHS[width]}"
-        sizes[WIDTHS[width]] = in_decibels(claim, Pair("", gain, TEXT_GAIN), above(-NEAR), place, "widths")
-        gains[WIDTHS[width]] = f"{gain.mean():.1f} dB ({WIDTHS[width]})"
+    for name in main.levels("data"):
+        gain = main.of("settled", rule="uniform", data=name) - main.of("settled", rule="optimal", data=name)
+        claim = f"The gain of optimal probabilities is {TEXT_GAIN:g} dB or more, give or take {NEAR:g}: {name}"
+        sizes[name] = in_decibels(claim, Pair("", gain, TEXT_GAIN), above(-NEAR), place, "data")
+        gains[name] = f"{gain.mean():.1f} dB ({name})"
     near = [pair for rule in ("current", "sampled") for pair in leads(main, rule)]
     as_good = f"Sampled probabilities settle no more than {AS_GOOD:g} dB above optimal ones"
     current = {name: leads(main, "current", "optimal", name) for name in ("settled", "early")}
@@ -176,19 +185,17 @@ def judge(results: Results) -> Judgement:
         place=place,
         text=f"by {TEXT_GAIN:g} dB",
         ours=f"by {', '.join(gains.values())}",
-        why="The gain is the mean square of gradient norms, of clients and records, over the square of their mean: that "
-        "of the heterogeneity which is put in, and the text gives no ranges of its variances.",
+        why="The gain is the mean square of gradient norms, of clients and records, over the square of their mean: "
+        "that of the heterogeneity which is put in, and the text gives no ranges of its variances.",
         claims=[better],
         sweep={name: [size] for name, size in sizes.items()},
-        seen_in="widths",
+        seen_in="data",
     )
-    at_ends, of_width = only(main, lambda row: row.factors["width"] in ENDS), lambda row: WIDTHS[row.factors["width"]]
-    y: dict[str, Any] = {"lines": "rule", "y": "MSD (dB)"}
-    drawn = "Drawn like figure 2.5 (a); xi is in proportion to the noise."
+    at_ends, y = only(main, lambda row: row.factors["data"] in ENDS), {"lines": "rule", "y": "MSD (dB)"}
     figures = [
-        curves(at_ends, "learning", "MSD by rule", "As figure 2.1.", "msd", panels=of_width, change=decibels, **y),
-        dots(main, "widths", "Settled MSD by width of the ranges", "0: the narrow ones.", "settled", x="width", **y),
-        dots(louder, "xi", "Settled MSD by noise", drawn, "settled", x="loud", panels=of_width, log_x=True, **y),
+        curves(at_ends, "learning", "MSD", "As figure 2.1.", "msd", panels="data", change=decibels, **y),
+        dots(main, "data", "Settled MSD by data", "", "settled", x="data", **y),
+        dots(louder, "xi", "MSD by noise", "As figure 2.5 (a).", "settled", x="loud", panels="data", log_x=True, **y),
     ]
     return Judgement(claims, [told], figures)
 
@@ -206,8 +213,9 @@ STUDY = Study(
 clients a round, mu = {STEP:g} (the text's loss has no factor 1/2). The MSD is that of the server's model from (2.74),
 over the second half of the rounds. The quick form has 60 clients with 30 samples.
 
-The text's covariances and noise are "randomly generated". Narrow ranges: variances uniform on {FEATURES} and {NOISE}.
-Wide: uniform as logarithms, 0.01 to 10 for features and 1e-4 to 10 for noise; widths between shrink the decades.
+The text's covariances and noise are "randomly generated". Narrow: variances uniform on {FEATURES} and {NOISE}. Wide:
+uniform as logarithms, 0.01 to 10 for features and 1e-4 to 10 for noise; half wide has half of the decades. Or one
+client in twenty has noise 10, 30 or 100 times as large, on the narrow ranges.
 
 Uniform sampling is without replacement, as the other rules are; a tenth of every importance sampling is uniform, which
 costs 0.46 dB of a gain at most. Not private: norms of gradients leave as they are.""",
