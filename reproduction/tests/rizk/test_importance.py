@@ -62,7 +62,8 @@ def regression_table(**changed: float) -> Results:
             level += {"sampled": changed.get("sampled", 0.1), "current": changed.get("current", -0.5)}.get(task.rule, 0)
             place = {"rule": task.rule, "cohort": task.cohort, "steps": task.most_steps, "data": name, "loud": loud}
             early = changed.get("early", -2.0) if task.rule == "current" else -1.0
-            rows.append(row(place, 0, "msd", settled=float(level), early=early, xi=loud))
+            found = row(place, 0, "msd", settled=float(level), early=early, xi=loud)
+            rows.append(found._replace(measures={**found.measures, "diverged": np.full(3, changed.get("gone", 0.0))}))
     return Results(rows)
 
 
@@ -103,8 +104,8 @@ def blobs(monkeypatch: pytest.MonkeyPatch) -> Samples:
 def test_clients_have_as_many_rows_of_both_classes_together_and_the_optimum_no_slope(blobs: Samples) -> None:
     star = ijcnn1.shared_out(blobs, 1.0, 2)
     there = np.asarray(star.data.weight)
-    assert there.sum() == star.sizes.sum() == 400
-    assert np.asarray(star.data.y).sum() == 0
+    assert 180 < there.sum() == star.sizes.sum() <= 400  # of 200 positive rows, and as many others
+    assert abs(np.asarray(star.data.y).sum()) <= 400 - star.sizes.sum()
     share, x, y = there / star.sizes[:, None] / 6, np.asarray(star.data.x, np.float64), np.asarray(star.data.y)
     slope = 2 * ijcnn1.RIDGE * star.best - np.einsum("kn,kn,kni->i", share, y / (1 + np.exp(y * (x @ star.best))), x)
     np.testing.assert_allclose(slope, 0, atol=1e-9)

@@ -157,8 +157,8 @@ def judge(results: Results) -> Judgement:
             text="it diverges at lower sigma_g^2",
             ours=f"{figure}; {linear.figure}",
             why="The risks are quadratic: noise enters a linear recursion, w <- M w + b + noise. What it adds to the "
-            "MSD is in proportion to its variance, and whether the recursion converges depends on M alone, which is made "
-            "of features and steps. No variance of the noise makes it diverge.",
+            "MSD is in proportion to its variance, and whether the recursion converges depends on M alone, made of "
+            "features and steps. No variance of the noise makes it diverge.",
             claims=[diverges],
             seen_in="variances",
         ),
