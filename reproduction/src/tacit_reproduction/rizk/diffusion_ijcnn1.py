@@ -83,7 +83,7 @@ def run(task: tuple[Cell, int, int]) -> dict[str, Any]:
 
 def judge(results: Results) -> Judgement:
     """Return claims, headlines and figures."""
-    found = schemes(results, PLACE, "agents' own models")
+    found, ours = schemes(results, PLACE, "agents' own models")
     same = bool(np.array_equal(results.of("digest", noise="local"), results.of("digest", noise="grid")))
     said = f"{PLACE}, on Avazu: local noise does not change the test error"
     claim = "Local graph-homomorphic noise leaves the run as it is to the bit"
@@ -99,7 +99,7 @@ def judge(results: Results) -> Judgement:
         "Noise that cancels over the graph costs no test error, random noise does",
         place=PLACE,
         text="curves on Avazu: graph-homomorphic beside no noise, random above both",
-        ours=found.ours,
+        ours=ours,
         why="Noise that sums to nothing is not seen by the centroid of all models; ijcnn1 stands in for Avazu.",
         claims=claims[:-1],
         seen_in="rounds",

@@ -104,9 +104,6 @@ def run(given: tuple[Task, int, int]) -> list[Row]:
     return rows
 
 
-# -- verdicts ----------------------------------------------------------------------------------------------------------
-
-
 def pairs(here: Results, measure: str, *links: tuple[str, str]) -> list[Pair]:
     """Compare two schemes or more, for all methods that were run."""
     return [

@@ -11,13 +11,13 @@ import numpy as np
 
 from tacit import algorithms, graphs, objectives
 from tacit.streams import Stream, partition, whole
-from tacit_reproduction.figures import Figure, curves, dots
+from tacit_reproduction.figures import curves, dots
 from tacit_reproduction.ijcnn1_rows import Samples, load
 from tacit_reproduction.rizk.diffusion import WORDS, mechanism
 from tacit_reproduction.rizk.settings import only
 from tacit_reproduction.study import Judgement, Study, finished_run, over
 from tacit_reproduction.table import Floats, Results, Row, late
-from tacit_reproduction.verdict import Claim, Pair, below, judged, not_worse
+from tacit_reproduction.verdict import Pair, below, judged, not_worse
 
 SERVERS, CLIENTS, COHORT = 5, 10, 3
 """The text does not say how many clients a server calls, nor how servers are linked: a ring."""
@@ -109,43 +109,30 @@ def noisier(x: Any, held: Any, size: float, rng: np.random.Generator) -> None:
     x[held, :-1] += (size * rng.standard_normal((len(held), x.shape[1] - 1))).astype(x.dtype)
 
 
-class Schemes(NamedTuple):
-    """What is told of the centroid's test error (measures "centroid", "settled") and of the agents' ("individual")."""
-
-    claims: list[Claim]
-    """Of the text, and last of all our own."""
-    figures: list[Figure]
-    ours: str
-
-
-def schemes(results: Results, place: str, whose: str) -> Schemes:
-    """Judge schemes of noise."""
+def schemes(results: Results, place: str, whose: str) -> tuple[Judgement, str]:
+    """Judge schemes of noise by "settled" errors of the centroid and "individual" ones: the last claim is our own."""
     shown = only(results, lambda row: row.factors["noise"] in SHOWN)
     settled, own = ({n: shown.of(name, noise=n) for n in shown.levels("noise")} for name in ("settled", "individual"))
     text = f"{place}, on Avazu: graph-homomorphic noise does not hinder the test error, random noise does"
     near = "The centroid's test error under graph-homomorphic noise is no worse than without noise"
     low = "The centroid's test error is lower without noise, and under graph-homomorphic noise, than under random noise"
-    apart = [Pair(WORDS[noise], settled[noise], settled["random"]) for noise in ("none", "homomorphic")]
     order = f"The {whose} have a lower test error under graph-homomorphic than under random noise"
-    both = Results(
-        Row({"noise": noise, "model": model}, {"error": of[noise]})
-        for model, of in (("centroid", settled), (f"{whose}, mean", own))
-        for noise in of
-    )
-    words: dict[str, Any] = {"lines": "noise", "y": "test error (%)", "words": WORDS}
-    said, unit = f"Drawn like {place}: the mean of both classes' errors.", " %"
-    return Schemes(
-        [
-            not_worse(near, Pair("", settled["homomorphic"], settled["none"]), unit=unit, text=text, seen_in="rounds"),
-            judged(low, apart, below(), unit=unit, text=text, seen_in="rounds"),
-            judged(order, Pair("", own["homomorphic"], own["random"]), below(), unit=unit, seen_in="schemes"),
-        ],
-        [
-            curves(shown, "rounds", "Test error of the centroid", said, "centroid", **words),
-            dots(both, "schemes", "Test error by scheme", "At the end of the runs.", "error", x="model", **words),
-        ],
-        ", ".join(f"{WORDS[noise]} {values.mean():.1f} %" for noise, values in settled.items()),
-    )
+    apart = [Pair(WORDS[noise], settled[noise], settled["random"]) for noise in ("none", "homomorphic")]
+    models = (("centroid", settled), (f"{whose}, mean", own))
+    both = Results(Row({"noise": n, "model": name}, {"error": of[n]}) for name, of in models for n in of)
+    close, words = Pair("", settled["homomorphic"], settled["none"]), {"unit": " %", "text": text, "seen_in": "rounds"}
+    claims = [
+        not_worse(near, close, **words),
+        judged(low, apart, below(), **words),
+        judged(order, Pair("", own["homomorphic"], own["random"]), below(), unit=" %", seen_in="schemes"),
+    ]
+    y: dict[str, Any] = {"lines": "noise", "y": "test error (%)", "words": WORDS}
+    figures = [
+        curves(shown, "rounds", "Test error of the centroid", f"As {place}: mean of both classes.", "centroid", **y),
+        dots(both, "schemes", "Test error by scheme", "At the end of the runs.", "error", x="model", **y),
+    ]
+    ours = ", ".join(f"{WORDS[noise]} {values.mean():.1f} %" for noise, values in settled.items())
+    return Judgement(claims, [], figures), ours
 
 
 def facts() -> dict[str, Any]:
@@ -157,8 +144,7 @@ def facts() -> dict[str, Any]:
 
 def judge(results: Results) -> Judgement:
     """Return claims and figures."""
-    found = schemes(results, "figure 3.5", "servers' own models")
-    return Judgement(found.claims, [], found.figures)
+    return schemes(results, "figure 3.5", "servers' own models")[0]
 
 
 STUDY = Study(

@@ -97,9 +97,6 @@ def run(given: tuple[Task, int, int]) -> list[Row]:
     return rows
 
 
-# -- verdicts ----------------------------------------------------------------------------------------------------------
-
-
 def tracked(here: Results, where: str) -> list[Claim]:
     """Judge figure 3.2."""
     none, homomorphic, random = (here.of("settled", noise=noise) for noise in NOISES)

@@ -109,9 +109,6 @@ def run(given: tuple[Task, int, int]) -> list[Row]:
     return rows
 
 
-# -- verdicts ----------------------------------------------------------------------------------------------------------
-
-
 def leads(here: Results, rule: str, other: str = "uniform", measure: str = "settled") -> list[Pair]:
     """Compare two rules on narrow and on wide data: the first minus the second."""
     both = (rule, other)
