@@ -12,9 +12,9 @@ from tacit import objectives
 from tacit.streams import LinearRegression, linear_regression
 from tacit_reproduction.figures import curves, dots
 from tacit_reproduction.rizk.diffusion import METHODS, WORDS, Draws, mechanism, network
-from tacit_reproduction.rizk.settings import PER_TEXT_STEP, deviations, in_decibels, only, several
+from tacit_reproduction.rizk.settings import PER_TEXT_STEP, deviations, in_decibels, only, parted, several
 from tacit_reproduction.study import Judgement, Study, finished_run
-from tacit_reproduction.table import Results, Row, decibels, late
+from tacit_reproduction.table import Factor, Results, Row, decibels, late
 from tacit_reproduction.verdict import Claim, Pair, above, fact, headline, within
 
 AGENTS, SAMPLES, DIMENSIONS, RIDGE, STEP, ROUNDS = 30, 100, 2, 0.01, 0.4, 1000
@@ -87,21 +87,12 @@ def run(given: tuple[Task, int, int]) -> list[Row]:
     if masked:  # all rounds are compared; deviations are of the rounds that other runs record
         models, rounds = models[:, EVERY - 1 :: EVERY], rounds[EVERY - 1 :: EVERY]
     centroid, own = deviations(models, np.stack([each.optima(RIDGE)[0] for each in drawn]))
-    rows = []
-    for number, place in enumerate(task.places):
-        mine = slice(number * seeds, (number + 1) * seeds)
-        factors = {
-            "method": task.method,
-            "noise": task.noise,
-            "batch": task.batch,
-            "R_u": place[0],
-            "network": place[1],
-        }
-        measures = {"settled": decibels(late(centroid[mine])), "individual": decibels(late(own[mine]))}
-        if place in (FIRST, SPARSE) and task.batch == 1:
-            measures |= {"rounds": rounds, "centroid": centroid[mine], "digest": digest}
-        rows.append(Row(factors, measures))
-    return rows
+    measures = {"rounds": rounds[::4], "centroid": centroid[:, ::4], "settled": decibels(late(centroid))}
+    measures["individual"] = decibels(late(own))
+    if masked:
+        measures["digest"] = np.tile(digest, (seeds, 1))
+    common: dict[str, Factor] = {"method": task.method, "noise": task.noise, "batch": task.batch}
+    return parted(common, ({"R_u": r_u, "network": name} for r_u, name in task.places), seeds, measures)
 
 
 def pairs(here: Results, measure: str, *links: tuple[str, str]) -> list[Pair]:
@@ -135,11 +126,9 @@ def of_agents(here: Results, where: str) -> list[Claim]:
 
 def of_masks(here: Results) -> list[Claim]:
     """Judge local noise."""
-    said, methods = (
-        f"{FIGURE}: the curve of local noise follows that without",
-        here.where(noise="local").levels("method"),
-    )
-    same = [np.array_equal(*(here.of("digest", method=m, noise=n) for n in ("local", "grid"))) for m in methods]
+    said, methods = f"{FIGURE}: follows that without noise", here.where(noise="local").levels("method")
+    digests = [[here.of("digest", method=m, noise=n) for n in ("local", "grid")] for m in methods]
+    same = [np.array_equal(local, grid) for local, grid in digests]
     figure = f"{sum(same)} of {len(same)} methods ({', '.join(methods)}) have all bits of the same run without masks"
     exact = "Local graph-homomorphic noise leaves the run as it is to the bit, in every round, at every agent"
     apart = [Pair(m, *(here.of("settled", method=m, noise=noise) for noise in ("local", "none"))) for m in methods]
@@ -197,7 +186,7 @@ def judge(results: Results) -> Judgement:
         ),
     ]
     y: dict[str, Any] = {"lines": "noise", "y": "MSD (dB)", "words": WORDS}
-    seen = only(results, lambda row: row.factors["noise"] != "grid" and row.factors["batch"] == 1)
+    seen = Results(row for here in ends.values() for row in here.rows if row.factors["noise"] != "grid")
     of_method = lambda row: ", ".join(str(row.factors[name]) for name in ("method", "R_u", "network"))  # noqa: E731
     figures = [
         curves(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tacit import algorithms, graphs, objectives
 from tacit.privacy import laplace_of_size, unprotected
+from tacit.privacy.mechanisms import Perturbs
 from tacit.streams import linear_regression
 from tacit_reproduction.figures import curves, dots
 from tacit_reproduction.rizk import settings
@@ -61,7 +63,8 @@ def run(given: tuple[Task, int, int]) -> list[Row]:
     steps, variances, lengths = (list(values) for values in zip(*task.settings(), strict=True))
     noise = unprotected
     if task.noise != "none":  # on updates it is on our gradients, which are half as large
-        place, ours = ("model", 1) if task.noise == "models" else ("gradient", PER_TEXT_STEP)
+        ours = 1 if task.noise == "models" else PER_TEXT_STEP
+        place: Perturbs = "model" if task.noise == "models" else "gradient"
         noise = laplace_of_size(math.sqrt(VARIANCE) / ours, task.clip, perturbs=place)
         if task.clip is None:
             noise = settings.noise_by_round(noise, [math.sqrt(variance) / ours for variance in variances], lengths)
@@ -88,7 +91,7 @@ def run(given: tuple[Task, int, int]) -> list[Row]:
     for number, (rounds, msd) in enumerate(settings.stretches(outcome.recorded_rounds, deviation, lengths)):
         factors = {"noise": task.noise, "step": steps[number], "variance": variances[number], "clip": task.clip or 0.0}
         measures: dict[str, Any] = {"rounds": rounds, "msd": msd, "settled": decibels(late(msd))}
-        if task.clip:
+        if outcome.privacy.guarantee is not None:
             measures["epsilon"] = np.array([outcome.privacy.guarantee.epsilon])
         rows.append(Row(factors, measures))
     return rows
@@ -107,18 +110,15 @@ def judge(results: Results) -> Judgement:
         return np.asarray(10 ** (settled(noise, step, variance) / 10) - 10 ** (settled("none", step) / 10))
 
     lowest = min(steps[1:-1], key=lambda step: float(settled("models", step).mean()))
-    ends = [
-        Pair(f"mu {at:g} over {lowest:g}", settled("models", at), settled("models", lowest))
-        for at in steps[:: len(steps) - 1]
-    ]
-    louder = [p for n in NOISY for p in climb(n, lambda at, n=n: settled(n, variance=at), variances)]
+    outer = (steps[0], steps[-1])
+    ends = [Pair(f"mu {at:g} over {lowest:g}", settled("models", at), settled("models", lowest)) for at in outer]
+    louder = [p for n in NOISY for p in climb(n, partial(settled, n, STEP), variances)]
     rise = Pair("", *(added(n, variance=variances[-1]) - added(n, variance=variances[0]) for n in NOISY))
-    falls = Pair("", *(added("updates", step=at) for at in (steps[0], steps[-1])))
+    falls = Pair("", *(added("updates", step=at) for at in outer))
+    more = Pair("", settled("models"), settled("updates"))
     growing, both = climb("mu", lambda at: settled("updates", at), steps), "figure 2.7 (c), (d): performance diminishes"
     claims = [
-        in_decibels(
-            "Noise on models harms more", Pair("", settled("models"), settled("updates")), above(), "figure 2.6"
-        ),
+        in_decibels("Noise on models harms more", more, above(), "figure 2.6", "learning"),
         in_decibels("With noise on updates MSD grows with mu", growing, above(), "figure 2.7 (b)", "steps"),
         in_decibels("With noise on models a middle mu is best", ends, above(), "figure 2.7 (a): a trade-off", "steps"),
         judged(
@@ -129,10 +129,10 @@ def judge(results: Results) -> Judgement:
             "A larger sigma_g^2 raises MSD more with noise on models", rise, above(), text=both, seen_in="variances"
         ),
     ]
-    runs = [np.isfinite(row.measures["msd"]).all(axis=1) for row in free.rows]
-    gone, shares = sum(int((~of).sum()) for of in runs), [np.log(added("models", variance=v)) for v in variances]
+    runs = np.concatenate([np.isfinite(row.measures["msd"]).all(axis=1) for row in free.rows])
+    gone, shares = int((~runs).sum()), [np.log(added("models", variance=v)) for v in variances]
     slope = Pair("models: slope of logarithms", slopes(np.log(variances), np.stack(shares, axis=1)), 1.0)
-    figure = f"{gone} of {sum(map(len, runs))} runs diverge, sigma_g^2 to {variances[-1]:g}"
+    figure = f"{gone} of {len(runs)} runs diverge, sigma_g^2 to {variances[-1]:g}"
     diverges = fact("Runs diverge at some sigma_g^2", gone > 0, figure, "section 2.6.4: lower where models are shared")
     linear = judged("What noise adds is in proportion to sigma_g^2", slope, within(SLOPE_SPARE), seen_in="variances")
     spent = {noise: float(results.of("epsilon", noise=noise, clip=CLIP)[0]) for noise in NOISY}

@@ -16,7 +16,7 @@ from tacit_reproduction.rizk import settings
 from tacit_reproduction.rizk.diffusion import WORDS, mechanism, network
 from tacit_reproduction.rizk.settings import PER_TEXT_STEP, climb, in_decibels
 from tacit_reproduction.study import Judgement, Study, finished_run
-from tacit_reproduction.table import Floats, Results, Row, decibels, late
+from tacit_reproduction.table import Factor, Floats, Results, Row, decibels, late
 from tacit_reproduction.verdict import Claim, Pair, above, below, fact, headline, within
 
 SERVERS, CLIENTS, COHORT, SAMPLES, DIMENSIONS = 10, 100, 11, 100, 2
@@ -87,13 +87,10 @@ def run(given: tuple[Task, int, int]) -> list[Row]:
     cut = zip(*(settings.stretches(outcome.recorded_rounds, values, lengths) for values in both), strict=True)
     kind, rows = "places" if len(task.places) > 1 else "settings", []
     for (step, variance), ((rounds, centroid), (_, own)) in zip(task.settings, cut, strict=True):
-        for number, (covariance, net) in enumerate(task.places):
-            mine = slice(number * seeds, (number + 1) * seeds)
-            factors = {"kind": kind, "noise": task.noise, "step": step, "variance": variance}
-            measures = {"settled": decibels(late(centroid[mine])), "individual": decibels(late(own[mine]))}
-            if kind == "places":
-                measures |= {"rounds": rounds, "centroid": centroid[mine]}
-            rows.append(Row({**factors, "covariance": covariance, "network": net}, measures))
+        measures = {"rounds": rounds, "centroid": centroid, "settled": decibels(late(centroid))}
+        measures["individual"] = decibels(late(own))
+        common: dict[str, Factor] = {"kind": kind, "noise": task.noise, "step": step, "variance": variance}
+        rows += settings.parted(common, ({"covariance": c, "network": n} for c, n in task.places), seeds, measures)
     return rows
 
 
@@ -177,9 +174,9 @@ def judge(results: Results) -> Judgement:
     ]
     y: dict[str, Any] = {"lines": "noise", "words": WORDS, "y": "MSD (dB)"}
     place, louder = lambda row: f"{row.factors['network']}, {row.factors['covariance']}", swept.where(step=STEP)
-    steps, db = swept.where(variance=VARIANCE), {"change": decibels}
+    steps = swept.where(variance=VARIANCE)
     figures = [
-        curves(places, "learning", "MSD of the centroid", "As figure 3.2.", "centroid", panels=place, **db, **y),
+        curves(places, "learning", "MSD", "As figure 3.2.", "centroid", panels=place, change=decibels, **y),
         dots(louder, "variances", "MSD by sigma_g^2", "As figure 3.3 (a).", "settled", x="variance", log_x=True, **y),
         dots(places, "individual", "Servers' own MSD", "", "individual", x="covariance", panels="network", **y),
         dots(steps, "steps", "Settled MSD by mu", "As figure 3.4.", "settled", x="step", log_x=True, **y),

@@ -25,7 +25,7 @@ from tacit_reproduction.datasets.ijcnn1 import ijcnn1
 from tacit_reproduction.figures import curves
 from tacit_reproduction.ijcnn1_rows import Samples
 from tacit_reproduction.rizk.gfl_classification import balanced_error, balanced_rows, facts
-from tacit_reproduction.rizk.settings import several
+from tacit_reproduction.rizk.settings import parted, several
 from tacit_reproduction.study import Judgement, Study, finished_run
 from tacit_reproduction.table import Floats, Results, Row, late
 from tacit_reproduction.verdict import Pair, below, headline, judged, within
@@ -144,15 +144,15 @@ def run(given: tuple[Task, int, int]) -> list[Row]:
     task, seeds, first = given
     samples = columns()
     stars = [shared_out(samples, alpha, seed) for alpha in MIXES.values() for seed in range(first, first + seeds)]
-    every, measure = max(1, task.rounds // 50), lambda models: balanced_error(models, samples)
+    every = max(1, task.rounds // 50)
+
+    def measure(models: Floats) -> Floats:
+        return balanced_error(models, samples)
+
     rounds, error = around_servers(LOSS, STEP, task.rule, stars, measure, task.rounds, every, COHORT, MOST_STEPS)
     best = measure(np.stack([star.best for star in stars]))
-    rows = []
-    for number, mix in enumerate(MIXES):
-        mine = slice(number * seeds, (number + 1) * seeds)
-        measures = {"rounds": rounds, "error": error[mine], "settled": late(error[mine], 1 / 3), "best": best[mine]}
-        rows.append(Row({"rule": task.rule, "mix": mix}, measures))
-    return rows
+    measures = {"rounds": rounds, "error": error, "settled": late(error, 1 / 3), "best": best}
+    return parted({"rule": task.rule}, ({"mix": mix} for mix in MIXES), seeds, measures)
 
 
 def judge(results: Results) -> Judgement:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise, product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,9 +11,9 @@ from tacit import objectives
 from tacit.streams import Batch, LinearRegression, linear_regression
 from tacit_reproduction.figures import curves, dots
 from tacit_reproduction.rizk.importance_ijcnn1 import Star, around_servers
-from tacit_reproduction.rizk.settings import PER_TEXT_STEP, in_decibels, only, several
+from tacit_reproduction.rizk.settings import PER_TEXT_STEP, in_decibels, only, parted, several
 from tacit_reproduction.study import Judgement, Study
-from tacit_reproduction.table import Floats, Results, Row, decibels
+from tacit_reproduction.table import Factor, Floats, Results, Row, decibels
 from tacit_reproduction.verdict import Claim, Pair, above, below, fact, headline, judged
 
 DIM, RIDGE, STEP = 2, 1e-3, 0.01
@@ -95,18 +95,15 @@ def run(given: tuple[Task, int, int]) -> list[Row]:
     step = PER_TEXT_STEP * STEP
     at, msd = around_servers(LOSS, step, task.rule, stars, square, rounds, 20, task.cohort, task.most_steps)
     measures = {
+        "rounds": at,
         "msd": msd,
         "settled": decibels(msd[:, at > steady].mean(axis=1)),
         "early": decibels(msd[:, np.searchsorted(at, EARLY)]),
         "diverged": (~(msd[:, -1] < BEYOND_MEASURE * np.sum(best**2, axis=1))).astype(float),
         "xi": np.array([np.linalg.norm(local - common, axis=1).max() for common, local in optima]),
     }
-    rows = []
-    for number, (name, loud) in enumerate(task.problems):
-        own = {what: values[number * seeds : (number + 1) * seeds] for what, values in measures.items()}
-        factors = {"rule": task.rule, "cohort": task.cohort, "steps": task.most_steps, "data": name, "loud": loud}
-        rows.append(Row(factors, {"rounds": at, **own}))
-    return rows
+    common: dict[str, Factor] = {"rule": task.rule, "cohort": task.cohort, "steps": task.most_steps}
+    return parted(common, ({"data": name, "loud": loud} for name, loud in task.problems), seeds, measures)
 
 
 def leads(here: Results, rule: str, other: str = "uniform", measure: str = "settled") -> list[Pair]:
@@ -188,7 +185,8 @@ def judge(results: Results) -> Judgement:
         sweep={name: [size] for name, size in sizes.items()},
         seen_in="data",
     )
-    at_ends, y = only(main, lambda row: row.factors["data"] in ENDS), {"lines": "rule", "y": "MSD (dB)"}
+    y: dict[str, Any] = {"lines": "rule", "y": "MSD (dB)"}
+    at_ends = only(main, lambda row: row.factors["data"] in ENDS)
     figures = [
         curves(at_ends, "learning", "MSD", "As figure 2.1.", "msd", panels="data", change=decibels, **y),
         dots(main, "data", "Settled MSD by data", "", "settled", x="data", **y),
