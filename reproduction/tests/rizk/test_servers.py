@@ -127,7 +127,7 @@ UNEQUAL = {"At one sigma_g noise"}
         ),
         (
             lambda n, v, mu, a: a * 1e-2 / mu**3 if n == "updates" else a,
-            {"With noise on updates", "Small mu has noise"},
+            {"With noise on updates", "At small mu noise"},
         ),
         (lambda n, v, mu, a: a * v if n == "models" else a, {"What noise adds is"}),
     ],

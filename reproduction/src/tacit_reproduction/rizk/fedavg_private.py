@@ -118,16 +118,12 @@ def judge(results: Results) -> Judgement:
     more = Pair("", settled("models"), settled("updates"))
     growing, both = climb("mu", lambda at: settled("updates", at), steps), "figure 2.7 (c), (d): performance diminishes"
     claims = [
-        in_decibels("Noise on models harms more", more, above(), "figure 2.6", "learning"),
-        in_decibels("With noise on updates MSD grows with mu", growing, above(), "figure 2.7 (b)", "steps"),
+        in_decibels("Noise on models harms more", more, above(), "figure 2.6: it is worse", "learning"),
+        in_decibels("With noise on updates MSD grows with mu", growing, above(), "figure 2.7 (b): it does", "steps"),
         in_decibels("With noise on models a middle mu is best", ends, above(), "figure 2.7 (a): a trade-off", "steps"),
-        judged(
-            "Small mu has noise on updates add less than large mu", falls, below(), text="section 2.6.4: some mu does"
-        ),
+        judged("At small mu noise on updates adds less", falls, below(), text="section 2.6.4: some mu decreases it"),
         in_decibels("MSD grows with sigma_g^2", louder, above(), both, "variances"),
-        judged(
-            "A larger sigma_g^2 raises MSD more with noise on models", rise, above(), text=both, seen_in="variances"
-        ),
+        judged("A larger sigma_g^2 harms models more", rise, above(), text=f"{both}, more so", seen_in="variances"),
     ]
     runs = np.concatenate([np.isfinite(row.measures["msd"]).all(axis=1) for row in free.rows])
     gone, shares = int((~runs).sum()), [np.log(added("models", variance=v)) for v in variances]
@@ -136,9 +132,7 @@ def judge(results: Results) -> Judgement:
     diverges = fact("Runs diverge at some sigma_g^2", gone > 0, figure, "section 2.6.4: lower where models are shared")
     linear = judged("What noise adds is in proportion to sigma_g^2", slope, within(SLOPE_SPARE), seen_in="variances")
     spent = {noise: float(results.of("epsilon", noise=noise, clip=CLIP)[0]) for noise in NOISY}
-    told = (
-        f"epsilon {spent['updates']:.4g} against {spent['models']:.4g} per record, with one clip: 1 / mu times as much"
-    )
+    told = f"epsilon {spent['updates']:.4g} against {spent['models']:.4g} per record and clip, 1 / mu times as much"
     claim, same = "At one sigma_g noise on updates is as private as noise on models", "(2.69): one bound for both"
     private = fact(claim, spent["updates"] <= spent["models"] * (1 + 1e-6), told, same)
     headlines = [

@@ -121,22 +121,23 @@ def of_sweeps(swept: Results) -> list[Claim]:
         fixed = {"step": STEP, "variance": VARIANCE}
         return lambda at: swept.of(measure, noise=noise, **(fixed | {factor: at}))
 
-    random, homomorphic = by("random", "step"), by("homomorphic", "step")
+    random = by("random", "step")
     individual = [p for n in NOISES[1:] for p in climb(WORDS[n], by(n, "variance", "individual"), variances)]
     levels = {n: [10 ** (by(n, "variance")(variances[end]) / 10) for end in (0, -1)] for n in NOISES[1:]}
     rise = Pair("", *(decibels(levels[n][1] - levels[n][0]) for n in ("random", "homomorphic")))
     lowest = min(steps[1:-1], key=lambda step: float(random(step).mean()))
     ends = [Pair(f"mu {end:g} over {lowest:g}", random(end), random(lowest)) for end in (steps[0], steps[-1])]
     cost = climb("mu", lambda at: random(at) - by("none", "step")(at), [at for at in reversed(steps) if at <= STEP])
+    growing = climb("mu", by("homomorphic", "step"), steps)
     gone = sum(int((~np.isfinite(row.measures["individual"])).sum()) for row in swept.rows)
     figure = f"{gone} runs leave all bounds, sigma_g^2 to {variances[-1]:g}, mu to {steps[-1]:g}"
     said = "figure 3.3 (a): random noise increases MSD significantly, unlike homomorphic noise"
     return [
         in_decibels(f"Noise adds {FAR:g} dB more if it is random", rise, above(FAR), said, "variances"),
-        in_decibels("Mean individual MSD grows with sigma_g^2", individual, above(), "figure 3.3 (b)", "individual"),
+        in_decibels("Mean individual MSD grows with sigma_g^2", individual, above(), "figure 3.3 (b): it does"),
         fact("Under random noise it breaks down at some variance", gone > 0, figure, "sec. 3.5.1: so it does"),
         in_decibels("The smaller mu, the more random noise costs", cost, above(), "Theorem 3.1: O(1 / mu)", "steps"),
-        in_decibels("Otherwise MSD grows with mu", climb("mu", homomorphic, steps), above(), "figure 3.4", "steps"),
+        in_decibels("Under homomorphic noise MSD grows with mu", growing, above(), "figure 3.4: it does", "steps"),
         in_decibels("Under random noise a middle mu is best", ends, above(), "figure 3.4: a trade-off", "steps"),
     ]
 
