@@ -40,6 +40,8 @@ class Task(NamedTuple):
     """Covariances and network."""
     settings: tuple[tuple[float, float], ...] = ((STEP, VARIANCE),)
     """Steps and variances."""
+    rounds: int = 200
+    """Of a setting at least."""
 
 
 def tasks(quick: bool) -> list[Task]:
@@ -47,7 +49,8 @@ def tasks(quick: bool) -> list[Task]:
     steps = (0.1, 5.0) if quick else (0.02, 0.1, 0.5, 1.0, 5.0)
     variances = (0.001, 10.0) if quick else (0.001, 0.01, 1.0, 2.0, 10.0)
     swept = ((STEP, VARIANCE), *((STEP, v) for v in variances), *((step, VARIANCE) for step in steps))
-    return [*(Task(noise, PLACES[:1], swept) for noise in NOISES), *(Task(noise, PLACES) for noise in NOISES)]
+    wide = [Task(noise, PLACES, rounds=200 if quick else 400) for noise in NOISES]
+    return [*(Task(noise, PLACES[:1], swept) for noise in NOISES), *wide]
 
 
 def data(covariance: str, seed: int) -> LinearRegression:
@@ -62,7 +65,9 @@ def run(given: tuple[Task, int, int]) -> list[Row]:
     drawn = [data(covariance, seed) for covariance, _, seed in places]
     own = np.random.default_rng(SERVERS * CLIENTS)
     local, batch = (own.integers(low, high + 1, SERVERS * CLIENTS).tolist() for low, high in (LOCAL_STEPS, BATCH_SIZES))
-    lengths = [max(200, round(30 / step)) for step, _ in task.settings]  # at small steps until well after it settled
+    lengths = [
+        max(task.rounds, round(30 / step)) for step, _ in task.settings
+    ]  # at small steps until well after it settled
     sizes = [math.sqrt(variance) for _, variance in task.settings]
     noise = mechanism(task.noise, sizes[0])
     outcome = finished_run(
@@ -160,7 +165,7 @@ def judge(results: Results) -> Judgement:
             why="Noise cancels in the mean of the models but drives them apart, and gradients at models that differ do "
             "not average to the mean's: the larger features are, the more of it is seen.",
             sweep={name: tracked(of, name) for name, of in here.items()},
-            seen_in="learning",
+            seen_in="centroid",
         ),
         headline(
             "The servers' own models are better under graph-homomorphic noise",
@@ -174,12 +179,13 @@ def judge(results: Results) -> Judgement:
         ),
     ]
     y: dict[str, Any] = {"lines": "noise", "words": WORDS, "y": "MSD (dB)"}
-    place, louder = lambda row: f"{row.factors['network']}, {row.factors['covariance']}", swept.where(step=STEP)
-    steps = swept.where(variance=VARIANCE)
+    louder, steps, seen = swept.where(step=STEP), swept.where(variance=VARIANCE), places.where(network="small world")
+    drawn: dict[str, Any] = {"x": "covariance", "panels": "network", **y}
     figures = [
-        curves(places, "learning", "MSD", "As figure 3.2.", "centroid", panels=place, change=decibels, **y),
+        curves(seen, "learning", "MSD", "As figure 3.2.", "centroid", panels="covariance", change=decibels, **y),
+        dots(places, "centroid", "MSD of the centroid", "What the text leaves open.", "settled", **drawn),
+        dots(places, "individual", "MSD of the servers", "What the text leaves open.", "individual", **drawn),
         dots(louder, "variances", "MSD by sigma_g^2", "As figure 3.3 (a).", "settled", x="variance", log_x=True, **y),
-        dots(places, "individual", "Servers' own MSD", "", "individual", x="covariance", panels="network", **y),
         dots(steps, "steps", "Settled MSD by mu", "As figure 3.4.", "settled", x="step", log_x=True, **y),
     ]
     return Judgement([*tracked(here[main], main), *own(here[main], main), *of_sweeps(swept)], headlines, figures)
