@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from tacit_reproduction.ijcnn1_rows import Samples
 from tacit_reproduction.study import Judgement
 from tacit_reproduction.table import Factor, Floats, Row
 
@@ -34,3 +35,11 @@ def failing(judgement: Judgement) -> set[str]:
 def verdicts(judgement: Judgement) -> list[str]:
     """Return the headlines' verdicts in order."""
     return [each.verdict for each in judgement.headlines]
+
+
+def blobs() -> Samples:
+    """Two blobs in place of ijcnn1, of which one is rare."""
+    rng = np.random.default_rng(0)
+    y = np.where(np.arange(1500) % 10 == 0, 1, -1).astype(np.float32)
+    x = np.concatenate([rng.normal(size=(1500, 3)) + 1.5 * y[:, None], np.ones((1500, 1))], axis=1).astype(np.float32)
+    return Samples(x[:1000], y[:1000], x[1000:], y[1000:], "two blobs")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reproduction.tests.rizk.made_up import failing, row, verdicts
+from reproduction.tests.rizk.made_up import blobs, failing, row, verdicts
 from tacit.core.errors import DataError
 from tacit_reproduction.ijcnn1_rows import Samples, load
 from tacit_reproduction.rizk import diffusion_ijcnn1, gfl_classification
@@ -113,9 +113,6 @@ def test_verdicts_on_regression(changed: Any, missed: set[str], expected: list[s
     assert verdicts(judgement) == expected
 
 
-# -- classification ----------------------------------------------------------------------------------------------------
-
-
 def errors(changed: Mapping[str, float]) -> Results:
     levels = {"none": 16.0, "random": 18.0, "homomorphic": 15.9, "local": 16.0, "grid": 16.0} | changed
     own = {"none": 16.0, "random": 24.0, "homomorphic": changed.get("own", 20.0), "local": 16.0, "grid": 16.0}
@@ -146,42 +143,37 @@ def test_verdicts_on_classification(changed: dict[str, float], missed: set[str])
 
 
 @pytest.fixture
-def blobs(monkeypatch: pytest.MonkeyPatch) -> Samples:
-    """Two blobs, of which one is rare, in place of ijcnn1."""
-    rng = np.random.default_rng(0)
-    y = np.where(np.arange(1200) % 10 == 0, 1, -1).astype(np.float32)
-    x = np.concatenate([rng.normal(size=(1200, 3)) + 1.5 * y[:, None], np.ones((1200, 1))], axis=1).astype(np.float32)
-    found = Samples(x[:800], y[:800], x[800:], y[800:], "two blobs")
+def samples(monkeypatch: pytest.MonkeyPatch) -> Samples:
+    found = blobs()
     for module in (diffusion_ijcnn1, gfl_classification):
         monkeypatch.setattr(module, "load", lambda: found)
     return found
 
 
 def test_rows_are_balanced_and_agents_noisy_by_different_amounts(
-    blobs: Samples, monkeypatch: pytest.MonkeyPatch
+    samples: Samples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stream = diffusion_ijcnn1.shared_out(blobs, 200, 1)
-    noisy = stream.chunk(0, 200)
+    noisy = diffusion_ijcnn1.shared_out(samples, 200, 1)
     monkeypatch.setattr(diffusion_ijcnn1, "DATA_NOISE", 0.0)
-    clean = diffusion_ijcnn1.shared_out(blobs, 200, 1).chunk(0, 200)
-    assert stream.data_size.sum() == 160  # all 80 positive rows and as many others
-    assert {tuple(each) for each in clean.x.reshape(-1, 4)} <= {tuple(each) for each in blobs.x}
-    np.testing.assert_array_equal(noisy.x[..., -1], 1)
-    np.testing.assert_array_equal(noisy.y, clean.y)
-    size = (noisy.x - clean.x)[..., :-1].std(axis=(0, 2))  # of some three rows each
+    clean = diffusion_ijcnn1.shared_out(samples, 200, 1).chunk(0, 200)
+    assert noisy.data_size.sum() == 200  # all 100 positive rows and as many others
+    assert {tuple(each) for each in clean.x.reshape(-1, 4)} <= {tuple(each) for each in samples.x}
+    added = noisy.chunk(0, 200).x - clean.x
+    assert not added[..., -1].any()
+    size = added[..., :-1].std(axis=(0, 2))  # of four rows each
     assert size.min() < 0.05
     assert 0.35 < size.max() < 1
 
 
-def test_the_error_weighs_both_classes_alike(blobs: Samples) -> None:
+def test_the_error_weighs_both_classes_alike(samples: Samples) -> None:
     never, always = np.array([0.0, 0, 0, -1]), np.array([0.0, 0, 0, 1])
     models = np.stack([never, always, np.zeros(4), np.array([1.0, 1, 1, 0])])
-    found = balanced_error(np.tile(models, (60, 1)).reshape(60, 4, 4), blobs)
+    found = balanced_error(np.tile(models, (60, 1)).reshape(60, 4, 4), samples)
     np.testing.assert_allclose(found[:, :3], np.tile([50.0, 50.0, 100.0], (60, 1)))
     assert found[0, 3] < 5
 
 
-def test_micro_runs_learn(blobs: Samples, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_micro_runs_learn(samples: Samples, monkeypatch: pytest.MonkeyPatch) -> None:
     found = diffusion_ijcnn1.run((diffusion_ijcnn1.Cell("none", 50), 2, 0))
     assert found["centroid"].shape == (2, 50)
     assert found["settled"].max() < 10

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reproduction.tests.rizk.made_up import failing, row, verdicts
+from reproduction.tests.rizk.made_up import blobs, failing, row, verdicts
 from tacit.streams import linear_regression
 from tacit_reproduction.ijcnn1_rows import Samples
 from tacit_reproduction.rizk import importance_ijcnn1 as ijcnn1
@@ -86,34 +86,27 @@ def test_verdicts_on_regression(changed: Any, missed: set[str], verdict: str) ->
     assert not failing(regression.judge(regression_table(gone=1.0)))
 
 
-# -- ijcnn1 ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
-def blobs(monkeypatch: pytest.MonkeyPatch) -> Samples:
-    """Two blobs, of which one is rare, in place of ijcnn1, and fewer clients."""
-    rng = np.random.default_rng(0)
-    y = np.where(np.arange(1500) % 5 == 0, 1, -1).astype(np.float32)
-    x = np.concatenate([rng.normal(size=(1500, 2)) + y[:, None], np.ones((1500, 1))], axis=1).astype(np.float32)
-    found = Samples(x[:1000], y[:1000], x[1000:], y[1000:], "two blobs")
-    for name, value in (("columns", lambda: found), ("CLIENTS", 6), ("COHORT", 3), ("SMALLEST", 30), ("LARGEST", 90)):
+def samples(monkeypatch: pytest.MonkeyPatch) -> Samples:
+    found = blobs()
+    for name, value in (("columns", lambda: found), ("CLIENTS", 6), ("COHORT", 3), ("SMALLEST", 20), ("LARGEST", 60)):
         monkeypatch.setattr(ijcnn1, name, value)
     return found
 
 
-def test_clients_have_as_many_rows_of_both_classes_together_and_the_optimum_no_slope(blobs: Samples) -> None:
-    star = ijcnn1.shared_out(blobs, 1.0, 2)
+def test_clients_have_as_many_rows_of_both_classes_together_and_the_optimum_no_slope(samples: Samples) -> None:
+    star = ijcnn1.shared_out(samples, 1.0, 2)
     there = np.asarray(star.data.weight)
-    assert 180 < there.sum() == star.sizes.sum() <= 400  # of 200 positive rows, and as many others
-    assert abs(np.asarray(star.data.y).sum()) <= 400 - star.sizes.sum()
+    assert 120 < there.sum() == star.sizes.sum() <= 200  # of 100 positive rows, and as many others
+    assert abs(np.asarray(star.data.y).sum()) <= 200 - star.sizes.sum()
     share, x, y = there / star.sizes[:, None] / 6, np.asarray(star.data.x, np.float64), np.asarray(star.data.y)
     slope = 2 * ijcnn1.RIDGE * star.best - np.einsum("kn,kn,kni->i", share, y / (1 + np.exp(y * (x @ star.best))), x)
     np.testing.assert_allclose(slope, 0, atol=1e-9)
-    unlike = [np.abs(ijcnn1.shared_out(blobs, a, 2).data.y.sum(axis=1)).sum() for a in (0.1, 100.0)]
+    unlike = [np.abs(ijcnn1.shared_out(samples, a, 2).data.y.sum(axis=1)).sum() for a in (0.1, 100.0)]
     assert unlike[0] > 2 * unlike[1]
 
 
-def test_a_micro_run_on_ijcnn1_learns(blobs: Samples) -> None:
+def test_a_micro_run_on_ijcnn1_learns(samples: Samples) -> None:
     for rule in ("uniform", "optimal"):
         found = Results(ijcnn1.run((ijcnn1.Task(rule, 60), 2, 0)))
         assert found.levels("mix") == list(ijcnn1.MIXES)

@@ -93,18 +93,14 @@ def test_noise_between_servers_is_what_the_text_has_it(monkeypatch: pytest.Monke
     assert off(found.of("individual", variance=2.0), 2 * own) > 5
 
 
-# -- verdicts ----------------------------------------------------------------------------------------------------------
-
-
 def private_table(change: Any = None, spent: float = 5.0) -> Results:
     """What theory for small steps has: mu for the plain run, v / mu and v mu for the noise."""
     rows = []
     for task in private.tasks(False):
         for step, variance, _ in task.settings():
             added = {"none": 0.0, "models": variance * (0.05 / step + 0.4 * step), "updates": 5e-3 * variance * step}
-            level = 10 * np.log10(
-                1e-3 * step + (change or (lambda n, v, mu, a: a))(task.noise, variance, step, added[task.noise])
-            )
+            there = change(task.noise, variance, step, added[task.noise]) if change else added[task.noise]
+            level = 10 * np.log10(1e-3 * step + there)
             place = {"noise": task.noise, "step": step, "variance": variance, "clip": task.clip or 0.0}
             made = row(place, 0, "msd", settled=float(level))
             if task.clip:
@@ -155,11 +151,8 @@ def gfl_table(near: float = 0.3, own: float = -1.0, crossed: Mapping[str, float]
     for task in gfl.tasks(False):
         for step, variance in task.settings:
             for covariance, net in task.places:
-                added = {
-                    "none": 0.0,
-                    "random": variance * (0.02 / step + 0.1 * step),
-                    "homomorphic": 1e-6 * variance * step,
-                }
+                random, homomorphic = variance * (0.02 / step + 0.1 * step), 1e-6 * variance * step
+                added = {"none": 0.0, "random": random, "homomorphic": homomorphic}
                 level = float(10 * np.log10(1e-3 * step + added[task.noise]))
                 if len(task.places) > 1 and task.noise == "homomorphic":
                     level += (crossed or {}).get(net, near)
@@ -167,9 +160,8 @@ def gfl_table(near: float = 0.3, own: float = -1.0, crossed: Mapping[str, float]
                 kind = "places" if len(task.places) > 1 else "settings"
                 place = {"kind": kind, "noise": task.noise, "step": step, "variance": variance}
                 place |= {"covariance": covariance, "network": net}
-                rows.append(
-                    row(place, 0, "centroid", settled=level, individual=single + float(10 * np.log10(variance)))
-                )
+                single += float(10 * np.log10(variance))
+                rows.append(row(place, 0, "centroid", settled=level, individual=single))
     return Results(rows)
 
 
