@@ -27,7 +27,7 @@ def test_wide_data_have_variances_over_the_whole_range_and_noise_is_scaled_alone
         assert -0.15 < place.min() < 0.05
         assert 0.95 < place.max() < 1.15
         assert abs(place.mean() - 0.5) < 5 / np.sqrt(12 * len(place) / 2)  # uniform as logarithms
-    narrow, few = (regression.data_of(name, 1.0, 40, 5, 3) for name in ("narrow", "narrow, one client in twenty x 10"))
+    narrow, few = (regression.data_of(name, 1.0, 40, 5, 3) for name in ("narrow", "few x 10"))
     np.testing.assert_array_equal(narrow.y, linear_regression(40, 5, 2, 3).y)
     np.testing.assert_array_equal(narrow.y[2:], few.y[2:])
     plain = (narrow.x @ narrow.w_star)[:2]

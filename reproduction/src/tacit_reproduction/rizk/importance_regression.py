@@ -22,8 +22,8 @@ FEATURES, NOISE = (0.5, 1.5), (0.01, 0.1)
 CENTRES, DECADES = (10**-0.5, 10**-1.5), (3.0, 5.0)
 """Of wide ranges, uniform as logarithms: at width 1 features have 0.01 to 10, noise 1e-4 to 10."""
 DATA = {"narrow": (0.0, 1.0), "half wide": (0.5, 1.0), "wide": (1.0, 1.0)}
-DATA |= {f"narrow, one client in twenty x {contrast:g}": (0.0, contrast) for contrast in (10.0, 30.0, 100.0)}
-"""Width of the ranges, and factor on the noise of one client in twenty."""
+DATA |= {f"few x {contrast:g}": (0.0, contrast) for contrast in (10.0, 30.0, 100.0)}
+"""Width of the ranges, and factor on the noise of few clients, one in twenty."""
 ENDS, BOTH = ("narrow", "wide"), ("uniform", "optimal")
 LOSS, NOISY_SHARE = objectives.squared(l2=RIDGE), 0.05
 EXTENTS = {False: (300, 100, 800, 400), True: (60, 30, 500, 340)}
@@ -187,10 +187,12 @@ def judge(results: Results) -> Judgement:
     )
     y: dict[str, Any] = {"lines": "rule", "y": "MSD (dB)"}
     at_ends = only(main, lambda row: row.factors["data"] in ENDS)
+    both = only(main, lambda row: row.factors["rule"] in BOTH)
+    said = "As figure 2.5 (a); xi is in proportion to the noise."
     figures = [
         curves(at_ends, "learning", "MSD", "As figure 2.1.", "msd", panels="data", change=decibels, **y),
-        dots(main, "data", "Settled MSD by data", "", "settled", x="data", **y),
-        dots(louder, "xi", "MSD by noise", "As figure 2.5 (a).", "settled", x="loud", panels="data", log_x=True, **y),
+        dots(both, "data", "Settled MSD by data", "Noise is so many times as large at few.", "settled", x="data", **y),
+        dots(louder, "xi", "MSD by factor on noise", said, "settled", x="loud", panels="data", log_x=True, **y),
     ]
     return Judgement(claims, [told], figures)
 
