@@ -205,7 +205,7 @@ STUDY = Study(
     name="diffusion-regression",
     title="Decentralised regression under noise that knows the graph",
     source="Rizk (2023), sec. 4.4.1, figure 4.4",
-    minutes=4,
+    minutes=3,
     measure=several(tasks, run, seeds=(20, 10)),
     judge=judge,
     tabled=("settled", "individual"),

@@ -172,7 +172,7 @@ STUDY = Study(
     name="fedavg-private",
     title="Private federated averaging: noise on models or on updates",
     source="Rizk (2023), sec. 2.6.4, figures 2.6 and 2.7",
-    minutes=4,
+    minutes=2,
     measure=settings.several(tasks, run, seeds=(20, 6)),
     judge=judge,
     tabled=("settled",),

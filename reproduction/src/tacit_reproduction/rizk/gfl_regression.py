@@ -195,7 +195,7 @@ STUDY = Study(
     name="gfl-regression",
     title="Graph federated learning: noise between servers",
     source="Rizk (2023), sec. 3.5.1, figures 3.2 to 3.4",
-    minutes=6,
+    minutes=5,
     measure=settings.several(tasks, run, seeds=(20, 5)),
     judge=judge,
     tabled=("settled", "individual"),

@@ -194,7 +194,7 @@ STUDY = Study(
     name="isfedavg-ijcnn1",
     title="Federated averaging under importance sampling: ijcnn1",
     source="Rizk (2023), sec. 2.6.2, figure 2.2 (a)",
-    minutes=5,
+    minutes=3,
     measure=several(tasks, run, seeds=(20, 4), facts=facts),
     judge=judge,
     tabled=("settled", "best"),

@@ -201,7 +201,7 @@ STUDY = Study(
     name="isfedavg-regression",
     title="Federated averaging under importance sampling: regression",
     source="Rizk (2023), secs. 2.6.1 and 2.6.3, figures 2.1 and 2.3-2.5",
-    minutes=6,
+    minutes=4,
     measure=several(tasks, run, seeds=(20, 8)),
     judge=judge,
     tabled=("settled", "diverged", "xi"),
