@@ -28,18 +28,17 @@ WORDS = {
     "grid": "no noise, on the grid",
 }
 NEIGHBOURS, REWIRED = 6, 0.3
-"""The text shows its network as a picture only; here each seed has a small world of its own."""
+"""Of small worlds, another one for each seed: the text shows its network as a picture only."""
 
 
-def mechanism(noise: str, size: float, clip: float | None = None) -> Mechanism:
-    """Return the mechanism of a scheme whose Laplace noise has standard deviation `size`."""
-    if noise == "random":
-        return per_edge(size, clip=clip)
-    if noise == "homomorphic":
-        return graph_homomorphic(size, clip=clip)
-    if noise == "local":
-        return local_graph_homomorphic(size)
-    return on_grid() if noise == "grid" else unprotected
+def mechanism(noise: str, size: float) -> Mechanism:
+    """Return the mechanism of a scheme whose Laplace noise has standard deviation `size`; nothing is clipped."""
+    made: Mapping[str, Callable[[float], Mechanism]] = {
+        "random": per_edge,
+        "homomorphic": graph_homomorphic,
+        "local": local_graph_homomorphic,
+    }
+    return made[noise](size) if noise in made else on_grid() if noise == "grid" else unprotected
 
 
 def network(agents: int, seed: int, kind: str = "small world", neighbours: int = NEIGHBOURS) -> graphs.Graph:
