@@ -60,16 +60,8 @@ TEXTS = (
 
 def studies(text: Text) -> list[Study]:
     """Return the studies of a text."""
-    found = []
-    for place in text.studies:
-        module, _, name = place.partition(":")
-        folder = f"tacit_reproduction.{text.key}"
-        try:
-            found.append(getattr(import_module(f"{folder}.{module}"), name))
-        except ModuleNotFoundError as error:  # a study that is not rewritten yet
-            if error.name not in (folder, f"{folder}.{module}"):
-                raise
-    return found
+    places = (place.partition(":") for place in text.studies)
+    return [getattr(import_module(f"tacit_reproduction.{text.key}.{module}"), name) for module, _, name in places]
 
 
 def all_studies() -> Mapping[str, Study]:

@@ -1,1 +1,0 @@
-"""Slopes of means; the studies of mirror descent are in `tacit_reproduction.dissertation`."""
