@@ -27,7 +27,7 @@ FACTORS, FACTS = "factors", "facts"
 class Row(NamedTuple):
     """One cell."""
 
-    factors: Mapping[str, Factor]
+    factors: Mapping[str, Any]
     measures: Mapping[str, Floats]
     """Name -> (seeds,) or (seeds, points); places of points, the same for all seeds, are (points,)."""
 
