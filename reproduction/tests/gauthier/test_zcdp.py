@@ -26,7 +26,7 @@ from tacit_reproduction.gauthier.nonsmooth import (
     outcome,
     seen_before_noise,
 )
-from tacit_reproduction.gauthier.zcdp_tuning import MATCHED, OURS, VANISHING
+from tacit_reproduction.gauthier.zcdp_tuning import HALF, MATCHED, OURS, VANISHING
 from tacit_reproduction.table import Results, Row
 from tacit_reproduction.verdict import Claim
 
@@ -119,7 +119,7 @@ def test_a_run_spends_its_total() -> None:
 def made(**levels: float) -> Results:
     """Return a table on which all claims hold, but for the methods whose final error is given in dB."""
     seeds = np.linspace(-0.05, 0.05, 6)
-    ends = {OURS: -20.0, MATCHED: -15.0, VANISHING: -19.0, "DP-NFL": 5.0, "P-ADMM": -19.5, **levels}
+    ends = {OURS: -20.0, MATCHED: -15.0, HALF: -16.0, VANISHING: -19.0, "DP-NFL": 5.0, "P-ADMM": -19.5, **levels}
     rows = []
     for method, end in ends.items():
         for total in (0.3, 3.0):
@@ -185,7 +185,8 @@ def test_settings_are_chosen_on_other_seeds_and_total_by_total(monkeypatch: pyte
     assert chosen[OURS, 3.0] == (0.8, 1.6)
     assert chosen[OURS, 6.0] == (0.4, 1.6)
     assert chosen[MATCHED, 3.0][0] == pytest.approx(0.8)
-    assert set(chosen) == {(m, t) for m in (OURS, MATCHED, VANISHING, "DP-NFL") for t in (3.0, 6.0)}
+    assert chosen[HALF, 3.0][0] == pytest.approx(0.4)
+    assert set(chosen) == {(m, t) for m in (OURS, MATCHED, HALF, VANISHING, "DP-NFL") for t in (3.0, 6.0)}
 
 
 @pytest.mark.slow

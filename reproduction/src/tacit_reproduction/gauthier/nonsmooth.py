@@ -39,7 +39,14 @@ from tacit_reproduction.table import Floats, decibels
 
 Counts = NDArray[np.int64]
 Name = Literal["elastic-net", "lad", "ridge"]
-Method = Literal["zCDP-NFL", "DP-NFL", "zCDP-grad-NFL, matched", "zCDP-grad-NFL, s / sqrt(n)", "P-ADMM"]
+Method = Literal[
+    "zCDP-NFL",
+    "DP-NFL",
+    "zCDP-grad-NFL, matched",
+    "zCDP-grad-NFL, half the step",
+    "zCDP-grad-NFL, s / sqrt(n)",
+    "P-ADMM",
+]
 AGENTS, SAMPLES, DIMENSIONS, MEAN_DEGREE = 50, 50, 8, 3
 NOISE_VARIANCE = (0.01, 0.1)
 """Of the observations, each agent's own from this range, where every entry of the unknown w has variance 1."""
@@ -217,7 +224,7 @@ def algorithm(cell: Cell, clip: float | None) -> Algorithm:
     objective, noise = PROBLEMS[cell.problem].objective, mechanism(cell, clip)
     if cell.method == "P-ADMM":
         return algorithms.private_admm(objective, noise, cell.penalty, NEWTON_STEPS)
-    if cell.method == "zCDP-grad-NFL, matched":
+    if cell.method in ("zCDP-grad-NFL, matched", "zCDP-grad-NFL, half the step"):
         return algorithms.zcdp_subgradient(objective, cell.step, noise)
     vanishing = algorithms.inverse_sqrt(cell.step)
     if cell.method == "zCDP-grad-NFL, s / sqrt(n)":

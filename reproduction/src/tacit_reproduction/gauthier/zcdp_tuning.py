@@ -16,6 +16,7 @@ CLASSIC_UP_TO = 30.0
 """Total rho beyond which the classic calibration is not proven: some round would have an epsilon of 1 or more."""
 OURS: Method = "zCDP-NFL"
 MATCHED: Method = "zCDP-grad-NFL, matched"
+HALF: Method = "zCDP-grad-NFL, half the step"
 VANISHING: Method = "zCDP-grad-NFL, s / sqrt(n)"
 PENALTIES: Mapping[Method, tuple[float, ...]] = {OURS: (0.8, 1.6, 3.2, 6.4, 12.8)}
 """rho to choose from; (eps, delta)DP-NFL has a large one, by which it has little noise."""
@@ -104,14 +105,20 @@ def tuned(team: Crew, name: Name, totals: Sequence[float], clip: float, first: i
             best[key] = min(best.get(key, step), step, key=lambda one: one.loss)
     alike = [Walk(starts[MATCHED], clip, first, (total,), best[OURS, total].early) for total in totals]
     matched = [step for steps in team("matching", walk, alike) for step in steps]
-    return [step.cell for step in (*best.values(), *matched)]
+    return with_half([step.cell for step in (*best.values(), *matched)])
+
+
+def with_half(cells: Sequence[Cell]) -> list[Cell]:
+    """Return the cells, and subgradients with half of the step that starts alike."""
+    return [*cells, *(cell._replace(method=HALF, step=cell.step / 2) for cell in cells if cell.method == MATCHED)]
 
 
 def known(name: Name) -> list[Cell]:
     """Return the cells of the quick form."""
-    return [
+    cells = [
         Cell(name, method, total, *setting)
         for method, settings in KNOWN[name].items()
         for total, setting in zip(QUICK_TOTALS, settings, strict=True)
         if method != "DP-NFL" or total <= CLASSIC_UP_TO
     ]
+    return with_half(cells)
