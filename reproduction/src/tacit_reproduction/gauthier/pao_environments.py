@@ -96,7 +96,8 @@ def judge(results: Results) -> Judgement:
 
 def _aside(row: Row) -> bool:
     """Whether a row has a step that the text's figure does not show."""
-    return row.factors["rule"] == "larger" or (row.factors["rule"] == "near" and row.factors["method"] == SGD)
+    rule, method = row.factors["rule"], row.factors["method"]
+    return rule == "larger" or bool(rule == "near" and method == SGD)
 
 
 def _other(results: Results, environment: str, rule: str, words: str) -> str:

@@ -93,7 +93,7 @@ def claims_at(results: Results, setting: Setting) -> dict[str, Claim]:
 def judge(results: Results) -> Judgement:
     """Return claims, headlines and figures."""
     many = results.where(nodes=MANY, epsilon=STRONG)
-    settings = [Setting(*(row.factors[name] for name in Setting._fields)) for row in many.rows]  # type: ignore[arg-type]
+    settings = [Setting(*(row.factors[name] for name in Setting._fields)) for row in many.rows]
     swept = {setting.words(): claims_at(results, setting) for setting in settings}
     main = claims_at(results, MAIN)
     measures = ("penalised", "penalised_idle", "final")
