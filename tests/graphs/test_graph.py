@@ -115,6 +115,8 @@ def test_edge_changes_keep_a_periodic_table_in_step():
     assert played(graph.mutual(), 1) == {(0, 1), (1, 0)}
     assert played(graph.mutual(), 2) == set()  # 0 -> 1 has its reverse in the other round only
     assert played(graph.relabelled([2, 0, 1]), 2) == {(2, 0), (1, 0)}
+    for kind in (np.uint64, np.float64):  # as other libraries number, and as files are read
+        assert played(graph.relabelled(np.array([2, 0, 1], kind)), 2) == {(2, 0), (1, 0)}
     assert graph.completed().dynamics is None
     assert graph.disconnected().with_weights("sender").matrix(2).toarray().tolist() == np.eye(3).tolist()
 

@@ -124,6 +124,22 @@ def test_what_xla_keeps_for_a_gpu_is_no_obstacle(users, monkeypatch):
         assert {file.name for file in own.rglob("*") if file.is_file()} == kept | {program_cache.CHECKED}
 
 
+def test_files_that_another_process_removes_meanwhile_are_no_obstacle(users, monkeypatch):
+    (keep_programs() / "gone-cache").write_bytes(WHOLE)
+    jax.config.update("jax_compilation_cache_dir", None)
+    look, seen = Path.stat, []
+
+    def stat(file, **settings):
+        if file.name == "gone-cache" and seen:
+            raise FileNotFoundError(file)
+        seen.extend([file] * (file.name == "gone-cache"))
+        return look(file, **settings)
+
+    monkeypatch.setattr(Path, "stat", stat)
+    assert keep_programs() is not None
+    assert seen
+
+
 def test_a_second_start_compiles_nothing_and_its_log_has_events_alone(tmp_path):
     """Both starts end after their last round; the second finds each program of the first, and the log stays JSON."""
     file = alone(tmp_path, rounds="patience = 0.05\nlast = 1")

@@ -194,6 +194,7 @@ async def _take_part(
         if known is None:
             return
         _keep(book, known)
+    gc.collect()
     gc.freeze()  # what was made so far stays
     service.start(known)
     await _first_of(service.finished, heard.ended)

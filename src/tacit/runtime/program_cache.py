@@ -119,15 +119,22 @@ def _remove_torn(folder: Path) -> None:
     """Remove programs that were not written to their end: JAX would complain of each at every start, and keep it."""
     mark = folder / CHECKED
     since = mark.stat().st_mtime if mark.exists() else 0.0
-    for file in _files(folder):
-        if file.parent == folder and file.stat().st_mtime >= since and _is_torn(file.read_bytes()):
-            file.unlink(missing_ok=True)
+    for file, about in _files(folder).items():
+        with contextlib.suppress(FileNotFoundError):
+            if file.parent == folder and about.st_mtime >= since and _is_torn(file.read_bytes()):
+                file.unlink(missing_ok=True)
     mark.touch()
 
 
-def _files(folder: Path) -> list[Path]:
-    """Return the programs, and what XLA keeps beside them for a GPU, in folders of its own."""
-    return [file for file in folder.rglob("*") if file.is_file() and file.name != CHECKED]
+def _files(folder: Path) -> dict[Path, os.stat_result]:
+    """Return the programs, and what XLA keeps beside them for a GPU, in folders of its own; others may remove some."""
+    found = {}
+    for file in folder.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):
+            about = file.stat()
+            if stat.S_ISREG(about.st_mode) and file.name != CHECKED:
+                found[file] = about
+    return found
 
 
 def _is_torn(content: bytes) -> bool:
@@ -140,7 +147,7 @@ def _is_torn(content: bytes) -> bool:
 
 
 def _make_room(folder: Path) -> None:
-    found = sorted((file.stat().st_mtime, file.stat().st_size, file) for file in _files(folder))
+    found = sorted((about.st_mtime, about.st_size, file) for file, about in _files(folder).items())
     excess = sum(size for _, size, _ in found) - LIMIT
     for _, size, file in found:
         if excess <= 0:

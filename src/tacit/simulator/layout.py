@@ -307,9 +307,10 @@ def _fill(
 ) -> None:  # fmt: skip
     """Fill the slots of some agents, in blocks that stay in the cache; `before` is the place before their links."""
     nobody, many = np.zeros_like(ids) if own is None else ids, other.agents < other.order.size
-    for begin in range(0, table.agent.shape[0], step := max(1, BLOCK_SLOTS // ids.size)):
+    slots = table.agent.shape[0]
+    for begin in range(0, slots, step := max(1, BLOCK_SLOTS // ids.size)):
         part = slice(begin, begin + step)
-        slot = np.arange(table.agent.shape[0], dtype=np.int32)[part, None]
+        slot = np.arange(begin, min(begin + step, slots), dtype=np.int32)[:, None]
         live = slot <= degree
         live &= slot > 0
         place = (before + slot) * live  # np.take is several times as fast as brackets

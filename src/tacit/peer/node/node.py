@@ -379,6 +379,7 @@ class Node:
             oldest=self.outbox.oldest(position.round),
             seen=seen,
         )
+        self.codec.forget()
         self.outbox.committed(parcels)
         self._position = position
         self.outbox.pinned = self.links.pinned()

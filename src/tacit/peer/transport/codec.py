@@ -149,6 +149,10 @@ class Codec:
             self._packed = message, content
         return content
 
+    def forget(self) -> None:
+        """Let go of the last message that was packed."""
+        self._packed = None, b""
+
     def unpack(self, phase: int, content: bytes | np.ndarray) -> Message | None:
         """Return the message of one phase in `content`, or refuse it."""
         return self.layouts[phase].unpack(content)

@@ -49,8 +49,8 @@ T = TypeVar("T")
 
 COMMITS_PER_CHECKPOINT = 256
 """About a thousand pages of log, SQLite's own default."""
-BYTES_PER_CHECKPOINT = 1 << 25
-"""The same in bytes, where a commit carries more than charges: pages that change each time are moved once in many."""
+BYTES_PER_CHECKPOINT = 1 << 22
+"""Of content, where a commit carries more than charges: a replaced key of masks is in the log until the next ones."""
 
 
 class Ledger:
