@@ -182,7 +182,7 @@ class Evidence:
         assert settings.witness is not None
         directory.mkdir()
         for path in settings.store.parent.glob(settings.store.name + "*"):
-            if not path.name.endswith(("-shm", ".control")):
+            if not path.name.endswith(("-shm", ".control", ".programs")):
                 shutil.copyfile(path, directory / path.name)
         return directory / settings.store.name, Path(shutil.copyfile(settings.witness, directory / "witness.json"))
 
