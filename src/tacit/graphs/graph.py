@@ -336,8 +336,7 @@ class Graph:
         new = np.asarray(permutation)
         if new.shape != (self.agents,) or not np.array_equal(np.sort(new), np.arange(self.agents)):
             raise GraphError(f"not a permutation of 0..{self.agents - 1}: {new!r}")
-        new = new.astype(np.int64)
-        keys = edge_lists.edge_keys(new[self.senders], new[self.receivers])
+        keys = edge_lists.edge_keys(*new.astype(np.int64)[np.stack([self.senders, self.receivers])])
         order = np.argsort(keys)
         senders, receivers = edge_lists.split_keys(keys[order])
         weights = self.weights
