@@ -100,14 +100,14 @@ class PeerService(CloseOnce):
         """Data of the next round, while they are waited for."""
         self._certificate: asyncio.Task[None] | None = None
         self._traces = store.traces = traces
-        self._events = LinkEventLog(counters, self.log, traces)
+        self.events = LinkEventLog(counters, self.log, traces)
         self._standing: StandingWatch | None = None
         if hasattr(self.node.machine.state, "carried"):
             from tacit.peer.operations import standing
 
             self._standing = standing.StandingWatch(counters, self.log)
         limits = Limits(door=doors or DoorLimits(), neighbours=len(self.node.hears))
-        self.links = NodeLinks(self.node, watch, self._events, self.log, limits, self._note_fault)
+        self.links = NodeLinks(self.node, watch, self.events, self.log, limits, self._note_fault)
         self.port = 0
         self.parting = False
         """Whether store and feed stay open when it stops, for the service of the next epoch."""
