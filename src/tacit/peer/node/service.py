@@ -209,7 +209,7 @@ class PeerService(CloseOnce):
             "sends_to": {name: dialer.connected for name, dialer in sorted(self.links.dialers.items())},
             "prequential": self.prequential.status(),
             "fault": None if self.fault is None else str(self.fault),
-            "stopping": self._stopping.is_set(),
+            "stopping": self.stopping,
         }
 
     def link_table(self) -> list[dict[str, Any]]:
@@ -239,10 +239,15 @@ class PeerService(CloseOnce):
         with self.node.plan.precision():
             self.counters.set("tacit_consensus_distance", distance(*compared()))
 
+    @property
+    def stopping(self) -> bool:
+        """Whether the peer was told to end."""
+        return self._stopping.is_set()
+
     def faults(self) -> list[str]:
         """Return what is wrong with the peer; nothing if it is well."""
         found = [] if self.fault is None else [str(self.fault)]
-        found += ["the peer is stopping"] if self._stopping.is_set() else []
+        found += ["the peer is stopping"] if self.stopping else []
         if self.node.releases_cut:
             found.append(
                 f"{self.node.releases_cut} release(s) went beyond what {self.node.plan.algorithm.name!r} declares and "

@@ -53,6 +53,9 @@ class Reports(Protocol):
     async def metrics(self) -> str:
         """Return figures in the format of Prometheus."""
 
+    def close(self) -> None:
+        """Make no more reports."""
+
 
 class Caller(NamedTuple):
     """Who asks."""
@@ -85,9 +88,7 @@ class StatusDoor:
     ) -> None:
         self._reports, self._watch, self._refused, self._stop, self._log = reports, watch, refused, stop, log
         most = local_limit(descriptors_left())
-        least = limits._replace(
-            connections=min(most, limits.connections), per_address=min(most, limits.per_address)
-        )
+        least = limits._replace(connections=min(most, limits.connections), per_address=min(most, limits.per_address))
         self._door = Door(
             Admission(least), self._attend, lambda reason, where: refused(reason, None, f"a connection from {where}")
         )
@@ -99,12 +100,15 @@ class StatusDoor:
         try:
             self.port = self._door.open(host, int(port))
         except OSError as error:
-            raise ConfigError(f"cannot listen at {address!r} ({said(error)}): choose a free port of this host") from None
+            raise ConfigError(
+                f"cannot listen at {address!r} ({said(error)}): choose a free port of this host"
+            ) from None
         return self.port
 
     async def close(self) -> None:
         """Stop listening and drop the connections."""
         await self._door.close()
+        self._reports.close()
 
     async def _attend(self, connection: socket.socket, ticket: int) -> None:
         """Serve a connection until it ends."""
@@ -161,9 +165,7 @@ class StatusDoor:
         self._stop()
         return as_json(HTTPStatus.OK, {"done": True}, CLOSE)
 
-    async def answer(
-        self, work: Callable[[Caller], Awaitable[Answer]], secured: Secured
-    ) -> Answer:
+    async def answer(self, work: Callable[[Caller], Awaitable[Answer]], secured: Secured) -> Answer:
         """Answer one request, or refuse it and count it."""
         name = None
         try:

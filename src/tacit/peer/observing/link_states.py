@@ -40,15 +40,15 @@ class LinkWatch:
             self._position, self._since = node.position, now
         stuck = node.missing() | node.held_back_by if now - self._since >= LATE_TIME else set()
         said, listener, rows = node.claims.said, service.links.listener, []
+        troubles = service.events.troubles
         for name in sorted(node.hears):
             lag = max(0, node.round - said[name]) if name in said else 0
-            up = name in listener.connected
             late = lag >= LATE_ROUNDS or name in stuck
-            rows.append(_row(name, "in", _state(up, late, service.events.troubles.get((name, "in"))), lag))
+            rows.append(_row(name, "in", _state(name in listener.connected, late, troubles.get((name, "in"))), lag))
         for name, dialer in sorted(service.links.dialers.items()):
             lag = node.unconfirmed(name)
             late = lag > node.position_interval or name in stuck
-            rows.append(_row(name, "out", _state(dialer.connected, late, service.events.troubles.get((name, "out"))), lag))
+            rows.append(_row(name, "out", _state(dialer.connected, late, troubles.get((name, "out"))), lag))
         held = {name for name, one in standing_of(node).items() if one["quarantined_until"] is not None}
         return [{**row, "state": "quarantined"} if row["peer"] in held else row for row in rows]
 
