@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli.common import print_table, reported, say
-from tacit.cli.peers import authority, epoch, links, processes
+from tacit.cli.peers import authority, epoch, fleet, links, processes
 from tacit.cli.peers.init import init_peer
 from tacit.cli.peers.running import ConfigFile, asked, control_of, runs, told
 from tacit.core.errors import ConfigError, TacitError
@@ -130,6 +130,9 @@ def check(
 
 app.command(epilog="Example: tacit peer run hospital-a/peer.toml")(processes.run)
 app.command(epilog="Example: tacit peer host federation --only hospital-a --only hospital-b")(processes.host)
+
+
+app.command(epilog="Example: tacit peer fleet fleet.toml")(fleet.fleet)
 
 
 @app.command("new-ledger", epilog="Example: tacit peer new-ledger peer.toml --instead-of 5f0c...")

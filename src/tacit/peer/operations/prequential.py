@@ -1,7 +1,7 @@
 """Prequential figures of a peer: how well its model predicts each batch before it learns from it.
 
-They are the owner's own, made of its raw data, and not private: they are written to its log and served on loopback, and
-never sent to another peer. Means are over the samples of the last rounds; nothing is stored, so that a peer that is
+They are the owner's own, made of its raw data, and not private: they are written to its log and served on loopback, to
+observers only where the owner's file names `progress`, and never sent to another peer. Means are over the samples of the last rounds; nothing is stored, so that a peer that is
 started again begins with none.
 """
 
