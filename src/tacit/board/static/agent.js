@@ -31,6 +31,6 @@ export function agentPanel(place, agent, { name, choose, has, source, onClose })
     put(place, plot.element);
   }
   const late = agent.links.filter((link) => link.state !== "open");
-  put(place, h("h3", {}, `Sends to ${some(agent.out.length, "neighbour")}`), late.length ? h("p", { class: "by" }, `${some(late.length, "link")} not open`) : null, neighbours(agent.out, true),
-    h("h3", {}, `Hears ${some(agent.into.length, "neighbour")}`), neighbours(agent.into, false), h("h3", {}, "Links"), linkKey());
+  put(place, h("h3", {}, `Sends to ${some(agent.out.length, "neighbour")}`), late.length ? h("p", { class: "by" }, `${some(late.length, "link")} not open`) : null, neighbours([...new Set(agent.out)], true),
+    h("h3", {}, `Hears ${some(agent.into.length, "neighbour")}`), neighbours([...new Set(agent.into)], false), h("h3", {}, "Links"), linkKey());
 }

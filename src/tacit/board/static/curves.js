@@ -67,6 +67,6 @@ export async function plots(place, runs, { feed, alive, onClose, score, source =
   });
   const due = (test) => { for (const run of known) if (test(run)) run.due = true; if (known.some((run) => run.due)) grow(); };
   onClose(feed.on("progress", ({ id }) => due((run) => run.id === id)));
-  onClose(feed.on("runs", ({ changed }) => due((run) => changed.includes(run.id))));
+  onClose(feed.on("runs", ({ changed }) => due((run) => !changed.length || changed.includes(run.id))));
   onClose(feed.on("state", ({ state, before }) => state === "open" && before === "lost" && due(() => true)));
 }

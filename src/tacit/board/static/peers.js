@@ -39,7 +39,8 @@ const linkWords = (peer) => {
 function certificate(peer) {
   const days = ending(peer);
   if (days === null) return fact("certificate", null, "not known");
-  return fact("certificate", days < 0 ? "bad" : days < SOON ? "warn" : null, days < 0 ? `ended ${duration(-days * 86400)} ago` : `ends in ${duration(days * 86400)}`);
+  const far = duration(days > 3 ? 86400 * Math.floor(days) : Math.abs(days) * 86400);
+  return fact("certificate", days < 0 ? "bad" : days < SOON ? "warn" : null, days < 0 ? `ended ${far} ago` : `ends in ${far}`);
 }
 
 function card(peer, act) {

@@ -149,7 +149,7 @@ export class Plot {
     const marks = ys.map((y, k) => (k % every === Math.floor(every / 2) && Number.isFinite(y) && Number.isFinite(xs[k])
       ? `M${xs[k].toFixed(1)} ${y.toFixed(1)}${line.look.shape}` : "")).join("");
     return s("g", { class: `c${line.look.colour}`, "data-line": line.id }, this.#band(line),
-      s("path", { class: "line", d: path || null, "stroke-dasharray": line.look.dash || null }), this.lines.length > 1 ? s("path", { class: "marks", d: marks || null }) : null);
+      s("path", { class: "line", d: path || null, "stroke-dasharray": line.look.dash || null }), this.lines.length > 1 || kept.length === 1 ? s("path", { class: "marks", d: marks || null }) : null);
   }
 
   /** The band between the bounds; pieces of it where bounds are missing. */

@@ -66,7 +66,7 @@ export async function view(context) {
     run = { ...run, done: event.done, figures: { ...run.figures, ...event.figures }, updated: Date.now() / 1000 };
     show();
   }));
-  onClose(feed.on("runs", ({ changed }) => changed.includes(id) && again()));
+  onClose(feed.on("runs", ({ changed }) => (!changed.length || changed.includes(id)) && again()));
   onClose(feed.on("state", ({ state, before }) => state === "open" && before === "lost" && again()));
 
   if (tab === "graph") await (await import("./graph.js")).graph(below, run, context);
