@@ -1,27 +1,26 @@
 """A federation on the board: peers through their doors for status, by an observer's certificate.
 
-Each peer is asked once in a while, by itself, within a deadline: one that is dead or frozen is down within
-`every` + `PATIENCE` seconds, whatever the others do. What was heard is kept in memory, and nowhere else. Stop and start
-take an operator's certificate, and are noted in the fleet's file of actions before they are done.
+Each peer is asked once in a while, by itself, within a deadline: one that is dead or frozen is down within `every`
+seconds and the client's patience, whatever the others do. What was heard is kept in memory, and nowhere else. Stop and
+start take an operator's certificate, and are noted in the fleet's file of actions before they are done.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tacit.config.fleet import Fleet, FleetPeer, load_fleet
+from tacit.config.fleet import Fleet, FleetPeer
 from tacit.core.errors import ConfigError, IdentityError, MessageRefused, RemoteError, TacitError
 from tacit.peer.identity.credentials import IdentityWatch
 from tacit.peer.observing.client import StatusClient
+from tacit.peer.operations.service_manager import STARTED_BY
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
 KEPT = 900
 """Looks at one peer that are kept: a quarter of an hour, at one a second."""
 LONGEST_ERROR = 300
-STARTED_BY = "TACIT_STARTED_BY"
-"""Variable in which a started peer finds who asked for its start; see `tacit.cli.peers.processes`."""
+TOLD = 0.5
+"""Part of the time between two looks after which changes are told again."""
 
 
 class Moment(NamedTuple):
@@ -77,8 +76,8 @@ class Watched:
             self.state, self.since = state, time.time()
         if state == "up":
             budget = self.status.get("budget") or [{}]
-            figures = (self.status.get(key) for key in ("round", "lag", "loss"))
-            self.history.append(Moment(time.time(), *map(_number, figures), _number(budget[0].get("spent"))))  # type: ignore[arg-type]
+            round_, lag, loss = (_number(self.status.get(key)) for key in ("round", "lag", "loss"))
+            self.history.append(Moment(time.time(), round_, lag, loss, _number(budget[0].get("spent"))))
         return before != (self.state, self.status, self.fault)
 
     def as_json(self, may_act: bool) -> dict[str, Any]:
@@ -120,12 +119,15 @@ class Federation:
         if fleet.operator is not None:
             self._operator = IdentityWatch(fleet.operator, lambda fault: None, "operator")
         self._tasks: list[asyncio.Task[None]] = []
-        self._changed: set[asyncio.Event] = set()
+        self._changed = asyncio.Event()
+        self.tell: Callable[[str, Any], None] = lambda name, content: None
+        """Hears of every change as ("peers", what `as_json` gives), each `every` seconds at most."""
 
     def begin(self) -> None:
         """Look at all peers from now on; called in the event loop, and again without effect."""
         if not self._tasks:
             self._tasks = [asyncio.create_task(self._follow(one)) for one in self.peers.values()]
+            self._tasks.append(asyncio.create_task(self._telling()))
 
     async def close(self) -> None:
         """Look no more."""
@@ -139,19 +141,6 @@ class Federation:
     def as_json(self) -> dict[str, Any]:
         """Return all peers as the board shows them."""
         return {"peers": [one.as_json(self._operator is not None) for one in self.peers.values()]}
-
-    async def changes(self) -> AsyncIterator[dict[str, Any]]:
-        """Yield all peers, now and whenever something about one has changed."""
-        self.begin()
-        event = asyncio.Event()
-        self._changed.add(event)
-        try:
-            while True:
-                event.clear()
-                yield self.as_json()
-                await event.wait()
-        finally:
-            self._changed.discard(event)
 
     async def ledger(self, name: str) -> dict[str, Any]:
         """Return the summary of a peer's ledger."""
@@ -199,9 +188,15 @@ class Federation:
         while True:
             began = time.monotonic()
             if await one.look():
-                for event in self._changed:
-                    event.set()
+                self._changed.set()
             await asyncio.sleep(max(0.0, began + self.fleet.every - time.monotonic()))
+
+    async def _telling(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            self.tell("peers", self.as_json())
+            await asyncio.sleep(TOLD * self.fleet.every)
 
     def _peer(self, name: str) -> Watched:
         if name not in self.peers:
@@ -252,45 +247,34 @@ def _number(value: Any) -> Any:
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-# -- routes ------------------------------------------------------------------------------------------------------------
-
-_SHOWN: dict[str, Federation] = {}
-"""The federation that this process shows."""
-
-
-def routes(peers: Path) -> list[Route]:
-    """Return the routes of a fleet, whose file is read at once.
+def routes(federation: Federation) -> list[Route]:
+    """Return what the board answers of a federation; the first question begins the watch.
 
     Args:
-      peers: Its fleet.toml.
+      federation: Its peers.
     """
     from starlette.responses import JSONResponse
     from starlette.routing import Route
 
-    federation = _SHOWN["it"] = Federation(load_fleet(peers))
+    async def stop(name: str) -> Any:
+        await federation.stop(name)
+        return {"done": True}
 
-    async def all_peers(request: Request) -> Any:
+    async def start(name: str) -> Any:
+        await federation.start(name)
+        return {"done": True}
+
+    async def history(name: str) -> Any:
+        return federation.history(name)
+
+    async def everybody(name: str) -> Any:
         return federation.as_json()
 
-    async def ledger(request: Request) -> Any:
-        return await federation.ledger(request.path_params["name"])
-
-    async def history(request: Request) -> Any:
-        return federation.history(request.path_params["name"])
-
-    async def stop(request: Request) -> Any:
-        await federation.stop(request.path_params["name"])
-        return {"done": True}
-
-    async def start(request: Request) -> Any:
-        await federation.start(request.path_params["name"])
-        return {"done": True}
-
-    def answering(work: Callable[[Request], Awaitable[Any]]) -> Callable[[Request], Awaitable[Response]]:
+    def answering(work: Callable[[str], Awaitable[Any]]) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             federation.begin()
             try:
-                return JSONResponse(await work(request))
+                return JSONResponse(await work(request.path_params.get("name", "")))
             except LookupError:
                 return JSONResponse({"error": "there is no such peer in the fleet"}, 404)
             except PermissionError as refusal:
@@ -302,20 +286,11 @@ def routes(peers: Path) -> list[Route]:
 
         return answer
 
-    found: Mapping[str, tuple[str, Callable[[Request], Awaitable[Any]]]] = {
-        "/api/peers": ("GET", all_peers),
-        "/api/peers/{name}/ledger": ("GET", ledger),
+    found: Mapping[str, tuple[str, Callable[[str], Awaitable[Any]]]] = {
+        "/api/peers": ("GET", everybody),
+        "/api/peers/{name}/ledger": ("GET", federation.ledger),
         "/api/peers/{name}/history": ("GET", history),
         "/api/peers/{name}/stop": ("POST", stop),
         "/api/peers/{name}/start": ("POST", start),
     }
     return [Route(path, answering(work), methods=[method]) for path, (method, work) in found.items()]
-
-
-async def changes() -> AsyncIterator[dict[str, Any]]:
-    """Yield the peers of the federation that is shown, whenever something about one has changed; ends if none is."""
-    federation = _SHOWN.get("it")
-    if federation is not None:
-        async with contextlib.aclosing(federation.changes()) as told:
-            async for peers in told:
-                yield peers
