@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,6 +22,8 @@ def fleet(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Ask all peers of a fleet for their status, by an observer's certificate; exit code 1 if one is not up."""
+    import asyncio
+
     from tacit.config.fleet import load_fleet
 
     found = asyncio.run(_asked(load_fleet(file)))
@@ -35,6 +36,8 @@ def fleet(
 
 
 async def _asked(fleet: Fleet) -> list[dict[str, Any]]:
+    import asyncio
+
     from tacit.core.errors import MessageRefused, RemoteError
     from tacit.peer.identity.credentials import IdentityWatch
     from tacit.peer.observing.client import StatusClient
