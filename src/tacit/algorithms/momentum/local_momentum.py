@@ -105,7 +105,7 @@ def decentralised_momentum(
     taken = released_gradient(objective, step, mechanism)
 
     def compute(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
-        return state, taken.value(state.x, batch, view)
+        return state, taken.value(state.x, batch, view, key)
 
     def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
         gradient = taken.gradient(state.x, released, view)

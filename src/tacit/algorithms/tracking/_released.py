@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from tacit.algorithms._parts.descent import gradient_step
 from tacit.algorithms.schedules import StepSize, as_rate
-from tacit.core.contract import Array, Batch, Mechanism, Objective, Params, Tree, View
+from tacit.core.contract import Array, Batch, Key, Mechanism, Objective, Params, Tree, View
 
 
 class ReleasedGradient(NamedTuple):
@@ -25,8 +25,8 @@ class ReleasedGradient(NamedTuple):
     """With the sensitivity of what is released."""
     rate: Callable[[View], Array]
     """Step size of the round."""
-    value: Callable[[Params, Batch, View], Tree]
-    """(where it is taken, batch, view) -> what is to be released."""
+    value: Callable[[Params, Batch, View, Key], Tree]
+    """(where it is taken, batch, view, key) -> what is to be released."""
     step: Callable[[Params, Tree, View], Params]
     """(where it was taken, what was released, view) -> rate * gradient."""
     gradient: Callable[[Params, Tree, View], Params]
@@ -40,8 +40,8 @@ def released_gradient(objective: Objective, step: StepSize, mechanism: Mechanism
     rate = as_rate(step)
     descent = gradient_step(objective, rate, mechanism)
 
-    def value(at: Params, batch: Batch, view: View) -> Tree:
-        return descent.value(at, nothing(at), batch, view)
+    def value(at: Params, batch: Batch, view: View, key: Key) -> Tree:
+        return descent.value(at, nothing(at), batch, view, key)
 
     def stepped(at: Params, released: Tree, view: View) -> Params:
         return jax.tree.map(jnp.negative, descent.moved(at, nothing(at), released, view))

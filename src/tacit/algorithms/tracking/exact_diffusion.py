@@ -51,8 +51,8 @@ def exact_diffusion(objective: Objective, step: StepSize = 0.1, mechanism: Mecha
 
     In a round an agent steps, adds by how much the last combination moved what its last step had led to, sends the
     outcome, and takes the mean of it and of what it hears on average. With exact gradients of fixed data a constant
-    step reaches the common optimum, and by its text larger steps are stable than with `extra`. Messages are as long as models.
-    Links have to be the same in every round. The step that is remembered is made of what was released.
+    step reaches the common optimum, and by its text larger steps are stable than with `extra`. Messages are as long as
+    models. Links have to be the same in every round. The step that is remembered is made of what was released.
 
     Args:
       objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
@@ -79,7 +79,7 @@ def exact_diffusion(objective: Objective, step: StepSize = 0.1, mechanism: Mecha
         return State(params, params)
 
     def compute(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
-        return state, taken.value(state.w, batch, view)
+        return state, taken.value(state.w, batch, view, key)
 
     def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
         psi = jax.tree.map(lambda w, step: w - step, state.w, taken.step(state.w, released, view))

@@ -90,7 +90,7 @@ def extra(objective: Objective, step: StepSize = 0.1, mechanism: Mechanism = unp
         return first(params)
 
     def compute(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
-        return state, taken.value(state.x, batch, view)
+        return state, taken.value(state.x, batch, view, key)
 
     def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
         step = taken.step(state.x, released, view)

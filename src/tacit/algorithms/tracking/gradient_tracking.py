@@ -106,7 +106,7 @@ def gradient_tracking(
         return first_state(params)
 
     def compute(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
-        return state, taken.value(state.x, batch, view)
+        return state, taken.value(state.x, batch, view, key)
 
     def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
         gradient = taken.gradient(state.x, released, view)

@@ -96,7 +96,7 @@ def push_diging(objective: Objective, step: StepSize = 0.1, mechanism: Mechanism
         return State(params, jnp.ones((), views["peers"].out.weight.dtype), nothing(params), nothing(params))
 
     def compute(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
-        return state, taken.value(ratio(state), batch, view)
+        return state, taken.value(ratio(state), batch, view, key)
 
     def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
         idle = passes_on(view, state.mass)
