@@ -64,13 +64,18 @@ def ratio(state: State) -> Params:
     return jax.tree.map(lambda leaf: leaf / mass, state.z)
 
 
-def unless_passing_on(view: View, mass: Array, moved: Params, held: Params) -> Params:
-    """Return what a step came to, and what was held where an agent without data only joins or leaves.
+def passes_on(view: View, mass: Array) -> Array:
+    """Return whether an agent without data only joins or leaves.
 
     Its step would be noise alone, under a mass that may be next to nothing.
     """
-    passes_on = jnp.logical_not(view.fresh) & ((mass < LEAST_MASS) | (view.out.weight[0] == 0))
-    return jax.tree.map(lambda after, before: jnp.where(passes_on, before, after), moved, held)
+    return jnp.logical_not(view.fresh) & ((mass < LEAST_MASS) | (view.out.weight[0] == 0))
+
+
+def unless_passing_on(view: View, mass: Array, moved: Params, held: Params) -> Params:
+    """Return what a step came to, and what was held where an agent only passes on what it holds."""
+    idle = passes_on(view, mass)
+    return jax.tree.map(lambda after, before: jnp.where(idle, before, after), moved, held)
 
 
 def vacant(state: Tree) -> Tree:
