@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from tacit.objectives.registry import MIRROR_MAPS as MIRROR_MAPS
     from tacit.objectives.registry import OBJECTIVES as OBJECTIVES
     from tacit.objectives.registry import PROJECTIONS as PROJECTIONS
+    from tacit.objectives.registry import register_objective as register_objective
     from tacit.objectives.regularisers import Regulariser as Regulariser
     from tacit.objectives.regularisers import l1 as l1
     from tacit.objectives.regularisers import l2 as l2
@@ -57,7 +58,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "networks": "cnn",
         "own_models.objective": "figures from_model rebuilt",
         "projections": "Ball Box ConvexSet Projection Simplex",
-        "registry": "CONSTRAINTS MIRROR_MAPS OBJECTIVES PROJECTIONS",
+        "registry": "CONSTRAINTS MIRROR_MAPS OBJECTIVES PROJECTIONS register_objective",
         "regularisers": "Regulariser l1 l2",
     },
 )
