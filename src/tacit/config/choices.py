@@ -20,7 +20,8 @@ from tacit.config.sections import Place, Section, check, located, toml_text, unk
 from tacit.core.contract import Algorithm, Objective, Schedule
 from tacit.core.errors import ConfigError, ContractError
 from tacit.core.lazy import LazyTable
-from tacit.objectives import CONSTRAINTS, MIRROR_MAPS, OBJECTIVES
+from tacit.objectives import CONSTRAINTS, MIRROR_MAPS
+from tacit.objectives.registry import OWN_OBJECTIVES
 
 SCHEDULES: Mapping[str, Callable[[float], Schedule]] = {"inverse_sqrt": inverse_sqrt, "inverse": inverse}
 """Name -> schedule of the round with one scale."""
@@ -51,7 +52,7 @@ TABLES: Mapping[str, Mapping[str, Callable[..., Any]]] = {
 }
 """Type of a parameter that has a table of its own -> what the table's `kind` names. Where a parameter also takes a
 sequence of the type, it may have several tables."""
-OPTIMISER = "tacit.algorithms.optimisers.Optimiser"
+OPTIMISER = "tacit.algorithms.local_step.Optimiser"
 """Type of what a step may be instead of a number; in a file it has a table of its own beside `step`."""
 NOT_CONFIGURED = (Objective,)
 """Types of parameters that a configuration does not set at this place."""
@@ -368,7 +369,7 @@ def task_of(objective: Choice) -> tuple[Literal["binary", "multiclass", "regress
         return "binary", None
     if objective.kind == "softmax":
         return "multiclass", objective.arguments()["classes"]
-    if objective.kind in OBJECTIVES.own:
+    if objective.kind in OWN_OBJECTIVES:
         return _task_of_own(objective)
     return "regression", None
 
