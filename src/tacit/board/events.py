@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -15,7 +16,8 @@ from tacit.board.runs import Found, Runs
 EVERY = 0.5
 """Seconds from one look to the next."""
 SILENCE = 10.0
-"""Seconds after which a comment keeps a connection open."""
+"""Seconds from one beat to the next, by which a page knows that it is still connected."""
+BEAT = ": the board is here\nevent: beat\ndata: {}\n\n"
 MOST_WAITING = 200
 """Events that a listener may be behind; one that is slower loses them and asks for the list anew."""
 
@@ -31,18 +33,21 @@ class Broadcast:
         self._task: asyncio.Task[None] | None = None
 
     async def heard(self) -> AsyncIterator[str]:
-        """Yield events, and comments in between, as they are sent."""
+        """Yield events as they are sent, and beats."""
         mine: asyncio.Queue[str] = asyncio.Queue(MOST_WAITING)
         self._listeners.add(mine)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._watch())
         try:
-            yield ": the board\n\n"
+            yield BEAT
+            beat = time.monotonic() + SILENCE
             while True:
                 try:
-                    yield await asyncio.wait_for(mine.get(), SILENCE)
+                    async with asyncio.timeout(max(0.0, beat - time.monotonic())):
+                        event = await mine.get()
                 except TimeoutError:
-                    yield ": still here\n\n"
+                    event, beat = BEAT, time.monotonic() + SILENCE
+                yield event
         finally:
             self._listeners.discard(mine)
 

@@ -48,6 +48,7 @@ def serve(
     port: int | None = None,
     token: str | None = None,
     ready: Callable[[Address], object] = lambda address: None,
+    later: bool = False,
 ) -> None:
     """Serve the board until Ctrl-C.
 
@@ -58,6 +59,7 @@ def serve(
       port: Number; None: 8765, or another one where that is taken.
       token: Secret of whoever asks; None: a random one.
       ready: Hears the address once the socket is open.
+      later: Whether the directory may be made later.
     """
     check_libraries()
     import uvicorn
@@ -66,7 +68,7 @@ def serve(
     from tacit.board.federation import Federation
     from tacit.config.fleet import load_fleet
 
-    if not directory.is_dir():
+    if not (directory.is_dir() or later):
         raise ConfigError(f"{directory} is no directory; give one that holds runs, such as runs")
     if token is not None and (len(token) < SHORTEST or not (token.isascii() and token.isalnum())):
         raise ConfigError(f"--token of {len(token)} letters; expected {SHORTEST} or more letters and digits, or none")
