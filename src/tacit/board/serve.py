@@ -73,7 +73,7 @@ def serve(
     if token is not None and (len(token) < SHORTEST or not (token.isascii() and token.isalnum())):
         raise ConfigError(f"--token of {len(token)} letters; expected {SHORTEST} or more letters and digits, or none")
     federation = None if peers is None else Federation(load_fleet(peers))
-    with _listening(host, port) as listener:
+    with listening(host, port) as listener:
         bound = listener.getsockname()
         beyond = not ipaddress.ip_address(bound[0]).is_loopback
         address = Address(host, bound[1], token or secrets.token_urlsafe(24), beyond)
@@ -85,7 +85,13 @@ def serve(
         uvicorn.Server(settings).run(sockets=[listener])
 
 
-def _listening(host: str, port: int | None) -> socket.socket:
+def listening(host: str, port: int | None) -> socket.socket:
+    """Return a socket that listens.
+
+    Args:
+      host: Address or name.
+      port: Number, 0 for any; None: 8765, or any where that is taken.
+    """
     asked = (PORT, 0) if port is None else (port,)
     for number in asked:
         try:

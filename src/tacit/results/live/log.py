@@ -184,7 +184,8 @@ def block(rounds: NDArray[np.integer], curves: Mapping[str, NDArray[np.float64]]
 
 
 def _curve(values: NDArray[np.float64]) -> list[list[float | None]]:
-    band = mean_band(values)
+    with np.errstate(all="ignore"):  # what diverges is told as a gap
+        band = mean_band(values)
     alike = band.n == 1 or bool((values == values[:1]).all())
     return [
         [number(value) for value in line.tolist()]
