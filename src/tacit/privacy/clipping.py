@@ -18,6 +18,9 @@ A gradient that is not finite has no direction to keep. Compiled code cannot rai
 contribution within the bound, so that privacy holds. Whether that happened is not a second result but a second
 function, `all_finite`, of the same input: callers who do not count need not unpack, and for those who do, XLA shares
 the work. Outside compiled code `refuse_nonfinite` raises.
+
+Of a model of up to `SMALL` parameters each record's gradient is formed and clipped; of a larger one `per_record` finds
+the norms without the gradients, with margins of its own.
 """
 
 from __future__ import annotations
@@ -31,11 +34,15 @@ import numpy as np
 
 from tacit.core.contract import Array, Batch, Clip, Objective, Params, Separable, Tree
 from tacit.core.errors import ConfigError, ContractError, DataError
+from tacit.privacy.per_record.blocks import in_blocks, records_at_once
 
-_BLOCK = 32
+BLOCK = 32
 _FIXED_ROUNDINGS = 24
 """Division 4, square root 4, quotient of the bound 4, product 1, squares 9 / 2, in units of eps / 2: 9 eps, taken
 with room to spare."""
+SMALL = 2**14
+"""Parameters of a model up to which every record's gradient is formed. The number of records has no say, so that one is
+clipped alike in a batch and by itself, as a peer takes it to enforce its mechanism."""
 _SMALLEST_BOUND, _LARGEST_BOUND = 2.0**-30, 2.0**30
 
 
@@ -148,7 +155,27 @@ def gradient_parts(objective: Objective, clip: Clip | None) -> GradientParts:
     if clip is None:
         return GradientParts(lambda params, batch, over=None: jax.grad(loss)(params, batch), None)
     data, regulariser = (loss.data, loss.regulariser) if isinstance(loss, Separable) else (loss, None)
-    return GradientParts(clipped_mean(jax.grad(data), clip), None if regulariser is None else jax.grad(regulariser))
+    return GradientParts(_clipped_gradients(data, clip), None if regulariser is None else jax.grad(regulariser))
+
+
+def _clipped_gradients(loss: Callable[[Params, Batch], Array], clip: Clip) -> Callable[..., Params]:
+    """Make the mean over a batch of each record's clipped gradient, by the way that its size asks for."""
+    formed = clipped_mean(jax.grad(loss), clip)
+
+    def mean(params: Params, batch: Batch, over: Array | None = None) -> Params:
+        if not _large(params, batch):
+            return formed(params, batch, over)
+        from tacit.privacy.per_record.gradients import clipped_sum  # a small model does without
+
+        return _over(clipped_sum(loss, clip)(params, batch), records_in(batch) if over is None else over)
+
+    return mean
+
+
+def _large(params: Params, batch: Batch) -> bool:
+    """Whether the gradients of single records are too large to be formed."""
+    several = jnp.ndim(getattr(batch, "y", 0)) > 0
+    return several and sum(jnp.size(leaf) for leaf in jax.tree.leaves(params)) > SMALL
 
 
 def clipped_mean(of_one: Callable[[Params, Batch], Tree], clip: Clip) -> Callable[..., Tree]:
@@ -183,10 +210,18 @@ def clipped_mean(of_one: Callable[[Params, Batch], Tree], clip: Clip) -> Callabl
         count = records_in(batch) if over is None else over
         if jnp.ndim(getattr(batch, "y", 0)) == 0:
             return of_record(params, batch)
-        each = _of_each(of_record, params, batch)
-        return jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0) / jnp.asarray(count, leaf.dtype), each)
+
+        def of_some(some: Batch) -> Tree:
+            return jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0), _of_each(of_record, params, some))
+
+        summed = in_blocks(of_some, batch, records_at_once(jax.eval_shape(of_record, params, _first(batch))))
+        return _over(summed, count)
 
     return mean
+
+
+def _over(summed: Tree, count: Array | int) -> Tree:
+    return jax.tree.map(lambda leaf: leaf / jnp.asarray(count, leaf.dtype), summed)
 
 
 def clipped_share(objective: Objective, clip: Clip) -> Callable[[Params, Batch], Array]:
@@ -206,7 +241,8 @@ def clipped_share(objective: Objective, clip: Clip) -> Callable[[Params, Batch],
       >>> share(jnp.zeros(1), tacit.streams.Batch(jnp.ones((2, 1)), jnp.asarray([0.5, 9.0])))
       Array(0.5, dtype=float32)
     """
-    gradient = jax.grad(objective.loss.data if isinstance(objective.loss, Separable) else objective.loss)
+    loss = objective.loss.data if isinstance(objective.loss, Separable) else objective.loss
+    gradient = jax.grad(loss)
     size: Callable[[Array], Array] = {"l1": jnp.abs, "l2": jnp.square, "linf": jnp.abs}[clip.norm]
     bound = clip.bound**2 if clip.norm == "l2" else clip.bound
 
@@ -217,6 +253,10 @@ def clipped_share(objective: Objective, clip: Clip) -> Callable[[Params, Batch],
         return sum((jnp.sum(leaf) for leaf in sizes), jnp.zeros(())) > bound
 
     def share(params: Params, batch: Batch) -> Array:
+        if _large(params, batch):
+            from tacit.privacy.per_record.gradients import number_above
+
+            return number_above(loss, clip)(params, batch) / jnp.maximum(present_in(batch), 1)
         cut = _of_each(above, params, batch)
         there = jnp.broadcast_to(
             jnp.asarray(1.0 if getattr(batch, "weight", None) is None else batch.weight) > 0, cut.shape
@@ -224,6 +264,10 @@ def clipped_share(objective: Objective, clip: Clip) -> Callable[[Params, Batch],
         return jnp.sum(cut & there) / jnp.maximum(jnp.sum(there), 1)
 
     return share
+
+
+def _first(batch: Batch) -> Batch:
+    return jax.tree.map(lambda leaf: leaf[0] if jnp.ndim(leaf) else leaf, batch)
 
 
 def _of_each(function: Callable[[Params, Batch], Tree], params: Params, batch: Batch) -> Tree:
@@ -285,7 +329,7 @@ def _cut(arrays: list[Array], bound: float) -> list[Array]:
     finite = all_finite(arrays)
 
     def cut(array: Array) -> Array:
-        limit = _rounded_down(bound, array.dtype)
+        limit = rounded_down(bound, array.dtype)
         # Not minimum and maximum: those may flush a subnormal number, which is inside.
         cut_off = jnp.where(array > 0, limit, -limit)
         return jnp.where(jnp.abs(array) <= limit, jnp.where(finite, array, 0), jnp.where(finite, cut_off, 0))
@@ -308,11 +352,11 @@ def _scaled(arrays: list[Array], clip: Clip) -> list[Array]:
 
     total, deepest = jnp.zeros((), dtype), 0
     for share in shares:
-        part, levels = _sum(jnp.abs(share) if clip.norm == "l1" else share * share)
+        part, levels = blocked_sum(jnp.abs(share) if clip.norm == "l1" else share * share)
         total, deepest = total + part, max(deepest, levels)
-    roundings = _FIXED_ROUNDINGS + len(arrays) + _BLOCK * deepest
+    roundings = _FIXED_ROUNDINGS + len(arrays) + BLOCK * deepest
     widest = max(float(np.finfo(array.dtype).eps) for array in arrays)
-    lowered = _rounded_down(clip.bound * (1 - roundings * widest), dtype)
+    lowered = rounded_down(clip.bound * (1 - roundings * widest), dtype)
 
     # NaN where an entry is not finite (inf times 1 / inf is NaN as well), otherwise from 1 to the number of entries.
     norm = total if clip.norm == "l1" else jnp.sqrt(total)
@@ -325,18 +369,18 @@ def _scaled(arrays: list[Array], clip: Clip) -> list[Array]:
     ]
 
 
-def _sum(array: Array) -> tuple[Array, int]:
+def blocked_sum(array: Array) -> tuple[Array, int]:
     """Return the sum of terms >= 0 and the number of levels it took, each of which adds up at most a block."""
     terms, levels = array.reshape(-1), 1
-    while terms.size > _BLOCK:
-        terms = jnp.pad(terms, (0, -terms.size % _BLOCK))
+    while terms.size > BLOCK:
+        terms = jnp.pad(terms, (0, -terms.size % BLOCK))
         # Without a barrier XLA may merge the levels into one sum, whose error grows with the number of terms.
-        terms = jax.lax.optimization_barrier(jnp.sum(terms.reshape(-1, _BLOCK), axis=1))
+        terms = jax.lax.optimization_barrier(jnp.sum(terms.reshape(-1, BLOCK), axis=1))
         levels += 1
     return jnp.sum(terms), levels
 
 
-def _rounded_down(value: float, dtype: Any) -> Any:
+def rounded_down(value: float, dtype: Any) -> Any:
     """Return the largest number of that type which is not above value > 0."""
     rounded = np.dtype(dtype).type(value)
     return rounded if float(rounded) <= value else np.nextafter(rounded, rounded.dtype.type(0))
